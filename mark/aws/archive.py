@@ -38,9 +38,8 @@ def bucket_name(service: str, account: str) -> str:
 
 def journal_key(service: str, model: str, *, at: float, run: str, segment: int) -> str:
     """The name of a segment whose first tick was `at`."""
-    return (
-        f"{_of_day(service, model, at)}/{_said(at, '%H%M%S')}-{run[:RUN_LETTERS] or 'run'}-{segment:06d}.jsonl.gz"
-    )
+    name = f"{_format_utc(at, '%H%M%S')}-{run[:RUN_LETTERS] or 'run'}-{segment:06d}.jsonl.gz"
+    return f"{_of_day(service, model, at)}/{name}"
 
 
 def figures_key(service: str, model: str, at: float) -> str:
@@ -50,7 +49,7 @@ def figures_key(service: str, model: str, at: float) -> str:
 
 def report_key(service: str, at: float) -> str:
     """The name of the last report that reached to an instant of that day."""
-    return f"{REPORTS}/{service}/{_said(at, '%Y-%m-%d')}.html"
+    return f"{REPORTS}/{service}/{_format_utc(at, '%Y-%m-%d')}.html"
 
 
 def packed(lines: Iterable[bytes]) -> bytes:
@@ -95,8 +94,8 @@ def _lifecycle_rule(expiry: ExpirySpec) -> Any:
 
 
 def _of_day(service: str, model: str, at: float) -> str:
-    return f"{JOURNAL}/{service}/{model}/{_said(at, '%Y-%m-%d')}"
+    return f"{JOURNAL}/{service}/{model}/{_format_utc(at, '%Y-%m-%d')}"
 
 
-def _said(at: float, pattern: str) -> str:
+def _format_utc(at: float, pattern: str) -> str:
     return datetime.fromtimestamp(at, UTC).strftime(pattern)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ce.type_defs import ResultByTimeTypeDef
 
 METRIC = "UnblendedCost"
-"""What was billed for each day's use, before credits are spread over an organisation."""
+"""Bill of each day's use, before credits are spread over an organisation."""
 
 
 def daily_usd(aws: Aws, since: date, until: date, tags: Mapping[str, str]) -> dict[date, float]:

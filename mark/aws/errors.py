@@ -23,7 +23,7 @@ from mark.domain.errors import AlreadyDone, MarkError, Misconfigured, NoCapacity
 from mark.domain.orders import RefusalCause
 
 NOT_BEGUN = ("EC2", "EFS", "ENI", "Invalid", "KMS", "SnapStart", "SubnetIP", "Throttl")
-"""How the codes of 5xx answers begin that say that nothing was run: Lambda had no environment to run it in."""
+"""Beginnings of codes of 5xx answers which say that nothing was run: Lambda had no environment to run it in."""
 ANSWER_SHOWN = 200
 """Characters of an unreadable answer that an error shows."""
 _RETRY_LATER = (

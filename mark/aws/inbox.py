@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 BATCH = 10
 """Messages that SQS gives or deletes in one call."""
 PAUSE_S = 1.0
-"""How long the poller waits after a failure that boto3's own retries did not mend; doubled with each in a row."""
+"""Pause of the poller after a failure that boto3's own retries did not end; doubled with each in a row."""
 LONGEST_PAUSE_S = 30.0
 
 
@@ -105,7 +105,7 @@ class EventInbox:
             self._waiting |= {item.id: (item, time.monotonic()) for item in arrived}
 
     def ack(self, arrived: Iterable[Arrived]) -> None:
-        """Delete what the journal has. RetryLater where the queue is away: call again later."""
+        """Delete what the journal has. RetryLater where the queue is unreachable: call again later."""
         self._delete([item.id for item in arrived])
 
     def receive(self, wait_s: int) -> int:

@@ -19,7 +19,7 @@ from mark.domain.offering import CREDITED_STARTS_A_DAY, Offering
 
 SURGE_SHARE = 0.1
 """Share of the time that a standby is awake, where its type is chosen."""
-SURGE_S = 1800.0
+LONGEST_SURGE_S = 1800.0
 """Longest surge that standbys carry: a longer one is worth a launch (`mark.planner.shortfall_cost`)."""
 DAY_S = 86_400.0
 
@@ -64,5 +64,5 @@ def within_credits(item: Offering, surges: Surges) -> Offering:
     wakes_a_day = surges.a_day * math.ceil(surges.rps / item.capacity_rps)
     credited = min(1.0, CREDITED_STARTS_A_DAY / wakes_a_day) if wakes_a_day else 1.0
     spent_per_s = burst.vcpus * (1.0 - burst.baseline) / 60.0
-    at_full_speed = min(1.0, credited * burst.launch_credits / spent_per_s / SURGE_S)
+    at_full_speed = min(1.0, credited * burst.launch_credits / spent_per_s / LONGEST_SURGE_S)
     return replace(item, capacity_rps=item.capacity_rps * (at_full_speed + (1.0 - at_full_speed) * burst.baseline))

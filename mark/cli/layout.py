@@ -20,7 +20,7 @@ PANELS = SERVE, MODEL, REPLAY, FORECAST, ROLL_OUT, INSPECT, COMMANDS = (
 )
 """In the order in which help shows them."""
 GO_ON = " \\\n      "
-"""How an example goes on in its next line, as a shell takes it."""
+"""Continuation of an example in its next line, as a shell takes it."""
 EXAMPLE_WIDTH = 78
 FLAG_AND_VALUE = re.compile(r"(--[\w-]+) (?!-)")
 

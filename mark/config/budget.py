@@ -11,7 +11,7 @@ from mark.config.parts import Part, Positive
 
 
 class BudgetSettings(Part):
-    """What the service may spend in a day and a month (UTC), and what happens when that is reached."""
+    """Budget of a day and a month (UTC), and what happens when it is reached."""
 
     daily_usd: Positive | None = Field(None, description="In a day; as much as it takes when left out.")
     monthly_usd: Positive | None = Field(None, description="In a month; as much as it takes when left out.")

@@ -1,4 +1,4 @@
-"""What every part of the settings is made of."""
+"""Types that every part of the settings is made of."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def chosen_slo(settings: Settings, model: ModelSpec) -> Slo:
 
 
 def chosen_tuning(settings: Settings) -> Tuning:
-    """What the section `policy` asks of our own policies, by dotted names."""
+    """The section `policy`: changes to our own policies, by dotted names."""
     asked = settings.policy.model_dump(exclude={"overflow_limits", "managed"})
     sections = {key: value for key, value in asked.items() if isinstance(value, dict)}
     own = {key: value for key, value in asked.items() if key not in sections}
@@ -53,7 +53,7 @@ def chosen_limits(settings: Settings) -> OverflowLimits:
 
 
 def chosen_policies(settings: Settings) -> PolicySpec:
-    """What policies are made of. Unknown names are refused."""
+    """Parts that policies are made of. Unknown names are refused."""
     model = chosen_model(settings)
     check_names(settings)
     return PolicySpec(
@@ -88,7 +88,7 @@ def check_names(settings: Settings) -> None:
 
 
 def chosen_overrides(settings: Settings) -> Overrides:
-    """What the settings replace in policies."""
+    """Parts of policies that the settings replace."""
     name = settings.forecaster
     return Overrides(
         forecaster=name,

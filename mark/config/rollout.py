@@ -51,7 +51,7 @@ LARGEST, SMALLEST = 16, 24
 
 
 class NetworkSettings(Part):
-    """Where the service stands: a network of its own, or one that is there."""
+    """Network of the service: one of its own, or one that is there."""
 
     cidr: Cidr = Field("10.77.0.0/16", description="Addresses of the network, also of one there.")
     zones: tuple[str, ...] = Field(
@@ -113,7 +113,7 @@ class StoreSettings(Part):
 
 
 class GatewayMachineSettings(Part):
-    """What gateways run on; service.gateways says how many."""
+    """Machines of gateways; service.gateways says how many."""
 
     instance_type: str = Field("c5.large", description="Instance type, of the first of `machines`.")
     scheme: Literal["internet-facing", "internal"] = Field(
@@ -125,7 +125,7 @@ class GatewayMachineSettings(Part):
 
 
 class ControlSettings(Part):
-    """What controllers run on (Fargate); service.controllers says how many."""
+    """Tasks of controllers (Fargate); service.controllers says how many."""
 
     cpu: Literal[256, 512, 1024, 2048] = Field(1024, description="CPU units; 1024 are a vCPU.")
     memory_mib: PositiveInt = Field(2048, description="Memory.")
@@ -168,7 +168,7 @@ class ArchiveSettings(Part):
 
 
 class AlarmSettings(Part):
-    """When somebody is told at once."""
+    """Alarms that are sent at once."""
 
     to: tuple[Mail, ...] = Field((), description="Who is told, by mail.")
     max_usd_per_hour: Positive | None = Field(

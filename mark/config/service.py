@@ -33,14 +33,14 @@ BASELINES = ("reactive", "sagemaker", "static-peak", "lambda-only")
 
 
 class Mode(StrEnum):
-    """Whether a service serves, or only says what it would do."""
+    """Mode of a service: it serves, or only says what it would do."""
 
     SERVE = "serve"
     OBSERVE = "observe"
 
 
 class ObjectiveSettings(Part):
-    """What is promised. What is left out is the model's own objective."""
+    """Objective of a model. What is left out is the model's own."""
 
     latency_ms: Positive | None = Field(None, description="A request is in time when it is answered within this.")
     target: Share | None = Field(None, description="Share of the requests that must be in time.")
@@ -53,7 +53,7 @@ class ObjectiveSettings(Part):
 
 
 class OfferingSettings(Part):
-    """What may be rented."""
+    """Types that may be rented."""
 
     types: tuple[str, ...] = Field(
         (), description="Instance types to choose from; empty takes all that have a profile and can serve."
@@ -74,7 +74,7 @@ class OfferingSettings(Part):
 
 
 class BackendSettings(Part):
-    """What runs the model behind an agent."""
+    """Backend that runs the model behind an agent."""
 
     kind: Literal["emulated", "python", "oip", "tf-serving", "invocations"] = Field(
         "emulated",
@@ -118,7 +118,7 @@ class AwsSettings(Part):
 
 
 class RetrainSettings(Part):
-    """When the service trains its forecasters anew, in the background. Hours are of the service's clock."""
+    """Training of the service's forecasters anew, in the background. Hours are of the service's clock."""
 
     every_h: Positive | None = Field(24.0, description="Hours between two trainings; null trains by drift alone.")
     drift: Annotated[float, Field(gt=1, allow_inf_nan=False)] | None = Field(
@@ -131,7 +131,7 @@ class RetrainSettings(Part):
 
 
 class ReportSettings(Part):
-    """What the service does for its cost report."""
+    """Work of the service for its cost report."""
 
     policies: tuple[str, ...] = Field(
         BASELINES,

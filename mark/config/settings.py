@@ -85,7 +85,7 @@ class LateBootSettings(Part):
 
 
 class FaultSettings(Part):
-    """What goes wrong in a replay."""
+    """Faults in a replay."""
 
     stress: NotNegative = Field(
         1.0, description="Multiplies the hazard of spot interruptions; 0 switches drawn interruptions off."
@@ -148,7 +148,7 @@ class ManagedSettings(Part):
 
 
 class PolicySettings(Part):
-    """How our own policies (hedged, mark, greedy-oracle, milp) decide. Baselines stay as they are."""
+    """Changes to our own policies (hedged, mark, greedy-oracle, milp). Baselines stay as they are."""
 
     lead_min: int | None = Field(
         None,
@@ -232,7 +232,7 @@ def load_settings(config: Path | None, flags: Mapping[str, tuple[str, Any]]) -> 
 
 
 def cache_dir(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where compiled code and trained weights are kept: $MARK_CACHE, $XDG_CACHE_HOME/mark or ~/.cache/mark."""
+    """Folder of compiled code and trained weights: $MARK_CACHE, $XDG_CACHE_HOME/mark or ~/.cache/mark."""
     if environment.get("MARK_CACHE"):
         return Path(environment["MARK_CACHE"]).expanduser()
     base = environment.get("XDG_CACHE_HOME")
@@ -240,7 +240,7 @@ def cache_dir(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def state_dir(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where live services keep sockets, logs and what they are: $MARK_STATE, or mark under $XDG_STATE_HOME."""
+    """Folder of live services' sockets, logs and documents: $MARK_STATE, or mark under $XDG_STATE_HOME."""
     if environment.get("MARK_STATE"):
         return Path(environment["MARK_STATE"]).expanduser()
     base = environment.get("XDG_STATE_HOME")
@@ -248,7 +248,7 @@ def state_dir(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def process_environment(environment: Mapping[str, str] = os.environ) -> Mapping[str, str]:
-    """What the templates of a rollout tell the service's processes (mark/live/processes/cloud.py)."""
+    """Environment that a rollout's templates hand to the service's processes (mark/live/processes/cloud.py)."""
     return environment
 
 

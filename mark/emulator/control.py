@@ -156,7 +156,7 @@ def _by_action(calls: Counter[tuple[str, str]]) -> dict[str, int]:
 
 
 def _by_role(calls: Counter[tuple[str, str]]) -> dict[str, dict[str, int]]:
-    """The same by who called: roles of the service, nothing where the caller did not say."""
+    """Calls by role of the service and action; an empty role where the caller did not say."""
     found: dict[str, dict[str, int]] = {}
     for (role, action), count in sorted(calls.items()):
         found.setdefault(role, {})[action] = count

@@ -35,12 +35,12 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 SERVICE = re.compile(rb"Credential=[^/]+/\d+/[^/]+/([a-z0-9-]+)/aws4_request")
 ROLE = re.compile(rb"\bapp/mark-([a-z-]+)")
-"""Who calls, as clients of the service say it (`mark.aws.session`)."""
+"""Role of a caller, as clients of the service send it (`mark.aws.session`)."""
 INVOKE = re.compile(r"/2015-03-31/functions/([^/]+)/invocations")
 OPERATION = re.compile(r"/service/\w+/operation/(\w+)")
 """CloudWatch's calls, in CBOR."""
 PARTS = frozenset(("acl", "encryption", "lifecycle", "policy", "tagging", "uploads", "versioning", "versions"))
-"""What of a bucket or an object a call of S3 may be about."""
+"""Parts of a bucket or an object that a call of S3 may be about."""
 MOST_BYTES = 16 * 1024 * 1024
 SETS_UP = "setup"
 """The role that an account is set up by, as `mark.aws.session` says it."""

@@ -30,7 +30,7 @@ SERVICES = frozenset(
 )
 """Those that do here what they say; moto has more, whose tasks never run and whose topics tell nobody."""
 ALARMS = frozenset(("DeleteAlarms", "DescribeAlarms", "PutMetricAlarm"))
-"""What is done of CloudWatch: no metric is kept but what alarms look at."""
+"""Operations of CloudWatch: no metric is kept but what alarms look at."""
 UNUSED_SETTINGS = re.compile(r"/functions/[^/]+/(event-invoke-config|provisioned-concurrency|url)\b")
 """Settings of functions that moto stores and nobody follows."""
 

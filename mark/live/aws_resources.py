@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 from mark.aws.provision import ServiceResources, ServiceSetup, set_up, tear_down
 from mark.aws.resources import INFER_TIMEOUT_S, LambdaSpec, describe
@@ -20,12 +20,12 @@ from mark.live.models import LiveModel
 from mark.service_spec import ServedModel
 
 MODEL_FOLDER = "MARK_BACKEND_FOLDER"
-"""Where a function finds a user's modules on this machine; in an account they are in its zip or image."""
+"""Path of a user's modules for a function on this machine; in an account they are in its zip or image."""
 IMAGE = "ami-0123456789abcdef0"
 """Any image will do where instances are processes."""
 ANYBODY = Credentials(access_key_id="mark", secret_access_key="mark")  # noqa: S106 - the emulated AWS checks none
 OWNED_BY = "mark"
-"""Who owns what stands on this machine."""
+"""Owner of what stands on this machine."""
 RESOURCES = "resources"
 """The status document that says where queues and templates are."""
 
@@ -71,8 +71,18 @@ def resources_document(resources: ServiceResources) -> dict[str, object]:
     }
 
 
-def launches_of(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Launch part of a FleetSetup: templates (also by machine), subnets, the owner."""
+class LaunchSetup(TypedDict):
+    """The part of a FleetSetup that all models of a service share."""
+
+    templates: Mapping[Role, str]
+    machines: Mapping[tuple[Role, str], str]
+    #: By zone.
+    subnets: tuple[tuple[str, str], ...]
+    owner: str
+
+
+def launches_of(document: Mapping[str, Any]) -> LaunchSetup:
+    """Read the launch setup from the document of the service's resources."""
     machines = {name.partition("/"): template for name, template in document.get("machines", {}).items()}
     return {
         "templates": {Role(role): name for role, name in document["templates"].items()},

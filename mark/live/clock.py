@@ -19,7 +19,7 @@ def adopt_wall(store: ServiceStore) -> None:
 
 
 class ServiceClock:
-    """The Clock port over the store's anchor; while the store is away it goes on as it was."""
+    """The Clock port over the store's anchor; while the store is unreachable it goes on as it was."""
 
     def __init__(self, store: ServiceStore) -> None:
         self._store = store

@@ -50,7 +50,7 @@ DEFAULT_SERVE = (
         expected_rps=5.0,
     ),
 )
-"""What is served where settings name no model."""
+"""Models that are served where settings name none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +90,11 @@ def make_live_models(settings: Settings) -> tuple[LiveModel, ...]:
         if names.count(name) > 1:
             raise Misconfigured(f"the model {name} is served twice; a service holds a model once")
     return found
+
+
+def model_names(settings: Settings) -> tuple[str, ...]:
+    """Names of the models that the settings name, in their order."""
+    return tuple(one.model for _, one in _each(settings))
 
 
 def settings_of_model(settings: Settings, name: str) -> Settings:

@@ -39,7 +39,7 @@ Ints = NDArray[np.int64]
 WINDOWS = round(UNIT_S / WINDOW_S)
 SECONDS = round(WINDOW_S)
 HISTORY_S = 3600.0
-"""What is left to policies to know before a replay begins, where nothing else is known before."""
+"""Load that policies know before a replay begins, where nothing else is known."""
 LEAST_UNITS = 2
 """Minutes that a replay needs at least."""
 
@@ -122,7 +122,7 @@ def demand_trace(found: Journalled, seed: int) -> Trace:
 
 
 def _levelled(counts: Ints, most: int) -> Ints:
-    """The same sum with no window above `most`; there is room for it. counts: shape (windows,)."""
+    """Counts of the same sum with no window above `most`; there is room for it. counts: shape (windows,)."""
     level = np.minimum(counts, most)
     for _ in range(int(counts.sum() - level.sum())):
         level[int(np.argmin(level))] += 1

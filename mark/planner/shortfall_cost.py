@@ -37,7 +37,7 @@ FEWEST_UNITS = 60
 UNKNOWN_SHARE = 0.5
 USUAL_S = 300.0
 """Length of a surge where the history holds none as high."""
-SURGE_S = 900.0
+SURGE_BASELINE_S = 900.0
 """A surge is load above the mean of this long before it: a plan has rented for what lasts longer."""
 
 Floats = NDArray[np.float64]
@@ -85,10 +85,10 @@ def expected_shortfall(request: PlanRequest, table: RateTable) -> Shortfall:
 def standby_target(history: Demand, backup: Backup) -> int | None:
     """Size of the standby set that is worth its disks, by the surges that the history holds; None without one.
 
-    A surge is what lies above the mean of the SURGE_S before it: what lasts longer, or comes every day at its
-    hour, is the plan's. The k-th standby serves the k-th slice of that, while it is filled far enough to wake
-    it. It gains what Lambda would cost then, less the first w seconds of each excursion; it costs its rent then
-    and its disk always. As many are kept as gain most together.
+    A surge is what lies above the mean of the SURGE_BASELINE_S before it: what lasts longer, or comes every day
+    at its hour, is the plan's. The k-th standby serves the k-th slice of that, while it is filled far enough to
+    wake it. It gains what Lambda would cost then, less the first w seconds of each excursion; it costs its rent
+    then and its disk always. As many are kept as gain most together.
     """
     item = backup.standby
     if item is None or not len(history) or not math.isfinite(backup.lambda_usd):
@@ -96,7 +96,7 @@ def standby_target(history: Demand, backup: Backup) -> int | None:
     rates = np.array(history.mean_rps, np.float64)
     if len(history) < FEWEST_UNITS:
         return math.ceil(UNKNOWN_SHARE * float(np.quantile(rates, 0.5)) / item.capacity_rps)
-    excess = surges_rps(rates, max(1, round(SURGE_S / history.unit_s)))
+    excess = surges_rps(rates, max(1, round(SURGE_BASELINE_S / history.unit_s)))
     hours = len(excess) * history.unit_s / 3600.0
     gained = best = 0.0
     size = 0

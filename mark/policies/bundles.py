@@ -22,7 +22,7 @@ WEEK_UNITS = 7 * 24 * 60
 """What the hedged planner looks back on: the surges of a week."""
 WARM_SHARE = 0.25
 """Environments kept warm for unforecast surges: a cold one answers too late (some cents a day)."""
-PATIENCE_S = 360.0
+SCALE_IN_COOLDOWN_S = 360.0
 """Scale-in cool-down where nothing takes late requests away, as in mark."""
 MANAGED_CPU_FACTOR, MANAGED_GPU_FACTOR = 1.2, 1.4
 """The price premium of a managed service (SageMaker's list, 2026)."""
@@ -189,7 +189,7 @@ def _hedged(given: Ingredients) -> PolicyBundle:
             standby=given.surge_standby,
             breaker=BreakerPolicy() if spot else None,
             monitor=MonitorPolicy(offering=_monitor_type(given)) if alone else None,
-            cooldown_s=0.0 if given.overflow else PATIENCE_S,
+            cooldown_s=0.0 if given.overflow else SCALE_IN_COOLDOWN_S,
             keep_observed=False,
             keep_planned=True,
             warm_share=WARM_SHARE,

@@ -21,7 +21,7 @@ Tuning = Mapping[str, object]
 
 OWN_POLICIES = ("hedged", "mark", "greedy-oracle", "milp")
 """Policies that a Tuning applies to."""
-MONITOR_TYPE = "monitor.instance_type"
+MONITOR_TYPE_KEY = "monitor.instance_type"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ SETTINGS = (
     TunableSetting(key="monitor.seconds", field="controller.monitor.seconds"),
     TunableSetting(key="monitor.count", field="controller.monitor.count"),
     TunableSetting(key="monitor.cooldown_s", field="controller.monitor.cooldown_s"),
-    TunableSetting(key=MONITOR_TYPE, field="controller.monitor.offering"),
+    TunableSetting(key=MONITOR_TYPE_KEY, field="controller.monitor.offering"),
 )
 
 
@@ -67,7 +67,7 @@ def tuned(bundle: PolicyBundle, tuning: Tuning, market: Market) -> PolicyBundle:
             continue
         if setting.scale is not None:
             value *= setting.scale
-        if setting.key == MONITOR_TYPE:
+        if setting.key == MONITOR_TYPE_KEY:
             value = _offering_of(bundle, value, market)
         bundle = _with(bundle, setting.field.split("."), value)
     return bundle
@@ -98,7 +98,7 @@ def _shown(bundle: PolicyBundle) -> Iterator[tuple[str, str]]:
         value: Any = _part(bundle, setting.field)
         if setting.scale is not None:
             value /= setting.scale
-        if setting.key == MONITOR_TYPE:
+        if setting.key == MONITOR_TYPE_KEY:
             yield setting.key, value.partition(":")[0]
         else:
             yield setting.key, f"{value:,}" if isinstance(value, int) else f"{value:g}"

@@ -20,7 +20,7 @@ from mark.live.models import LiveModel
 BUILDER = "scripts.handlers.build"
 DOCKERFILE = "infra/image/infer.Dockerfile"
 CLONE = Path(mark.__file__).parents[1]
-"""Where MArk's sources are, if it runs from them: bundles are built there."""
+"""Folder of MArk's sources, if it runs from them: bundles are built there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,7 +38,7 @@ ORDER = (
 """Parts as they go. A stack that is unknown here, of another version, goes after those that launch."""
 LAUNCHING = ORDER[:2]
 END_S, POLL_S = 600.0, 2.0
-"""How long instances may take to end."""
+"""Time that instances may take to end."""
 
 
 def destroy(settings: Settings, *, yes: bool) -> None:

@@ -1,8 +1,8 @@
 """`mark profile --on`: rents one instance of each type, measures the service's own model on it over HTTP, ends it.
 
-The agent on the instance is the service's own, by itself (`live/processes/lone.py`). Each measured type is written
-to the profile file at once: what ends the command later takes nothing back. Money is looked at before each type,
-and after each round of batches while one is measured.
+The agent on the instance is the service's own, by itself (`live/standalone_agent.py`). Each measured type is
+written to the profile file at once: what ends the command later takes nothing back. Money is looked at before each
+type, and after each round of batches while one is measured.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from mark.domain.errors import MarkError, Misconfigured, NoCapacity, RetryLater,
 from mark.domain.profile import Profile
 from mark.live.local.gateway_client import answers
 from mark.live.models import LiveModel, make_live_models
-from mark.live.processes.lone import LARGEST
 from mark.live.service_session import service_aws
+from mark.live.standalone_agent import LARGEST
 from mark.offline.own_model.profile import others_of, request_for, write_profiles
 from mark.ports import Backend
 from mark.report.terminal import Report, note, progress
@@ -41,11 +41,11 @@ from mark.serving.profiling import MeasuredPoint, measure, profile_of
 HTTP_PORT = 8000
 """The agent's."""
 READY_S, POLL_S = 900.0, 1.0
-"""How long an instance has to boot and to load the model."""
+"""Time that an instance has to boot and to load the model."""
 LONGEST_S = 3600.0
 """No instance is rented for longer, whatever the limit allows."""
 ANSWERS_S = 60.0
-"""How long the agent, which was ready, may take to say so again."""
+"""Time that the agent, which was ready, may take to say so again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

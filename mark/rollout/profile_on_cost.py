@@ -41,11 +41,11 @@ class Meter:
     _running: tuple[Price, float] | None = None
 
     def start(self, price: Price, at: float) -> None:
-        """It is paid for from now on."""
+        """Begin to pay for it."""
         self._running = (price, at)
 
     def stop(self, at: float) -> float:
-        """It is paid for no more; what it cost."""
+        """End paying for it; USD that it cost."""
         assert self._running is not None
         price, since = self._running
         self.done[price.name] = price.usd_for(at - since)

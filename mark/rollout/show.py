@@ -58,7 +58,7 @@ def agreed(question: str) -> bool:
 
 
 def plan_document(plans: Sequence[StackPlan]) -> list[dict[str, object]]:
-    """The same for `--json` (docs/json.md)."""
+    """The plan for `--json` (docs/json.md)."""
     return [
         {
             "stack": plan.name,

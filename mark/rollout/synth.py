@@ -24,11 +24,11 @@ from mark.rollout.bundles import Bundle, find_bundles, overflowing
 
 SYNTH_S = 300
 STACK = "aws:cloudformation:stack"
-"""How the manifest of a CDK app calls a stack."""
+"""Kind of a stack in the manifest of a CDK app."""
 NEEDED = 2
 """Exit status of the app where something has to be installed first; its line says what."""
 COSTS_REGION = "us-east-1"
-"""Where Cost Explorer's endpoint is (AWS general reference); functions in a network reach no other region."""
+"""Region of Cost Explorer's endpoint (AWS general reference); functions in a network reach no other region."""
 LEFT_OUT: Any = {
     **dict.fromkeys(("rollout", "trace", "faults", "out"), True),
     "service": {"serve": {"__all__": {"backend": {"folder"}}}},

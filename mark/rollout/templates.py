@@ -23,7 +23,7 @@ from mark.rollout.synth import STACK, Synthesis, synthesise
 SCRIPT, UPLOADS = "deploy.sh", "bundles.sh"
 MANIFEST, CDK = "manifest.json", "cdk.json"
 POLICY = "deployer-policy.json"
-"""What somebody must be allowed who deploys the stacks."""
+"""IAM policy that whoever deploys the stacks needs."""
 ANY_ACCOUNT = "*"
 
 

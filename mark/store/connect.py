@@ -31,7 +31,7 @@ SCHEMES = ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster")
 FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 CHOICES = {"ssl_cert_reqs": ("required", "optional", "none"), "ssl_check_hostname": ("true", "false")}
 PARAMETERS = ("db", *FILES, *CHOICES)
-"""What a URL's query may say; redis-py's names."""
+"""Options in a URL's query; redis-py's names."""
 _FAILURES = (RedisError, RedisClusterException, OSError, TimeoutError)
 
 

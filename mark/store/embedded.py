@@ -32,9 +32,9 @@ from mark.domain.errors import Misconfigured
 SOCKET_PATH_MAX = 107
 """Bytes of a Unix socket's path (108 with its end)."""
 START_S, STOP_S = 15.0, 5.0
-"""How long starting (which reads the append-only file) and stopping may take."""
+"""Time that starting (which reads the append-only file) and stopping may take."""
 LOCK_S = 2.0
-"""How long a server that was killed may still hold its folder: while a child of it rewrites the file."""
+"""Time that a server that was killed may still hold its folder: while a child of it rewrites the file."""
 POLL_S = 0.002
 PR_SET_PDEATHSIG = 1
 DEFAULTS: Mapping[str, str] = {

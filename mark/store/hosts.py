@@ -35,7 +35,7 @@ def share_wall(link: Link, keys: Keys, offset_s: float) -> float:
 
 
 async def share_wall_async(link: AsyncLink, keys: Keys, offset_s: float) -> float:
-    """The same on an event loop."""
+    """`share_wall` on an event loop."""
     key = _key(keys)
     told = await link.call("GET", key)
     if told is None:

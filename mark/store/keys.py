@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from mark.domain.errors import Misconfigured
 
 MODEL_PARTS = ("arrivals", "traffic", "latency", "gauges", "ledger", "noted", "rollup", "journal")
-"""What is kept of each model."""
+"""Kinds of keys of each model."""
 MODEL_DOCUMENTS = ("model", "tallies", "load", "replays", "shadow", "trained", "trained-on")
 """Status documents that are one model's."""
 

@@ -37,7 +37,7 @@ class StoredLedger:
         self._link.run(
             NOTE,
             (self._noted, self._key, self._rollup),
-            (_told(transition), TRANSITION.encode(transition), repr(transition.at)),
+            (_identity(transition), TRANSITION.encode(transition), repr(transition.at)),
         )
 
     def record(self) -> LedgerRecord:
@@ -58,7 +58,7 @@ class StoredLedger:
                 return 0
             after = compacted(before, end)
             lines = [TRANSITION.encode(item) for item in after.transitions]
-            told = [_told(item) for item in after.transitions]
+            told = [_identity(item) for item in after.transitions]
             done = self._link.run(
                 COMPACT,
                 (self._key, self._noted, self._rollup),
@@ -94,7 +94,7 @@ class StoredLedger:
             self._last, self._count = lines[-1], self._count + len(lines)
 
 
-def _told(transition: Transition) -> str:
+def _identity(transition: Transition) -> str:
     """The identity of a transition, for deduplication."""
     return f"{transition.instance} {transition.state} {transition.at!r}"
 

@@ -35,7 +35,7 @@ def report_keys(keys: Keys, report: GatewayReport) -> list[str]:
 def report_args(report: GatewayReport) -> list[str | int]:
     """Arguments of the script REPORT."""
     remember_ms = round(1000 * REMEMBER_S)
-    models = [json_text(_told(model)) for model in report.models]
+    models = [json_text(_model_document(model)) for model in report.models]
     return [report.gateway, report.sequence, KEEP_WINDOWS, remember_ms, *models]
 
 
@@ -62,7 +62,7 @@ def traffic_totals(model: str, answer: Sequence[Sequence[bytes]]) -> ModelTraffi
     )
 
 
-def _told(model: ModelTraffic) -> dict[str, Any]:
+def _model_document(model: ModelTraffic) -> dict[str, Any]:
     """One model's part of a report; what is nothing is left out."""
     whole = {name: getattr(model, name) for name in WHOLE} | {ARRIVED: sum(count for _, count in model.arrivals)}
     real = {name: getattr(model, name) for name in REAL}

@@ -28,7 +28,7 @@ class _Snapshot(Collector):
         self._families = families
 
     def collect(self) -> Iterable[Metric]:
-        """Them."""
+        """The families."""
         return self._families
 
 

@@ -174,7 +174,7 @@ class Minutes:
 
 
 class Store:
-    """A store whose holder and traffic change by the minute; None: it is away."""
+    """A store whose holder and traffic change by the minute; None: it is unreachable."""
 
     def __init__(self, *minutes: tuple[str, int] | None) -> None:
         self.minutes = list(minutes)

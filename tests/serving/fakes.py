@@ -93,7 +93,7 @@ class FakeStore:
     def _ask(self) -> None:
         if self.away:
             self.refused += 1
-            raise RetryLater("the store is away")
+            raise RetryLater("the store is unreachable")
 
 
 class EchoBackend:

@@ -135,7 +135,7 @@ class Ec2Cloud:
         return facts
 
     def acknowledge(self) -> None:
-        """Delete the messages behind the facts drained so far; where the queue is away, the next time."""
+        """Delete the messages behind the facts drained so far; where the queue is unreachable, the next time."""
         try:
             self._inbox.ack(self._unacknowledged)
         except RetryLater as error:
@@ -149,7 +149,7 @@ class Ec2Cloud:
         try:
             for arrived in claimed:
                 self._facts.extend(self._fact_of(arrived))
-        except RetryLater:  # the ledger is away: the queue gives the messages again, nothing is lost
+        except RetryLater:  # the ledger is unreachable: the queue gives the messages again, nothing is lost
             self._inbox.release(claimed)
             raise
         self._claimed += claimed
@@ -174,7 +174,7 @@ class Ec2Cloud:
     # What is there.
 
     def _list(self, now: float) -> None:
-        """List the instances; the last listing stays where AWS is away, for a while."""
+        """List the instances; the last listing stays where AWS is unreachable, for a while."""
         filters = [
             {"Name": f"tag:{SERVICE}", "Values": [self._setup.service]},
             {"Name": f"tag:{MODEL}", "Values": [self._setup.model]},

@@ -14,9 +14,9 @@ from mark.domain.orders import Launch
 AWAKE = ("pending", "running")
 """States in which an instance costs money by the hour, or is about to."""
 UNLISTED_S = 300.0
-"""How long EC2 may take to list what it has launched (developer guide: eventual consistency)."""
+"""Time that EC2 may take to list what it has launched (developer guide: eventual consistency)."""
 EXACT = 1e-9
-"""What rounding may take off a whole number of instances."""
+"""Tolerance of rounding in a whole number of instances."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,7 +83,7 @@ class Imds:
         if instance is None or host is None or listed is None or text is None:
             raise Misconfigured("the metadata service lacks tags or user data; launch from our template")
         tags = {key: self.get(f"meta-data/tags/instance/{key}") or "" for key in listed.split()}
-        return Identity(instance=instance, host=host, tags=tags, user_data=_told(text))
+        return Identity(instance=instance, host=host, tags=tags, user_data=_parse_user_data(text))
 
     def taken_at(self) -> float | None:
         """The termination time of a spot notice, epoch seconds; None without a notice."""
@@ -123,7 +123,7 @@ class Imds:
         raise AssertionError("two attempts always end")
 
 
-def _told(text: str) -> dict[str, str]:
+def _parse_user_data(text: str) -> dict[str, str]:
     """User data that is a JSON object; a start script has none."""
     try:
         told = json.loads(text)

@@ -29,7 +29,7 @@ SERVICE, OWNER, MODEL, OFFERING, ROLE, TOKEN, RUN = (
 PROFILE_OF, EXPIRES = "mark:profile-of", "mark:expires"
 """Tags of an instance of no fleet (`rent_instance.py`): the model that it serves, and when it ends (epoch s)."""
 TAGGED = ("fleet", "instance", "volume")
-"""What a launch makes and tags: its permission hangs on the tags (`aws/permissions/policies.py`)."""
+"""Resources that a launch makes and tags: its permission hangs on the tags (`aws/permissions/policies.py`)."""
 LIVE = ["pending", "running", "stopping", "stopped"]
 """States of instances that are not gone."""
 

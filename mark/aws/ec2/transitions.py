@@ -1,7 +1,7 @@
 """Transitions of instances into the ledger, from the `events` queue, or from the listing where the queue lost one.
 
 The queue knows the exact second; the listing only that a state was there at a pass. So a state that is listed is
-written down only when the queue has not told of it for `patience_s`. What was there before the first pass was
+written down only when the queue has not told of it for NOTIFIED_WITHIN_S. What was there before the first pass was
 somebody else's to write, but for the end of instances that had gone by then: nobody else can be there to hear it.
 """
 
@@ -13,9 +13,10 @@ from mark.aws.ec2.observed import Ec2Row
 from mark.domain.costs import Ec2State, Transition
 from mark.ports import Ledger
 
-PATIENCE_S = 120.0
+NOTIFIED_WITHIN_S = 120.0
+"""The queue tells of a change within so long; after that the listing is believed."""
 KEEP_GONE_S = 3600.0
-"""How long an instance that is gone is remembered: EC2 lists it as long, and late messages may name it."""
+"""Time that an instance that is gone is remembered: EC2 lists it as long, and late messages may name it."""
 
 
 class Transitions:
@@ -27,12 +28,10 @@ class Transitions:
         model: str,
         *,
         usd_per_hour: Mapping[str, float] | None = None,
-        patience_s: float = PATIENCE_S,
     ) -> None:
         self._ledger = ledger
         self._usd_per_hour = usd_per_hour or {}
         self._model = model
-        self._patience_s = patience_s
         self._rows: dict[str, Ec2Row] = {}
         self._told: dict[str, tuple[float, Ec2State]] = {}
         self._listed: dict[str, tuple[float, Ec2State]] = {}
@@ -89,7 +88,7 @@ class Transitions:
         if listed != state:
             since = now
             self._listed[name] = (now, state)
-        if now - since >= self._patience_s:
+        if now - since >= NOTIFIED_WITHIN_S:
             at = self._rows[name].launched_at if state == "pending" else since
             self._note(name, state, at)
 

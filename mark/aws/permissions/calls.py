@@ -41,16 +41,16 @@ CONTROLLER = (
     _FEEDS,
     *_ALERTS,
 )
-"""What controllers call while they serve."""
+"""Calls of controllers while they serve."""
 
 GATEWAY = (Call("lambda", "Invoke", "requests that instances bounced"),)
-"""What gateways call."""
+"""Calls of gateways."""
 
 INTERRUPTION = (Call("sqs", "SendMessage", "what EventBridge said, in the controller's words"),)
-"""What the interruption handler calls."""
+"""Calls of the interruption handler."""
 
 WARM = (_FEEDS,)
-"""What the warm handler calls."""
+"""Calls of the warm handler."""
 
 DOCTOR = (
     Call("ec2", "DescribeInstanceTypes", "whether types are what the catalogue says"),
@@ -65,7 +65,7 @@ DOCTOR = (
     Call("sts", "GetCallerIdentity", "whose credentials these are"),
     *_ALERTS,
 )
-"""What `mark doctor` and `mark status --aws` ask."""
+"""Calls of `mark doctor` and `mark status --aws`."""
 
 PROFILER = (
     Call("ec2", "DescribeInstances", "where the rented instance is, and whether it has ended"),
@@ -74,7 +74,7 @@ PROFILER = (
     Call("ec2", "TerminateInstances", "end it"),
     Call("lambda", "Invoke", "measure the model on Lambda"),
 )
-"""What `mark profile --on` calls."""
+"""Calls of `mark profile --on`."""
 
 REPORT = (
     Call("ce", "GetCostAndUsage", "what AWS says that it cost"),
@@ -82,7 +82,7 @@ REPORT = (
     Call("secretsmanager", "GetSecretValue", "where the store is, and its password"),
     Call("sesv2", "SendEmail", "the report"),
 )
-"""What the report calls, as a handler and as a command."""
+"""Calls of the report, as a handler and as a command."""
 
 DEPLOYER = (
     Call("cloudformation", "CreateChangeSet", "what a rollout would change"),
@@ -103,7 +103,7 @@ DEPLOYER = (
     Call("ssm", "PutParameter", "no other rollout meanwhile"),
     Call("sts", "GetCallerIdentity", "whose credentials these are"),
 )
-"""What `mark deploy`, `diff` and `destroy` call; what the stacks hold, CloudFormation makes in their name."""
+"""Calls of `mark deploy`, `diff` and `destroy`; what the stacks hold, CloudFormation makes in their name."""
 
 SETTING_UP = (
     Call("cloudwatch", "DeleteAlarms", "removal"),
@@ -149,7 +149,7 @@ SETTING_UP = (
     Call("sqs", "GetQueueUrl", "whether a queue is there"),
     Call("sqs", "SetQueueAttributes", "who may send to it, and what becomes of dead letters"),
 )
-"""What setting a service up without a stack and removing it calls."""
+"""Calls that set a service up without a stack, and remove it."""
 
 ROLES: Mapping[str, tuple[Call, ...]] = MappingProxyType(
     {
@@ -166,7 +166,7 @@ ROLES: Mapping[str, tuple[Call, ...]] = MappingProxyType(
         "warm": WARM,
     }
 )
-"""Who calls what: the service's processes, its functions, and the commands that people run."""
+"""Calls by role: the service's processes, its functions, and the commands that people run."""
 
 CALLS = frozenset((call.service, call.action) for calls in ROLES.values() for call in calls)
 """All of them: (service, action)."""

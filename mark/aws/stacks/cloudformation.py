@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LONGEST_BODY = 51_200
 """Bytes of a template that a call may carry (CloudFormation quotas)."""
 CHANGE_SET_S, STACK_S = 300.0, 3600.0
-"""How long a change set and a stack may take; an ElastiCache takes a quarter of an hour."""
+"""Time that a change set and a stack may take; an ElastiCache takes a quarter of an hour."""
 NOTHING = ("didn't contain changes", "No updates are to be performed", "no changes")
 """CloudFormation's messages that a change set is empty."""
 IN_PROGRESS = "_IN_PROGRESS"

@@ -112,7 +112,7 @@ class Ec2Api:
         return self._once(action, token, params, handler) if token else handler(params)
 
     def _once(self, action: str, token: str, params: Params, handler: Callable[[Params], str]) -> str:
-        """The same token: the same reply, or an error where the parameters are others."""
+        """Reply to a token that came before: the same, or an error where the parameters are others."""
         request = json.dumps(params, sort_keys=True, default=str)
         known = self._replies.get((action, token))
         if known is None:

@@ -23,7 +23,7 @@ START_WITHIN_S = 120.0
 
 @dataclass(slots=True)
 class _Process:
-    """What is known of one instance's process; `going`: it was told to end. `pid` 0 until it is forked.
+    """State of one instance's process; `going`: it was told to end. `pid` 0 until it is forked.
 
     `forking`: the fork server was asked for it and has not answered yet.
     """
@@ -75,7 +75,7 @@ class Hypervisor:
             # On the loop's own thread: the kernel kills the fork server when the thread that made it ends.
             self._server = subprocess.Popen(  # noqa: S603
                 [
-                    *(sys.executable, "-P", "-m", "mark.emulator.ec2.zygote"),
+                    *(sys.executable, "-P", "-m", "mark.emulator.ec2.fork_server"),
                     *(str(theirs.fileno()), str(os.getpid()), self._agent, *self._python_path),
                 ],
                 pass_fds=[theirs.fileno()],
@@ -106,11 +106,11 @@ class Hypervisor:
         return {name: process.pid for name, process in self._processes.items() if process.pid}
 
     def starts(self) -> dict[str, int]:
-        """How often the process of each instance was started since its power came on."""
+        """Starts of the process of each instance since its power came on."""
         return {name: process.starts for name, process in self._processes.items()}
 
     def runs(self, name: str) -> bool:
-        """Whether the instance has a process, or is about to."""
+        """True where the instance has a process, or is about to."""
         return name in self._processes
 
     def power_on(self, name: str, environment: Mapping[str, str]) -> None:
@@ -137,18 +137,18 @@ class Hypervisor:
         process = self._processes[name]
         process.forking = True
         environment = dict(process.environment)
-        self._say({"do": "spawn", "name": name, "environment": environment, "log": log})
+        self._send({"order": "spawn", "name": name, "environment": environment, "log": log})
 
     def _signal(self, name: str, number: signal.Signals) -> None:
-        self._say({"do": "signal", "name": name, "signal": int(number)})
+        self._send({"order": "signal", "name": name, "signal": int(number)})
 
-    def _say(self, order: dict[str, Any]) -> None:
+    def _send(self, order: dict[str, Any]) -> None:
         if self._writer is not None and not self._writer.is_closing():
             self._writer.write(json.dumps(order).encode() + b"\n")
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         while line := await reader.readline():
-            self._hear(json.loads(line))
+            self._on_message(json.loads(line))
         if not self._stopping:
             LOG.error("the fork server ended; every instance's process with it")
             self._rebuilding = asyncio.create_task(self._rebuild())
@@ -169,11 +169,11 @@ class Hypervisor:
             else:
                 self._spawn(name)
 
-    def _hear(self, line: dict[str, Any]) -> None:
+    def _on_message(self, line: dict[str, Any]) -> None:
         process = self._processes.get(line["name"])
         if process is None:
             return
-        if line["is"] == "started":
+        if line["event"] == "started":
             process.pid, process.forking = line["pid"], False
             if process.going:
                 self._signal(line["name"], signal.SIGTERM)

@@ -30,7 +30,7 @@ _STATES = {state.label: state for state in MachineState}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchSpec:
-    """What a launch asks for, after template and overrides. `user_data` is base64, as it came."""
+    """Parameters of a launch, after template and overrides. `user_data` is base64, as it came."""
 
     instance_type: InstanceType
     market: Market
@@ -47,7 +47,7 @@ class LaunchSpec:
 
     @property
     def is_spot(self) -> bool:
-        """Whether it can be taken away."""
+        """True for an instance that can be taken away."""
         return self.market is Market.SPOT
 
     @property

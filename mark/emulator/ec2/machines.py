@@ -41,7 +41,7 @@ SPOT_TERMINATION = ("Server.SpotInstanceTermination", "Spot instance termination
 
 
 class Power(Protocol):
-    """Whoever runs the instances' processes; it calls `Machines.powered_off` when one has ended."""
+    """Runner of the instances' processes; it calls `Machines.powered_off` when one has ended."""
 
     def power_on(self, name: str, environment: Mapping[str, str]) -> None:
         """Start the instance's process."""
@@ -50,17 +50,17 @@ class Power(Protocol):
         """End it."""
 
     def runs(self, name: str) -> bool:
-        """Whether it has one."""
+        """True where it has one."""
 
 
 class Watcher(Protocol):
-    """Whoever tells the world what happens to instances."""
+    """Observer of what happens to instances."""
 
     def state_changed(self, machine: Machine, at: float) -> None:
-        """It is in another state since `at`."""
+        """Note its other state since `at`."""
 
     def spot_warned(self, machine: Machine, at: float) -> None:
-        """It got its notice at `at`."""
+        """Note its spot notice at `at`."""
 
 
 class Machines:
@@ -216,8 +216,8 @@ class Machines:
     def _begin(self, machine: Machine, until_notice_s: float | None, now: float) -> None:
         """Tell of a new instance, and what becomes of it by itself."""
         if until_notice_s is not None:
-            self._clock.at(now + until_notice_s, lambda at: self._strike(machine, at))
-        self._say(machine, now)
+            self._clock.at(now + until_notice_s, lambda at: self._interrupt(machine, at))
+        self._publish_state(machine, now)
         if not self.prewarm:
             self._clock.at(machine.life.runs_at, lambda at: self._run(machine, at))
         elif machine.tags.get("mark:role") == "standby":
@@ -230,14 +230,14 @@ class Machines:
         machine.life = wake(machine.life, now, wake_s)
         machine.reason_code = machine.reason = ""
         machine.ended_at = None
-        self._say(machine, now)
+        self._publish_state(machine, now)
         self._clock.at(now, lambda at: self._run(machine, at))
 
     def _run(self, machine: Machine, now: float) -> None:
         if self._enter(machine, now, Event.RUN):
             self._power.power_on(machine.id, self._environment(machine))
 
-    def _strike(self, machine: Machine, now: float) -> None:
+    def _interrupt(self, machine: Machine, now: float) -> None:
         self._warn(machine, now)
 
     def _warn(self, machine: Machine, now: float) -> bool:
@@ -283,10 +283,10 @@ class Machines:
             machine.life = step(machine.life, event, now)
         if machine.life is before:
             return False
-        self._say(machine, now)
+        self._publish_state(machine, now)
         return True
 
-    def _say(self, machine: Machine, now: float) -> None:
+    def _publish_state(self, machine: Machine, now: float) -> None:
         machine.xml = None
         self._watcher.state_changed(machine, now)
 

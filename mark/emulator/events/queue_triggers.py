@@ -51,7 +51,7 @@ class EventSources:
         """Take what is visible, as many batches as may be in flight."""
         batches = self._batches.setdefault(mapping.uuid, set())
         while len(batches) < AT_ONCE:
-            records = _take(mapping)
+            records = _next_batch(mapping)
             if not records:
                 return
             task = asyncio.create_task(self._hand_over(mapping, records))
@@ -74,7 +74,7 @@ class EventSources:
                 queue.delete_message(record["receiptHandle"])
 
 
-def _take(mapping: Any) -> list[dict[str, Any]]:
+def _next_batch(mapping: Any) -> list[dict[str, Any]]:
     """One batch of messages as Lambda's event has them."""
     backend = sqs_backend()
     name = mapping.event_source_arn.rsplit(":", 1)[1]

@@ -112,7 +112,7 @@ class LambdaPools:
         finally:
             pool.busy -= 1
             if reusable:
-                self._rest(pool, number)
+                self._make_idle(pool, number)
 
     async def stop(self) -> None:
         """End all runtimes."""
@@ -195,7 +195,7 @@ class LambdaPools:
             raise
         return process
 
-    def _rest(self, pool: _Pool, number: int) -> None:
+    def _make_idle(self, pool: _Pool, number: int) -> None:
         now = self._clock.now()
         pool.idle.append(
             (number, now + float(self._draws.uniform(self._limits.idle_min_s, self._limits.idle_max_s)))

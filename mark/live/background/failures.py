@@ -35,7 +35,7 @@ class BackgroundFailures:
         self._written: dict[str, BackgroundFailure] = {}
 
     def record(self, work: str, why: str | None) -> None:
-        """Record why the work fails; None where it succeeded. While the store is away, the next call writes it."""
+        """Record why the work fails; None where it succeeded. An unreachable store gets it with the next call."""
         with self._lock:
             if why is None:
                 self._failing.pop(work, None)

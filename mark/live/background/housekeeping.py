@@ -29,7 +29,7 @@ class Housekeeper:
         self._due_at = -math.inf
 
     def poll(self) -> None:
-        """Do what is due. RetryLater where the store is away: the next poll tries again."""
+        """Do what is due. RetryLater where the store is unreachable: the next poll tries again."""
         now = self._clock.now()
         if now < self._due_at:
             return

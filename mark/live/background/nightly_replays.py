@@ -93,7 +93,7 @@ class NightlyReplays:
             over.wait(POLL_EACH_S)
 
     def poll(self, over: threading.Event) -> None:
-        """Replay one day, where one is missing and it is time. RetryLater where the store is away."""
+        """Replay one day, where one is missing and it is time. RetryLater where the store is unreachable."""
         if time.monotonic() < self._rest_until:
             return
         found = self._next_day()
@@ -108,7 +108,7 @@ class NightlyReplays:
         """The latest day that is over and was not replayed under all the policies; what failed last comes last."""
         period = report_period(self._store, period_s=KEEP_DAYS * DAY_S, wall_at=steady_time())
         midnight = math.floor((period.until - SETTLE_S) / DAY_S) * DAY_S
-        told, asked = self._told(), set(self._settings.service.report.policies)
+        told, asked = self._read_status(), set(self._settings.service.report.policies)
         missing = [
             (day.isoformat(), Period(since=start, until=end))
             for day, start, end in reversed(days_between(period.since, midnight))
@@ -118,8 +118,8 @@ class NightlyReplays:
         return min(missing, key=lambda item: item[0] == failed, default=None)
 
     def _replay(self, day: str, period: Period, over: threading.Event) -> None:
-        told, began = self._told(), time.monotonic()
-        self._tell(replace(told, running=RunningReplay(day=day, since=self._now())))
+        told, began = self._read_status(), time.monotonic()
+        self._publish(replace(told, running=RunningReplay(day=day, since=self._now())))
         policies = self._settings.service.report.policies
         task = Task(
             service=self._running.name,
@@ -136,16 +136,16 @@ class NightlyReplays:
             self._rest_until = time.monotonic() + self._pause(time.monotonic() - began)
             if failed:
                 log.warning("a day could not be replayed", extra={"day": day, "why": str(error)})
-            self._tell(replace(told, running=None, failed=failed or told.failed))
+            self._publish(replace(told, running=None, failed=failed or told.failed))
             return
         self._rest_until = time.monotonic() + min(REST * (time.monotonic() - began), self._pause(0.0))
         days = {**told.days, day: policies}
-        self._tell(NightlyStatus(days=dict(sorted(days.items())[-KEEP_DAYS:])))
+        self._publish(NightlyStatus(days=dict(sorted(days.items())[-KEEP_DAYS:])))
 
-    def _told(self) -> NightlyStatus:
+    def _read_status(self) -> NightlyStatus:
         return NIGHTLY.read(self._store) or NightlyStatus()
 
-    def _tell(self, told: NightlyStatus) -> None:
+    def _publish(self, told: NightlyStatus) -> None:
         NIGHTLY.write(self._store, told)
 
     def _now(self) -> float:

@@ -25,7 +25,7 @@ class PeriodicTask(Protocol):
     """A task that knows when it is due."""
 
     def poll(self) -> None:
-        """Do what is due. RetryLater where the store is away."""
+        """Do what is due. RetryLater where the store is unreachable."""
 
 
 def all_tasks(store: ServiceStore, aws: Aws) -> tuple[PeriodicTask, ...]:

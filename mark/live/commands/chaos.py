@@ -18,7 +18,7 @@ from mark.store.service import ServiceStore
 KILLABLE = ("agent", "gateway", "controller", "store", "aws")
 NO_CAPACITY = "InsufficientInstanceCapacity"
 SLOW_S = 3.0
-"""What a slow call of EC2 takes."""
+"""Duration of a slow call of EC2."""
 
 
 class ChaosDocument(TypedDict):

@@ -13,6 +13,7 @@ from mark.controller.journal import read_journal
 from mark.domain.errors import Misconfigured, unknown
 from mark.live.commands.load import chosen
 from mark.live.local.run_dir import RunFolder, find_known
+from mark.live.models import model_names
 from mark.offline.explain import explain_journal, explain_run
 from mark.offline.out_folder import JOURNAL_NAME
 from mark.report.terminal import note
@@ -65,8 +66,13 @@ def explain_live(service: str, *, model: str | None, minute: float | None, as_js
 
 
 def _kept_journals(folder: RunFolder) -> list[str]:
-    """The models whose journals lie in the folder."""
-    return sorted(path.parent.name for path in folder.path.glob(f"*/{JOURNAL_NAME}"))
+    """Models whose journals lie in the folder, in the order of its settings."""
+    kept = sorted(path.parent.name for path in folder.path.glob(f"*/{JOURNAL_NAME}"))
+    try:
+        order = model_names(folder.settings())
+    except (OSError, ValueError):  # settings that another version wrote
+        return kept
+    return sorted(kept, key=lambda name: order.index(name) if name in order else len(order))
 
 
 def _chosen_of(service: str, model: str | None, kept: Iterable[str]) -> str:

@@ -42,7 +42,7 @@ class Feed:
         self.total += count
 
     def publish(self) -> None:
-        """Report what came since; what a store that is away was not told is told next time, once."""
+        """Report what came since; what a store that is unreachable was not told is told next time, once."""
         if self._unsent is None and self._counts:
             self._sequence += 1
             traffic = ModelTraffic(model=self._model, arrivals=tuple(sorted(self._counts.items())))

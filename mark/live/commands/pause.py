@@ -22,9 +22,9 @@ from mark.store.service import ServiceStore
 ENDED = ("shutting-down", "terminated")
 POLL_S = 0.25
 ACKNOWLEDGED_WITHIN_S = 15.0
-"""How long the controller that acts has to say that it has heard."""
+"""Time that the controller that acts has to acknowledge."""
 ENDED_S = 180.0
-"""How long instances have to answer what they hold and to end."""
+"""Time that instances have to answer what they hold and to end."""
 NOT_DONE = 1
 """The exit status where what was asked has not come about."""
 

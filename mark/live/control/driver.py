@@ -28,7 +28,7 @@ SETTLE_S = 0.06
 SEGMENT_BYTES = 16 * 1024 * 1024
 """A segment of the journal that is longer is followed by another: some days of ticks."""
 WAITING_BYTES = 4 * SEGMENT_BYTES
-"""How long a segment may become while another, that would be dropped for its successor, is not archived."""
+"""Length that a segment may reach while another, that would be dropped for its successor, is not archived."""
 SIZE_EACH_TICKS = 100
 """Ticks between two checks of the segment's length."""
 POLL_EACH_S = 0.05

@@ -9,8 +9,9 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 from mark.config.settings import Settings
 from mark.domain.errors import RetryLater
@@ -18,7 +19,8 @@ from mark.live.aws_resources import aws_of
 from mark.live.background.failures import BackgroundFailures
 from mark.live.background.nightly_replays import NightlyReplays
 from mark.live.background.worker import start_background_worker
-from mark.live.control.term import Forecasters, Term
+from mark.live.control.driver_factory import DriverFactory, ModelForecasters
+from mark.live.control.term import Term
 from mark.live.forecasting.retraining import Retraining
 from mark.live.local.run_dir import Running
 from mark.live.models import LiveModel
@@ -39,6 +41,15 @@ CATCH_UP_S = 30.0
 """Real seconds that a starting process waits for forecasters trained before, instead of acting at once."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecasters:
+    """Forecasters of the service's models."""
+
+    by_model: Mapping[str, ModelForecasters]
+    #: Held by the one training, or replay of a past day, that runs at a time.
+    slot: threading.Lock = field(default_factory=threading.Lock)
+
+
 class Leader:
     """A candidate for the acting controller: one a process."""
 
@@ -51,6 +62,7 @@ class Leader:
         store: ServiceStore,
         holder: str,
         failures: BackgroundFailures,
+        forecasters: Forecasters,
         publish: Callable[[], None] | None = None,
     ) -> None:
         """`publish` writes the service's description to the store while this process leads; None: another does."""
@@ -59,9 +71,8 @@ class Leader:
         self._holder = holder
         self._failures = failures
         self._aws = aws_of(settings, running, "controller")
-        slot = threading.Lock()
-        self._forecasters = _forecasters(models, settings, slot)
-        self._replays = NightlyReplays(settings, running, store=store, slot=slot)
+        self._forecasters = forecasters.by_model
+        self._replays = NightlyReplays(settings, running, store=store, slot=forecasters.slot)
         self._caught_up_at = -math.inf
 
     def run(self, stop: threading.Event) -> None:
@@ -114,13 +125,16 @@ class Leader:
                 if self._publish is not None:
                     self._store.leases.renew(lease)  # what is told has no other fence
                     self._publish()
+                factory = DriverFactory(
+                    self._settings, self._running, store=self._store, aws=self._aws, lease=lease
+                )
                 term = Term(
                     self._settings,
-                    self._running,
                     store=self._store,
                     aws=self._aws,
                     lease=lease,
                     failures=self._failures,
+                    make_driver=factory.make,
                 )
                 term.run(self._models, self._forecasters, stop, beside=(self._replays.run,))
             except LeaseLost as error:
@@ -133,13 +147,14 @@ class Leader:
                     self._store.leases.renew(lease)
 
 
-def _forecasters(models: Sequence[LiveModel], settings: Settings, slot: threading.Lock) -> Forecasters:
-    """The policies' forecasters, trained anew one at a time, and those that answer when they fail or are late."""
-    asked, name = settings.service.retrain, settings.service.name
-    return {
+def make_forecasters(models: Sequence[LiveModel], settings: Settings) -> Forecasters:
+    """Make the policies' forecasters, and those that answer when they fail or are late."""
+    retrain, name, slot = settings.service.retrain, settings.service.name, threading.Lock()
+    by_model = {
         model.name: (
-            Retraining(model, asked, slot=slot, service=name),
+            Retraining(model, retrain, slot=slot, service=name),
             build_forecaster("last-value", model.setup),
         )
         for model in models
     }
+    return Forecasters(by_model=by_model, slot=slot)

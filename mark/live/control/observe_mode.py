@@ -34,11 +34,11 @@ from mark.store.service import ServiceStore
 
 
 class LiveCloud(Cloud, Protocol):
-    """What a driver asks of a Cloud beside the port."""
+    """A Cloud with what a driver asks of it beside the port."""
 
     @property
     def has_pending_facts(self) -> bool:
-        """Whether something was refused since facts were drained: the controller should tick at once."""
+        """True where something was refused since facts were drained: the controller should tick at once."""
 
     def poll_events(self) -> None:
         """Write what has become of instances meanwhile into the ledger."""
@@ -73,7 +73,7 @@ class Shadow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowFleet:
-    """What is kept in the store: the instances, and when launches were ordered, by token."""
+    """Record in the store: the instances, and when launches were ordered, by token."""
 
     instances: tuple[Shadow, ...] = ()
     launches: dict[str, float] = field(default_factory=dict)
@@ -179,7 +179,7 @@ class ShadowCloud:
             self._become(shadow, step(life, Event.PROCESS_ENDED, now), now)
 
     def _advance(self, now: float) -> None:
-        """What pends begins to run and becomes ready; a standby goes to sleep once its first boot is over."""
+        """Let what pends run and become ready; a standby goes to sleep once its first boot is over."""
         changed = False
         for name in list(self._fleet):
             while (due := next_due((shadow := self._fleet[name]).life)) is not None and due[0] <= now:

@@ -10,35 +10,20 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
-from mark.aws.ec2.fleet import Ec2Cloud
 from mark.aws.ec2.guard import Guard, Guardrails
-from mark.aws.ec2.launch import FleetSetup
 from mark.aws.inbox import EventInbox
 from mark.aws.session import Aws
-from mark.config.service import Mode
 from mark.config.settings import Settings
-from mark.controller.runner import Controller
-from mark.controller.service_time_ratios import measured_ratios
-from mark.controller.spending_limit import SpendingLimit
 from mark.domain.errors import RetryLater
 from mark.live.aws_resources import RESOURCES, launches_of
 from mark.live.background.failures import BackgroundFailures
 from mark.live.clock import ServiceClock
 from mark.live.control.budget_watch import BudgetWatch
-from mark.live.control.data_plane import LiveDataPlane
 from mark.live.control.driver import ModelDriver
-from mark.live.control.journal_opening import OpenedJournal, known_quotas, open_journal
-from mark.live.control.lambda_warmup import Warmer
-from mark.live.control.observe_mode import LiveCloud, ShadowCloud
-from mark.live.control.status_writer import ModelStatusWriter
-from mark.live.forecasting.retraining import FollowedJournal, Retraining
-from mark.live.local.run_dir import Running
+from mark.live.control.driver_factory import MakeDriver, ModelForecasters, Shared
 from mark.live.models import LiveModel
-from mark.ports import Forecaster
 from mark.store.lease import Lease
 from mark.store.service import ServiceStore
 
@@ -48,19 +33,6 @@ RENEW_EACH_S = 0.75
 POLL_S = 2
 """A long poll of the events queue: ending a term waits for it."""
 
-Forecasters = Mapping[str, tuple[Retraining, Forecaster]]
-"""By model: the policy's forecaster, and the one that answers when it fails."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Shared:
-    """Shared by the models of a service: events, guardrails, launch templates, the spending limit."""
-
-    inbox: EventInbox
-    guard: Guard
-    launches: Mapping[str, Any]
-    spending_limit: Callable[[], SpendingLimit]
-
 
 class Term:
     """One term: acts for all models of a service while its lease holds."""
@@ -68,14 +40,14 @@ class Term:
     def __init__(
         self,
         settings: Settings,
-        running: Running,
         *,
         store: ServiceStore,
         aws: Aws,
         lease: Lease,
         failures: BackgroundFailures,
+        make_driver: MakeDriver,
     ) -> None:
-        self._settings, self._running, self._background = settings, running, failures
+        self._settings, self._background, self._make_driver = settings, failures, make_driver
         self._store, self._aws, self._lease = store, aws, lease
         self._over = threading.Event()
         self._failure: BaseException | None = None
@@ -83,7 +55,7 @@ class Term:
     def run(
         self,
         models: Sequence[LiveModel],
-        forecasters: Forecasters,
+        forecasters: Mapping[str, ModelForecasters],
         stop: threading.Event,
         *,
         beside: Sequence[Callable[[threading.Event], None]] = (),
@@ -119,7 +91,7 @@ class Term:
             self._over.set()
 
     def _drivers(
-        self, models: Sequence[LiveModel], forecasters: Forecasters, opened: ExitStack
+        self, models: Sequence[LiveModel], forecasters: Mapping[str, ModelForecasters], opened: ExitStack
     ) -> list[Callable[[], None]]:
         """Make the driver of each model, recovered from its journal."""
         resources = self._store.status(RESOURCES)
@@ -140,7 +112,7 @@ class Term:
             wake=wake,
         )
         watch.poll()
-        shared = _Shared(
+        shared = Shared(
             spending_limit=watch.spending_limit,
             inbox=EventInbox(
                 self._aws.sqs,
@@ -154,113 +126,14 @@ class Term:
         )
         runs: list[Callable[[], None]] = [lambda: watch.run(self._over)]
         for model in models:
-            driver, run = self._driver(model, forecasters[model.name], shared, opened)
+            driver, run = self._make_driver(model, forecasters[model.name], shared, opened)
             drivers.append(driver)
-            runs.append(run)
+            runs.append(partial(run, self._over))
         for driver in drivers:  # guardrails count the instances of all models before the first launch of any
             driver.observe()
         shared.inbox.start()
         opened.callback(shared.inbox.close)
         return runs
-
-    def _driver(
-        self, model: LiveModel, forecasters: tuple[Retraining, Forecaster], shared: _Shared, opened: ExitStack
-    ) -> tuple[ModelDriver, Callable[[], None]]:
-        store, clock = self._store, ServiceClock(self._store)
-        retraining, fallback = forecasters
-        written = self._open(model, clock.now(), retraining)
-        policy = replace(model.bundle.controller, quotas=written.header.policy.quotas)
-        retraining.begin(store, written.began_at)
-        recovered = written.recovered
-        membership = store.membership(model.name)
-        warmer = self._warmer(model, clock)
-        cloud = self._cloud(model, written.header.run, clock, warmer, shared)
-        opened.callback(cloud.close)
-        plane = self._plane(model, clock, warmer, written.history.end_at)
-        controller = Controller(
-            policy=policy,
-            clock=clock,
-            cloud=cloud,
-            data_plane=plane,
-            forecaster=retraining,
-            fallback=fallback,
-            journal=FollowedJournal(
-                written.journal, lambda seen: retraining.follow(seen, controller.history, store), retraining.notes
-            ),
-            history=written.history,
-            recovered=recovered,
-            measure=lambda: measured_ratios(membership.members(), policy),
-            spending_limit=shared.spending_limit,
-        )
-        driver = ModelDriver(
-            controller,
-            clock=clock,
-            cloud=cloud,
-            plane=plane,
-            publisher=ModelStatusWriter(
-                model, store=store, clock=clock, began_at=written.began_at, trained=retraining.told
-            ),
-            journal=written.journal,
-            header=written.header,
-        )
-        return driver, lambda: driver.run(self._over, recovered.unseen if recovered else ())
-
-    def _open(self, model: LiveModel, now: float, retraining: Retraining) -> OpenedJournal:
-        return open_journal(
-            model,
-            self._settings,
-            store=self._store,
-            lease=self._lease,
-            now=now,
-            read=retraining.read,
-            quotas=lambda: known_quotas(self._aws),
-        )
-
-    def _warmer(self, model: LiveModel, clock: ServiceClock) -> Warmer:
-        return Warmer(
-            model.served,
-            aws=self._aws,
-            store=self._store,
-            clock=clock,
-            lease=self._lease,
-            gateways=self._settings.service.gateways,
-        )
-
-    def _plane(self, model: LiveModel, clock: ServiceClock, warmer: Warmer, next_unit_at: float) -> LiveDataPlane:
-        policy = model.bundle.controller
-        return LiveDataPlane(
-            self._store,
-            model.name,
-            clock=clock,
-            next_unit_at=next_unit_at,
-            monitor=policy.monitor,
-            target=policy.slo.target,
-            warmed=warmer.believed,
-        )
-
-    def _cloud(
-        self, model: LiveModel, run: str, clock: ServiceClock, warmer: Warmer, shared: _Shared
-    ) -> LiveCloud:
-        """The fleet that serves, or the one that would, where the service only observes."""
-        if self._settings.service.mode is Mode.OBSERVE:
-            return ShadowCloud(model.served, store=self._store, clock=clock)
-        setup = FleetSetup(
-            service=self._running.name,
-            model=model.name,
-            run=run,
-            offerings={offering.name: offering for offering in model.served.offerings},
-            **shared.launches,
-        )
-        return Ec2Cloud(
-            setup,
-            ec2=self._aws.ec2,
-            clock=clock,
-            membership=self._store.membership(model.name),
-            ledger=self._store,
-            inbox=shared.inbox,
-            guard=shared.guard,
-            warm=warmer.warm if model.served.overflow else None,
-        )
 
 
 def _rails(settings: Settings) -> Guardrails:

@@ -95,7 +95,7 @@ def _is_whole(start: float, end: float, journalled: Journalled) -> bool:
 
 
 def _replayed(subject: _Subject, day: ReplayedDay, report: Report) -> ReplayedDay:
-    """The same stretch with the subject's policies beside those that it has."""
+    """Replay the same stretch with the subject's policies beside those that it has."""
     settings, trace = subject.settings, subject.trace
     from_s, to_s = round(day.since - trace.start_at), round(day.until - trace.start_at)
     begin_s = max(0.0, from_s - RUN_IN_S)

@@ -34,7 +34,7 @@ from mark.store.connect import connect
 from mark.store.service import ServiceStore
 
 ROLE = "report"
-"""Who asks AWS, as in the table of its calls."""
+"""Role in the table of AWS calls."""
 UNITS_S = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 _PERIOD = re.compile(r"(\d+(?:\.\d+)?)([mhdw])")
 NO_REPLAYS = "none"

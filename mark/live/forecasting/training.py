@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 MODULE = "mark.live.processes.trainer"
 ONE_THREAD = ("/usr/bin/env", "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1", "MKL_NUM_THREADS=1")
 STOP_S = 3.0
-"""How long a child has to end before it is killed."""
+"""Time that a child has to end before it is killed."""
 
 
 class _TrainingFailed(Exception):

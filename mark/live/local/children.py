@@ -1,6 +1,6 @@
 """Child processes of a service and their liveness check: restarted after a crash or silence, ended together.
 
-Each child sends heartbeats (`mark.live.processes.heartbeat`). One that has sent some and then none for
+Each child sends heartbeats (`mark.live.local.heartbeat`). One that has sent some and then none for
 HEARTBEAT_TIMEOUT_S, because it was stopped or hangs, is killed and started again as if it had crashed.
 """
 
@@ -23,7 +23,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 10.0
 STEADY_S = 30.0
 """A child that ran this long is started again at once."""
 STOP_S = 8.0
-"""How long children have to end before they are killed."""
+"""Time that children have to end before they are killed."""
 HEARTBEAT_TIMEOUT_S = 15.0
 """A child without a heartbeat for so long is replaced: imports and large bodies stall one for a few seconds."""
 GAP_S = 5.0

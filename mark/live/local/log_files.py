@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 LOG_BYTES = 8 * 1024 * 1024
 """A log that is longer is put aside."""
 KEEP_OLD = 3
-"""So many earlier parts of a log are kept, NAME.log.1 the latest."""
+"""Earlier parts of a log that are kept, NAME.log.1 the latest."""
 KEEP_FILES = 200
 """Logs of processes that have ended are removed, the oldest first, where there are more than these."""
 TOTAL_BYTES = 512 * 1024 * 1024

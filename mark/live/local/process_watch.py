@@ -19,8 +19,8 @@ from mark.store.service import ServiceStore
 log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
-AWAY_S = 5.0
-"""How long a store that did not answer is left alone: asking it takes time in which nobody is watched."""
+RETRY_AFTER_S = 5.0
+"""Time that a store that did not answer is left alone: asking it takes time in which nobody is watched."""
 LONGEST_PAUSE_S = 10.0
 JUMP_S = 5.0
 """A step of the system's clock that is worth a line; time servers move it by less."""
@@ -118,7 +118,7 @@ class ProcessStatus:
         upkeep: AccountUpkeep,
         wall_jump_s: float,
     ) -> None:
-        """Write what has changed; a store that is away is told later."""
+        """Write what has changed; a store that is unreachable is told later."""
         now = time.monotonic()
         since = upkeep.missing_since
         seen = ProcessesStatus(  # instants of the monotonic clock: the service's moves against it
@@ -137,7 +137,7 @@ class ProcessStatus:
         try:
             PROCESSES.write(store, _on_clock(seen, store.clock().service_time(steady_time()) - now))
         except RetryLater:
-            self._again_at = now + AWAY_S
+            self._again_at = now + RETRY_AFTER_S
             return
         self._published = seen
 

@@ -21,7 +21,7 @@ from mark.live.local.service_lock import ServiceLock, lock_holder
 
 DOCUMENT = "service.json"
 FAILURE = "failure.txt"
-"""Why the service could not start: a line, and those that explain it."""
+"""Failure of a start: a line, and those that explain it."""
 
 
 class RunningModel(TypedDict):
@@ -154,7 +154,7 @@ class RunFolder:
         return found
 
     def remove_document(self) -> None:
-        """It runs no more; logs stay."""
+        """Remove the document: it runs no more; logs stay."""
         (self.path / DOCUMENT).unlink(missing_ok=True)
 
     def _write(self, name: str, text: str) -> None:

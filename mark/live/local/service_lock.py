@@ -16,7 +16,7 @@ from types import TracebackType
 from mark.domain.errors import Misconfigured
 
 NAME = "lock"
-PATIENCE_S = 0.5
+LOCKED_WITHIN_S = 0.5
 """Whoever only looks whether it is held holds it for an instant."""
 POLL_S = 0.02
 
@@ -27,7 +27,7 @@ class ServiceLock:
     def __init__(self, folder: Path, service: str) -> None:
         """Take it. Misconfigured where another process has it; OSError where the file cannot be made."""
         self.fd = os.open(folder / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        until = time.monotonic() + PATIENCE_S
+        until = time.monotonic() + LOCKED_WITHIN_S
         while not _try(self.fd, fcntl.LOCK_EX):
             if time.monotonic() > until:
                 pid = _read_pid(self.fd)

@@ -24,7 +24,7 @@ from mark.store.service import ServiceStore
 MOST_STARTS = 3
 """An agent or another process that ended so often while a service starts will not come up."""
 TAIL_BYTES = 64 * 1024
-"""How much of a log's end is looked through."""
+"""Length of a log's end that is looked through."""
 MOST_LINES = 4
 LINE_LENGTH = 300
 
@@ -125,7 +125,7 @@ def look_at_start(
 ) -> list[ModelStart]:
     """Each model as store and emulated AWS know it now. `overflows`: the models by name; `since`: service time.
 
-    RetryLater where the store is away. An emulated AWS that does not answer has no instances.
+    RetryLater where the store is unreachable. An emulated AWS that does not answer has no instances.
     """
     rows: Sequence[EmulatedInstance] = ()
     if controls is not None:
@@ -149,7 +149,7 @@ def look_at_start(
 
 
 def is_held_back(store: ServiceStore) -> bool:
-    """True where a budget or a pause holds instances back. RetryLater where the store is away."""
+    """True where a budget or a pause holds instances back. RetryLater where the store is unreachable."""
     published = BUDGET.read(store)
     return published is not None and published.limited_by is not SpendingLimit.NONE
 

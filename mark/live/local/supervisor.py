@@ -4,7 +4,7 @@ Order up: store, emulated AWS (its clock stands still, what is launched is there
 had the service been running before), the account's resources, gateways, controllers, status page. When the first
 fleet of every model is ready the clock starts. Order down: the other way round.
 
-While it is up no failure of its own notes (a full disk, a store that is away) ends it: they are made later.
+While it is up no failure of its own notes (a full disk, a store that is unreachable) ends it: they are made later.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ from mark.store.service import ServiceStore
 log = logging.getLogger(__name__)
 
 START_S = 90.0
-"""How long each part of a service may take to answer."""
+"""Time that each part of a service may take to answer."""
 FLEET_S = 300.0
-"""How long the first fleet may take: a controller first scores its forecaster, on a busy machine for minutes."""
+"""Time that the first fleet may take: a controller first scores its forecaster, on a busy machine for minutes."""
 WATCH_EACH_S = 0.1
 POLL_S = 0.05
 LOOK_EACH_S = 1.0
-"""How often a start is looked at whether it can still succeed."""
+"""Time between two checks whether a start can still succeed."""
 NOTE_EACH_S = 1.0
-"""How often a document that could not be written is tried again."""
+"""Time between two tries to write a document."""
 
 
 class Supervisor:
@@ -199,7 +199,7 @@ class Supervisor:
         return controls
 
     def _set_up_account(self) -> None:
-        """Have the emulated AWS hold what the service needs, then answer everybody. RetryLater: one is away."""
+        """Set up the emulated AWS, then have it answer everybody. RetryLater: it or the store is unreachable."""
         assert self._store is not None
         assert self._aws is not None
         assert self._controls is not None

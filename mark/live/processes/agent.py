@@ -19,7 +19,7 @@ from mark.aws.ec2.launch import MODEL, OFFERING, PROFILE_OF, ROLE
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import Role
-from mark.live.processes.lone import LoneLink, is_alone, lone_model, lone_offering
+from mark.live.standalone_agent import StandaloneLink, is_standalone, standalone_model, standalone_offering
 from mark.plugins.load import load_model
 from mark.ports import Backend
 from mark.serving.agent.process import AgentConfig, serve_agent
@@ -56,11 +56,11 @@ async def _serve(identity: Identity, imds: Imds, booted_at: float, environment: 
     user_data = identity.user_data  # a rollout's instance has a start script there, which sets the environment
     link = connect_async(environment.get("MARK_STORE_URL") or user_data["store_url"])
     store = AgentStore(link, identity.tags["mark:service"])
-    tags, alone = identity.tags, is_alone(identity.tags)
+    tags, alone = identity.tags, is_standalone(identity.tags)
     WALL.adopt(await store.share_wall(WALL.offset_s))
     served = (await store.spec()).served(tags[PROFILE_OF if alone else MODEL])
-    served = lone_model(served) if alone else served
-    offering = lone_offering(served, tags) if alone else served.offering(tags[OFFERING])
+    served = standalone_model(served) if alone else served
+    offering = standalone_offering(served, tags) if alone else served.offering(tags[OFFERING])
     clock = _Clock(store)
     await clock.refresh()
     backend = make_backend(served.backend, served, offering, load=load_model, now=clock.now, speed=clock.speed)
@@ -77,7 +77,7 @@ async def _serve(identity: Identity, imds: Imds, booted_at: float, environment: 
             config,
             served=served,
             offering=offering,
-            link=LoneLink(store, tags) if alone else store,
+            link=StandaloneLink(store, tags) if alone else store,
             backend=booting,
             interruption=lambda: asyncio.to_thread(imds.taken_at),
             stop=stop,

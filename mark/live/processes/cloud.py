@@ -30,7 +30,7 @@ from mark.live.aws_resources import RESOURCES
 from mark.live.background.cloudwatch import watch_metrics
 from mark.live.background.failures import BackgroundFailures
 from mark.live.clock import adopt_wall
-from mark.live.control.leader_election import Leader
+from mark.live.control.leader_election import Leader, make_forecasters
 from mark.live.local.run_dir import Running
 from mark.live.models import LiveModel, make_live_models, service_spec
 from mark.live.processes import agent, gateway
@@ -42,7 +42,7 @@ from mark.telemetry.structured_logs import log_json
 log = logging.getLogger("mark.gateway")
 WRONG = 2
 EVERYWHERE, PORT = "0.0.0.0", 8080  # noqa: S104 - security groups say who reaches it
-"""Where gateways listen: the load balancer's target."""
+"""Port of gateways: the load balancer's target."""
 
 
 def main(process: str, environment: Mapping[str, str]) -> int:
@@ -140,7 +140,16 @@ def _control(settings: Settings, running: Running, environment: Mapping[str, str
 
     holder = f"{socket.gethostname()}.{os.getpid()}"
     failures = BackgroundFailures(store, holder)
-    leader = Leader(settings, running, models, store=store, holder=holder, failures=failures, publish=publish)
+    leader = Leader(
+        settings,
+        running,
+        models,
+        store=store,
+        holder=holder,
+        failures=failures,
+        forecasters=make_forecasters(models, settings),
+        publish=publish,
+    )
     measuring = threading.Thread(
         target=_measure, args=(running.name, models, store, holder, stop, failures), daemon=True
     )

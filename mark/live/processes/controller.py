@@ -9,11 +9,11 @@ from pathlib import Path
 
 from mark.live.background.failures import BackgroundFailures
 from mark.live.clock import adopt_wall
-from mark.live.control.leader_election import Leader
+from mark.live.control.leader_election import Leader, make_forecasters
+from mark.live.local.heartbeat import beat_on_thread
+from mark.live.local.process_start import begin
 from mark.live.local.run_dir import RunFolder, holder_of
 from mark.live.models import make_live_models
-from mark.live.processes.heartbeat import beat_on_thread
-from mark.live.processes.lifeline import begin
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
 
@@ -28,7 +28,16 @@ def main(folder: RunFolder, name: str) -> None:
     adopt_wall(store)
     holder = holder_of(name)
     failures = BackgroundFailures(store, holder)
-    Leader(settings, running, make_live_models(settings), store=store, holder=holder, failures=failures).run(stop)
+    models = make_live_models(settings)
+    Leader(
+        settings,
+        running,
+        models,
+        store=store,
+        holder=holder,
+        failures=failures,
+        forecasters=make_forecasters(models, settings),
+    ).run(stop)
 
 
 if __name__ == "__main__":

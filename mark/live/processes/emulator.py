@@ -14,9 +14,9 @@ from mark.config.settings import cache_dir
 from mark.domain.clock import ClockAnchor
 from mark.emulator.config import Draws, EmulatedAwsConfig
 from mark.emulator.server import EmulatedAws
+from mark.live.local.heartbeat import keep_beating
+from mark.live.local.process_start import begin
 from mark.live.local.run_dir import RunFolder
-from mark.live.processes.heartbeat import keep_beating
-from mark.live.processes.lifeline import begin
 from mark.simulator.rng import stream
 
 log = logging.getLogger(__name__)

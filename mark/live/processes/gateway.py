@@ -14,9 +14,9 @@ from mark.aws.functions.overflow import LambdaOverflow
 from mark.config.settings import Settings
 from mark.live.aws_resources import aws_of
 from mark.live.local.access import server_tls
+from mark.live.local.heartbeat import keep_beating
+from mark.live.local.process_start import begin
 from mark.live.local.run_dir import RunFolder, Running
-from mark.live.processes.heartbeat import keep_beating
-from mark.live.processes.lifeline import begin
 from mark.serving.gateway.server import GatewayConfig, serve_gateway
 from mark.steady_time import WALL
 from mark.store.connect import connect_async

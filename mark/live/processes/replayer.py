@@ -10,7 +10,7 @@ from pathlib import Path
 from mark.domain.errors import MarkError
 from mark.live.background.nightly_replays import TASK
 from mark.live.cost_report.replays import replay_days
-from mark.live.processes.lifeline import begin
+from mark.live.local.process_start import begin
 from mark.report.cost.read import Period
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
@@ -18,7 +18,7 @@ from mark.store.service import ServiceStore
 NICE = 10
 """It yields to whatever serves requests or decides."""
 FIRST_TO_GO = "1000"
-"""Where memory ends the kernel takes this process, and not the controller beside it (proc(5), oom_score_adj)."""
+"""The kernel kills this process first when memory ends, not the controller beside it (proc(5), oom_score_adj)."""
 
 
 def main() -> int:

@@ -6,9 +6,9 @@ import socket
 import sys
 from pathlib import Path
 
+from mark.live.local.heartbeat import beat_on_thread
+from mark.live.local.process_start import begin
 from mark.live.local.run_dir import RunFolder
-from mark.live.processes.heartbeat import beat_on_thread
-from mark.live.processes.lifeline import begin
 from mark.live.status.watch import view_of
 from mark.report.live.server import serve_status
 

@@ -7,7 +7,7 @@ import sys
 
 from mark.domain.errors import MarkError
 from mark.live.forecasting.training import read_task
-from mark.live.processes.lifeline import begin
+from mark.live.local.process_start import begin
 from mark.plugins.load import build_forecaster
 
 NICE = 10

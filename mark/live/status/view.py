@@ -77,7 +77,7 @@ SILENT_PERIODS = 3.0
 
 
 class LiveView:
-    """Reads the store; keeps the last status for a store that is away."""
+    """Reads the store; keeps the last status for a store that is unreachable."""
 
     def __init__(self, store: ServiceStore, service: str) -> None:
         self._store = store

@@ -25,15 +25,15 @@ from tests.lambda_handlers.stored import store_service
 
 
 class Told:
-    """A store that keeps status documents, and is away when told so."""
+    """A store that keeps status documents, and is unreachable when told so."""
 
     def __init__(self) -> None:
         self.documents: dict[str, Any] = {}
-        self.away = False
+        self.unreachable = False
 
     def put_status(self, name: str, document: Any, *, keep_s: float | None = None) -> None:
-        if self.away:
-            raise RetryLater("away")
+        if self.unreachable:
+            raise RetryLater("unreachable")
         self.documents[name] = json.loads(json.dumps(document))
 
     def failing(self) -> list[str]:
@@ -69,7 +69,7 @@ def turns(stop: threading.Event, *failures: Exception | None) -> Callable[[], No
 
 def test_turns_go_on_whatever_fails_and_the_last_word_is_told(told: Told, failures: BackgroundFailures) -> None:
     stop = threading.Event()
-    turn = turns(stop, KeyError("no"), None, Misconfigured("set a role"), RetryLater("away"), ValueError("x"))
+    turn = turns(stop, KeyError("no"), None, Misconfigured("set a role"), RetryLater("no store"), ValueError("x"))
     failures.run_periodically("work", turn, each_s=0.001, stop=stop)
 
     found = BACKGROUND.read(told, "me")
@@ -85,11 +85,11 @@ def test_what_is_mended_is_told_no_more(told: Told, failures: BackgroundFailures
     assert told.failing() == ["two"]
 
 
-def test_a_store_that_was_away_is_told_later(told: Told, failures: BackgroundFailures) -> None:
-    told.away = True
+def test_a_store_that_was_unreachable_is_told_later(told: Told, failures: BackgroundFailures) -> None:
+    told.unreachable = True
     failures.record("one", "broken")
     failures.record("two", None)
-    told.away = False
+    told.unreachable = False
     assert told.failing() == []
     failures.record("two", None)
     assert told.failing() == ["one"]
@@ -113,12 +113,12 @@ def test_pauses_grow_while_it_fails(failures: BackgroundFailures) -> None:
     assert pauses == [3.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 1.0]
 
 
-def test_the_background_worker_outlives_a_failure_and_a_store_that_is_away(
+def test_the_background_worker_outlives_a_failure_and_an_unreachable_store(
     told: Told, failures: BackgroundFailures
 ) -> None:
     """The first clients cannot be made, then the store is unreachable, then a duty raises: the other is done."""
     stop, done = threading.Event(), threading.Event()
-    held = iter(("me", RetryLater("away"), "other", "me", "me"))
+    held = iter(("me", RetryLater("unreachable"), "other", "me", "me"))
     clients = iter((Misconfigured("no region"), SimpleNamespace(close=lambda: None)))
 
     def given(values: Any) -> Any:

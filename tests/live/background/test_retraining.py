@@ -75,18 +75,18 @@ class Learner:
 
 
 class Store:
-    """Status documents, as the store keeps them; away while it is told so."""
+    """Status documents, as the store keeps them; unreachable while it is told so."""
 
     def __init__(self) -> None:
         self.kept: dict[str, str] = {}
-        self.away = False
+        self.unreachable = False
 
     def status(self, name: str) -> Any:
         return json.loads(self.kept[name]) if name in self.kept else None
 
     def put_status(self, name: str, document: Any) -> None:
-        if self.away:
-            raise RetryLater("away")
+        if self.unreachable:
+            raise RetryLater("unreachable")
         self.kept[name] = json.dumps(document)
 
 
@@ -306,13 +306,13 @@ def test_what_fails_or_is_late_leaves_the_old_one_and_the_status_says_so(
     assert world.told.why == "schedule"
 
 
-def test_a_store_that_is_away_delays_the_new_one_and_loses_nothing(world: World) -> None:
+def test_an_unreachable_store_delays_the_new_one_and_loses_nothing(world: World) -> None:
     world.tick(24.5)
-    world.store.away = True
+    world.store.unreachable = True
     with pytest.raises(RetryLater):
         world.tick_until(lambda: False)
     assert world.speaks_of() == 900.0
-    world.store.away = False
+    world.store.unreachable = False
     world.tick()
     assert world.told.why == "schedule"
 
@@ -430,7 +430,7 @@ def test_a_followed_journal_is_written_before_it_is_told_of() -> None:
         def append(self, *_: object) -> None:
             said.append("written")
             if len(said) > 2:
-                raise RetryLater("away")
+                raise RetryLater("unreachable")
 
     notes: list[Note] = []
     journal = FollowedJournal(Journal(), lambda _seen: said.append("told"), notes)
@@ -524,10 +524,16 @@ def led(monkeypatch: pytest.MonkeyPatch, looks: int, *, free: bool) -> list[str]
     store: Any = SimpleNamespace(leases=leases)
     anything: Any = None
     monkeypatch.setattr(leader_election, "aws_of", lambda *_: SimpleNamespace(close=lambda: None))
-    monkeypatch.setattr(leader_election, "_forecasters", lambda *_: {"served": (Kept(said, looks), None)})
     monkeypatch.setattr(leader_election, "TRY_EACH_S", 0.001)
+    kept: Any = (Kept(said, looks), None)
     leader_election.Leader(
-        anything, anything, (), store=store, holder="test", failures=BackgroundFailures(store, "test")
+        anything,
+        anything,
+        (),
+        store=store,
+        holder="test",
+        failures=BackgroundFailures(store, "test"),
+        forecasters=leader_election.Forecasters(by_model={"served": kept}),
     ).run(over)
     return said
 

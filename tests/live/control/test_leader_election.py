@@ -39,7 +39,6 @@ def said(
     leases = SimpleNamespace(acquire=acquire, renew=renew, release=lambda _lease: None)
     anything: Any = SimpleNamespace(leases=leases)
     monkeypatch.setattr(leader_election, "aws_of", lambda *_: SimpleNamespace(close=lambda: None))
-    monkeypatch.setattr(leader_election, "_forecasters", lambda *_: {})
     monkeypatch.setattr(leader_election, "Term", lambda *_, **__: SimpleNamespace(run=run))
     monkeypatch.setattr(leader_election, "NightlyReplays", lambda *_, **__: SimpleNamespace(run=None))
     monkeypatch.setattr(leader_election, "start_background_worker", lambda **_: None)
@@ -52,6 +51,7 @@ def said(
         store=anything,
         holder="test",
         failures=anything,
+        forecasters=leader_election.Forecasters(by_model={}),
         publish=lambda: heard.append("publish"),
     )
     leader.run(over)
@@ -70,5 +70,5 @@ def test_who_slept_and_lost_the_lease_says_nothing(monkeypatch: pytest.MonkeyPat
     assert said(monkeypatch, renews=(LeaseLost("another acts"),)) == ["acquire", "acquire", "publish", "act"]
 
 
-def test_it_is_said_again_after_the_store_was_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert said(monkeypatch, renews=(RetryLater("away"),)) == ["acquire", "publish", "act"]
+def test_it_is_said_again_after_the_store_was_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert said(monkeypatch, renews=(RetryLater("unreachable"),)) == ["acquire", "publish", "act"]

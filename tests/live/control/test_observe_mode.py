@@ -22,8 +22,8 @@ from mark.domain.objective import ModelSpec
 from mark.domain.orders import Drain, Launch, StartStandby, StopStandby, WarmLambda
 from mark.domain.times import CloudTimes
 from mark.live.commands import feed
+from mark.live.control.driver_factory import DriverFactory
 from mark.live.control.observe_mode import ShadowCloud
-from mark.live.control.term import Term
 from mark.report.cost.read import read_cost_report
 from mark.report.mail.message import render
 from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
@@ -240,9 +240,9 @@ def test_a_controller_over_it_plans_as_if_it_were_there_and_the_report_says_what
 def test_the_mode_is_what_chooses_the_cloud(store: ServiceStore) -> None:
     settings = Settings.model_validate({"service": {"mode": "observe"}})
     anything: Any = SimpleNamespace()  # no client of AWS is there to be called
-    term = Term(settings, anything, store=store, aws=anything, lease=anything, failures=anything)
+    factory = DriverFactory(settings, anything, store=store, aws=anything, lease=anything)
     model: Any = SimpleNamespace(served=SERVED)
-    assert isinstance(term._cloud(model, "run", Clock(), anything, anything), ShadowCloud)  # type: ignore[arg-type]
+    assert isinstance(factory.cloud(model, "run", Clock(), anything, anything), ShadowCloud)  # type: ignore[arg-type]
 
 
 def test_lines_are_counted_as_requests_of_their_window(

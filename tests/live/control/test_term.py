@@ -31,10 +31,8 @@ class Acts:
             raise LeaseLost("another one acts")
 
     def run(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        over = threading.Event()
-
-        def driver(_term: Term, model: Any, *_: Any) -> Any:
-            def run() -> None:
+        def make_driver(model: Any, *_: Any) -> Any:
+            def run(over: threading.Event) -> None:
                 self.said.append(f"{model.name} submits")
                 over.set()
 
@@ -43,7 +41,6 @@ class Acts:
 
             return SimpleNamespace(observe=observe), run
 
-        monkeypatch.setattr(Term, "_driver", driver)
         monkeypatch.setattr(
             "mark.live.control.term.EventInbox",
             lambda *_, **__: SimpleNamespace(start=lambda: None, close=lambda: None),
@@ -55,8 +52,11 @@ class Acts:
         monkeypatch.setattr("mark.live.control.term.ServiceClock", lambda _: None)
         anything: Any = SimpleNamespace(sqs=None, epoch=1)
         models: Any = [SimpleNamespace(name=name, served=SimpleNamespace(offerings=())) for name in ("a", "b")]
-        term = Term(Settings(), anything, store=self, aws=anything, lease=anything, failures=anything)  # type: ignore[arg-type]
-        term.run(models, {"a": anything, "b": anything}, over)
+        store: Any = self
+        term = Term(
+            Settings(), store=store, aws=anything, lease=anything, failures=anything, make_driver=make_driver
+        )
+        term.run(models, {"a": anything, "b": anything}, threading.Event())
 
 
 def test_all_models_are_looked_at_and_the_lease_is_renewed_before_anything_is_sent(

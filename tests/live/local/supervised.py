@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from mark.live.processes.heartbeat import beat_on_thread
+from mark.live.local.heartbeat import beat_on_thread
 
 if __name__ == "__main__":
     if sys.argv[1] == "end":

@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -71,10 +72,10 @@ def test_a_crashed_child_is_started_again_and_noted_when_there_is_space(
 def test_a_start_that_fails_on_a_full_disk_ends_with_its_own_error(
     folder: RunFolder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def bring_up(_self: Supervisor) -> None:
+    def no_models(_settings: Settings) -> NoReturn:
         raise Misconfigured("no such model")
 
-    monkeypatch.setattr(Supervisor, "_bring_up", bring_up)
+    monkeypatch.setattr(supervisor, "make_live_models", no_models)
     fill(monkeypatch)
     monkeypatch.setattr(supervisor.signal, "signal", lambda *_: None)
     assert supervisor.supervise(folder.path, hold=False) == 2

@@ -18,8 +18,8 @@ SINCE = 1000.0
 class Store:
     """What a controller told last, and who serves."""
 
-    def __init__(self, at: float | None, members: int, *, away: bool = False) -> None:
-        self.at, self.away = at, away
+    def __init__(self, at: float | None, members: int, *, unreachable: bool = False) -> None:
+        self.at, self.unreachable = at, unreachable
         self.found = [SimpleNamespace(state=MemberState.READY, role=Role.SERVING)] * members
         self.found += [SimpleNamespace(state=MemberState.READY, role=Role.STANDBY)] * 3
 
@@ -31,8 +31,8 @@ class Store:
         return self
 
     def members(self) -> list[Any]:
-        if self.away:
-            raise RetryLater("away")
+        if self.unreachable:
+            raise RetryLater("unreachable")
         return self.found
 
 
@@ -44,7 +44,7 @@ class Store:
         (Store(SINCE, 1), False),
         (Store(SINCE, 2), True),
         (Store(SINCE + 60.0, 2), True),
-        (Store(SINCE, 2, away=True), False),
+        (Store(SINCE, 2, unreachable=True), False),
     ],
 )
 def test_the_first_fleet_is_that_which_this_life_planned(store: Any, ready: bool) -> None:

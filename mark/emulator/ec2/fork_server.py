@@ -1,10 +1,10 @@
 """The fork server: imports the agent once and forks it for each instance, in milliseconds.
 
-    python -m mark.emulator.ec2.zygote CONTROL_FD PARENT_PID MODULE:FUNCTION [PATH ...]
+    python -m mark.emulator.ec2.fork_server CONTROL_FD PARENT_PID MODULE:FUNCTION [PATH ...]
 
-Lines of JSON come in on the control socket, {"do": "spawn", "name", "environment", "log"} and
-{"do": "signal", "name", "signal"}, and go out, {"is": "ready"}, {"is": "started", "name", "pid"} and
-{"is": "exited", "name", "pid", "code"} (a negative code is a signal's number). Nothing survives the parent: the
+Lines of JSON come in on the control socket, {"order": "spawn", "name", "environment", "log"} and
+{"order": "signal", "name", "signal"}, and go out, {"event": "ready"}, {"event": "started", "name", "pid"} and
+{"event": "exited", "name", "pid", "code"} (a negative code is a signal's number). Nothing survives the parent: the
 kernel kills this process when its parent is gone, and its children when it is.
 """
 
@@ -27,7 +27,7 @@ from mark.emulator.child import die_with_parent, load
 Agent = Callable[[Mapping[str, str]], int | None]
 
 
-class Zygote:
+class ForkServer:
     """Forks, signals and reaps instances' processes."""
 
     def __init__(self, control: socket.socket, agent: Agent) -> None:
@@ -43,7 +43,7 @@ class Zygote:
 
     def serve(self) -> None:
         """Do what is asked until the other end closes."""
-        self._send({"is": "ready", "pid": os.getpid()})
+        self._send({"event": "ready", "pid": os.getpid()})
         while True:
             readable, _, _ = select.select([self._control, self._wake], [], [])
             if self._wake in readable:
@@ -57,11 +57,11 @@ class Zygote:
         data = self._control.recv(65536)
         *lines, self._unread = (self._unread + data).split(b"\n")
         for line in lines:
-            self._do(json.loads(line))
+            self._execute(json.loads(line))
         return bool(data)
 
-    def _do(self, order: dict[str, Any]) -> None:
-        if order["do"] == "spawn":
+    def _execute(self, order: dict[str, Any]) -> None:
+        if order["order"] == "spawn":
             self._spawn(order["name"], order["environment"], order["log"])
         elif order["name"] in self._pids:
             # Not reaped yet, so the number is still this process's. A group may not exist in its first moment.
@@ -88,7 +88,7 @@ class Zygote:
                 sys.stderr.flush()
                 os._exit(code)
         self._pids[name] = pid
-        self._send({"is": "started", "name": name, "pid": pid})
+        self._send({"event": "started", "name": name, "pid": pid})
 
     def _become(self, environment: dict[str, str], log: str, parent: int) -> None:
         signal.set_wakeup_fd(-1)
@@ -112,7 +112,7 @@ class Zygote:
             if done:
                 del self._pids[name]
                 code = os.waitstatus_to_exitcode(status)
-                self._send({"is": "exited", "name": name, "pid": pid, "code": code})
+                self._send({"event": "exited", "name": name, "pid": pid, "code": code})
 
     def _end(self) -> None:
         for pid in self._pids.values():
@@ -140,7 +140,7 @@ def main(arguments: list[str]) -> None:
     gc.collect()
     gc.freeze()
     with socket.socket(fileno=int(control_fd)) as control:
-        Zygote(control, loaded).serve()
+        ForkServer(control, loaded).serve()
 
 
 if __name__ == "__main__":

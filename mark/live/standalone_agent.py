@@ -23,17 +23,17 @@ LARGEST = 256
 """Batches that are measured are no larger."""
 
 
-def is_alone(tags: Mapping[str, str]) -> bool:
+def is_standalone(tags: Mapping[str, str]) -> bool:
     """True where the instance is rented to be measured."""
     return PROFILE_OF in tags
 
 
-def lone_model(served: ServedModel) -> ServedModel:
+def standalone_model(served: ServedModel) -> ServedModel:
     """The model, admitting everything."""
     return replace(served, dispatch=replace(served.dispatch, admission_factor=None))
 
 
-def lone_offering(served: ServedModel, tags: Mapping[str, str]) -> Offering:
+def standalone_offering(served: ServedModel, tags: Mapping[str, str]) -> Offering:
     """The instance as an offering without measured times."""
     item = load_prices().instance_type(tags[OFFERING].partition(":")[0])
     unknown = Provenance(
@@ -53,7 +53,7 @@ def lone_offering(served: ServedModel, tags: Mapping[str, str]) -> Offering:
     )
 
 
-class LoneLink(AgentLink):
+class StandaloneLink(AgentLink):
     """Tells nobody that the agent is there, and asks it to leave when its time is over."""
 
     def __init__(self, link: AgentLink, tags: Mapping[str, str]) -> None:

@@ -1,0 +1,159 @@
+"""Drivers of a term: each model's controller, recovered from its journal, with the ports that it acts through."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+from mark.aws.ec2.fleet import Ec2Cloud
+from mark.aws.ec2.guard import Guard
+from mark.aws.ec2.launch import FleetSetup
+from mark.aws.inbox import EventInbox
+from mark.aws.session import Aws
+from mark.config.service import Mode
+from mark.config.settings import Settings
+from mark.controller.runner import Controller
+from mark.controller.service_time_ratios import measured_ratios
+from mark.controller.spending_limit import SpendingLimit
+from mark.live.aws_resources import LaunchSetup
+from mark.live.clock import ServiceClock
+from mark.live.control.data_plane import LiveDataPlane
+from mark.live.control.driver import ModelDriver
+from mark.live.control.journal_opening import OpenedJournal, known_quotas, open_journal
+from mark.live.control.lambda_warmup import Warmer
+from mark.live.control.observe_mode import LiveCloud, ShadowCloud
+from mark.live.control.status_writer import ModelStatusWriter
+from mark.live.forecasting.retraining import FollowedJournal, Retraining
+from mark.live.local.run_dir import Running
+from mark.live.models import LiveModel
+from mark.ports import Forecaster
+from mark.store.lease import Lease
+from mark.store.service import ServiceStore
+
+ModelForecasters = tuple[Retraining, Forecaster]
+"""The policy's forecaster of a model, and the one that answers when it fails."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """Parts that the models of a service share in a term."""
+
+    inbox: EventInbox
+    guard: Guard
+    launches: LaunchSetup
+    spending_limit: Callable[[], SpendingLimit]
+
+
+MadeDriver = tuple[ModelDriver, Callable[[threading.Event], None]]
+"""A driver, and the call that drives until its event is set."""
+MakeDriver = Callable[[LiveModel, ModelForecasters, Shared, ExitStack], MadeDriver]
+
+
+class DriverFactory:
+    """Factory of the drivers of one term."""
+
+    def __init__(
+        self, settings: Settings, running: Running, *, store: ServiceStore, aws: Aws, lease: Lease
+    ) -> None:
+        self._settings, self._running = settings, running
+        self._store, self._aws, self._lease = store, aws, lease
+
+    def make(
+        self, model: LiveModel, forecasters: ModelForecasters, shared: Shared, opened: ExitStack
+    ) -> MadeDriver:
+        """Make the driver of a model; what it opens is closed with `opened`."""
+        store, clock = self._store, ServiceClock(self._store)
+        retraining, fallback = forecasters
+        written = self._open(model, clock.now(), retraining)
+        policy = replace(model.bundle.controller, quotas=written.header.policy.quotas)
+        retraining.begin(store, written.began_at)
+        recovered = written.recovered
+        membership = store.membership(model.name)
+        warmer = self._warmer(model, clock)
+        cloud = self.cloud(model, written.header.run, clock, warmer, shared)
+        opened.callback(cloud.close)
+        plane = self._plane(model, clock, warmer, written.history.end_at)
+        controller = Controller(
+            policy=policy,
+            clock=clock,
+            cloud=cloud,
+            data_plane=plane,
+            forecaster=retraining,
+            fallback=fallback,
+            journal=FollowedJournal(
+                written.journal, lambda seen: retraining.follow(seen, controller.history, store), retraining.notes
+            ),
+            history=written.history,
+            recovered=recovered,
+            measure=lambda: measured_ratios(membership.members(), policy),
+            spending_limit=shared.spending_limit,
+        )
+        driver = ModelDriver(
+            controller,
+            clock=clock,
+            cloud=cloud,
+            plane=plane,
+            publisher=ModelStatusWriter(
+                model, store=store, clock=clock, began_at=written.began_at, trained=retraining.told
+            ),
+            journal=written.journal,
+            header=written.header,
+        )
+        return driver, lambda over: driver.run(over, recovered.unseen if recovered else ())
+
+    def _open(self, model: LiveModel, now: float, retraining: Retraining) -> OpenedJournal:
+        return open_journal(
+            model,
+            self._settings,
+            store=self._store,
+            lease=self._lease,
+            now=now,
+            read=retraining.read,
+            quotas=lambda: known_quotas(self._aws),
+        )
+
+    def _warmer(self, model: LiveModel, clock: ServiceClock) -> Warmer:
+        return Warmer(
+            model.served,
+            aws=self._aws,
+            store=self._store,
+            clock=clock,
+            lease=self._lease,
+            gateways=self._settings.service.gateways,
+        )
+
+    def _plane(self, model: LiveModel, clock: ServiceClock, warmer: Warmer, next_unit_at: float) -> LiveDataPlane:
+        policy = model.bundle.controller
+        return LiveDataPlane(
+            self._store,
+            model.name,
+            clock=clock,
+            next_unit_at=next_unit_at,
+            monitor=policy.monitor,
+            target=policy.slo.target,
+            warmed=warmer.believed,
+        )
+
+    def cloud(self, model: LiveModel, run: str, clock: ServiceClock, warmer: Warmer, shared: Shared) -> LiveCloud:
+        """The fleet that serves, or the one that would, where the service only observes."""
+        if self._settings.service.mode is Mode.OBSERVE:
+            return ShadowCloud(model.served, store=self._store, clock=clock)
+        setup = FleetSetup(
+            service=self._running.name,
+            model=model.name,
+            run=run,
+            offerings={offering.name: offering for offering in model.served.offerings},
+            **shared.launches,
+        )
+        return Ec2Cloud(
+            setup,
+            ec2=self._aws.ec2,
+            clock=clock,
+            membership=self._store.membership(model.name),
+            ledger=self._store,
+            inbox=shared.inbox,
+            guard=shared.guard,
+            warm=warmer.warm if model.served.overflow else None,
+        )
