@@ -41,7 +41,7 @@ class HttpAnswer(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """No whole answer came. why: reset, malformed or timeout; begun: a part of it came."""
+    """No whole answer came. why: reset, malformed, timeout or closed (by us); begun: a part of it came."""
 
     why: str
     text: str
@@ -186,7 +186,7 @@ class HttpClient:
     async def close(self) -> None:
         """Close all connections; calls in flight get RetryLater."""
         for connection in tuple(self._open):
-            connection.lose("reset", "was left by the caller")
+            connection.lose("closed", "was left before it answered")
         self._idle.clear()
         await asyncio.sleep(0)  # transports close in the loop's next turn
 

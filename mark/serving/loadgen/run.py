@@ -230,5 +230,5 @@ class Load:
         for task in list(self._tasks):
             task.cancel()
         for connection in chain(list(self._open), list(self._idle)):
-            connection.lose("reset")
+            connection.lose("closed")
         await asyncio.sleep(0)
