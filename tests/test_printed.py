@@ -36,6 +36,7 @@ def test_no_other_text_is_shown_as_printed() -> None:
     assert README.count("```text") == len(PATTERN.findall(README))
 
 
+@pytest.mark.slow
 def test_a_block_is_what_its_command_prints(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MARK_CACHE", str(Path(tempfile.gettempdir()) / "mark-test-engine"))
     page = with_printed(CHEAP)

@@ -64,7 +64,7 @@ Rows = Annotated[
     str | None,
     typer.Option(
         metavar="counts|rates|requests",
-        help="Meaning of a CSV's rows where its header does not say.  [default: told by the numbers]",
+        help="Meaning of a CSV's rows where its header does not say.  [default: inferred from the numbers]",
         autocompletion=complete.choices("counts", "rates", "requests"),
     ),
 ]

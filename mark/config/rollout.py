@@ -170,7 +170,7 @@ class ArchiveSettings(Part):
 class AlarmSettings(Part):
     """Alarms that are sent at once."""
 
-    to: tuple[Mail, ...] = Field((), description="Who is told, by mail.")
+    to: tuple[Mail, ...] = Field((), description="Recipients of alarms, by mail.")
     max_usd_per_hour: Positive | None = Field(
         None, description="Told when all models' instances together spend more; none when left out."
     )
@@ -182,7 +182,7 @@ class AlarmSettings(Part):
 class RolloutSettings(Part):
     """The service in an AWS account (`mark synth`, `diff`, `deploy`, `destroy`; docs/rollout.md)."""
 
-    owner: Owner = Field("mark", description="Who answers for it: the tag mark:owner.")
+    owner: Owner = Field("mark", description="The team responsible: the tag mark:owner.")
     account: Account | None = Field(None, description="The account it must be; left out, that of the credentials.")
     image: Image | None = Field(
         None, description="Image in ECR of the service's processes (infra/image/Dockerfile)."
@@ -202,7 +202,7 @@ class RolloutSettings(Part):
     functions: FunctionSettings = Field(FunctionSettings(), description="The Lambda functions.")
     report: ReportMailSettings = Field(ReportMailSettings(), description="The report that is mailed.")
     archive: ArchiveSettings = Field(ArchiveSettings(), description="How long its bucket keeps what.")
-    alarms: AlarmSettings = Field(AlarmSettings(), description="When somebody is told at once.")
+    alarms: AlarmSettings = Field(AlarmSettings(), description="Alarms: when, and to whom.")
     keep_logs_days: Literal[7, 30, 90, 365] = Field(365, description="How long logs are kept.")
 
     @model_validator(mode="after")

@@ -48,7 +48,7 @@ class ObjectiveSettings(Part):
         None, description="Mean latency that a plan may reach at most; half of latency_ms when left out."
     )
     late: Late = Field(
-        Late.SERVE, description="A request that nobody can serve in time is served late, or shed with a 503."
+        Late.SERVE, description="A request that cannot be served in time is served late, or shed with a 503."
     )
 
 
@@ -79,7 +79,7 @@ class BackendSettings(Part):
     kind: Literal["emulated", "python", "oip", "tf-serving", "invocations"] = Field(
         "emulated",
         description="emulated takes the time that the profile states and answers zeros; python loads a class; "
-        "the others are servers that speak the Open Inference Protocol v2, TF Serving's REST or /invocations.",
+        "the others are servers with the Open Inference Protocol v2, TF Serving's REST or /invocations.",
     )
     target: str = Field("", description="module:attribute or path/file.py:Name for python, else the server's URL.")
     folder: Path | None = Field(
@@ -127,7 +127,7 @@ class RetrainSettings(Part):
         "null trains by the clock alone.",
     )
     at_least_h: NotNegative = Field(3.0, description="Hours before drift or a failure may ask for another.")
-    limit_min: Positive = Field(60.0, description="Real minutes after which a training is given up.")
+    limit_min: Positive = Field(60.0, description="Real minutes after which a training is aborted.")
 
 
 class ReportSettings(Part):

@@ -422,7 +422,7 @@ def _reason(
     shortfall = max(0.0, expected - carried)
     if not counts:
         return (
-            f"{expected:.4g} requests/s expected: nothing is worth its rent, {shortfall:.4g} are cheaper elsewhere"
+            f"{expected:.4g} requests/s expected: nothing is worth its rent, {shortfall:.4g} overflow more cheaply"
         )
     fleet = ", ".join(f"{item.count} {item.offering} ({item.kept} kept)" for item in counts)
     return (

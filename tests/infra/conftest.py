@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from infra.app import what_is_missing
 from mark.config.settings import Settings
 from mark.rollout.synth import Synthesis, synthesise
+from tests.once import once_a_run
 
 REGION, ACCOUNT = "us-east-1", "123456789012"
 Template = Mapping[str, Any]
@@ -41,7 +43,8 @@ def synthesis(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     lacking = what_is_missing()
     if lacking:
         pytest.skip(lacking)
-    return synthesise(settings(tmp_path_factory.mktemp("bundles")))
+    made = partial(synthesise, settings(tmp_path_factory.mktemp("bundles")))
+    return once_a_run(tmp_path_factory, "synthesis", made)
 
 
 @pytest.fixture(scope="session")
@@ -58,7 +61,8 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Template]:
         pytest.skip(lacking)
     report = {"sender": "mark@example.com", "to": ["team@example.com"], "reconcile": True}
     given = {"store": {"engine": "redis"}, "network": {"private": True}, "report": report}
-    return by_part(synthesise(settings(tmp_path_factory.mktemp("bundles"), **given)))
+    made = partial(synthesise, settings(tmp_path_factory.mktemp("bundles"), **given))
+    return by_part(once_a_run(tmp_path_factory, "other_synthesis", made))
 
 
 def by_part(synthesis: Synthesis) -> dict[str, Template]:

@@ -99,6 +99,7 @@ def test_a_forecaster_that_exits_is_named(ramp):
     assert "mine.py:Exits failed: it called exit(3)" in answer.err
 
 
+@pytest.mark.slow
 def test_a_replay_finds_what_was_learned(ramp):
     """The same history to the last digit: it is what weights in the cache are known by."""
     replay = ["simulate", "--trace", "ramp.csv.gz", "--model", "inception-v3", "--policy", "reactive"]

@@ -111,6 +111,7 @@ def no_torch(monkeypatch):
     monkeypatch.setattr(sys, "meta_path", [NoTorch(), *sys.meta_path])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_torch")
 def test_without_torch_all_goes_on_and_mark_by_name_does_not(mark):
     write_trace(constant(1, duration_s=86400 + 120, seed=8), Path("day.csv.gz"))

@@ -104,6 +104,7 @@ def test_a_worker_that_dies_is_reported_and_the_others_go_on(mark):
     assert later.err.count("\n") == 2  # what is there already, and the one that died
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_workers_at_once_and_keeps_what_is_finished(mark, tmp_path):
     Path("stop.py").write_text(
         "import os, signal, time\n"

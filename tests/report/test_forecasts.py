@@ -234,7 +234,7 @@ def test_bands_below_the_median_are_named_only_where_they_were_given() -> None:
 def test_point_forecasts_alone_have_no_figure_of_calibration() -> None:
     text = render_backtest((POINT,), ASKED, command="c")
 
-    assert "Do the quantiles keep their word?" not in text
+    assert "Are the quantiles calibrated?" not in text
     assert outline(text).tags.count("svg") == 2
 
 

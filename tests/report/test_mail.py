@@ -143,7 +143,7 @@ def test_a_file_needs_nothing_else(mails, name) -> None:
 
 
 def test_what_is_missing_is_left_out(mails) -> None:
-    assert "Nothing was spent and no request came" in mails["nothing"].text
+    assert "Nothing was spent and no request arrived" in mails["nothing"].text
     assert "<table" not in mails["nothing"].html
     assert "WHAT OTHERS WOULD HAVE COST" not in mails["one"].text
     assert mails["month"].text.count("WHAT OTHERS WOULD HAVE COST") == 2

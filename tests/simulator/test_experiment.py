@@ -54,10 +54,18 @@ TRACES = {
     "other jumps": jumping(2),
     "hardly any": constant(0.3, duration_s=HISTORY_S + 1200.0, seed=2),
 }
+QUICK = {"surge", "waves", "hardly any"}
+"""Every run of the suite takes these, make test-all all of them."""
 
 
 @pytest.mark.parametrize("market", list(Market))
-@pytest.mark.parametrize("trace", TRACES.values(), ids=TRACES.keys())
+@pytest.mark.parametrize(
+    "trace",
+    [
+        pytest.param(trace, id=name, marks=[] if name in QUICK else [pytest.mark.slow])
+        for name, trace in TRACES.items()
+    ],
+)
 def test_the_floor_lies_below_every_run_that_attains_its_target(
     kernel: Kernel, market: Market, trace: Trace
 ) -> None:

@@ -19,13 +19,13 @@ policies: [hedged]
 service:
   name: mark
 
-  # Where clients reach the gateway. Beyond loopback a token is asked for.
+  # Where clients reach the gateway. Beyond loopback a token is required.
   host: 127.0.0.1
   # port: 8080
 
   # Two gateways: one may crash, and clients reach the other at once.
   gateways: 2
-  # One controller acts, the other waits for its lease.
+  # One controller leads, the other waits for its lease.
   controllers: 2
 
   # A Redis or Valkey of your own; left out, one is started beside the service.

@@ -225,7 +225,7 @@ policies: [hedged]
 service:
   name: {service}
 
-  # Where clients reach the gateway. Beyond loopback a token is asked for.
+  # Where clients reach the gateway. Beyond loopback a token is required.
   host: 127.0.0.1
   # port: 8080
 

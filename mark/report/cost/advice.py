@@ -66,7 +66,7 @@ def _idle(model: ModelReport, money: Money) -> Iterable[str]:
     if used.idle_hours >= LEAST_HOURS and used.idle_hours >= IDLE_WORTH * used.hours:
         yield (
             f"In {used.idle_hours:,.0f} of {used.hours:,.0f} hours less than a tenth of the ready capacity was "
-            f"used; they cost {money(used.idle_usd)} USD. Smaller types, or more left to Lambda, cost less then."
+            f"used; they cost {money(used.idle_usd)} USD. Smaller types or more overflow would cost less."
         )
 
 
@@ -74,7 +74,7 @@ def _overflow(model: ModelReport) -> Iterable[str]:
     cost = model.cost
     if cost.serving > 0 and cost.lambda_ > DEAR_OVERFLOW * cost.serving:
         yield (
-            f"Lambda took {percent(cost.lambda_ / cost.serving, digits=0)} of what serving cost, for "
+            f"Lambda took {percent(cost.lambda_ / cost.serving, digits=0)} of the serving cost, for "
             f"{percent(model.answers.overflow or 0.0, digits=1)} of the requests."
         )
 

@@ -288,14 +288,14 @@ def format_capacity(model: ModelStatus) -> str:
 def banners(status: ServiceStatus) -> tuple[Banner, ...]:
     """Warnings at the top of the status, worst first.
 
-    The store away; the controller gone or silent; a budget reached; dead letters and alarms; a journal that is not
-    archived; spot instances leaving.
+    The store unreachable; the controller gone or silent; a budget reached; dead letters and alarms; a journal that
+    is not archived; spot instances leaving.
     """
     if not status.store.reachable:
         return (
             Banner(
-                text="The store does not answer. What stands here is the last that was seen; gateways and agents "
-                "go on serving with their last view.",
+                text="The store is unreachable; this is the last known status. Gateways and "
+                "agents go on serving with the members they last knew.",
                 bad=True,
             ),
         )

@@ -100,7 +100,7 @@ def mail_view(report: CostReport) -> MailView:
 
 def _headline(report: CostReport, money: Money) -> str:
     if not report.has_data:
-        return "Nothing was spent and no request came"
+        return "Nothing was spent and no request arrived"
     verb = "Would have cost" if report.observed else "Cost"
     words = f"{verb} {money(report.cost.total)} USD in {format_stretch(report.until - report.since)}"
     missed = [model.name for model in report.models if (model.answers.burn(model.slo.target) or 0) > 1]
@@ -234,9 +234,9 @@ def _baselines(report: CostReport, money: Money) -> Iterable[Section | None]:
             _format_attained(first.measured_attained, model),
         )
         yield Section(
-            title=f"{_of(report, model)}What others would have cost",
+            title=f"{_of(report, model)}What other policies would have cost",
             text=(format_replayed(first),),
-            table=Table(columns=("Policy", "USD", "More than ours", "In time"), rows=(own, *rows)),
+            table=Table(columns=("Policy", "USD", "Difference", "In time"), rows=(own, *rows)),
             plot=f"baselines-{report.models.index(model)}",
         )
 
@@ -301,7 +301,7 @@ def _answers(report: CostReport) -> Section | None:
         for model in used
         if model.answers.rejected
     )
-    return Section(title="Who answered", text=text, table=Table(columns=columns, rows=rows))
+    return Section(title="Served by", text=text, table=Table(columns=columns, rows=rows))
 
 
 def _fleet(report: CostReport) -> Section | None:

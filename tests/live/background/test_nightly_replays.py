@@ -118,7 +118,7 @@ def test_a_day_that_is_over_is_replayed_apart_and_stands_in_the_mail(
     report = read_cost_report(store, period_s=DAY_S, wall_at=0.0)  # as the function makes it, the day cut
     text = render(report).text
     assert {one.policy for one in report.models[0].baselines} == set(POLICIES)
-    assert "sagemaker" in text.partition("What others would have cost".upper())[2]
+    assert "sagemaker" in text.partition("What other policies would have cost".upper())[2]
 
 
 def test_the_latest_day_comes_first_and_each_is_done_once(

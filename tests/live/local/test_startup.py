@@ -22,7 +22,7 @@ from mark.live.local.startup import (
 )
 from mark.store.published_status import PlanStatus, PublishedModel
 
-REASON = "20 requests/s expected: nothing is worth its rent, 20 are cheaper elsewhere"
+REASON = "20 requests/s expected: nothing is worth its rent, 20 overflow more cheaply"
 
 
 def model(

@@ -91,7 +91,7 @@ def test_service_without_models_says_so(live_page: LivePage) -> None:
 
 def test_a_view_of_a_store_that_never_answered_is_shown(live_page: LivePage) -> None:
     away = ServiceStatus(service="mark", now=NOW, store=StoreStatus(reachable=False))
-    assert "The store does not answer" in page_of(live_page, away)
+    assert "The store is unreachable" in page_of(live_page, away)
 
 
 def test_fragments_of_the_same_status_do_not_change(live_page: LivePage) -> None:
