@@ -42,7 +42,7 @@ class TraceSettings(Part):
     )
     rows: Literal["counts", "rates", "requests"] | None = Field(
         None,
-        description="Meaning of a CSV's rows where its header does not say; inferred from the numbers when left out.",
+        description="Meaning of a CSV's rows where its header does not say; inferred when left out.",
     )
     bursts: Literal["none", "typical", "strong"] = Field(
         "typical", description="Bursts to draw within bins of more than a minute, which show none."
