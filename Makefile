@@ -18,13 +18,14 @@ $(READY): pyproject.toml constraints.txt
 demo: setup
 	$(BIN)/mark demo --out out/demo
 
-# Whole services are tested by themselves, two at a time: their processes take both cores.
+# Whole services are tested by themselves, two at a time, because their processes take both cores; types are
+# checked meanwhile.
 test: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n 2 --dist loadfile -m "not slow" tests/end_to_end
+	$(BIN)/mypy & types=$$!; \
+	$(BIN)/pytest -n 2 --dist loadfile -m "not slow" tests/end_to_end && wait $$types
 	$(BIN)/pytest -n 2 -m "not slow" --ignore tests/end_to_end
 
 test-all: setup

@@ -17,7 +17,7 @@ from pydantic_core import from_json, to_json
 
 from mark.controller.policy import ControllerPolicy
 from mark.controller.state import Decision, Note, NoteKind, Observation, State
-from mark.dispatch.policy import DispatchPolicy
+from mark.dispatch.policy import Bounced, DispatchPolicy
 from mark.domain.demand import Demand
 from mark.domain.documents import plain
 from mark.domain.errors import Misconfigured
@@ -219,6 +219,7 @@ _OLD_STATE = {
     "wanted": "desired",
     "woke_at": "last_wake_at",
 }
+_OLD_BOUNCED = "lambda-if-sooner"
 _OLD_GUARDRAIL = "guardrail: "
 _OLD_CAUSES = {
     "AccessDenied": RefusalCause.AUTHORIZATION,
@@ -251,8 +252,14 @@ def _upgraded_header(text: bytes) -> bytes:
     """A header of an older version with today's names; what is no header is left for the reader to refuse."""
     try:
         header = from_json(text)
-        if header["version"] >= VERSION or header.get("checkpoint") is None:
+        if header["version"] >= VERSION:
             return text
+        if (
+            header["dispatch"]["bounced"] == _OLD_BOUNCED
+        ):  # the default that live journals noted and nobody followed
+            header["dispatch"]["bounced"] = Bounced.LAMBDA
+        if header.get("checkpoint") is None:
+            return to_json(header)
         fleet = header["checkpoint"]["fleet"]
         fleet["instances"] = [_renamed(instance, _OLD_INSTANCE) for instance in fleet["instances"]]
         state = header["checkpoint"]["state"] = _renamed(header["checkpoint"]["state"], _OLD_STATE)

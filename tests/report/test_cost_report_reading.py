@@ -286,7 +286,7 @@ def test_a_service_that_has_only_begun_renders(store: ServiceStore) -> None:
     report = read_cost_report(store, period_s=DAY_S, wall_at=0.0)
 
     assert not report.has_data
-    assert "no request came" in message.render(report).html
+    assert "no request arrived" in message.render(report).html
 
 
 def test_an_offering_that_is_offered_no_more_is_told_of(store: ServiceStore) -> None:

@@ -145,8 +145,8 @@ def test_a_file_needs_nothing_else(mails, name) -> None:
 def test_what_is_missing_is_left_out(mails) -> None:
     assert "Nothing was spent and no request arrived" in mails["nothing"].text
     assert "<table" not in mails["nothing"].html
-    assert "WHAT OTHERS WOULD HAVE COST" not in mails["one"].text
-    assert mails["month"].text.count("WHAT OTHERS WOULD HAVE COST") == 2
+    assert "WHAT OTHER POLICIES WOULD HAVE COST" not in mails["one"].text
+    assert mails["month"].text.count("WHAT OTHER POLICIES WOULD HAVE COST") == 2
 
 
 def test_a_missed_objective_leads_the_subject(mails) -> None:
@@ -237,7 +237,7 @@ def test_rejected_requests_are_told_beside_those_that_count() -> None:
     sentence = "52,095 more were rejected: wrong in themselves, as the model said, so no objective counts them."
     for models, named in (([rejecting], ""), ([rejecting, model_report("digits", days=1)], "inception-v3: ")):
         mail = render(cost_report(*models, days=1))
-        assert f"WHO ANSWERED {named}{sentence} Model" in " ".join(mail.text.split())
+        assert f"SERVED BY {named}{sentence} Model" in " ".join(mail.text.split())
         assert f">{named}{sentence}</p>" in mail.html
         assert f"{model.answers.finished:,}" in mail.text
     assert "rejected" not in render(cost_report(model, days=1)).text

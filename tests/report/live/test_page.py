@@ -108,7 +108,7 @@ def test_chart_moves_only_by_whole_pixels(live_page: LivePage) -> None:
 @pytest.mark.parametrize(
     ("changed", "says", "bad"),
     [
-        ({"store": StoreStatus(reachable=False)}, "The store does not answer", True),
+        ({"store": StoreStatus(reachable=False)}, "The store is unreachable", True),
         ({"controller": ControllerStatus()}, "No controller holds the lease", True),
         ({"controller": ControllerStatus(holder="c", silent_s=181.0)}, "silent for 3 min", True),
         (

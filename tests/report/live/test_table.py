@@ -69,7 +69,7 @@ def test_markup_in_names_is_text() -> None:
 
 def test_a_store_that_is_away_is_said_first() -> None:
     away = ServiceStatus(service="mark", now=0.0, store=StoreStatus(reachable=False))
-    assert printed(away).splitlines()[1].startswith("! The store does not answer")
+    assert printed(away).splitlines()[1].startswith("! The store is unreachable")
 
 
 @pytest.mark.parametrize(
