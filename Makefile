@@ -26,7 +26,7 @@ test: setup
 	$(BIN)/lint-imports
 	$(BIN)/mypy & types=$$!; \
 	$(BIN)/pytest -n 2 --dist loadfile -m "not slow" tests/end_to_end && wait $$types
-	$(BIN)/pytest -n 2 -m "not slow" --ignore tests/end_to_end
+	$(BIN)/pytest -n 3 --dist loadfile -m "not slow" --ignore tests/end_to_end
 
 test-all: setup
 	$(BIN)/pytest tests/end_to_end

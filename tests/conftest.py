@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
+from functools import cache
 from pathlib import Path
 
+import botocore.session
 import pytest
 from hypothesis import settings
 
@@ -14,6 +17,12 @@ from tests.same_ids import pytest_pycollect_makeitem
 __all__ = ["kernel", "pytest_pycollect_makeitem"]
 
 pytest_plugins = ["tests.command_line"]
+
+# No test uses one of the 1,300 machine images that moto makes for each of its clouds.
+os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
+
+# AWS's own descriptions of its services are read once a process, and not once for each test's clients.
+botocore.session.create_loader = cache(botocore.session.create_loader)
 
 # A busy machine is no failure. `make test` draws the same examples each time, `make test-all` new ones.
 settings.register_profile("same", deadline=None, derandomize=True, max_examples=30)
