@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from mark.aws.names import HANDLERS
 from mark.catalog.load import PriceSnapshot, known_models, load_models, shipped_sets
 from mark.catalog.shipped_models import MODEL_FILE, PROFILE_FILE, folder_of
 from mark.config.policies import chosen_overrides, chosen_policies, usable_cache
@@ -84,12 +85,15 @@ class LiveModel:
 
 def make_live_models(settings: Settings) -> tuple[LiveModel, ...]:
     """The models that the settings name, ready to serve. Misconfigured where one cannot be."""
-    found = tuple(_make(one, entry, settings.service.name) for one, entry in _each(settings))
-    names = [model.name for model in found]
+    names = model_names(settings)
     for name in names:
         if names.count(name) > 1:
             raise Misconfigured(f"the model {name} is served twice; a service holds a model once")
-    return found
+        if name in HANDLERS:
+            raise Misconfigured(
+                f"a model cannot be named {name}: a function of the service has that name; rename it"
+            )
+    return tuple(_make(one, entry, settings.service.name) for one, entry in _each(settings))
 
 
 def model_names(settings: Settings) -> tuple[str, ...]:
