@@ -117,6 +117,8 @@ class LambdaPools:
     async def stop(self) -> None:
         """End all runtimes."""
         for pool in self._pools.values():
+            if pool.starting is not None:
+                pool.starting.cancel()
             await self._discard(pool)
 
     def state(self) -> dict[str, Any]:
@@ -170,16 +172,23 @@ class LambdaPools:
         began = time.perf_counter()
         if self._limits.cold_start_s:
             await asyncio.sleep(self._limits.cold_start_s)
-        if pool.process is None:
+        process = pool.process
+        if process is None:
             if pool.starting is None:
                 pool.starting = asyncio.create_task(self._start(spec, code()))
-            starting = pool.starting
-            try:
-                pool.process = await starting
-            finally:
-                if pool.starting is starting:
-                    pool.starting = None
-        return pool.process, (time.perf_counter() - began) * 1000
+            process = await self._started(pool, pool.starting)
+        return process, (time.perf_counter() - began) * 1000
+
+    async def _started(self, pool: _Pool, starting: asyncio.Task[LambdaProcess]) -> LambdaProcess:
+        """The process that is being started, the pool's from then on unless it was discarded meanwhile."""
+        try:
+            process = await asyncio.shield(starting)  # others may wait for it
+            if pool.starting is starting:
+                pool.process = process
+            return process
+        finally:
+            if pool.starting is starting and starting.done():
+                pool.starting = None
 
     async def _start(self, spec: FunctionSpec, code: bytes) -> LambdaProcess:
         process = LambdaProcess(
@@ -190,7 +199,7 @@ class LambdaPools:
         )
         try:
             await process.start(code)
-        except InitFailed:
+        except BaseException:  # also where the emulated AWS ends meanwhile
             await process.stop()
             raise
         return process
@@ -210,8 +219,11 @@ class LambdaPools:
     async def _discard(self, pool: _Pool) -> None:
         """Code or configuration changed, or the process died: all environments start anew."""
         process, pool.process = pool.process, None
+        starting, pool.starting = pool.starting, None
         pool.idle.clear()
-        if pool.starting is not None:
-            await asyncio.wait([pool.starting])
         if process is not None:
             await process.stop()
+        if starting is not None:
+            await asyncio.wait([starting])
+            if not starting.cancelled() and starting.exception() is None:
+                await starting.result().stop()
