@@ -24,6 +24,7 @@ from mark.domain.objective import Slo
 from mark.domain.offering import Market, Offering
 from mark.plugins.load import build_forecaster
 from mark.policies.bundles import Ingredients, PolicyBundle, make_bundle
+from mark.policies.overrides import tuned
 from mark.ports import Forecaster, ForecasterSetup
 from mark.simulator.rng import stream
 from scripts.judges.faro_jobs import (
@@ -40,7 +41,7 @@ NO_CAP = 90
 """CPUs that no policy uses up; the memory of Faro's node holds no more pods."""
 TARGET = 0.99
 """Faro's policies plan for the 99 % point of the latency (`mdc_percentile`)."""
-LEAD_UNITS = 1
+LEAD_MIN = 1
 """A pod starts in 35 s: `policy.lead_min: 1`."""
 OURS = ("hedged", "mark")
 NHITS = "window_420s/max_latency/nhits/model_{}/idle_timeout_30s"
@@ -75,6 +76,8 @@ class Settings(NamedTuple):
     #: The forecaster of our policies, and of Faro's in place of N-HiTS; empty for each policy's own.
     forecaster: str
     processing_s: float
+    #: Minutes that a smaller plan must last before a replica is given back; None for each policy's own.
+    cooldown_min: float | None
     #: Whether CPUs that are short go where they are worth most, or to whoever asks first.
     by_worth: bool
     cache: Path
@@ -89,6 +92,7 @@ def main() -> None:
     parser.add_argument("--seeds", default="42", help="seeds of the arrivals; Faro's are 24,32,40,42,62")
     parser.add_argument("--forecaster", default="", help="another than the policy's own")
     parser.add_argument("--processing-ms", type=float, default=PROCESSING_MS, help="what our policies are told")
+    parser.add_argument("--cooldown-min", type=float, help="of our policies (policy.cooldown_min)")
     parser.add_argument("--by-worth", action="store_true", help="give CPUs that are short where they spare most")
     parser.add_argument("--out", type=Path, default=Path("faro-runs"))
     asked = parser.parse_args()
@@ -97,6 +101,7 @@ def main() -> None:
         out=asked.out.resolve(),
         forecaster=asked.forecaster,
         processing_s=asked.processing_ms / 1e3,
+        cooldown_min=asked.cooldown_min,
         by_worth=asked.by_worth,
         cache=asked.out.resolve() / "learned",
     )
@@ -140,6 +145,8 @@ def name_of(task: Task, settings: Settings) -> str:
         parts.append(settings.forecaster or FORECAST_BY_DEFAULT)
     if task.policy in OURS and settings.processing_s * 1e3 != PROCESSING_MS:
         parts.append(f"{settings.processing_s * 1e3:g} ms")
+    if task.policy in OURS and settings.cooldown_min is not None:
+        parts.append(f"cool-down {settings.cooldown_min:g} min")
     if task.policy in OURS and settings.by_worth:
         parts.append("by worth")
     return ", ".join(parts)
@@ -186,7 +193,7 @@ def our_policy(task: Task, faro: Faro, settings: Settings, autoscale_config: obj
     given: dict[str, Given] = {}
     for job, rates in faro.training_rates().items():
         history = history_of(job, rates)
-        bundle = bundle_of(task.policy, offering, history)
+        bundle = bundle_of(task.policy, offering, history, settings)
         given[f"{job}-ray-head"] = Given(
             policy=bundle.controller,
             forecaster=forecaster_of(settings.forecaster or bundle.forecaster, history, settings),
@@ -202,7 +209,7 @@ def our_policy(task: Task, faro: Faro, settings: Settings, autoscale_config: obj
     )
 
 
-def bundle_of(policy: str, offering: Offering, history: Demand) -> PolicyBundle:
+def bundle_of(policy: str, offering: Offering, history: Demand, settings: Settings) -> PolicyBundle:
     """One of our policies where replicas of one kind can be had and nothing else."""
     bundle = make_bundle(
         policy,
@@ -216,7 +223,8 @@ def bundle_of(policy: str, offering: Offering, history: Demand) -> PolicyBundle:
             history=history,
         ),
     )
-    return replace(bundle, controller=replace(bundle.controller, lead_units=LEAD_UNITS))
+    tuning = {"lead_min": LEAD_MIN, "cooldown_min": settings.cooldown_min}
+    return tuned(bundle, tuning, Market.ON_DEMAND)
 
 
 def history_of(job: str, rates: tuple[float, ...]) -> Demand:

@@ -182,7 +182,7 @@ class JobLoad:
     def saw(self, now: float, arrivals: Sequence[float]) -> None:
         """Take the arrivals of the windows of 5 s since the last time, oldest first; none is a silent one."""
         passed = round((now - self._now) / WINDOW_S)
-        counts = ([0.0] * passed + list(arrivals))[-passed:]
+        counts = ([0.0] * passed + list(arrivals))[len(arrivals) :]
         self._now = now
         self._windows += counts
         self._recent = (self._recent + counts)[-RECENT_WINDOWS:]
