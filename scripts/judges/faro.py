@@ -11,7 +11,7 @@ import argparse
 import json
 import multiprocessing
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -233,13 +233,11 @@ def history_of(job: str, rates: tuple[float, ...]) -> Demand:
     Faro keeps counts of minutes; the windows of 5 s in them are drawn as its load generator spreads them.
     """
     rng = stream(1, f"windows {job}")
-    history = Demand(end_at=-UNIT_S * len(rates), mean_rps=(), max_rps=())
     units: list[DemandUnit] = []
     for i, rate in enumerate(rates):
         windows = rng.multinomial(round(rate * UNIT_S), np.full(WINDOWS_A_UNIT, 1.0 / WINDOWS_A_UNIT))
         units.append(unit_of_windows(UNIT_S * (i - len(rates)), windows.tolist()))
-    return replace(
-        history,
+    return Demand(
         end_at=0.0,
         mean_rps=tuple(unit.mean_rps for unit in units)[-KEEP_HISTORY:],
         max_rps=tuple(unit.max_rps for unit in units)[-KEEP_HISTORY:],
