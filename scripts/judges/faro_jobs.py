@@ -24,6 +24,7 @@ from mark.controller.runner import Controller
 from mark.controller.state import Decision, Observation
 from mark.domain.demand import UNIT_S, WINDOW_S, Demand, DemandUnit, unit_of_windows
 from mark.domain.fleet import FleetView, Instance, InstanceState
+from mark.domain.objective import SloWindow
 from mark.domain.offering import BatchPolicy, InstanceType, Market, Offering
 from mark.domain.orders import (
     Drain,
@@ -32,7 +33,6 @@ from mark.domain.orders import (
     LaunchRefused,
     Order,
     RefusalCause,
-    SloWindow,
     StartStandby,
     StopStandby,
     Terminate,
@@ -161,7 +161,7 @@ class JobCloud:
                     count=order.count - count,
                     cause=RefusalCause.GUARDRAIL,
                     at=self._now,
-                    said="all CPUs are taken",
+                    detail="all CPUs are taken",
                 )
             )
 
