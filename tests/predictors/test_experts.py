@@ -16,6 +16,7 @@ from predictors.classical.points import DriftRule, LastValueRule, MovingMeanRule
 from predictors.classical.points_seasonal import DayAgo, Seasonal
 from predictors.classical.residuals import PointExpert
 from predictors.classical.ridge import Direct
+from predictors.clock_bursts.expert import ClockBursts
 from predictors.expert import LEVELS, Expert, Floats, Series
 from tests.predictors.series import DAY, last_units, noisy_days, until
 
@@ -39,13 +40,16 @@ RULES: dict[str, type[PointRule] | functools.partial[PointRule]] = {
 }
 
 
-@pytest.fixture(params=sorted(RULES))
+BURSTS = "clock-bursts"
+
+
+@pytest.fixture(params=[*sorted(RULES), BURSTS])
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 def fresh(name: str, window: int = 300) -> Expert:
-    return PointExpert(RULES[name](), window=window)
+    return ClockBursts() if name == BURSTS else PointExpert(RULES[name](), window=window)
 
 
 def asked(expert: Expert, series: Series, *ends: int, horizon: int = HORIZON) -> Floats:

@@ -1,0 +1,1 @@
+"""The forecaster of bursts that come by the clock, or some time after the last one."""
