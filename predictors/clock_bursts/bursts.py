@@ -127,7 +127,7 @@ def _typical(windows: Floats) -> tuple[Floats, Floats]:
 
 def _filled(rates: Floats, calm: NDArray[np.bool_]) -> Floats:
     """The mean of the last calm units before each unit; its own rate where there are too few."""
-    known = np.cumsum(calm) - calm
+    known: NDArray[np.int64] = np.cumsum(calm) - calm
     if calm.sum() < FILL_UNITS:
         return rates
     means = np.lib.stride_tricks.sliding_window_view(rates[calm], FILL_UNITS).mean(axis=1)

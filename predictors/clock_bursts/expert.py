@@ -168,7 +168,7 @@ def _with_bursts(calm: Floats, learned: _Learned | None, bursts: Bursts, start: 
         heights.append(on_heights.T)
         weights.append(np.where(on_heights > 0, on_weights, 0.0).T)
     if learned is not None:
-        new = _onsets(learned, bursts, start, end, over, begun)
+        new = _onsets(learned, bursts, start, end, over, int(begun))
         ages = np.arange(horizon)[:, None] - np.arange(LONGEST)
         by_height = np.where(ages >= 0, new[np.maximum(ages, 0)], 0.0) @ learned.chances
         busy = by_height.sum(axis=1)
