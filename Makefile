@@ -25,7 +25,8 @@ test: setup
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy & types=$$!; \
-	$(BIN)/pytest -n 2 --dist loadfile -m "not slow" tests/end_to_end && wait $$types
+	$(BIN)/pytest -n 2 --dist loadfile -m "not slow" tests/end_to_end; tests=$$?; \
+	wait $$types && exit $$tests
 	$(BIN)/pytest -n 3 --dist loadfile -m "not slow" --ignore tests/end_to_end
 
 test-all: setup

@@ -46,7 +46,7 @@ class Blueprint:
 
     @property
     def resources(self) -> Resources:
-        """What the service has on the emulated AWS too."""
+        """Resources that the service has on the emulated AWS too."""
         return describe(self.service, self.rollout, self.infer, store="MARK_STORE_SECRET")
 
     @property

@@ -1,4 +1,4 @@
-"""What takes seconds to make and never changes is made once a run, not once a worker."""
+"""Values that take seconds to make and never change: made once a run, not once a worker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def once_a_run(factory: pytest.TempPathFactory, name: str, make: Callable[[], T]) -> T:
-    """What `make` gives; the first worker that asks makes it, the others wait for it and read it.
+    """Result of `make`; the first worker that asks makes it, the others wait for it and read it.
 
     name: unique in the run, a file's name. `make`'s result must be one that `pickle` takes.
     """

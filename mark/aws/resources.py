@@ -69,7 +69,7 @@ METADATA = {
 """Metadata by session alone, and an instance reads its own tags there."""
 
 StoreVariable = Literal["MARK_STORE_URL", "MARK_STORE_SECRET"]
-"""How the report is told where the store is: a stack's store has a password, so its URL is a secret."""
+"""Variable by which the report finds the store: a stack's store has a password, so its URL is a secret."""
 
 
 class Deferred(Enum):
@@ -205,7 +205,7 @@ class ScheduleSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpirySpec:
-    """What the bucket forgets below a prefix, and after how many days; None: it does not."""
+    """Expiry below a prefix of the bucket, in days; None: never."""
 
     name: str
     prefix: str = ""
@@ -386,7 +386,7 @@ def _schedule(service: str, report: ReportMailSettings) -> ScheduleSpec:
 
 
 def _expiries(archive: ArchiveSettings) -> tuple[ExpirySpec, ...]:
-    """What the bucket forgets; journals and reports are kept for ever where the settings name no days."""
+    """Expiry of the bucket's objects; journals and reports are kept for ever where the settings name no days."""
     days = {JOURNAL: archive.journals_days, REPORTS: archive.reports_days}
     kept = (
         ExpirySpec(name=f"old-{part}", prefix=f"{part}/", objects_days=most)

@@ -69,7 +69,7 @@ class Task(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """What all runs have in common."""
+    """Settings that all runs have in common."""
 
     faro: Path
     out: Path

@@ -131,7 +131,7 @@ class JobCloud:
         )
 
     def drain_facts(self) -> tuple[Fact, ...]:
-        """What was refused since the last call."""
+        """The refusals since the last call."""
         facts, self._facts = tuple(self._facts), []
         return facts
 
@@ -249,7 +249,7 @@ class FirstCome:
         return max(0, min(asked, self.cpus - sum(job.cloud.wanted for job in self.jobs)))
 
     def targets(self, jobs: Sequence[Job]) -> Mapping[str, int]:
-        """What was launched and not drained."""
+        """Replicas launched and not drained."""
         return {job.head: job.cloud.wanted for job in jobs}
 
 
@@ -270,7 +270,7 @@ class ByWorth:
         return asked
 
     def targets(self, jobs: Sequence[Job]) -> Mapping[str, int]:
-        """What each wants, or what it gets of the CPUs."""
+        """Replicas that each job wants, or gets of the CPUs."""
         wanted = {job.head: job.cloud.wanted for job in jobs}
         if sum(wanted.values()) <= self.cpus:
             return wanted
@@ -295,7 +295,7 @@ def missed_shares(job: Job, most: int) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """What one job's controller is made of."""
+    """Parts of one job's controller."""
 
     policy: ControllerPolicy
     forecaster: Forecaster

@@ -34,7 +34,7 @@ JUDGED_DAY = 11
 UNIT_S = 60.0
 OBJECTIVE_MS = 720.0
 PROCESSING_MS = 180.0
-"""What its policies are told of a request's processing time (its configurations)."""
+"""Processing time of a request that its policies are given (its configurations)."""
 CLUSTER_ONLY = {
     "ray": (),
     "ray.serve": (),
@@ -207,7 +207,7 @@ def _replicas_over(changes: Sequence[tuple[float, str, int]], end_at: float) -> 
 
 
 class _Replicas(logging.Handler):
-    """What Faro's own analysis reads from the log: each change of a job's replicas."""
+    """Rows that Faro's own analysis reads from the log: each change of a job's replicas."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -37,7 +37,7 @@ EMULATED = {name: replace(kind, architecture="amd64") for name, kind in TYPES.it
 Facts = dict[str, dict[str, Any]]
 """Name -> what is said of it."""
 LATER = "<known later>"
-"""What is an address in one world and a reference in the other, and never the same."""
+"""Keys of addresses: a reference in the other world, and never the same."""
 LEFT_TO_WHO_MAKES_IT = {"IamInstanceProfile", "ImageId", "SecurityGroupIds", "UserData"}
 """Of a launch template: what runs is a process in one world and a container in the other."""
 TOLD_BY_MAIL = {"AlarmActions", "OKActions"}
@@ -186,7 +186,7 @@ def test_launch_templates_are_the_same(templates: dict[str, Template], made: Any
 
 
 def _launches(data: dict[str, Any]) -> dict[str, Any]:
-    """What is launched, tagged with what; moto counts the template's own tags among those."""
+    """Kinds that a launch tags, with their tags; moto counts the template's own tags among those."""
     launched = {one["ResourceType"]: tags(one["Tags"]) for one in data["TagSpecifications"]}
     launched.pop("launch-template", None)
     left = {key: value for key, value in data.items() if key not in LEFT_TO_WHO_MAKES_IT}

@@ -86,7 +86,7 @@ def test_what_is_written_is_read_again(codec: StatusCodec[Any], data: st.DataObj
 
 
 def within(written: Any, older: Any) -> Any:
-    """What was written without the keys that an older version did not know."""
+    """The document without the keys that an older version did not know."""
     if isinstance(written, Mapping) and isinstance(older, Mapping):
         return {key: within(value, older[key]) for key, value in written.items() if key in older}
     if isinstance(written, list) and isinstance(older, list):
