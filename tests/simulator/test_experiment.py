@@ -21,7 +21,7 @@ from mark.simulator.results import RunResult
 from mark.simulator.traces.generators import constant, mmpp
 from mark.simulator.traces.trace import Trace
 from tests.scenarios.builders import (
-    FIXED,
+    FIXED_WORLD,
     HISTORY_S,
     MemoryJournal,
     experiment,
@@ -106,7 +106,7 @@ def test_a_tiny_runs_bill_by_hand(kernel: Kernel) -> None:
     """12 minutes in which 8 requests/s become 24, on c5.large with boots of exactly 150 s."""
     trace = surging(8.0, plus=2.0, minutes=12.0)
     given = experiment(
-        kernel, Market.ON_DEMAND, trace=trace, types=("c5.large",), times=FIXED, managed_cpu_factor=1.2
+        kernel, Market.ON_DEMAND, trace=trace, types=("c5.large",), world=FIXED_WORLD, managed_cpu_factor=1.2
     )
     journal = MemoryJournal()
     result = run(given, "sagemaker", journal)
