@@ -56,7 +56,7 @@ def make_offerings(
         elif priced[name].credits and name not in types:
             reason = "burstable: stands by only"
         else:
-            reason = _unfit(model, priced[name], market)
+            reason = _unfit(model, priced[name], market, world)
         found = reason or _offer(slo, priced[name], profile=profiles.of(name), market=market, world=world)
         if isinstance(found, Offering):
             offerings.append(found)
@@ -76,14 +76,14 @@ def standby_offering(
 ) -> Offering:
     """An on-demand offering that wakes from stopped; a type that cannot serve the model is Misconfigured."""
     item = prices.instance_type(instance_type)
-    reason = _unfit(model, item, Market.ON_DEMAND)
+    reason = _unfit(model, item, Market.ON_DEMAND, world)
     found = reason or _offer(
         slo,
         item,
         profile=profiles.of(instance_type),
         market=Market.ON_DEMAND,
         world=world,
-        boot_s=world.times.wake.median_s,
+        boot_s=world.times.wake_of(item).median_s,
     )
     if isinstance(found, Offering):
         return found
@@ -125,7 +125,7 @@ def overflow_excuse(offering: LambdaOffering, slo: Slo) -> Excuse | None:
     )
 
 
-def _unfit(model: ModelSpec, item: InstanceType, market: Market) -> str | None:
+def _unfit(model: ModelSpec, item: InstanceType, market: Market, world: World) -> str | None:
     """Reason for which the type cannot hold the model or be bought there; None when it can."""
     if model.memory_gib > item.memory_gib:
         return f"{item.memory_gib:g} GiB of memory, the model needs {model.memory_gib:g}"
@@ -137,7 +137,8 @@ def _unfit(model: ModelSpec, item: InstanceType, market: Market) -> str | None:
         return "no accelerator, the model needs one"
     if market is Market.SPOT and item.spot_usd_per_hour is None:
         return "no spot price in the snapshot"
-    return None
+    quota = world.quota_of(item, market)
+    return f"{item.vcpus} vCPU, a quota of the account is {quota:g}" if item.vcpus > quota else None
 
 
 def _offer(

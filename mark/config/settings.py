@@ -18,6 +18,7 @@ import yaml
 from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import ErrorDetails
 
+from mark.cloudmodel.world import WorldName
 from mark.config.budget import BudgetSettings
 from mark.config.parts import NotNegative, NotNegativeInt, Part, Positive, PositiveInt, Share, default_of
 from mark.config.rollout import RolloutSettings
@@ -181,6 +182,22 @@ class PolicySettings(Part):
     managed: ManagedSettings = Field(ManagedSettings(), description="Price premium of managed endpoints.")
 
 
+class SimulateSettings(Part):
+    """How kind the cloud is, in replays and on the emulated AWS."""
+
+    world: WorldName = Field(
+        WorldName.TYPICAL,
+        description="`ideal`: every batch takes what its profile says and nothing is refused but by script. "
+        "`typical`: times vary, wakes and launches are refused at times. `rough`: a bad day. Plans and admission "
+        "expect the same, on AWS too.",
+    )
+    quotas: bool = Field(
+        default=True,
+        description="Whether the vCPU quotas of that account hold: 256 standard, 8 G and 0 P in each market. "
+        "False for an account whose quotas were raised.",
+    )
+
+
 class Settings(Part):
     """All settings: the content of mark.yaml."""
 
@@ -206,6 +223,7 @@ class Settings(Part):
     dispatch: Routing | None = Field(None, description="Replaces the policies' rule that routes requests.")
     policy: PolicySettings = Field(PolicySettings(), description="How our own policies decide.")
     trace: TraceSettings = Field(TraceSettings(), description="The load that is replayed.")
+    simulate: SimulateSettings = Field(SimulateSettings(), description="The world that is simulated.")
     faults: FaultSettings = Field(FaultSettings(), description="What goes wrong in a replay.")
     seed: int = Field(0, ge=0, description="Seed of all that is drawn; the same seed gives the same figures.")
     out: Path | None = Field(None, description="Folder for report.html, runs.json and the journals.")

@@ -111,6 +111,7 @@ class Assembly:
     def bundle(self, policy: str, given: Ingredients, overrides: Overrides | None = None) -> PolicyBundle:
         """The policy of that name, made of `given`."""
         bundle = tuned(make_bundle(policy, given), self.spec.tuning, self.spec.market)
+        bundle = replace(bundle, controller=replace(bundle.controller, quotas=self.spec.world.quotas))
         changed = overrides or Overrides()
         if changed.forecaster is not None and not bundle.uses_truth:
             bundle = replace(bundle, forecaster=changed.forecaster, uses_truth=changed.uses_truth)
@@ -155,7 +156,8 @@ class Assembly:
         return StandbyPolicy(
             offering=offering,
             surges=True,
-            wake_s=spec.world.times.wake.mean_s,
+            wake_s=spec.world.times.wake_of(offering.instance_type).mean_s,
+            wake_refused=spec.world.wake_refused_of(offering.instance_type),
             asleep_usd_per_hour=disk_usd(ROOT_DISK_GIB, 3600.0),
         )
 

@@ -139,5 +139,6 @@ def _overflow(
             f"{LAMBDA_MEMORY_GIB:g} at most; change overflow_limits.memory_gib"
         )
     concurrency = found.concurrency if limits.concurrency is None else limits.concurrency
+    concurrency = min(concurrency, world.lambda_concurrency or concurrency)
     burst = found.burst if limits.burst is None else limits.burst
     return replace(found, cv=world.lambda_cv, concurrency=concurrency, burst=burst, memory_gib=memory_gib), excuse

@@ -183,7 +183,7 @@ class _ReplayRun:
         self._cloud = SimulatedCloud(
             engine=self._engine,
             offerings=self._offerings,
-            times=scenario.world.times,
+            world=scenario.world,
             faults=scenario.faults,
             seed=workload.seed,
             start_at=self._start_s,
@@ -248,6 +248,7 @@ class _ReplayRun:
             model=scenario.model.name,
             trace=scenario.workload.trace.name,
             speed=scenario.workload.speed,
+            world=scenario.world.name,
             seed=scenario.workload.seed,
             start_at=self._start_s,
             duration_s=scenario.duration_s,

@@ -124,6 +124,7 @@ def test_paths_in_the_file_count_from_its_folder_and_flags_from_here(tmp_path):
         ("seed: 1.5", "seed should be a whole number, not 1.5"),
         ("market: spt", "market: unknown market 'spt'; did you mean 'spot'?"),
         ("dispatch: weighed", "dispatch: unknown dispatch 'weighed'; did you mean 'weighted'?"),
+        ("simulate: {world: typicl}", "simulate.world: unknown world 'typicl'; did you mean 'typical'?"),
         ("- a", "a configuration holds keys and values"),
         ("model: [a", "line 1: expected ',' or ']'"),
     ],

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mark.cloudmodel.capacity import Capacity
+from mark.cloudmodel.world import IDEAL
 from mark.domain.clock import ClockAnchor
 from mark.domain.offering import Market
-from mark.domain.times import CloudTimes
 from mark.emulator.clock import ServiceClock
 from mark.emulator.ec2.machine import LaunchSpec, Machine, MachineState
 from mark.emulator.ec2.machines import Machines
@@ -44,7 +45,7 @@ class Lab:
         self.states: dict[str, MachineState] = {}
         self.machines = Machines(
             clock=self.clock,
-            times=CloudTimes(),
+            capacity=Capacity(IDEAL, seed=1),
             draws=draws(),
             stress=3000.0,
             boot_factor=lambda: 1.0,

@@ -9,7 +9,9 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from mark.aws.quotas import code_of_quota
 from mark.catalog.load import load_prices
+from mark.cloudmodel.world import WORLDS
 from mark.config.settings import cache_dir
 from mark.domain.clock import ClockAnchor
 from mark.emulator.config import Draws, EmulatedAwsConfig
@@ -29,6 +31,8 @@ async def main(folder: RunFolder, port: int) -> None:
     settings = folder.settings()
     seed = settings.seed
     prices = load_prices(settings.prices)
+    world = WORLDS[settings.simulate.world]
+    quotas = world.quotas if settings.simulate.quotas else ()
     config = EmulatedAwsConfig(
         types={item.name: item for item in prices.types},
         draws=Draws(
@@ -41,6 +45,9 @@ async def main(folder: RunFolder, port: int) -> None:
         agent=AGENT,
         folder=folder.logs,
         anchor=ClockAnchor(speed=0.0),
+        world=world,
+        seed=seed,
+        quotas={code_of_quota(quota.family, quota.market): quota.vcpus for quota in quotas},
         stress=settings.service.stress,
         port=port,
         closed=True,
