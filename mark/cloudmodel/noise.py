@@ -9,6 +9,9 @@ from __future__ import annotations
 import math
 from statistics import NormalDist
 
+SUREST = 0.9999
+"""No time is sure: the longest has no end."""
+
 
 def noise_factor(cv: float, normal: float) -> float:
     """The factor on an expected time that a standard normal number stands for; 1 without noise."""
@@ -17,5 +20,5 @@ def noise_factor(cv: float, normal: float) -> float:
 
 
 def noise_quantile(cv: float, share: float) -> float:
-    """The factor that a `share` of all times keeps below; 1 without noise."""
-    return noise_factor(cv, NormalDist().inv_cdf(share))
+    """The factor that a `share` of all times keeps below; 1 without noise. A share of 1 is taken as SUREST."""
+    return noise_factor(cv, NormalDist().inv_cdf(min(share, SUREST)))

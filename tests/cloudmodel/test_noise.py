@@ -26,6 +26,10 @@ def test_without_noise_every_factor_is_exactly_one(normal: float, share: float) 
     assert noise_quantile(0.0, share) == 1.0
 
 
+def test_an_objective_of_all_requests_asks_for_nearly_all() -> None:
+    assert noise_quantile(0.25, 1.0) == noise_quantile(0.25, 0.9999)
+
+
 @pytest.mark.parametrize("cv", [0.1, 0.25])
 @pytest.mark.parametrize("share", [0.9, 0.98])
 def test_the_quantile_is_that_of_the_factors(cv: float, share: float) -> None:
