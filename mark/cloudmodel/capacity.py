@@ -26,11 +26,12 @@ NO_CAPACITY = "InsufficientInstanceCapacity"
 
 
 class Capacity:
-    """What can be had now in a world."""
+    """What can be had now in a world; its minutes count from `start_at`."""
 
-    def __init__(self, world: World, seed: int) -> None:
+    def __init__(self, world: World, seed: int, *, start_at: float = 0.0) -> None:
         self.world = world
         self._seed = seed
+        self._start_at = start_at
         self._lost_at: dict[str, float] = {}
 
     def refuses_launch(self, item: InstanceType, market: Market, now: float) -> bool:
@@ -60,7 +61,7 @@ class Capacity:
         world = self.world
         lost = now - self._lost_at.get(item.name, -world.after_loss_s) < world.after_loss_s
         chance = max(usual, world.refused_after_loss) if lost else usual
-        return chance > 0.0 and self._draw(f"{what} {int(now // ANSWER_S)}") < chance
+        return chance > 0.0 and self._draw(f"{what} {int((now - self._start_at) // ANSWER_S)}") < chance
 
     def _draw(self, key: str) -> float:
         """Evenly in [0, 1)."""

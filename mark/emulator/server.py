@@ -157,7 +157,7 @@ class EmulatedAws:
         config = self._config
         return Machines(
             clock=clock,
-            capacity=Capacity(config.world, config.seed),
+            capacity=Capacity(config.world, config.seed, start_at=clock.now()),
             draws=config.draws,
             stress=config.stress,
             boot_factor=faults.boot_factor,

@@ -90,7 +90,7 @@ class SimulatedCloud:
         self._engine = engine
         self._offerings = offerings
         self._times = world.times
-        self._capacity = Capacity(world, seed)
+        self._capacity = Capacity(world, seed, start_at=start_at)
         self._faults = faults
         self._start_at = start_at
         self._redispatch = redispatch
