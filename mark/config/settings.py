@@ -176,6 +176,13 @@ class PolicySettings(Part):
         description="Share of latency_ms that a predicted answer may take before Lambda is asked instead; left "
         "out, 1 for mark and 0.98 for hedged.",
     )
+    admission_confidence: float | None = Field(
+        None,
+        ge=0.5,
+        lt=1.0,
+        description="Probability with which an answer must be predicted within that share, where service times "
+        "vary; 0.5 looks at the expected time. Left out, 0.5 for mark and the objective's target for hedged.",
+    )
     monitor: MonitorSettings = Field(MonitorSettings(), description="The SLO monitor.")
     standby: StandbySettings = Field(StandbySettings(), description="Standbys.")
     overflow_limits: OverflowSettings = Field(OverflowSettings(), description="Lambda's quotas and size.")

@@ -63,6 +63,7 @@ def test_the_whole_tree_can_be_written(tmp_path):
           cooldown_min: 10
           max_instances: 80
           admission_factor: 0.95
+          admission_confidence: 0.9
           monitor: {requests: 500, seconds: 30, count: 2, cooldown_s: 120, instance_type: c5.large}
           standby: {max_count: 20}
           overflow_limits: {concurrency: 100, burst: 50, memory_gib: 2}

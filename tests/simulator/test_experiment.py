@@ -33,6 +33,7 @@ from tests.scenarios.builders import (
 POLICIES = ("hedged", "mark", "greedy-oracle", "sagemaker", "reactive", "static-peak", "lambda-only")
 SHOWN = (
     "lead_min", "cooldown_min", "max_instances", "launch_weight_usd_per_s", "admission_factor",
+    "admission_confidence",
     "standby.max_count",
     "monitor.requests", "monitor.seconds", "monitor.count", "monitor.cooldown_s", "monitor.instance_type",
 )  # fmt: skip
@@ -251,6 +252,7 @@ def test_every_tunable_setting_reaches_our_own_policies_and_no_baseline(kernel: 
         "max_instances": 80,
         "launch_weight_usd_per_s": 0.001,
         "admission_factor": 0.9,
+        "admission_confidence": 0.7,
         "standby": {"max_count": 3},
         "monitor": {
             "requests": 500, "seconds": 30.0, "count": 2, "cooldown_s": 120.0, "instance_type": "c5.xlarge",
@@ -265,6 +267,7 @@ def test_every_tunable_setting_reaches_our_own_policies_and_no_baseline(kernel: 
         asked = bundle.controller
         assert (asked.lead_units, asked.cooldown_s, asked.max_instances) == (4, 600.0, 80)
         assert bundle.dispatch.admission_factor == 0.9
+        assert bundle.dispatch.admission_confidence == 0.7
         assert asked.standby is not None
         assert asked.standby.max_count == 3
         if plain.bundle(policy).controller.monitor is not None:
