@@ -415,7 +415,8 @@ def test_a_standby_that_is_awake_is_woken_again_at_no_cost(moto: None) -> None:
 
 def test_standbys_that_aws_has_no_place_for_are_told_and_the_others_wake(moto: None) -> None:
     there, names = asleep(Guardrails(max_instances=9, max_usd_per_hour=9.0), 3)
-    fail(there.aws, "StartInstances", "InsufficientInstanceCapacity", times=2)  # of all at once, then of the first
+    # both attempts of all at once, then of the first alone
+    fail(there.aws, "StartInstances", "InsufficientInstanceCapacity", times=4)
     there.cloud.submit(wake(names))
 
     (refused,) = there.cloud.drain_facts()
