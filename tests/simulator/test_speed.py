@@ -63,10 +63,12 @@ def rehearsal(kernel: Kernel, arrivals: np.ndarray, speed: float, dispatch: Disp
         start_at=0.0,
         duration_s=15.0 * speed,
         rng=np.random.default_rng(1),
+        noise=np.random.default_rng(2),
+        network_s=0.001,
         monitor=None,
         speed=speed,
     )
-    made.add(batching(4, 0.05, 0.11), standby=False)
+    made.add(replace(batching(4, 0.05, 0.11), cv=0.2), standby=False)
     made.add(batching(2, 0.08, 0.12), standby=True)
     made.run_until(15.0 * speed)
     return made
@@ -95,6 +97,7 @@ def test_lambda_is_billed_for_what_each_request_stands_for_and_cold_starts_once(
             start_at=0.0,
             duration_s=20.0 * speed,
             rng=np.random.default_rng(1),
+            noise=np.random.default_rng(2),
             monitor=None,
             speed=speed,
         )
