@@ -64,11 +64,10 @@ def rehearsal(kernel: Kernel, arrivals: np.ndarray, speed: float, dispatch: Disp
         duration_s=15.0 * speed,
         rng=np.random.default_rng(1),
         noise=np.random.default_rng(2),
-        network_s=0.001,
         monitor=None,
         speed=speed,
     )
-    made.add(replace(batching(4, 0.05, 0.11), cv=0.2), standby=False)
+    made.add(batching(4, 0.05, 0.11), standby=False)
     made.add(batching(2, 0.08, 0.12), standby=True)
     made.run_until(15.0 * speed)
     return made
