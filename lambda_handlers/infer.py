@@ -37,7 +37,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  #
     reply = _answer(event, served)
     answered = reply.status == 200
     if answered:
-        time.sleep(max(0.0, served.least_s - (time.perf_counter() - began)))
+        time.sleep(max(0.0, served.least_s() - (time.perf_counter() - began)))
     count("infer", dimensions={"model": served.name}, **{"Answered" if answered else f"Status{reply.status}": 1})
     return event_of(reply)
 

@@ -2,12 +2,14 @@
 
 MARK_BACKEND_KIND `python` calls the object that MARK_BACKEND_TARGET names (`module:attribute` or
 `path/file.py:Name`), its modules looked for in MARK_BACKEND_FOLDER first, where that is set; `emulated` answers
-zeros of MARK_OUTPUTS after MARK_EMULATED_LATENCY_S: an emulated time.
+zeros of MARK_OUTPUTS after MARK_EMULATED_LATENCY_S: an emulated time, lognormal with a coefficient of variation of
+MARK_EMULATED_CV.
 """
 
 from __future__ import annotations
 
 import json
+import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from lambda_handlers.environment import required_variable, variable_or
+from mark.cloudmodel.noise import noise_factor
 from mark.domain.errors import Misconfigured
 from mark.domain.tensor import TensorSpec
 from mark.plugins.files import load_module
@@ -29,15 +32,13 @@ _served: list[Served] = []
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """The model of this environment. `least_s`: an answer takes that long at least, for an emulated one.
-
-    `outputs`: what it declares of its answers.
-    """
+    """The model of this environment. `outputs`: what it declares of its answers."""
 
     name: str
     inputs: Sequence[TensorSpec]
     predict: Callable[[Tensors], Mapping[str, Any]]
-    least_s: float = 0.0
+    #: draws how long an answer takes at least, s: 0 for a real model
+    least_s: Callable[[], float] = float
     outputs: Sequence[TensorSpec] = ()
 
 
@@ -59,7 +60,12 @@ def load() -> Served:
         raise Misconfigured(f"a function runs python or emulated models, not {kind}: that server is not there")
     inputs, outputs = (_specs(variable_or(key, "[]")) for key in ("MARK_INPUTS", "MARK_OUTPUTS"))
     latency_s = float(required_variable("MARK_EMULATED_LATENCY_S"))
-    return Served(name, inputs, lambda tensors: zeros(outputs, row_count(tensors)), latency_s)
+    cv, rng = float(variable_or("MARK_EMULATED_CV", "0")), random.Random()  # noqa: S311 - noise, no secret
+
+    def least_s() -> float:
+        return latency_s * noise_factor(cv, rng.gauss(0.0, 1.0))
+
+    return Served(name, inputs, lambda tensors: zeros(outputs, row_count(tensors)), least_s)
 
 
 def _named(target: str, folder: str) -> Callable[[], PythonModel]:

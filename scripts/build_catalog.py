@@ -12,7 +12,9 @@ import math
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 from mark.catalog.load import ASSUMED_PREFIX, load_models, load_prices, load_profiles, shipped_sets
 from mark.catalog.schema import LAMBDA, format_profiles
@@ -248,11 +250,16 @@ def _add(
 
 
 def _kairos_profiles(folder: Path) -> dict[str, list[Profile]]:
-    """Profiles that Kairos' authors measured: mean of inference and data load by the items of a query."""
+    """Profiles that Kairos' authors measured: mean of inference and load by items of a query, and their cv.
+
+    The cv is the median over the batch sizes: in some cells one of the 99 repetitions takes several times as long.
+    """
     curves: dict[tuple[str, str], dict[int, float]] = {}
+    cvs: dict[tuple[str, str], list[float]] = {}
     for row in _rows(folder / "kairos_latency_profile.csv"):
-        key = (row["model"], row["instance_type"])
-        curves.setdefault(key, {})[int(row["batch_size"])] = float(row["total_mean_ms"])
+        key, mean_ms = (row["model"], row["instance_type"]), float(row["total_mean_ms"])
+        curves.setdefault(key, {})[int(row["batch_size"])] = mean_ms
+        cvs.setdefault(key, []).append(float(row["total_std_ms"]) / mean_ms)
     found: dict[str, list[Profile]] = {name: [] for name in KAIROS_MODELS}
     for (name, instance_type), curve in curves.items():
         provenance = Provenance(
@@ -261,7 +268,8 @@ def _kairos_profiles(folder: Path) -> dict[str, list[Profile]]:
             date="2023",
             machine=instance_type,
         )
-        found[name].append(_profile(name, instance_type, curve, provenance=provenance))
+        profile = _profile(name, instance_type, curve, provenance=provenance)
+        found[name].append(replace(profile, cv=round(median(cvs[name, instance_type]), 4)))
     return found
 
 

@@ -1,13 +1,16 @@
 """Offerings: what can be rented for a model, and an Excuse for each type that cannot serve it.
 
-A type serves when somebody profiled the model on it, it holds the model, the market sells it, and the tuner
-finds a batch that keeps the objective. Burstable types serve only when they are named: they run at full speed
-for about half an hour (MArk section 4.5), which is what a standby needs and a fleet cannot live on.
+A type serves when somebody profiled the model on it, it holds the model, the market sells it, and the tuner finds
+a batch that keeps the objective, in the share of cases that is the target where its time varies. Burstable types
+serve only when they are named: they run at full speed for about half an hour (MArk section 4.5), which is what a
+standby needs and a fleet cannot live on.
 """
 
 from __future__ import annotations
 
 from mark.catalog.load import PriceSnapshot, ProfileSet
+from mark.cloudmodel.noise import noise_quantile
+from mark.cloudmodel.world import IDEAL, World
 from mark.domain.errors import Misconfigured
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import (
@@ -20,11 +23,8 @@ from mark.domain.offering import (
 )
 from mark.domain.plan import Excuse
 from mark.domain.profile import Profile
-from mark.domain.times import CloudTimes
 from mark.planner.batching import tune_batching
 
-PINNED_TIMES = CloudTimes()
-"""The launch and wake times of every figure in this project."""
 LAMBDA_MEMORY_GIB = 10.0
 """The largest Lambda function (Lambda quotas: 10,240 MB)."""
 SECONDS_PER_HOUR = 3600.0
@@ -38,7 +38,7 @@ def make_offerings(
     profiles: ProfileSet,
     market: Market,
     types: tuple[str, ...] = (),
-    times: CloudTimes = PINNED_TIMES,
+    world: World = IDEAL,
 ) -> tuple[tuple[Offering, ...], tuple[Excuse, ...]]:
     """Offerings of the profiled types, or of those named in `types`, and why the others serve nothing.
 
@@ -56,8 +56,8 @@ def make_offerings(
         elif priced[name].credits and name not in types:
             reason = "burstable: stands by only"
         else:
-            reason = _unfit(model, priced[name], market)
-        found = reason or _offer(slo, priced[name], profile=profiles.of(name), market=market, times=times)
+            reason = _unfit(model, priced[name], market, world)
+        found = reason or _offer(slo, priced[name], profile=profiles.of(name), market=market, world=world)
         if isinstance(found, Offering):
             offerings.append(found)
         else:
@@ -72,18 +72,18 @@ def standby_offering(
     prices: PriceSnapshot,
     profiles: ProfileSet,
     instance_type: str,
-    times: CloudTimes = PINNED_TIMES,
+    world: World = IDEAL,
 ) -> Offering:
     """An on-demand offering that wakes from stopped; a type that cannot serve the model is Misconfigured."""
     item = prices.instance_type(instance_type)
-    reason = _unfit(model, item, Market.ON_DEMAND)
+    reason = _unfit(model, item, Market.ON_DEMAND, world)
     found = reason or _offer(
         slo,
         item,
         profile=profiles.of(instance_type),
         market=Market.ON_DEMAND,
-        times=times,
-        boot_s=times.wake.median_s,
+        world=world,
+        boot_s=world.times.wake_of(item).median_s,
     )
     if isinstance(found, Offering):
         return found
@@ -125,7 +125,7 @@ def overflow_excuse(offering: LambdaOffering, slo: Slo) -> Excuse | None:
     )
 
 
-def _unfit(model: ModelSpec, item: InstanceType, market: Market) -> str | None:
+def _unfit(model: ModelSpec, item: InstanceType, market: Market, world: World) -> str | None:
     """Reason for which the type cannot hold the model or be bought there; None when it can."""
     if model.memory_gib > item.memory_gib:
         return f"{item.memory_gib:g} GiB of memory, the model needs {model.memory_gib:g}"
@@ -137,7 +137,8 @@ def _unfit(model: ModelSpec, item: InstanceType, market: Market) -> str | None:
         return "no accelerator, the model needs one"
     if market is Market.SPOT and item.spot_usd_per_hour is None:
         return "no spot price in the snapshot"
-    return None
+    quota = world.quota_of(item, market)
+    return f"{item.vcpus} vCPU, a quota of the account is {quota:g}" if item.vcpus > quota else None
 
 
 def _offer(
@@ -146,21 +147,24 @@ def _offer(
     *,
     profile: Profile,
     market: Market,
-    times: CloudTimes,
+    world: World,
     boot_s: float | None = None,
 ) -> Offering | str:
     """The offering under its tuned batch, or why no batch keeps the objective."""
-    tuned = tune_batching(profile, slo.latency_s)
+    cv = world.cv_of(profile.cv)
+    late = noise_quantile(cv, slo.target)
+    tuned = tune_batching(profile, slo.latency_s / late)
     if tuned is None:
         first = profile.points[0]
+        tail = f", and {late:.2f} times as long at the target of {slo.target:.4g}" if late > 1.0 else ""
         return (
             f"no batch keeps the objective of {slo.latency_s * 1000:.4g} ms: "
-            f"the smallest, of {first.batch}, takes {first.latency_s * 1000:.4g} ms"
+            f"the smallest, of {first.batch}, takes {first.latency_s * 1000:.4g} ms{tail}"
         )
     price = item.spot_usd_per_hour if market is Market.SPOT else item.on_demand_usd_per_hour
     if price is None:
         return "no spot price in the snapshot"
-    ready_s = times.launch.median_s if boot_s is None else boot_s
+    ready_s = world.times.launch.median_s if boot_s is None else boot_s
     return Offering(
         instance_type=item,
         market=market,
@@ -169,5 +173,6 @@ def _offer(
         batch=tuned.batch,
         capacity_rps=tuned.capacity_rps,
         boot_s=ready_s,
-        launch_usd=price / SECONDS_PER_HOUR * max(0.0, ready_s - times.pending_s),
+        launch_usd=price / SECONDS_PER_HOUR * max(0.0, ready_s - world.times.pending_s),
+        cv=cv,
     )

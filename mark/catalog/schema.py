@@ -166,6 +166,7 @@ class ProfileEntry(_Entry):
     machine: str = ""
     formula: str = ""
     unstable_batches: tuple[Annotated[int, Field(gt=0)], ...] = ()
+    cv: float | None = None
     latency_ms_by_batch: dict[int, Positive] = Field(min_length=1)
 
     def to_domain(self) -> Profile:
@@ -174,6 +175,7 @@ class ProfileEntry(_Entry):
             model=self.model,
             instance_type=self.instance_type,
             variant=self.variant,
+            cv=self.cv,
             points=tuple(
                 LatencyPoint(batch=batch, latency_s=ms / _MS_PER_S)
                 for batch, ms in self.latency_ms_by_batch.items()
@@ -202,6 +204,7 @@ class ProfileEntry(_Entry):
             machine=known.machine,
             formula=known.formula,
             unstable_batches=known.unstable_batches,
+            cv=None if profile.cv is None else round(profile.cv, 4),
             latency_ms_by_batch={
                 point.batch: round(point.latency_s * _MS_PER_S, _MS_DECIMALS) for point in profile.points
             },

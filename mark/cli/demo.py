@@ -21,6 +21,7 @@ def demo(
     replay_only: Annotated[
         bool, typer.Option("--replay-only", help="Replay a whole day under every policy; start no service.")
     ] = False,
+    world: given.World = None,
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
@@ -31,7 +32,7 @@ def demo(
     """
     from mark.live.commands.demo import demonstrate, replay_all
 
-    settings = given.settings_from(config, out=out)
+    settings = given.settings_from(config, out=out, simulate__world=world)
     if replay_only:
         replay_all(settings, as_json=json)
     else:

@@ -41,6 +41,7 @@ def up(
         bool, typer.Option("--detach", help="Return once the service answers, and leave it running.")
     ] = False,
     hold: Annotated[bool, typer.Option("--hold", help="Stop the service's clock until a load comes.")] = False,
+    world: given.World = None,
     name: given.Name = None,
     json: given.Json = False,
     config: given.Config = None,
@@ -51,7 +52,7 @@ def up(
     spot, emulated by its published latencies, and the digits classifier in torch. Without --detach it shows the
     fleet until Ctrl-C, which ends it.
     """
-    settings = given.settings_from(config, service__name=name)
+    settings = given.settings_from(config, service__name=name, simulate__world=world)
     from mark.live.commands.up import bring_up
 
     bring_up(settings, detach=detach, as_json=json, hold=hold)

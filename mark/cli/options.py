@@ -111,6 +111,14 @@ Models = Annotated[
         metavar="FILE", help="Models of your own, beside the shipped ones (docs/own-model.md).  [default: none]"
     ),
 ]
+World = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ideal|typical|rough",
+        help="How far service times, wakes and capacity depart from their averages.  [default: typical]",
+        autocompletion=complete.choices("ideal", "typical", "rough"),
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")]
 
 

@@ -63,6 +63,7 @@ def sweep(
             help="A setting of docs/settings.md by its dotted name, and its values; may repeat.  [default: none]",
         ),
     ] = None,
+    world: given.World = None,
     mean_rps: given.MeanRps = None,
     start_s: given.StartS = None,
     duration_s: given.DurationS = None,
@@ -101,7 +102,12 @@ def sweep(
     from mark.offline.sweep.grid import parse_axis, plain_axis
     from mark.offline.sweep.run import sweep_grid
 
-    single = {"trace.mean_rps": mean_rps, "trace.start_s": start_s, "trace.duration_s": duration_s}
+    single = {
+        "simulate.world": world,
+        "trace.mean_rps": mean_rps,
+        "trace.start_s": start_s,
+        "trace.duration_s": duration_s,
+    }
     policies = given.split_list(policy)
     axes = [
         plain_axis("trace.file", "--trace", given.split_list(trace)),

@@ -36,7 +36,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from mark.domain.costs import Ec2State
 from mark.domain.fleet import InstanceState, Role
-from mark.domain.offering import CREDITED_STARTS_A_DAY, BurstCredits
+from mark.domain.offering import CREDITED_STARTS_A_DAY, BurstCredits, InstanceType
 from mark.domain.times import CloudTimes
 
 DAY_S = 86400.0
@@ -281,9 +281,9 @@ def draw_launch(
     return LaunchDraw(pending_s=pending_s, boot_s=boot_s, until_notice_s=life_s / hazard if hazard > 0 else None)
 
 
-def draw_wake(times: CloudTimes, wakes: Draw, *, boot_factor: float) -> float:
+def draw_wake(times: CloudTimes, item: InstanceType, wakes: Draw, *, boot_factor: float) -> float:
     """Seconds from the start of a stopped instance to serving."""
-    return times.wake.at(float(wakes.standard_normal())) * boot_factor
+    return times.wake_of(item).at(float(wakes.standard_normal())) * boot_factor
 
 
 def draw_victims(share: float, pool: Sequence[T], victims: Choose) -> list[T]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from mark.catalog.load import known_models, load_prices
+from mark.cloudmodel.world import WORLDS, World
 from mark.config.settings import Settings, cache_dir
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.objective import ModelSpec, Slo
@@ -52,6 +54,11 @@ def chosen_limits(settings: Settings) -> OverflowLimits:
     return OverflowLimits(concurrency=asked.concurrency, burst=asked.burst, memory_gib=asked.memory_gib)
 
 
+def chosen_world(settings: Settings) -> World:
+    """The world without its quotas: a service reads those of its account, a replay adds the world's."""
+    return replace(WORLDS[settings.simulate.world], quotas=())
+
+
 def chosen_policies(settings: Settings) -> PolicySpec:
     """Parts that policies are made of. Unknown names are refused."""
     model = chosen_model(settings)
@@ -71,6 +78,7 @@ def chosen_policies(settings: Settings) -> PolicySpec:
         tuning=chosen_tuning(settings),
         overflow_limits=chosen_limits(settings),
         prices=load_prices(settings.prices),
+        world=chosen_world(settings),
     )
 
 

@@ -18,6 +18,7 @@ import yaml
 from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import ErrorDetails
 
+from mark.cloudmodel.world import WorldName
 from mark.config.budget import BudgetSettings
 from mark.config.parts import NotNegative, NotNegativeInt, Part, Positive, PositiveInt, Share, default_of
 from mark.config.rollout import RolloutSettings
@@ -175,10 +176,33 @@ class PolicySettings(Part):
         description="Share of latency_ms that a predicted answer may take before Lambda is asked instead; left "
         "out, 1 for mark and 0.98 for hedged.",
     )
+    admission_confidence: float | None = Field(
+        None,
+        ge=0.5,
+        lt=1.0,
+        description="Probability with which an answer must be predicted within that share, where service times "
+        "vary; 0.5 looks at the expected time. Left out, 0.5 for mark and the objective's target for hedged.",
+    )
     monitor: MonitorSettings = Field(MonitorSettings(), description="The SLO monitor.")
     standby: StandbySettings = Field(StandbySettings(), description="Standbys.")
     overflow_limits: OverflowSettings = Field(OverflowSettings(), description="Lambda's quotas and size.")
     managed: ManagedSettings = Field(ManagedSettings(), description="Price premium of managed endpoints.")
+
+
+class SimulateSettings(Part):
+    """How kind the cloud is, in replays and on the emulated AWS."""
+
+    world: WorldName = Field(
+        WorldName.TYPICAL,
+        description="`ideal`: every batch takes what its profile says and nothing is refused but by script. "
+        "`typical`: times vary, wakes and launches are refused at times. `rough`: a bad day. Plans and admission "
+        "expect the same, on AWS too.",
+    )
+    quotas: bool = Field(
+        default=True,
+        description="Whether the vCPU quotas of that account hold: 256 standard, 8 G and 0 P in each market. "
+        "False for an account whose quotas were raised.",
+    )
 
 
 class Settings(Part):
@@ -206,6 +230,7 @@ class Settings(Part):
     dispatch: Routing | None = Field(None, description="Replaces the policies' rule that routes requests.")
     policy: PolicySettings = Field(PolicySettings(), description="How our own policies decide.")
     trace: TraceSettings = Field(TraceSettings(), description="The load that is replayed.")
+    simulate: SimulateSettings = Field(SimulateSettings(), description="The world that is simulated.")
     faults: FaultSettings = Field(FaultSettings(), description="What goes wrong in a replay.")
     seed: int = Field(0, ge=0, description="Seed of all that is drawn; the same seed gives the same figures.")
     out: Path | None = Field(None, description="Folder for report.html, runs.json and the journals.")

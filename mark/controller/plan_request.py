@@ -107,6 +107,7 @@ def _backup(policy: ControllerPolicy, fleet: FleetView) -> Backup:
         relieves=overflow is not None,
         standby=standby.offering,
         wake_s=standby.wake_s,
+        wake_refused=standby.wake_refused,
         asleep_usd_per_hour=standby.asleep_usd_per_hour,
         standbys=standbys,
     )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mark.controller.breaker import BreakerPolicy
-from mark.controller.quotas import Quotas
 from mark.domain.demand import HORIZON
 from mark.domain.objective import Slo
 from mark.domain.offering import LambdaOffering, Offering
 from mark.domain.plan import LEAD_UNITS
+from mark.domain.quota import Quotas
 from mark.domain.times import WAKE
 
 SETTLING_COOLDOWN_S = 900.0
@@ -32,6 +32,8 @@ class StandbyPolicy:
     max_count: int = 200
     #: Seconds from waking one until it serves.
     wake_s: float = WAKE.median_s
+    #: Chance that one cannot be woken now.
+    wake_refused: float = 0.0
     #: Price of one that is asleep.
     asleep_usd_per_hour: float = 0.0
     #: Whether they bridge surges as well, to the plan's target.

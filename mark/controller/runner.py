@@ -168,9 +168,12 @@ class Controller:
         return decision
 
     def _plan_is_due(self, seen: Observation) -> bool:
-        """Once a period, and at once when a launch was refused or the spending limit has changed."""
+        """Once a period, and at once when a launch was refused or the spending limit has changed.
+
+        A refused wake is no launch: another standby is woken.
+        """
         changed, self._spending_limit = seen.spending_limit is not self._spending_limit, seen.spending_limit
-        refused = any(isinstance(fact, LaunchRefused) for fact in seen.facts)
+        refused = any(isinstance(fact, LaunchRefused) and not fact.instances for fact in seen.facts)
         due = seen.now >= self.next_at
         if math.isinf(self._first_at):
             self._first_at = seen.now

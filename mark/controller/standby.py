@@ -3,7 +3,8 @@
 All transitions of a standby are ordered here: launched with role standby; stopped once it is ready for the first
 time; woken while the fleet bridges an interruption; stopped again when what was planned is ready; terminated when
 there are too many. `State.active_standbys` names those that were woken, `State.bridging` says that a gap is open.
-One that still sleeps a period after `State.last_wake_at` is woken again: the call was lost.
+One that still sleeps a period after `State.last_wake_at` is woken again: the call was lost. Where a wake is
+refused another standby is woken in its place, and the same one again after RETRY_WAKE_S.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from mark.controller.capacity import carried_rps
 from mark.controller.launch_limits import LaunchLimits
 from mark.controller.policy import ControllerPolicy, StandbyPolicy
 from mark.controller.spending_limit import SpendingLimit
-from mark.controller.state import Observation, State, Tokens, woken_standbys
+from mark.controller.state import Observation, State, Tokens, wakeable_standbys, woken_standbys
 from mark.controller.surges import bridge_surges
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.orders import Launch, Order, StartStandby, StopStandby, Terminate
@@ -78,9 +79,7 @@ def _bridge_interruption(
         return closed, [StopStandby(token=tokens.next(), reason=reason, instances=up)]
     if not (leaving or state.bridging):
         return state, []
-    there = {i.id for i in awake}
-    asleep = [i for i in standbys if i.state is InstanceState.STOPPED and i.id not in there]
-    asleep.sort(key=lambda i: (-(i.credits or 0.0), i.id))
+    asleep = wakeable_standbys(state, standbys, awake)
     lacking = math.ceil(short / standby.offering.capacity_rps) - len(awake)
     woken = tuple(i.id for i in asleep[: max(0, lacking)])
     state = replace(state, bridging=True, active_standbys=(*(i.id for i in awake), *woken))

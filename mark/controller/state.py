@@ -91,6 +91,8 @@ class State:
     bridging: bool = False
     #: Ids of the standbys that were woken and not sent back to sleep.
     active_standbys: tuple[str, ...] = ()
+    #: Until when (epoch seconds) a standby that could not be woken is left alone, by id.
+    refused_wakes: tuple[tuple[str, float], ...] = ()
     #: When standbys were last woken, epoch seconds.
     last_wake_at: float = float("-inf")
     #: Ready serving instances at the end of each of the last units, oldest first; READY_UNITS at most.
@@ -107,6 +109,7 @@ class State:
         for names in (
             [name for name, _ in self.capacity_backoff],
             [name for name, _ in self.guardrail_holds],
+            [name for name, _ in self.refused_wakes],
             [name for name, _ in self.service_time_ratios],
             [pool.offering for pool in self.spot_pools],
         ):
@@ -196,9 +199,25 @@ class Decision:
 
 
 def woken_standbys(state: State, standbys: Iterable[Instance], now: float, period_s: float) -> list[Instance]:
-    """Standbys that are awake; one that still sleeps a period after its wake is not: that call was lost."""
-    lost = InstanceState.STOPPED if now >= state.last_wake_at + period_s else None
-    return [i for i in standbys if i.id in state.active_standbys and i.state is not lost]
+    """Standbys that are awake: not one that was refused, nor one that still sleeps a period after its wake.
+
+    The call of the latter was lost.
+    """
+    lost = now >= state.last_wake_at + period_s
+    refused = dict(state.refused_wakes)
+    return [
+        i
+        for i in standbys
+        if i.id in state.active_standbys
+        and (i.state is not InstanceState.STOPPED or not (lost or i.id in refused))
+    ]
+
+
+def wakeable_standbys(state: State, standbys: Iterable[Instance], awake: Iterable[Instance]) -> list[Instance]:
+    """Standbys that may be woken: asleep, not on their way, not just refused; those with most credits first."""
+    there = {i.id for i in awake}.union(name for name, _ in state.refused_wakes)
+    asleep = [i for i in standbys if i.state is InstanceState.STOPPED and i.id not in there]
+    return sorted(asleep, key=lambda i: (-(i.credits or 0.0), i.id))
 
 
 class Tokens:

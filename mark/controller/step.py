@@ -35,6 +35,7 @@ from mark.controller.state import (
 from mark.dispatch.overflow import environments_for
 from mark.domain.fleet import FleetView, InstanceState, Role
 from mark.domain.orders import Drain, Launch, LaunchRefused, Order, RefusalCause, WarmLambda
+from mark.domain.plan import RETRY_WAKE_S
 
 WARM_QUANTILE = 0.9
 """Lambda is warmed for this quantile of the load; what is rarer starts some environments cold and misses."""
@@ -96,6 +97,7 @@ def apply_observation(state: State, seen: Observation, policy: ControllerPolicy)
         requested=_still_requested(state, seen, policy),
         capacity_backoff=backoff,
         guardrail_holds=holds,
+        refused_wakes=_refused_wakes(state, seen),
         slo_boosts=_slo_boosts(state, seen),
         service_time_ratios=state.service_time_ratios if ratios is None else ratios,
         spot_pools=_spot_pools(state, seen, policy),
@@ -119,13 +121,22 @@ def _backoff_and_holds(
     backoff = {name: until for name, until in state.capacity_backoff if until > seen.now}
     holds = {name: until for name, until in state.guardrail_holds if until > seen.now}
     for fact in seen.facts:
-        if not isinstance(fact, LaunchRefused):
+        if not isinstance(fact, LaunchRefused) or fact.instances:
             continue
         if fact.cause is RefusalCause.GUARDRAIL:
             holds[fact.offering] = seen.now + policy.period_s
         else:
             backoff[fact.offering] = seen.now + policy.unavailable_s
     return tuple(sorted(backoff.items())), tuple(sorted(holds.items()))
+
+
+def _refused_wakes(state: State, seen: Observation) -> tuple[tuple[str, float], ...]:
+    """Standbys that are left alone for a while because they could not be woken."""
+    found = {name: until for name, until in state.refused_wakes if until > seen.now}
+    for fact in seen.facts:
+        if isinstance(fact, LaunchRefused):
+            found |= dict.fromkeys(fact.instances, seen.now + RETRY_WAKE_S)
+    return tuple(sorted(found.items()))
 
 
 def _guardrail_notes(seen: Observation) -> tuple[Note, ...]:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from mark.controller.capacity import carried_rps
 from mark.controller.policy import ControllerPolicy, StandbyPolicy
-from mark.controller.state import Observation, State, Tokens, woken_standbys
+from mark.controller.state import Observation, State, Tokens, wakeable_standbys, woken_standbys
 from mark.domain.demand import WINDOW_S
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.orders import Order, StartStandby, StopStandby
@@ -64,9 +64,7 @@ def bridge_surges(
 def _wake(
     state: State, seen: Observation, awake: list[Instance], standbys: list[Instance], count: int, tokens: Tokens
 ) -> tuple[State, list[Order]]:
-    there = {i.id for i in awake}
-    asleep = [i for i in standbys if i.state is InstanceState.STOPPED and i.id not in there]
-    asleep.sort(key=lambda i: (-(i.credits or 0.0), i.id))
+    asleep = wakeable_standbys(state, standbys, awake)
     woken = tuple(i.id for i in asleep[:count])
     if not woken:
         return state, []

@@ -3,28 +3,33 @@
 The estimate of a batch size moves by a fifth towards each measurement, which counts as at most twice and at least
 half of what was expected: one hiccup says little, a machine that has become slow is believed after a few batches.
 Sizes that were never seen move with the mean of those that were. All stay within a factor of the profile, and what
-is read is the running maximum over the sizes: a larger batch is never promised sooner.
+is read is the running maximum over the sizes: a larger batch is never promised sooner. How much batches vary is
+measured as well, more slowly: the coefficient of variation of their time over what was expected.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import accumulate
 
 SHARE = 0.2
 HICCUP = 2.0
+VARIANCE_SHARE = 0.02
+"""A variance takes some fifty batches to be known."""
 BOUND = 20.0
 """No machine is believed to be more than so many times slower or faster than its profile."""
 
 
 class MeasuredTimes:
-    """Seconds by batch size. profile_s: what a batch of 1, 2, ... should take."""
+    """Seconds by batch size. profile_s: what a batch of 1, 2, ... should take; cv: how much that should vary."""
 
-    def __init__(self, profile_s: Sequence[float]) -> None:
+    def __init__(self, profile_s: Sequence[float], cv: float = 0.0) -> None:
         self._profile = tuple(profile_s)
         self._ratio = [1.0] * len(self._profile)
         self._seen = [False] * len(self._profile)
         self._mean_ratio = 1.0
+        self._variance = cv * cv
         self._batch_s = tuple(accumulate(self._profile, max))
 
     def note(self, size: int, took_s: float) -> None:
@@ -32,6 +37,8 @@ class MeasuredTimes:
         place = size - 1
         expected = self._ratio[place] if self._seen[place] else self._mean_ratio
         ratio = took_s / self._profile[place]
+        off = min(ratio / expected, HICCUP) - 1.0
+        self._variance += VARIANCE_SHARE * (off * off - self._variance)
         self._seen[place] = True
         self._ratio[place] = _moved(expected, ratio)
         self._mean_ratio = _moved(self._mean_ratio, ratio)
@@ -44,6 +51,11 @@ class MeasuredTimes:
     def knows(self, size: int) -> bool:
         """True where a batch of that size was measured."""
         return self._seen[size - 1]
+
+    @property
+    def cv(self) -> float:
+        """Coefficient of variation of a batch's time."""
+        return math.sqrt(self._variance)
 
     @property
     def batch_s(self) -> tuple[float, ...]:

@@ -22,7 +22,7 @@ Servers = Any
 """A record array or a list of objects; numpy's stubs cannot name a record's fields."""
 
 SERVER_FIELDS = {
-    "free_at": "f8",  # end of the batch in service, s
+    "free_at": "f8",  # expected end of the batch in service, s; in the past where it is overdue
     "terminates_at": "f8",  # nothing may be predicted to finish later: it goes away
     "single_s": "f8",  # what a batch of one takes now
     "full_batch_s": "f8",  # what a batch of max_batch takes now
@@ -42,7 +42,13 @@ def least_finish(now: float, rows: Rows, servers: Servers) -> int:
     for row in rows:
         server = servers[row]
         at = predicted_finish_at(
-            now, server.free_at, server.waiting, server.max_batch, server.single_s, server.full_batch_s
+            now,
+            server.free_at,
+            server.in_service,
+            server.waiting,
+            server.max_batch,
+            server.single_s,
+            server.full_batch_s,
         )
         if at < best_at and at <= server.terminates_at:
             best, best_at = row, at

@@ -81,6 +81,7 @@ class Offering:
 
     `capacity_rps` is the rate at which it is always busy under `batch` (its utilisation cap is the plan's
     affair); `launch_usd` is what a launch costs before the first answer (billed while it boots for `boot_s`).
+    `cv` is the coefficient of variation of a batch's time, 0 where every batch takes what the profile says.
     """
 
     instance_type: InstanceType
@@ -92,6 +93,7 @@ class Offering:
     boot_s: float
     launch_usd: float
     zone: str = "any"
+    cv: float = 0.0
 
     def __post_init__(self) -> None:
         for label, value in (("price", self.usd_per_hour), ("capacity", self.capacity_rps)):
@@ -128,13 +130,16 @@ LAMBDA_PAYLOAD_MIB = 6.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LambdaOffering:
-    """Lambda for one model: its own latency, prices and limits. Cold starts are billed for `cold_start_s`.
+    """Lambda for one model: its own mean latency, prices and limits. Cold starts are billed for `cold_start_s`.
+
+    `cv` is the coefficient of variation of a call's time.
 
     `provisioned` environments are kept ready and paid for, called or not.
     """
 
     latency_s: float
     provenance: Provenance
+    cv: float = 0.0
     memory_gib: float = LAMBDA_PROFILED_GIB
     usd_per_request: float = 0.20e-6
     usd_per_gib_s: float = 1.66667e-5

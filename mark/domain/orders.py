@@ -121,6 +121,8 @@ class LaunchRefused:
     zone: str | None = None
     #: The limit of the service that refused it, as a sentence for people.
     detail: str = ""
+    #: Standbys that could not be woken, by id; empty for a launch.
+    instances: tuple[str, ...] = ()
     kind: Literal["launch-refused"] = "launch-refused"
 
     @property

@@ -10,6 +10,8 @@ from mark.domain.objective import Slo
 from mark.domain.offering import Offering
 from mark.domain.times import WAKE
 
+RETRY_WAKE_S = 60.0
+"""A standby that could not be woken is left alone for so long."""
 LEAD_UNITS = 5
 """Units that a plan looks ahead, unless a team says otherwise."""
 
@@ -105,10 +107,17 @@ class Backup:
     standby: Offering | None = None
     #: Time from waking a standby until it serves, s.
     wake_s: float = WAKE.median_s
+    #: Chance that one cannot be woken now; it is tried again after RETRY_WAKE_S.
+    wake_refused: float = 0.0
     #: Cost of a stopped standby.
     asleep_usd_per_hour: float = 0.0
     #: Standbys that exist.
     standbys: int = 0
+
+    @property
+    def until_awake_s(self) -> float:
+        """Expected time until a standby serves, refused wakes included, s."""
+        return self.wake_s + RETRY_WAKE_S * self.wake_refused / (1.0 - self.wake_refused)
 
 
 NO_BACKUP = Backup()

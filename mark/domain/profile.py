@@ -9,6 +9,8 @@ from enum import StrEnum
 
 from mark.domain.errors import Misconfigured
 
+MOST_CV = 2.0
+"""Largest coefficient of variation of a batch's time: beyond it a profile says nothing."""
 NOT_STATED = "not stated"
 """The source of a profile that was written without one."""
 
@@ -60,8 +62,9 @@ class LatencyPoint:
 class Profile:
     """Latency by batch size of one model (and variant) on one instance type.
 
-    Points are kept as they were measured; `latency_s` reads their running maximum. Between points the next
-    larger measured batch counts, so a profile never promises what nobody measured.
+    Points are kept as they were measured; `latency_s` reads their running maximum. Between points the next larger
+    measured batch counts, so a profile never promises what nobody measured. `cv`: coefficient of variation of a
+    batch's time, the median over the batch sizes; None where nobody measured it.
     """
 
     model: str
@@ -69,6 +72,7 @@ class Profile:
     points: tuple[LatencyPoint, ...]
     provenance: Provenance
     variant: str = "base"
+    cv: float | None = None
 
     def __post_init__(self) -> None:
         where = f"profile of {self.model} on {self.instance_type}"
@@ -79,6 +83,10 @@ class Profile:
             raise Misconfigured(f"{where}: batch sizes must rise from 1 or more, got {batches}")
         if not all(math.isfinite(p.latency_s) and p.latency_s > 0 for p in self.points):
             raise Misconfigured(f"{where}: latencies must be above 0 s")
+        if self.cv is not None and not 0 <= self.cv <= MOST_CV:
+            raise Misconfigured(
+                f"{where}: a coefficient of variation is between 0 and {MOST_CV:g}, not {self.cv:g}"
+            )
 
     @property
     def max_batch(self) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from mark.domain.offering import InstanceType
+
 P95_SIGMAS = 1.6448536269514722
 """The standard normal's 95 % point."""
 
@@ -33,6 +35,7 @@ class LognormalTime:
 
 LAUNCH = LognormalTime(median_s=150.0, p95_s=270.0)
 WAKE = LognormalTime(median_s=75.0, p95_s=110.0)
+SMALL_VCPUS = 4
 SPOT_NOTICE_S = 120.0
 """A spot notice comes two minutes before the instance is taken (EC2 user guide)."""
 
@@ -42,10 +45,21 @@ class CloudTimes:
     """Launch and wake times (launch to serving), of which `pending` is not billed, and the spot notice."""
 
     launch: LognormalTime = LAUNCH
+    #: burstable types, and those of up to SMALL_VCPUS
     wake: LognormalTime = WAKE
+    #: larger ones
+    wake_large: LognormalTime = WAKE
+    #: those with an accelerator
+    wake_accelerated: LognormalTime = WAKE
     pending_min_s: float = 10.0
     pending_max_s: float = 20.0
     spot_notice_s: float = SPOT_NOTICE_S
+
+    def wake_of(self, item: InstanceType) -> LognormalTime:
+        """Time from the start of a stopped instance of the type to serving."""
+        if item.accelerator:
+            return self.wake_accelerated
+        return self.wake if item.credits is not None or item.vcpus <= SMALL_VCPUS else self.wake_large
 
     @property
     def pending_s(self) -> float:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from mark.cloudmodel.world import IDEAL, World
 from mark.domain.clock import ClockAnchor
 from mark.domain.offering import InstanceType
-from mark.domain.times import CloudTimes
 
 ACCOUNT = "123456789012"
 REGION = "us-east-1"
@@ -50,19 +50,21 @@ class LambdaLimits:
 class EmulatedAwsConfig:
     """One emulated account and region.
 
-    `types`: the instance types that exist, with prices and spot hazards. `agent`: `module:function`, called with a
-    mapping of environment variables in each instance's process; what it returns is the exit code. `folder` takes
-    one log file an instance and function. `environment` is given to every child process, `python_path` is appended
-    to its module path. `stress` multiplies the spot hazard. `port` 0 takes a free one. `quotas`: vCPU quotas by
-    Service Quotas' codes, where they are not the usual ones (`emulator/ec2/account_limits.py`). `closed`: until it
-    is told to open it answers nobody but who sets the account up, so that nobody meets one that is still empty.
+    `types`: the instance types that exist, with prices and spot hazards. `agent`: `module:function`, called with
+    a mapping of environment variables in each instance's process; what it returns is the exit code. `folder`
+    takes one log file an instance and function. `environment` is given to every child process, `python_path` is
+    appended to its module path. `world` says how long wakes take and what is refused, drawn from `seed`. `stress`
+    multiplies the spot hazard. `port` 0 takes a free one. `quotas`: vCPU quotas by Service Quotas' codes, where
+    they are not the usual ones (`emulator/ec2/account_limits.py`). `closed`: until it is told to open it answers
+    nobody but who sets the account up, so that nobody meets one that is still empty.
     """
 
     types: Mapping[str, InstanceType]
     draws: Draws
     agent: str
     folder: Path
-    times: CloudTimes = field(default_factory=CloudTimes)
+    world: World = IDEAL
+    seed: int = 0
     anchor: ClockAnchor = field(default_factory=ClockAnchor)
     stress: float = 1.0
     lambdas: LambdaLimits = field(default_factory=LambdaLimits)

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 import uvicorn
 
+from mark.cloudmodel.capacity import Capacity
 from mark.emulator.clock import ServiceClock
 from mark.emulator.config import REGION, EmulatedAwsConfig
 from mark.emulator.control import Control
@@ -156,7 +157,7 @@ class EmulatedAws:
         config = self._config
         return Machines(
             clock=clock,
-            times=config.times,
+            capacity=Capacity(config.world, config.seed, start_at=clock.now()),
             draws=config.draws,
             stress=config.stress,
             boot_factor=faults.boot_factor,

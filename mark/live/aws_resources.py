@@ -108,6 +108,7 @@ def function_of(served: ServedModel) -> LambdaSpec:
             "MARK_BACKEND_TARGET": served.backend.target,
             **({MODEL_FOLDER: served.backend.folder} if served.backend.folder else {}),
             "MARK_EMULATED_LATENCY_S": repr(overflow.latency_s),
+            "MARK_EMULATED_CV": repr(overflow.cv),
             "MARK_INPUTS": _tensors_variable(served.inputs),
             "MARK_OUTPUTS": _tensors_variable(served.outputs),
         },

@@ -54,6 +54,7 @@ class BoundDocument(TypedDict):
     trace: str
     model: str
     market: str
+    world: str
     seed: int
     requests: int
     duration_s: float
@@ -75,6 +76,7 @@ def bound_document(experiment: Experiment, bound_usd: float | None, floor_usd: f
         "trace": spec.workload.trace.name,
         "model": spec.model.name,
         "market": spec.market.value,
+        "world": str(spec.world.name),
         "seed": spec.workload.seed,
         "requests": int(spec.workload.second_counts(start_s, end_s).sum()),
         "duration_s": end_s - start_s,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 
+from mark.cloudmodel.world import WORLDS
 from mark.config.policies import ALL, chosen_overrides, chosen_policies, usable_cache
 from mark.config.settings import ManagedSettings, OverflowSettings, PolicySettings, Settings
 from mark.domain.errors import MarkError, Misconfigured, unknown
@@ -79,6 +80,8 @@ def make_experiment(
         faults=chosen_faults(settings),
         cache_dir=cache,
     )
+    if settings.simulate.quotas:
+        spec = replace(spec, world=WORLDS[settings.simulate.world])
     if market is not None:
         spec = replace(spec, market=market)
     experiment = Experiment(spec, kernel=compiled_kernel(cache), build_forecaster=build_forecaster)

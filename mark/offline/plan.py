@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.table import Table
 
 from mark.catalog.load import load_prices, load_profiles
-from mark.config.policies import check_names, chosen_limits, chosen_model, chosen_slo
+from mark.config.policies import check_names, chosen_limits, chosen_model, chosen_slo, chosen_world
 from mark.config.settings import Settings
 from mark.domain.demand import HORIZON, UNIT_S, Demand, Forecast, point_forecast
 from mark.domain.errors import Misconfigured, unknown
@@ -41,6 +41,7 @@ def plan_settings(
         prices=load_prices(settings.prices),
         profiles=load_profiles(model.name, settings.profiles),
         types=settings.offerings.types,
+        world=chosen_world(settings),
         limits=chosen_limits(settings) if settings.offerings.overflow else None,
     )
     counts = _running(running, settings.market, supply)

@@ -209,7 +209,7 @@ def _best_case(item: Offering, times: CloudTimes, start: LognormalTime) -> Capac
 
 def _standby_work(program: _Program, item: Offering, given: BoundInput, lengths: list[int]) -> list[int]:
     """Variables: requests that woken standbys of one type answer in each cell, within its credits."""
-    supply = _best_case(item, given.times, given.times.wake)
+    supply = _best_case(item, given.times, given.times.wake_of(item.instance_type))
     (fleet,) = _fleet(program, (supply,), lengths)
     work = [program.variable(0.0) for _ in lengths]
     for t, length in enumerate(lengths):

@@ -94,7 +94,7 @@ def plan_hedged(request: PlanRequest) -> Plan:
     """The fleet whose every instance is worth its rent against Lambda and standbys."""
     table = expect_rates(request.forecast, wait_s=WAIT_SHARE * request.slo.latency_s, past=recent_load(request))
     load_rps = float(table.carried[min(request.lead_units, len(request.forecast) - 1), -1])
-    request = replace(request, offerings=derate_small_fleets(request.offerings, load_rps, request.slo.latency_s))
+    request = replace(request, offerings=derate_small_fleets(request.offerings, load_rps, request.slo))
     backup, limit = with_miss_price(request, table)
     request = replace(request, backup=backup)
     terms = terms_of(request, table)

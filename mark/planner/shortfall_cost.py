@@ -1,7 +1,8 @@
 """Shortfall cost: the price of a request above the planned capacity, by the level of load that it belongs to.
 
 Backup capacity serves it: Lambda at once and dearly; where stopped standbys can be woken, Lambda only until they
-serve. Of an excursion above a level that lasts D seconds, Lambda carries the first w (to notice it and to wake),
+serve. Of an excursion above a level that lasts D seconds, Lambda carries the first w (to notice it and to wake,
+again where a wake is refused),
 standbys the rest, and waking is paid for:
 
     price(level) = (lambda min(D, w) + standby (max(D - w, 0) + waking)) / D      USD a request
@@ -71,7 +72,7 @@ def expected_shortfall(request: PlanRequest, table: RateTable) -> Shortfall:
     if item is None:
         return Shortfall(served, served, np.zeros_like(served))
     lasts_s = excursions_s(np.array(history.mean_rps, np.float64), table.levels[:-1], history.unit_s)
-    by_lambda = np.minimum(lasts_s, backup.wake_s + DETECTION_S) / lasts_s
+    by_lambda = np.minimum(lasts_s, backup.until_awake_s + DETECTION_S) / lasts_s
     standby_usd = max(item.usd_per_request, min((o.usd_per_request for o in request.offerings), default=0.0))
     cells = math.ceil(WORTH_WAKING * item.capacity_rps / table.levels[1])
     by_standby = np.zeros_like(served)
@@ -88,7 +89,7 @@ def standby_target(history: Demand, backup: Backup) -> int | None:
     A surge is what lies above the mean of the SURGE_BASELINE_S before it: what lasts longer, or comes every day
     at its hour, is the plan's. The k-th standby serves the k-th slice of that, while it is filled far enough to
     wake it. It gains what Lambda would cost then, less the first w seconds of each excursion; it costs its rent
-    then and its disk always. As many are kept as gain most together.
+    then and its disk always. As many are kept as gain most together, and more where some cannot be woken.
     """
     item = backup.standby
     if item is None or not len(history) or not math.isfinite(backup.lambda_usd):
@@ -106,13 +107,13 @@ def standby_target(history: Demand, backup: Backup) -> int | None:
         woken = excess > wakes
         lasts_s = float(excursions_s(excess, np.array([wakes]), history.unit_s)[0])
         busy_h = float(woken.mean()) * hours
-        share = max(0.0, 1.0 - (backup.wake_s + DETECTION_S) / lasts_s)
+        share = max(0.0, 1.0 - (backup.until_awake_s + DETECTION_S) / lasts_s)
         served = np.clip(excess[woken] - low, 0.0, item.capacity_rps)
         gained += share * float(served.sum()) * history.unit_s * backup.lambda_usd
         gained -= item.usd_per_hour * busy_h * (1.0 + backup.wake_s / lasts_s) + backup.asleep_usd_per_hour * hours
         if gained > best:
             best, size = gained, count + 1
-    return size
+    return round(size / (1.0 - backup.wake_refused))
 
 
 def surges_rps(rates: Floats, units: int) -> Floats:
@@ -140,7 +141,7 @@ def wake_delay_s(history: Demand, backup: Backup, kept_rps: float) -> float:
     rent_usd_per_s = item.usd_per_hour / 3600.0
     woken_usd = rent_usd_per_s * (backup.wake_s + MINIMUM_S)
     lambda_usd_per_s = backup.lambda_usd * item.capacity_rps
-    gained = lasting * max(0.0, lasts_s - backup.wake_s) * (lambda_usd_per_s - rent_usd_per_s)
+    gained = lasting * max(0.0, lasts_s - backup.until_awake_s) * (lambda_usd_per_s - rent_usd_per_s)
     return DETECTION_S if gained > woken_usd else min(LONGEST_DELAY_S, DETECTION_S + woken_usd / lambda_usd_per_s)
 
 

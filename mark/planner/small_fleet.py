@@ -9,28 +9,33 @@ is too early for a request to wait for its end. Instances are at different place
 too far from their end in u^n of the moments (that is for independent ones; dispatch lets them fall out of step,
 which does better). What comes then is late, however little the load is, so a fleet of n carries (1 - u^n) of what
 its instances could. With answers of half the objective and less u is 0, and in a large fleet u^n is.
+
+Where answers vary, the objective is divided by what the sum of two answers exceeds in no more cases than may miss
+it: two independent times vary by cv / sqrt 2 of their sum.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from mark.cloudmodel.noise import noise_quantile
+from mark.domain.objective import Slo
 from mark.domain.offering import Offering
 
 MOST = 0.9
 """Largest share that is taken off: a type that is hardly ever in time still carries a tenth."""
 
 
-def derate_small_fleets(offerings: Sequence[Offering], load_rps: float, within_s: float) -> tuple[Offering, ...]:
-    """The offerings, each with the capacity that it has in a fleet of its own for that load.
+def derate_small_fleets(offerings: Sequence[Offering], load_rps: float, slo: Slo) -> tuple[Offering, ...]:
+    """The offerings, each with the capacity that it has in a fleet of its own for that load."""
 
-    within_s: latest finish after arrival, s.
-    """
-    return tuple(
-        replace(item, capacity_rps=item.capacity_rps * (1.0 - _too_far(item, load_rps, within_s)))
-        for item in offerings
-    )
+    def derated(item: Offering) -> Offering:
+        within_s = slo.latency_s / noise_quantile(item.cv / math.sqrt(2.0), slo.target)
+        return replace(item, capacity_rps=item.capacity_rps * (1.0 - _too_far(item, load_rps, within_s)))
+
+    return tuple(derated(item) for item in offerings)
 
 
 def _too_far(item: Offering, load_rps: float, within_s: float) -> float:

@@ -13,13 +13,13 @@ from mark.catalog.billing import ROOT_DISK_GIB, disk_usd
 from mark.catalog.load import PriceSnapshot, load_prices, load_profiles
 from mark.catalog.offerings import make_offerings, standby_offering
 from mark.catalog.standbys import Surges, cheapest_standby, within_credits
+from mark.cloudmodel.world import IDEAL, World
 from mark.controller.plan_request import tail
 from mark.controller.policy import COVER_SHARE, StandbyPolicy
 from mark.dispatch.policy import Late, Routing
 from mark.domain.demand import Demand
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import Market, Offering
-from mark.domain.times import CloudTimes
 from mark.policies.bundles import (
     MANAGED_CPU_FACTOR,
     MANAGED_GPU_FACTOR,
@@ -49,7 +49,8 @@ class PolicySpec:
     standby_share: float = COVER_SHARE
     overflow: bool = True
     late: Late = Late.SERVE
-    times: CloudTimes = field(default_factory=CloudTimes)
+    #: How far the cloud departs from its averages: what policies expect, and what a replay does.
+    world: World = IDEAL
     managed_cpu_factor: float = MANAGED_CPU_FACTOR
     managed_gpu_factor: float = MANAGED_GPU_FACTOR
     #: What a team changes in our own policies.
@@ -85,7 +86,7 @@ class Assembly:
             prices=self.prices,
             profiles=self._profiles,
             types=spec.types,
-            times=spec.times,
+            world=spec.world,
             limits=spec.overflow_limits if spec.overflow else None,
         )
         self.standby = self._standby() if spec.standby_share > 0 and spec.market is Market.SPOT else None
@@ -110,6 +111,7 @@ class Assembly:
     def bundle(self, policy: str, given: Ingredients, overrides: Overrides | None = None) -> PolicyBundle:
         """The policy of that name, made of `given`."""
         bundle = tuned(make_bundle(policy, given), self.spec.tuning, self.spec.market)
+        bundle = replace(bundle, controller=replace(bundle.controller, quotas=self.spec.world.quotas))
         changed = overrides or Overrides()
         if changed.forecaster is not None and not bundle.uses_truth:
             bundle = replace(bundle, forecaster=changed.forecaster, uses_truth=changed.uses_truth)
@@ -135,7 +137,7 @@ class Assembly:
             prices=self.prices,
             profiles=self._profiles,
             instance_type=name,
-            times=spec.times,
+            world=spec.world,
         )
 
     def _surge_standby(self, history: Demand) -> StandbyPolicy | None:
@@ -154,7 +156,8 @@ class Assembly:
         return StandbyPolicy(
             offering=offering,
             surges=True,
-            wake_s=spec.times.wake.mean_s,
+            wake_s=spec.world.times.wake_of(offering.instance_type).mean_s,
+            wake_refused=spec.world.wake_refused_of(offering.instance_type),
             asleep_usd_per_hour=disk_usd(ROOT_DISK_GIB, 3600.0),
         )
 
@@ -177,6 +180,6 @@ class Assembly:
             profiles=self._profiles,
             market=Market.ON_DEMAND,
             types=names,
-            times=spec.times,
+            world=spec.world,
         )
         return able

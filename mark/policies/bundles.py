@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from mark.cloudmodel.noise import SUREST
 from mark.controller.breaker import BreakerPolicy
 from mark.controller.policy import ControllerPolicy, MonitorPolicy, StandbyPolicy
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
@@ -26,6 +27,8 @@ SCALE_IN_COOLDOWN_S = 360.0
 """Scale-in cool-down where nothing takes late requests away, as in mark."""
 MANAGED_CPU_FACTOR, MANAGED_GPU_FACTOR = 1.2, 1.4
 """The price premium of a managed service (SageMaker's list, 2026)."""
+LEAST_CONFIDENCE = 0.5
+"""Of admission, where service times vary: the expected finish. `hedged` asks for the objective's own target."""
 MONITOR_TYPE = "c5.large"
 """T of the SLO monitor where it meets the objective (MArk section 4.4)."""
 
@@ -196,7 +199,11 @@ def _hedged(given: Ingredients) -> PolicyBundle:
             history_units=WEEK_UNITS,
         ),
         dispatch=DispatchPolicy(
-            routing=Routing.LEAST_FINISH, bounced=Bounced.LAMBDA, admission_factor=0.98, late=given.late
+            routing=Routing.LEAST_FINISH,
+            bounced=Bounced.LAMBDA,
+            admission_factor=0.98,
+            admission_confidence=min(max(given.slo.target, LEAST_CONFIDENCE), SUREST),
+            late=given.late,
         ),
         forecaster="mixture",
     )

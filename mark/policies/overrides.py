@@ -48,6 +48,7 @@ SETTINGS = (
     TunableSetting(key="max_instances", field="controller.max_instances"),
     TunableSetting(key="launch_weight_usd_per_s", field="controller.launch_weight_usd_per_s", planner="milp"),
     TunableSetting(key="admission_factor", field="dispatch.admission_factor"),
+    TunableSetting(key="admission_confidence", field="dispatch.admission_confidence"),
     TunableSetting(key="standby.max_count", field="controller.standby.max_count"),
     TunableSetting(key="monitor.requests", field="controller.monitor.requests"),
     TunableSetting(key="monitor.seconds", field="controller.monitor.seconds"),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from mark.catalog.load import PriceSnapshot, ProfileSet
-from mark.catalog.offerings import LAMBDA_MEMORY_GIB, PINNED_TIMES, make_lambda, make_offerings
+from mark.catalog.offerings import LAMBDA_MEMORY_GIB, make_lambda, make_offerings
+from mark.cloudmodel.world import IDEAL, World
 from mark.domain.errors import Misconfigured
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import LambdaOffering, Market, Offering
 from mark.domain.plan import Excuse
-from mark.domain.times import CloudTimes
 
 MOST_EXCUSES = 3
 """Types named in an error where none serves: one line is read, a list of all is not."""
@@ -59,7 +59,7 @@ def find_supply(
     prices: PriceSnapshot,
     profiles: ProfileSet,
     types: tuple[str, ...] = (),
-    times: CloudTimes = PINNED_TIMES,
+    world: World = IDEAL,
     limits: OverflowLimits | None = USUAL_LIMITS,
 ) -> Supply:
     """Everything that can be rented; without `limits` Lambda is switched off.
@@ -69,7 +69,7 @@ def find_supply(
 
     def offered(in_market: Market) -> tuple[tuple[Offering, ...], tuple[Excuse, ...]]:
         return make_offerings(
-            model, slo=slo, prices=prices, profiles=profiles, market=in_market, types=types, times=times
+            model, slo=slo, prices=prices, profiles=profiles, market=in_market, types=types, world=world
         )
 
     offerings, excuses = offered(market)
@@ -80,7 +80,7 @@ def find_supply(
     if reached != slo:
         whole = f"no type answers in half of {slo.latency_s * 1000:g} ms: plans allow a mean of all of it"
         warnings = (*warnings, whole)
-    overflow, excuse = _overflow(model, profiles, slo, limits)
+    overflow, excuse = _overflow(model, profiles, slo, limits, world)
     return Supply(
         slo=reached,
         offerings=offerings,
@@ -125,7 +125,7 @@ def _reachable(slo: Slo, offerings: tuple[Offering, ...]) -> Slo:
 
 
 def _overflow(
-    model: ModelSpec, profiles: ProfileSet, slo: Slo, limits: OverflowLimits | None
+    model: ModelSpec, profiles: ProfileSet, slo: Slo, limits: OverflowLimits | None, world: World
 ) -> tuple[LambdaOffering | None, Excuse | None]:
     if limits is None:
         return None, Excuse(offering="lambda", reason="switched off in the configuration")
@@ -139,5 +139,6 @@ def _overflow(
             f"{LAMBDA_MEMORY_GIB:g} at most; change overflow_limits.memory_gib"
         )
     concurrency = found.concurrency if limits.concurrency is None else limits.concurrency
+    concurrency = min(concurrency, world.lambda_concurrency or concurrency)
     burst = found.burst if limits.burst is None else limits.burst
-    return replace(found, concurrency=concurrency, burst=burst, memory_gib=memory_gib), excuse
+    return replace(found, cv=world.lambda_cv, concurrency=concurrency, burst=burst, memory_gib=memory_gib), excuse

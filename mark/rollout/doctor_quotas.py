@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from mark.aws.quotas import code_of_quota, lambda_concurrency, read_quotas
 from mark.aws.session import Aws
 from mark.config.settings import Settings
-from mark.controller.quotas import quota_family
 from mark.domain.offering import Market, Offering
+from mark.domain.quota import quota_family
 from mark.live.models import LiveModel
 from mark.rollout.findings import Finding
 

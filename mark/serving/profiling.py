@@ -10,12 +10,14 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 import numpy as np
 
 from mark.catalog.schema import format_profiles
 from mark.domain.errors import Misconfigured
-from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
+from mark.domain.profile import MOST_CV, Evidence, LatencyPoint, Profile, Provenance
+from mark.domain.times import P95_SIGMAS
 from mark.ports import Backend, InferRequest
 
 WARM_UPS = 3
@@ -82,7 +84,7 @@ def profile_of(
     evidence: Evidence = Evidence.MEASURED,
     variant: str = "base",
 ) -> Profile:
-    """The measured medians as a profile of that instance type, with who measured and how.
+    """The measured medians and their cv as a profile of that instance type, with who measured and how.
 
     evidence: measured where `machine` is of that type, else stand-in.
     """
@@ -102,7 +104,14 @@ def profile_of(
             evidence=evidence, source=source, date=date, machine=machine, unstable_batches=doubt
         ),
         variant=variant,
+        cv=round(min(MOST_CV, median(_cv(point) for point in points)), 4),
     )
+
+
+def _cv(point: MeasuredPoint) -> float:
+    """Coefficient of variation of a lognormal time with that median and 95 % point: one hiccup says little."""
+    sigma = math.log(max(1.0, point.p95_s / point.median_s)) / P95_SIGMAS
+    return math.sqrt(math.expm1(sigma * sigma))
 
 
 def profile_text(profiles: Sequence[Profile]) -> str:

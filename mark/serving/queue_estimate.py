@@ -5,9 +5,6 @@ While both estimates agree the agent publishes no state: only requests and respo
 
 from __future__ import annotations
 
-OVERDUE_S = 0.001
-"""Assumed rest of a batch that takes longer than estimated."""
-
 
 class QueueEstimate:
     """Requests that an agent holds, estimated from what passes on one connection."""

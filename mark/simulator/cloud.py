@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
+from mark.cloudmodel.capacity import NO_CAPACITY, Capacity
 from mark.cloudmodel.lifecycle import (
     Event,
     Life,
@@ -28,6 +29,7 @@ from mark.cloudmodel.lifecycle import (
     warn,
     when_drained,
 )
+from mark.cloudmodel.world import World
 from mark.domain.costs import InstanceUsage
 from mark.domain.fleet import FleetView, Instance, Role
 from mark.domain.offering import Market, Offering
@@ -44,7 +46,6 @@ from mark.domain.orders import (
     Terminate,
     WarmLambda,
 )
-from mark.domain.times import CloudTimes
 from mark.simulator.engine.data_plane import Engine
 from mark.simulator.faults import FaultScript, Interrupt
 from mark.simulator.rng import stream
@@ -66,6 +67,11 @@ class _Machine:
     credits: float | None = None
     view: Instance | None = None
 
+    @property
+    def is_spot(self) -> bool:
+        """True where it is rented on the spot market."""
+        return self.offering.market is Market.SPOT
+
 
 class SimulatedCloud:
     """The instances of a replay. Randomness comes from named streams of one seed."""
@@ -75,7 +81,7 @@ class SimulatedCloud:
         *,
         engine: Engine,
         offerings: Mapping[str, Offering],
-        times: CloudTimes,
+        world: World,
         faults: FaultScript,
         seed: int,
         start_at: float,
@@ -83,7 +89,8 @@ class SimulatedCloud:
     ) -> None:
         self._engine = engine
         self._offerings = offerings
-        self._times = times
+        self._times = world.times
+        self._capacity = Capacity(world, seed, start_at=start_at)
         self._faults = faults
         self._start_at = start_at
         self._redispatch = redispatch
@@ -109,6 +116,7 @@ class SimulatedCloud:
         self.prewarmed = False
         for interrupt in faults.interrupts:
             self._script(interrupt)
+        self._lose_pools(0)
 
     # The Cloud port.
 
@@ -136,8 +144,7 @@ class SimulatedCloud:
                 for machine in self._named(order.instances):
                     self._leave(machine, Event.TERMINATE, self._engine.now)
             case StartStandby():
-                for machine in self._named(order.instances):
-                    self._wake(machine)
+                self._start(order)
             case StopStandby():
                 for machine in self._named(order.instances):
                     self._leave(machine, Event.DRAIN_TO_STOP, self._engine.now)
@@ -179,6 +186,20 @@ class SimulatedCloud:
             lambda now: self._take(now, interrupt.share, interrupt.offering),
         )
 
+    def _lose_pools(self, number: int) -> None:
+        """Whole pools are lost, in a world where they are: the n-th now, the next in its time."""
+        after_s = self._capacity.pool_loss_s(number)
+        if after_s is None:
+            return
+
+        def lose(now: float) -> None:
+            pools = {m.offering.name for m in self._machines.values() if m.life.is_ready_to_lose and m.is_spot}
+            if pools:
+                self._take(now, 1.0, self._capacity.lost_pool(number, [*pools]))
+            self._lose_pools(number + 1)
+
+        self._at(self._start_at + after_s, lose)
+
     # Transitions.
 
     def _launch(self, order: Launch) -> None:
@@ -189,19 +210,30 @@ class SimulatedCloud:
         offering = self._offerings[order.offering]
         refusal = self._faults.refusal(now - self._start_at, order.offering)
         if refusal is not None:
-            self.refusals += order.count
-            fact = LaunchRefused(
-                token=order.token,
-                offering=order.offering,
-                count=order.count,
-                cause=RefusalCause.CAPACITY,
-                code=refusal.code,
-                at=now,
-            )
-            self._at(now, lambda _: self._facts.append(fact))
+            self._refuse(order.token, order.offering, order.count, code=refusal.code)
+            return
+        if not self.prewarmed and self._capacity.refuses_launch(offering.instance_type, offering.market, now):
+            self._refuse(order.token, order.offering, order.count)
             return
         for _ in range(order.count):
             self._begin(order, offering, now)
+
+    def _refuse(
+        self, token: str, offering: str, count: int, *, instances: tuple[str, ...] = (), code: str = NO_CAPACITY
+    ) -> None:
+        """Tell of a refused launch, or of standbys that cannot be woken, with the next event."""
+        now = self._engine.now
+        self.refusals += count
+        fact = LaunchRefused(
+            token=token,
+            offering=offering,
+            count=count,
+            cause=RefusalCause.CAPACITY,
+            code=code,
+            at=now,
+            instances=instances,
+        )
+        self._at(now, lambda _: self._facts.append(fact))
 
     def _begin(self, order: Launch, offering: Offering, now: float) -> None:
         """A new instance; `prewarmed` ones are ready, or asleep where they are standbys."""
@@ -251,12 +283,26 @@ class SimulatedCloud:
         if machine.life.terminates_at is not None:
             self._engine.will_go(machine.slot, machine.life.terminates_at)
 
+    def _start(self, order: StartStandby) -> None:
+        """Wake the standbys that can be."""
+        refused: dict[str, list[str]] = {}
+        for machine in self._named(order.instances):
+            if not allows(machine.life, Event.WAKE):
+                continue
+            if self._capacity.refuses_wake(machine.offering.instance_type, machine.id, self._engine.now):
+                refused.setdefault(machine.offering.name, []).append(machine.id)
+            else:
+                self._wake(machine)
+        for offering, names in refused.items():
+            self._refuse(order.token, offering, len(names), instances=tuple(names))
+
     def _wake(self, machine: _Machine) -> None:
         now = self._engine.now
-        if not allows(machine.life, Event.WAKE):
-            return
         self.wakes += 1
-        wake_s = draw_wake(self._times, self._wakes, boot_factor=self._faults.boot_factor(now - self._start_at))
+        item = machine.offering.instance_type
+        wake_s = draw_wake(
+            self._times, item, self._wakes, boot_factor=self._faults.boot_factor(now - self._start_at)
+        )
         self._enter(machine, wake(machine.life, now, wake_s), now)
         self._run(machine, now)
         self._at(machine.life.ready_at, lambda at: self._serve(machine, at))
@@ -302,6 +348,9 @@ class SimulatedCloud:
         if machine.slot is not None:
             self._engine.will_go(machine.slot, warned.terminates_at)
         self._facts.append(SpotWarned(instance=machine.id, at=now, terminates_at=warned.terminates_at))
+        pool = [m for m in self._machines.values() if m.offering is machine.offering]
+        notices = sum(m.life.terminates_at is not None for m in pool)
+        self._capacity.note_notices(machine.offering.instance_type, warned=notices, there=len(pool), now=now)
         self._at(warned.terminates_at, lambda at: self._leave(machine, Event.TERMINATE, at))
 
     def _take(self, now: float, share: float, offering: str) -> None:
@@ -309,7 +358,7 @@ class SimulatedCloud:
         pool = [
             m
             for m in self._machines.values()
-            if m.offering.market is Market.SPOT and m.life.is_ready_to_lose and offering in ("", m.offering.name)
+            if m.is_spot and m.life.is_ready_to_lose and offering in ("", m.offering.name)
         ]
         for machine in draw_victims(share, pool, self._victims):
             self._warn(machine, now)

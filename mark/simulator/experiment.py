@@ -133,7 +133,7 @@ class Experiment:
             offerings=self.supply.offerings,
             overflow=self.supply.overflow,
             slo=self.supply.slo,
-            times=self.spec.times,
+            times=self.spec.world.times,
             standbys=(standby.offering,) if standby else (),
         )
         found: list[float | None] = []
@@ -151,7 +151,7 @@ class Experiment:
             workload=spec.workload,
             model=spec.model,
             market=spec.market.value,
-            times=spec.times,
+            world=spec.world,
             faults=spec.faults,
             assumed=self.supply.assumed,
             stand_ins=self.supply.stand_ins,

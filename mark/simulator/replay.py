@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mark.catalog.billing import bill_fleet, bill_overhead, cost_of
+from mark.cloudmodel.world import World
 from mark.controller.demand_units import counted_unit, recent_windows, window_rates
 from mark.controller.runner import KEEP_HISTORY, Controller, Journal
 from mark.controller.state import Decision, Observation
@@ -23,7 +24,6 @@ from mark.domain.demand import UNIT_S, WINDOW_S, DemandUnit
 from mark.domain.fleet import FleetView
 from mark.domain.objective import ModelSpec, SloWindow
 from mark.domain.offering import Market, Offering
-from mark.domain.times import CloudTimes
 from mark.policies.bundles import PolicyBundle
 from mark.ports import Forecaster
 from mark.simulator.cloud import SimulatedCloud
@@ -42,7 +42,7 @@ class Scenario:
     workload: Workload
     model: ModelSpec
     market: str
-    times: CloudTimes
+    world: World
     faults: FaultScript
     #: Instance types that take part with an assumed profile.
     assumed: tuple[str, ...] = ()
@@ -158,6 +158,8 @@ def _engine(scenario: Scenario, bundle: PolicyBundle, kernel: Kernel) -> Engine:
         start_at=scenario.start_s,
         duration_s=scenario.duration_s,
         rng=stream(workload.seed, "lambda"),
+        noise=stream(workload.seed, "service times"),
+        network_s=scenario.world.network_s,
         monitor=bundle.controller.monitor,
         speed=workload.speed,
     )
@@ -181,7 +183,7 @@ class _ReplayRun:
         self._cloud = SimulatedCloud(
             engine=self._engine,
             offerings=self._offerings,
-            times=scenario.times,
+            world=scenario.world,
             faults=scenario.faults,
             seed=workload.seed,
             start_at=self._start_s,
@@ -246,6 +248,7 @@ class _ReplayRun:
             model=scenario.model.name,
             trace=scenario.workload.trace.name,
             speed=scenario.workload.speed,
+            world=scenario.world.name,
             seed=scenario.workload.seed,
             start_at=self._start_s,
             duration_s=scenario.duration_s,

@@ -78,10 +78,10 @@ class MinuteSeries:
 class RunResult:
     """One policy on one workload. `throttled` counts the calls that Lambda refused, retries counted each.
 
-    `speed` is how many times as fast the trace was moved through: counts are of requests that were sent, costs
-    and rates of the `speed` requests that each of them stands for. `fallback_forecasts` counts those of the
-    `forecasts` that are the last value because the forecaster failed. `uses_truth`: the forecaster knew the
-    load to come.
+    `world` is how kind the cloud was (`cloudmodel/world.py`). `speed` is how many times as fast the trace was
+    moved through: counts are of requests that were sent, costs and rates of the `speed` requests that each of
+    them stands for. `fallback_forecasts` counts those of the `forecasts` that are the last value because the
+    forecaster failed. `uses_truth`: the forecaster knew the load to come.
     """
 
     policy: str
@@ -111,6 +111,7 @@ class RunResult:
     minutes: MinuteSeries
     notes: tuple[str, ...] = ()
     speed: float = 1.0
+    world: str = "ideal"
     forecasts: int = 0
     fallback_forecasts: int = 0
     uses_truth: bool = False

@@ -149,7 +149,7 @@ def experiment_of(spec: ExperimentSpec, build: BuildForecaster = build_forecaste
 
 def waking(spec: ExperimentSpec, median_s: float) -> ExperimentSpec:
     """The same with standbys that serve so long after they are woken."""
-    return replace(spec, times=wake_times(median_s))
+    return replace(spec, world=replace(spec.world, times=wake_times(median_s)))
 
 
 @dataclass(slots=True)

@@ -119,6 +119,7 @@ def run_engine(kernel: Kernel, offering: Offering, arrivals: Floats) -> tuple[fl
         start_at=0.0,
         duration_s=end,
         rng=np.random.default_rng(0),
+        noise=np.random.default_rng(1),
         monitor=None,
     )
     for _ in range(SERVERS):
@@ -165,7 +166,13 @@ def run_simpy(offering: Offering, arrivals: Floats) -> tuple[Floats, int]:
             yield env.timeout(at - env.now)
             finish = [
                 predicted_finish_at(
-                    env.now, free_at[n], len(stores[n].items), largest, batch_s[1], batch_s[largest]
+                    env.now,
+                    free_at[n],
+                    int(free_at[n] > env.now),
+                    len(stores[n].items),
+                    largest,
+                    batch_s[1],
+                    batch_s[largest],
                 )
                 for n in range(SERVERS)
             ]

@@ -17,9 +17,9 @@ from mark.aws.prices import on_demand_usd_per_hour, spot_usd_per_hour, type_fact
 from mark.aws.quotas import lambda_concurrency, read_quotas
 from mark.aws.session import Aws
 from mark.catalog.load import load_prices
-from mark.controller.quotas import VcpuQuota
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.domain.offering import Market
+from mark.domain.quota import VcpuQuota
 from mark.emulator.pricing import PAGE
 from mark.rollout.refresh_prices import refresh_prices
 from tests.aws.builders import aws

@@ -28,7 +28,7 @@ from mark.store.service import ServiceStore
 from tests.aws.builders import OFFERINGS, FakeAgents, FakeLedger, HandClock, aws, service
 from tests.emulator.conftest import TYPES, World, config_for, until
 from tests.planner.builders import SLO
-from tests.scenarios.builders import FIXED
+from tests.scenarios.builders import FIXED_WORLD
 from tests.simulator.engines import engine, lambda_offering
 
 BOOTED_S = 1000.0
@@ -66,7 +66,7 @@ class Simulated(CloudWorld):
         self._simulated = SimulatedCloud(
             engine=self._engine,
             offerings=OFFERINGS,
-            times=FIXED,
+            world=FIXED_WORLD,
             faults=FaultScript(
                 stress=0.0,
                 interrupts=(Interrupt(at_s=TAKEN_AT_S, share=1.0),),

@@ -35,6 +35,7 @@ from mark.domain.costs import Transition
 from mark.domain.fleet import InstanceState, Role
 from mark.domain.offering import CREDITED_STARTS_A_DAY, BurstCredits
 from mark.domain.times import CloudTimes, LognormalTime
+from tests.planner.builders import offering
 
 NOTICE_S = 120.0
 T2 = BurstCredits(vcpus=1, earn_per_hour=6.0, max_balance=144.0, baseline=0.1, launch_credits=30.0)
@@ -232,7 +233,7 @@ def test_launches_draw_pending_boot_and_life_in_this_order() -> None:
     assert (calm.pending_s, calm.boot_s, calm.until_notice_s) == (spot.pending_s, 200.0, None)
     assert after == (boots.standard_normal(), lives.exponential())  # the market changes no other draw
     assert spot.until_notice_s == np.random.default_rng(2).exponential()
-    assert draw_wake(times, boots, boot_factor=3.0) == 150.0
+    assert draw_wake(times, offering().instance_type, boots, boot_factor=3.0) == 150.0
 
 
 @given(st.floats(0.01, 1.0), st.integers(0, 40))

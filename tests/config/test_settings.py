@@ -63,6 +63,7 @@ def test_the_whole_tree_can_be_written(tmp_path):
           cooldown_min: 10
           max_instances: 80
           admission_factor: 0.95
+          admission_confidence: 0.9
           monitor: {requests: 500, seconds: 30, count: 2, cooldown_s: 120, instance_type: c5.large}
           standby: {max_count: 20}
           overflow_limits: {concurrency: 100, burst: 50, memory_gib: 2}
@@ -124,6 +125,7 @@ def test_paths_in_the_file_count_from_its_folder_and_flags_from_here(tmp_path):
         ("seed: 1.5", "seed should be a whole number, not 1.5"),
         ("market: spt", "market: unknown market 'spt'; did you mean 'spot'?"),
         ("dispatch: weighed", "dispatch: unknown dispatch 'weighed'; did you mean 'weighted'?"),
+        ("simulate: {world: typicl}", "simulate.world: unknown world 'typicl'; did you mean 'typical'?"),
         ("- a", "a configuration holds keys and values"),
         ("model: [a", "line 1: expected ',' or ']'"),
     ],

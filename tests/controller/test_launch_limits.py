@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from mark.controller.breaker import BreakerPolicy, SpotPool
 from mark.controller.launch_limits import LaunchLimits
 from mark.controller.policy import ControllerPolicy, MonitorPolicy, StandbyPolicy
-from mark.controller.quotas import STANDARD, VcpuQuota
 from mark.controller.state import State
 from mark.domain.fleet import Role
 from mark.domain.objective import SloWindow
 from mark.domain.offering import Market
 from mark.domain.plan import Plan, PlannedCount
+from mark.domain.quota import STANDARD, VcpuQuota
 from tests.controller.builders import POLICY, SMALL, Stepped, instances, launched, plan, seen
 
 NOW = 100.0

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from mark.aws.quotas import code_of_quota
 from mark.catalog.load import load_prices
 from mark.controller.plan_request import plan_request
-from mark.controller.quotas import QuotaLimits, VcpuQuota, counted, full_offerings, quota_family
+from mark.controller.quotas import QuotaLimits, counted, full_offerings
 from mark.controller.state import NoteKind, State
 from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, InstanceState
 from mark.domain.offering import Market
+from mark.domain.quota import VcpuQuota, quota_family
 from tests.controller.builders import (
     LARGE,
     POLICY,

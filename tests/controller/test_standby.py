@@ -127,6 +127,30 @@ def test_a_wake_that_a_guardrail_refused_is_noted_and_asked_for_again_after_a_pe
     assert wake.instances == ("s-0001", "s-0002")
 
 
+def test_a_standby_that_aws_refuses_is_replaced_by_another_at_once_and_tried_again_after_a_minute() -> None:
+    made, leaving = bridging(asleep=3, lost=1)
+    woken = (*leaving, *pool(1, PENDING), *pool(2, first=2))
+    fact = LaunchRefused(
+        token="t2-1",
+        offering=SLEEPER.name,
+        count=1,
+        cause=RefusalCause.CAPACITY,
+        code="InsufficientInstanceCapacity",
+        instances=("s-0002",),
+        at=30.0,
+    )
+    (wake,) = [o for o in made.see(seen(31.0, woken, facts=(fact,))) if isinstance(o, StartStandby)]
+    assert wake.instances == ("s-0003",)
+    assert set(made.state.active_standbys) == {"s-0001", "s-0003"}
+    assert made.state.capacity_backoff == ()  # its type may still be launched
+    again = replace(fact, token="t3-1", instances=("s-0003",), at=31.0)
+    for at in (32.0, 60.0, 90.0):
+        orders = made.see(seen(at, woken, facts=(again,) if at < 60.0 else ()))
+        assert not [o for o in orders if isinstance(o, StartStandby)]
+    (wake,) = [o for o in made.see(seen(91.5, woken)) if isinstance(o, StartStandby)]
+    assert wake.instances == ("s-0002",)
+
+
 def test_they_serve_until_what_was_planned_is_ready() -> None:
     made, leaving = bridging()
     awake = (*pool(4, READY), *pool(6, first=5))

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mark.cloudmodel.noise import noise_factor
 from mark.dispatch.measured import BOUND, MeasuredTimes
 
 times = st.floats(1e-4, 10.0)
@@ -60,3 +62,12 @@ def test_sizes_never_seen_move_with_the_others() -> None:
         measured.note(1, 0.2)
 
     assert measured.batch_s == pytest.approx((0.2, 0.4, 0.6), rel=0.01)
+
+
+@pytest.mark.parametrize("cv", [0.0, 0.1, 0.25])
+def test_the_variation_is_measured_whatever_was_assumed(cv: float) -> None:
+    measured = MeasuredTimes([0.1, 0.2], cv=0.15)
+    assert measured.cv == pytest.approx(0.15)
+    for normal in np.random.default_rng(3).standard_normal(4000):
+        measured.note(2, 0.2 * noise_factor(cv, normal))
+    assert measured.cv == pytest.approx(cv, abs=0.05)

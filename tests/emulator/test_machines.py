@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mark.cloudmodel.capacity import Capacity
+from mark.cloudmodel.world import IDEAL, World
 from mark.domain.clock import ClockAnchor
 from mark.domain.offering import Market
-from mark.domain.times import CloudTimes
 from mark.emulator.clock import ServiceClock
 from mark.emulator.ec2.machine import LaunchSpec, Machine, MachineState
 from mark.emulator.ec2.machines import Machines
@@ -37,14 +39,14 @@ LEGAL = {
 class Lab:
     """Machines with processes that end when the test says so; also who is told what happens."""
 
-    def __init__(self) -> None:
+    def __init__(self, world: World = IDEAL) -> None:
         self.wall = 1000.0
         self.clock = ServiceClock(ClockAnchor(), wall=lambda: self.wall)
         self.processes: dict[str, bool] = {}
         self.states: dict[str, MachineState] = {}
         self.machines = Machines(
             clock=self.clock,
-            times=CloudTimes(),
+            capacity=Capacity(world, seed=1),
             draws=draws(),
             stress=3000.0,
             boot_factor=lambda: 1.0,
@@ -120,6 +122,38 @@ def test_only_legal_moves_and_processes_follow(steps: list[tuple[str, object]]) 
         lab.advance(1.0)
         assert {machine.state for machine in lab.machines} <= {S.TERMINATED}
         assert lab.processes == {}
+    finally:
+        lab.machines.close()
+
+
+def test_a_refused_start_leaves_all_asleep_and_says_why() -> None:
+    lab = Lab(replace(IDEAL, wake_refused=0.9))
+    try:
+        for _ in range(6):
+            lab.launch(Market.ON_DEMAND)
+        lab.advance(300.0)
+        there = list(lab.machines)
+        lab.machines.stop(there)
+        for machine in there:
+            lab.end(machine.id)
+        with pytest.raises(ApiError) as refused:
+            lab.machines.start(there)
+        assert refused.value.code == "InsufficientInstanceCapacity"
+        assert {machine.state for machine in there} == {S.STOPPED}
+    finally:
+        lab.machines.close()
+
+
+def test_a_rough_world_loses_a_whole_pool_within_the_hour_and_launches_of_its_type_are_refused() -> None:
+    lab = Lab(replace(IDEAL, pool_loss_every_s=3600.0, refused_after_loss=1.0, after_loss_s=3600.0))
+    try:
+        lab.launch(Market.SPOT)
+        lab.launch(Market.SPOT)
+        assert not lab.machines.refuses_launch(TYPES["c5.large"], Market.ON_DEMAND)
+        lab.advance(300.0)
+        lab.advance(3300.0)
+        assert all(machine.life.terminates_at is not None for machine in lab.machines if machine.is_spot)
+        assert lab.machines.refuses_launch(TYPES["c5.large"], Market.ON_DEMAND)
     finally:
         lab.machines.close()
 

@@ -104,8 +104,9 @@ class Rig:
         return self.mark(*arguments, "--name", self.name, "--json").document
 
     def config(self, text: str) -> Path:
+        """A settings file; its world is ideal: what a test does not ask for is not refused."""
         path = self.home / f"{self.name}.yaml"
-        path.write_text(text, encoding="utf-8")
+        path.write_text(f"simulate: {{world: ideal}}\n{text}", encoding="utf-8")
         return path
 
     def up(self, text: str, *arguments: str) -> dict[str, Any]:

@@ -21,8 +21,9 @@ KEYS = {
     "policy", "market", "model", "trace", "seed", "requests", "duration_s", "cost_usd", "bound_usd", "floor_usd",
     "cost_over_bound", "slo", "latency_ms", "served", "cold_start_rate", "assumed_profiles", "stand_in_profiles",
     "launches",
-    "interruptions", "wall_s",
+    "interruptions", "wall_s", "world",
 }  # fmt: skip
+WORLD_FLAGS = {"default": [], "typical": ["--world", "typical"], "ideal": ["--world", "ideal"]}
 
 
 def document(answer) -> dict:
@@ -48,6 +49,19 @@ def test_the_document_has_what_is_promised_and_adds_up(mark):
     assert parts["serving"] == pytest.approx(parts["instances"] + parts["standby"] + parts["lambda"])
     assert parts["total"] == pytest.approx(parts["serving"] + parts["overhead"])
     assert run["floor_usd"] <= run["bound_usd"]
+
+
+def test_the_world_is_typical_unless_another_is_named(mark):
+    found = {name: runs(mark(*RUN, *flags, "--json"))[0] for name, flags in WORLD_FLAGS.items()}
+
+    assert {name: run["world"] for name, run in found.items()} == dict.fromkeys(
+        ["default", "typical"], "typical"
+    ) | {"ideal": "ideal"}
+    assert without_wall([found["default"]]) == without_wall([found["typical"]])
+    assert found["ideal"]["latency_ms"] != found["typical"]["latency_ms"]
+    refused = mark(*RUN, "--world", "kind")
+    assert refused.status == 2
+    assert refused.err == "mark: --world: unknown world 'kind'; known: ideal, rough, typical\n"
 
 
 def test_the_same_seed_gives_the_same_document_and_every_policy_the_same_arrivals(mark):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mark.domain.objective import Slo
 from mark.domain.offering import Offering
 from mark.planner.small_fleet import derate_small_fleets
 from tests.planner.builders import offering
@@ -21,7 +24,7 @@ def steady(works_s: float, batch: int = 8) -> Offering:
 
 def share(item: Offering, load_rps: float) -> float:
     """Of its capacity that it covers in a fleet of its own."""
-    [found] = derate_small_fleets([item], load_rps, WITHIN_S)
+    [found] = derate_small_fleets([item], load_rps, Slo(latency_s=WITHIN_S, target=0.98))
     return found.capacity_rps / item.capacity_rps
 
 
@@ -54,6 +57,12 @@ def test_a_simulated_fleet_lets_in_as_many_or_more(servers: int, works_s: float)
         assert expected == pytest.approx(simulated, abs=0.02)
     else:
         assert simulated - 0.2 < expected < simulated
+
+
+@given(works_s=st.floats(0.3, 0.9), cvs=st.tuples(st.floats(0.0, 0.5), st.floats(0.0, 0.5)))
+def test_the_more_answers_vary_the_less_a_small_fleet_carries(works_s: float, cvs: tuple[float, float]) -> None:
+    calm, wild = (share(replace(steady(works_s), cv=cv), 1.0) for cv in sorted(cvs))
+    assert wild <= calm
 
 
 def test_with_answers_of_half_the_objective_nothing_is_lost() -> None:

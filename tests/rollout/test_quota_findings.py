@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mark.controller.quotas import VcpuQuota
+from mark.domain.quota import VcpuQuota
 from mark.rollout import doctor_quotas
 from mark.rollout.doctor_quotas import check_vcpus
 from tests.planner.builders import offering

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from types import TracebackType
 
@@ -13,6 +13,7 @@ import pytest
 
 from mark.catalog.load import model
 from mark.cloudmodel.lifecycle import Phase
+from mark.cloudmodel.world import IDEAL
 from mark.controller.journal import Header, entry_line, header_line
 from mark.controller.state import Decision, Observation
 from mark.domain.costs import InstanceUsage
@@ -46,6 +47,7 @@ FIXED = CloudTimes(
     pending_max_s=15.0,
 )
 """Every boot takes 150 s, every wake 75 s: bills can be computed by hand."""
+FIXED_WORLD = replace(IDEAL, times=FIXED)
 
 
 def surging(rps: float = 40.0, *, plus: float = 0.5, minutes: float = 20.0, seed: int = 3) -> Trace:

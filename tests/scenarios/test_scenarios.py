@@ -20,7 +20,7 @@ from mark.simulator.faults import FaultScript, Interrupt, LateBoots, Refuse
 from mark.simulator.results import RunResult
 from mark.simulator.traces.generators import constant
 from tests.scenarios.builders import (
-    FIXED,
+    FIXED_WORLD,
     HISTORY_S,
     MemoryJournal,
     checked,
@@ -168,8 +168,10 @@ def test_everything_refused_for_ten_minutes_goes_on(kernel: Kernel) -> None:
 def test_late_boots_are_borne_by_lambda(kernel: Kernel) -> None:
     trace = surging(40.0, plus=1.5, minutes=25.0)
     script = FaultScript(late_boots=(LateBoots(from_s=0.0, to_s=1500.0, factor=3.0),))
-    plain, _ = replayed(experiment(kernel, Market.ON_DEMAND, trace=trace, times=FIXED, types=MANY))
-    late, _ = replayed(experiment(kernel, Market.ON_DEMAND, trace=trace, times=FIXED, types=MANY, faults=script))
+    plain, _ = replayed(experiment(kernel, Market.ON_DEMAND, trace=trace, world=FIXED_WORLD, types=MANY))
+    late, _ = replayed(
+        experiment(kernel, Market.ON_DEMAND, trace=trace, world=FIXED_WORLD, types=MANY, faults=script)
+    )
     assert late.served.lambda_ > plain.served.lambda_
     assert late.served.shed == 0
     assert late.attained >= 0.98
@@ -266,7 +268,9 @@ def test_throttled_lambda_leaves_the_rest_to_the_instances(kernel: Kernel) -> No
     def throttled(concurrency: int) -> RunResult:
         limits = OverflowLimits(concurrency=concurrency)
         trace = surging(40.0, plus=2.0, minutes=20.0)
-        given = experiment(kernel, Market.ON_DEMAND, trace=trace, times=FIXED, types=MANY, overflow_limits=limits)
+        given = experiment(
+            kernel, Market.ON_DEMAND, trace=trace, world=FIXED_WORLD, types=MANY, overflow_limits=limits
+        )
         result, journal = replayed(given, "mark")
         asked = [order.concurrency for _, order in journal.of(WarmLambda) if isinstance(order, WarmLambda)]
         assert max(asked, default=0) <= concurrency

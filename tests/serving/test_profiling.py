@@ -103,6 +103,7 @@ def test_the_file_is_one_of_the_catalogue_s():
     (again,) = parse_profiles(profile_text([profile]), "here")
 
     assert again == profile
+    assert again.cv == pytest.approx((0.1112 + 0.1363) / 2, abs=2e-4)  # ln 1.2 and ln 1.25 are 1.645 deviations
     assert again.provenance.evidence is Evidence.MEASURED
     assert again.provenance.machine == "my laptop"
     assert "median of 30 calls" in again.provenance.source

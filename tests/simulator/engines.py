@@ -36,6 +36,7 @@ def engine(
     monitor: MonitorPolicy | None = None,
     seed: int = 5,
     start_at: float = 0.0,
+    network_s: float = 0.0,
 ) -> Engine:
     """An engine before its first arrival, without instances."""
     instants = np.asarray(arrivals, dtype=np.float64)
@@ -49,6 +50,8 @@ def engine(
         start_at=start_at,
         duration_s=length_s,
         rng=np.random.default_rng(seed),
+        noise=np.random.default_rng(seed + 1),
+        network_s=network_s,
         monitor=monitor,
     )
 

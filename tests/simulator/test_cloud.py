@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mark.cloudmodel import world as worlds
 from mark.dispatch.policy import Bounced, DispatchPolicy
 from mark.domain.fleet import InstanceState, Role
 from mark.domain.offering import CREDITED_STARTS_A_DAY, BurstCredits, Market, Offering
@@ -21,13 +22,13 @@ from mark.domain.orders import (
     Terminate,
     WarmLambda,
 )
-from mark.domain.times import CloudTimes
+from mark.domain.times import LognormalTime
 from mark.simulator.cloud import SimulatedCloud
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.engine.data_plane import Engine
 from mark.simulator.faults import FaultScript, Interrupt, LateBoots, Refuse
 from tests.planner.builders import offering
-from tests.scenarios.builders import FIXED, validate_cloud, validate_engine, validate_usages
+from tests.scenarios.builders import FIXED, FIXED_WORLD, validate_cloud, validate_engine, validate_usages
 from tests.simulator.engines import burstable, engine, lambda_offering
 
 PATIENT = DispatchPolicy(bounced=Bounced.NOWHERE, admission_factor=None)
@@ -49,7 +50,7 @@ class World:
         arrivals: list[float] | None = None,
         *,
         faults: FaultScript | None = None,
-        times: CloudTimes = FIXED,
+        of: worlds.World = FIXED_WORLD,
         seed: int = 1,
         redispatch: bool = True,
         sleeper: Offering = SLEEPER,
@@ -62,7 +63,7 @@ class World:
         self.cloud = SimulatedCloud(
             engine=self.engine,
             offerings={item.name: item for item in known},
-            times=times,
+            world=of,
             faults=faults or FaultScript(stress=0.0),
             seed=seed,
             start_at=0.0,
@@ -343,7 +344,7 @@ def test_a_warm_up_adds_warm_environments(world: World) -> None:
 
 
 def test_boots_have_the_pinned_median_and_tail(kernel: Kernel) -> None:
-    world = World(kernel, times=CloudTimes())
+    world = World(kernel, of=worlds.IDEAL)
     world.launch(SERVING, 2000)
     counts = []
     for at in (150.0, 270.0):
@@ -356,11 +357,79 @@ def test_boots_have_the_pinned_median_and_tail(kernel: Kernel) -> None:
 def test_a_launch_changes_no_other_draws(kernel: Kernel) -> None:
     """Interruptions have their own stream: the same instances go at the same time whatever boots take."""
 
-    def warned(times: CloudTimes) -> list[float]:
-        world = World(kernel, times=times, faults=FaultScript(stress=20_000.0))
+    def warned(of: worlds.World) -> list[float]:
+        world = World(kernel, of=of, faults=FaultScript(stress=20_000.0))
         world.launch(SPOT, 30)
         world.to(3000.0)
         return sorted(fact.at for fact in world.cloud.drain_facts() if isinstance(fact, SpotWarned))
 
-    assert warned(FIXED) == warned(CloudTimes())
-    assert len(warned(FIXED)) > 5
+    assert warned(FIXED_WORLD) == warned(worlds.IDEAL)
+    assert len(warned(FIXED_WORLD)) > 5
+
+
+def test_refused_standbys_sleep_on_and_are_named(kernel: Kernel) -> None:
+    world = World(kernel, of=replace(FIXED_WORLD, wake_refused=0.5))
+    world.launch(SLEEPER, 20, Role.STANDBY)
+    world.to(200.0)
+    names = tuple(world.states())
+    world.cloud.submit(StopStandby(token="t2-1", reason="test", instances=names))
+    world.to(300.0)
+    world.cloud.submit(StartStandby(token="t3-1", reason="test", instances=names))
+    world.to(300.0)
+    (refused,) = [fact for fact in world.cloud.drain_facts() if isinstance(fact, LaunchRefused)]
+    assert refused.token == "t3-1"
+    assert refused.offering == SLEEPER.name
+    assert refused.cause is RefusalCause.CAPACITY
+    assert 3 < refused.count == len(refused.instances) == world.cloud.refusals < 17
+    asleep = {name for name, state in world.states().items() if state is InstanceState.STOPPED}
+    assert asleep == set(refused.instances)
+    assert world.cloud.wakes == 20 - refused.count
+
+
+def test_a_refused_launch_is_told_and_no_instance_comes(kernel: Kernel) -> None:
+    world = World(kernel, of=replace(FIXED_WORLD, on_demand_refused=1.0))
+    world.launch(SERVING, 3)
+    world.launch(SPOT, 2)
+    world.to(0.0)
+    (refused,) = world.cloud.drain_facts()
+    assert isinstance(refused, LaunchRefused)
+    assert (refused.offering, refused.count, refused.instances) == (SERVING.name, 3, ())
+    assert len(world.states()) == 2
+
+
+def test_the_first_fleet_is_there_whatever_is_refused(kernel: Kernel) -> None:
+    world = World(kernel, of=replace(FIXED_WORLD, on_demand_refused=1.0))
+    world.cloud.prewarmed = True
+    world.launch(SERVING, 3)
+    assert world.cloud.ready() == {SERVING.name: 3}
+
+
+def test_a_pool_is_lost_whole_and_its_type_is_scarce_then(kernel: Kernel) -> None:
+    rough = replace(FIXED_WORLD, pool_loss_every_s=3600.0, refused_after_loss=1.0, after_loss_s=1800.0)
+    world = World(kernel, of=rough)
+    world.launch(SPOT, 4)
+    world.to(3600.0)
+    facts = world.cloud.drain_facts()
+    assert sum(isinstance(fact, SpotWarned) for fact in facts) == 4
+    assert world.cloud.ready() == {}
+    lost_at = facts[0].at
+    assert lost_at < 3600.0
+    world.launch(SERVING)
+    world.to(3600.0)
+    refused = any(isinstance(fact, LaunchRefused) for fact in world.cloud.drain_facts())
+    assert refused is (3600.0 - lost_at < 1800.0)
+
+
+def test_wakes_take_as_long_as_their_kind(kernel: Kernel) -> None:
+    times = replace(FIXED, wake_accelerated=LognormalTime(median_s=120.0, p95_s=120.0))
+    gpu = replace(SLEEPER, instance_type=replace(SLEEPER.instance_type, accelerator="t4", accelerator_count=1))
+    world = World(kernel, of=replace(FIXED_WORLD, times=times), sleeper=gpu)
+    world.launch(gpu, 1, Role.STANDBY)
+    world.to(200.0)
+    world.cloud.submit(StopStandby(token="t2-1", reason="test", instances=("i-000001",)))
+    world.to(300.0)
+    world.cloud.submit(StartStandby(token="t3-1", reason="test", instances=("i-000001",)))
+    world.to(419.9)
+    assert world.states() == {"i-000001": InstanceState.PENDING}
+    world.to(420.0)
+    assert world.states() == {"i-000001": InstanceState.READY}

@@ -21,7 +21,7 @@ from mark.simulator.results import RunResult
 from mark.simulator.traces.generators import constant, mmpp
 from mark.simulator.traces.trace import Trace
 from tests.scenarios.builders import (
-    FIXED,
+    FIXED_WORLD,
     HISTORY_S,
     MemoryJournal,
     experiment,
@@ -33,6 +33,7 @@ from tests.scenarios.builders import (
 POLICIES = ("hedged", "mark", "greedy-oracle", "sagemaker", "reactive", "static-peak", "lambda-only")
 SHOWN = (
     "lead_min", "cooldown_min", "max_instances", "launch_weight_usd_per_s", "admission_factor",
+    "admission_confidence",
     "standby.max_count",
     "monitor.requests", "monitor.seconds", "monitor.count", "monitor.cooldown_s", "monitor.instance_type",
 )  # fmt: skip
@@ -114,7 +115,7 @@ def test_a_tiny_runs_bill_by_hand(kernel: Kernel) -> None:
     """12 minutes in which 8 requests/s become 24, on c5.large with boots of exactly 150 s."""
     trace = surging(8.0, plus=2.0, minutes=12.0)
     given = experiment(
-        kernel, Market.ON_DEMAND, trace=trace, types=("c5.large",), times=FIXED, managed_cpu_factor=1.2
+        kernel, Market.ON_DEMAND, trace=trace, types=("c5.large",), world=FIXED_WORLD, managed_cpu_factor=1.2
     )
     journal = MemoryJournal()
     result = run(given, "sagemaker", journal)
@@ -259,6 +260,7 @@ def test_every_tunable_setting_reaches_our_own_policies_and_no_baseline(kernel: 
         "max_instances": 80,
         "launch_weight_usd_per_s": 0.001,
         "admission_factor": 0.9,
+        "admission_confidence": 0.7,
         "standby": {"max_count": 3},
         "monitor": {
             "requests": 500, "seconds": 30.0, "count": 2, "cooldown_s": 120.0, "instance_type": "c5.xlarge",
@@ -273,6 +275,7 @@ def test_every_tunable_setting_reaches_our_own_policies_and_no_baseline(kernel: 
         asked = bundle.controller
         assert (asked.lead_units, asked.cooldown_s, asked.max_instances) == (4, 600.0, 80)
         assert bundle.dispatch.admission_factor == 0.9
+        assert bundle.dispatch.admission_confidence == 0.7
         assert asked.standby is not None
         assert asked.standby.max_count == 3
         if plain.bundle(policy).controller.monitor is not None:

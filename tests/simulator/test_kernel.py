@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from mark.controller.policy import MonitorPolicy
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
+from mark.domain.objective import Slo
 from mark.domain.offering import LambdaOffering
 from mark.planner.queueing import mean_wait_s
+from mark.simulator.engine.arrays import noise_factors
 from mark.simulator.engine.compiled import Kernel, plain_kernel
 from mark.simulator.engine.data_plane import Engine
 from tests.planner.builders import offering
@@ -26,12 +28,15 @@ ONLY_LAMBDA = DispatchPolicy(bounced=Bounced.LAMBDA)
 
 
 def eventful(kernel: Kernel, dispatch: DispatchPolicy, seed: int) -> Engine:
-    """Instances of four kinds come, slow down, are warned, drained and lost, under a load in waves."""
+    """Instances of four kinds come, slow down, are warned, drained and lost, under a load in waves.
+
+    Two kinds and Lambda take longer at times than at others.
+    """
     rng = np.random.default_rng(seed)
     arrivals = np.concatenate(
         [poisson(25.0, 8.0, seed), 8.0 + poisson(90.0, 2.0, seed), 10.0 + poisson(20.0, 6.0, 1)]
     )
-    overflow = lambda_offering() if rng.random() < 0.8 else None
+    overflow = lambda_offering(cv=0.3) if rng.random() < 0.8 else None
     made = engine(
         kernel,
         arrivals,
@@ -39,8 +44,10 @@ def eventful(kernel: Kernel, dispatch: DispatchPolicy, seed: int) -> Engine:
         overflow=overflow,
         monitor=MonitorPolicy(offering="T", requests=60, seconds=2.5),
         duration_s=20.0,
+        network_s=0.001,
     )
     kinds = [batching(4, 0.1, 0.25), offering(rps=8.0), burstable(0.2), batching(16, 0.05, 0.5)]
+    kinds = [replace(kind, cv=cv) for kind, cv in zip(kinds, (0.1, 0.0, 0.25, 0.1), strict=True)]
     slots = [made.add(kind, standby=kind is kinds[2], balance=0.01) for kind in kinds]
     stops = sorted(rng.uniform(0.0, 16.0, 12))
     for place, stop in enumerate(stops):
@@ -75,7 +82,10 @@ RULES = [
     )
     for turn, routing in enumerate(Routing)
     for at, (bounced, late) in enumerate(product(Bounced, Late), turn)
-] + [DispatchPolicy(routing=routing, bounced=bounced) for routing, bounced in product(Routing, Bounced)]
+] + [
+    DispatchPolicy(routing=routing, bounced=bounced, admission_confidence=0.9)
+    for routing, bounced in product(Routing, Bounced)
+]
 
 
 @pytest.mark.parametrize("dispatch", RULES, ids=lambda d: f"{d.routing}-{d.bounced}-{d.late}-{d.admission_factor}")
@@ -150,6 +160,73 @@ def test_mean_wait_agrees_with_theory(kernel: Kernel, servers: int, load: float)
     assert wait_s == pytest.approx(mean_wait_s(load * servers / service_s, service_s, servers), rel=0.04)
 
 
+@pytest.mark.parametrize("cv", [0.1, 0.25, 1.0])
+def test_latencies_of_a_queue_whose_times_vary(kernel: Kernel, cv: float) -> None:
+    """One server in order of arrival: the n-th request takes the n-th draw, whatever waits."""
+    service_s = 0.1
+    arrivals = poisson(7.0, 1000.0, seed=7)
+    made = engine(kernel, arrivals, dispatch=ALONE, seed=3, network_s=0.002)
+    made.add(replace(offering(rps=1.0 / service_s), cv=cv), standby=False)
+    factors = noise_factors(cv, np.random.default_rng(4).standard_normal(2**14))
+    free_at, expected = 0.0, np.empty(arrivals.size)
+    for place, at in enumerate(arrivals):
+        free_at = max(at, free_at) + service_s * factors[place % factors.size]
+        expected[place] = free_at - at + 0.002
+    made.run_until(1100.0)
+    assert made.latency().mean_s == pytest.approx(expected.mean(), rel=1e-9)
+    assert made.seconds().latency_max_s.max() == pytest.approx(expected.max())
+
+
+@pytest.mark.parametrize("routing", Routing)
+def test_what_is_decided_does_not_know_how_long_a_batch_will_take(kernel: Kernel, routing: Routing) -> None:
+    """Three requests while both instances work on their first batch: where they go depends on no draw."""
+    kind = replace(batching(4, 0.1, 0.2), cv=1.0)
+    dispatch = DispatchPolicy(routing=routing, bounced=Bounced.LAMBDA)
+    found = set()
+    for seed in range(20):
+        made = engine(
+            kernel, [0.0, 0.0, 0.001, 0.002, 0.003], dispatch=dispatch, overflow=lambda_offering(), seed=seed
+        )
+        slots = [made.add(kind, standby=False) for _ in range(2)]
+        made.run_until(0.0035)
+        servers = made._fleet.servers[slots]
+        found.add(
+            tuple(
+                zip(servers.in_service.tolist(), servers.waiting.tolist(), servers.free_at.tolist(), strict=True)
+            )
+        )
+    assert len(found) == 1
+
+
+def test_a_batch_that_is_overdue_keeps_its_instance_busy(kernel: Kernel) -> None:
+    kind = replace(batching(1, 0.1, 0.1), cv=1.0)
+    overdue = 0
+    for seed in range(20):
+        made = engine(kernel, [0.0, 0.15], dispatch=ALONE, seed=seed)
+        slot = made.add(kind, standby=False)
+        made.run_until(0.16)
+        server = made._fleet.servers[slot]
+        if server.waiting:
+            overdue += 1
+            assert server.in_service == 1
+            assert server.free_at < 0.15 < server.done_at
+    assert overdue > 0
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.9, 0.98])
+def test_admission_keeps_its_confidence(kernel: Kernel, confidence: float) -> None:
+    """One instance, single requests, an objective of 0.3 s: of those admitted no more are late than allowed."""
+    dispatch = DispatchPolicy(admission_factor=1.0, admission_confidence=confidence)
+    quick = lambda_offering(latency_s=0.1, cold_start_s=0.0, concurrency=1000, burst=1000)
+    arrivals = poisson(12.0, 2000.0, seed=2)
+    made = engine(kernel, arrivals, dispatch=dispatch, overflow=quick, slo=Slo(latency_s=0.3, target=0.9))
+    made.add(replace(offering(rps=10.0), cv=0.25), standby=False)
+    made.run_until(2000.0)
+    served = made.served()
+    assert 0 < made.seconds().missed.sum() / served.instance < 1.0 - confidence
+    assert served.instance > 0.5 * served.total
+
+
 def latencies_of_batches(arrivals: Floats, batch_s: list[float]) -> Floats:
     """One work-conserving batching server, stepped batch by batch. batch_s: seconds by size, entry 0 not used."""
     found, waiting, place, free_at = np.empty(arrivals.size), deque[int](), 0, 0.0
@@ -189,6 +266,7 @@ class NaivePool:
 
     offering: LambdaOffering
     lives_s: Floats
+    noise: Floats
     cold: int = 0
     throttled: int = 0
     draws: int = 0
@@ -208,7 +286,7 @@ class NaivePool:
             if len(busy) >= self.offering.concurrency:
                 self.throttled += 1
                 continue
-            takes_s = self.offering.latency_s
+            takes_s = self.offering.latency_s * self.noise[np.count_nonzero(~np.isnan(found))]
             if idle:
                 idle.remove(max(idle))
             elif sum(1 for at in starts if now - at < self.offering.burst_window_s) >= self.offering.burst:
@@ -226,7 +304,15 @@ class NaivePool:
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize(
     "limits",
-    [{}, {"burst": 3}, {"concurrency": 3}, {"idle_min_s": 1.0, "idle_max_s": 30.0}, {"burst_window_s": 0.1}],
+    [
+        {},
+        {"cv": 0.4},
+        {"cv": 0.4, "concurrency": 4},
+        {"burst": 3},
+        {"concurrency": 3},
+        {"idle_min_s": 1.0, "idle_max_s": 30.0},
+        {"burst_window_s": 0.1},
+    ],
     ids=str,
 )
 def test_the_warm_environments_agree_with_a_naive_count(
@@ -236,7 +322,7 @@ def test_the_warm_environments_agree_with_a_naive_count(
     arrivals = np.sort(np.concatenate([at + poisson(12.0, 3.0, seed + int(at)) for at in gaps]))
     pool = lambda_offering(**limits)
     made = engine(kernel, arrivals, dispatch=ONLY_LAMBDA, overflow=pool, seed=seed)
-    naive = NaivePool(pool, made._pool.idle_life_s.copy())
+    naive = NaivePool(pool, made._pool.idle_life_s.copy(), made._pool.noise.copy())
     expected = naive.serve(arrivals)
     made.run_until(60.0)
     assert made.invocations() == (int(np.count_nonzero(~np.isnan(expected))), naive.cold)

@@ -11,7 +11,7 @@ from mark.domain.offering import Market
 from mark.domain.orders import Launch
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.faults import FaultScript
-from tests.scenarios.builders import FIXED, HISTORY_S, MemoryJournal, experiment, run, surging
+from tests.scenarios.builders import FIXED_WORLD, HISTORY_S, MemoryJournal, experiment, run, surging
 
 MINUTES = 20
 
@@ -50,7 +50,7 @@ def test_a_missed_window_is_answered_at_once(kernel: Kernel) -> None:
         Market.ON_DEMAND,
         trace=surging(40.0, plus=3.0),
         types=("c5.large",),
-        times=FIXED,
+        world=FIXED_WORLD,
         overflow=False,
         faults=FaultScript(),
     )

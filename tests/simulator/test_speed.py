@@ -63,6 +63,7 @@ def rehearsal(kernel: Kernel, arrivals: np.ndarray, speed: float, dispatch: Disp
         start_at=0.0,
         duration_s=15.0 * speed,
         rng=np.random.default_rng(1),
+        noise=np.random.default_rng(2),
         monitor=None,
         speed=speed,
     )
@@ -95,6 +96,7 @@ def test_lambda_is_billed_for_what_each_request_stands_for_and_cold_starts_once(
             start_at=0.0,
             duration_s=20.0 * speed,
             rng=np.random.default_rng(1),
+            noise=np.random.default_rng(2),
             monitor=None,
             speed=speed,
         )

@@ -23,6 +23,7 @@ from mark.aws.ec2.launch import (
     FleetSetup,
     fleet_request,
     launched_rows,
+    no_capacity_to_wake,
     refused,
     row_of,
     shortfall,
@@ -360,24 +361,28 @@ class Ec2Cloud:
         names = [name for name in whys if name not in asleep]
         self._membership.undrain(names)
         self._draining.difference_update(names)
-        self._each(names, lambda some: self._ec2.start_instances(InstanceIds=some))
+        lacking = self._each(names, lambda some: self._ec2.start_instances(InstanceIds=some))
+        self._facts += no_capacity_to_wake(order, lacking, self._rows, self._clock.now())
 
-    def _each(self, names: Sequence[str], call: Callable[[list[str]], object]) -> None:
-        """Call for all of them at once; one by one where AWS refuses them all for the sake of one."""
+    def _each(self, names: Sequence[str], call: Callable[[list[str]], object]) -> dict[str, str]:
+        """Call for all of them at once; one by one where AWS refuses them all for the sake of one.
+
+        Returns those for which it has no capacity, and its code.
+        """
         if not names:
-            return
+            return {}
         try:
             with translated():
                 call(list(names))
-        except (AlreadyDone, RetryLater) as error:
+        except (AlreadyDone, NoCapacity, RetryLater) as error:
             throttled = isinstance(error, RetryLater) and code_of(error) not in WRONG_STATE
             if throttled:
                 raise
             if len(names) > 1:
-                for name in names:
-                    self._each([name], call)
-                return
+                return {name: code for one in names for name, code in self._each([one], call).items()}
             _log.info("%s: %s", names[0], error)
+            return {names[0]: code_of(error)} if isinstance(error, NoCapacity) else {}
+        return {}
 
     def _warm_up(self, concurrency: int) -> None:
         """Ping in a thread; not while the pings of an earlier order are under way."""

@@ -219,6 +219,28 @@ def wakes_refused(
     ]
 
 
+def no_capacity_to_wake(
+    order: StartStandby, codes: Mapping[str, str], rows: Mapping[str, Ec2Row], now: float
+) -> list[LaunchRefused]:
+    """The facts that AWS has no place for these standbys now, one for each offering and code."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for name, code in codes.items():
+        if name in rows:
+            found.setdefault((rows[name].offering, code), []).append(name)
+    return [
+        LaunchRefused(
+            token=order.token,
+            offering=offering,
+            count=len(names),
+            cause=cause_of(code),
+            code=code,
+            at=now,
+            instances=tuple(names),
+        )
+        for (offering, code), names in found.items()
+    ]
+
+
 def row_of(setup: FleetSetup, instance: InstanceTypeDef) -> Ec2Row:
     """A row of DescribeInstances. A token of another run bears that run's name: no order of this one has it."""
     tags = {tag.get("Key", ""): tag.get("Value", "") for tag in instance.get("Tags", [])}

@@ -83,7 +83,7 @@ class Launches:
         tags = tags_for("instance", *specifications, params.get("TagSpecifications"))
         spec = resolve(data, instance_type, market, tags, params.get("ClientToken", ""))
         most, least = int(params.get("MaxCount", 1)), int(params.get("MinCount", 1))
-        refusal = self._refused("RunInstances", f"{name}:{market.value}")
+        refusal = self._refused("RunInstances", instance_type, market)
         count = 0 if refusal else self._obtainable("RunInstances", f"{name}:{market.value}", most)
         if count < least:
             raise ApiError(refusal or NO_CAPACITY, _no_capacity(name, spec.zone), 500)
@@ -162,7 +162,7 @@ class Launches:
         tags = tags_for(
             "instance", candidate.template.data.get("TagSpecifications"), params.get("TagSpecifications")
         )
-        refusal = self._refused("CreateFleet", str(candidate))
+        refusal = self._refused("CreateFleet", instance_type, candidate.market)
         spec = resolve(data, instance_type, candidate.market, tags)
         if refusal:
             raise ApiError(refusal, _no_capacity(candidate.type_name, spec.zone))
@@ -213,9 +213,11 @@ class Launches:
         fault = self._faults.hit(("partial",), "ec2", action, pool)
         return most if fault is None else math.floor(most * fault.share)
 
-    def _refused(self, action: str, pool: str) -> str:
-        fault = self._faults.hit(("capacity",), "ec2", action, pool)
-        return "" if fault is None else fault.code or NO_CAPACITY
+    def _refused(self, action: str, item: InstanceType, market: Market) -> str:
+        fault = self._faults.hit(("capacity",), "ec2", action, f"{item.name}:{market.value}")
+        if fault is not None:
+            return fault.code or NO_CAPACITY
+        return NO_CAPACITY if self._machines.refuses_launch(item, market) else ""
 
     def _launch(self, spec: LaunchSpec, count: int) -> tuple[str, list[Machine]]:
         reservation = f"r-{secrets.token_hex(8)}"

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
+from mark.cloudmodel.capacity import NO_CAPACITY, Capacity
 from mark.cloudmodel.lifecycle import (
     Event,
     Phase,
@@ -26,7 +27,7 @@ from mark.cloudmodel.lifecycle import (
     wake,
     warn,
 )
-from mark.domain.times import CloudTimes
+from mark.domain.offering import InstanceType, Market
 from mark.emulator.clock import ServiceClock
 from mark.emulator.config import Draws
 from mark.emulator.ec2.address import AddressPool
@@ -70,7 +71,7 @@ class Machines:
         self,
         *,
         clock: ServiceClock,
-        times: CloudTimes,
+        capacity: Capacity,
         draws: Draws,
         stress: float,
         boot_factor: Callable[[], float],
@@ -79,7 +80,8 @@ class Machines:
         watcher: Watcher,
     ) -> None:
         self._clock = clock
-        self._times = times
+        self._times = capacity.world.times
+        self._capacity = capacity
         self._draws = draws
         self._stress = stress
         self._boot_factor = boot_factor
@@ -90,6 +92,7 @@ class Machines:
         self._pools: dict[str, np.random.Generator] = {}
         self._addresses = AddressPool()
         self.prewarm = False
+        self._lose_pools(clock.now(), 0)
 
     def __iter__(self) -> Iterator[Machine]:
         """In the order of their launches."""
@@ -146,12 +149,21 @@ class Machines:
         self._begin(machine, drawn.until_notice_s, now)
         return machine
 
+    def refuses_launch(self, item: InstanceType, market: Market) -> bool:
+        """True where none can be launched now; a prewarmed world's first fleet was launched before."""
+        return not self.prewarm and self._capacity.refuses_launch(item, market, self._clock.now())
+
     def start(self, machines: list[Machine]) -> None:
-        """Wake stopped instances."""
+        """Wake stopped instances: all of them, or none where one cannot be had."""
         self._check(machines, "started", (MachineState.STOPPED, MachineState.PENDING, MachineState.RUNNING))
-        for machine in machines:
-            if machine.state is MachineState.STOPPED:
-                self._wake(machine, self._clock.now())
+        now = self._clock.now()
+        asleep = [machine for machine in machines if machine.state is MachineState.STOPPED]
+        for machine in asleep:
+            item = machine.spec.instance_type
+            if self._capacity.refuses_wake(item, machine.id, now):
+                raise ApiError(NO_CAPACITY, f"We currently do not have sufficient {item.name} capacity.", 500)
+        for machine in asleep:
+            self._wake(machine, now)
 
     def stop(self, machines: list[Machine]) -> None:
         """Stop instances; one-time spot instances cannot be stopped."""
@@ -196,6 +208,20 @@ class Machines:
 
     # What happens to them.
 
+    def _lose_pools(self, began_at: float, number: int) -> None:
+        """Whole pools are lost, in a world where they are: the n-th in its time, then the next."""
+        after_s = self._capacity.pool_loss_s(number)
+        if after_s is None:
+            return
+
+        def lose(_: float) -> None:
+            pools = {machine.pool for machine in self.ready_spot()}
+            if pools:
+                self.interrupt(self.ready_spot(self._capacity.lost_pool(number, [*pools])))
+            self._lose_pools(began_at, number + 1)
+
+        self._clock.at(began_at + after_s, lose)
+
     def powered_off(self, name: str) -> None:
         """Its process has ended: as it was told to, or by itself (the guest's own shutdown)."""
         machine, now = self._machines[name], self._clock.now()
@@ -226,7 +252,8 @@ class Machines:
             self._run(machine, now)
 
     def _wake(self, machine: Machine, now: float) -> None:
-        wake_s = draw_wake(self._times, self._draws.wakes, boot_factor=self._boot_factor())
+        item = machine.spec.instance_type
+        wake_s = draw_wake(self._times, item, self._draws.wakes, boot_factor=self._boot_factor())
         machine.life = wake(machine.life, now, wake_s)
         machine.reason_code = machine.reason = ""
         machine.ended_at = None
@@ -249,6 +276,9 @@ class Machines:
         self._clock.at(
             machine.life.terminates_at, lambda at: self._leave(machine, Event.TERMINATE, SPOT_TERMINATION, at)
         )
+        pool = [one for one in self if one.pool == machine.pool and one.life.phase is not Phase.GONE]
+        notices = sum(one.life.terminates_at is not None for one in pool)
+        self._capacity.note_notices(machine.spec.instance_type, warned=notices, there=len(pool), now=now)
         self._watcher.spot_warned(machine, now)
         return True
 

@@ -20,11 +20,11 @@ from mark.aws.session import Aws
 from mark.config.settings import Settings
 from mark.controller.journal import VERSION, BrokenLine, Header, Tick, header_line, read_journal, same_policy
 from mark.controller.plan_request import tail
-from mark.controller.quotas import Quotas
 from mark.controller.recovery import Recovered, checkpoint_of, continue_under, recover, salvage, start_anew
 from mark.controller.runner import KEEP_HISTORY
 from mark.domain.demand import Demand
 from mark.domain.errors import MarkError, Misconfigured
+from mark.domain.quota import Quotas
 from mark.live.background.archive import may_drop
 from mark.live.models import LiveModel
 from mark.store.journal import StoreJournal

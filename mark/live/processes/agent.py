@@ -24,6 +24,7 @@ from mark.plugins.load import load_model
 from mark.ports import Backend
 from mark.serving.agent.process import AgentConfig, serve_agent
 from mark.serving.backends.factory import make_backend
+from mark.simulator.rng import stream
 from mark.steady_time import WALL, steady_time
 from mark.store.connect import connect_async
 from mark.store.data_plane import AgentStore
@@ -58,12 +59,16 @@ async def _serve(identity: Identity, imds: Imds, booted_at: float, environment: 
     store = AgentStore(link, identity.tags["mark:service"])
     tags, alone = identity.tags, is_standalone(identity.tags)
     WALL.adopt(await store.share_wall(WALL.offset_s))
-    served = (await store.spec()).served(tags[PROFILE_OF if alone else MODEL])
+    spec = await store.spec()
+    served = spec.served(tags[PROFILE_OF if alone else MODEL])
     served = standalone_model(served) if alone else served
     offering = standalone_offering(served, tags) if alone else served.offering(tags[OFFERING])
     clock = _Clock(store)
     await clock.refresh()
-    backend = make_backend(served.backend, served, offering, load=load_model, now=clock.now, speed=clock.speed)
+    rng = stream(spec.seed, f"service times {identity.instance}")
+    backend = make_backend(
+        served.backend, served, offering, load=load_model, now=clock.now, speed=clock.speed, rng=rng
+    )
     config = AgentConfig(
         instance=identity.instance,
         role=Role.SERVING if alone else Role(tags[ROLE]),

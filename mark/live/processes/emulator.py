@@ -7,12 +7,15 @@ import logging
 import signal
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
+from mark.aws.quotas import code_of_quota
 from mark.catalog.load import load_prices
+from mark.cloudmodel.world import WORLDS
 from mark.config.settings import cache_dir
 from mark.domain.clock import ClockAnchor
-from mark.emulator.config import Draws, EmulatedAwsConfig
+from mark.emulator.config import Draws, EmulatedAwsConfig, LambdaLimits
 from mark.emulator.server import EmulatedAws
 from mark.live.local.heartbeat import keep_beating
 from mark.live.local.process_start import begin
@@ -29,6 +32,8 @@ async def main(folder: RunFolder, port: int) -> None:
     settings = folder.settings()
     seed = settings.seed
     prices = load_prices(settings.prices)
+    world, usual = WORLDS[settings.simulate.world], LambdaLimits()
+    quotas = world.quotas if settings.simulate.quotas else ()
     config = EmulatedAwsConfig(
         types={item.name: item for item in prices.types},
         draws=Draws(
@@ -41,6 +46,10 @@ async def main(folder: RunFolder, port: int) -> None:
         agent=AGENT,
         folder=folder.logs,
         anchor=ClockAnchor(speed=0.0),
+        world=world,
+        seed=seed,
+        lambdas=replace(usual, concurrency=world.lambda_concurrency or usual.concurrency),
+        quotas={code_of_quota(quota.family, quota.market): quota.vcpus for quota in quotas},
         stress=settings.service.stress,
         port=port,
         closed=True,

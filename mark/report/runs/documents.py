@@ -27,6 +27,8 @@ class RunDocument(TypedDict):
     model: str
     trace: str
     speed: float | None
+    #: The world of the replay.
+    world: str
     seed: int
     requests: int
     duration_s: float | None
@@ -78,6 +80,7 @@ def run_document(run: ComparedRun) -> RunDocument:
         "model": result.model,
         "trace": result.trace,
         "speed": finite(result.speed),
+        "world": str(result.world),
         "seed": int(result.seed),
         "requests": int(result.requests),
         "duration_s": finite(result.duration_s),

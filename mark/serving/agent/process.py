@@ -81,6 +81,8 @@ class Agent:
             backend,
             profile_s=[offering.profile.latency_s(size) for size in sizes],
             admission_factor=served.dispatch.admission_factor,
+            admission_sigmas=served.dispatch.admission_sigmas,
+            cv=offering.cv,
             hung_after_s=served.dispatch.hung_after_s,
         )
         self.state = MemberState.STARTING

@@ -18,14 +18,13 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from mark.dispatch.batcher import batch_size
-from mark.dispatch.bouncer import admits, predicted_finish_at
+from mark.dispatch.bouncer import admits, late_finish_at, predicted_finish_at
 from mark.dispatch.hung import hung_after_s
 from mark.dispatch.measured import MeasuredTimes
 from mark.domain.traffic import CLIENT_ERROR
 from mark.ports import Backend, InferReply, InferRequest
 from mark.protocols.exchange import valid_reply
 from mark.protocols.oip import error_reply
-from mark.serving.queue_estimate import OVERDUE_S
 from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 
 log = logging.getLogger("mark.agent")
@@ -64,7 +63,9 @@ class Job(NamedTuple):
 class AgentCore:
     """Queue, batches and admission of one instance.
 
-    admission_factor: None admits everything. hung_after_s: no batch counts as hung before.
+    admission_factor: None admits everything. admission_sigmas: deviations beyond the expected finish that must be
+    in time (`dispatch/policy.py`). cv: coefficient of variation of a batch's time, until it was measured.
+    hung_after_s: no batch counts as hung before.
     """
 
     def __init__(
@@ -73,9 +74,11 @@ class AgentCore:
         *,
         profile_s: Sequence[float],
         admission_factor: float | None,
+        admission_sigmas: float = 0.0,
+        cv: float = 0.0,
         hung_after_s: float = math.inf,
     ) -> None:
-        self.measured = MeasuredTimes(profile_s)
+        self.measured = MeasuredTimes(profile_s, cv)
         self.max_batch = len(profile_s)
         self.waiting: deque[Job] = deque()
         self.in_service = 0
@@ -89,6 +92,7 @@ class AgentCore:
         self.unexpected = UnexpectedErrors(log)
         self._backend = backend
         self._factor = admission_factor
+        self._sigmas = admission_sigmas
         self._failures = 0
         self._closing = self._abandoned = False
         self._hung_after_s = hung_after_s
@@ -106,13 +110,16 @@ class AgentCore:
 
         A queued job runs after `start` has been called.
         """
-        measured = self.measured
-        free_at = now + OVERDUE_S if self.in_service and self.free_at <= now else self.free_at
+        measured, in_service, waiting = self.measured, self.in_service, len(self.waiting)
+        full_s = measured.full_batch_s
         finish_at = predicted_finish_at(
-            now, free_at, len(self.waiting), self.max_batch, measured.single_s, measured.full_batch_s
+            now, self.free_at, in_service, waiting, self.max_batch, measured.single_s, full_s
+        )
+        late_at = late_finish_at(
+            now, finish_at, in_service, waiting, self.max_batch, full_s, measured.cv, self._sigmas
         )
         admitted = (
-            job.forced or self._factor is None or admits(finish_at, job.arrived_at, job.deadline_at, self._factor)
+            job.forced or self._factor is None or admits(late_at, job.arrived_at, job.deadline_at, self._factor)
         )
         if not admitted or not self.accepting or finish_at > self.terminates_at:
             self.bounced += 1

@@ -1,4 +1,4 @@
-"""An emulated backend: takes the time that the offering's profile states, and answers zeros.
+"""An emulated backend: takes the time that the offering's profile states, with its noise, and answers zeros.
 
 Dozens of instances then fit on two cores, and a live run can be compared with a replay. A burstable type pays with
 CPU credits and slows to its baseline when they end. Credits follow service time, as billing does; the time of a
@@ -11,6 +11,9 @@ import asyncio
 import math
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
+from mark.cloudmodel.noise import noise_factor
 from mark.domain.offering import Offering
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest
@@ -28,6 +31,7 @@ SAME_TURN_S = 0.002
 class EmulatedBackend:
     """A stand-in for a model. `now`: service time, which moves `speed()` times as fast as real time.
 
+    rng: draws how much longer or shorter a batch takes than its profile says, where the offering's times vary.
     credits_left: CPU credits at the start; what a launch of the type brings when it is left out.
     """
 
@@ -42,9 +46,11 @@ class EmulatedBackend:
         outputs: Sequence[TensorSpec],
         now: Callable[[], float],
         speed: Callable[[], float],
+        rng: np.random.Generator,
         credits_left: float | None = None,
     ) -> None:
         self._profile, self._full_s = offering.profile, offering.latency_s
+        self._cv, self._rng = offering.cv, rng
         self._name = name
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         self._now, self._speed = now, speed
@@ -102,7 +108,8 @@ class EmulatedBackend:
         return zeros(self.outputs, rows)
 
     def _work(self, requests: int) -> float:
-        work_s = self._profile.latency_s(requests)
+        factor = noise_factor(self._cv, float(self._rng.standard_normal()))
+        work_s = self._profile.latency_s(requests) * factor
         if self._account is None:
             return work_s
         return self._account.spend(self._now(), work_s, self._speed())

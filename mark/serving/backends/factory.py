@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import assert_never
 
+import numpy as np
+
 from mark.domain.offering import Offering
 from mark.ports import Backend, PythonModel
 from mark.service_spec import BackendSpec, ServedModel
@@ -29,12 +31,13 @@ def make_backend(
     load: Callable[[str, Path | None], Callable[[], PythonModel]],
     now: Callable[[], float],
     speed: Callable[[], float] = real_time,
+    rng: np.random.Generator,
     credits_left: float | None = None,
 ) -> Backend:
     """A backend that has not started. Errors: Misconfigured where its target cannot be one.
 
     load: what a Python model's name stands for, its modules looked for in a folder first. now, speed: service time
-    and how fast it moves, for CPU credits.
+    and how fast it moves, for CPU credits. rng: for the noise of an emulated model's times.
     """
     match spec.kind:
         case "emulated":
@@ -45,6 +48,7 @@ def make_backend(
                 outputs=served.outputs,
                 now=now,
                 speed=speed,
+                rng=rng,
                 credits_left=credits_left,
             )
         case "python":

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from mark.dispatch.bouncer import predicted_finish_at
 from mark.protocols.frames import State
-from mark.serving.queue_estimate import OVERDUE_S, QueueEstimate
+from mark.serving.queue_estimate import QueueEstimate
 
 
 class AgentView(QueueEstimate):
@@ -48,9 +48,16 @@ class AgentView(QueueEstimate):
         self.single_s, self.full_batch_s, self.weight = state.batch_s[0], state.batch_s[-1], state.weight
 
     def finish_at(self, now: float) -> float:
-        """The predicted finish of a request that is sent now; an overdue batch ends in OVERDUE_S."""
-        free_at = now + OVERDUE_S if self.in_service and self.free_at <= now else self.free_at
-        return predicted_finish_at(now, free_at, self.waiting, self.max_batch, self.single_s, self.full_batch_s)
+        """The expected finish of a request that is sent now."""
+        return predicted_finish_at(
+            now,
+            self.free_at,
+            self.in_service,
+            self.waiting,
+            self.max_batch,
+            self.single_s,
+            self.full_batch_s,
+        )
 
 
 class ModelView:
@@ -64,10 +71,3 @@ class ModelView:
         """Replace the agents that accept requests."""
         self.agents = sorted(agents, key=lambda agent: agent.instance)
         self.rows = range(len(self.agents))
-
-    def servers(self, now: float) -> list[AgentView]:
-        """The agents, those with an overdue batch set to be free in OVERDUE_S: they are not idle."""
-        for agent in self.agents:
-            if agent.in_service and agent.free_at <= now:
-                agent.free_at = now + OVERDUE_S
-        return self.agents

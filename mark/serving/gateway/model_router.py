@@ -252,11 +252,11 @@ class ModelRouter:
         if not self._agents:
             return None
         if self._policy.routing is Routing.LEAST_FINISH:
-            row = least_finish(now, view.rows, view.servers(now))
+            row = least_finish(now, view.rows, view.agents)
         elif self._policy.routing is Routing.WEIGHTED:
-            row = weighted(view.rows, view.servers(now))
+            row = weighted(view.rows, view.agents)
         else:
-            row = least_outstanding(view.rows, view.servers(now))
+            row = least_outstanding(view.rows, view.agents)
         if row == NONE:
             return None
         agent = self._agents[row]
@@ -265,7 +265,7 @@ class ModelRouter:
     def _first_to_finish(self, now: float) -> tuple[Agent | None, float]:
         if not self._agents:
             return None, math.inf
-        row = least_finish(now, self.view.rows, self.view.servers(now))
+        row = least_finish(now, self.view.rows, self.view.agents)
         if row == NONE:
             return None, math.inf
         return self._agents[row], self._agents[row].view.finish_at(now)

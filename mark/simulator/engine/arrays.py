@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from mark.cloudmodel.noise import noise_factor
 from mark.controller.policy import MonitorPolicy
 from mark.dispatch.overflow import BUCKETS
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
@@ -21,6 +22,7 @@ from mark.simulator.engine.kernel_tally import (
     HISTOGRAM_BINS,
     SECOND,
     TOTAL,
+    Floats,
     Record,
     Records,
     RunTally,
@@ -30,6 +32,8 @@ from mark.simulator.results import Latency
 FIRST_SLOTS, FIRST_QUEUE = 32, 64
 LIVES = 4096
 """Draws of a Lambda environment's idle life, used in turn."""
+DRAWS = 2**14
+"""Draws of a time's noise, used in turn; a power of two."""
 ENDLESS = int(np.iinfo(np.int64).max)
 """Requests of a window that never fills: nobody watches."""
 _ROUTING = {
@@ -48,6 +52,7 @@ def rules(
     seconds: int,
     monitor: MonitorPolicy | None,
     speed: float = 1.0,
+    network_s: float = 0.0,
 ) -> Record:
     """The rules of a run as numbers, on the trace's clock: what takes real seconds takes `speed` times as long."""
     values = {
@@ -69,6 +74,8 @@ def rules(
         "burst": overflow.burst if overflow else 1,
         "burst_window_s": overflow.burst_window_s * speed if overflow else 0.0,
         "speed": speed,
+        "sigmas": dispatch.admission_sigmas,
+        "network_s": network_s * speed,
     }
     made = records(kernel.RULES, 1)
     for name, value in values.items():
@@ -87,6 +94,7 @@ def fleet(count: int, queue: int, max_batch: int) -> kernel.Fleet:
         servers=records(kernel.SERVER, count),
         queue=np.zeros((count, queue)),
         batch_s=np.zeros((count, max_batch + 1)),
+        noise=np.ones((1, DRAWS)),
     )
 
 
@@ -96,7 +104,7 @@ def with_more_slots(old: kernel.Fleet) -> kernel.Fleet:
     servers = records(kernel.SERVER, 2 * count)
     servers[:count] = old.servers
     rows = ((0, count), (0, 0))
-    return kernel.Fleet(servers, np.pad(old.queue, rows), np.pad(old.batch_s, rows))
+    return kernel.Fleet(servers, np.pad(old.queue, rows), np.pad(old.batch_s, rows), old.noise)
 
 
 def with_wider_batches(old: kernel.Fleet, max_batch: int) -> kernel.Fleet:
@@ -125,7 +133,13 @@ def pool(made: Record, overflow: LambdaOffering | None, rng: np.random.Generator
         started_at=np.zeros(int(made.burst)),
         idle_life_s=rng.uniform(low, high, LIVES),
         belief=np.zeros((2, BUCKETS), np.int64),
+        noise=noise_factors(overflow.cv if overflow else 0.0, rng.standard_normal(DRAWS)),
     )
+
+
+def noise_factors(cv: float, normals: Floats) -> Floats:
+    """Factors on an expected time, one for each standard normal number."""
+    return np.array([noise_factor(cv, float(normal)) for normal in normals])
 
 
 def tally(start_at: float, seconds: int) -> RunTally:

@@ -42,7 +42,8 @@ BLOCK_S = 3600.0
 class Engine:
     """Requests from arrival to answer. `arrivals(from_s, to_s)` gives sorted arrival instants.
 
-    `speed` is a rehearsal's X, 1 for a plain replay.
+    `rng` draws the lives and the times of Lambda, `noise` the times of batches on offerings whose times vary;
+    `network_s` is added to each answer. `speed` is a rehearsal's X, 1 for a plain replay.
     """
 
     def __init__(
@@ -57,6 +58,8 @@ class Engine:
         duration_s: float,
         rng: np.random.Generator,
         monitor: MonitorPolicy | None,
+        noise: np.random.Generator,
+        network_s: float = 0.0,
         speed: float = 1.0,
     ) -> None:
         self._kernel = kernel_
@@ -67,11 +70,20 @@ class Engine:
         self._now = start_at
         seconds = math.ceil(duration_s)
         self._rules = arrays.rules(
-            slo, dispatch, overflow, start_at=start_at, seconds=seconds, monitor=monitor, speed=speed
+            slo,
+            dispatch,
+            overflow,
+            start_at=start_at,
+            seconds=seconds,
+            monitor=monitor,
+            speed=speed,
+            network_s=network_s,
         )
         self._fleet = arrays.fleet(arrays.FIRST_SLOTS, arrays.FIRST_QUEUE, 1)
         self._pool = arrays.pool(self._rules, overflow, rng)
         self._tally = arrays.tally(start_at, seconds)
+        self._normals = noise.standard_normal(arrays.DRAWS)
+        self._noise_rows = {0.0: 0}
         self._free = list(range(arrays.FIRST_SLOTS))
         self._accepting: set[int] = set()
         self._used: set[int] = set()
@@ -84,6 +96,7 @@ class Engine:
     def add(self, offering: Offering, *, standby: bool, balance: float = 0.0) -> int:
         """A ready instance that accepts requests from now on; returns its slot."""
         self._make_room(offering.batch.max_batch)
+        row = self._noise_row(offering.cv)
         slot, fleet = self._free.pop(0), self._fleet
         largest = offering.batch.max_batch
         sizes = range(1, largest + 1)
@@ -92,6 +105,7 @@ class Engine:
         server = fleet.servers[slot]
         server.max_batch, server.standby, server.weight = largest, standby, offering.capacity_rps
         server.free_at, server.terminates_at = self._now, np.inf
+        server.cv, server.noise = offering.cv, row
         server.single_s, server.full_batch_s = fleet.batch_s[slot, 1], fleet.batch_s[slot, largest]
         burst = offering.instance_type.credits
         if burst:
@@ -120,7 +134,7 @@ class Engine:
         if self.is_idle(slot):
             return self._now
         batches = -(-int(server.waiting) // int(server.max_batch))
-        return float(server.free_at + batches * server.full_batch_s)
+        return float(server.done_at + batches * server.full_batch_s)
 
     def is_idle(self, slot: int) -> bool:
         """True where it holds no request."""
@@ -311,6 +325,14 @@ class Engine:
     def _send(self, arrived_at: float) -> None:
         if self._kernel.dispatch(self._now, arrived_at, self._rows, *self._state):
             self._fleet = arrays.with_longer_queues(self._fleet)
+
+    def _noise_row(self, cv: float) -> int:
+        """The row of factors for that coefficient of variation."""
+        if cv not in self._noise_rows:
+            self._noise_rows[cv] = len(self._noise_rows)
+            made = arrays.noise_factors(cv, self._normals)
+            self._fleet = self._fleet._replace(noise=np.vstack((self._fleet.noise, made)))
+        return self._noise_rows[cv]
 
     def _make_room(self, max_batch: int) -> None:
         if not self._free:

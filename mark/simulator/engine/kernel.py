@@ -3,8 +3,9 @@
 Plain Python over arrays that the caller owns; `compiled.py` compiles it together with the dispatch decisions it
 calls. Servers are advanced lazily: a batch that ended by `now` is completed when its instance is next looked at,
 and at the end of each stretch, always with its true finish time. State stands in a few arrays of records, because
-compiled code pays for every array that it hands on. Lambda's pool is in `kernel_lambda.py`, what is counted in
-`kernel_tally.py`.
+compiled code pays for every array that it hands on. A batch's true end (`done_at`) is the engine's secret: what
+decides about requests sees its expected end (`free_at`). Lambda's pool is in `kernel_lambda.py`, what is counted
+in `kernel_tally.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mark.dispatch.batcher import batch_size
-from mark.dispatch.bouncer import admits, predicted_finish_at
+from mark.dispatch.bouncer import admits, late_finish_at, predicted_finish_at
 from mark.dispatch.credits import earned, slowed_s
 from mark.dispatch.overflow import SHED, TO_LAMBDA, after_bounce, believed_warm, lambda_finish_at, note_in_flight
 from mark.dispatch.routing import NONE, SERVER_FIELDS, least_finish, least_outstanding, weighted
@@ -42,6 +43,9 @@ BY_FINISH, BY_WEIGHT, BY_OUTSTANDING = range(3)
 SERVER = np.dtype(
     [
         *SERVER_FIELDS.items(),
+        ("done_at", "f8"),  # true end of the batch in service, s
+        ("cv", "f8"),  # coefficient of variation of a batch's time
+        ("noise", "i8"),  # row of Fleet.noise
         ("head", "i8"),  # place in the ring of the oldest request it holds
         ("standby", "i8"),
         ("balance", "f8"),  # CPU credits at balance_at
@@ -59,7 +63,7 @@ RULES = np.dtype(
         *((name, "i8") for name in ("routing", "monitor_requests", "concurrency", "burst")),
         ("last_second", "i8"),
         *((name, "f8") for name in ("factor", "give_up_s", "objective_s", "target", "start_at", "monitor_s")),
-        *((name, "f8") for name in ("lambda_s", "cold_s", "burst_window_s", "speed")),
+        *((name, "f8") for name in ("lambda_s", "cold_s", "burst_window_s", "speed", "sigmas", "network_s")),
     ]
 )
 
@@ -68,11 +72,13 @@ class Fleet(NamedTuple):
     """One row per instance. servers: records of SERVER; batch_s: shape (slots, largest batch + 1), seconds.
 
     queue: shape (slots, capacity), rings of arrival times, those in service first; capacity is a power of two.
+    noise: shape (kinds, draws), factors on a batch's time used in turn; row 0 is without noise.
     """
 
     servers: Records
     queue: Floats
     batch_s: Floats
+    noise: Floats
 
 
 def run(
@@ -136,10 +142,20 @@ def _offer(now: float, arrived_at: float, rows: Ints, rules: Record, fleet: Flee
     if row == NONE:
         return BOUNCED
     server = fleet.servers[row]
-    if server.in_service > 0 and server.free_at <= now:
+    if server.in_service > 0 and server.done_at <= now:
         _advance(row, now, rules, fleet, tally)
     finish_at = _finish_at(now, server)
-    in_time = admits(finish_at, arrived_at, arrived_at + rules.objective_s, rules.factor)
+    late_at = late_finish_at(
+        now,
+        finish_at,
+        server.in_service,
+        server.waiting,
+        server.max_batch,
+        server.full_batch_s,
+        server.cv,
+        rules.sigmas,
+    )
+    in_time = admits(late_at, arrived_at, arrived_at + rules.objective_s, rules.factor)
     if finish_at <= server.terminates_at and (in_time or not rules.bouncer):
         return _enqueue_or_shed(row, now, arrived_at, finish_at, rules, fleet, tally)
     return BOUNCED
@@ -199,7 +215,13 @@ def _warm_one_more(now: float, deadline_at: float, rules: Record, pool: Pool, ta
 
 def _finish_at(now: float, server: Record) -> float:
     return predicted_finish_at(
-        now, server.free_at, server.waiting, server.max_batch, server.single_s, server.full_batch_s
+        now,
+        server.free_at,
+        server.in_service,
+        server.waiting,
+        server.max_batch,
+        server.single_s,
+        server.full_batch_s,
     )
 
 
@@ -215,19 +237,22 @@ def _enqueue_or_shed(
     queue[row, (server.head + held) & (capacity - 1)] = arrived_at
     server.waiting += 1
     if server.in_service == 0:
-        _start_batch(now, server, fleet.batch_s[row])
-        tally.totals.due_at = min(tally.totals.due_at, server.free_at)
+        _start_batch(now, server, fleet.batch_s[row], fleet.noise, tally.totals)
+        tally.totals.due_at = min(tally.totals.due_at, server.done_at)
     return FULL if held + 2 > capacity else TAKEN
 
 
-def _start_batch(now: float, server: Record, batch_s: Floats) -> None:
+def _start_batch(now: float, server: Record, batch_s: Floats, noise: Floats, totals: Record) -> None:
     size = batch_size(server.waiting, server.max_batch)
-    work_s = batch_s[size]
+    factor = noise[server.noise, totals.drawn & (noise.shape[1] - 1)]
+    totals.drawn += 1
+    expected_s = batch_s[size]
     if server.burn_per_s > 0.0:
-        work_s = _spend_credits(now, work_s, server, batch_s)
+        expected_s = _spend_credits(now, expected_s * factor, server, batch_s) / factor
     server.in_service = size
     server.waiting -= size
-    server.free_at = now + work_s
+    server.free_at = now + expected_s
+    server.done_at = now + expected_s * factor
 
 
 def _spend_credits(now: float, work_s: float, server: Record, batch_s: Floats) -> float:
@@ -265,10 +290,10 @@ def _advance_all(now: float, rows: Ints, rules: Record, fleet: Fleet, tally: Run
     for row in rows:
         server = servers[row]
         if server.in_service > 0:
-            if server.free_at <= now:
+            if server.done_at <= now:
                 _advance(row, now, rules, fleet, tally)
             if server.in_service > 0:
-                due_at = min(due_at, server.free_at)
+                due_at = min(due_at, server.done_at)
     totals.due_at = due_at
 
 
@@ -276,8 +301,8 @@ def _advance(row: int, now: float, rules: Record, fleet: Fleet, tally: RunTally)
     """Complete the batches that ended by `now` and start what waited behind them."""
     server, held = fleet.servers[row], fleet.queue[row]
     capacity = held.size
-    while server.in_service > 0 and server.free_at <= now:
-        finish_at = server.free_at
+    while server.in_service > 0 and server.done_at <= now:
+        finish_at = server.done_at
         size = server.in_service
         for place in range(size):
             answer(held[(server.head + place) & (capacity - 1)], finish_at, rules, tally)
@@ -285,7 +310,7 @@ def _advance(row: int, now: float, rules: Record, fleet: Fleet, tally: RunTally)
         server.head = (server.head + size) & (capacity - 1)
         server.in_service = 0
         if server.waiting > 0:
-            _start_batch(finish_at, server, fleet.batch_s[row])
+            _start_batch(finish_at, server, fleet.batch_s[row], fleet.noise, tally.totals)
 
 
 def _count_batch(size: int, server: Record, totals: Record) -> None:

@@ -15,7 +15,7 @@ WARM_FINISH, WARM_ARRIVED, COLD_FINISH, COLD_ARRIVED = range(4)
 POOL = np.dtype(
     [
         *((name, "i8") for name in ("idle_low", "idle", "warm_head", "warm", "cold_head", "cold")),
-        *((name, "i8") for name in ("starts", "draws")),
+        *((name, "i8") for name in ("starts", "draws", "calls")),
     ]
 )
 
@@ -23,9 +23,10 @@ POOL = np.dtype(
 class Pool(NamedTuple):
     """Lambda: idle environments as a stack (the last used is used first), calls in flight as rings by finish.
 
-    The rings stay in order because warm and cold calls each take a constant time. marks: one record of POOL;
-    idle_until: shape (concurrency,); rings: shape (4, concurrency); started_at: shape (burst,); belief: what the
-    sender believes (`dispatch/overflow.py`).
+    A call is put in its place in its ring, from the end: those that take a constant time stay where they come.
+    marks: one record of POOL; idle_until: shape (concurrency,); rings: shape (4, concurrency); started_at: shape
+    (burst,); belief: what the sender believes (`dispatch/overflow.py`); noise: shape (draws,), factors on a
+    call's time.
     """
 
     marks: Record
@@ -34,6 +35,7 @@ class Pool(NamedTuple):
     started_at: Floats
     idle_life_s: Floats
     belief: Ints
+    noise: Floats
 
 
 def invoke(now: float, arrived_at: float, rules: Record, pool: Pool, tally: RunTally) -> bool:
@@ -42,13 +44,13 @@ def invoke(now: float, arrived_at: float, rules: Record, pool: Pool, tally: RunT
     if marks.warm + marks.cold >= rules.concurrency:
         tally.totals.throttled += 1
         return False
+    call_s = rules.lambda_s * pool.noise[marks.calls & (pool.noise.size - 1)]
     if _take_idle(now, pool):
-        slot = (marks.warm_head + marks.warm) % pool.rings.shape[1]
-        pool.rings[WARM_FINISH, slot] = now + rules.lambda_s
-        pool.rings[WARM_ARRIVED, slot] = arrived_at
+        _put(now + call_s, arrived_at, pool.rings, WARM_FINISH, marks.warm_head, marks.warm)
         marks.warm += 1
-    elif not start_environment(now, arrived_at, rules.cold_s + rules.lambda_s, rules, pool, tally):
+    elif not start_environment(now, arrived_at, rules.cold_s + call_s, rules, pool, tally):
         return False
+    marks.calls += 1
     tally.totals.invocations += 1
     note_in_flight(pool.belief, now, marks.warm + marks.cold)
     return True
@@ -68,14 +70,28 @@ def start_environment(
         return False
     pool.started_at[oldest] = now
     marks.starts += 1
-    slot = (marks.cold_head + marks.cold) % pool.rings.shape[1]
-    pool.rings[COLD_FINISH, slot] = now + busy_s
-    pool.rings[COLD_ARRIVED, slot] = arrived_at
+    _put(now + busy_s, arrived_at, pool.rings, COLD_FINISH, marks.cold_head, marks.cold)
     marks.cold += 1
     tally.totals.cold += 1
     if np.isnan(arrived_at):
         tally.totals.pings += 1
     return True
+
+
+def _put(finish_at: float, arrived_at: float, rings: Floats, finish: int, head: int, held: int) -> None:
+    """Put a call into a ring, which holds `held` from `head` on in the order of their end.
+
+    finish: the ring's row of ends in `rings`; that of arrivals follows it.
+    """
+    room = rings.shape[1]
+    slot = (head + held) % room
+    while held > 0:
+        before = (head + held - 1) % room
+        if rings[finish, before] <= finish_at:
+            break
+        rings[finish, slot], rings[finish + 1, slot] = rings[finish, before], rings[finish + 1, before]
+        slot, held = before, held - 1
+    rings[finish, slot], rings[finish + 1, slot] = finish_at, arrived_at
 
 
 def _take_idle(now: float, pool: Pool) -> bool:

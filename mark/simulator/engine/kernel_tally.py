@@ -34,7 +34,7 @@ SECOND = np.dtype(
 TOTAL = np.dtype(
     [
         *((name, "i8") for name in ("instance", "standby", "lambda_", "shed", "throttled")),
-        *((name, "i8") for name in ("invocations", "cold", "pings", "batches")),
+        *((name, "i8") for name in ("invocations", "cold", "pings", "batches", "drawn")),
         *((name, "i8") for name in ("window_requests", "window_missed", "last_requests", "last_missed")),
         *((name, "f8") for name in ("latency_sum", "opened_at", "closed_at", "quiet_until", "due_at")),
     ]
@@ -53,7 +53,7 @@ class RunTally(NamedTuple):
 
 def answer(arrived_at: float, finish_at: float, rules: Record, tally: RunTally) -> None:
     """A request was answered. Of a rehearsal's latency, on the trace's clock, the real one is counted."""
-    taken_s = finish_at - arrived_at
+    taken_s = finish_at - arrived_at + rules.network_s
     latency_s = taken_s / rules.speed
     second = tally.seconds[second_of(arrived_at, rules)]
     totals = tally.totals

@@ -413,6 +413,20 @@ def test_a_standby_that_is_awake_is_woken_again_at_no_cost(moto: None) -> None:
     there.close()
 
 
+def test_standbys_that_aws_has_no_place_for_are_told_and_the_others_wake(moto: None) -> None:
+    there, names = asleep(Guardrails(max_instances=9, max_usd_per_hour=9.0), 3)
+    # both attempts of all at once, then of the first alone
+    fail(there.aws, "StartInstances", "InsufficientInstanceCapacity", times=4)
+    there.cloud.submit(wake(names))
+
+    (refused,) = there.cloud.drain_facts()
+    assert isinstance(refused, LaunchRefused)
+    assert (refused.offering, refused.count) == (SLEEPER.name, 1)
+    assert (refused.cause, refused.code) == (RefusalCause.CAPACITY, "InsufficientInstanceCapacity")
+    assert [name for name, state in there.states().items() if state == "stopped"] == [*refused.instances]
+    there.close()
+
+
 def test_guardrails_count_standbys_that_another_model_is_waking() -> None:
     guard = Guard(Guardrails(max_instances=9, max_usd_per_hour=0.2), OFFERINGS)
     rows = {

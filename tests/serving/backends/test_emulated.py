@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from mark.catalog.load import load_models
@@ -29,7 +31,28 @@ from tests.virtual_time import run_virtually
 
 
 def emulated(offering, *, now=lambda: 0.0, speed=lambda: 1.0, **more):
-    return EmulatedBackend(offering, name="m", inputs=INPUTS, outputs=OUTPUTS, now=now, speed=speed, **more)
+    rng = np.random.default_rng(1)
+    return EmulatedBackend(
+        offering, name="m", inputs=INPUTS, outputs=OUTPUTS, now=now, speed=speed, rng=rng, **more
+    )
+
+
+def test_batches_vary_about_the_profile_s_time():
+    offering = replace(of_batches(inception(), {1: 0.02}), cv=0.25)
+
+    async def scenario():
+        backend, loop = emulated(offering), asyncio.get_running_loop()
+        await backend.start()
+        took = []
+        for _ in range(400):
+            began = loop.time()
+            await backend.infer([ask([1, 2])])
+            took.append(loop.time() - began)
+        return np.array(took)
+
+    took = run_virtually(scenario())
+    assert took.mean() == pytest.approx(0.02, rel=0.05)
+    assert took.std() / took.mean() == pytest.approx(0.25, rel=0.2)
 
 
 def test_it_answers_zeros_of_the_right_shape():
@@ -113,7 +136,9 @@ def test_the_factory_makes_what_the_service_names(kind):
     served = ServedModel(
         model=model, slo=model.slo, dispatch=DispatchPolicy(), offerings=(offering,), backend=spec, inputs=INPUTS
     )
-    backend = make_backend(spec, served, offering, load=lambda _name, _folder: object, now=lambda: 0.0)
+    backend = make_backend(
+        spec, served, offering, load=lambda _name, _folder: object, now=lambda: 0.0, rng=np.random.default_rng()
+    )
     assert backend.platform == kind
     asyncio.run(backend.close())
 
@@ -143,6 +168,7 @@ def test_more_rows_than_it_can_answer_are_refused():
         outputs=(TensorSpec(name="y", datatype="FP32", shape=(-1, 1_000_000)),),
         now=lambda: 0.0,
         speed=lambda: 1.0,
+        rng=np.random.default_rng(1),
     )
     (replies,) = run(wide, [ask(*[[1, 2]] * 100)])
 

@@ -1,0 +1,24 @@
+"""Noise of service times: lognormal factors with mean 1, for replay and emulated backends alike.
+
+A time whose coefficient of variation is cv is its expected value times exp(sigma z - sigma^2 / 2), z standard
+normal and sigma^2 = ln(1 + cv^2): never below zero, its mean unchanged, a few large values and no cap.
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+
+SUREST = 0.9999
+"""No time is sure: the longest has no end."""
+
+
+def noise_factor(cv: float, normal: float) -> float:
+    """The factor on an expected time that a standard normal number stands for; 1 without noise."""
+    variance = math.log1p(cv * cv)
+    return math.exp(math.sqrt(variance) * normal - variance / 2)
+
+
+def noise_quantile(cv: float, share: float) -> float:
+    """The factor that a `share` of all times keeps below; 1 without noise. A share of 1 is taken as SUREST."""
+    return noise_factor(cv, NormalDist().inv_cdf(min(share, SUREST)))
