@@ -14,10 +14,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from mark.catalog.billing import bill_fleet, bill_overhead
+from mark.catalog.billing import Load, bill_fleet
 from mark.catalog.listed import listed_usd_per_hour
 from mark.domain.costs import BillLine, FleetUsage, InstanceUsage, LambdaUsage, Transition
 from mark.domain.fleet import Role
+from mark.domain.footprint import Footprint
 from mark.domain.traffic import ModelTraffic
 from mark.service_spec import ServedModel
 
@@ -118,6 +119,7 @@ def live_bill(
     traffic: ModelTraffic,
     served: ServedModel,
     *,
+    footprint: Footprint | None,
     requests: int,
     peak_rps: float,
     duration_s: float,
@@ -135,8 +137,14 @@ def live_bill(
         served.offerings,
         overflow=served.overflow,
         lambda_usage=LambdaUsage(requests=round(traffic.billed), cold_starts=traffic.cold, gib_s=traffic.gib_s),
-        duration_s=duration_s,
-        overhead=bill_overhead(peak_rps, duration_s, requests=requests, payload_mib=served.model.payload_mib),
+        footprint=footprint,
+        load=Load(
+            duration_s=duration_s,
+            peak_rps=peak_rps,
+            requests=requests,
+            lambda_requests=round(traffic.billed),
+            payload_mib=served.model.payload_mib,
+        ),
     )
 
 
@@ -154,7 +162,11 @@ def in_order(transitions: Iterable[Transition]) -> list[Transition]:
 def stretches_of(
     ordered: Sequence[Transition], now: float
 ) -> tuple[list[InstanceUsage], list[tuple[float, float]]]:
-    """One instance's stretches in state running, and from when to when it slept. ordered: `in_order`."""
+    """One instance's stretches in state running, and from when to when it slept. ordered: `in_order`.
+
+    A stretch used as much beyond its credits as the largest reading in it says: an agent that begins anew counts
+    from zero again, and what it used before it read is not billed.
+    """
     usages: list[InstanceUsage] = []
     began: Transition | None = None
     asleep_at: float | None = None

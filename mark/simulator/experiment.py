@@ -153,6 +153,7 @@ class Experiment:
             market=spec.market.value,
             times=spec.times,
             faults=spec.faults,
+            footprint=spec.footprint,
             assumed=self.supply.assumed,
             stand_ins=self.supply.stand_ins,
         )

@@ -28,6 +28,7 @@ from mark.accounting.ledger import running_now, usage_before
 from mark.domain.costs import Ec2State, LedgerRecord, Transition
 from mark.domain.fleet import Role
 from tests.accounting.test_daily_costs import LARGE, SERVED, SMALL
+from tests.footprints import FOOTPRINT
 
 BEGAN = 20_000 * DAY_S
 STATES: tuple[Ec2State, ...] = ("pending", "running", "stopping", "stopped", "shutting-down", "terminated")
@@ -54,7 +55,7 @@ def record_of(told: list[tuple[int, Ec2State, float]]) -> LedgerRecord:
 
 
 def ledger(record: LedgerRecord) -> ModelLedger:
-    return ModelLedger(served=WITHOUT_LAMBDA, record=record, marks=(first_mark(BEGAN),))
+    return ModelLedger(served=WITHOUT_LAMBDA, record=record, marks=(first_mark(BEGAN),), footprint=FOOTPRINT)
 
 
 def bill(record: LedgerRecord, at: float) -> dict[tuple[str, str, str], float]:

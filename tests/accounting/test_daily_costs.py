@@ -21,6 +21,7 @@ from mark.domain.fleet import Role
 from mark.domain.objective import ModelSpec
 from mark.domain.traffic import ModelTraffic
 from mark.service_spec import BackendSpec, ServedModel
+from tests.footprints import FOOTPRINT
 from tests.planner.builders import SLO, offering, overflow
 
 BEGAN = 20_000 * DAY_S + 61_234.5
@@ -67,7 +68,9 @@ def ledgers(draw: st.DrawFn) -> ModelLedger:
         )
         at = BEGAN + hour * 3600.0 + 3.0
         marks.append(HourlyMark(at=at, counted_to=at - 3.0, peak_rps=30_000.0, totals=totals))
-    return ModelLedger(served=SERVED, record=LedgerRecord(transitions=tuple(told)), marks=tuple(marks))
+    return ModelLedger(
+        served=SERVED, record=LedgerRecord(transitions=tuple(told)), marks=tuple(marks), footprint=FOOTPRINT
+    )
 
 
 @given(ledger=ledgers(), back_s=st.one_of(st.floats(0.0, 60.0), st.floats(60.0, 9 * DAY_S)))
@@ -83,6 +86,7 @@ def test_days_are_never_negative_and_add_up_to_the_live_bill(ledger: ModelLedger
         fleet_usage(ledger.record.transitions, until),
         ModelTraffic(model="m", billed=totals.billed, gib_s=totals.gib_s),
         SERVED,
+        FOOTPRINT,
         requests=round(totals.requests),
         peak_rps=ledger.marks[-1].peak_rps,
         duration_s=until - BEGAN,
@@ -98,7 +102,9 @@ def test_days_are_never_negative_and_add_up_to_the_live_bill(ledger: ModelLedger
 def test_an_instance_over_midnight_is_billed_to_both_days() -> None:
     midnight = (BEGAN // DAY_S + 1) * DAY_S
     told = (transition(3, "running", midnight - 1800.0), transition(3, "terminated", midnight + 7200.0))
-    ledger = ModelLedger(served=SERVED, record=LedgerRecord(transitions=told), marks=(first_mark(BEGAN),))
+    ledger = ModelLedger(
+        served=SERVED, record=LedgerRecord(transitions=told), marks=(first_mark(BEGAN),), footprint=FOOTPRINT
+    )
     lines = [item for item in model_days(ledger, BEGAN, midnight + DAY_S) if item.line.component == "instances"]
 
     assert [(item.line.item, item.line.quantity) for item in lines] == [(LARGE.name, 0.5), (LARGE.name, 2.0)]
@@ -106,7 +112,9 @@ def test_an_instance_over_midnight_is_billed_to_both_days() -> None:
 
 
 def test_gateways_and_store_are_shared_by_the_models_of_a_service() -> None:
-    ledger = ModelLedger(served=SERVED, record=LedgerRecord(transitions=()), marks=(first_mark(BEGAN),))
+    ledger = ModelLedger(
+        served=SERVED, record=LedgerRecord(transitions=()), marks=(first_mark(BEGAN),), footprint=FOOTPRINT
+    )
     one, two = (shared_days([ledger] * count, BEGAN, BEGAN + 3600.0) for count in (1, 2))
 
     assert one == two
@@ -156,7 +164,9 @@ def rented(offering_name: str, usd_per_hour: float | None, *, hours: float = 2.0
 
 def instance_lines(told: tuple[Transition, ...], served: ServedModel = SERVED) -> dict[str, float]:
     """USD by offering."""
-    ledger = ModelLedger(served=served, record=LedgerRecord(transitions=told), marks=(first_mark(BEGAN),))
+    ledger = ModelLedger(
+        served=served, record=LedgerRecord(transitions=told), marks=(first_mark(BEGAN),), footprint=FOOTPRINT
+    )
     lines = model_bill(ledger, BEGAN + DAY_S)
     return {line.item: line.usd for line in lines if line.component == "instances"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,9 +12,10 @@ from hypothesis import strategies as st
 from mark.accounting import usage
 from mark.accounting.ledger import running_now, usage_before
 from mark.accounting.usage import IncrementalUsage
-from mark.catalog.billing import bill_disks, bill_instances
+from mark.catalog.billing import bill_asleep, bill_instances, bill_running
 from mark.domain.costs import BillLine, Ec2State, FleetUsage, Transition
 from mark.domain.fleet import Role
+from tests.footprints import FOOTPRINT
 
 PRICES = {"small": 0.1, "large": 1.0}
 STATES: tuple[Ec2State, ...] = ("pending", "running", "stopping", "stopped", "shutting-down", "terminated")
@@ -34,7 +36,8 @@ def transition(instance: int, state: Ec2State, at: float) -> Transition:
 
 def bill(fleet: FleetUsage) -> dict[tuple[str, str, str], float]:
     lines = bill_instances(fleet.usages, PRICES)
-    lines += bill_disks(asleep_s=fleet.asleep_s, running_s=fleet.running_s, gib=1e9)
+    lines += bill_asleep(5e7 * fleet.asleep_s, FOOTPRINT.prices)  # so much that a second's difference shows
+    lines += bill_running(replace(FOOTPRINT, disk_gib=1e9), fleet.running_s)
     return {(line.component, line.item, what): value for line in lines for what, value in figures(line).items()}
 
 
