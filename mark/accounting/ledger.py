@@ -48,7 +48,7 @@ Price = tuple[Role, str, float | None]
 """Role, offering, and the price that was recorded."""
 
 
-def usages_of(billed: Mapping[Price, int]) -> tuple[InstanceUsage, ...]:
+def usages_of(billed: Mapping[Price, int], surplus_vcpu_s: Mapping[Price, float]) -> tuple[InstanceUsage, ...]:
     """Seconds that were billed, as one stretch for each role, offering and price."""
     return tuple(
         InstanceUsage(
@@ -57,6 +57,7 @@ def usages_of(billed: Mapping[Price, int]) -> tuple[InstanceUsage, ...]:
             role=role,
             started_at=-float(seconds),
             ended_at=0.0,
+            surplus_vcpu_s=surplus_vcpu_s.get((role, offering, usd_per_hour), 0.0),
             usd_per_hour=usd_per_hour,
         )
         for (role, offering, usd_per_hour), seconds in sorted(
@@ -118,8 +119,8 @@ def live_bill(
     usage: FleetUsage,
     traffic: ModelTraffic,
     served: ServedModel,
-    *,
     footprint: Footprint | None,
+    *,
     requests: int,
     peak_rps: float,
     duration_s: float,
@@ -156,7 +157,9 @@ def rent_usd_per_hour(served: ServedModel, running: Sequence[InstanceUsage]) -> 
 
 def in_order(transitions: Iterable[Transition]) -> list[Transition]:
     """One instance's transitions as they followed each other."""
-    return sorted(transitions, key=lambda transition: (transition.at, _ORDER[transition.state]))
+    return sorted(
+        transitions, key=lambda transition: (transition.at, _ORDER[transition.state], transition.is_reading)
+    )
 
 
 def stretches_of(
@@ -169,32 +172,37 @@ def stretches_of(
     """
     usages: list[InstanceUsage] = []
     began: Transition | None = None
+    surplus_vcpu_s = 0.0
     asleep_at: float | None = None
     naps: list[tuple[float, float]] = []
     for item in ordered:
+        if item.surplus_vcpu_s is not None:
+            surplus_vcpu_s = max(surplus_vcpu_s, item.surplus_vcpu_s) if began else 0.0
+            continue
         if item.state == "running":
             began = began or item
         elif began is not None and item.state != "pending":
-            usages.append(_usage(began, item.at))
-            began = None
+            usages.append(_usage(began, item.at, surplus_vcpu_s))
+            began, surplus_vcpu_s = None, 0.0
         if item.state == "stopped" and asleep_at is None:
             asleep_at = item.at
         elif item.state in ("pending", "running", "shutting-down", "terminated") and asleep_at is not None:
             naps.append((asleep_at, item.at))
             asleep_at = None
     if began is not None:
-        usages.append(_usage(began, now))
+        usages.append(_usage(began, now, surplus_vcpu_s))
     if asleep_at is not None:
         naps.append((asleep_at, now))
     return usages, naps
 
 
-def _usage(began: Transition, ended_at: float) -> InstanceUsage:
+def _usage(began: Transition, ended_at: float, surplus_vcpu_s: float) -> InstanceUsage:
     return InstanceUsage(
         instance=began.instance,
         offering=began.offering,
         role=began.role,
         started_at=began.at,
         ended_at=ended_at,
+        surplus_vcpu_s=surplus_vcpu_s,
         usd_per_hour=began.usd_per_hour,
     )

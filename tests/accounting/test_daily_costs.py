@@ -122,6 +122,27 @@ def test_gateways_and_store_are_shared_by_the_models_of_a_service() -> None:
     assert (own.line.component, own.line.item) == ("lambda", "provisioned")
 
 
+def test_what_a_burst_uses_beyond_its_credits_is_billed_as_it_is_read() -> None:
+    """Readings grow with a stretch; one after its end is none of the next stretch, where the agent begins anew."""
+    at = BEGAN + 7200.0
+    told = [transition(1, "running", at), transition(1, "stopped", at + 3600.0)]
+    for when, surplus_vcpu_s in ((600.0, 1800.0), (1200.0, 3600.0), (3660.0, 9000.0)):
+        told.append(replace(transition(1, "running", at + when), surplus_vcpu_s=surplus_vcpu_s))
+    told += [transition(1, "running", at + 7200.0), transition(1, "terminated", at + 9000.0)]
+    told.append(replace(transition(1, "running", at + 8000.0), surplus_vcpu_s=360.0))
+
+    def surplus_usd(now: float) -> float:
+        record = LedgerRecord(transitions=tuple(told))
+        ledger = ModelLedger(served=SERVED, record=record, marks=(first_mark(BEGAN),), footprint=FOOTPRINT)
+        lines = model_bill(ledger, at + now)
+        return sum(line.usd for line in lines if line.item == f"{SMALL.name} surplus credits")
+
+    assert surplus_usd(300.0) == 0.0
+    assert surplus_usd(900.0) == pytest.approx(0.5 * 0.05)
+    assert surplus_usd(5000.0) == pytest.approx(1.0 * 0.05)
+    assert surplus_usd(9000.0) == pytest.approx(1.1 * 0.05)
+
+
 def test_a_period_is_cut_at_midnights() -> None:
     assert days_between(BEGAN, BEGAN) == ()
     days = days_between(BEGAN, BEGAN + 2 * DAY_S)
