@@ -61,7 +61,7 @@ def store_service(url: str, *, anchor: ClockAnchor) -> CostUsd:
     )
     usage, traffic = fleet_usage(store.transitions(MODEL), ENDED_AT), store.traffic(MODEL)
     link.close()
-    bill = live_bill(
-        usage, traffic, served, FOOTPRINT, requests=1000, peak_rps=0.0, duration_s=ENDED_AT - BEGAN_AT
+    bill = live_bill(  # no controller wrote down what came: no bytes are billed
+        usage, traffic, served, FOOTPRINT, requests=0, peak_rps=0.0, duration_s=ENDED_AT - BEGAN_AT
     )
     return cost_of(bill)
