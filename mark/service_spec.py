@@ -10,6 +10,7 @@ from typing import Literal
 
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.errors import unknown
+from mark.domain.footprint import Footprint
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import LambdaOffering, Offering
 from mark.domain.tensor import TensorSpec
@@ -62,7 +63,7 @@ class ServedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSpec:
-    """A service: its name, models, and the seed of whatever is drawn.
+    """A service: its name, models, the seed of whatever is drawn, and what stands around its fleets and is billed.
 
     Where it only observes nothing is rented: its fleet is one that would have been, beside another that serves and
     costs `existing_usd_per_hour`, where somebody said so.
@@ -70,6 +71,8 @@ class ServiceSpec:
 
     name: str
     models: tuple[ServedModel, ...]
+    #: None: nothing is billed beside instances and Lambda.
+    footprint: Footprint | None = None
     seed: int = 0
     observed: bool = False
     existing_usd_per_hour: float | None = None

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from mark.catalog.load import model
-from mark.config.settings import cache_dir
+from mark.config.footprint import footprint_of
+from mark.config.settings import Settings, cache_dir
 from mark.domain.offering import Market
 from mark.plugins.load import build_forecaster
 from mark.policies.assemble import Overrides
@@ -53,6 +54,7 @@ def ledgers(kernel: Kernel) -> dict[str, Any]:
 def _spec(market: Market) -> ExperimentSpec:
     spec = model("inception-v3")
     return ExperimentSpec(
+        footprint=footprint_of(Settings()),
         model=spec,
         slo=spec.slo,
         market=market,

@@ -11,25 +11,7 @@ from constructs import Construct
 
 from infra.blueprint import Blueprint
 from infra.stack import ServiceStack, excuse
-
-ENDPOINTS = (
-    "cloudformation",
-    "ec2",
-    "ecr.api",
-    "ecr.dkr",
-    "lambda",
-    "logs",
-    "monitoring",
-    "secretsmanager",
-    "servicequotas",
-    "sqs",
-)
-"""What processes and start scripts call; S3 has a gateway endpoint, which is free."""
-
-MAILING = ("secretsmanager", "email")
-"""What the report function calls: functions in a network have no public address. One zone's will do for a mail."""
-COSTS = "ce"
-"""Cost Explorer, where the report asks it."""
+from mark.config.rollout import endpoint_services
 
 
 class NetworkStack(ServiceStack):
@@ -56,15 +38,10 @@ class NetworkStack(ServiceStack):
             route_table_ids=[routes.ref],
             vpc_endpoint_type="Gateway",
         )
-        mails = MAILING if blueprint.mails else ()
-        if blueprint.mails and blueprint.rollout.report.reconcile:
-            mails = (*mails, COSTS)
         every = [subnet.ref for subnet in subnets]
-        if network.private:
-            self._endpoints(tuple(dict.fromkeys((*ENDPOINTS, *mails))), vpc.ref, every)
-        else:
+        if not network.private:
             self._way_out(vpc.ref, routes.ref)
-            self._endpoints(mails, vpc.ref, every[:1])
+        self._endpoints(endpoint_services(blueprint.rollout), vpc.ref, every if network.private else every[:1])
         self.publish("vpc", vpc.ref)
         for number, subnet in enumerate(subnets):
             self.publish(f"subnet-{number}", subnet.ref)

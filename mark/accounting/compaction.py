@@ -70,14 +70,17 @@ def coarsened(rollups: Sequence[UsageRollup], now: float) -> tuple[UsageRollup, 
 def rolled_up(rollups: Sequence[UsageRollup], at: float) -> FleetUsage:
     """The usage of `rollups` by `at`: one stretch for each role, offering and price, as long as was billed."""
     billed: Counter[Price] = Counter()
+    surplus_vcpu_s: defaultdict[Price, float] = defaultdict(float)
     asleep_s = running_s = 0.0
     for item in rollups:
         share = min(1.0, max(0.0, (at - item.since) / (item.until - item.since)))
         for line in item.billed:
-            billed[line.role, line.offering, line.usd_per_hour] += math.floor(share * line.billed_s)
+            price = (line.role, line.offering, line.usd_per_hour)
+            billed[price] += math.floor(share * line.billed_s)
+            surplus_vcpu_s[price] += share * line.surplus_vcpu_s
         asleep_s += share * item.asleep_s
         running_s += share * item.running_s
-    return FleetUsage(usages=usages_of(billed), asleep_s=asleep_s, running_s=running_s)
+    return FleetUsage(usages=usages_of(billed, surplus_vcpu_s), asleep_s=asleep_s, running_s=running_s)
 
 
 @dataclass(slots=True)
@@ -85,6 +88,7 @@ class _Sum:
     """The usage that one hour adds."""
 
     billed: Counter[Price] = field(default_factory=Counter)
+    surplus_vcpu_s: defaultdict[Price, float] = field(default_factory=lambda: defaultdict(float))
     asleep_s: float = 0.0
     running_s: float = 0.0
 
@@ -99,7 +103,8 @@ def _split(transitions: Iterable[Transition], end: float) -> Iterator[tuple[list
         by_instance[item.instance].append(item)
     for items in by_instance.values():
         ordered = in_order(items)
-        if ordered[-1].state == "terminated" and ordered[-1].at < end:
+        last = next((item for item in reversed(ordered) if not item.is_reading), ordered[-1])
+        if last.state == "terminated" and last.at < end:
             yield ordered, []
             continue
         stops = [place for place, item in enumerate(ordered) if item.state == "stopped" and item.at < end]
@@ -111,7 +116,12 @@ def _add(hours: defaultdict[float, _Sum], folded: Sequence[Transition]) -> None:
     """One instance's part of each hour; it is over, or stops, with the last transition."""
     usages, naps = stretches_of(folded, folded[-1].at)
     for usage in usages:
-        price, before = (usage.role, usage.offering, usage.usd_per_hour), 0
+        price, before, used = (usage.role, usage.offering, usage.usd_per_hour), 0, 0.0
+        for item in folded:
+            if item.surplus_vcpu_s is not None and usage.started_at <= item.at <= usage.ended_at:
+                at = (math.floor(item.at / HOUR_S) + 1) * HOUR_S
+                hours[at].surplus_vcpu_s[price] += max(0.0, item.surplus_vcpu_s - used)
+                used = max(used, item.surplus_vcpu_s)
         for at, seconds in _hours(usage.started_at, usage.ended_at):
             came = billed_s(_until(usage, min(at, usage.ended_at)))
             hours[at].billed[price] += came - before
@@ -147,11 +157,17 @@ def _rollup(since: float, until: float, found: _Sum) -> UsageRollup:
         since=since,
         until=until,
         billed=tuple(
-            BilledTime(role=role, offering=offering, usd_per_hour=usd, billed_s=seconds)
+            BilledTime(
+                role=role,
+                offering=offering,
+                usd_per_hour=usd,
+                billed_s=seconds,
+                surplus_vcpu_s=found.surplus_vcpu_s.get((role, offering, usd), 0.0),
+            )
             for (role, offering, usd), seconds in sorted(
                 found.billed.items(), key=lambda item: price_order(item[0])
             )
-            if seconds
+            if seconds or found.surplus_vcpu_s.get((role, offering, usd))
         ),
         asleep_s=found.asleep_s,
         running_s=found.running_s,
@@ -175,7 +191,9 @@ def _merged(span: tuple[float, float], items: Sequence[UsageRollup]) -> UsageRol
     found = _Sum()
     for item in items:
         for line in item.billed:
-            found.billed[line.role, line.offering, line.usd_per_hour] += line.billed_s
+            price = (line.role, line.offering, line.usd_per_hour)
+            found.billed[price] += line.billed_s
+            found.surplus_vcpu_s[price] += line.surplus_vcpu_s
         found.asleep_s += item.asleep_s
         found.running_s += item.running_s
     return _rollup(*span, found)

@@ -13,14 +13,13 @@ from datetime import UTC, date, datetime
 from mark.accounting.compaction import rolled_up
 from mark.accounting.hourly_totals import HourlyMark, totals_at
 from mark.accounting.ledger import joined, live_bill, usage_before
-from mark.catalog.billing import bill_overhead
+from mark.catalog.billing import bill_shared
 from mark.domain.costs import BillLine, FleetUsage, LedgerRecord, Transition
+from mark.domain.footprint import Footprint
 from mark.domain.traffic import ModelTraffic
 from mark.service_spec import ServedModel
 
 DAY_S = 86400.0
-OWN = ("disks", "load balancer traffic")
-"""Lines of the overhead that a model has for itself: the disks of what runs, and its bytes."""
 
 Key = tuple[str, str]
 
@@ -43,6 +42,8 @@ class ModelLedger:
     served: ServedModel
     record: LedgerRecord
     marks: tuple[HourlyMark, ...]
+    #: Of the service, which its models share.
+    footprint: Footprint | None
     used: Callable[[tuple[Transition, ...], float], FleetUsage] = usage_before
 
     @property
@@ -75,20 +76,29 @@ def model_bill(ledger: ModelLedger, at: float) -> tuple[BillLine, ...]:
     traffic = ModelTraffic(model=served.name, billed=totals.billed, gib_s=totals.gib_s)
     usage = ledger.usage(at)
     life_s = max(0.0, at - ledger.began_at)
-    lines = live_bill(usage, traffic, served, requests=round(totals.requests), peak_rps=0.0, duration_s=life_s)
-    return tuple(line for line in lines if line.component != "overhead" or line.item in OWN)
+    lines = live_bill(
+        usage,
+        traffic,
+        served,
+        ledger.footprint,
+        requests=round(totals.requests),
+        peak_rps=0.0,
+        duration_s=life_s,
+    )
+    shared = {line.item for line in _shared(ledger.footprint, 0.0, life_s)}
+    return tuple(line for line in lines if line.component != "overhead" or line.item not in shared)
 
 
 def shared_bill(ledgers: Sequence[ModelLedger], at: float) -> tuple[BillLine, ...]:
-    """The overhead around all fleets up to `at`: gateways for their peaks together, balancer, store, controllers.
+    """The overhead around all fleets up to `at`: gateways for their peaks together, and what stands around them.
 
     Gateways are billed for the peak of the whole life, as in `live_bill`.
     """
     if not ledgers:
         return ()
     peak_rps = sum(ledger.marks[-1].peak_rps for ledger in ledgers)
-    lines = bill_overhead(peak_rps, max(0.0, at - min(ledger.began_at for ledger in ledgers)))
-    return tuple(line for line in lines if line.item not in OWN)
+    life_s = max(0.0, at - min(ledger.began_at for ledger in ledgers))
+    return _shared(ledgers[0].footprint, peak_rps, life_s)
 
 
 def model_days(ledger: ModelLedger, since: float, until: float) -> tuple[DayCost, ...]:
@@ -101,6 +111,10 @@ def shared_days(ledgers: Sequence[ModelLedger], since: float, until: float) -> t
     """The shared lines, day by day."""
     bills = [_by_key(shared_bill(ledgers, at)) for at in _edges(since, until)]
     return _between(bills, since, until)
+
+
+def _shared(footprint: Footprint | None, peak_rps: float, life_s: float) -> tuple[BillLine, ...]:
+    return () if footprint is None else bill_shared(footprint, peak_rps, life_s)
 
 
 def _edges(since: float, until: float) -> list[float]:

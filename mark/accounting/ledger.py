@@ -14,10 +14,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from mark.catalog.billing import bill_fleet, bill_overhead
+from mark.catalog.billing import Load, bill_fleet
 from mark.catalog.listed import listed_usd_per_hour
 from mark.domain.costs import BillLine, FleetUsage, InstanceUsage, LambdaUsage, Transition
 from mark.domain.fleet import Role
+from mark.domain.footprint import Footprint
 from mark.domain.traffic import ModelTraffic
 from mark.service_spec import ServedModel
 
@@ -47,7 +48,7 @@ Price = tuple[Role, str, float | None]
 """Role, offering, and the price that was recorded."""
 
 
-def usages_of(billed: Mapping[Price, int]) -> tuple[InstanceUsage, ...]:
+def usages_of(billed: Mapping[Price, int], surplus_vcpu_s: Mapping[Price, float]) -> tuple[InstanceUsage, ...]:
     """Seconds that were billed, as one stretch for each role, offering and price."""
     return tuple(
         InstanceUsage(
@@ -56,6 +57,7 @@ def usages_of(billed: Mapping[Price, int]) -> tuple[InstanceUsage, ...]:
             role=role,
             started_at=-float(seconds),
             ended_at=0.0,
+            surplus_vcpu_s=surplus_vcpu_s.get((role, offering, usd_per_hour), 0.0),
             usd_per_hour=usd_per_hour,
         )
         for (role, offering, usd_per_hour), seconds in sorted(
@@ -117,6 +119,7 @@ def live_bill(
     usage: FleetUsage,
     traffic: ModelTraffic,
     served: ServedModel,
+    footprint: Footprint | None,
     *,
     requests: int,
     peak_rps: float,
@@ -135,8 +138,14 @@ def live_bill(
         served.offerings,
         overflow=served.overflow,
         lambda_usage=LambdaUsage(requests=round(traffic.billed), cold_starts=traffic.cold, gib_s=traffic.gib_s),
-        duration_s=duration_s,
-        overhead=bill_overhead(peak_rps, duration_s, requests=requests, payload_mib=served.model.payload_mib),
+        footprint=footprint,
+        load=Load(
+            duration_s=duration_s,
+            peak_rps=peak_rps,
+            requests=requests,
+            lambda_requests=round(traffic.billed),
+            payload_mib=served.model.payload_mib,
+        ),
     )
 
 
@@ -148,41 +157,52 @@ def rent_usd_per_hour(served: ServedModel, running: Sequence[InstanceUsage]) -> 
 
 def in_order(transitions: Iterable[Transition]) -> list[Transition]:
     """One instance's transitions as they followed each other."""
-    return sorted(transitions, key=lambda transition: (transition.at, _ORDER[transition.state]))
+    return sorted(
+        transitions, key=lambda transition: (transition.at, _ORDER[transition.state], transition.is_reading)
+    )
 
 
 def stretches_of(
     ordered: Sequence[Transition], now: float
 ) -> tuple[list[InstanceUsage], list[tuple[float, float]]]:
-    """One instance's stretches in state running, and from when to when it slept. ordered: `in_order`."""
+    """One instance's stretches in state running, and from when to when it slept. ordered: `in_order`.
+
+    A stretch used as much beyond its credits as the largest reading in it says: an agent that begins anew counts
+    from zero again, and what it used before it read is not billed.
+    """
     usages: list[InstanceUsage] = []
     began: Transition | None = None
+    surplus_vcpu_s = 0.0
     asleep_at: float | None = None
     naps: list[tuple[float, float]] = []
     for item in ordered:
+        if item.surplus_vcpu_s is not None:
+            surplus_vcpu_s = max(surplus_vcpu_s, item.surplus_vcpu_s) if began else 0.0
+            continue
         if item.state == "running":
             began = began or item
         elif began is not None and item.state != "pending":
-            usages.append(_usage(began, item.at))
-            began = None
+            usages.append(_usage(began, item.at, surplus_vcpu_s))
+            began, surplus_vcpu_s = None, 0.0
         if item.state == "stopped" and asleep_at is None:
             asleep_at = item.at
         elif item.state in ("pending", "running", "shutting-down", "terminated") and asleep_at is not None:
             naps.append((asleep_at, item.at))
             asleep_at = None
     if began is not None:
-        usages.append(_usage(began, now))
+        usages.append(_usage(began, now, surplus_vcpu_s))
     if asleep_at is not None:
         naps.append((asleep_at, now))
     return usages, naps
 
 
-def _usage(began: Transition, ended_at: float) -> InstanceUsage:
+def _usage(began: Transition, ended_at: float, surplus_vcpu_s: float) -> InstanceUsage:
     return InstanceUsage(
         instance=began.instance,
         offering=began.offering,
         role=began.role,
         started_at=began.at,
         ended_at=ended_at,
+        surplus_vcpu_s=surplus_vcpu_s,
         usd_per_hour=began.usd_per_hour,
     )

@@ -87,11 +87,12 @@ class IncrementalUsage:
 
 
 class _Sums:
-    """Usage of instances that are over: billed seconds by role, offering and price, and what their disks cost."""
+    """Usage of instances that are over: billed seconds and surplus by role, offering and price, and disks."""
 
     def __init__(self) -> None:
         self.last_at = float("-inf")
         self._billed_s: Counter[Price] = Counter()
+        self._surplus_vcpu_s: defaultdict[Price, float] = defaultdict(float)
         self._asleep_s = self._running_s = 0.0
 
     def add(self, usage: FleetUsage, *, last_at: float) -> None:
@@ -100,11 +101,13 @@ class _Sums:
         self._asleep_s += usage.asleep_s
         self._running_s += usage.running_s
         for item in usage.usages:
-            self._billed_s[item.role, item.offering, item.usd_per_hour] += billed_s(item)
+            price = (item.role, item.offering, item.usd_per_hour)
+            self._billed_s[price] += billed_s(item)
+            self._surplus_vcpu_s[price] += item.surplus_vcpu_s
 
     def usage(self) -> FleetUsage:
         """All of them."""
-        usages = usages_of(self._billed_s)
+        usages = usages_of(self._billed_s, self._surplus_vcpu_s)
         return FleetUsage(usages=usages, asleep_s=self._asleep_s, running_s=self._running_s)
 
 

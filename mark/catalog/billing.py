@@ -1,9 +1,10 @@
-"""The bill: what was used, times what it costs. Pure; every price that is not in the snapshot stands here.
+"""The bill: what was used, times what it costs. Pure; prices come in with offerings and the footprint.
 
 An instance is billed per second while it is in state running (booting and draining included, pending and
 stopped not), rounded up to whole seconds, for 60 s at least each time it starts. A stopped standby pays for its
-disk. Lambda bills each invocation and its GiB seconds. The overhead is what stands around a fleet of ours:
-gateways, load balancer, store, controllers, and the disks of what runs. A spot instance that EC2 takes back
+disk. Lambda bills each invocation and its GiB seconds. The overhead is what stands around a fleet of ours, by the
+footprint of the service: gateways, load balancer, store, controllers, monitoring; the bytes of requests; and disks
+and public addresses of what runs. A spot instance that EC2 takes back
 within its first hour is free of charge; we bill it all the same, which errs on the dear side.
 
 `bill_*` return lines, `cost_of` adds lines to the cost words.
@@ -14,11 +15,14 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from mark.domain.costs import BillLine, CostUsd, FleetUsage, InstanceUsage, LambdaUsage
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.fleet import Role
+from mark.domain.footprint import Footprint
 from mark.domain.offering import SURPLUS_USD_PER_VCPU_HOUR, LambdaOffering, Offering
+from mark.domain.service_prices import ServiceItem, ServicePrices
 
 SECONDS_PER_HOUR = 3600.0
 MINIMUM_BILLED_S = 60
@@ -26,36 +30,36 @@ MINIMUM_BILLED_S = 60
 ROUNDING_S = 1e-6
 """Float noise in a duration that must not round up to another second."""
 
-GP3_USD_PER_GIB_MONTH = 0.08
-"""EBS gp3 storage, us-east-1 (EBS pricing)."""
 HOURS_PER_MONTH = 730.0
 """A month in AWS prices."""
+DAYS_PER_MONTH = HOURS_PER_MONTH / 24.0
 ROOT_DISK_GIB = 20.0
-"""Root disk of an instance: system, serving stack and model. A rule of ours, not a measurement."""
+"""Root disk of a standby: system, serving stack and model. A rule of ours, not a measurement."""
 
-GATEWAY_RPS_PER_CORE = 20_000.0
-"""Under a third of the 68,100 requests/s a core that the gateway's prototype was measured at on 2 kB JSON."""
-GATEWAY_MINIMUM = 2
-"""Two, so that one may be lost."""
-GATEWAY_USD_PER_HOUR = 0.034
-"""c6g.medium, one core, us-east-1 on demand (price snapshot)."""
-BALANCER_USD_PER_HOUR = 0.0225
-"""Network load balancer, us-east-1 (Elastic Load Balancing pricing)."""
-BALANCER_USD_PER_LCU_HOUR = 0.006
-"""Its capacity unit (Elastic Load Balancing pricing)."""
 BALANCER_GIB_PER_LCU_HOUR = 1.0
 """Traffic of a unit in an hour over TCP; with kept-alive connections the bytes count."""
-STORE_USD_PER_HOUR = 0.032
-"""ElastiCache cache.t4g.small, Redis OSS, us-east-1 on demand (ElastiCache pricing)."""
-CONTROLLER_COUNT = 2
-"""One acts, one waits for the lease."""
-CONTROLLER_USD_PER_HOUR = 0.0168
-"""t4g.small, us-east-1 on demand (price snapshot)."""
+MIB_PER_GIB = 1024.0
+HOPS = 2
+"""Between balancer, which sends to any zone, and gateway, and between gateway and instance."""
+DIRECTIONS = 2
+"""AWS bills what crosses between zones where it leaves and where it arrives."""
 
-PROVISIONED_USD_PER_GIB_S = 4.1667e-6
-"""A Lambda environment kept provisioned, x86, us-east-1 (AWS Lambda pricing, provisioned concurrency)."""
 PROVISIONED_STEP_S = 300.0
 """It is billed for each five minutes begun (AWS Lambda pricing)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What came within a time, as the overhead is billed by it."""
+
+    duration_s: float
+    peak_rps: float = 0.0
+    requests: int = 0
+    #: Of them, those that Lambda answered.
+    lambda_requests: int = 0
+    #: Size of a request with its answer.
+    payload_mib: float = 0.0
+
 
 COMPONENTS = ("instances", "standby", "lambda", "overhead")
 _COMPONENT = {Role.SERVING: "instances", Role.STANDBY: "standby"}
@@ -121,53 +125,110 @@ def bill_provisioned(offering: LambdaOffering, duration_s: float) -> tuple[BillL
         return ()
     billed = math.ceil((duration_s - ROUNDING_S) / PROVISIONED_STEP_S) * PROVISIONED_STEP_S
     gib_s = offering.provisioned * offering.memory_gib * max(0.0, billed)
-    return (_line("lambda", "provisioned", gib_s, "GiB-s", PROVISIONED_USD_PER_GIB_S),)
+    return (_line("lambda", "provisioned", gib_s, "GiB-s", offering.usd_per_provisioned_gib_s),)
 
 
-def disk_usd(gib: float, seconds: float) -> float:
-    """A gp3 disk of `gib` kept for `seconds`."""
-    return gib * seconds / SECONDS_PER_HOUR / HOURS_PER_MONTH * GP3_USD_PER_GIB_MONTH
+def disk_usd(gib: float, seconds: float, usd_per_gib_month: float) -> float:
+    """A disk of `gib` kept for `seconds`."""
+    return _gib_months(gib, seconds) * usd_per_gib_month
 
 
-def bill_disks(*, asleep_s: float, running_s: float, gib: float = ROOT_DISK_GIB) -> tuple[BillLine, ...]:
-    """Root disks: instance seconds `asleep_s` are the standbys', `running_s` are overhead."""
-    wanted = (("standby", "disks asleep", asleep_s), ("overhead", "disks", running_s))
-    return tuple(
-        BillLine(
-            component=component,
-            item=item,
-            quantity=gib * seconds / SECONDS_PER_HOUR / HOURS_PER_MONTH,
-            unit="GiB-months",
-            usd=disk_usd(gib, seconds),
-        )
-        for component, item, seconds in wanted
-        if seconds > 0
-    )
+def bill_asleep(asleep_s: float, prices: ServicePrices) -> tuple[BillLine, ...]:
+    """Disks of standbys for `asleep_s` instance seconds; a stopped instance has no public address."""
+    if asleep_s <= 0:
+        return ()
+    gib_months = _gib_months(ROOT_DISK_GIB, asleep_s)
+    return (_line("standby", "disks asleep", gib_months, "GiB-months", prices.price(ServiceItem.DISK)),)
 
 
-def gateway_count(peak_rps: float) -> int:
-    """One-core gateways for a peak: by the requests/s that a core was measured to pass on, two at least."""
-    return max(GATEWAY_MINIMUM, math.ceil(peak_rps / GATEWAY_RPS_PER_CORE))
+def bill_running(footprint: Footprint, running_s: float) -> tuple[BillLine, ...]:
+    """Disks and public addresses of rented instances for `running_s` instance seconds."""
+    if running_s <= 0:
+        return ()
+    price, hours = footprint.prices.price, running_s / SECONDS_PER_HOUR
+    gib_months = _gib_months(footprint.disk_gib, running_s)
+    disks = _line("overhead", "disks", gib_months, "GiB-months", price(ServiceItem.DISK))
+    addresses = _line("overhead", "addresses", hours, "address-hours", price(ServiceItem.ADDRESS))
+    return (disks, addresses) if footprint.public else (disks,)
 
 
-def bill_overhead(
-    peak_rps: float, duration_s: float, *, requests: int = 0, payload_mib: float = 0.0
-) -> tuple[BillLine, ...]:
-    """Gateways for the peak all the time, load balancer with the bytes of `requests`, store, controllers.
+def bill_traffic(footprint: Footprint, load: Load) -> tuple[BillLine, ...]:
+    """Bytes of requests and answers: through the balancer, and between zones.
 
-    `payload_mib` is the size of a request with its answer. Traffic between zones is not counted.
+    Nothing keeps a request in its zone: of `zones` all but one are others. What Lambda answers counts like what
+    instances do, which errs on the dear side. What leaves AWS, or a client's own zone, is not counted.
+    """
+    price, gib = footprint.prices.price, load.requests * load.payload_mib / MIB_PER_GIB
+    crossing = gib * HOPS * DIRECTIONS * (footprint.zones - 1) / footprint.zones
+    units = gib / BALANCER_GIB_PER_LCU_HOUR
+    lines = [
+        _line("overhead", "load balancer traffic", units, "LCU-hours", price(ServiceItem.BALANCER_UNIT)),
+        _line("overhead", "traffic between zones", crossing, "GiB", price(ServiceItem.CROSS_ZONE_BYTES)),
+    ]
+    if footprint.lambda_through_endpoint:
+        through = load.lambda_requests * load.payload_mib / MIB_PER_GIB
+        lines.append(_line("overhead", "endpoint traffic", through, "GiB", price(ServiceItem.ENDPOINT_BYTES)))
+    return tuple(lines)
+
+
+def gateway_count(footprint: Footprint, peak_rps: float) -> int:
+    """Gateways for a peak: as many as are deployed at least."""
+    return max(footprint.gateways.count, math.ceil(peak_rps / footprint.gateways.capacity_rps))
+
+
+def bill_shared(footprint: Footprint, peak_rps: float, duration_s: float) -> tuple[BillLine, ...]:
+    """What is there whatever comes: gateways for the peak all the time, and all that stands around them.
+
+    Free tiers are an account's, and others may have used them: none is taken off.
     """
     hours = duration_s / SECONDS_PER_HOUR
-    lcu_hours = requests * payload_mib / 1024 / BALANCER_GIB_PER_LCU_HOUR
-    gateway_hours = gateway_count(peak_rps) * hours
-    controller_hours = CONTROLLER_COUNT * hours
-    return (
-        _line("overhead", "gateways", gateway_hours, "instance-hours", GATEWAY_USD_PER_HOUR),
-        _line("overhead", "load balancer", hours, "hours", BALANCER_USD_PER_HOUR),
-        _line("overhead", "load balancer traffic", lcu_hours, "LCU-hours", BALANCER_USD_PER_LCU_HOUR),
-        _line("overhead", "store", hours, "node-hours", STORE_USD_PER_HOUR),
-        _line("overhead", "controllers", controller_hours, "instance-hours", CONTROLLER_USD_PER_HOUR),
+    price, gateways = footprint.prices.price, gateway_count(footprint, peak_rps)
+    store, controllers, watched = footprint.store, footprint.controllers, footprint.monitoring
+    addresses = footprint.public * (gateways + controllers.count) + footprint.internet_facing * footprint.zones
+    node = price(ServiceItem.VALKEY_NODE if store.engine == "valkey" else ServiceItem.REDIS_NODE, store.node_type)
+    log_usd = price(ServiceItem.LOGS_INGESTED)
+    log_usd += price(ServiceItem.LOGS_STORED) * watched.keep_logs_days / DAYS_PER_MONTH
+    month = hours / HOURS_PER_MONTH
+    wanted = (
+        ("gateways", gateways * hours, "instance-hours", footprint.gateways.usd_per_hour),
+        ("gateways' disks", gateways * footprint.disk_gib * month, "GiB-months", price(ServiceItem.DISK)),
+        ("load balancer", hours, "hours", price(ServiceItem.BALANCER)),
+        ("store", store.count * hours, "node-hours", node),
+        (
+            "controllers' CPUs",
+            controllers.count * controllers.vcpus * hours,
+            "vCPU-hours",
+            price(ServiceItem.FARGATE_VCPU, controllers.architecture),
+        ),
+        (
+            "controllers' memory",
+            controllers.count * controllers.memory_gib * hours,
+            "GiB-hours",
+            price(ServiceItem.FARGATE_MEMORY, controllers.architecture),
+        ),
+        ("service's addresses", addresses * hours, "address-hours", price(ServiceItem.ADDRESS)),
+        ("endpoints", footprint.endpoints * hours, "endpoint-hours", price(ServiceItem.ENDPOINT)),
+        ("secrets", footprint.secrets * month, "secret-months", price(ServiceItem.SECRET)),
+        ("alarms", watched.alarms * month, "alarm-months", price(ServiceItem.ALARM)),
+        ("dashboards", watched.dashboards * month, "dashboard-months", price(ServiceItem.DASHBOARD)),
+        ("metrics", watched.metrics * month, "metric-months", price(ServiceItem.METRIC)),
+        (
+            "container insights",
+            watched.insights_metrics * month,
+            "metric-months",
+            price(ServiceItem.INSIGHTS_METRIC),
+        ),
+        ("logs", watched.log_gib_per_hour * hours, "GiB", log_usd),
+        ("queues", footprint.queue_requests_per_hour * hours, "requests", price(ServiceItem.QUEUE_REQUEST)),
     )
+    return tuple(
+        _line("overhead", item, quantity, unit, usd) for item, quantity, unit, usd in wanted if quantity > 0
+    )
+
+
+def bill_overhead(footprint: Footprint, load: Load) -> tuple[BillLine, ...]:
+    """All that stands around a fleet, but for disks and addresses of the fleet itself."""
+    return (*bill_shared(footprint, load.peak_rps, load.duration_s), *bill_traffic(footprint, load))
 
 
 def bill_fleet(
@@ -177,12 +238,14 @@ def bill_fleet(
     *,
     overflow: LambdaOffering | None,
     lambda_usage: LambdaUsage,
-    duration_s: float,
-    overhead: tuple[BillLine, ...],
+    footprint: Footprint | None,
+    load: Load,
+    overhead: bool = True,
 ) -> tuple[BillLine, ...]:
-    """The whole bill of a fleet, replayed or live; `overhead` is empty where a managed price contains it.
+    """The whole bill of a fleet, replayed or live; without `overhead` where a managed price contains it.
 
-    `usd_per_hour` is by offering name; what is surplus of CPU credits has its price from `offerings`.
+    `usd_per_hour` is by offering name; what is surplus of CPU credits has its price from `offerings`. Without a
+    footprint nothing is billed beside instances and Lambda.
     """
     surplus = {
         item.name: item.instance_type.credits.surplus_usd_per_vcpu_hour
@@ -191,9 +254,13 @@ def bill_fleet(
     }
     lines = bill_instances(fleet.usages, usd_per_hour, surplus_usd_per_vcpu_hour=surplus)
     if overflow is not None:
-        lines += bill_lambda(lambda_usage, overflow) + bill_provisioned(overflow, duration_s)
-    disks = bill_disks(asleep_s=fleet.asleep_s, running_s=fleet.running_s if overhead else 0.0)
-    return (*lines, *disks, *overhead)
+        lines += bill_lambda(lambda_usage, overflow) + bill_provisioned(overflow, load.duration_s)
+    if footprint is None:
+        return lines
+    lines += bill_asleep(fleet.asleep_s, footprint.prices)
+    if not overhead:
+        return lines
+    return (*lines, *bill_running(footprint, fleet.running_s), *bill_overhead(footprint, load))
 
 
 def cost_of(lines: Iterable[BillLine]) -> CostUsd:
@@ -206,6 +273,10 @@ def cost_of(lines: Iterable[BillLine]) -> CostUsd:
     return CostUsd(
         instances=usd["instances"], standby=usd["standby"], lambda_=usd["lambda"], overhead=usd["overhead"]
     )
+
+
+def _gib_months(gib: float, seconds: float) -> float:
+    return gib * seconds / SECONDS_PER_HOUR / HOURS_PER_MONTH
 
 
 def _instance_line(component: str, offering: str, seconds: Mapping[float, int]) -> BillLine:

@@ -1,8 +1,9 @@
 """Prices, models and profiles, read from the files shipped beside this module or from the user's own.
 
-Shipped files are `data/prices_<region>_<date>.json`, `data/models.json` and `data/profiles/<name>.json`. A
-profile set starts from `<model>.json`; further files are added by name in the order in which they are named,
-and a later profile of a type replaces an earlier one. Files called `assumed-...` are never read unless named.
+Shipped files are `data/prices_<region>_<date>.json` (instances), `data/services_<region>_<date>.json` (all else),
+`data/models.json` and `data/profiles/<name>.json`. A profile set starts from `<model>.json`; further files are
+added by name in the order in which they are named, and a later profile of a type replaces an earlier one. Files
+called `assumed-...` are never read unless named.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from mark.catalog.schema import LAMBDA, ModelFile, PriceFile, parse_file, parse_profiles
+from mark.catalog.schema import LAMBDA, ModelFile, PriceFile, ServicePriceFile, parse_file, parse_profiles
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.objective import ModelSpec
 from mark.domain.offering import InstanceType
 from mark.domain.profile import Profile, assumed_words, stand_in_words
+from mark.domain.service_prices import ServicePrices, price_key
 
 ASSUMED_PREFIX = "assumed-"
 """Shipped profile files that somebody must name: their numbers follow from a formula."""
@@ -93,6 +95,35 @@ def load_prices(path: Path | None = None) -> PriceSnapshot:
         source="; ".join(f"{column}: {origin}" for column, origin in file.sources.items()),
         types=tuple(sorted((entry.to_domain() for entry in file.types), key=lambda item: item.name)),
     )
+
+
+def load_service_prices(region: str, path: Path | None = None) -> ServicePrices:
+    """Prices of AWS's services in `path`, or the newest shipped table of the region.
+
+    Misconfigured where there is none for the region.
+    """
+    source: Path | Traversable
+    if path is not None:
+        source, name = path, str(path)
+    else:
+        prefix = f"services_{region.replace('-', '_')}_"
+        shipped = sorted(item.name for item in _data().iterdir() if item.name.startswith("services_"))
+        names = [name for name in shipped if name.startswith(prefix)]
+        if not names:
+            raise Misconfigured(
+                f"nothing says what AWS's services cost in {region}: write their prices as {shipped[-1]} has "
+                "them, and name the file as `service_prices` (docs/costs.md)"
+            )
+        name = names[-1]
+        source = _data() / name
+    file = parse_file(_text(source), ServicePriceFile, name)
+    if file.region != region:
+        raise Misconfigured(
+            f"{name} has the prices of {file.region}, and instances are priced in {region}: name a file of that "
+            "region as `service_prices` (docs/costs.md)"
+        )
+    usd = {price_key(entry.item, entry.variant): entry.usd for entry in file.prices}
+    return ServicePrices(region=file.region, date=file.date, usd=usd)
 
 
 def load_models(path: Path | None = None) -> dict[str, ModelSpec]:

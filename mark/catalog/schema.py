@@ -28,6 +28,7 @@ from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import BurstCredits, InstanceType
 from mark.domain.profile import NOT_STATED, Evidence, LatencyPoint, Profile, Provenance
+from mark.domain.service_prices import UNITS, ServiceItem, price_key
 
 LAMBDA = "lambda"
 """The instance type that stands for Lambda in a profile."""
@@ -106,6 +107,38 @@ class PriceFile(_Entry):
     @model_validator(mode="after")
     def _each_type_once(self) -> Self:
         _refuse_twice("instance type", [entry.instance_type for entry in self.types])
+        return self
+
+
+class ServicePriceEntry(_Entry):
+    """A price of a service, USD. `url` says where it was read, `date` when it held."""
+
+    item: ServiceItem
+    variant: str = ""
+    usd: Positive
+    unit: Name
+    date: Name
+    url: Annotated[str, Field(pattern=r"^https?://")]
+    note: str = ""
+
+    @model_validator(mode="after")
+    def _in_its_unit(self) -> Self:
+        if self.unit != UNITS[self.item]:
+            raise ValueError(f"{self.item.value} is priced by the {UNITS[self.item]}, not by the {self.unit}")
+        return self
+
+
+class ServicePriceFile(_Entry):
+    """What AWS's services cost beside instances, in one region; `date` is that of the table."""
+
+    format: Literal["mark-service-prices/1"]
+    region: Name
+    date: Name
+    prices: list[ServicePriceEntry] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _each_price_once(self) -> Self:
+        _refuse_twice("price", [price_key(entry.item, entry.variant) for entry in self.prices])
         return self
 
 
@@ -224,7 +257,7 @@ class ProfileFile(_Entry):
         return self
 
 
-File = TypeVar("File", PriceFile, ModelFile, ProfileFile)
+File = TypeVar("File", PriceFile, ServicePriceFile, ModelFile, ProfileFile)
 
 
 def parse_file(text: str, schema: type[File], where: str) -> File:

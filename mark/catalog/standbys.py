@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mark.catalog.billing import ROOT_DISK_GIB, disk_usd
 from mark.domain.demand import Demand
 from mark.domain.offering import CREDITED_STARTS_A_DAY, Offering
 
@@ -46,11 +45,11 @@ class Surges:
         return cls(rps=max(highest - median, 1.0), a_day=begun / days)
 
 
-def cheapest_standby(offerings: Sequence[Offering], surges: Surges) -> Offering:
+def cheapest_standby(offerings: Sequence[Offering], surges: Surges, disk_usd_per_hour: float) -> Offering:
     """The offering that carries surges for least: its rent while awake, its disk all the time."""
 
     def usd_per_rps(item: Offering) -> tuple[float, str]:
-        rent = SURGE_SHARE * item.usd_per_hour + disk_usd(ROOT_DISK_GIB, 3600.0)
+        rent = SURGE_SHARE * item.usd_per_hour + disk_usd_per_hour
         return rent / min(item.capacity_rps, surges.rps), item.name
 
     return min(offerings, key=usd_per_rps)

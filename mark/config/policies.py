@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mark.catalog.load import known_models, load_prices
 from mark.cloudmodel.world import WORLDS, World
+from mark.config.footprint import footprint_of
 from mark.config.settings import Settings, cache_dir
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.objective import ModelSpec, Slo
@@ -77,6 +78,7 @@ def chosen_policies(settings: Settings) -> PolicySpec:
         managed_gpu_factor=settings.policy.managed.gpu,
         tuning=chosen_tuning(settings),
         overflow_limits=chosen_limits(settings),
+        footprint=footprint_of(settings),
         prices=load_prices(settings.prices),
         world=chosen_world(settings),
     )

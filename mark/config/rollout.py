@@ -46,6 +46,23 @@ def _addresses(text: str) -> str:
 
 
 Cidr = Annotated[str, AfterValidator(_addresses)]
+PROCESS_ENDPOINTS = (
+    "cloudformation",
+    "ec2",
+    "ecr.api",
+    "ecr.dkr",
+    "lambda",
+    "logs",
+    "monitoring",
+    "secretsmanager",
+    "servicequotas",
+    "sqs",
+)
+"""What processes and start scripts call; S3 has a gateway endpoint, which is free."""
+MAIL_ENDPOINTS = ("secretsmanager", "email")
+"""What the report function calls: functions in a network have no public address. One zone's will do for a mail."""
+COSTS_ENDPOINT = "ce"
+"""Cost Explorer, where the report asks it."""
 LARGEST, SMALLEST = 16, 24
 """Prefixes of a network of our own: AWS makes subnets down to /28, and each zone's is a sixteenth."""
 
@@ -211,3 +228,11 @@ class RolloutSettings(Part):
         if len(set(names)) != len(names):
             raise ValueError(f"machines: each kind once, not {', '.join(names)}")
         return self
+
+
+def endpoint_services(rollout: RolloutSettings) -> tuple[str, ...]:
+    """Services of AWS that are reached through interface endpoints of a network of our own."""
+    mails = rollout.report.sender is not None
+    named = PROCESS_ENDPOINTS if rollout.network.private else ()
+    mail = (*MAIL_ENDPOINTS, *((COSTS_ENDPOINT,) if rollout.report.reconcile else ())) if mails else ()
+    return tuple(dict.fromkeys((*named, *mail)))

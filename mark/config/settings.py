@@ -219,6 +219,11 @@ class Settings(Part):
         (), description="Further latency profiles: files, or names of shipped sets such as assumed-lambda."
     )
     prices: Path | None = Field(None, description="Price file; the shipped snapshot when left out.")
+    service_prices: Path | None = Field(
+        None,
+        description="Prices of AWS's services beside instances (docs/costs.md); the shipped table of the region "
+        "when left out.",
+    )
     policies: tuple[str, ...] = Field(
         ("hedged",),
         min_length=1,
@@ -298,7 +303,7 @@ def _read(config: Path) -> dict[str, Any]:
 
 def _anchored(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Paths of the file count from its folder. Values of a wrong type are left for validation."""
-    for key in ("models", "prices", "out"):
+    for key in ("models", "prices", "service_prices", "out"):
         if isinstance(tree.get(key), str):
             tree[key] = str(folder / tree[key])
     trace = tree.get("trace")

@@ -14,7 +14,8 @@ Ec2State = Literal["pending", "running", "stopping", "stopped", "shutting-down",
 class Transition:
     """An instance entered an EC2 state at `at` (service time): what live usage is computed from.
 
-    `usd_per_hour` is its offering's price when that was written down; None where nobody knew it.
+    `usd_per_hour` is its offering's price when that was written down; None where nobody knew it. With
+    `surplus_vcpu_s` it is a reading and enters no state: vCPU seconds beyond its credits since it was started.
     """
 
     instance: str
@@ -24,6 +25,12 @@ class Transition:
     state: Ec2State
     at: float
     usd_per_hour: float | None = None
+    surplus_vcpu_s: float | None = None
+
+    @property
+    def is_reading(self) -> bool:
+        """True where it enters no state."""
+        return self.surplus_vcpu_s is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +58,8 @@ class BilledTime:
     offering: str
     usd_per_hour: float | None
     billed_s: int
+    #: Of it, what unlimited burstable instances used beyond their credits.
+    surplus_vcpu_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

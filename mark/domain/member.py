@@ -41,6 +41,8 @@ class Member:
     capacity_rps: float
     terminates_at: float | None = None
     credits: float | None = None
+    #: vCPU seconds beyond its credits since the agent began, which an unlimited type is billed for.
+    surplus_vcpu_s: float = 0.0
     epoch: int = 0
 
 

@@ -143,6 +143,7 @@ class LambdaOffering:
     memory_gib: float = LAMBDA_PROFILED_GIB
     usd_per_request: float = 0.20e-6
     usd_per_gib_s: float = 1.66667e-5
+    usd_per_provisioned_gib_s: float = 4.1667e-6
     cold_start_s: float = 2.9
     idle_min_s: float = 45 * 60.0
     idle_max_s: float = 60 * 60.0

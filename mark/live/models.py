@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from mark.aws.names import HANDLERS
 from mark.catalog.load import PriceSnapshot, known_models, load_models, shipped_sets
 from mark.catalog.shipped_models import MODEL_FILE, PROFILE_FILE, folder_of
+from mark.config.footprint import footprint_of
 from mark.config.policies import chosen_overrides, chosen_policies, usable_cache
 from mark.config.service import BackendSettings, Mode, OfferingSettings, ServedSettings
 from mark.config.settings import Settings
@@ -114,6 +115,7 @@ def service_spec(settings: Settings, models: Sequence[LiveModel]) -> ServiceSpec
     return ServiceSpec(
         name=settings.service.name,
         models=tuple(model.served for model in models),
+        footprint=footprint_of(settings, models=len(models)),
         seed=settings.seed,
         observed=settings.service.mode is Mode.OBSERVE,
         existing_usd_per_hour=settings.service.existing_usd_per_hour,

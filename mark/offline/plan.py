@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.table import Table
 
 from mark.catalog.load import load_prices, load_profiles
+from mark.config.footprint import footprint_of
 from mark.config.policies import check_names, chosen_limits, chosen_model, chosen_slo, chosen_world
 from mark.config.settings import Settings
 from mark.domain.demand import HORIZON, UNIT_S, Demand, Forecast, point_forecast
@@ -19,6 +20,7 @@ from mark.offline.trace_source import TraceReading, read_place
 from mark.planner.greedy import CostTerms, plan_greedy, scores
 from mark.policies.supply import Supply, find_supply
 from mark.report.formatting import finite
+from mark.report.overhead import overhead_line, overhead_usd_per_month
 from mark.report.tables import Column, make_table, texts
 from mark.report.terminal import note, show, show_json
 from mark.simulator.traces.formats.bins import MAX_RPS
@@ -56,12 +58,14 @@ def plan_settings(
         slo=supply.slo,
         lead_units=LEAD_UNITS if settings.policy.lead_min is None else settings.policy.lead_min,
     )
-    plan, terms = plan_greedy(request), scores(request)
+    plan, terms, footprint = plan_greedy(request), scores(request), footprint_of(settings)
     excuses = (*plan.excuses, *supply.excuses)
     if as_json:
-        show_json(plan_document(plan, terms, excuses, supply=supply, settings=settings))
+        document = plan_document(plan, terms, excuses, supply=supply, settings=settings)
+        show_json({**document, "overhead_usd_per_month": overhead_usd_per_month(footprint)})
     else:
         _show(plan, terms, excuses, supply=supply)
+        show(overhead_line(footprint))
 
 
 def plan_document(

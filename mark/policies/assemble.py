@@ -18,8 +18,10 @@ from mark.controller.plan_request import tail
 from mark.controller.policy import COVER_SHARE, StandbyPolicy
 from mark.dispatch.policy import Late, Routing
 from mark.domain.demand import Demand
+from mark.domain.footprint import Footprint
 from mark.domain.objective import ModelSpec, Slo
-from mark.domain.offering import Market, Offering
+from mark.domain.offering import LambdaOffering, Market, Offering
+from mark.domain.service_prices import ServiceItem, ServicePrices
 from mark.policies.bundles import (
     MANAGED_CPU_FACTOR,
     MANAGED_GPU_FACTOR,
@@ -57,6 +59,9 @@ class PolicySpec:
     tuning: Tuning = field(default_factory=dict)
     #: The Lambda that all policies share.
     overflow_limits: OverflowLimits = USUAL_LIMITS
+    #: What stands around the fleet, and what AWS's services cost.
+    footprint: Footprint
+    #: False leaves what stands around the fleet out of the bill.
     overhead: bool = True
     #: None for the prices that are shipped.
     prices: PriceSnapshot | None = None
@@ -79,7 +84,7 @@ class Assembly:
         self.spec = spec
         self.prices = spec.prices or load_prices()
         self._profiles = load_profiles(spec.model.name, spec.profile_sets)
-        self.supply = find_supply(
+        supply = find_supply(
             spec.model,
             slo=spec.slo,
             market=spec.market,
@@ -89,6 +94,7 @@ class Assembly:
             world=spec.world,
             limits=spec.overflow_limits if spec.overflow else None,
         )
+        self.supply = replace(supply, overflow=_priced(supply.overflow, spec.footprint.prices))
         self.standby = self._standby() if spec.standby_share > 0 and spec.market is Market.SPOT else None
 
     def ingredients(self, history: Demand) -> Ingredients:
@@ -152,14 +158,19 @@ class Assembly:
         if spec.standby_type is not None:
             offering = within_credits(self._standby_offering(spec.standby_type), surges)
         else:
-            offering = cheapest_standby(self.supply.on_demand, surges)
+            offering = cheapest_standby(self.supply.on_demand, surges, self._disk_usd_per_hour)
         return StandbyPolicy(
             offering=offering,
             surges=True,
             wake_s=spec.world.times.wake_of(offering.instance_type).mean_s,
             wake_refused=spec.world.wake_refused_of(offering.instance_type),
-            asleep_usd_per_hour=disk_usd(ROOT_DISK_GIB, 3600.0),
+            asleep_usd_per_hour=self._disk_usd_per_hour,
         )
+
+    @property
+    def _disk_usd_per_hour(self) -> float:
+        """What a standby asleep costs."""
+        return disk_usd(ROOT_DISK_GIB, 3600.0, self.spec.footprint.disk_usd_per_gib_month)
 
     def _cheapest_standby(self) -> str:
         """The cheapest per request of the burstable types that can serve, or of all where none can."""
@@ -183,3 +194,15 @@ class Assembly:
             world=spec.world,
         )
         return able
+
+
+def _priced(overflow: LambdaOffering | None, prices: ServicePrices) -> LambdaOffering | None:
+    """Lambda at the prices of the region."""
+    if overflow is None:
+        return None
+    return replace(
+        overflow,
+        usd_per_request=prices.price(ServiceItem.LAMBDA_REQUEST),
+        usd_per_gib_s=prices.price(ServiceItem.LAMBDA_DURATION),
+        usd_per_provisioned_gib_s=prices.price(ServiceItem.LAMBDA_PROVISIONED),
+    )

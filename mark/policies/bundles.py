@@ -38,7 +38,7 @@ class PolicyBundle:
     """One policy, ready to run.
 
     Prices are multiplied by `cpu_price_factor` or, for types with an accelerator, `gpu_price_factor`; `overhead`
-    says whether gateways, balancer, store and controllers are billed beside (a managed price contains them).
+    says whether what stands around the fleet is billed beside (a managed price contains it).
     `uses_truth`: whether its forecaster knows the load to come, which nobody can rent.
     """
 

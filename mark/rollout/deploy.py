@@ -17,6 +17,7 @@ from mark.aws.stacks.lock import RolloutLock
 from mark.config.settings import Settings
 from mark.domain.documents import json_text
 from mark.domain.errors import MarkError, Misconfigured
+from mark.report.overhead import overhead_line
 from mark.report.terminal import note, show, show_json
 from mark.rollout.account import Account, lock, open_account, tags_of
 from mark.rollout.bundles import Bundle
@@ -55,7 +56,7 @@ def deploy(settings: Settings, *, yes: bool) -> None:
         if not work:
             show(f"no difference: the {len(plans)} stacks of {service} are as the settings say")
             return
-        show(plan_table(work))
+        show(plan_table(work), overhead_line(synthesis.footprint))
         try:
             goes_on = yes or agreed(f"Do this in account {account.id}, region {account.region}?")
         except MarkError:

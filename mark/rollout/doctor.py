@@ -41,7 +41,7 @@ class DoctorOptions:
 def examine(settings: Settings, options: DoctorOptions, *, as_json: bool) -> int:
     """Ask everything, say it, and return the exit status."""
     today = datetime.now(UTC).date()
-    models = make_live_models(settings)
+    models = make_live_models(_where_prices_are(settings))
     aws = service_aws(settings, "doctor")
     try:
         with progress() as report:
@@ -58,6 +58,12 @@ def examine(settings: Settings, options: DoctorOptions, *, as_json: bool) -> int
         show(_table(findings))
         _show(findings)
     return ERRORS_FOUND if failed else 0
+
+
+def _where_prices_are(settings: Settings) -> Settings:
+    """The settings in the region of the prices: that they are of another than the service's is a finding."""
+    aws = settings.service.aws.model_copy(update={"region": load_prices(settings.prices).region})
+    return settings.model_copy(update={"service": settings.service.model_copy(update={"aws": aws})})
 
 
 def _findings(

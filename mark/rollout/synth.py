@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from mark.aws.resources import LambdaSpec, mails
+from mark.config.footprint import footprint_of
 from mark.config.settings import Settings
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
+from mark.domain.footprint import Footprint
 from mark.live.aws_resources import MODEL_FOLDER, function_of
 from mark.live.models import LiveModel, make_live_models
 from mark.rollout.bundles import Bundle, find_bundles, overflowing
@@ -30,10 +32,17 @@ NEEDED = 2
 COSTS_REGION = "us-east-1"
 """Region of Cost Explorer's endpoint (AWS general reference); functions in a network reach no other region."""
 LEFT_OUT: Any = {
-    **dict.fromkeys(("rollout", "trace", "faults", "out"), True),
+    **dict.fromkeys(("trace", "faults", "out"), True),
+    "rollout": {
+        **dict.fromkeys(("owner", "account", "image", "model_image", "bundle", "certificate"), True),
+        **dict.fromkeys(("functions", "archive"), True),
+        "report": {"to", "schedule", "timezone"},
+        "alarms": {"to", "max_overflow_share"},
+    },
     "service": {"serve": {"__all__": {"backend": {"folder"}}}},
 }
-"""Settings that processes in the account do not read; folders of this machine are not there."""
+"""Settings that processes in the account do not read: of the rollout they bill what is made of it. Folders of this
+machine are not there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +55,7 @@ class Synthesis:
     templates: Mapping[str, Mapping[str, Any]]
     bundles: tuple[Bundle, ...]
     assembly: Mapping[str, Any]
+    footprint: Footprint
 
 
 def synthesise(settings: Settings) -> Synthesis:
@@ -65,7 +75,8 @@ def synthesise(settings: Settings) -> Synthesis:
             if stack["type"] == STACK
         }
         read = {name: json.loads((target / files[name]).read_text(encoding="utf-8")) for name in order}
-    return Synthesis(templates=read, bundles=bundles, assembly=manifest)
+    footprint = footprint_of(settings, models=len(models))
+    return Synthesis(templates=read, bundles=bundles, assembly=manifest, footprint=footprint)
 
 
 def _check(settings: Settings) -> None:

@@ -16,6 +16,7 @@ from mark.aws.stacks.deployer import deployer_policy
 from mark.config.settings import Settings
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
+from mark.report.overhead import overhead_line
 from mark.report.terminal import show
 from mark.rollout.account import tags_of
 from mark.rollout.synth import STACK, Synthesis, synthesise
@@ -47,6 +48,7 @@ def write_templates(settings: Settings, folder: Path) -> None:
         _write_script(folder / SCRIPT, _deploys(settings, synthesis))
     except OSError as error:
         raise Misconfigured(f"cannot write {folder}: {error.strerror}") from error
+    show(overhead_line(synthesis.footprint))
     show(f"wrote {len(synthesis.templates)} templates, {len(synthesis.bundles)} bundles and {SCRIPT} to {folder}")
 
 

@@ -153,6 +153,7 @@ class Experiment:
             market=spec.market.value,
             world=spec.world,
             faults=spec.faults,
+            footprint=spec.footprint,
             assumed=self.supply.assumed,
             stand_ins=self.supply.stand_ins,
         )

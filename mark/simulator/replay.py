@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mark.catalog.billing import bill_fleet, bill_overhead, cost_of
+from mark.catalog.billing import Load, bill_fleet, cost_of
 from mark.cloudmodel.world import World
 from mark.controller.demand_units import counted_unit, recent_windows, window_rates
 from mark.controller.runner import KEEP_HISTORY, Controller, Journal
@@ -22,6 +22,7 @@ from mark.controller.state import Decision, Observation
 from mark.domain.costs import BillLine, FleetUsage
 from mark.domain.demand import UNIT_S, WINDOW_S, DemandUnit
 from mark.domain.fleet import FleetView
+from mark.domain.footprint import Footprint
 from mark.domain.objective import ModelSpec, SloWindow
 from mark.domain.offering import Market, Offering
 from mark.policies.bundles import PolicyBundle
@@ -44,6 +45,7 @@ class Scenario:
     market: str
     world: World
     faults: FaultScript
+    footprint: Footprint
     #: Instance types that take part with an assumed profile.
     assumed: tuple[str, ...] = ()
     #: Instance types that take part with a profile measured on another machine.
@@ -311,20 +313,22 @@ class _ReplayRun:
             * (bundle.gpu_price_factor if offering.instance_type.accelerator else bundle.cpu_price_factor)
             for name, offering in self._offerings.items()
         }
-        overhead = bill_overhead(
-            self._peak_rps(),
-            self._scenario.duration_s,
-            requests=round(self._scenario.workload.speed * self._engine.served().total),
-            payload_mib=self._scenario.model.payload_mib,
-        )
+        used = self._engine.lambda_usage()
         return bill_fleet(
             FleetUsage(usages=tuple(cloud.usages), asleep_s=cloud.asleep_s, running_s=cloud.running_s),
             prices,
             self._offerings.values(),
             overflow=bundle.controller.overflow,
-            lambda_usage=self._engine.lambda_usage(),
-            duration_s=self._scenario.duration_s,
-            overhead=overhead if bundle.overhead else (),
+            lambda_usage=used,
+            footprint=self._scenario.footprint,
+            load=Load(
+                duration_s=self._scenario.duration_s,
+                peak_rps=self._peak_rps(),
+                requests=round(self._scenario.workload.speed * self._engine.served().total),
+                lambda_requests=used.requests,
+                payload_mib=self._scenario.model.payload_mib,
+            ),
+            overhead=bundle.overhead,
         )
 
     def _peak_rps(self) -> float:

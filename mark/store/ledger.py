@@ -96,7 +96,8 @@ class StoredLedger:
 
 def _identity(transition: Transition) -> str:
     """The identity of a transition, for deduplication."""
-    return f"{transition.instance} {transition.state} {transition.at!r}"
+    what = transition.state if transition.surplus_vcpu_s is None else "surplus"
+    return f"{transition.instance} {what} {transition.at!r}"
 
 
 def _decoded(rollups: bytes) -> tuple[UsageRollup, ...]:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from mark.catalog.load import load_prices, model
+from mark.config.footprint import footprint_of
+from mark.config.settings import Settings
 from mark.controller.policy import COVER_SHARE
 from mark.dispatch.policy import Routing
 from mark.domain.objective import Slo
@@ -66,6 +68,7 @@ def experiment(
 ) -> Experiment:
     """The model on that load, priced as the paper's table: SageMaker at its list of 2019, no overhead."""
     spec = ExperimentSpec(
+        footprint=footprint_of(Settings()),
         model=model(setup.model),
         slo=setup.slo,
         market=market,

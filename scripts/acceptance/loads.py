@@ -15,7 +15,8 @@ from functools import cache, partial
 from pathlib import Path
 
 from mark.catalog.load import model
-from mark.config.settings import cache_dir
+from mark.config.footprint import footprint_of
+from mark.config.settings import Settings, cache_dir
 from mark.domain.demand import Demand, Forecast
 from mark.domain.offering import Market
 from mark.domain.times import CloudTimes, LognormalTime
@@ -132,6 +133,7 @@ def spec_of(
     """The model on that load as the paper's studies set it up, at today's prices and with the overhead."""
     setup = SETUPS[model_name]
     return ExperimentSpec(
+        footprint=footprint_of(Settings()),
         model=model(model_name),
         slo=setup.slo,
         market=market,

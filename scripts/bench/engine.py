@@ -21,6 +21,8 @@ import simpy
 from numpy.typing import NDArray
 
 from mark.catalog.load import model
+from mark.config.footprint import footprint_of
+from mark.config.settings import Settings
 from mark.dispatch.batcher import batch_size
 from mark.dispatch.bouncer import predicted_finish_at
 from mark.dispatch.policy import Bounced, DispatchPolicy
@@ -258,7 +260,14 @@ def an_experiment(*, days: int, start_day: int, cache: Path) -> Experiment:
     spec = model("inception-v3")
     return Experiment(
         replace(
-            ExperimentSpec(model=spec, slo=spec.slo, market=Market.ON_DEMAND, workload=workload), cache_dir=cache
+            ExperimentSpec(
+                footprint=footprint_of(Settings()),
+                model=spec,
+                slo=spec.slo,
+                market=Market.ON_DEMAND,
+                workload=workload,
+            ),
+            cache_dir=cache,
         ),
         kernel=compiled_kernel(cache_dir()),
         build_forecaster=build_forecaster,

@@ -28,8 +28,10 @@ from mark.accounting.ledger import running_now, usage_before
 from mark.domain.costs import Ec2State, LedgerRecord, Transition
 from mark.domain.fleet import Role
 from tests.accounting.test_daily_costs import LARGE, SERVED, SMALL
+from tests.footprints import FOOTPRINT
 
 BEGAN = 20_000 * DAY_S
+SURPLUS = "surplus"
 STATES: tuple[Ec2State, ...] = ("pending", "running", "stopping", "stopped", "shutting-down", "terminated")
 LIFE: tuple[Ec2State, ...] = ("pending", "running", "shutting-down", "terminated")
 NAP: tuple[Ec2State, ...] = ("pending", "running", "stopping", "stopped")
@@ -48,13 +50,20 @@ def transition(instance: int, state: Ec2State, at: float) -> Transition:
     )
 
 
-def record_of(told: list[tuple[int, Ec2State, float]]) -> LedgerRecord:
-    items = [transition(*one) for one in told]
+def told_of(instance: int, what: str, at: float) -> Transition:
+    """A transition, or a reading of its surplus credits."""
+    if what != SURPLUS:
+        return transition(instance, what, at)  # type: ignore[arg-type]
+    return replace(transition(instance, "running", at), surplus_vcpu_s=7.0 * (at - BEGAN) % 5000.0)
+
+
+def record_of(told: list[tuple[int, str, float]]) -> LedgerRecord:
+    items = [told_of(*one) for one in told]
     return LedgerRecord(transitions=tuple(sorted(items, key=lambda item: item.at)))
 
 
 def ledger(record: LedgerRecord) -> ModelLedger:
-    return ModelLedger(served=WITHOUT_LAMBDA, record=record, marks=(first_mark(BEGAN),))
+    return ModelLedger(served=WITHOUT_LAMBDA, record=record, marks=(first_mark(BEGAN),), footprint=FOOTPRINT)
 
 
 def bill(record: LedgerRecord, at: float) -> dict[tuple[str, str, str], float]:
@@ -70,7 +79,8 @@ INSTANTS = st.one_of(
     st.floats(0.0, 10 * DAY_S),
 )
 TOLD = st.lists(
-    st.tuples(st.integers(0, 6), st.sampled_from(STATES), INSTANTS.map(lambda at: BEGAN + at)), max_size=40
+    st.tuples(st.integers(0, 6), st.sampled_from((*STATES, SURPLUS)), INSTANTS.map(lambda at: BEGAN + at)),
+    max_size=40,
 )
 HOURS = st.integers(0, 250).map(lambda hour: BEGAN + hour * HOUR_S)
 

@@ -21,6 +21,7 @@ from mark.domain.fleet import Role
 from mark.domain.objective import ModelSpec
 from mark.domain.traffic import ModelTraffic
 from mark.service_spec import BackendSpec, ServedModel
+from tests.footprints import FOOTPRINT
 from tests.planner.builders import SLO, offering, overflow
 
 BEGAN = 20_000 * DAY_S + 61_234.5
@@ -67,7 +68,9 @@ def ledgers(draw: st.DrawFn) -> ModelLedger:
         )
         at = BEGAN + hour * 3600.0 + 3.0
         marks.append(HourlyMark(at=at, counted_to=at - 3.0, peak_rps=30_000.0, totals=totals))
-    return ModelLedger(served=SERVED, record=LedgerRecord(transitions=tuple(told)), marks=tuple(marks))
+    return ModelLedger(
+        served=SERVED, record=LedgerRecord(transitions=tuple(told)), marks=tuple(marks), footprint=FOOTPRINT
+    )
 
 
 @given(ledger=ledgers(), back_s=st.one_of(st.floats(0.0, 60.0), st.floats(60.0, 9 * DAY_S)))
@@ -83,6 +86,7 @@ def test_days_are_never_negative_and_add_up_to_the_live_bill(ledger: ModelLedger
         fleet_usage(ledger.record.transitions, until),
         ModelTraffic(model="m", billed=totals.billed, gib_s=totals.gib_s),
         SERVED,
+        FOOTPRINT,
         requests=round(totals.requests),
         peak_rps=ledger.marks[-1].peak_rps,
         duration_s=until - BEGAN,
@@ -98,7 +102,9 @@ def test_days_are_never_negative_and_add_up_to_the_live_bill(ledger: ModelLedger
 def test_an_instance_over_midnight_is_billed_to_both_days() -> None:
     midnight = (BEGAN // DAY_S + 1) * DAY_S
     told = (transition(3, "running", midnight - 1800.0), transition(3, "terminated", midnight + 7200.0))
-    ledger = ModelLedger(served=SERVED, record=LedgerRecord(transitions=told), marks=(first_mark(BEGAN),))
+    ledger = ModelLedger(
+        served=SERVED, record=LedgerRecord(transitions=told), marks=(first_mark(BEGAN),), footprint=FOOTPRINT
+    )
     lines = [item for item in model_days(ledger, BEGAN, midnight + DAY_S) if item.line.component == "instances"]
 
     assert [(item.line.item, item.line.quantity) for item in lines] == [(LARGE.name, 0.5), (LARGE.name, 2.0)]
@@ -106,12 +112,35 @@ def test_an_instance_over_midnight_is_billed_to_both_days() -> None:
 
 
 def test_gateways_and_store_are_shared_by_the_models_of_a_service() -> None:
-    ledger = ModelLedger(served=SERVED, record=LedgerRecord(transitions=()), marks=(first_mark(BEGAN),))
+    ledger = ModelLedger(
+        served=SERVED, record=LedgerRecord(transitions=()), marks=(first_mark(BEGAN),), footprint=FOOTPRINT
+    )
     one, two = (shared_days([ledger] * count, BEGAN, BEGAN + 3600.0) for count in (1, 2))
 
     assert one == two
     (own,) = model_days(ledger, BEGAN, BEGAN + 3600.0)
     assert (own.line.component, own.line.item) == ("lambda", "provisioned")
+
+
+def test_what_a_burst_uses_beyond_its_credits_is_billed_as_it_is_read() -> None:
+    """Readings grow with a stretch; one after its end is none of the next stretch, where the agent begins anew."""
+    at = BEGAN + 7200.0
+    told = [transition(1, "running", at), transition(1, "stopped", at + 3600.0)]
+    for when, surplus_vcpu_s in ((600.0, 1800.0), (1200.0, 3600.0), (3660.0, 9000.0)):
+        told.append(replace(transition(1, "running", at + when), surplus_vcpu_s=surplus_vcpu_s))
+    told += [transition(1, "running", at + 7200.0), transition(1, "terminated", at + 9000.0)]
+    told.append(replace(transition(1, "running", at + 8000.0), surplus_vcpu_s=360.0))
+
+    def surplus_usd(now: float) -> float:
+        record = LedgerRecord(transitions=tuple(told))
+        ledger = ModelLedger(served=SERVED, record=record, marks=(first_mark(BEGAN),), footprint=FOOTPRINT)
+        lines = model_bill(ledger, at + now)
+        return sum(line.usd for line in lines if line.item == f"{SMALL.name} surplus credits")
+
+    assert surplus_usd(300.0) == 0.0
+    assert surplus_usd(900.0) == pytest.approx(0.5 * 0.05)
+    assert surplus_usd(5000.0) == pytest.approx(1.0 * 0.05)
+    assert surplus_usd(9000.0) == pytest.approx(1.1 * 0.05)
 
 
 def test_a_period_is_cut_at_midnights() -> None:
@@ -156,7 +185,9 @@ def rented(offering_name: str, usd_per_hour: float | None, *, hours: float = 2.0
 
 def instance_lines(told: tuple[Transition, ...], served: ServedModel = SERVED) -> dict[str, float]:
     """USD by offering."""
-    ledger = ModelLedger(served=served, record=LedgerRecord(transitions=told), marks=(first_mark(BEGAN),))
+    ledger = ModelLedger(
+        served=served, record=LedgerRecord(transitions=told), marks=(first_mark(BEGAN),), footprint=FOOTPRINT
+    )
     lines = model_bill(ledger, BEGAN + DAY_S)
     return {line.item: line.usd for line in lines if line.component == "instances"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,10 +12,12 @@ from hypothesis import strategies as st
 from mark.accounting import usage
 from mark.accounting.ledger import running_now, usage_before
 from mark.accounting.usage import IncrementalUsage
-from mark.catalog.billing import bill_disks, bill_instances
+from mark.catalog.billing import bill_asleep, bill_instances, bill_running
 from mark.domain.costs import BillLine, Ec2State, FleetUsage, Transition
 from mark.domain.fleet import Role
+from tests.footprints import FOOTPRINT
 
+SURPLUS = "surplus"
 PRICES = {"small": 0.1, "large": 1.0}
 STATES: tuple[Ec2State, ...] = ("pending", "running", "stopping", "stopped", "shutting-down", "terminated")
 
@@ -32,9 +35,17 @@ def transition(instance: int, state: Ec2State, at: float) -> Transition:
     )
 
 
+def told_of(instance: int, what: str, at: float) -> Transition:
+    """A transition, or a reading of its surplus credits."""
+    if what != SURPLUS:
+        return transition(instance, what, at)
+    return replace(transition(instance, "running", at), surplus_vcpu_s=7.0 * at % 5000.0)
+
+
 def bill(fleet: FleetUsage) -> dict[tuple[str, str, str], float]:
     lines = bill_instances(fleet.usages, PRICES)
-    lines += bill_disks(asleep_s=fleet.asleep_s, running_s=fleet.running_s, gib=1e9)
+    lines += bill_asleep(5e7 * fleet.asleep_s, FOOTPRINT.prices)  # so much that a second's difference shows
+    lines += bill_running(replace(FOOTPRINT, disk_gib=1e9), fleet.running_s)
     return {(line.component, line.item, what): value for line in lines for what, value in figures(line).items()}
 
 
@@ -43,7 +54,8 @@ def figures(line: BillLine) -> dict[str, float]:
 
 
 TOLD = st.lists(
-    st.tuples(st.integers(0, 5), st.sampled_from(STATES), st.integers(0, 200).map(lambda n: 7.3 * n)), max_size=40
+    st.tuples(st.integers(0, 5), st.sampled_from((*STATES, SURPLUS)), st.integers(0, 200).map(lambda n: 7.3 * n)),
+    max_size=40,
 )
 
 
@@ -52,7 +64,7 @@ def test_the_bill_is_that_of_counting_anew(told: list[Any], asked: list[tuple[in
     """Transitions come late and in any order; instants that are asked for go up and down."""
     book = IncrementalUsage()
     for count, at in sorted(asked):
-        known = tuple(sorted((transition(*one) for one in told[:count]), key=lambda one: one.at))
+        known = tuple(sorted((told_of(*one) for one in told[:count]), key=lambda one: one.at))
         whole = usage_before(known, float(at))
         for fleet in (book.before(known, float(at)), book.before_past(known, float(at))):
             assert bill(fleet) == pytest.approx(bill(whole))

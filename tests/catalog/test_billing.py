@@ -8,15 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.catalog import billing
-from mark.catalog.load import load_prices
 from mark.domain.costs import BillLine, CostUsd, InstanceUsage, LambdaUsage
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet import Role
 from mark.domain.offering import LambdaOffering
 from mark.domain.profile import Evidence, Provenance
+from tests.footprints import FOOTPRINT
 
 C5 = "c5.large:on-demand"
 T3 = "t3.medium:on-demand"
+MONTH_S = 730 * 3600.0
 PRICES = {C5: 0.085, T3: 0.0416}
 
 
@@ -96,33 +97,69 @@ def test_cold_starts_cost_their_duration():
     assert 7000 * offering.usd_per_cold_start == pytest.approx(1.0150020)
 
 
-def test_a_standby_asleep_pays_for_its_disk():
+def usd_by_item(lines):
+    return {line.item: line.usd for line in lines}
+
+
+def test_a_standby_asleep_pays_for_its_disk_and_for_no_address():
     # 20 GiB a month of 730 h: 1.60 USD.
-    assert billing.disk_usd(20.0, 730 * 3600) == pytest.approx(1.6)
-    lines = billing.bill_disks(asleep_s=730 * 3600.0, running_s=365 * 3600.0)
-    assert [(line.component, line.usd) for line in lines] == [
-        ("standby", pytest.approx(1.6)),
-        ("overhead", pytest.approx(0.8)),
-    ]
-    assert billing.bill_disks(asleep_s=0.0, running_s=0.0) == ()
+    assert billing.disk_usd(20.0, MONTH_S, 0.08) == pytest.approx(1.6)
+    (line,) = billing.bill_asleep(MONTH_S, FOOTPRINT.prices)
+    assert (line.component, line.usd) == ("standby", pytest.approx(1.6))
+    assert billing.bill_asleep(0.0, FOOTPRINT.prices) == ()
 
 
-def test_overhead_of_a_quiet_day():
-    # 24 h x (2 x 0.034 + 0.0225 + 0.032 + 2 x 0.0168) = 3.7464; 1,048,576 requests of 1/64 MiB = 16 GiB = 0.096.
-    assert total_usd(billing.bill_overhead(65.0, 86400.0)) == pytest.approx(3.7464)
-    busy = billing.bill_overhead(65.0, 86400.0, requests=2**20, payload_mib=1 / 64)
-    assert total_usd(busy) == pytest.approx(3.7464 + 0.096)
+def test_a_rented_instance_has_a_disk_and_where_the_network_is_public_an_address():
+    # Half a month: 15 GiB-months at 0.08, 365 hours at 0.005.
+    lines = billing.bill_running(FOOTPRINT, MONTH_S / 2)
+    assert {line.component for line in lines} == {"overhead"}
+    assert usd_by_item(lines) == {"disks": pytest.approx(1.2), "addresses": pytest.approx(1.825)}
+    assert set(usd_by_item(billing.bill_running(replace(FOOTPRINT, public=False), 60.0))) == {"disks"}
+    assert billing.bill_running(FOOTPRINT, 0.0) == ()
+
+
+def test_overhead_of_a_month_at_default_settings():
+    """By hand, from the prices of July and November 2026 in us-east-1."""
+    lines = billing.bill_overhead(FOOTPRINT, billing.Load(duration_s=MONTH_S, peak_rps=65.0))
+    expected = {
+        "gateways": 2 * 730 * 0.085,
+        "gateways' disks": 2 * 30 * 0.08,
+        "load balancer": 730 * 0.0225,
+        "store": 2 * 730 * 0.0256,
+        "controllers' CPUs": 2 * 730 * 0.04048,
+        "controllers' memory": 2 * 2 * 730 * 0.004445,
+        "service's addresses": 4 * 730 * 0.005,
+        "secrets": 3 * 0.4,
+        "alarms": 5 * 0.1,
+        "dashboards": 3.0,
+        "metrics": 5 * 0.3,
+        "container insights": 25 * 0.3,
+        "queues": 1260 * 730 * 0.4e-6,
+        "load balancer traffic": 0.0,
+        "traffic between zones": 0.0,
+    }
+    found = usd_by_item(lines)
+    logs = found.pop("logs")
+    assert 0.0 < logs < 1.0
+    assert found == pytest.approx(expected)
+    assert sum(expected.values()) + logs == pytest.approx(283.63, abs=0.01)
+
+
+def test_bytes_are_billed_by_the_balancer_and_where_they_cross_between_zones():
+    # 2**20 requests of 1/64 MiB are 16 GiB: 0.096 at the balancer; of 2 zones half crosses, twice, billed twice.
+    load = billing.Load(duration_s=0.0, requests=2**20, lambda_requests=2**18, payload_mib=1 / 64)
+    found = usd_by_item(billing.bill_traffic(FOOTPRINT, load))
+    assert found == {"load balancer traffic": pytest.approx(0.096), "traffic between zones": pytest.approx(0.32)}
+    (_, three) = billing.bill_traffic(replace(FOOTPRINT, zones=3), load)
+    assert three.usd == pytest.approx(16 * 2 * 2 * 2 / 3 * 0.01)
+    private = usd_by_item(billing.bill_traffic(replace(FOOTPRINT, lambda_through_endpoint=True), load))
+    assert private["endpoint traffic"] == pytest.approx(0.04)
 
 
 @pytest.mark.parametrize(("peak_rps", "count"), [(0.0, 2), (40_000.0, 2), (40_001.0, 3), (100_000.0, 5)])
-def test_gateways_follow_the_peak(peak_rps, count):
-    assert billing.gateway_count(peak_rps) == count
-
-
-def test_overhead_prices_agree_with_the_snapshot():
-    prices = load_prices()
-    assert prices.instance_type("c6g.medium").on_demand_usd_per_hour == billing.GATEWAY_USD_PER_HOUR
-    assert prices.instance_type("t4g.small").on_demand_usd_per_hour == billing.CONTROLLER_USD_PER_HOUR
+def test_gateways_follow_the_peak_but_are_as_many_as_are_deployed(peak_rps, count):
+    assert FOOTPRINT.gateways.capacity_rps == 20_000.0, "a c5.large has one core"
+    assert billing.gateway_count(FOOTPRINT, peak_rps) == count
 
 
 def test_provisioned_environments_are_billed_by_five_minutes_begun_and_belong_to_lambda():

@@ -51,5 +51,5 @@ def test_types_without_credits_and_unlimited_ones_keep_their_capacity() -> None:
 def test_the_type_that_carries_surges_for_least_stands_by() -> None:
     """A large one is cheaper where surges fill it, awake or asleep."""
     small, large = offering("small", rps=5.0, usd_per_hour=0.12), offering("large", rps=50.0, usd_per_hour=0.9)
-    assert cheapest_standby((small, large), Surges(rps=5.0)).name == "small:on-demand"
-    assert cheapest_standby((small, large), Surges(rps=50.0)).name == "large:on-demand"
+    assert cheapest_standby((small, large), Surges(rps=5.0), 0.002).name == "small:on-demand"
+    assert cheapest_standby((small, large), Surges(rps=50.0), 0.002).name == "large:on-demand"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mark.catalog.load import model
+from mark.config.footprint import footprint_of
+from mark.config.settings import Settings
 from mark.domain.offering import Market
 from mark.plugins.load import build_forecaster
 from mark.simulator.engine.compiled import Kernel
@@ -72,7 +74,9 @@ def test_the_floor_lies_below_every_attaining_run_on_a_day_with_floods(
     spec = model("inception-v3")
     workload = Workload(trace=diurnal_floods(seed, 2), seed=seed, start_s=86_400.0)
     given = Experiment(
-        ExperimentSpec(model=spec, slo=spec.slo, market=market, workload=workload),
+        ExperimentSpec(
+            footprint=footprint_of(Settings()), model=spec, slo=spec.slo, market=market, workload=workload
+        ),
         kernel=kernel,
         build_forecaster=build_forecaster,
     )

@@ -18,6 +18,14 @@ REGION, ACCOUNT = "us-east-1", "123456789012"
 Template = Mapping[str, Any]
 
 
+PRIVATE = {
+    "store": {"engine": "redis"},
+    "network": {"private": True},
+    "report": {"sender": "mark@example.com", "to": ["team@example.com"], "reconcile": True},
+}
+"""What `others` has otherwise."""
+
+
 def settings(folder: Path, **rollout: Any) -> Settings:
     """A service with all that a rollout can have."""
     for name in ("infer", "interruption", "report", "warm"):
@@ -59,9 +67,7 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Template]:
     lacking = what_is_missing()
     if lacking:
         pytest.skip(lacking)
-    report = {"sender": "mark@example.com", "to": ["team@example.com"], "reconcile": True}
-    given = {"store": {"engine": "redis"}, "network": {"private": True}, "report": report}
-    made = partial(synthesise, settings(tmp_path_factory.mktemp("bundles"), **given))
+    made = partial(synthesise, settings(tmp_path_factory.mktemp("bundles"), **PRIVATE))
     return by_part(once_a_run(tmp_path_factory, "other_synthesis", made))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from infra.app import what_is_missing
-from infra.stacks.network import ENDPOINTS, MAILING
+from mark.config.rollout import MAIL_ENDPOINTS, PROCESS_ENDPOINTS
 from mark.config.service import ServedSettings
 from mark.rollout.synth import Synthesis, synthesise
 from scripts.own_venvs import tool
@@ -95,7 +95,7 @@ def test_a_private_network_has_endpoints_and_no_way_out(tmp_path: Path) -> None:
     assert of_type(network, "AWS::EC2::InternetGateway") == {}
     assert of_type(network, "AWS::EC2::Route") == {}
     reached = [plain(one["ServiceName"]) for one in of_type(network, "AWS::EC2::VPCEndpoint").values()]
-    called = {"s3", *ENDPOINTS, *MAILING}
+    called = {"s3", *PROCESS_ENDPOINTS, *MAIL_ENDPOINTS}
     assert sorted(name.removeprefix(f"com.amazonaws.{REGION}.") for name in reached) == sorted(called)
     assert not any(subnet["MapPublicIpOnLaunch"] for subnet in of_type(network, "AWS::EC2::Subnet").values())
     [service] = of_type(made.templates["mark-shop-control"], "AWS::ECS::Service").values()

@@ -22,6 +22,7 @@ from mark.rollout.plan import StackPlan, compare, is_long, refuse_stuck, templat
 from mark.rollout.show import plan_document, plan_table
 from mark.rollout.synth import Synthesis
 from tests.aws.builders import aws
+from tests.footprints import FOOTPRINT
 
 QUEUE = {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": "mark-shop-a", "DelaySeconds": 1}}
 TAGS = {"mark:service": "shop", "mark:owner": "mark"}
@@ -33,7 +34,10 @@ def template(**resources: Any) -> dict[str, Any]:
 
 def synthesis(**templates: Any) -> Synthesis:
     return Synthesis(
-        templates={f"mark-shop-{part}": one for part, one in templates.items()}, bundles=(), assembly={}
+        templates={f"mark-shop-{part}": one for part, one in templates.items()},
+        bundles=(),
+        assembly={},
+        footprint=FOOTPRINT,
     )
 
 

@@ -13,6 +13,7 @@ from mark.domain.traffic import GatewayReport, ModelTraffic
 from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
+from tests.footprints import FOOTPRINT
 from tests.planner.builders import offering
 
 SLO = Slo(latency_s=0.3, target=0.98)
@@ -38,7 +39,7 @@ def store_service(url: str, *, anchor: ClockAnchor) -> CostUsd:
         offerings=(SPOT,),
         backend=BackendSpec(kind="emulated"),
     )
-    store.put_spec(ServiceSpec(name=SERVICE, models=(served,)))
+    store.put_spec(ServiceSpec(name=SERVICE, models=(served,), footprint=FOOTPRINT))
     store.put_clock(anchor)
     for number, hours in enumerate(HOURS):
         began_at = ENDED_AT - 6 * 3600
@@ -60,5 +61,7 @@ def store_service(url: str, *, anchor: ClockAnchor) -> CostUsd:
     )
     usage, traffic = fleet_usage(store.transitions(MODEL), ENDED_AT), store.traffic(MODEL)
     link.close()
-    bill = live_bill(usage, traffic, served, requests=1000, peak_rps=0.0, duration_s=ENDED_AT - BEGAN_AT)
+    bill = live_bill(  # no controller wrote down what came: no bytes are billed
+        usage, traffic, served, FOOTPRINT, requests=0, peak_rps=0.0, duration_s=ENDED_AT - BEGAN_AT
+    )
     return cost_of(bill)

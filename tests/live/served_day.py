@@ -16,6 +16,7 @@ from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
 from tests.controller.builders import POLICY, SMALL
+from tests.footprints import FOOTPRINT
 from tests.planner.builders import SLO
 
 DAY_S = 86400.0
@@ -37,7 +38,7 @@ def write_service(url: str) -> ServiceStore:
         offerings=(SMALL,),
         backend=BackendSpec(kind="emulated"),
     )
-    made.put_spec(ServiceSpec(name=SERVICE, models=(served,)))
+    made.put_spec(ServiceSpec(name=SERVICE, models=(served,), footprint=FOOTPRINT))
     made.put_clock(ClockAnchor(wall_at=0.0, service_at=NOW, speed=0.0))
     made.put_status(marks_key(MODEL), dump_marks([first_mark(BEGAN)]))
     requests = round(60 * RPS * MINUTES)

@@ -32,7 +32,7 @@ APART = (
     *("report/figures", "report/html", "report/runs/table", "report/table", "report/terminal", "telemetry/"),
 )
 """What the worker imports and no document depends on: it shows, or reads the trace, whose content counts."""
-FILES = ("models", "prices", "profiles", "forecaster", "trace.file")
+FILES = ("models", "prices", "service_prices", "profiles", "forecaster", "trace.file")
 """Settings that name files."""
 
 
@@ -51,7 +51,7 @@ def test_every_setting_of_a_replay_counts(name: str) -> None:
     assert key(usual) != key(other)
 
 
-@pytest.mark.parametrize("name", ["models", "prices", "profiles"])
+@pytest.mark.parametrize("name", ["models", "prices", "service_prices", "profiles"])
 def test_a_file_counts_by_its_content(name: str, tmp_path: Path) -> None:
     made = []
     for place, text in (("a", "one"), ("b", "one"), ("b", "two")):

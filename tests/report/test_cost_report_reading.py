@@ -28,6 +28,7 @@ from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.service import ServiceStore
 from tests.controller.builders import LARGE, POLICY, SMALL, instances
+from tests.footprints import FOOTPRINT
 from tests.planner.builders import SLO, overflow
 
 DAY_S = 86400.0
@@ -54,7 +55,7 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
 def store(redis: EmbeddedRedis, request: pytest.FixtureRequest) -> Iterator[ServiceStore]:
     link = connect(redis.url)
     made = ServiceStore(link, f"s-{abs(hash(request.node.name))}")
-    made.put_spec(ServiceSpec(name="vision", models=(SERVED,)))
+    made.put_spec(ServiceSpec(name="vision", models=(SERVED,), footprint=FOOTPRINT))
     made.put_clock(ClockAnchor(wall_at=0.0, service_at=0.0, speed=0.0))
     yield made
     link.close()

@@ -14,6 +14,8 @@ import pytest
 from mark.catalog.load import model
 from mark.cloudmodel.lifecycle import Phase
 from mark.cloudmodel.world import IDEAL
+from mark.config.footprint import footprint_of
+from mark.config.settings import Settings
 from mark.controller.journal import Header, entry_line, header_line
 from mark.controller.state import Decision, Observation
 from mark.domain.costs import InstanceUsage
@@ -86,6 +88,7 @@ def experiment(
     }
     return Experiment(
         ExperimentSpec(
+            footprint=footprint_of(Settings()),
             **(fields | spec),  # type: ignore[arg-type]
             market=market,
             workload=Workload(trace=load, seed=seed, start_s=HISTORY_S),

@@ -7,15 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.accounting.ledger import fleet_usage, running_now
-from mark.catalog.billing import bill_disks, bill_instances, cost_of
+from mark.catalog.billing import bill_asleep, bill_instances, bill_running, cost_of
 from mark.cloudmodel.lifecycle import Life
-from mark.domain.costs import InstanceUsage, Transition
+from mark.domain.costs import BillLine, InstanceUsage, Transition
 from mark.domain.fleet import Role
 from mark.domain.offering import Market
 from mark.simulator import replay
 from mark.simulator.cloud import SimulatedCloud, _Machine
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.faults import FaultScript, Interrupt
+from tests.footprints import FOOTPRINT
 from tests.scenarios.builders import experiment, run, up_and_down
 
 END_AT = 3600.0 + 35 * 60.0
@@ -62,6 +63,10 @@ def simulated(kernel: Kernel) -> Telling:
     return cloud
 
 
+def bill_kept(asleep_s: float, running_s: float) -> tuple[BillLine, ...]:
+    return (*bill_asleep(asleep_s, FOOTPRINT.prices), *bill_running(FOOTPRINT, running_s))
+
+
 def plain(usages: list[InstanceUsage]) -> list[tuple[str, str, Role, float, float]]:
     return sorted((u.instance, u.offering, u.role, u.started_at, u.ended_at) for u in usages)
 
@@ -73,11 +78,8 @@ def test_the_bill_of_transitions_is_the_runs_own(simulated: Telling) -> None:
     assert usage.asleep_s == pytest.approx(simulated.asleep_s)
     assert usage.running_s == pytest.approx(simulated.running_s)
     prices = {u.offering: 0.1 for u in simulated.usages}
-    live = (*bill_instances(usage.usages, prices), *bill_disks(asleep_s=usage.asleep_s, running_s=usage.running_s))
-    own = (
-        *bill_instances(simulated.usages, prices),
-        *bill_disks(asleep_s=simulated.asleep_s, running_s=simulated.running_s),
-    )
+    live = (*bill_instances(usage.usages, prices), *bill_kept(usage.asleep_s, usage.running_s))
+    own = (*bill_instances(simulated.usages, prices), *bill_kept(simulated.asleep_s, simulated.running_s))
     assert cost_of(live).total == pytest.approx(cost_of(own).total)
 
 

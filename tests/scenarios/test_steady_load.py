@@ -13,6 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mark.catalog.load import model
+from mark.config.footprint import footprint_of
+from mark.config.settings import Settings
 from mark.domain.objective import Slo
 from mark.domain.offering import Market
 from mark.domain.orders import Launch
@@ -53,6 +55,7 @@ def digits_experiment(
     file = folder / "profiles.json"
     file.write_text(json.dumps({"format": "mark-profiles/1", "profiles": profiles}))
     spec = ExperimentSpec(
+        footprint=footprint_of(Settings()),
         model=replace(model("inception-v3"), name="digits", memory_gib=0.4),
         slo=SLO,
         market=Market.ON_DEMAND,

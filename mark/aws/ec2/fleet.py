@@ -115,6 +115,7 @@ class Ec2Cloud:
         self._send_again(now)
         self._list(now)
         members = self._membership.members()
+        self._transitions.read_surplus({one.instance: one.surplus_vcpu_s for one in members}, now)
         rows = self._rows | self._unlisted
         self._draining = {name for name in self._draining if self._still_drains(name)}
         self._warned = {name: at for name, at in self._warned.items() if self._transitions.knows(name)}

@@ -15,6 +15,8 @@ from mark.ports import Ledger
 
 NOTIFIED_WITHIN_S = 120.0
 """The queue tells of a change within so long; after that the listing is believed."""
+READ_VCPU_S = 300.0
+"""So much more surplus of CPU credits is written down: 0.4 US cents."""
 KEEP_GONE_S = 3600.0
 """Time that an instance that is gone is remembered: EC2 lists it as long, and late messages may name it."""
 
@@ -36,6 +38,7 @@ class Transitions:
         self._told: dict[str, tuple[float, Ec2State]] = {}
         self._listed: dict[str, tuple[float, Ec2State]] = {}
         self._gone: dict[str, float] = {}
+        self._surplus_vcpu_s: dict[str, float] = {}
         self._first = True
 
     def knows(self, instance: str) -> bool:
@@ -71,10 +74,31 @@ class Transitions:
             if name not in rows:
                 self._forget(name)
 
+    def read_surplus(self, surplus_vcpu_s: Mapping[str, float], now: float) -> None:
+        """Instances say how much they used beyond their credits since they were started."""
+        for name, used in surplus_vcpu_s.items():
+            row, before = self._rows.get(name), self._surplus_vcpu_s.get(name, 0.0)
+            if used < before:  # it was started again
+                self._surplus_vcpu_s[name] = before = 0.0
+            if row is not None and row.state == "running" and used >= before + READ_VCPU_S:
+                self._ledger.note(
+                    Transition(
+                        instance=name,
+                        model=row.model,
+                        offering=row.offering,
+                        role=row.role,
+                        state="running",
+                        at=now,
+                        surplus_vcpu_s=used,
+                    )
+                )
+                self._surplus_vcpu_s[name] = used
+
     def _take_over(self, rows: Mapping[str, Ec2Row]) -> None:
         """Go on where the ledger stands."""
         self._told = {name: (row.launched_at, row.state) for name, row in rows.items()}
-        last = {told.instance: told for told in self._ledger.transitions(self._model)}
+        noted = self._ledger.transitions(self._model)
+        last = {told.instance: told for told in noted if not told.is_reading}
         for name, told in last.items():
             if name not in rows and told.state != "terminated":
                 self._told[name] = (told.at, told.state)
@@ -111,7 +135,7 @@ class Transitions:
             self._listed.pop(name, None)
 
     def _forget(self, name: str) -> None:
-        for known in (self._rows, self._told, self._listed):
+        for known in (self._rows, self._told, self._listed, self._surplus_vcpu_s):
             known.pop(name, None)
 
 

@@ -109,7 +109,8 @@ def _found(settings: Settings) -> tuple[ServiceStore, tuple[str, ...]]:
 
 def _left(store: ServiceStore, names: tuple[str, ...]) -> int:
     """Instances that have not ended, by the ledger."""
-    last = {change.instance: change.state for name in names for change in store.transitions(name)}
+    changes = (change for name in names for change in store.transitions(name) if not change.is_reading)
+    last = {change.instance: change.state for change in changes}
     return sum(1 for state in last.values() if state not in ENDED)
 
 

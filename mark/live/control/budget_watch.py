@@ -16,6 +16,7 @@ from mark.config.budget import BudgetSettings
 from mark.controller.spending_limit import LimitCause, SpendingLimit
 from mark.domain.costs import FleetUsage, Transition
 from mark.domain.errors import RetryLater
+from mark.domain.footprint import Footprint
 from mark.live.clock import ServiceClock
 from mark.service_spec import ServedModel
 from mark.store.published_status import BUDGET, MODEL, PAUSE, BudgetStatus, PublishedModel
@@ -37,6 +38,7 @@ class BudgetWatch:
         asked: BudgetSettings,
         served: Sequence[ServedModel],
         *,
+        footprint: Footprint | None,
         store: ServiceStore,
         clock: ServiceClock,
         wake: Callable[[], None],
@@ -46,6 +48,7 @@ class BudgetWatch:
             daily_usd=asked.daily_usd, monthly_usd=asked.monthly_usd, when_reached=asked.when_reached
         )
         self._served, self._store, self._clock, self._wake = served, store, clock, wake
+        self._footprint = footprint
         self._verdict = Verdict()
         self._day_usd = self._month_usd = 0.0
         self._polls = 0
@@ -116,7 +119,11 @@ class BudgetWatch:
         totals = replace(last.totals, billed=traffic.billed, gib_s=traffic.gib_s)
         here = HourlyMark(at=now, counted_to=last.counted_to, peak_rps=last.peak_rps, totals=totals)
         return ModelLedger(
-            served=served, record=store.ledger(name), marks=(*marks, here), used=self._used(name, now)
+            served=served,
+            record=store.ledger(name),
+            marks=(*marks, here),
+            footprint=self._footprint,
+            used=self._used(name, now),
         )
 
     def _used(self, name: str, now: float) -> Callable[[tuple[Transition, ...], float], FleetUsage]:

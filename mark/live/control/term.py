@@ -15,6 +15,7 @@ from functools import partial
 from mark.aws.ec2.guard import Guard, Guardrails
 from mark.aws.inbox import EventInbox
 from mark.aws.session import Aws
+from mark.config.footprint import footprint_of
 from mark.config.settings import Settings
 from mark.domain.errors import RetryLater
 from mark.live.aws_resources import RESOURCES, launches_of
@@ -107,6 +108,7 @@ class Term:
         watch = BudgetWatch(
             self._settings.budget,
             [model.served for model in models],
+            footprint=footprint_of(self._settings, models=len(models)),
             store=self._store,
             clock=ServiceClock(self._store),
             wake=wake,

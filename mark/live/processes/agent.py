@@ -87,6 +87,7 @@ async def _serve(identity: Identity, imds: Imds, booted_at: float, environment: 
             interruption=lambda: asyncio.to_thread(imds.taken_at),
             stop=stop,
             credits_left=lambda: getattr(backend, "credits", None),
+            surplus_vcpu_s=lambda: getattr(backend, "surplus_vcpu_s", 0.0),
         )
     finally:
         watching.cancel()

@@ -30,6 +30,7 @@ from mark.dispatch.objective import attainment
 from mark.domain.demand import WINDOW_S
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import InstanceState
+from mark.domain.footprint import Footprint
 from mark.domain.member import Member, MemberState
 from mark.domain.traffic import LATENCY_BIN_S, ModelTraffic
 from mark.live.background.failures import failure_lines
@@ -125,17 +126,22 @@ class LiveView:
             alerts=ALERTS.read(store),
             archive=ARCHIVE.read(store),
             models=tuple(
-                self._model(served, known, now, failing)
+                self._model(served, known, now, failing, self._spec.footprint)
                 for served, known in zip(self._spec.models, published, strict=True)
             ),
         )
 
     def _model(
-        self, served: ServedModel, known: PublishedModel, now: float, failing: Sequence[str]
+        self,
+        served: ServedModel,
+        known: PublishedModel,
+        now: float,
+        failing: Sequence[str],
+        footprint: Footprint | None,
     ) -> ModelStatus:
         store, name = self._store, served.name
         traffic = store.traffic(name)
-        cost, hourly, lacking = self._spend(served, traffic, known, now)
+        cost, hourly, lacking = self._spend(served, traffic, known, now, footprint)
         members = {member.instance: member for member in store.membership(name).members()}
         observed = _observed(known.observed, members, now)
         return ModelStatus(
@@ -172,7 +178,12 @@ class LiveView:
         )
 
     def _spend(
-        self, served: ServedModel, traffic: ModelTraffic, known: PublishedModel, now: float
+        self,
+        served: ServedModel,
+        traffic: ModelTraffic,
+        known: PublishedModel,
+        now: float,
+        footprint: Footprint | None,
     ) -> tuple[SpentStatus, HourlyStatus, list[str]]:
         """Spend so far; spend an hour by part; names without a price."""
         book = self._books.setdefault(served.name, IncrementalUsage())
@@ -184,6 +195,7 @@ class LiveView:
                 usage,
                 traffic,
                 served,
+                footprint,
                 requests=known.requests,
                 peak_rps=known.peak_rps,
                 duration_s=duration_s,

@@ -37,7 +37,7 @@ BASELINES = {
 }
 """Policies that buy on demand in any market and take nothing from the section `policy` but these keys."""
 INPUT_PREFIXES = ("trace.", "faults.", "simulate.", "policy.managed.", "objective.latency_ms")
-INPUT_KEYS = ("model", "models", "prices", "profiles")
+INPUT_KEYS = ("model", "models", "prices", "service_prices", "profiles")
 """What is asked of a fleet or happens to it, not how it is met: each value has a front of its own."""
 
 

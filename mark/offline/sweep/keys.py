@@ -26,7 +26,8 @@ from mark.simulator.traces.trace import Trace
 HOUSE = Path(mark.__file__).parent
 DECIDING = (
     *("domain", "ports.py", "plugins", "planner", "dispatch", "catalog", "cloudmodel", "controller", "policies"),
-    *("simulator", "service_spec.py", "config/parts.py", "config/policies.py", "config/settings.py"),
+    *("simulator", "service_spec.py", "config/footprint.py", "config/parts.py", "config/policies.py"),
+    "config/settings.py",
     *("offline/experiments.py", "offline/simulate.py", "offline/sweep/job.py", "offline/workloads.py"),
     *("report/formatting.py", "report/runs/comparison.py", "report/runs/documents.py"),
 )
@@ -74,10 +75,15 @@ def trace_digest(trace: Trace) -> str:
     return digest.hexdigest()[:16]
 
 
+BILLED = ("gateways", "controllers", "aws")
+"""Of a service, what its footprint is counted by."""
+
+
 def portable(settings: Settings) -> dict[str, Any]:
     """The settings as JSON holds them, files by their full path, without what no replay depends on."""
     tree: dict[str, Any] = settings.model_dump(mode="json", exclude={"service", "out"})
-    for key in ("models", "prices"):
+    tree["service"] = settings.service.model_dump(mode="json", include=set(BILLED))
+    for key in ("models", "prices", "service_prices"):
         tree[key] = str(Path(tree[key]).absolute()) if tree[key] else None
     tree["profiles"] = [
         name if name in shipped_sets() else str(Path(name).absolute()) for name in tree["profiles"]
@@ -89,7 +95,7 @@ def portable(settings: Settings) -> dict[str, Any]:
 def job_key(tree: Mapping[str, Any], *, trace: str, code: str, forecaster: str | None) -> str:
     """The key of a result: of `portable` settings, both digests and, for a replay, its forecaster's name."""
     counted = {**tree, "trace": {**tree["trace"], "file": trace}, "code": code}
-    for key in ("models", "prices"):
+    for key in ("models", "prices", "service_prices"):
         counted[key] = _file_digest(tree[key]) if tree[key] else None
     counted["profiles"] = [name if name in shipped_sets() else _file_digest(name) for name in tree["profiles"]]
     # the last value stands in for a forecaster that fails

@@ -106,7 +106,7 @@ def read_cost_report(
     """
     period = report_period(store, period_s=period_s, wall_at=wall_at)
     spec = store.spec()
-    read = [_read(store, served, period) for served in spec.models]
+    read = [_read(store, spec, served, period) for served in spec.models]
     ledgers = [item.ledger for item in read]
     shared = _day_lines(shared_days(ledgers, period.since, period.until))
     given = {s.name: replayed_days(store, s.name) for s in spec.models} if replays is None else replays
@@ -145,11 +145,12 @@ def journal_of(store: ArchiveReader, model: str, *, skip: Callable[[str], object
                 skip(f"segment {number} is left out: {error}")
 
 
-def _read(store: ArchiveReader, served: ServedModel, period: Period) -> _Read:
+def _read(store: ArchiveReader, spec: ServiceSpec, served: ServedModel, period: Period) -> _Read:
     missing: list[str] = []
     journal = journal_of(store, served.name, skip=missing.append)
     marks = _marks(store, served.name, period.until)
-    ledger = ModelLedger(served=served, record=store.ledger(served.name), marks=marks)
+    record = store.ledger(served.name)
+    ledger = ModelLedger(served=served, record=record, marks=marks, footprint=spec.footprint)
     return _Read(
         served=served,
         ledger=ledger,

@@ -91,6 +91,7 @@ class Agent:
         self.draining = asyncio.Event()
         self.frame_port = config.frame_port
         self.credits: Callable[[], float | None] = lambda: None
+        self.surplus_vcpu_s: Callable[[], float] = lambda: 0.0
         self._unreachable: set[str] = set()
 
     @property
@@ -124,6 +125,7 @@ class Agent:
             capacity_rps=core.max_batch / core.measured.full_batch_s,
             terminates_at=self.terminates_at,
             credits=self.credits(),
+            surplus_vcpu_s=self.surplus_vcpu_s(),
             epoch=config.epoch,
         )
 
@@ -200,11 +202,12 @@ async def serve_agent(  # noqa: PLR0913 it is given every port
     interruption: Interruption,
     stop: asyncio.Event,
     credits_left: Callable[[], float | None] = lambda: None,
+    surplus_vcpu_s: Callable[[], float] = lambda: 0.0,
     on_bound: Callable[[int, int], None] | None = None,
 ) -> int:
     """Serve until drained, broken or stopped: the exit code. on_bound: gets the ports for frames and HTTP."""
     agent = Agent(config, served=served, offering=offering, link=link, backend=backend)
-    agent.credits = credits_left
+    agent.credits, agent.surplus_vcpu_s = credits_left, surplus_vcpu_s
     connections: set[GatewayConnection] = set()
     loop = asyncio.get_running_loop()
     answering = AgentHttp(agent.core, served, instance=config.instance, is_ready=agent.is_ready)

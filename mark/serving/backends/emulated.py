@@ -20,7 +20,7 @@ from mark.ports import InferReply, InferRequest
 from mark.protocols.exchange import row_count, zeros
 from mark.protocols.oip import Tensors
 from mark.serving.backends.answering import ModelFailed, answer_async
-from mark.serving.backends.cpu_credits import CpuCredits
+from mark.serving.backends.cpu_credits import SECONDS_PER_CREDIT, CpuCredits
 
 MOST_ANSWER_BYTES = 2**28
 """Zeros of a larger answer are not made: no frame takes it."""
@@ -65,9 +65,9 @@ class EmulatedBackend:
         return None if self._account is None else self._account.balance(self._now())
 
     @property
-    def surplus_credits(self) -> float:
-        """CPU credits used beyond the balance, which an unlimited type is billed for."""
-        return 0.0 if self._account is None else self._account.surplus
+    def surplus_vcpu_s(self) -> float:
+        """VCPU seconds used beyond the credits, which an unlimited type is billed for."""
+        return 0.0 if self._account is None else self._account.surplus * SECONDS_PER_CREDIT
 
     @property
     def service_time_ratio(self) -> float:

@@ -74,6 +74,15 @@ def test_agents_say_who_is_ready(there: Scene) -> None:
     assert seen[third].terminates_at == 1100.0
 
 
+def test_what_agents_used_beyond_their_credits_comes_into_the_ledger(there: Scene) -> None:
+    there.cloud.submit(launch(1))
+    (first,) = there.ids()
+    there.agents.say(first, surplus_vcpu_s=400.0)
+    there.cloud.observe()
+    there.cloud.observe()
+    assert [(t.instance, t.surplus_vcpu_s) for t in there.ledger.noted if t.is_reading] == [(first, 400.0)]
+
+
 def test_another_model_and_service_are_not_seen(there: Scene) -> None:
     there.cloud.submit(launch(1))
     other = scene(again=there, model="other")

@@ -31,6 +31,7 @@ from mark.store.data_plane import GatewayStore
 from mark.store.embedded import EmbeddedRedis
 from mark.store.published_status import BUDGET, PAUSE, BudgetStatus, PauseRequest
 from mark.store.service import ServiceStore
+from tests.footprints import FOOTPRINT
 
 DAY_S = 86400.0
 NOON = 20_000 * DAY_S + DAY_S / 2
@@ -71,7 +72,14 @@ def at(store: ServiceStore, service_at: float) -> None:
 
 def watch(store: ServiceStore, served: ServedModel, woken: list[int], **asked: Any) -> BudgetWatch:
     settings = BudgetSettings.model_validate(asked)
-    return BudgetWatch(settings, [served], store=store, clock=ServiceClock(store), wake=lambda: woken.append(1))
+    return BudgetWatch(
+        settings,
+        [served],
+        footprint=FOOTPRINT,
+        store=store,
+        clock=ServiceClock(store),
+        wake=lambda: woken.append(1),
+    )
 
 
 def closed(redis: EmbeddedRedis, store: ServiceStore, name: str) -> bool:

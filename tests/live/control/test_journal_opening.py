@@ -120,6 +120,7 @@ def begin(store: ServiceStore, at: float, **changes: Any) -> Life:
         watch=BudgetWatch(
             settings.budget,
             [model.served],
+            footprint=None,
             store=store,
             clock=plane,
             wake=lambda: None,  # type: ignore[arg-type]

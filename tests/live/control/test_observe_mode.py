@@ -31,6 +31,7 @@ from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.service import ServiceStore
 from tests.controller.builders import LARGE, POLICY, SLEEPER, SMALL
+from tests.footprints import FOOTPRINT
 from tests.planner.builders import SLO
 
 TIMES = CloudTimes()
@@ -62,7 +63,9 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
 def store(redis: EmbeddedRedis, request: pytest.FixtureRequest) -> Iterator[ServiceStore]:
     link = connect(redis.url)
     made = ServiceStore(link, f"s-{abs(hash(request.node.name))}")
-    made.put_spec(ServiceSpec(name="vision", models=(SERVED,), observed=True, existing_usd_per_hour=5.0))
+    made.put_spec(
+        ServiceSpec(name="vision", models=(SERVED,), footprint=FOOTPRINT, observed=True, existing_usd_per_hour=5.0)
+    )
     yield made
     link.close()
 

@@ -125,7 +125,24 @@ def test_a_launch_brings_its_credits_and_other_types_have_none():
     run(burstable)
     run(plain)
     assert burstable.credits == 60.0
-    assert (plain.credits, plain.service_time_ratio, plain.surplus_credits) == (None, 1.0, 0.0)
+    assert (plain.credits, plain.service_time_ratio, plain.surplus_vcpu_s) == (None, 1.0, 0.0)
+
+
+def test_an_unlimited_type_goes_on_at_full_speed_and_says_what_it_used_beyond_its_credits():
+    bounded = of_batches(inception("t2.medium"), {1: 0.5})
+    credits_ = replace(bounded.instance_type.credits, unlimited=True, launch_credits=0.0)
+    offering = replace(bounded, instance_type=replace(bounded.instance_type, credits=credits_))
+
+    async def scenario():
+        backend, loop = emulated(offering, speed=lambda: 60.0), asyncio.get_running_loop()
+        await backend.start()
+        for _ in range(4):
+            await backend.infer([ask([1, 2])])
+        return loop.time(), backend.surplus_vcpu_s
+
+    took_s, surplus_vcpu_s = run_virtually(scenario())
+    assert took_s == pytest.approx(2.0)
+    assert surplus_vcpu_s == pytest.approx(2 * 60 * 2.0), "two vCPUs for two minutes of service time"
 
 
 @pytest.mark.parametrize("kind", ["emulated", "python", "oip", "tf-serving", "invocations"])

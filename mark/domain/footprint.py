@@ -1,0 +1,82 @@
+"""Footprint of a service: all that `mark deploy` makes and AWS bills beside instances of the fleet and Lambda."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mark.domain.service_prices import ServiceItem, ServicePrices
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gateways:
+    """Instances behind the load balancer."""
+
+    instance_type: str
+    usd_per_hour: float
+    #: Deployed at least; more where the peak asks for them.
+    count: int
+    #: Requests/s that one is planned to pass on.
+    capacity_rps: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreNodes:
+    """Nodes of the store, copies included."""
+
+    engine: str
+    node_type: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerTasks:
+    """Fargate tasks of the controllers."""
+
+    count: int
+    vcpus: float
+    memory_gib: float
+    architecture: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Monitoring:
+    """What CloudWatch keeps and watches."""
+
+    alarms: int
+    dashboards: int
+    #: Custom metrics.
+    metrics: int
+    insights_metrics: int
+    log_gib_per_hour: float
+    keep_logs_days: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint:
+    """Resources around a fleet, of a rollout's settings, and the prices that they are billed at."""
+
+    gateways: Gateways
+    store: StoreNodes
+    controllers: ControllerTasks
+    monitoring: Monitoring
+    #: Availability zones that gateways, instances and the balancer are spread over.
+    zones: int
+    #: True where gateways, controllers and instances have public addresses.
+    public: bool
+    #: True where the balancer has an address in each zone.
+    internet_facing: bool
+    #: Root disk of an instance, GiB.
+    disk_gib: float
+    #: Interface endpoints, each zone's counted.
+    endpoints: int
+    #: True where calls of Lambda go through an endpoint, which bills their bytes.
+    lambda_through_endpoint: bool
+    secrets: int
+    #: Requests to SQS while nothing happens.
+    queue_requests_per_hour: float
+    prices: ServicePrices
+
+    @property
+    def disk_usd_per_gib_month(self) -> float:
+        """Price of the disks."""
+        return self.prices.price(ServiceItem.DISK)

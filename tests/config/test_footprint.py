@@ -1,0 +1,115 @@
+"""The footprint by settings; `tests/infra/test_bill.py` holds it to the stacks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mark.catalog.billing import bill_shared
+from mark.catalog.load import load_prices
+from mark.catalog.refreshed import format_prices
+from mark.cli.main import run
+from mark.config.footprint import footprint_of
+from mark.config.settings import Settings
+from mark.domain.errors import Misconfigured
+
+MONTH_S = 730 * 3600.0
+PRIVATE_MAIL = {"network": {"private": True}, "report": {"sender": "a@example.com", "to": ["a@example.com"]}}
+
+
+def settings(service: dict[str, Any] | None = None, **rollout: Any) -> Settings:
+    return Settings.model_validate({"service": service or {}, "rollout": rollout})
+
+
+def month_usd(made: Settings, *, models: int = 1) -> float:
+    return sum(line.usd for line in bill_shared(footprint_of(made, models=models), 0.0, MONTH_S))
+
+
+def test_what_is_smaller_costs_less() -> None:
+    small = settings(
+        {"gateways": 1, "controllers": 1},
+        gateway={"instance_type": "t4g.small"},
+        machines=[{"architecture": "arm64"}],
+        control={"cpu": 256, "memory_mib": 512},
+        store={"replicas": 0},
+    )
+    assert month_usd(small) < 0.3 * month_usd(settings())
+
+
+def test_a_private_network_pays_for_endpoints_instead_of_addresses() -> None:
+    # Ten and the mail's, in two zones, at 7.30; four addresses at 3.65 less.
+    given_, private = footprint_of(settings()), footprint_of(settings(**PRIVATE_MAIL))
+    assert (given_.endpoints, private.endpoints) == (0, 22)
+    more = month_usd(settings(**PRIVATE_MAIL)) - month_usd(settings())
+    assert more == pytest.approx(22 * 7.3 - 4 * 3.65 + 0.1)
+    own = footprint_of(settings(network={"vpc": "vpc-1", "subnets": ["s-a", "s-b"], "private": True}))
+    assert own.endpoints == 0, "whoever has a network of their own has its endpoints"
+
+
+def test_the_page_of_costs_has_the_month_at_default_settings() -> None:
+    page = Path("docs/costs.md").read_text()
+    table = page.partition("<!-- month -->")[2].partition("<!-- /month -->")[0].strip().splitlines()[2:]
+    told = [tuple(cell.strip() for cell in row.strip("|").split("|")) for row in table]
+    lines = sorted(bill_shared(footprint_of(Settings()), 0.0, MONTH_S), key=lambda line: -line.usd)
+    rows = [(line.item, f"{line.quantity:.2f}".removesuffix(".00"), line.unit, line.usd) for line in lines]
+    expected = [(item, f"{quantity} {unit}", f"{usd:.2f}") for item, quantity, unit, usd in rows]
+    assert told == [*expected, ("sum", "", f"{sum(line.usd for line in lines):.2f}")]
+
+
+@given(
+    gateways=st.integers(1, 9),
+    controllers=st.integers(1, 5),
+    replicas=st.integers(0, 5),
+    models=st.integers(1, 20),
+    cpu=st.sampled_from([256, 512, 1024, 2048]),
+)
+def test_more_of_anything_costs_more(
+    gateways: int, controllers: int, replicas: int, models: int, cpu: int
+) -> None:
+    def usd(more: int) -> float:
+        service = {"gateways": gateways + more, "controllers": controllers + more}
+        made = settings(service, store={"replicas": replicas + more}, control={"cpu": cpu})
+        return month_usd(made, models=models + more)
+
+    assert 0.0 < usd(0) < usd(1)
+
+
+@pytest.mark.parametrize(
+    ("service", "prices", "mistake"),
+    [
+        ({"aws": {"region": "eu-west-1"}}, "", "the prices are of us-east-1, the service is in eu-west-1"),
+        ({"aws": {"region": "eu-west-1"}}, "eu-west-1", "nothing says what AWS's services cost in eu-west-1"),
+    ],
+    ids=["prices of another region", "prices of instances alone"],
+)
+def test_a_region_without_prices_is_one_line_that_says_what_to_do(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    service: dict[str, Any],
+    prices: str,
+    mistake: str,
+) -> None:
+    tree: dict[str, Any] = {"model": "inception-v3", "service": service}
+    if prices:
+        text = format_prices(load_prices()).replace('"us-east-1"', f'"{prices}"', 1)
+        (tmp_path / "prices.json").write_text(text)
+        tree["prices"] = "prices.json"
+    (tmp_path / "mark.yaml").write_text(json.dumps(tree))
+    code = run(["plan", "--rate", "10", "--config", str(tmp_path / "mark.yaml")])
+    told = capsys.readouterr().err.strip().splitlines()
+    assert code == 2
+    assert len(told) == 1
+    assert mistake in told[0]
+    assert "name the file as" in told[0]
+
+
+def test_an_unknown_gateway_type_and_node_type_are_named() -> None:
+    with pytest.raises(Misconfigured, match=r"unknown instance type 'c5\.larg'"):
+        footprint_of(settings(gateway={"instance_type": "c5.larg"}))
+    with pytest.raises(Misconfigured, match=r"no price of elasticache-valkey cache.huge in us-east-1"):
+        bill_shared(footprint_of(settings(store={"node_type": "cache.huge"})), 0.0, MONTH_S)

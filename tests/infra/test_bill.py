@@ -1,0 +1,175 @@
+"""The bill is that of the stacks: each resource has a line, or a reason why it is free."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mark.catalog.billing import Load, bill_overhead, bill_running
+from mark.config.footprint import footprint_of
+from mark.config.settings import Settings
+from mark.domain.footprint import Footprint
+from mark.rollout.synth import LEFT_OUT
+from tests.infra.conftest import PRIVATE, Template, of_type, settings
+
+BILLED: Mapping[str, tuple[str, ...]] = {
+    "AWS::AutoScaling::AutoScalingGroup": ("gateways", "gateways' disks", "service's addresses"),
+    "AWS::CloudWatch::Alarm": ("alarms", "metrics"),
+    "AWS::CloudWatch::Dashboard": ("dashboards",),
+    "AWS::EC2::LaunchTemplate": ("disks",),
+    "AWS::ECS::Cluster": ("container insights",),
+    "AWS::ECS::Service": ("controllers' CPUs", "controllers' memory"),
+    "AWS::ElastiCache::ReplicationGroup": ("store",),
+    "AWS::ElasticLoadBalancingV2::LoadBalancer": (
+        "load balancer",
+        "load balancer traffic",
+        "traffic between zones",
+    ),
+    "AWS::Logs::LogGroup": ("logs",),
+    "AWS::SQS::Queue": ("queues",),
+    "AWS::SecretsManager::Secret": ("secrets",),
+}
+"""Lines of the bill by type of resource, whatever the settings."""
+OF_FUNCTIONS = ("invocations", "duration", "provisioned")
+"""Lines of Lambda: `bill_lambda` and `bill_provisioned`."""
+ELSEWHERE: Mapping[str, str] = {
+    "AWS::EC2::VPCEndpoint": "interface endpoints are the line `endpoints`; the gateway endpoint of S3 is free",
+    "AWS::Lambda::Alias": f"{OF_FUNCTIONS}: environments that it keeps are LambdaOffering.provisioned",
+    "AWS::Lambda::Function": f"{OF_FUNCTIONS} of inference; handlers run seconds a day, under 0.05 USD a month",
+}
+NETWORK = "a part of a network, which Amazon VPC does not bill"
+PERMISSION = "IAM is free"
+PART = "a part of a resource that is billed"
+FREE: Mapping[str, str] = {
+    "AWS::EC2::InternetGateway": f"{NETWORK}; the addresses behind it have a line",
+    "AWS::EC2::Route": NETWORK,
+    "AWS::EC2::RouteTable": NETWORK,
+    "AWS::EC2::SecurityGroup": NETWORK,
+    "AWS::EC2::SecurityGroupIngress": NETWORK,
+    "AWS::EC2::Subnet": NETWORK,
+    "AWS::EC2::SubnetRouteTableAssociation": NETWORK,
+    "AWS::EC2::VPC": NETWORK,
+    "AWS::EC2::VPCGatewayAttachment": NETWORK,
+    "AWS::ECS::TaskDefinition": PART,
+    "AWS::ElastiCache::ParameterGroup": PART,
+    "AWS::ElastiCache::SubnetGroup": PART,
+    "AWS::ElasticLoadBalancingV2::Listener": PART,
+    "AWS::ElasticLoadBalancingV2::TargetGroup": PART,
+    "AWS::Events::Rule": "events of AWS's own services are free (EventBridge pricing)",
+    "AWS::IAM::InstanceProfile": PERMISSION,
+    "AWS::IAM::Role": PERMISSION,
+    "AWS::Lambda::EventSourceMapping": "its polls are in the line `queues`",
+    "AWS::Lambda::Version": "billed as the function that it is of",
+    "AWS::S3::Bucket": "0.023 USD a GiB and month of what users keep there: journals take a few MiB a day",
+    "AWS::S3::BucketPolicy": PERMISSION,
+    "AWS::SNS::Topic": "the first thousand mails of a month are free (SNS pricing)",
+    "AWS::SNS::TopicPolicy": PERMISSION,
+    "AWS::SQS::QueuePolicy": PERMISSION,
+    "AWS::Scheduler::Schedule": "the first 14 million calls of a month are free (EventBridge pricing)",
+}
+
+
+def types_in(templates: Mapping[str, Template]) -> set[str]:
+    return {resource["Type"] for template in templates.values() for resource in template["Resources"].values()}
+
+
+def count(templates: Mapping[str, Template], kind: str) -> int:
+    return sum(len(of_type(template, kind)) for template in templates.values())
+
+
+def the_one(templates: Mapping[str, Template], kind: str) -> dict[str, Any]:
+    (found,) = (one for template in templates.values() for one in of_type(template, kind).values())
+    return found
+
+
+@pytest.fixture
+def bundles(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def test_every_resource_has_a_line_or_a_reason_why_it_is_free(
+    templates: dict[str, Template], others: dict[str, Template], bundles: Path
+) -> None:
+    made = types_in(templates) | types_in(others)
+    assert made - BILLED.keys() - ELSEWHERE.keys() - FREE.keys() == set(), (
+        "give it a line in the bill, or a reason"
+    )
+    assert (BILLED.keys() | ELSEWHERE.keys() | FREE.keys()) - made == set(), "no stack makes it any more"
+    assert not BILLED.keys() & FREE.keys()
+
+    footprint = footprint_of(settings(bundles))
+    load = Load(duration_s=3600.0, requests=1000, payload_mib=0.5)
+    lines = {line.item for line in (*bill_overhead(footprint, load), *bill_running(footprint, 3600.0)) if line.usd}
+    assert {item for items in BILLED.values() for item in items} <= lines
+
+
+def check(templates: Mapping[str, Template], footprint: Footprint) -> None:
+    """The footprint counts what the templates make."""
+    group = the_one(templates, "AWS::AutoScaling::AutoScalingGroup")
+    assert footprint.gateways.count == int(group["DesiredCapacity"])
+    launched = of_type(templates["gateways"], "AWS::EC2::LaunchTemplate").values()
+    (gateway,) = (template["LaunchTemplateData"] for template in launched)
+    assert footprint.gateways.instance_type == gateway["InstanceType"]
+    disks = {
+        mapping["Ebs"]["VolumeSize"]
+        for template in templates.values()
+        for launch in of_type(template, "AWS::EC2::LaunchTemplate").values()
+        for mapping in launch["LaunchTemplateData"]["BlockDeviceMappings"]
+    }
+    assert disks == {footprint.disk_gib}
+
+    nodes = the_one(templates, "AWS::ElastiCache::ReplicationGroup")
+    store = footprint.store
+    assert (store.engine, store.node_type, store.count) == (
+        nodes["Engine"],
+        nodes["CacheNodeType"],
+        nodes["NumCacheClusters"],
+    )
+    service, task = the_one(templates, "AWS::ECS::Service"), the_one(templates, "AWS::ECS::TaskDefinition")
+    controllers = footprint.controllers
+    assert controllers.count == service["DesiredCount"]
+    assert (1024 * controllers.vcpus, 1024 * controllers.memory_gib) == (int(task["Cpu"]), int(task["Memory"]))
+    assert task["RuntimePlatform"]["CpuArchitecture"] == {"amd64": "X86_64"}[controllers.architecture]
+    network = service["NetworkConfiguration"]["AwsvpcConfiguration"]
+    assert footprint.public == (network["AssignPublicIp"] == "ENABLED")
+
+    assert footprint.zones == count(templates, "AWS::EC2::Subnet")
+    endpoints = of_type(templates["network"], "AWS::EC2::VPCEndpoint").values()
+    interfaces = [one for one in endpoints if one["VpcEndpointType"] == "Interface"]
+    assert footprint.endpoints == sum(len(one["SubnetIds"]) for one in interfaces)
+    assert footprint.lambda_through_endpoint == any(one["ServiceName"].endswith(".lambda") for one in interfaces)
+    balancer = the_one(templates, "AWS::ElasticLoadBalancingV2::LoadBalancer")
+    assert footprint.internet_facing == (balancer["Scheme"] == "internet-facing")
+
+    assert footprint.secrets == count(templates, "AWS::SecretsManager::Secret")
+    watched = footprint.monitoring
+    assert watched.alarms == count(templates, "AWS::CloudWatch::Alarm")
+    assert watched.dashboards == count(templates, "AWS::CloudWatch::Dashboard")
+    kept = {one["RetentionInDays"] for one in of_type(templates["archive"], "AWS::Logs::LogGroup").values()}
+    assert kept == {watched.keep_logs_days}
+
+
+def test_the_footprint_counts_what_the_stacks_make(templates: dict[str, Template], bundles: Path) -> None:
+    check(templates, footprint_of(settings(bundles)))
+
+
+def test_the_footprint_of_a_private_network_has_its_endpoints(others: dict[str, Template], bundles: Path) -> None:
+    footprint = footprint_of(settings(bundles, **PRIVATE))
+    check(others, footprint)
+    assert (footprint.public, footprint.store.engine) == (False, "redis")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{}, PRIVATE, {"gateway": {"instance_type": "c6i.large"}}],
+    ids=["default", "private", "another type"],
+)
+def test_processes_in_the_account_bill_what_was_deployed(bundles: Path, changed: dict[str, Any]) -> None:
+    """They read the settings without what does not concern them."""
+    given = settings(bundles, **changed)
+    told = given.model_dump_json(exclude_defaults=True, exclude=LEFT_OUT)
+    assert footprint_of(Settings.model_validate_json(told)) == footprint_of(given)
+    assert "team@example.com" not in told
