@@ -54,6 +54,8 @@ CONTROLLER_USD_PER_HOUR = 0.0168
 
 PROVISIONED_USD_PER_GIB_S = 4.1667e-6
 """A Lambda environment kept provisioned, x86, us-east-1 (AWS Lambda pricing, provisioned concurrency)."""
+PROVISIONED_DURATION_USD_PER_GIB_S = 9.7222e-6
+"""A GiB second of a call that such an environment answers (AWS Lambda pricing, provisioned concurrency)."""
 PROVISIONED_STEP_S = 300.0
 """It is billed for each five minutes begun (AWS Lambda pricing)."""
 
@@ -124,6 +126,20 @@ def bill_provisioned(offering: LambdaOffering, duration_s: float) -> tuple[BillL
     return (_line("lambda", "provisioned", gib_s, "GiB-s", PROVISIONED_USD_PER_GIB_S),)
 
 
+def bill_scheduled(offering: LambdaOffering, *, provisioned_s: float, answered: float) -> tuple[BillLine, ...]:
+    """Environments provisioned by the hour, for `provisioned_s` in all, and what their calls are cheaper.
+
+    `answered`: calls that found one of them free; `bill_lambda` took the full price of a duration for all.
+    """
+    cheaper = PROVISIONED_DURATION_USD_PER_GIB_S - offering.usd_per_gib_s
+    gib_s = answered * offering.latency_s * offering.memory_gib
+    lines = (
+        _line("lambda", "provisioned", provisioned_s * offering.memory_gib, "GiB-s", PROVISIONED_USD_PER_GIB_S),
+        _line("lambda", "duration on provisioned", gib_s, "GiB-s", cheaper),
+    )
+    return tuple(line for line in lines if line.quantity > 0)
+
+
 def disk_usd(gib: float, seconds: float) -> float:
     """A gp3 disk of `gib` kept for `seconds`."""
     return gib * seconds / SECONDS_PER_HOUR / HOURS_PER_MONTH * GP3_USD_PER_GIB_MONTH
@@ -168,6 +184,17 @@ def bill_overhead(
         _line("overhead", "store", hours, "node-hours", STORE_USD_PER_HOUR),
         _line("overhead", "controllers", controller_hours, "instance-hours", CONTROLLER_USD_PER_HOUR),
     )
+
+
+def bill_managed(
+    *, usd_per_request: float, usd_per_gib: float, requests: int, payload_mib: float
+) -> tuple[BillLine, ...]:
+    """Requests, and their bytes with their answers', where a managed service charges for them."""
+    lines = (
+        _line("lambda", "requests", requests, "requests", usd_per_request),
+        _line("overhead", "data processed", requests * payload_mib / 1024, "GiB", usd_per_gib),
+    )
+    return tuple(line for line in lines if line.usd > 0)
 
 
 def bill_fleet(

@@ -122,6 +122,8 @@ class Offering:
 
 LAMBDA_PROFILED_GIB = 3.0
 """The function that MArk measured (Table 2)."""
+LAMBDA_USD_PER_REQUEST = 0.20e-6
+"""An invocation (AWS Lambda pricing, us-east-1)."""
 LAMBDA_PAYLOAD_MIB = 6.0
 """Request or answer of a synchronous invocation (Lambda quotas: 6 MB)."""
 
@@ -136,7 +138,7 @@ class LambdaOffering:
     latency_s: float
     provenance: Provenance
     memory_gib: float = LAMBDA_PROFILED_GIB
-    usd_per_request: float = 0.20e-6
+    usd_per_request: float = LAMBDA_USD_PER_REQUEST
     usd_per_gib_s: float = 1.66667e-5
     cold_start_s: float = 2.9
     idle_min_s: float = 45 * 60.0

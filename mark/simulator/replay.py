@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mark.catalog.billing import bill_fleet, bill_overhead, cost_of
+from mark.catalog.billing import bill_fleet, bill_managed, bill_overhead, bill_scheduled, cost_of
 from mark.controller.demand_units import counted_unit, recent_windows, window_rates
 from mark.controller.runner import KEEP_HISTORY, Controller, Journal
 from mark.controller.state import Decision, Observation
@@ -308,13 +308,12 @@ class _ReplayRun:
             * (bundle.gpu_price_factor if offering.instance_type.accelerator else bundle.cpu_price_factor)
             for name, offering in self._offerings.items()
         }
+        requests = round(self._scenario.workload.speed * self._engine.served().total)
+        payload_mib = self._scenario.model.payload_mib
         overhead = bill_overhead(
-            self._peak_rps(),
-            self._scenario.duration_s,
-            requests=round(self._scenario.workload.speed * self._engine.served().total),
-            payload_mib=self._scenario.model.payload_mib,
+            self._peak_rps(), self._scenario.duration_s, requests=requests, payload_mib=payload_mib
         )
-        return bill_fleet(
+        fleet = bill_fleet(
             FleetUsage(usages=tuple(cloud.usages), asleep_s=cloud.asleep_s, running_s=cloud.running_s),
             prices,
             self._offerings.values(),
@@ -323,6 +322,27 @@ class _ReplayRun:
             duration_s=self._scenario.duration_s,
             overhead=overhead if bundle.overhead else (),
         )
+        return (
+            fleet
+            + self._bill_scheduled()
+            + bill_managed(
+                usd_per_request=bundle.usd_per_request,
+                usd_per_gib=bundle.data_usd_per_gib,
+                requests=requests,
+                payload_mib=payload_mib,
+            )
+        )
+
+    def _bill_scheduled(self) -> tuple[BillLine, ...]:
+        """Lambda's environments that are provisioned by the hour; of a second's calls so many as fit find one."""
+        policy, speed = self._bundle.controller, self._scenario.workload.speed
+        overflow = policy.overflow
+        if overflow is None or not policy.provisioned_by_hour:
+            return ()
+        calls = self._engine.seconds().to_lambda * speed
+        there = np.array([policy.provisioned_at(self._start_s + second) for second in range(calls.size)])
+        answered = np.minimum(calls, there / overflow.latency_s).sum()
+        return bill_scheduled(overflow, provisioned_s=float(there.sum()), answered=float(answered))
 
     def _peak_rps(self) -> float:
         """Arrivals of the busiest real second, which is as many of the trace's as the speed says."""
