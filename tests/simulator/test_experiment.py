@@ -118,7 +118,9 @@ def test_a_tiny_runs_bill_by_hand(kernel: Kernel) -> None:
     seconds = first * 720 + sum(count * (720 - int(at) - 15) for at, count in later)
     assert result.cost.instances == pytest.approx(seconds / 3600 * 0.085 * 1.2, rel=1e-12)
     assert result.launches == sum(count for _, count in later)
-    assert (result.cost.lambda_, result.cost.standby, result.cost.overhead) == (0.0, 0.0, 0.0)
+    assert (result.cost.lambda_, result.cost.standby) == (0.0, 0.0)
+    payload_gib = result.requests * given.spec.model.payload_mib / 1024
+    assert result.cost.overhead == pytest.approx(payload_gib * 0.016, rel=1e-12)
     ready = result.minutes.ready.sum(axis=1)
     assert ready[0] == first
     assert ready[-1] == first + sum(count for at, count in later if at + 150 <= 11 * 60)
