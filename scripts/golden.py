@@ -15,6 +15,7 @@ from mark.config.settings import Settings, cache_dir
 from mark.domain.offering import Market
 from mark.plugins.load import build_forecaster
 from mark.policies.assemble import Overrides
+from mark.policies.tuning import Setting
 from mark.simulator.engine.compiled import Kernel, compiled_kernel
 from mark.simulator.experiment import Experiment, ExperimentSpec
 from mark.simulator.faults import FaultScript, Interrupt
@@ -23,6 +24,16 @@ from mark.simulator.workload import Workload
 
 GOLDEN = Path(__file__).parent.parent / "tests" / "golden" / "ledgers.json"
 HOURS_S = 4 * 3600.0
+POLICIES = (
+    *("hedged", "mark", "greedy-oracle", "sagemaker", "sagemaker-fast", "reactive", "autoscaler"),
+    *("autoscaler-spill", "predictive", "static-peak", "lambda-only"),
+)
+TUNED = {
+    "autoscaler": Setting(rule="target-tracking", utilisation=0.6),
+    "autoscaler-spill": Setting(rule="two-windows", utilisation=0.7),
+    "predictive": Setting(rule="predictive-scaling", utilisation=0.5),
+}
+"""What rivals are set to: no day is replayed to tune them."""
 UNTRAINED = {"hedged": "moving-mean", "mark": "last-value"}
 
 
@@ -39,8 +50,8 @@ def ledgers(kernel: Kernel) -> dict[str, Any]:
         experiment = Experiment(_spec(market), kernel=kernel, build_forecaster=build_forecaster)
         bound, floor = experiment.bounds()
         found[f"{market.value} bounds"] = {"bound_usd": _cents(bound), "floor_usd": _cents(floor)}
-        for policy in ("hedged", "mark", "greedy-oracle", "sagemaker", "reactive", "static-peak", "lambda-only"):
-            overrides = Overrides(forecaster=UNTRAINED[policy]) if policy in UNTRAINED else None
+        for policy in POLICIES:
+            overrides = Overrides(forecaster=UNTRAINED.get(policy), setting=TUNED.get(policy))
             run = experiment.run(policy, overrides=overrides)
             found[f"{market.value} {policy}"] = {
                 "bill": {f"{entry.component}: {entry.item}": _cents(entry.usd) for entry in run.bill},

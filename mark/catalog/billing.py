@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mark.domain.costs import BillLine, CostUsd, FleetUsage, InstanceUsage, LambdaUsage
@@ -43,7 +43,6 @@ HOPS = 2
 """Between balancer, which sends to any zone, and gateway, and between gateway and instance."""
 DIRECTIONS = 2
 """AWS bills what crosses between zones where it leaves and where it arrives."""
-
 PROVISIONED_STEP_S = 300.0
 """It is billed for each five minutes begun (AWS Lambda pricing)."""
 
@@ -126,6 +125,22 @@ def bill_provisioned(offering: LambdaOffering, duration_s: float) -> tuple[BillL
     billed = math.ceil((duration_s - ROUNDING_S) / PROVISIONED_STEP_S) * PROVISIONED_STEP_S
     gib_s = offering.provisioned * offering.memory_gib * max(0.0, billed)
     return (_line("lambda", "provisioned", gib_s, "GiB-s", offering.usd_per_provisioned_gib_s),)
+
+
+def bill_scheduled(
+    offering: LambdaOffering, prices: ServicePrices, *, provisioned_s: float, answered: float
+) -> tuple[BillLine, ...]:
+    """Environments provisioned by the hour, for `provisioned_s` in all, and what their calls are cheaper.
+
+    `answered`: calls that found one of them free; `bill_lambda` took the full price of a duration for all.
+    """
+    cheaper = prices.price(ServiceItem.LAMBDA_PROVISIONED_DURATION) - offering.usd_per_gib_s
+    kept, gib_s = provisioned_s * offering.memory_gib, answered * offering.latency_s * offering.memory_gib
+    lines = (
+        _line("lambda", "provisioned", kept, "GiB-s", offering.usd_per_provisioned_gib_s),
+        _line("lambda", "duration on provisioned", gib_s, "GiB-s", cheaper),
+    )
+    return tuple(line for line in lines if line.quantity > 0)
 
 
 def disk_usd(gib: float, seconds: float, usd_per_gib_month: float) -> float:
@@ -229,6 +244,16 @@ def bill_shared(footprint: Footprint, peak_rps: float, duration_s: float) -> tup
 def bill_overhead(footprint: Footprint, load: Load) -> tuple[BillLine, ...]:
     """All that stands around a fleet, but for disks and addresses of the fleet itself."""
     return (*bill_shared(footprint, load.peak_rps, load.duration_s), *bill_traffic(footprint, load))
+
+
+def bill_managed(charges: Collection[ServiceItem], prices: ServicePrices, load: Load) -> tuple[BillLine, ...]:
+    """What a managed service charges for each request, and for its bytes with its answer's."""
+    gib = load.requests * load.payload_mib / MIB_PER_GIB
+    known = {
+        ServiceItem.LAMBDA_REQUEST: ("lambda", "requests", load.requests, "requests"),
+        ServiceItem.SAGEMAKER_BYTES: ("overhead", "data processed", gib, "GiB"),
+    }
+    return tuple(_line(*known[item], prices.price(item)) for item in charges if known[item][2] > 0)
 
 
 def bill_fleet(

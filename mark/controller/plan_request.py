@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 from mark.controller.breaker import observed_hazards
 from mark.controller.policy import ControllerPolicy
@@ -16,26 +17,48 @@ from mark.domain.errors import PlanInfeasible, unknown
 from mark.domain.fleet import FleetView, Role
 from mark.domain.offering import Offering
 from mark.domain.plan import Backup, Plan, PlanRequest
-from mark.planner.baselines import plan_nothing, plan_static, plan_target_tracking, plan_two_windows
+from mark.planner.baselines import (
+    PlanFunction,
+    PredictiveScaling,
+    TargetTracking,
+    TwoWindows,
+    concurrency_tracking,
+    plan_nothing,
+    plan_static,
+    predictive_scaling,
+    target_tracking,
+    two_windows,
+)
 from mark.planner.greedy import plan_greedy
 from mark.planner.hedged import plan_hedged
 from mark.planner.milp import plan_milp
 
+MANAGED_LEAST = 3
+"""Lambda Managed Instances keep three, one a zone (Lambda developer guide, "Scaling", read 2026-11-22)."""
 MOST_INSTANCES = 100_000
 """A plan holds fewer: twenty times the largest fleet that is planned in 50 ms."""
-_PLANNERS: dict[str, Callable[[PlanRequest], Plan]] = {
+_PLANNERS: dict[str, PlanFunction] = {
     "greedy": plan_greedy,
     "hedged": plan_hedged,
     "milp": plan_milp,
     "nothing": plan_nothing,
-    "target-tracking": plan_target_tracking,
-    "two-windows": plan_two_windows,
 }
+_AUTOSCALERS: dict[str, Callable[[float | None], PlanFunction]] = {
+    "concurrency-tracking": lambda share: concurrency_tracking(_tracking(share)),
+    "managed-instances": lambda share: concurrency_tracking(replace(_tracking(share), least=MANAGED_LEAST)),
+    "predictive-scaling": lambda share: predictive_scaling(PredictiveScaling(tracking=_tracking(share))),
+    "target-tracking": lambda share: target_tracking(_tracking(share)),
+    "two-windows": lambda share: two_windows(TwoWindows() if share is None else TwoWindows(utilisation=share)),
+}
+
+
+def _tracking(utilisation: float | None) -> TargetTracking:
+    return TargetTracking() if utilisation is None else TargetTracking(utilisation=utilisation)
 
 
 def planner_names() -> tuple[str, ...]:
     """All planners, sorted."""
-    return tuple(sorted((*_PLANNERS, "static")))
+    return tuple(sorted((*_PLANNERS, *_AUTOSCALERS, "static")))
 
 
 def plan_fleet(request: PlanRequest, policy: ControllerPolicy) -> Plan:
@@ -43,6 +66,8 @@ def plan_fleet(request: PlanRequest, policy: ControllerPolicy) -> Plan:
     _refuse_absurd(request)
     if policy.planner == "static":
         return plan_static(policy.static_count)(request)
+    if policy.planner in _AUTOSCALERS:
+        return _AUTOSCALERS[policy.planner](policy.utilisation)(request)
     if policy.planner not in _PLANNERS:
         raise unknown("planner", policy.planner, planner_names())
     return _PLANNERS[policy.planner](request)

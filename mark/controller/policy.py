@@ -14,6 +14,7 @@ from mark.domain.times import WAKE
 
 SETTLING_COOLDOWN_S = 900.0
 """Where no load is known a plan follows what has come in minutes: an instance is kept until a lull is none."""
+HOUR_S = 3600.0
 COVER_SHARE = 0.5
 """Share of the planned capacity that standbys bridge on spot, unless a team says otherwise."""
 KEEP_UNITS = 60
@@ -82,6 +83,8 @@ class ControllerPolicy:
     breaker: BreakerPolicy | None = None
     #: Instances of the planner `static`.
     static_count: int = 0
+    #: Share of an instance's capacity that an autoscaler keeps busy; None for what the real thing documents.
+    utilisation: float | None = None
     #: Seconds between two plans.
     period_s: float = 60.0
     #: Units from an order to its instances' first answer.
@@ -98,6 +101,8 @@ class ControllerPolicy:
     warm_lambda: bool = True
     #: Share of the ready capacity for which they are at least.
     warm_share: float = 0.0
+    #: Lambda environments that are kept provisioned in each hour of the day; empty for none.
+    provisioned_by_hour: tuple[int, ...] = ()
     #: Seconds after which a launch that stays unseen is forgotten.
     request_timeout_s: float = 900.0
     #: Seconds that a refused offering is left out.
@@ -117,6 +122,11 @@ class ControllerPolicy:
     def cooldown_at(self, age_s: float) -> float:
         """Seconds that a smaller plan must last before anything is drained, so long after the first tick."""
         return max(self.cooldown_s, SETTLING_COOLDOWN_S) if age_s < self.settle_s else self.cooldown_s
+
+    def provisioned_at(self, now: float) -> int:
+        """Lambda environments that are provisioned then."""
+        hours = self.provisioned_by_hour
+        return hours[int(now // HOUR_S) % len(hours)] if hours else 0
 
     def offering(self, name: str) -> Offering | None:
         """The offering of that name, standbys and fallbacks included."""

@@ -265,7 +265,13 @@ def _spare_rps(state: State, counts: Counter[str], policy: ControllerPolicy) -> 
 
 def _warm_ups(state: State, seen: Observation, policy: ControllerPolicy, tokens: Tokens) -> list[Order]:
     """Warm Lambda for what may come beyond what is ready before the plan takes effect, or for an open gap."""
-    if not policy.warm_lambda or policy.overflow is None:
+    if policy.overflow is None:
+        return []
+    provisioned = policy.provisioned_at(seen.now)
+    if provisioned > seen.lambda_warm:
+        reason = f"{provisioned} environments are provisioned in this hour"
+        return [WarmLambda(token=tokens.next(), reason=reason, concurrency=provisioned)]
+    if not policy.warm_lambda:
         return []
     expected = 0.0
     ready = carried_rps(state, policy, seen.fleet.ready())

@@ -124,6 +124,8 @@ class Offering:
 
 LAMBDA_PROFILED_GIB = 3.0
 """The function that MArk measured (Table 2)."""
+LAMBDA_USD_PER_REQUEST = 0.20e-6
+"""An invocation (AWS Lambda pricing, us-east-1)."""
 LAMBDA_PAYLOAD_MIB = 6.0
 """Request or answer of a synchronous invocation (Lambda quotas: 6 MB)."""
 
@@ -141,7 +143,7 @@ class LambdaOffering:
     provenance: Provenance
     cv: float = 0.0
     memory_gib: float = LAMBDA_PROFILED_GIB
-    usd_per_request: float = 0.20e-6
+    usd_per_request: float = LAMBDA_USD_PER_REQUEST
     usd_per_gib_s: float = 1.66667e-5
     usd_per_provisioned_gib_s: float = 4.1667e-6
     cold_start_s: float = 2.9

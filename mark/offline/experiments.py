@@ -12,7 +12,7 @@ from mark.domain.errors import MarkError, Misconfigured, unknown
 from mark.domain.offering import Market
 from mark.offline.workloads import chosen_workload
 from mark.plugins.load import build_forecaster, load_forecaster
-from mark.policies.bundles import policy_names
+from mark.policies.bundles import MANAGED, policy_names, tuning_grid
 from mark.report.terminal import Report
 from mark.simulator.engine.compiled import compiled_kernel
 from mark.simulator.experiment import Experiment, ExperimentSpec
@@ -33,12 +33,12 @@ class Lineup:
 
 
 def shared_changes(settings: Settings, policy: str, experiment: Experiment) -> tuple[str, ...]:
-    """Changes of the section `policy` to all policies: the Lambda of all, the premium of sagemaker."""
+    """Changes of the section `policy` to all policies: the Lambda of all, the premium of a managed service."""
     chosen, defaults = settings.policy, PolicySettings()
     pairs: list[tuple[str, OverflowSettings | ManagedSettings, OverflowSettings | ManagedSettings]] = []
     if experiment.bundle(policy).controller.overflow is not None:
         pairs.append(("overflow_limits", chosen.overflow_limits, defaults.overflow_limits))
-    if policy == "sagemaker":
+    if policy in MANAGED:
         pairs.append(("managed", chosen.managed, defaults.managed))
     return tuple(
         f"policy.{section}.{key} is {new} instead of {old or 'its usual value'}"
@@ -97,7 +97,12 @@ def line_up(settings: Settings, experiment: Experiment) -> Lineup:
             _check_can_run(name, settings, experiment)
         return Lineup(policies=tuple(named))
     able, left_out = [], []
+    tuned = [name for name in policy_names() if tuning_grid(name) and name not in named]
+    if tuned:
+        left_out.append(f"{', '.join(tuned)} are left out: each is tuned by replays of the day before; name them")
     for name in policy_names():
+        if name in tuned:
+            continue
         if name in NAMED_ONLY and name not in named:
             left_out.append(f"{name} is left out: {NAMED_ONLY[name]}")
             continue

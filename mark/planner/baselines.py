@@ -1,8 +1,8 @@
 """Baseline planners that MArk is compared with: reactive autoscalers, a static fleet and Lambda alone.
 
-Each gets the inputs of the real thing and no more. All but `plan_nothing` rent one type, `cheapest_type`, and look
-at measured load only, never at the forecast. They count capacity without batching, 1 / T_1, as a service does that
-knows requests and instances only.
+Each gets the inputs of the real thing and no more. All but `plan_nothing` rent one type, the cheapest per request
+of those they are offered, and look at measured load only, never at the forecast. An instance counts for its
+offering's capacity: 1 / T_1 where a policy serves without batches, as one does that knows requests only.
 
 A planner is a pure function of its PlanRequest. What a real autoscaler remembers (alarm states, panic mode) is
 therefore derived from the measurements in the request; each docstring says how. Their plans hold from now on: an
@@ -22,20 +22,42 @@ from mark.domain.offering import Offering
 from mark.domain.plan import Excuse, Plan, PlannedCount, PlanRequest
 
 PlanFunction = Callable[[PlanRequest], Plan]
+HOUR_S = 3600.0
+DAY_S = 24 * HOUR_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetTracking:
     """Application Auto Scaling's target tracking on SageMakerVariantInvocationsPerInstance.
 
-    The target is capacity / `over_provision` (SageMaker's guide: safety factor 0.5). The high alarm needs
+    The target is `utilisation` x capacity (SageMaker's guide: safety factor 0.5). The high alarm needs
     `breaches_up` of as many minutes above the target, the low one `breaches_down` below `scale_in_at` x target.
+    There are `least` instances at any time.
     """
 
-    over_provision: float = 2.0
+    utilisation: float = 0.5
     breaches_up: int = 3
     breaches_down: int = 15
     scale_in_at: float = 0.9
+    least: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictiveScaling:
+    """EC2 Auto Scaling's predictive scaling beside target tracking (EC2 Auto Scaling user guide, read 2026-11-22).
+
+    It forecasts the load by the hour from up to 14 days, launches `buffer_s` before the hour
+    (SchedulingBufferTime), and never scales in; of its count and target tracking's the larger holds.
+    """
+
+    tracking: TargetTracking = TargetTracking()
+    days: int = 14
+    buffer_s: float = 300.0
+
+
+CONCURRENCY_WINDOWS = 2
+"""Windows of 5 s in one value of the concurrency metric, which is emitted every 10 s (SageMaker developer guide,
+"Define a scaling policy", read 2026-11-22)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,28 +108,77 @@ def target_tracking(policy: TargetTracking) -> PlanFunction:
     """
 
     def plan(request: PlanRequest) -> Plan:
-        kind = cheapest_type(request.offerings, request.slo)
-        current = dict(request.running).get(kind.name, 0)
-        target = single_rps(kind) * 60.0 / policy.over_provision
+        rented = _Rented(request)
+        target = rented.capacity_rps * 60.0 * policy.utilisation
         minutes = [rate * 60.0 for rate in request.history.mean_rps]
-        ready = [max(1, count) for count in request.ready_history]
-        known = min(len(minutes), len(ready))
-        loads = [minutes[i - known] / ready[i - known] / target for i in range(known)]
+        loads = _loads(request, minutes, target)
         needed = _instances(minutes[-1] if minutes else 0.0, target)
         high = _all_of(loads, policy.breaches_up, lambda load: load > 1.0)
-        low = _all_of(loads, policy.breaches_down, lambda load: load < policy.scale_in_at)
-        if current == 0:
-            count, why = needed, "first fleet"
-        elif high and needed > current:
-            count, why = needed, f"above target {policy.breaches_up} of {policy.breaches_up} minutes"
-        elif low and needed < current:
-            count, why = needed, f"below target {policy.breaches_down} of {policy.breaches_down} minutes"
-        else:
-            count, why = current, "no alarm"
+        count, why = _tracked(policy, rented.running, loads, (needed, needed), high=high)
         figures = f"{minutes[-1] if minutes else 0.0:.4g} invocations/min, target {target:.4g} an instance"
-        return _single_type_plan(request, kind, count, f"{why}: {figures}")
+        return rented.plan(count, f"{why}: {figures}")
 
     return plan
+
+
+def concurrency_tracking(policy: TargetTracking) -> PlanFunction:
+    """SageMaker's planner on its high-resolution metric, ConcurrentRequestsPerModel.
+
+    The metric comes every 10 s instead of every minute: the high alarm needs `breaches_up` such values, while
+    scaling in is as slow as with the other metric (SageMaker developer guide, "Define a scaling policy"). Requests
+    in service are read off the arrivals: rate / capacity, by Little's law. What waits is left out: the queue limit
+    keeps it below the objective.
+    """
+
+    def plan(request: PlanRequest) -> Plan:
+        rented = _Rented(request)
+        target = rented.capacity_rps * policy.utilisation
+        ready = max(1, request.ready_history[-1] if request.ready_history else rented.running)
+        values = _means(request.recent_rps, CONCURRENCY_WINDOWS)
+        high = _all_of([rate / ready / target for rate in values], policy.breaches_up, lambda load: load > 1.0)
+        minutes = list(request.history.mean_rps)
+        last = minutes[-1] if minutes else 0.0
+        needed = _instances(last, target), _instances(values[-1] if values else last, target)
+        count, why = _tracked(policy, rented.running, _loads(request, minutes, target), needed, high=high)
+        return rented.plan(count, f"{why}: target {target:.4g} requests/s an instance")
+
+    return plan
+
+
+def predictive_scaling(policy: PredictiveScaling) -> PlanFunction:
+    """EC2 Auto Scaling's planner: the larger of target tracking's count and of the forecast of this hour.
+
+    AWS does not publish how it forecasts. Here an hour's load is the mean of the same hour on the days that are
+    known: the daily pattern that the guide names. That the real forecast is made anew every six hours, for 48,
+    makes no difference to it. Before a day is known there is no forecast.
+    """
+    track = target_tracking(policy.tracking)
+
+    def plan(request: PlanRequest) -> Plan:
+        rented = _Rented(request)
+        tracked = track(request)
+        count = sum(item.count for item in tracked.counts)
+        per_instance = rented.capacity_rps * policy.tracking.utilisation
+        hours = dict.fromkeys(at // HOUR_S * HOUR_S for at in (request.now, request.now + policy.buffer_s))
+        known = [rate for at in hours if (rate := _usual_rps(request.history, at, policy.days)) is not None]
+        ahead = max((_instances(rate, per_instance) for rate in known), default=0)
+        if ahead <= count:
+            return tracked
+        return rented.plan(ahead, f"forecast of the hour {max(known):.4g} requests/s; {tracked.reason}")
+
+    return plan
+
+
+def _usual_rps(history: Demand, hour_at: float, days: int) -> float | None:
+    """Mean rate in the hour from `hour_at` on, on the last `days` days; None where none of them is known."""
+    hours = []
+    for day in range(1, days + 1):
+        end = len(history) - round((history.end_at - (hour_at - day * DAY_S + HOUR_S)) / history.unit_s)
+        begin = end - round(HOUR_S / history.unit_s)
+        if begin < 0:
+            break
+        hours.append(history.mean_rps[begin:end])
+    return sum(sum(rates) for rates in hours) / sum(len(rates) for rates in hours) if hours else None
 
 
 def two_windows(policy: TwoWindows) -> PlanFunction:
@@ -121,11 +192,11 @@ def two_windows(policy: TwoWindows) -> PlanFunction:
     """
 
     def plan(request: PlanRequest) -> Plan:
-        kind = cheapest_type(request.offerings, request.slo)
-        current = dict(request.running).get(kind.name, 0)
+        rented = _Rented(request)
+        current = rented.running
         windows = request.recent_rps or request.history.mean_rps[-1:]
         ready = max(1, request.ready_history[-1] if request.ready_history else current)
-        per_instance = policy.utilisation * single_rps(kind)
+        per_instance = policy.utilisation * rented.capacity_rps
         stable = _instances(sum(windows) / max(1, len(windows)), per_instance)
         highest = _instances(max(windows, default=0.0), per_instance)
         ceiling = math.ceil(policy.max_scale_up_rate * ready)
@@ -135,8 +206,7 @@ def two_windows(policy: TwoWindows) -> PlanFunction:
         else:
             count = min(max(stable, math.floor(ready / policy.max_scale_down_rate)), ceiling)
         mode = "panic" if panic else "stable"
-        reason = f"{mode}: windows want {stable} on average and {highest} at most, {ready} ready"
-        return _single_type_plan(request, kind, count, reason)
+        return rented.plan(count, f"{mode}: windows want {stable} on average and {highest} at most, {ready} ready")
 
     return plan
 
@@ -145,8 +215,7 @@ def plan_static(count: int) -> PlanFunction:
     """A planner that always wants `count` instances of the cheapest type (see `peak_count`)."""
 
     def plan(request: PlanRequest) -> Plan:
-        kind = cheapest_type(request.offerings, request.slo)
-        return _single_type_plan(request, kind, count, f"always {count}")
+        return _Rented(request).plan(count, f"always {count}")
 
     return plan
 
@@ -171,7 +240,92 @@ def plan_nothing(request: PlanRequest) -> Plan:
 
 
 plan_target_tracking = target_tracking(TargetTracking())
+plan_concurrency_tracking = concurrency_tracking(TargetTracking())
+plan_predictive_scaling = predictive_scaling(PredictiveScaling())
 plan_two_windows = two_windows(TwoWindows())
+
+
+class _Rented:
+    """The one type that is rented, and what runs of it.
+
+    Where it is refused on spot, its on-demand twin is offered in its place, and is kept like the others until the
+    fleet shrinks: what autoscalers replace is what is lost, not what is dear.
+    """
+
+    def __init__(self, request: PlanRequest) -> None:
+        if not request.offerings:
+            raise PlanInfeasible(
+                "no instance of the one type that is rented can be had; wait, or name another type"
+            )
+        self._request = request
+        by_price = sorted(request.offerings, key=lambda item: (item.usd_per_request, item.name))
+        self._kind = by_price[0]
+        self._alike = [item for item in by_price if item.instance_type.name == self._kind.instance_type.name]
+        running = dict(request.running)
+        self._running = {item.name: running.get(item.name, 0) for item in self._alike}
+        self.capacity_rps = self._kind.capacity_rps
+        self.running = sum(self._running.values())
+
+    def plan(self, count: int, reason: str) -> Plan:
+        """So many instances: the cheapest of those that run, and new ones of the cheapest that can be launched."""
+        request = self._request
+        left, counts = count, dict[str, int]()
+        for item in self._alike:
+            counts[item.name] = min(left, self._running[item.name])
+            left -= counts[item.name]
+        launched = next((item for item in self._alike if item.name not in request.refused), self._kind)
+        counts[launched.name] += left
+        return Plan(
+            at=request.now,
+            counts=tuple(self._planned(item, counts[item.name]) for item in self._alike if counts[item.name]),
+            required_rps=request.history.mean_rps[-1] if request.history.mean_rps else 0.0,
+            capacity_rps=count * self.capacity_rps,
+            excuses=tuple(
+                Excuse(offering=name, reason=f"this policy rents one type, {self._kind.name}")
+                for name in sorted(item.name for item in request.offerings)
+                if name not in counts
+            ),
+            reason=f"{count} {self._kind.name}, {reason}",
+        )
+
+    def _planned(self, item: Offering, count: int) -> PlannedCount:
+        return PlannedCount(
+            offering=item.name,
+            count=count,
+            kept=min(count, self._running[item.name]),
+            usable_rps=self.capacity_rps,
+            usd_per_hour=item.usd_per_hour,
+            launch_usd=item.launch_usd,
+        )
+
+
+def _tracked(
+    policy: TargetTracking, current: int, minute_loads: list[float], needed: tuple[int, int], *, high: bool
+) -> tuple[int, str]:
+    """The count that target tracking sets, and why. needed: instances by the last minute, by the high alarm."""
+    by_minute, by_alarm = (max(policy.least, count) for count in needed)
+    low = _all_of(minute_loads, policy.breaches_down, lambda load: load < policy.scale_in_at)
+    if current == 0:
+        return by_minute, "first fleet"
+    if high and by_alarm > current:
+        return by_alarm, f"above target {policy.breaches_up} of {policy.breaches_up} times"
+    if low and by_minute < current:
+        return by_minute, f"below target {policy.breaches_down} of {policy.breaches_down} minutes"
+    return current, "no alarm"
+
+
+def _loads(request: PlanRequest, minutes: list[float], target: float) -> list[float]:
+    """Load of each known minute as a share of the target, an instance that was ready at its end."""
+    ready = [max(1, count) for count in request.ready_history]
+    known = min(len(minutes), len(ready))
+    return [minutes[i - known] / ready[i - known] / target for i in range(known)]
+
+
+def _means(rates: Sequence[float], size: int) -> list[float]:
+    """Means of the whole groups of `size`, oldest first; the last group ends with the last rate."""
+    whole = len(rates) // size * size
+    ending = rates[len(rates) - whole :]
+    return [sum(ending[i : i + size]) / size for i in range(0, whole, size)]
 
 
 def _instances(load: float, per_instance: float) -> int:
@@ -181,27 +335,3 @@ def _instances(load: float, per_instance: float) -> int:
 
 def _all_of(loads: list[float], count: int, breached: Callable[[float], bool]) -> bool:
     return len(loads) >= count and all(breached(load) for load in loads[-count:])
-
-
-def _single_type_plan(request: PlanRequest, kind: Offering, count: int, reason: str) -> Plan:
-    capacity_rps = single_rps(kind)
-    fleet = PlannedCount(
-        offering=kind.name,
-        count=count,
-        kept=min(count, dict(request.running).get(kind.name, 0)),
-        usable_rps=capacity_rps,
-        usd_per_hour=kind.usd_per_hour,
-        launch_usd=kind.launch_usd,
-    )
-    return Plan(
-        at=request.now,
-        counts=(fleet,) if count else (),
-        required_rps=request.history.mean_rps[-1] if request.history.mean_rps else 0.0,
-        capacity_rps=count * capacity_rps,
-        excuses=tuple(
-            Excuse(offering=name, reason=f"this policy rents one type, {kind.name}")
-            for name in sorted(item.name for item in request.offerings)
-            if name != kind.name
-        ),
-        reason=f"{count} {kind.name}, {reason}",
-    )

@@ -32,6 +32,7 @@ from mark.policies.bundles import (
 )
 from mark.policies.overrides import Tuning, tuned, tuning_notes
 from mark.policies.supply import USUAL_LIMITS, OverflowLimits, find_supply
+from mark.policies.tuning import Setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +76,8 @@ class Overrides:
     #: Whether that forecaster knows the load to come.
     uses_truth: bool = False
     routing: Routing | None = None
+    #: What an autoscaler was tuned to.
+    setting: Setting | None = None
 
 
 class Assembly:
@@ -116,14 +119,17 @@ class Assembly:
 
     def bundle(self, policy: str, given: Ingredients, overrides: Overrides | None = None) -> PolicyBundle:
         """The policy of that name, made of `given`."""
-        bundle = tuned(make_bundle(policy, given), self.spec.tuning, self.spec.market)
-        bundle = replace(bundle, controller=replace(bundle.controller, quotas=self.spec.world.quotas))
         changed = overrides or Overrides()
+        bundle = tuned(make_bundle(policy, given, changed.setting), self.spec.tuning, self.spec.market)
+        bundle = replace(bundle, controller=replace(bundle.controller, quotas=self.spec.world.quotas))
         if changed.forecaster is not None and not bundle.uses_truth:
             bundle = replace(bundle, forecaster=changed.forecaster, uses_truth=changed.uses_truth)
         if changed.routing is not None:
             bundle = replace(bundle, dispatch=replace(bundle.dispatch, routing=changed.routing))
-        return bundle if self.spec.overhead else replace(bundle, overhead=False)
+        if self.spec.overhead:
+            return bundle
+        charges = tuple(item for item in bundle.charges if item is not ServiceItem.SAGEMAKER_BYTES)
+        return replace(bundle, overhead=False, charges=charges)
 
     def changes(self, policy: str, given: Ingredients) -> tuple[str, ...]:
         """The changes by the spec's tuning in that policy, one note a setting."""

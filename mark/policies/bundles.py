@@ -6,20 +6,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from mark.cloudmodel.noise import SUREST
 from mark.controller.breaker import BreakerPolicy
-from mark.controller.policy import ControllerPolicy, MonitorPolicy, StandbyPolicy
+from mark.controller.policy import HOUR_S, ControllerPolicy, MonitorPolicy, StandbyPolicy
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
-from mark.domain.demand import Demand
+from mark.domain.demand import UNIT_S, Demand
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.objective import Slo
 from mark.domain.offering import BatchPolicy, LambdaOffering, Market, Offering
+from mark.domain.service_prices import ServiceItem
 from mark.planner.baselines import cheapest_type, peak_count, single_rps
+from mark.planner.batching import tune_batching
+from mark.policies.tuning import Setting, grid
 
-WEEK_UNITS = 7 * 24 * 60
+DAY_UNITS = 24 * 60
+WEEK_UNITS = 7 * DAY_UNITS
 """What the hedged planner looks back on: the surges of a week."""
 WARM_SHARE = 0.25
 """Environments kept warm for unforecast surges: a cold one answers too late (some cents a day)."""
@@ -28,9 +33,28 @@ SCALE_IN_COOLDOWN_S = 360.0
 MANAGED_CPU_FACTOR, MANAGED_GPU_FACTOR = 1.2, 1.4
 """The price premium of a managed service (SageMaker's list, 2026)."""
 LEAST_CONFIDENCE = 0.5
-"""Of admission, where service times vary: the expected finish. `hedged` asks for the objective's own target."""
+"""Of admission, where service times vary: the expected finish. A Bouncer asks for the objective's own target."""
+MANAGED_INSTANCES_FACTOR = 1.15
+"""Lambda Managed Instances: the on-demand price and a management fee of 15 % (AWS Lambda pricing, 2026)."""
+PROVISIONED, PROVISIONED_UTILISATION = "provisioned-concurrency", 0.7
+"""Rule and target of provisioned concurrency, as Application Auto Scaling's examples have it."""
 MONITOR_TYPE = "c5.large"
 """T of the SLO monitor where it meets the objective (MArk section 4.4)."""
+MANAGED = ("sagemaker", "sagemaker-fast", "sagemaker-tuned")
+"""Policies that rent a managed service."""
+PERIOD_S = {
+    "concurrency-tracking": 10.0,
+    "managed-instances": 10.0,
+    "predictive-scaling": 60.0,
+    "static": 60.0,
+    "target-tracking": 60.0,
+    "two-windows": 5.0,
+}
+"""Seconds between two plans of an autoscaler: as often as its metric comes."""
+PATIENT = DispatchPolicy(routing=Routing.LEAST_OUTSTANDING, bounced=Bounced.NOWHERE, admission_factor=None)
+"""A queue without a limit: late requests wait, and make others late."""
+QUEUE_LIMIT = replace(PATIENT, admission_factor=1.0, late=Late.SHED)
+"""A queue as long as can be answered in time: what could only be answered late is refused, which is a miss."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +62,8 @@ class PolicyBundle:
     """One policy, ready to run.
 
     Prices are multiplied by `cpu_price_factor` or, for types with an accelerator, `gpu_price_factor`; `overhead`
-    says whether what stands around the fleet is billed beside (a managed price contains it).
+    says whether what stands around the fleet is billed beside. A managed price contains it; `charges` are what
+    such a service takes for requests and their bytes.
     `uses_truth`: whether its forecaster knows the load to come, which nobody can rent.
     """
 
@@ -48,6 +73,7 @@ class PolicyBundle:
     cpu_price_factor: float = 1.0
     gpu_price_factor: float = 1.0
     overhead: bool = True
+    charges: tuple[ServiceItem, ...] = ()
     uses_truth: bool = False
 
     @property
@@ -112,43 +138,121 @@ def _unbatched(offering: Offering) -> Offering:
     return replace(offering, batch=single, capacity_rps=single_rps(offering))
 
 
-def _autoscaled(given: Ingredients, name: str, planner: str) -> PolicyBundle:
-    """A baseline on one type and on demand, without Bouncer, overflow, monitor or standbys."""
+def _autoscaled(
+    name: str, planner: str, slo: Slo, offerings: tuple[Offering, ...], dispatch: DispatchPolicy = QUEUE_LIMIT
+) -> PolicyBundle:
+    """An autoscaler on one type: the first of `offerings`, the others stand in where that is refused.
+
+    It has no forecast, Bouncer, overflow, monitor or standbys.
+    """
     return PolicyBundle(
         controller=ControllerPolicy(
             name=name,
             planner=planner,
-            slo=given.slo,
-            offerings=(_unbatched(cheapest_type(given.on_demand, given.slo)),),
+            slo=slo,
+            offerings=offerings[:1],
+            fallbacks=offerings[1:],
             horizon=1,
+            period_s=PERIOD_S[planner],
             cooldown_s=0.0,
             keep_observed=False,
             warm_lambda=False,
         ),
-        dispatch=DispatchPolicy(routing=Routing.LEAST_OUTSTANDING, bounced=Bounced.NOWHERE, admission_factor=None),
+        dispatch=dispatch,
         forecaster="last-value",
     )
 
 
-def _sagemaker(given: Ingredients) -> PolicyBundle:
+def _single(given: Ingredients) -> tuple[Offering, ...]:
+    """The type cheapest per request without batches, on demand."""
+    return (_unbatched(cheapest_type(given.on_demand, given.slo)),)
+
+
+def _sagemaker(given: Ingredients, name: str = "sagemaker", planner: str = "target-tracking") -> PolicyBundle:
     return replace(
-        _autoscaled(given, "sagemaker", "target-tracking"),
+        _autoscaled(name, planner, given.slo, _single(given)),
         cpu_price_factor=given.managed_cpu_factor,
         gpu_price_factor=given.managed_gpu_factor,
         overhead=False,
+        charges=(ServiceItem.SAGEMAKER_BYTES,),
     )
 
 
+def _sagemaker_fast(given: Ingredients) -> PolicyBundle:
+    return _sagemaker(given, "sagemaker-fast", "concurrency-tracking")
+
+
+def _sagemaker_tuned(given: Ingredients) -> PolicyBundle:
+    return _sagemaker(given, "sagemaker-tuned")
+
+
 def _reactive(given: Ingredients) -> PolicyBundle:
-    bundle = _autoscaled(given, "reactive", "two-windows")
-    return replace(bundle, controller=replace(bundle.controller, period_s=5.0))
+    return _autoscaled("reactive", "two-windows", given.slo, _single(given))
+
+
+def _batched(given: Ingredients) -> tuple[Offering, ...]:
+    """The type cheapest per batched request in the market, then its on-demand twin.
+
+    Batches are of a size of which two fit into the objective, the usual rule of a server with a queue: who comes
+    while one runs is in the next. Where no type has such a size, the sizes are those of every policy.
+    """
+    halved = []
+    for item in given.offerings:
+        batch = tune_batching(item.profile, given.slo.latency_s / 2)
+        if batch is not None:
+            halved.append(replace(item, batch=batch.batch, capacity_rps=batch.capacity_rps))
+    kind = min(halved or given.offerings, key=lambda item: (item.usd_per_request, item.name))
+    twins = (
+        replace(twin, batch=kind.batch, capacity_rps=kind.capacity_rps)
+        for twin in given.on_demand
+        if twin.instance_type.name == kind.instance_type.name and twin.name != kind.name
+    )
+    return (kind, *twins)
+
+
+def _autoscaler(given: Ingredients) -> PolicyBundle:
+    return _autoscaled("autoscaler", "two-windows", given.slo, _batched(given))
+
+
+def _autoscaler_spill(given: Ingredients) -> PolicyBundle:
+    """The autoscaler with our Bouncer, and Lambda for what it bounces, kept warm as ours is."""
+    if given.overflow is None:
+        raise Misconfigured(
+            "autoscaler-spill needs the model on Lambda: name a profile set that has it, such as assumed-lambda"
+        )
+    bundle = _autoscaled("autoscaler-spill", "two-windows", given.slo, _batched(given), _bouncer(given))
+    spilling = replace(bundle.controller, overflow=given.overflow, warm_lambda=True, warm_share=WARM_SHARE)
+    return replace(bundle, controller=spilling)
+
+
+def _predictive(given: Ingredients) -> PolicyBundle:
+    """EC2 Auto Scaling's predictive scaling; like the real thing it forecasts nothing before a day is known."""
+    bundle = _autoscaled("predictive", "predictive-scaling", given.slo, _batched(given))
+    return replace(bundle, controller=replace(bundle.controller, history_units=14 * DAY_UNITS))
+
+
+def _managed_instances(given: Ingredients) -> PolicyBundle:
+    """Lambda Managed Instances: types without accelerator, one environment each that takes several requests.
+
+    A model that computes all the time gains nothing from taking several: the capacity is that without batches.
+    """
+    able = [o for o in given.on_demand if not (o.instance_type.accelerator or o.instance_type.credits)]
+    if not able:
+        raise Misconfigured("managed-instances have no accelerators, and no other type serves this model")
+    kind = _unbatched(cheapest_type(able, given.slo))
+    return replace(
+        _autoscaled("managed-instances", "managed-instances", given.slo, (kind,)),
+        cpu_price_factor=MANAGED_INSTANCES_FACTOR,
+        overhead=False,
+        charges=(ServiceItem.LAMBDA_REQUEST,),
+    )
 
 
 def _static_peak(given: Ingredients) -> PolicyBundle:
     if not len(given.history):
         raise Misconfigured("static-peak sizes for the highest minute before the run: give a --start-s above 0")
-    bundle = _autoscaled(given, "static-peak", "static")
-    count = peak_count(given.history, single_rps(bundle.controller.offerings[0]))
+    bundle = _autoscaled("static-peak", "static", given.slo, _single(given), PATIENT)
+    count = peak_count(given.history, bundle.controller.offerings[0].capacity_rps)
     return replace(bundle, controller=replace(bundle.controller, static_count=count))
 
 
@@ -170,6 +274,23 @@ def _lambda_only(given: Ingredients) -> PolicyBundle:
         forecaster="last-value",
         overhead=False,
     )
+
+
+def _serverless(given: Ingredients, utilisation: float = PROVISIONED_UTILISATION) -> PolicyBundle:
+    """Lambda with provisioned concurrency: a schedule by the hour, from the same hours of the day before.
+
+    An hour's environments carry its busiest minute at that utilisation. What is above them meets the others.
+    """
+    bundle = _lambda_only(given)
+    assert given.overflow is not None
+    rates, busy_s = given.history.mean_rps[-DAY_UNITS:], given.overflow.latency_s / utilisation
+    highest = [0.0] * 24
+    for back, rate in enumerate(reversed(rates), start=1):
+        hour = int((given.history.end_at - back * UNIT_S) // HOUR_S) % 24
+        highest[hour] = max(highest[hour], rate)
+    counts = tuple(min(math.ceil(rate * busy_s), given.overflow.concurrency) for rate in highest)
+    scheduled = replace(bundle.controller, name="serverless", provisioned_by_hour=counts)
+    return replace(bundle, controller=scheduled)
 
 
 def _hedged(given: Ingredients) -> PolicyBundle:
@@ -198,14 +319,19 @@ def _hedged(given: Ingredients) -> PolicyBundle:
             warm_share=WARM_SHARE,
             history_units=WEEK_UNITS,
         ),
-        dispatch=DispatchPolicy(
-            routing=Routing.LEAST_FINISH,
-            bounced=Bounced.LAMBDA,
-            admission_factor=0.98,
-            admission_confidence=min(max(given.slo.target, LEAST_CONFIDENCE), SUREST),
-            late=given.late,
-        ),
+        dispatch=_bouncer(given),
         forecaster="mixture",
+    )
+
+
+def _bouncer(given: Ingredients) -> DispatchPolicy:
+    """Requests go where they finish first, and to Lambda where that is too late."""
+    return DispatchPolicy(
+        routing=Routing.LEAST_FINISH,
+        bounced=Bounced.LAMBDA,
+        admission_factor=0.98,
+        admission_confidence=min(max(given.slo.target, LEAST_CONFIDENCE), SUREST),
+        late=given.late,
     )
 
 
@@ -215,10 +341,27 @@ _BUNDLES: dict[str, Callable[[Ingredients], PolicyBundle]] = {
     "greedy-oracle": _greedy_oracle,
     "milp": _milp,
     "sagemaker": _sagemaker,
+    "sagemaker-fast": _sagemaker_fast,
+    "sagemaker-tuned": _sagemaker_tuned,
     "reactive": _reactive,
+    "autoscaler": _autoscaler,
+    "autoscaler-spill": _autoscaler_spill,
+    "predictive": _predictive,
+    "managed-instances": _managed_instances,
     "static-peak": _static_peak,
+    "serverless": _serverless,
     "lambda-only": _lambda_only,
 }
+_USUAL_GRID = grid(("two-windows", "target-tracking"), range(3, 11))
+_GRIDS = {
+    "autoscaler": _USUAL_GRID,
+    "autoscaler-spill": _USUAL_GRID,
+    "predictive": grid(("predictive-scaling",), range(3, 11)),
+    "managed-instances": grid(("managed-instances",), range(1, 11)),
+    "serverless": grid((PROVISIONED,), range(3, 11)),
+    "sagemaker-tuned": grid(("concurrency-tracking", "target-tracking"), range(1, 11)),
+}
+"""A rule, and a utilisation by tenths; over-provisioning of up to ten times where a team has no other means."""
 
 
 def policy_names() -> tuple[str, ...]:
@@ -226,11 +369,30 @@ def policy_names() -> tuple[str, ...]:
     return tuple(_BUNDLES)
 
 
-def make_bundle(name: str, given: Ingredients) -> PolicyBundle:
-    """The policy of that name. Misconfigured for an unknown one, or when something it needs is missing."""
+def make_bundle(name: str, given: Ingredients, setting: Setting | None = None) -> PolicyBundle:
+    """The policy of that name. Misconfigured for an unknown one, or when something it needs is missing.
+
+    Without `setting` an autoscaler keeps what the real thing documents.
+    """
     if name not in _BUNDLES:
         raise unknown("policy", name, _BUNDLES)
-    return _BUNDLES[name](given)
+    if setting is not None and setting.rule == PROVISIONED:
+        return _serverless(given, setting.utilisation)
+    bundle = _BUNDLES[name](given)
+    if setting is None:
+        return bundle
+    chosen = replace(
+        bundle.controller,
+        planner=setting.rule,
+        utilisation=setting.utilisation,
+        period_s=PERIOD_S[setting.rule],
+    )
+    return replace(bundle, controller=chosen)
+
+
+def tuning_grid(name: str) -> tuple[Setting, ...]:
+    """The settings that the policy is tuned among, none for one that its users do not tune."""
+    return _GRIDS.get(name, ())
 
 
 def _monitor_type(given: Ingredients) -> str:

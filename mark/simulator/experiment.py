@@ -19,11 +19,12 @@ from mark.controller.plan_request import tail
 from mark.controller.runner import KEEP_HISTORY, Journal
 from mark.controller.state import Decision, Observation
 from mark.domain.demand import HORIZON, UNIT_S, Demand
-from mark.domain.errors import PlanInfeasible
+from mark.domain.errors import Misconfigured, PlanInfeasible
 from mark.domain.fleet import FleetView
 from mark.planner.bound import BoundInput, bound_usd, floor_usd
 from mark.policies.assemble import Assembly, Overrides, PolicySpec
-from mark.policies.bundles import Ingredients, PolicyBundle
+from mark.policies.bundles import Ingredients, PolicyBundle, tuning_grid
+from mark.policies.tuning import DAY_S, Trial, TunedSetting, choose
 from mark.ports import Forecaster, ForecasterSetup
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.faults import FaultScript
@@ -32,6 +33,8 @@ from mark.simulator.replay import Scenario, replay
 from mark.simulator.results import RunResult
 from mark.simulator.workload import Workload
 
+Progress = Callable[[str, float], None]
+"""Called with what is done and the share of it."""
 BuildForecaster = Callable[[str, ForecasterSetup], Forecaster]
 OpenJournal = Callable[[Header], AbstractContextManager[Journal]]
 
@@ -55,6 +58,7 @@ class Experiment:
         self._build = build_forecaster
         self.assembly = Assembly(spec)
         self.supply, self.prices = self.assembly.supply, self.assembly.prices
+        self._tuned: dict[tuple[str, Overrides], TunedSetting] = {}
 
     @cached_property
     def ingredients(self) -> Ingredients:
@@ -78,7 +82,12 @@ class Experiment:
         return workload.demand(self._scenario.start_s, known_until)
 
     def bundle(self, policy: str, overrides: Overrides | None = None) -> PolicyBundle:
-        """The policy of that name for this experiment."""
+        """The policy of that name for this experiment; Misconfigured where it has to be tuned and cannot be.
+
+        One that is tuned has what the real thing documents, unless `overrides` have what it was tuned to.
+        """
+        if tuning_grid(policy) and (overrides is None or overrides.setting is None):
+            self._before(policy)
         return self.assembly.bundle(policy, self.ingredients, overrides)
 
     def changes(self, policy: str) -> tuple[str, ...]:
@@ -91,9 +100,12 @@ class Experiment:
         *,
         overrides: Overrides | None = None,
         open_journal: OpenJournal | None = None,
-        progress: Callable[[str, float], None] = lambda _label, _share: None,
+        progress: Progress = lambda _label, _share: None,
     ) -> RunResult:
-        """Replay one policy. `progress` is called with what is done and the share of it."""
+        """Replay one policy, tuned before where its users would."""
+        found = self.tuned(policy, overrides or Overrides(), progress)
+        if found is not None:
+            overrides = replace(overrides or Overrides(), setting=found.trial.setting)
         bundle = self.bundle(policy, overrides)
         setup = self.setup(self.spec.workload.seed, progress)
         forecaster = self._build(bundle.forecaster, setup.with_truth(self.truth) if bundle.uses_truth else setup)
@@ -121,7 +133,50 @@ class Experiment:
                 journal=watch,
                 progress=lambda share: progress(f"replaying {policy}", share),
             )
-        return replace(result, notes=(*result.notes, *limit_notes(result, bundle.controller, watch)))
+        chosen = (found.sentence,) if found else ()
+        limits = limit_notes(result, bundle.controller, watch)
+        return replace(result, tuned=found, notes=(*chosen, *result.notes, *limits))
+
+    def tuned(
+        self, policy: str, overrides: Overrides, progress: Progress = lambda _label, _share: None
+    ) -> TunedSetting | None:
+        """The setting that does best on the load before the run; None where a policy is not tuned, or is already.
+
+        It is found once: each setting is replayed on the last day before the run, or all of it.
+        """
+        settings = tuning_grid(policy)
+        if not settings or overrides.setting is not None:
+            return None
+        key = policy, overrides
+        if key not in self._tuned:
+            load = self._before(policy)
+            faults = FaultScript(stress=self.spec.faults.stress)  # scripted ones are of the run
+            plain = replace(overrides, forecaster=None)  # no autoscaler looks ahead, and some take long to train
+            past = Experiment(
+                replace(self.spec, workload=load, faults=faults), kernel=self._kernel, build_forecaster=self._build
+            )
+            trials = []
+            for number, setting in enumerate(settings):
+
+                def report(_label: str, share: float, done: int = number) -> None:
+                    progress(f"tuning {policy} on the load before the run", (done + share) / len(settings))
+
+                result = past.run(policy, overrides=replace(plain, setting=setting), progress=report)
+                trials.append(Trial(setting=setting, cost_usd=result.cost.total, attained=result.attained))
+            best = choose(trials, self.spec.slo.target)
+            self._tuned[key] = TunedSetting(trial=best, replays=len(trials), load_s=load.duration_s)
+        return self._tuned[key]
+
+    def _before(self, policy: str) -> Workload:
+        """The load that a policy is tuned on: the day before the run, without the minute that opens the trace."""
+        end_s, load = self._scenario.start_s, self.spec.workload.at_trace_speed
+        begin_s = max(UNIT_S, end_s - DAY_S)
+        if end_s - begin_s < UNIT_S:
+            raise Misconfigured(
+                f"{policy} is tuned on the load before the run, two minutes at least: give a --start-s of "
+                f"{2 * UNIT_S:g} or more, or a longer trace"
+            )
+        return Workload(trace=load.trace, seed=load.seed, start_s=begin_s, duration_s=end_s - begin_s)
 
     def bounds(self) -> tuple[float | None, float | None]:
         """Bound and floor, USD; None where no fleet with perfect knowledge could serve (no overflow in time)."""

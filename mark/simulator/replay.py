@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mark.catalog.billing import Load, bill_fleet, cost_of
+from mark.catalog.billing import Load, bill_fleet, bill_managed, bill_scheduled, cost_of
 from mark.cloudmodel.world import World
 from mark.controller.demand_units import counted_unit, recent_windows, window_rates
 from mark.controller.runner import KEEP_HISTORY, Controller, Journal
@@ -313,22 +313,40 @@ class _ReplayRun:
             * (bundle.gpu_price_factor if offering.instance_type.accelerator else bundle.cpu_price_factor)
             for name, offering in self._offerings.items()
         }
-        used = self._engine.lambda_usage()
-        return bill_fleet(
+        used, footprint = self._engine.lambda_usage(), self._scenario.footprint
+        load = Load(
+            duration_s=self._scenario.duration_s,
+            peak_rps=self._peak_rps(),
+            requests=round(self._scenario.workload.speed * self._engine.served().total),
+            lambda_requests=used.requests,
+            payload_mib=self._scenario.model.payload_mib,
+        )
+        fleet = bill_fleet(
             FleetUsage(usages=tuple(cloud.usages), asleep_s=cloud.asleep_s, running_s=cloud.running_s),
             prices,
             self._offerings.values(),
             overflow=bundle.controller.overflow,
             lambda_usage=used,
-            footprint=self._scenario.footprint,
-            load=Load(
-                duration_s=self._scenario.duration_s,
-                peak_rps=self._peak_rps(),
-                requests=round(self._scenario.workload.speed * self._engine.served().total),
-                lambda_requests=used.requests,
-                payload_mib=self._scenario.model.payload_mib,
-            ),
+            footprint=footprint,
+            load=load,
             overhead=bundle.overhead,
+        )
+        return fleet + self._bill_scheduled() + bill_managed(bundle.charges, footprint.prices, load)
+
+    def _bill_scheduled(self) -> tuple[BillLine, ...]:
+        """Lambda's environments that are provisioned by the hour; of a second's calls so many as fit find one."""
+        policy, speed = self._bundle.controller, self._scenario.workload.speed
+        overflow = policy.overflow
+        if overflow is None or not policy.provisioned_by_hour:
+            return ()
+        calls = self._engine.seconds().to_lambda * speed
+        there = np.array([policy.provisioned_at(self._start_s + second) for second in range(calls.size)])
+        answered = np.minimum(calls, there / overflow.latency_s).sum()
+        return bill_scheduled(
+            overflow,
+            self._scenario.footprint.prices,
+            provisioned_s=float(there.sum()),
+            answered=float(answered),
         )
 
     def _peak_rps(self) -> float:

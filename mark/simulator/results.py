@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from mark.domain.costs import BillLine, CostUsd
 from mark.domain.objective import Slo
+from mark.policies.tuning import TunedSetting
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -81,7 +82,8 @@ class RunResult:
     `world` is how kind the cloud was (`cloudmodel/world.py`). `speed` is how many times as fast the trace was
     moved through: counts are of requests that were sent, costs and rates of the `speed` requests that each of
     them stands for. `fallback_forecasts` counts those of the `forecasts` that are the last value because the
-    forecaster failed. `uses_truth`: the forecaster knew the load to come.
+    forecaster failed. `uses_truth`: the forecaster knew the load to come. `tuned` is what an autoscaler was set
+    to on the load before the run, None for what nobody tunes.
     """
 
     policy: str
@@ -115,6 +117,7 @@ class RunResult:
     forecasts: int = 0
     fallback_forecasts: int = 0
     uses_truth: bool = False
+    tuned: TunedSetting | None = None
 
     @property
     def requests(self) -> int:

@@ -97,8 +97,9 @@ def test_all_leaves_out_what_cannot_run_and_says_so(mark):
     answer = mark("simulate", "--trace", "load.csv.gz", "--model", "nasnet", "--policy", "all", "--json")
 
     assert {run["policy"] for run in runs(answer)} == {
-        "hedged", "mark", "greedy-oracle", "sagemaker", "reactive",
+        "hedged", "mark", "greedy-oracle", "sagemaker", "sagemaker-fast", "reactive",
     }  # fmt: skip
+    assert "each is tuned by replays of the day before; name them" in answer.err
     assert "note: static-peak is left out: " in answer.err
     assert "note: lambda-only is left out: " in answer.err
 
@@ -107,6 +108,25 @@ def test_named_beside_all_it_is_an_error(mark):
     answer = mark("simulate", "--trace", "load.csv.gz", "--model", "nasnet", "--policy", "all,lambda-only")
 
     assert (answer.status, answer.out) == (2, "")
+
+
+def test_what_is_tuned_is_run_where_it_is_named_and_says_what_it_was_tuned_to(mark):
+    answer = mark(*RUN, "--policy", "autoscaler", "--json")
+
+    (run,) = runs(answer)
+    assert run["tuned"]["replays"] == 16
+    assert run["tuned"]["load_s"] == 240
+    assert any(note.startswith("tuned on the 0.0667 h before the run: ") for note in run["notes"])
+
+
+def test_a_trace_too_short_to_tune_on_is_refused_in_one_line_that_says_what_to_do(mark):
+    answer = mark(*RUN[:-2], "--policy", "autoscaler")
+
+    assert (answer.status, answer.out) == (2, "")
+    assert answer.err == (
+        "mark: autoscaler is tuned on the load before the run, two minutes at least: give a --start-s of 120 or "
+        "more, or a longer trace\n"
+    )
 
 
 class NoTorch:

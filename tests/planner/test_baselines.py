@@ -3,13 +3,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from mark.controller.plan_request import plan_fleet
+from mark.controller.policy import ControllerPolicy
 from mark.domain.errors import PlanInfeasible
 from mark.domain.objective import Slo
+from mark.domain.offering import Market
 from mark.planner.baselines import (
     cheapest_type,
     peak_count,
+    plan_concurrency_tracking,
     plan_nothing,
+    plan_predictive_scaling,
     plan_static,
     plan_target_tracking,
     plan_two_windows,
@@ -122,7 +129,117 @@ def test_a_replan_within_the_minute_spills_the_same_unit() -> None:
     assert plan_nothing(replace(wanted, now=37.5)) == plan_nothing(wanted)
 
 
-@pytest.mark.parametrize("planner", [plan_target_tracking, plan_two_windows, plan_static(2), plan_nothing])
+def concurrent(windows: list[float], *, running: int, minutes: tuple[float, ...] = (10.0,)) -> int:
+    """The count wanted after these rates of 5 s; the target is 5 requests/s an instance."""
+    ready = (running,) * len(minutes)
+    wanted = request(
+        [0.0], BOTH, running={A: running}, history=minutes, ready_history=ready, recent_rps=tuple(windows)
+    )
+    (fleet,) = plan_concurrency_tracking(wanted).counts
+    return fleet.count
+
+
+def test_concurrency_scales_out_after_three_of_three_values_of_ten_seconds() -> None:
+    assert concurrent([10.0] * 8 + [30.0] * 4, running=2) == 2
+    assert concurrent([10.0] * 6 + [30.0] * 6, running=2) == 6
+    assert concurrent([30.0] * 5, running=2) == 2  # two values, and a window that is no value yet
+
+
+def test_concurrency_scales_in_as_slowly_as_invocations() -> None:
+    assert concurrent([5.0] * 12, running=4, minutes=(5.0,) * 14) == 4
+    assert concurrent([5.0] * 12, running=4, minutes=(5.0,) * 15) == 1
+
+
+SPOT = replace(offering("a", rps=10.0, usd_per_hour=0.1), market=Market.SPOT)
+TWIN = offering("a", rps=10.0, usd_per_hour=0.36)
+
+
+def test_a_refused_spot_fleet_grows_by_its_on_demand_twin() -> None:
+    wanted = request([0.0], (SPOT, TWIN), running={SPOT.name: 3}, recent_rps=(63.0,) * 12, ready_history=(5,))
+    plan = plan_two_windows(replace(wanted, refused=(SPOT.name,)))
+    assert [(item.offering, item.count, item.kept) for item in plan.counts] == [
+        (SPOT.name, 3, 3),
+        (TWIN.name, 6, 0),
+    ]
+
+
+@given(
+    spot=st.integers(0, 20), twins=st.integers(0, 20), rate=st.floats(0.0, 500.0), is_refused=st.booleans(),
+    planner=st.sampled_from(
+        [plan_target_tracking, plan_concurrency_tracking, plan_predictive_scaling, plan_two_windows]
+    ),
+)  # fmt: skip
+def test_twins_count_as_the_fleet_and_the_dear_ones_go_first(spot, twins, rate, is_refused, planner) -> None:  # type: ignore[no-untyped-def]
+    seen = {"recent_rps": (rate,) * 12, "history": (rate,) * 15, "ready_history": (spot + twins,) * 15}
+    two = request([0.0], (TWIN, SPOT), running={SPOT.name: spot, TWIN.name: twins}, **seen)
+    both = planner(replace(two, refused=(SPOT.name,) if is_refused else ()))
+    alone = planner(request([0.0], (SPOT,), running={SPOT.name: spot + twins}, **seen))
+    counts = {item.offering: item.count for item in both.counts}
+    assert sum(counts.values()) == sum(item.count for item in alone.counts)
+    if is_refused:
+        assert counts.get(SPOT.name, 0) <= spot
+    else:
+        assert counts.get(TWIN.name, 0) <= twins
+    if counts.get(SPOT.name, 0) < spot:
+        assert TWIN.name not in counts
+
+
+def test_predictive_scaling_launches_for_the_hour_that_was_busy_every_day_and_never_scales_in() -> None:
+    day = [10.0] * 24 * 60
+    day[9 * 60 : 10 * 60] = [100.0] * 60
+    history = tuple(day * 3)
+
+    def wanted(at_s: float, running: int) -> int:
+        """The count at this second of the fourth day, whose load is 10/s so far."""
+        minutes = (*history, *([10.0] * int(at_s / 60)))
+        ready = (running,) * 15
+        asked = request([0.0], (KIND,), running={A: running}, history=minutes, ready_history=ready)
+        known = replace(asked.history, end_at=3 * 86400.0 + at_s)
+        (fleet,) = plan_predictive_scaling(replace(asked, history=known, now=known.end_at)).counts
+        return fleet.count
+
+    assert wanted(8.9 * 3600, 2) == 2
+    assert wanted(9 * 3600 - 300, 2) == 20  # five minutes before, at 5 requests/s an instance
+    assert wanted(9.5 * 3600, 20) == 20
+    assert wanted(9.5 * 3600, 30) == 20  # target tracking scales in, the forecast does not
+    assert wanted(10 * 3600, 20) == 2
+
+
+def test_predictive_scaling_knows_nothing_before_a_day_is_over() -> None:
+    asked = request([0.0], (KIND,), running={A: 2}, history=(10.0,) * 60 * 23, ready_history=(2,) * 15)
+    assert plan_predictive_scaling(asked) == plan_target_tracking(asked)
+
+
+def test_without_any_instance_to_be_had_there_is_no_plan() -> None:
+    with pytest.raises(PlanInfeasible, match="one type"):
+        plan_two_windows(request([0.0], ()))
+
+
+def test_an_autoscaler_keeps_the_utilisation_that_its_policy_names() -> None:
+    wanted = request([0.0], (KIND,), history=(60.0,), recent_rps=(60.0,) * 12)
+    for planner in ("two-windows", "target-tracking", "concurrency-tracking"):
+        counts = []
+        for utilisation in (0.3, 0.6, 1.0):
+            policy = ControllerPolicy(
+                name=planner, planner=planner, slo=SLO, offerings=(KIND,), utilisation=utilisation
+            )
+            (fleet,) = plan_fleet(wanted, policy).counts
+            counts.append(fleet.count)
+        assert counts == [20, 10, 6]
+
+
+@pytest.mark.parametrize(
+    "planner",
+    [
+        plan_target_tracking,
+        plan_concurrency_tracking,
+        plan_predictive_scaling,
+        plan_two_windows,
+        plan_static(2),
+        plan_nothing,
+    ],
+    ids=["invocations", "concurrency", "predictive", "two-windows", "static", "nothing"],
+)
 def test_order_of_offerings_is_irrelevant(planner) -> None:  # type: ignore[no-untyped-def]
     settings = {"history": (20.0,), "ready_history": (1,), "recent_rps": (20.0,), "running": {A: 2}}
     assert planner(request([5.0], BOTH, **settings)) == planner(request([5.0], BOTH[::-1], **settings))

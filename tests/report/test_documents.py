@@ -24,7 +24,10 @@ RUN = fake_run(duration_s=300)
 
 def test_run_has_the_documented_keys() -> None:
     (run,) = simulate_document([RUN])["runs"]
-    assert set(run) == KEYS | {"notes", "wakes", "refusals", "throttled", "forecasts", "stood_in"}
+    assert set(run) == KEYS | {
+        "notes", "wakes", "refusals", "throttled", "forecasts", "stood_in", "tuned",
+        "usd_per_month", "usd_per_million",
+    }  # fmt: skip
     assert set(run["cost_usd"]) == {"instances", "standby", "lambda", "serving", "overhead", "total"}
     assert set(run["slo"]) == {"latency_ms", "target", "attained"}
     assert set(run["latency_ms"]) == {"mean", "p50", "p95", "p99"}

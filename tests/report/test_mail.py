@@ -262,6 +262,14 @@ def test_nobody_is_measured_by_what_knew_what_would_come() -> None:
     assert told_in_text(mail)["perfect"]
 
 
+def test_where_no_baseline_kept_the_objective_the_nearest_is_named_and_said_to_have_missed() -> None:
+    model = model_report()
+    missed = tuple(replace(one, attained=0.9 + 0.01 * place) for place, one in enumerate(model.baselines[:2]))
+    text = " ".join(render(cost_report(replace(model, baselines=missed))).text.split())
+    assert f"Against {missed[1].policy}" in text
+    assert "no rival kept the objective, this one came nearest" in text
+
+
 def test_commands_can_be_copied() -> None:
     command = "mark simulate --journal vision --model bert-large-uncased-whole-word-masking --policy all"
     advice = (f"Some other policy would have kept the objective for less. `{command}` compares <them>.",)

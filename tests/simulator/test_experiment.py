@@ -127,7 +127,9 @@ def test_a_tiny_runs_bill_by_hand(kernel: Kernel) -> None:
     seconds = first * 720 + sum(count * (720 - int(at) - 15) for at, count in later)
     assert result.cost.instances == pytest.approx(seconds / 3600 * 0.085 * 1.2, rel=1e-12)
     assert result.launches == sum(count for _, count in later)
-    assert (result.cost.lambda_, result.cost.standby, result.cost.overhead) == (0.0, 0.0, 0.0)
+    assert (result.cost.lambda_, result.cost.standby) == (0.0, 0.0)
+    payload_gib = result.requests * given.spec.model.payload_mib / 1024
+    assert result.cost.overhead == pytest.approx(payload_gib * 0.016, rel=1e-12)
     ready = result.minutes.ready.sum(axis=1)
     assert ready[0] == first
     assert ready[-1] == first + sum(count for at, count in later if at + 150 <= 11 * 60)
@@ -164,12 +166,15 @@ def test_static_peaks_bill_is_its_count_times_the_hours(kernel: Kernel) -> None:
     assert (result.minutes.ready.sum(axis=1) == count).all()
 
 
-def test_sagemaker_pays_its_premium_and_no_overhead(kernel: Kernel) -> None:
+def test_sagemaker_pays_its_premium_and_for_the_bytes_in_place_of_an_overhead(kernel: Kernel) -> None:
     plain = experiment(kernel, Market.ON_DEMAND, managed_cpu_factor=1.0, managed_gpu_factor=1.0)
     dear = experiment(kernel, Market.ON_DEMAND, managed_cpu_factor=1.2, managed_gpu_factor=1.2)
     first, second = run(plain, "sagemaker"), run(dear, "sagemaker")
     assert second.cost.instances == pytest.approx(1.2 * first.cost.instances)
-    assert second.cost.overhead == 0.0
+    (data,) = [line for line in second.bill if line.component == "overhead"]
+    assert (data.item, data.unit) == ("data processed", "GiB")
+    assert data.usd == pytest.approx(second.requests * plain.spec.model.payload_mib / 1024 * 0.016)
+    assert run(experiment(kernel, Market.ON_DEMAND, overhead=False), "sagemaker").cost.overhead == 0.0
     assert run(plain, "reactive").cost.overhead > 0.0
 
 

@@ -111,6 +111,9 @@ def _replayed(subject: _Subject, day: ReplayedDay, report: Report) -> ReplayedDa
         changed = chosen_overrides(settings)
         try:
             overflows = full.bundle(policy, changed).controller.overflow is not None
+            tuned = full.tuned(policy, changed, report_share)
+            if tuned is not None:  # once for both replays
+                changed = replace(changed, setting=tuned.trial.setting)
             ran = full.run(policy, overrides=changed, progress=report_share)
             ran_in = before.run(policy, overrides=changed) if before else None
         except MarkError as error:

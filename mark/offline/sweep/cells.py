@@ -1,8 +1,8 @@
 """From a grid to the cells of a sweep, each a replay under a key of its own; everything is checked here.
 
-What makes no difference is not run twice: baselines buy on demand and take nothing from the section `policy`, so
-they have one row however many markets and settings of it are swept; and bound and floor belong to a load, not to a
-policy.
+What makes no difference is not run twice: rivals take nothing from the section `policy`, and most of them buy on
+demand, so they have one row however many settings of it, and markets, are swept; and bound and floor belong to a
+load, not to a policy.
 """
 
 from __future__ import annotations
@@ -23,19 +23,27 @@ from mark.offline.sweep.job import SweepJob
 from mark.offline.sweep.keys import code_digest, job_key, portable, trace_digest
 from mark.offline.trace_source import TraceReading, read_place
 from mark.offline.workloads import workload_on
+from mark.policies.bundles import MANAGED
 from mark.report.sweep.pareto import Value, format_value, short_names
 from mark.report.terminal import Report
 from mark.simulator.experiment import Experiment
 from mark.simulator.traces.bursts import NONE
 from mark.simulator.traces.trace import Trace
 
-BASELINES = {
-    "sagemaker": ("policy.managed.",),
+BASELINES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(MANAGED, ("policy.managed.",)),
     "reactive": (),
+    "autoscaler": (),
+    "predictive": (),
+    "managed-instances": (),
+    "autoscaler-spill": ("policy.overflow_limits.",),
     "static-peak": (),
+    "serverless": ("policy.overflow_limits.",),
     "lambda-only": ("policy.overflow_limits.",),
 }
-"""Policies that buy on demand in any market and take nothing from the section `policy` but these keys."""
+"""Policies that take nothing from the section `policy` but these keys."""
+EITHER_MARKET = ("autoscaler", "autoscaler-spill", "predictive")
+"""Those of them that buy in the market that is asked; the others buy on demand in any."""
 INPUT_PREFIXES = ("trace.", "faults.", "simulate.", "policy.managed.", "objective.latency_ms")
 INPUT_KEYS = ("model", "models", "prices", "service_prices", "profiles")
 """What is asked of a fleet or happens to it, not how it is met: each value has a front of its own."""
@@ -187,7 +195,7 @@ def _counts(key: str, able: _Able) -> bool:
     if key == "forecaster":
         return not able.fixed
     if key == "market":
-        return policy not in BASELINES
+        return policy not in BASELINES or policy in EITHER_MARKET
     return policy not in BASELINES or not key.startswith("policy.") or key.startswith(BASELINES[policy])
 
 
@@ -197,7 +205,7 @@ def _effective(point: Combination, able: _Able) -> Settings:
     changed: dict[str, Any] = {"policies": (policy,)}
     if able.fixed:
         changed["forecaster"] = None
-    if policy in BASELINES and "market" in point.swept:
+    if policy in BASELINES and policy not in EITHER_MARKET and "market" in point.swept:
         changed["market"] = Market.ON_DEMAND
     if policy in BASELINES:
         defaults, kept = PolicySettings(), settings.policy

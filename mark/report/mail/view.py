@@ -124,12 +124,13 @@ def _tiles(report: CostReport, money: Money) -> tuple[Tile, ...]:
         tiles += [_objective_tile(model, alone=len(report.models) == 1) for model in report.models]
     best = _nearest_baseline(report)
     if best is not None:
-        policy, usd, own, replayed = best
+        policy, usd, own, replayed, kept = best
+        missed = "" if kept else "; no rival kept the objective, this one came nearest"
         tiles.append(
             Tile(
                 label=f"Against {policy}",
                 value=f"{(own - usd) / usd:+.0%}".replace("%", " %"),
-                beside=f"{money(usd)} USD, this service {money(own)}, in the {replayed} replayed",
+                beside=f"{money(usd)} USD, this service {money(own)}, in the {replayed} replayed{missed}",
                 bad=own > usd,
             )
         )
@@ -150,22 +151,25 @@ def _objective_tile(model: ModelReport, *, alone: bool) -> Tile:
     )
 
 
-def _nearest_baseline(report: CostReport) -> tuple[str, float, float, str] | None:
-    """The cheapest baseline that kept every model's objective: name, cost, ours of the same time, that time."""
+def _nearest_baseline(report: CostReport) -> tuple[str, float, float, str, bool] | None:
+    """The cheapest baseline that kept every model's objective, else the one that attained most.
+
+    Its name, its cost, ours of the same time, that time, and whether it kept the objectives.
+    """
     found = []
     own_policies = {model.policy for model in report.models}
     possible = {one.policy for model in report.models for one in model.baselines if not one.uses_truth}
     for policy in possible - own_policies:
         pairs = [(model, one) for model in report.models for one in model.baselines if one.policy == policy]
-        kept = all(one.attained is None or one.attained >= model.slo.target for model, one in pairs)
+        lacking = max(0.0 if one.attained is None else model.slo.target - one.attained for model, one in pairs)
         usd = sum(one.usd for _, one in pairs)
-        if kept and usd > 0 and len(pairs) == len(report.models):
+        if usd > 0 and len(pairs) == len(report.models):
             own = sum(one.measured_usd for _, one in pairs)
-            found.append((usd, policy, own, max(one.replayed_s for _, one in pairs)))
+            found.append((max(0.0, lacking), usd, policy, own, max(one.replayed_s for _, one in pairs)))
     if not found:
         return None
-    usd, policy, own, replayed_s = min(found)
-    return policy, usd, own, format_stretch(replayed_s)
+    lacking, usd, policy, own, replayed_s = min(found)
+    return policy, usd, own, format_stretch(replayed_s), lacking == 0.0
 
 
 def _advice(report: CostReport) -> Section | None:

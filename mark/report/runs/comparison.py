@@ -19,12 +19,11 @@ from mark.report.formatting import (
     ratio,
     usd,
 )
+from mark.report.runs.rivals import best_rival, keeps_objective, usd_per_million, usd_per_month
 from mark.simulator.results import RunResult
 
 REFERENCE_POLICIES = ("hedged", "mark")
 """What the others are compared with: the first of them that ran."""
-RIVAL_POLICY = "sagemaker"
-"""What the headline compares it with, where it ran: what most teams would rent instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +54,7 @@ class ComparedRun:
     @property
     def keeps_objective(self) -> bool:
         """At least the target share of the requests was answered in time."""
-        return self.result.attained >= self.result.slo.target
+        return keeps_objective(self.result)
 
 
 def reference_run(runs: Sequence[ComparedRun]) -> ComparedRun:
@@ -108,13 +107,15 @@ def run_labels(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
 
 
 def headline(runs: Sequence[ComparedRun]) -> str:
-    """The outcome in words: what the reference cost and kept, what the rival would cost, and who was cheaper."""
+    """The outcome in words: what the reference cost and kept, what the best rival would, and who was cheaper."""
     lead = reference_run(runs)
     labels = dict(zip(map(id, runs), run_labels(runs), strict=True))
     result = lead.result
     sentence = f"{labels[id(lead)]}: {usd(result.cost.total)} USD for {format_count(result.requests)} requests"
     if not lead.finished:
         return f"{sentence}."
+    each = usd_per_million(result)
+    sentence += f" ({usd(each or 0.0)} a million, {usd(usd_per_month(result))} a month like this)"
     sentence += f", {format_attainment(lead, digits=1)} within {format_duration(result.slo.latency_s)}"
     if not lead.keeps_objective:
         sentence += f", below the objective of {percent(result.slo.target)}"
@@ -123,9 +124,12 @@ def headline(runs: Sequence[ComparedRun]) -> str:
     rival, cheaper = _rival(runs, lead), _cheaper(runs, lead)
     times = cost_ratio(rival, lead) if rival else None
     if rival is not None and times is not None:
-        sentence += f"; {labels[id(rival)]} would have cost {ratio(times, digits=1)}"
-        if not rival.keeps_objective:
-            sentence += f" and kept only {format_attainment(rival, digits=1)}"
+        name = labels[id(rival)]
+        if rival.keeps_objective:
+            sentence += f"; {name}, the cheapest rival that keeps the objective, would have cost {ratio(times)}"
+        else:
+            kept = format_attainment(rival, digits=1)
+            sentence += f"; no rival keeps the objective: {name}, the nearest, cost {ratio(times)} and kept {kept}"
     if cheaper is not None and cheaper is not rival:
         sentence += (
             f". Cheapest that kept the objective: {labels[id(cheaper)]}, {usd(cheaper.result.cost.total)} USD"
@@ -152,13 +156,9 @@ def _cheaper(runs: Sequence[ComparedRun], lead: ComparedRun) -> ComparedRun | No
 
 
 def _rival(runs: Sequence[ComparedRun], lead: ComparedRun) -> ComparedRun | None:
-    """SageMaker on the same workload, else the cheapest other run that keeps its objective, else none."""
-    others = [run for run in runs if run is not lead and run.result.model == lead.result.model]
-    for run in others:
-        if run.result.policy == RIVAL_POLICY and run.result.trace == lead.result.trace:
-            return run
-    keeping = [run for run in others if run.keeps_objective]
-    return min(keeping, key=lambda run: (run.result.cost.total, run.result.policy), default=None)
+    """The run of the best rival; None where no rival ran."""
+    found = best_rival([run.result for run in runs], lead.result)
+    return next((run for run in runs if found is not None and run.result is found.result), None)
 
 
 def comparison_notes(runs: Sequence[ComparedRun]) -> tuple[str, ...]:

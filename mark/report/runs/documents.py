@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 from mark.report.formatting import finite
-from mark.report.runs.comparison import ComparedRun
+from mark.report.runs.comparison import ComparedRun, reference_run
+from mark.report.runs.rivals import best_rival, usd_per_million, usd_per_month
 from mark.simulator.results import RunResult
 
 
@@ -17,6 +18,30 @@ class AttainmentObject(TypedDict):
     target: float | None
     #: Share of the finished requests that were in time; null without any.
     attained: float | None
+
+
+class TunedObject(TypedDict):
+    """What a rival was set to, and what that cost and attained on the load before the run."""
+
+    rule: str
+    utilisation: float
+    cost_usd: float | None
+    attained: float | None
+    replays: int
+    load_s: float
+
+
+class BestRivalObject(TypedDict):
+    """The cheapest rival that keeps the objective, else the one that attains most."""
+
+    policy: str
+    market: str
+    total_usd: float | None
+    attained: float | None
+    keeps_objective: bool
+    #: The policy of ours that it is compared with, and the rival's total over that one's.
+    against: str
+    cost_ratio: float | None
 
 
 class RunDocument(TypedDict):
@@ -36,6 +61,8 @@ class RunDocument(TypedDict):
     cost_usd: dict[str, float | None]
     bound_usd: float | None
     floor_usd: float | None
+    usd_per_month: float | None
+    usd_per_million: float | None
     cost_over_bound: float | None
     slo: AttainmentObject
     #: By mean and quantile; null where nothing was answered.
@@ -53,6 +80,8 @@ class RunDocument(TypedDict):
     interruptions: int
     wakes: int
     refusals: int
+    #: Null for a policy that nobody tunes.
+    tuned: TunedObject | None
     notes: list[str]
     #: Real seconds that the replay took.
     wall_s: float | None
@@ -62,11 +91,13 @@ class SimulateDocument(TypedDict):
     """The document of `mark simulate --json`."""
 
     runs: list[RunDocument]
+    #: Null where no rival ran beside one of ours.
+    best_rival: BestRivalObject | None
 
 
 def simulate_document(runs: Sequence[ComparedRun]) -> SimulateDocument:
-    """`{"runs": [...]}`, one object a run, in the given order; what is not a finite number is null."""
-    return {"runs": [run_document(run) for run in runs]}
+    """One object a run, in the given order, and the best rival; what is not a finite number is null."""
+    return {"runs": [run_document(run) for run in runs], "best_rival": _best_rival_object(runs)}
 
 
 def run_document(run: ComparedRun) -> RunDocument:
@@ -87,6 +118,8 @@ def run_document(run: ComparedRun) -> RunDocument:
         "cost_usd": _cost_object(run),
         "bound_usd": finite(run.bound_usd),
         "floor_usd": finite(run.floor_usd),
+        "usd_per_month": finite(usd_per_month(result)),
+        "usd_per_million": finite(usd_per_million(result)),
         "cost_over_bound": finite(run.cost_over_bound),
         "slo": {
             "latency_ms": _milliseconds(result.slo.latency_s),
@@ -105,8 +138,40 @@ def run_document(run: ComparedRun) -> RunDocument:
         "interruptions": int(result.interruptions),
         "wakes": int(result.wakes),
         "refusals": int(result.refusals),
+        "tuned": _tuned_object(result),
         "notes": list(result.notes),
         "wall_s": finite(result.wall_s),
+    }
+
+
+def _best_rival_object(runs: Sequence[ComparedRun]) -> BestRivalObject | None:
+    lead = reference_run(runs).result if runs else None
+    found = best_rival([run.result for run in runs], lead) if lead else None
+    if lead is None or found is None:
+        return None
+    total, ours = found.result.cost.total, lead.cost.total
+    return {
+        "policy": found.result.policy,
+        "market": found.result.market,
+        "total_usd": finite(total),
+        "attained": finite(found.result.attained),
+        "keeps_objective": found.keeps_objective,
+        "against": lead.policy,
+        "cost_ratio": finite(total / ours) if ours > 0 else None,
+    }
+
+
+def _tuned_object(result: RunResult) -> TunedObject | None:
+    found = result.tuned
+    if found is None:
+        return None
+    return {
+        "rule": found.trial.setting.rule,
+        "utilisation": found.trial.setting.utilisation,
+        "cost_usd": finite(found.trial.cost_usd),
+        "attained": finite(found.trial.attained),
+        "replays": found.replays,
+        "load_s": found.load_s,
     }
 
 

@@ -1,0 +1,74 @@
+"""Tuning of rivals: which setting of an autoscaler its users would choose, by what each would have done before.
+
+A rival that nobody tuned is easily beaten. Each candidate is replayed on the load before the run, never on the run
+itself; the cheapest among those that attained the target there is taken, else the one that attained most. The
+replays are the caller's; nothing here runs one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+DAY_S = 24 * 3600.0
+"""Load that is replayed: the last whole day before the run, or all there is."""
+RULES = {
+    "concurrency-tracking": "target tracking on concurrency",
+    "managed-instances": "managed instances' CPU target",
+    "predictive-scaling": "predictive scaling beside target tracking",
+    "provisioned-concurrency": "provisioned concurrency",
+    "target-tracking": "target tracking",
+    "two-windows": "two windows",
+}
+"""Rules of autoscalers by the planner's name, as texts call them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One setting of an autoscaler: its rule (a planner's name), and the share of the capacity to keep busy."""
+
+    rule: str
+    utilisation: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One setting replayed on the load before the run: total cost in USD, and the share answered in time."""
+
+    setting: Setting
+    cost_usd: float
+    attained: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunedSetting:
+    """The trial that was chosen, out of how many, on how many seconds of load before the run."""
+
+    trial: Trial
+    replays: int
+    load_s: float
+
+    @property
+    def sentence(self) -> str:
+        """The choice for a reader of the figures."""
+        setting, hours = self.trial.setting, self.load_s / 3600.0
+        attained = math.floor(self.trial.attained * 1e4 + 1e-9) / 100  # a share below the target never reads as it
+        return (
+            f"tuned on the {hours:.3g} h before the run: {RULES[setting.rule]} at utilisation "
+            f"{setting.utilisation:g}, the best of {self.replays} there ({self.trial.cost_usd:,.2f} USD, "
+            f"{attained:.2f} % in time)"
+        )
+
+
+def choose(trials: Sequence[Trial], target: float) -> Trial:
+    """The cheapest trial that attained `target`, else the one that attained most; ties go to the first."""
+    attaining = [trial for trial in trials if trial.attained >= target]
+    if attaining:
+        return min(attaining, key=lambda trial: trial.cost_usd)
+    return min(trials, key=lambda trial: (-trial.attained, trial.cost_usd))
+
+
+def grid(rules: Sequence[str], tenths: range) -> tuple[Setting, ...]:
+    """All rules at all utilisations of so many tenths."""
+    return tuple(Setting(rule=rule, utilisation=tenth / 10) for rule in rules for tenth in tenths)

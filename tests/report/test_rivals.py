@@ -1,0 +1,92 @@
+"""The rival that ours is measured by."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mark.domain.costs import CostUsd
+from mark.policies.overrides import OWN_POLICIES
+from mark.policies.tuning import Setting, Trial, TunedSetting
+from mark.report.runs.comparison import ComparedRun
+from mark.report.runs.documents import run_document, simulate_document
+from mark.report.runs.rivals import best_rival, keeps_objective, usd_per_million, usd_per_month
+from mark.simulator.results import RunResult
+from tests.report.fakes import fake_run
+
+RIVALS = ("sagemaker", "reactive", "autoscaler", "autoscaler-spill", "static-peak", "lambda-only")
+FAKE = fake_run("hedged", duration_s=120).result
+
+
+def result(policy: str, usd: float, attained: float, **changed: object) -> RunResult:
+    cost = CostUsd(instances=usd, standby=0.0, lambda_=0.0, overhead=0.0)
+    return dataclasses.replace(FAKE, policy=policy, cost=cost, attained=attained, **changed)  # type: ignore[arg-type]
+
+
+OURS = result("hedged", 10.0, 0.99)
+
+
+@given(
+    st.lists(
+        st.builds(
+            result,
+            st.sampled_from((*RIVALS, *OWN_POLICIES)),
+            st.floats(0.1, 100.0),
+            st.floats(0.9, 1.0),
+            uses_truth=st.booleans(),
+        )
+    )
+)
+def test_no_rival_that_keeps_the_objective_is_cheaper(results: list[RunResult]) -> None:
+    found = best_rival([OURS, *results], OURS)
+    able = [one for one in results if one.policy in RIVALS and not one.uses_truth]
+    assert (found is None) == (not able)
+    if found is None:
+        return
+    keeping = [one.cost.total for one in able if keeps_objective(one)]
+    assert found.keeps_objective == bool(keeping)
+    if keeping:
+        assert found.result.cost.total == min(keeping)
+    else:
+        assert found.result.attained == max(one.attained for one in able)
+    again = best_rival([*reversed(results), OURS], OURS)
+    assert again is not None
+    assert again.result.cost.total == found.result.cost.total
+
+
+def test_ours_are_no_rivals_and_another_load_is_no_comparison() -> None:
+    other = result("reactive", 1.0, 1.0, trace="another")
+    assert best_rival([OURS, result("mark", 1.0, 1.0), other], OURS) is None
+
+
+def test_costs_a_month_and_a_million_requests() -> None:
+    run = result("hedged", 7.3, 0.99, duration_s=36000.0, speed=2.0)
+    assert usd_per_month(run) == pytest.approx(7.3 * 73)
+    assert usd_per_million(run) == pytest.approx(7.3e6 / (2 * run.requests))
+
+
+def test_the_document_names_the_best_rival() -> None:
+    runs = [
+        ComparedRun(result=one)
+        for one in (OURS, result("reactive", 12.0, 0.95), result("autoscaler", 15.0, 0.985))
+    ]
+    assert simulate_document(runs)["best_rival"] == {
+        "policy": "autoscaler", "market": OURS.market, "total_usd": 15.0, "attained": 0.985,
+        "keeps_objective": True, "against": "hedged", "cost_ratio": 1.5,
+    }  # fmt: skip
+    assert simulate_document(runs[:1])["best_rival"] is None
+    assert simulate_document([])["best_rival"] is None
+
+
+def test_the_document_tells_what_a_rival_was_tuned_to() -> None:
+    trial = Trial(setting=Setting(rule="two-windows", utilisation=0.7), cost_usd=3.0, attained=0.99)
+    tuned = TunedSetting(trial=trial, replays=16, load_s=86400.0)
+    document = run_document(ComparedRun(result=result("autoscaler", 1.0, 1.0, tuned=tuned)))
+    assert document["tuned"] == {
+        "rule": "two-windows", "utilisation": 0.7, "cost_usd": 3.0, "attained": 0.99,
+        "replays": 16, "load_s": 86400.0,
+    }  # fmt: skip
+    assert run_document(ComparedRun(result=OURS))["tuned"] is None
