@@ -17,6 +17,7 @@ from predictors.adapter import ExpertForecaster, max_series, mean_series
 from predictors.classical.build import classical_expert, why_not_learned
 from predictors.classical.points import LastValueRule, MovingMeanRule
 from predictors.classical.residuals import BarePoint
+from predictors.clock_bursts.expert import ClockBursts
 from predictors.expert import Expert, Floats, Ints, Series
 from predictors.lstm.quantile import LstmQuantile, can_learn, fit_lstm
 from predictors.lstm.quantile_settings import QuantileSettings
@@ -24,8 +25,17 @@ from predictors.mixture.expert import Mixture
 from predictors.mixture.weights import MixtureSettings
 from predictors.naive import DAY_S
 
-EXPERTS = ("last-value", "moving-mean", "seasonal", "holt-winters", "autoregression", "ridge", "boosted")
-"""Classical experts that take part; those that the history is too short for are left out."""
+EXPERTS = (
+    "last-value",
+    "moving-mean",
+    "seasonal",
+    "holt-winters",
+    "autoregression",
+    "ridge",
+    "boosted",
+    ClockBursts.name,
+)
+"""Experts that take part beside the LSTM; those that the history is too short for are left out."""
 SIMPLE = ("last-value", "moving-mean")
 """Experts of `lstm` where there is under a day to learn from."""
 ALONE = MixtureSettings(wary_s=0.0, trusted_s=DAY_S / 2)
@@ -71,9 +81,7 @@ def build(
     for kind, series in _series(setup):
         found: list[Expert] = []
         for name in experts:
-            expert = classical_expert(
-                name, series, seed=setup.seed, cache_dir=setup.cache_dir, progress=setup.progress
-            )
+            expert = _expert(name, series, setup)
             if expert is None:
                 missing[name] = why_not_learned(name, series)
             else:
@@ -88,6 +96,12 @@ def build(
         mixtures.append(Mixture(found, settings))
     note = "; ".join(f"without {name}: {why}" for name, why in missing.items())
     return _made(setup, mixtures, note, cards)
+
+
+def _expert(name: str, series: Series, setup: ForecasterSetup) -> Expert | None:
+    if name == ClockBursts.name:
+        return ClockBursts()
+    return classical_expert(name, series, seed=setup.seed, cache_dir=setup.cache_dir, progress=setup.progress)
 
 
 def build_lstm(

@@ -16,6 +16,8 @@ from predictors.clock_bursts.bursts import extend_bursts, find_bursts
 from predictors.clock_bursts.expert import ClockBursts
 from predictors.clock_bursts.onsets import learn_hazard
 from predictors.expert import LEVELS, Expert, Floats, Ints, Series
+from predictors.mixture.build import EXPERTS
+from predictors.mixture.expert import Mixture
 from predictors.mixture.scores import pinball, targets
 from tests.predictors.series import DAY, until
 
@@ -160,6 +162,15 @@ def test_irregular_bursts_cost_no_more_than_the_last_value():
     series, ends = bursting(at_random(4), 4 * DAY), np.arange(2 * DAY, 4 * DAY - 60, 7)
 
     assert loss(ClockBursts(), series, ends) <= loss(PointExpert(LastValueRule()), series, ends)
+
+
+def test_the_mixture_follows_it_where_bursts_are_regular():
+    series = bursting(by_clock(3), 3 * DAY)
+
+    weights = Mixture([PointExpert(LastValueRule()), ClockBursts()]).weights(series)
+
+    assert ClockBursts.name in EXPERTS
+    assert (weights[1, 2:, MEDIAN:] > 0.9).all()
 
 
 @settings(max_examples=15, deadline=None)
