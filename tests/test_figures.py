@@ -162,6 +162,16 @@ def test_what_is_changed_is_what_runs(quiet_hour: AcceptanceLoad, simple: None) 
     assert runs["standbys are p2.xlarge"].cost.standby != runs["as it is"].cost.standby
 
 
+def test_the_default_forecaster_is_held_against_the_best_single_one() -> None:
+    kept = ablation.beside_singles("here", 10.2, {"last-value": 10.0, "ridge": 12.0})
+    missed = ablation.beside_singles("here", 10.4, {"last-value": 12.0, "ridge": 10.0})
+
+    assert kept.kept
+    assert "best single (last-value)" in kept.what
+    assert not missed.kept
+    assert "best single (ridge)" in missed.what
+
+
 class Told:
     """A forecaster that counts its questions."""
 

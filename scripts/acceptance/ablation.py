@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,12 +19,18 @@ from mark.simulator.engine.compiled import compiled_kernel
 from mark.simulator.experiment import Experiment, ExperimentSpec
 from mark.simulator.results import RunResult
 from scripts.acceptance.days import JUDGED_DAY
-from scripts.acceptance.figures_page import FigureTable, part_text, shed_share
+from scripts.acceptance.figures_page import Check, FigureTable, part_text, shed_share
 from scripts.acceptance.loads import Foretold, spec_of, twitter_day, waking
 
 DEVELOPMENT_DAY = 3
 DAYS = (DEVELOPMENT_DAY, JUDGED_DAY)
-FORECASTERS = ("lstm", "boosted", "holt-winters", "last-value", "lstm-vanilla", "oracle")
+SINGLE_FORECASTERS = (
+    *("last-value", "moving-mean", "seasonal", "holt-winters", "autoregression", "ridge", "boosted"),
+    *("clock-bursts", "lstm", "lstm-vanilla"),
+)
+PERFECT = "oracle"
+MOST_OVER_SINGLE = 1.03
+"""Serving cost with the default forecaster over that with the best single one."""
 STANDBY_TYPES = ("p2.xlarge", "c5.large", "t2.medium")
 WAKES_S = (60.0, 90.0)
 HEAD = (
@@ -41,8 +47,9 @@ HEAD = (
 )
 TITLE = "What each part of hedged is worth"
 NOTE = f"""`hedged` with one part changed, on Twitter's day {DEVELOPMENT_DAY}, on which choices were made, and on
-the judged day {JUDGED_DAY}. "/ as it is" is the serving cost over that of the policy as it ships. The oracle
-knows each minute's mean and maximum to come. Standbys on demand are there for surges alone, so that without the
+the judged day {JUDGED_DAY}. "/ as it is" is the serving cost over that of the policy as it ships, which plans on
+`mixture`. What each forecaster is worth stands in the rows that name it; the perfect one, `{PERFECT}`, knows each
+minute's mean and maximum to come. Standbys on demand are there for surges alone, so that without the
 bridge there are none.
 """
 
@@ -91,6 +98,8 @@ class Variant:
     spec: Callable[[ExperimentSpec], ExperimentSpec] = lambda spec: spec
     bundle: Callable[[PolicyBundle], PolicyBundle] = lambda bundle: bundle
     median: bool = False
+    #: The forecaster instead of the policy's own.
+    forecaster: str = ""
     spot_only: bool = False
     around: Callable[[], AbstractContextManager[object]] = nullcontext
 
@@ -105,8 +114,8 @@ def variants() -> Iterator[Variant]:
         yield Variant(label=f"standbys are {name}", spec=partial(_standing_by, name))
     for wake_s in WAKES_S:
         yield Variant(label=f"standbys serve after {wake_s:g} s", spec=partial(waking, median_s=wake_s))
-    for name in FORECASTERS:
-        yield Variant(label=f"forecaster {name}", bundle=partial(_forecast_by, name))
+    for name in (*SINGLE_FORECASTERS, PERFECT):
+        yield Variant(label=f"forecaster {name}", bundle=partial(_forecast_by, name), forecaster=name)
     yield Variant(
         label="dispatch by weight",
         bundle=lambda b: replace(b, dispatch=replace(b.dispatch, routing=Routing.WEIGHTED)),
@@ -133,6 +142,7 @@ def on_day(day: int) -> FigureTable:
     for market in Market:
         spec = spec_of(load, market)
         usual: RunResult | None = None
+        singles: dict[str, float] = {}
         for variant in variants():
             if variant.spot_only and market is not Market.SPOT:
                 continue
@@ -140,9 +150,27 @@ def on_day(day: int) -> FigureTable:
             with variant.around():
                 run = experiment.run("hedged")
             usual = usual or run
+            if variant.forecaster in SINGLE_FORECASTERS:
+                singles[variant.forecaster] = run.cost.serving
             bound, _ = experiment.bounds()
             found.add(FigureTable(rows=[_cells(day, market, variant, run, usual, bound)]))
+        if usual is not None:
+            found.add(
+                FigureTable(checks=[beside_singles(f"{load.label}, {market.value}", usual.cost.serving, singles)])
+            )
     return found
+
+
+def beside_singles(where: str, usual_usd: float, singles: Mapping[str, float]) -> Check:
+    """The default forecaster's serving cost beside the best single one's. singles: USD by forecaster."""
+    best = min(singles, key=lambda name: singles[name])
+    ratio = usual_usd / singles[best]
+    return Check(
+        f"{where}: serving, default forecaster / best single ({best})",
+        f"{ratio:.3f}",
+        f"<= {MOST_OVER_SINGLE:g}",
+        ratio <= MOST_OVER_SINGLE,
+    )
 
 
 def summary(figures: FigureTable) -> str:

@@ -31,7 +31,7 @@ from scripts.acceptance.loads import SEED, TWITTER, TWITTER_TWO_WEEKS, WORLD_CUP
 DAY_MIN = 1440
 SIMPLE = ("last-value", "moving-mean")
 CLASSICAL = (*SIMPLE, "drift", "seasonal-naive", "seasonal", "seasonal-median", "holt-winters", "autoregression")
-BESIDE = ("ridge", "boosted", "lstm-vanilla")
+BESIDE = ("ridge", "boosted", "clock-bursts", "lstm-vanilla")
 """Shown beside the classical families; singles for the mixture to beat, too."""
 LEARNED = ("lstm", "mixture")
 EVERY_MIN = 7
