@@ -135,7 +135,7 @@ class SimulatedCloud:
         """Do nothing: a replay does not crash."""
 
     def submit(self, order: Order) -> None:
-        """Do what is asked, or begin to. While `prewarmed`, launches are ready at once (the run's first fleet)."""
+        """Do what is asked, or begin to. While `prewarmed` it is there at once: the first fleet, and Lambda."""
         match order:
             case Launch():
                 self._launch(order)
@@ -151,7 +151,7 @@ class SimulatedCloud:
                 for machine in self._named(order.instances):
                     self._leave(machine, Event.DRAIN_TO_STOP, self._engine.now)
             case WarmLambda():
-                self._engine.warm(order.concurrency)
+                self._engine.warm(order.concurrency, are_there=self.prewarmed)
             case _:
                 assert_never(order)
 
