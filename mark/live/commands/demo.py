@@ -19,7 +19,13 @@ from mark.live.commands.rehearsal import Rehearsed, rehearse
 from mark.offline.out_folder import make_folder
 from mark.offline.simulate import simulate_settings
 from mark.report.formatting import format_count, format_duration, plural
-from mark.report.live.rehearsal import comparison_document, comparison_table, headline, write_comparison
+from mark.report.live.rehearsal import (
+    agreement,
+    comparison_document,
+    comparison_table,
+    headline,
+    write_comparison,
+)
 from mark.report.terminal import note, show, show_json
 from mark.simulator.traces import generators
 from mark.simulator.traces.trace import Trace, write_trace
@@ -67,7 +73,7 @@ def demonstrate(settings: Settings, *, as_json: bool) -> None:
     if as_json:
         show_json({**document, "load": rehearsed.load})
         return
-    show(headline(document), "", comparison_table(document), "")
+    show(headline(document), agreement(document), "", comparison_table(document), "")
     _show(rehearsed)
     show(f"report: {page}")
 

@@ -178,11 +178,6 @@ def order_counts(rows: Sequence[OrderRow], start_at: float) -> OrderCounts:
     return counts
 
 
-def largest_difference(one: OrderCounts, other: OrderCounts) -> int:
-    """By how many instances two worlds differ most in any ten minutes, kind and offering."""
-    return max((abs(one[key] - other[key]) for key in one.keys() | other.keys()), default=0)
-
-
 def _interrupt(running: Running, settings: Settings, speed: float, over: threading.Event) -> None:
     """Take spot instances away at their minutes."""
     controls = EmulatedControls(running.aws_endpoint)
