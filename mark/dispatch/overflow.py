@@ -14,8 +14,6 @@ Ints = NDArray[np.int64]
 
 WARM_S = 45 * 60.0
 """An idle environment is kept at least this long (MArk section 4.5: recycled after 45 to 60 minutes)."""
-PING_S = 0.1
-"""A warm-up ping keeps its environment busy for so long, so that the others meet others."""
 BUCKETS = 30
 BUCKET_S = WARM_S / BUCKETS
 

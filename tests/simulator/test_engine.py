@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from mark.controller.policy import MonitorPolicy
-from mark.dispatch.overflow import PING_S
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
 from mark.domain.objective import Slo
-from mark.domain.offering import LambdaOffering
+from mark.domain.offering import PING_S, LambdaOffering
 from mark.simulator.engine.arrays import FIRST_QUEUE, FIRST_SLOTS
 from mark.simulator.engine.compiled import Kernel
 from tests.planner.builders import KNOWN, offering

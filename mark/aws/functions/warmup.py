@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from mark.aws.errors import translated
 from mark.aws.functions.function_url import parse_report
-from mark.dispatch.overflow import PING_S
 from mark.domain.errors import MarkError
+from mark.domain.offering import PING_S
 
 if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from mark.controller.policy import MonitorPolicy
 from mark.dispatch.credits import earned
 from mark.dispatch.objective import attainment
-from mark.dispatch.overflow import PING_S, believed_warm, note_in_flight
+from mark.dispatch.overflow import believed_warm, note_in_flight
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.costs import LambdaUsage
 from mark.domain.demand import WINDOW_S
 from mark.domain.objective import Slo, SloWindow
-from mark.domain.offering import LambdaOffering, Offering
+from mark.domain.offering import PING_S, LambdaOffering, Offering
 from mark.simulator.engine import arrays, kernel
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.engine.kernel_lambda import Pool
