@@ -39,7 +39,8 @@ BEFORE_SURGE = 20
 """Minutes of the slice before its surge."""
 SURGE = 2.0
 """A minute with so many times the mean of the minutes before it begins a surge."""
-INTERRUPT = InterruptSettings(at_min=8.0, share=0.4)
+INTERRUPT = InterruptSettings(at_min=8.5, share=0.4)
+"""Between two plans: EC2's notices take a moment, and a plan of the same instant would miss some."""
 TYPES = ("c5.large", "c5.xlarge", "c5.2xlarge")
 FORECASTER = "boosted"
 """Of the slice, where none is named: it learns in seconds, the mixture with its network for minutes."""
