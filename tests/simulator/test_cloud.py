@@ -125,7 +125,7 @@ def test_the_first_fleet_is_there_at_once_and_not_counted_as_launched(world: Wor
     ready, asleep = InstanceState.READY, InstanceState.STOPPED
     assert list(world.states().values()) == [ready, ready, asleep]
     world.cloud.close(100.0)
-    assert world.stretches() == [("i-000003", 0.0, 0.0), ("i-000001", 0.0, 100.0), ("i-000002", 0.0, 100.0)]
+    assert world.stretches() == [("i-000001", 0.0, 100.0), ("i-000002", 0.0, 100.0)]  # the standby slept before
     assert (world.cloud.launches, world.cloud.asleep_s) == (0, 100.0)
 
 
