@@ -48,8 +48,8 @@ def ledgers(kernel: Kernel) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for market in Market:
         experiment = Experiment(_spec(market), kernel=kernel, build_forecaster=build_forecaster)
-        bound, floor = experiment.bounds()
-        found[f"{market.value} bounds"] = {"bound_usd": _cents(bound), "floor_usd": _cents(floor)}
+        reference, floor = experiment.yardsticks()
+        found[f"{market.value} yardsticks"] = {"reference_usd": _cents(reference), "floor_usd": _cents(floor)}
         for policy in POLICIES:
             overrides = Overrides(forecaster=UNTRAINED.get(policy), setting=TUNED.get(policy))
             run = experiment.run(policy, overrides=overrides)

@@ -34,7 +34,7 @@ WINDOW_S = 6 * HOUR_S
 RATIOS = {Market.ON_DEMAND: 1.45, Market.SPOT: 2.8}
 """Total of sagemaker over mark's."""
 HEDGED_RATIOS = {Market.ON_DEMAND: 2.0, Market.SPOT: 3.3}
-HEDGED_OVER_BOUND = {Market.ON_DEMAND: 1.25, Market.SPOT: 1.90}
+HEDGED_OVER_REFERENCE = {Market.ON_DEMAND: 1.25, Market.SPOT: 1.90}
 HEDGED_OVER_MARK = 0.90
 POLICIES = ("hedged", "mark", "greedy-oracle", "sagemaker", "reactive", "static-peak", "lambda-only")
 OURS = ("hedged", "mark", "greedy-oracle")
@@ -44,9 +44,9 @@ SOONER_S = 60.0
 POOL_LOST_AT_S = 3600.0
 STRESSED: dict[str, tuple[str, ...]] = {"all types": (), "c5 only": ("c5.large", "c5.xlarge")}
 """All types make a fleet of a few GPUs; without them there are instances by the dozen to lose."""
-JUDGED_NOTE = f"""Day {JUDGED_DAY} of the Twitter trace, second by second, under all policies. What the bound
-would allow: the total of `sagemaker` over the bound and the overhead of `hedged`. The rows with standbys that
-serve {SOONER_S:g} s after they are woken (median; else 75 s) are reported, not judged.
+JUDGED_NOTE = f"""Day {JUDGED_DAY} of the Twitter trace, second by second, under all policies. What the
+reference would allow: the total of `sagemaker` over the reference and the overhead of `hedged`. The rows with
+standbys that serve {SOONER_S:g} s after they are woken (median; else 75 s) are reported, not judged.
 Planners were chosen on days 1 to 4, forecasters on all of that week, this day included.
 """
 RISK_NOTE = """The first six hours of that day on spot, for each policy by itself. One interruption per
@@ -84,19 +84,20 @@ def judged_day() -> FigureTable:
         found.add(all_policies(load, market, foretold))
     for market in Market:
         experiment = experiment_of(waking(spec_of(load, market), SOONER_S), foretold.build)
-        bound, _ = experiment.bounds()
+        known = experiment.yardsticks()
         where = f"{load.label}, {market.value}, standbys serve after {SOONER_S:g} s"
         found.add(
-            FigureTable(lines=[Line(where, name, experiment.run(name), bound) for name in ("hedged", "mark")])
+            FigureTable(lines=[Line(where, name, experiment.run(name), known) for name in ("hedged", "mark")])
         )
     return found
 
 
 def all_policies(load: AcceptanceLoad, market: Market, foretold: Foretold) -> FigureTable:
-    """The order of the costs, and the ratios to bound, `mark` and SageMaker."""
+    """The order of the costs, and the ratios to the reference, `mark` and SageMaker."""
     experiment = experiment_of(spec_of(load, market), foretold.build)
-    bound, floor = experiment.bounds()
-    assert bound is not None
+    known = experiment.yardsticks()
+    reference, floor = known
+    assert reference is not None
     assert floor is not None
     journals = {name: Plans() for name in GREEDY}
     runs = {
@@ -104,9 +105,9 @@ def all_policies(load: AcceptanceLoad, market: Market, foretold: Foretold) -> Fi
         for name in POLICIES
     }
     where = f"{load.label}, {market.value}"
-    checks = [*_hedged(where, market, runs, bound), *_mark(where, market, runs, bound, floor)]
+    checks = [*_hedged(where, market, runs, reference), *_mark(where, market, runs, reference, floor)]
     return FigureTable(
-        lines=[Line(where, name, run, bound) for name, run in runs.items()],
+        lines=[Line(where, name, run, known) for name, run in runs.items()],
         checks=checks + [check for name in OURS for check in served(f"{where}, {name}", runs[name])],
         gaps=[gap_of(where, name, journals[name], experiment) for name in GREEDY],
     )
@@ -189,13 +190,18 @@ def gap_of(where: str, policy: str, journal: Plans, experiment: Experiment) -> G
     return Gap(where=where, policy=policy, gaps=gaps)
 
 
-def _hedged(where: str, market: Market, runs: dict[str, RunResult], bound: float) -> list[Check]:
+def _hedged(where: str, market: Market, runs: dict[str, RunResult], reference: float) -> list[Check]:
     hedged, managed = runs["hedged"].cost, runs["sagemaker"].cost.total
-    over_bound, over_mark = hedged.serving / bound, hedged.serving / runs["mark"].cost.serving
-    ratio, allowed = managed / hedged.total, managed / (bound + hedged.overhead)
-    most, least = HEDGED_OVER_BOUND[market], HEDGED_RATIOS[market]
+    over_reference, over_mark = hedged.serving / reference, hedged.serving / runs["mark"].cost.serving
+    ratio, allowed = managed / hedged.total, managed / (reference + hedged.overhead)
+    most, least = HEDGED_OVER_REFERENCE[market], HEDGED_RATIOS[market]
     return [
-        Check(f"{where}: serving of hedged / bound", f"{over_bound:.3f}", f"<= {most:.2f}", over_bound <= most),
+        Check(
+            f"{where}: serving of hedged / reference",
+            f"{over_reference:.3f}",
+            f"<= {most:.2f}",
+            over_reference <= most,
+        ),
         Check(
             f"{where}: serving of hedged / mark",
             f"{over_mark:.3f}",
@@ -204,23 +210,23 @@ def _hedged(where: str, market: Market, runs: dict[str, RunResult], bound: float
         ),
         Check(
             f"{where}: total of sagemaker / hedged",
-            f"{ratio:.2f}; the bound would allow {allowed:.2f}",
+            f"{ratio:.2f}; the reference would allow {allowed:.2f}",
             f">= {least}",
             ratio >= least,
         ),
     ]
 
 
-def _mark(where: str, market: Market, runs: dict[str, RunResult], bound: float, floor: float) -> list[Check]:
+def _mark(where: str, market: Market, runs: dict[str, RunResult], reference: float, floor: float) -> list[Check]:
     total = runs["mark"].cost.total
     ratio, least = runs["sagemaker"].cost.total / total, RATIOS[market]
-    serving = [bound, *(runs[name].cost.serving for name in ("greedy-oracle", "mark"))]
+    serving = [reference, *(runs[name].cost.serving for name in ("greedy-oracle", "mark"))]
     dearer = {name: runs[name].cost.total for name in ("lambda-only", "sagemaker", "static-peak")}
     cheapest = min(dearer, key=lambda name: dearer[name])
     return [
         Check(f"{where}: total of sagemaker / mark", f"{ratio:.2f}", f">= {least}", ratio >= least),
         Check(
-            f"{where}: serving cost of bound, greedy-oracle, mark",
+            f"{where}: serving cost of reference, greedy-oracle, mark",
             ", ".join(f"{usd:.2f}" for usd in serving),
             "rising",
             serving == sorted(serving),

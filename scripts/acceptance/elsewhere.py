@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import math
 
-from mark.domain.errors import PlanInfeasible
 from mark.domain.offering import Market
 from mark.simulator.experiment import Experiment
 from mark.simulator.results import RunResult
 from mark.studies.setups import SETUPS
-from scripts.acceptance.figures_page import Check, FigureTable, part_text
+from scripts.acceptance.figures_page import Check, FigureTable, over_yardsticks, part_text
 from scripts.acceptance.loads import ELSEWHERE, AcceptanceLoad, Foretold, experiment_of, spec_of
 
 MOST = 1.02
 """Of the other's cost."""
 HEAD = (
-    *("load", "model", "market", "hedged serving USD", "/ mark", "x bound", "hedged total USD", "/ sagemaker"),
+    *(
+        "load",
+        "model",
+        "market",
+        "hedged serving USD",
+        "/ mark",
+        "x reference",
+        "x floor",
+        "hedged total USD",
+        "/ sagemaker",
+    ),
     *("attained: hedged", "mark", "sagemaker"),
 )
 TITLE = "The same direction elsewhere"
@@ -67,10 +76,9 @@ def _row(where: str, experiment: Experiment, managed: RunResult) -> FigureTable:
     beside_managed = hedged.cost.total / managed.cost.total
     is_judged = managed.attained >= managed.slo.target
     wanted = min(hedged.slo.target, mark.attained)
-    bound = _bound(experiment)
     cells = (
         *(where, spec.model.name, spec.market.value, f"{hedged.cost.serving:.2f}", f"{beside_mark:.3f}"),
-        f"{hedged.cost.serving / bound:.2f}" if bound else "",
+        *over_yardsticks(hedged, experiment.yardsticks()),
         f"{hedged.cost.total:.2f}",
         f"{beside_managed:.3f}" if is_judged else f"({beside_managed:.3f})",
         *(f"{run.attained:.4f}" for run in (hedged, mark, managed)),
@@ -87,13 +95,6 @@ def _row(where: str, experiment: Experiment, managed: RunResult) -> FigureTable:
         )
     numbers = {f"{case} / mark": beside_mark, f"{case} / sagemaker": beside_managed}
     return FigureTable(rows=[cells], checks=checks, numbers=numbers)
-
-
-def _bound(experiment: Experiment) -> float | None:
-    try:
-        return experiment.bounds()[0]
-    except PlanInfeasible:
-        return None
 
 
 def _geometric(values: list[float]) -> float:

@@ -15,6 +15,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from mark.report.runs.comparison import ComparedRun
+from mark.simulator.experiment import Yardsticks
 from mark.simulator.results import RunResult
 
 PAGE = Path(__file__).parents[2] / "docs" / "figures.md"
@@ -25,13 +27,15 @@ HEAD = """# Figures on real traces
 Written by `make acceptance` and `make forecast-figures` (`MARK_DATA` names the folder that holds the traces);
 not to be edited. Where nothing else is said: Inception-v3, 98 % of the requests within 600 ms, seed 1. A day is
 24 h of the trace, days are counted from 0, all before the replayed part is history. Serving cost is instances,
-standbys and Lambda, total adds the overhead ([the words](glossary.md)). The bound serves every request with
-perfect knowledge.
+standbys and Lambda, total adds the overhead ([the words](glossary.md)). The reference serves every
+request with perfect knowledge; no run that attains its target serves for less than the floor ("x floor" is empty
+for those that do not).
 """
 GAP = """Rent of each plan over that of the cheapest fleet of one type that carries the same rate
 (`mark.planner.greedy.single_type_gap`).
 """
 Row = tuple[str, ...]
+UNKNOWN = Yardsticks(None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +50,12 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One run; `bound_usd` where it was computed."""
+    """One run, and the yardsticks of its load where they were computed."""
 
     where: str
     policy: str
     run: RunResult
-    bound_usd: float | None = None
+    yardsticks: Yardsticks = UNKNOWN
 
     def cells(self) -> Row:
         """The row of the table."""
@@ -61,7 +65,7 @@ class Line:
             self.policy,
             f"{run.cost.serving:.2f}",
             f"{run.cost.total:.2f}",
-            f"{run.cost.serving / self.bound_usd:.2f}" if self.bound_usd else "",
+            *over_yardsticks(run, self.yardsticks),
             f"{run.attained:.4f}",
             f"{shed_share(run):.3%}",
             f"{run.latency.p99_s * 1000:,.0f}",
@@ -127,6 +131,14 @@ class FigureTable:
             )
 
 
+def over_yardsticks(run: RunResult, known: Yardsticks, digits: int = 2) -> tuple[str, str]:
+    """Serving cost over the reference and over the floor; empty where that says nothing."""
+    compared = ComparedRun(result=run, reference_usd=known.reference_usd, floor_usd=known.floor_usd)
+    ratios = (compared.cost_over_reference, compared.cost_over_floor)
+    reference, floor = ("" if ratio is None else f"{ratio:.{digits}f}" for ratio in ratios)
+    return reference, floor
+
+
 def shed_share(run: RunResult) -> float:
     """Share of the requests that nobody answered."""
     return run.served.shed / max(1, run.requests)
@@ -140,18 +152,28 @@ def part_text(title: str, note: str, figures: FigureTable, head: Row = (), *, ev
         texts.append(f"{len(figures.checks) - len(figures.missed)} of {len(figures.checks)} kept.\n")
     if shown:
         rows = ((c.what, c.value, c.wanted, "yes" if c.kept else "**no**") for c in shown)
-        texts.append(_table(("figure", "measured", "wanted", "kept"), rows))
+        texts.append(table(("figure", "measured", "wanted", "kept"), rows))
     if figures.rows:
-        texts.append(_table(head, figures.rows))
+        texts.append(table(head, figures.rows))
     if figures.lines:
-        names = ("load", "policy", "serving USD", "total USD", "x bound", "attained", "shed", "p99 ms")
+        names = (
+            "load",
+            "policy",
+            "serving USD",
+            "total USD",
+            "x reference",
+            "x floor",
+            "attained",
+            "shed",
+            "p99 ms",
+        )
         texts.append(
-            _table((*names, "interruptions", "requests"), (line.cells() for line in figures.lines)),
+            table((*names, "interruptions", "requests"), (line.cells() for line in figures.lines)),
         )
     if figures.gaps:
         texts += ["### Greedy beside one type\n", GAP]
         names = ("load", "policy", "plans", "5 %", "median", "95 %", "largest", "plans above 1")
-        texts.append(_table(names, (gap.cells() for gap in figures.gaps)))
+        texts.append(table(names, (gap.cells() for gap in figures.gaps)))
     return "\n".join(texts)
 
 
@@ -180,6 +202,7 @@ def commit() -> str:
     return done.stdout.strip() or "unknown"
 
 
-def _table(head: Row, rows: Iterable[Row]) -> str:
+def table(head: Row, rows: Iterable[Row]) -> str:
+    """A table in Markdown."""
     lines = [head, ("---",) * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"

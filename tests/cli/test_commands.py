@@ -131,7 +131,7 @@ def test_a_plan_in_words(mark):
     assert "burstable: stands by only" in answer.out
 
 
-def test_bound_and_floor(mark):
+def test_reference_and_floor(mark):
     found = document(mark("bound", "--trace", "load.csv.gz", "--model", "inception-v3", "--json"))
     (simulated,) = document(mark(*SIMULATE[:5], "--policy", "reactive", "--json"))["runs"]
 
@@ -139,7 +139,7 @@ def test_bound_and_floor(mark):
     assert (found["requests"], found["bound_usd"]) == (simulated["requests"], simulated["bound_usd"])
 
 
-def test_without_lambda_there_may_be_no_bound(mark):
+def test_without_lambda_there_may_be_no_reference(mark):
     Path("mark.yaml").write_text("offerings: {overflow: false}\n")
 
     answer = mark("bound", "--trace", "load.csv.gz", "--model", "inception-v3", "--config", "mark.yaml")

@@ -19,9 +19,8 @@ from mark.simulator.traces.trace import write_trace
 RUN = ["simulate", "--trace", "load.csv.gz", "--model", "inception-v3", "--start-s", "300"]
 KEYS = {
     "policy", "market", "model", "trace", "seed", "requests", "duration_s", "cost_usd", "bound_usd", "floor_usd",
-    "cost_over_bound", "slo", "latency_ms", "served", "cold_start_rate", "assumed_profiles", "stand_in_profiles",
-    "launches",
-    "interruptions", "wall_s", "world",
+    "cost_over_bound", "cost_over_floor", "slo", "latency_ms", "served", "cold_start_rate", "assumed_profiles",
+    "stand_in_profiles", "launches", "interruptions", "wall_s", "world",
 }  # fmt: skip
 WORLD_FLAGS = {"default": [], "typical": ["--world", "typical"], "ideal": ["--world", "ideal"]}
 

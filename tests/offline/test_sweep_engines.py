@@ -86,7 +86,7 @@ def fake_ray(monkeypatch) -> FakeRay:
 
 @pytest.fixture
 def layout(mark) -> SweepLayout:
-    """Two replays and the bounds of their load, in the folder of `mark`."""
+    """Two replays and the yardsticks of their load, in the folder of `mark`."""
     axes = [
         Axis(key="trace.file", flag="--trace", values=("load.csv.gz",)),
         Axis(key="trace.start_s", flag="--start-s", values=(780,)),

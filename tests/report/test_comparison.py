@@ -17,7 +17,7 @@ from mark.report.runs.comparison import (
     comparison_notes,
     cost_ratio,
     headline,
-    reference_run,
+    headline_run,
     run_labels,
 )
 from mark.report.runs.explain import ExplainedTick, explain_document, explain_text
@@ -43,13 +43,13 @@ def printed(renderable: object, width: int = 100) -> str:
 def test_reference_is_the_first_of_our_own_policies_else_the_cheapest() -> None:
     mark, cheap, dear = costing("mark", 9.0), costing("reactive", 2.0), costing("sagemaker", 18.0)
     hedged, again = costing("hedged", 10.0), costing("hedged", 8.0)
-    assert reference_run([dear, mark, hedged, again, cheap]) is hedged
-    assert reference_run([dear, mark, cheap]) is mark
-    assert reference_run([dear, cheap]) is cheap
+    assert headline_run([dear, mark, hedged, again, cheap]) is hedged
+    assert headline_run([dear, mark, cheap]) is mark
+    assert headline_run([dear, cheap]) is cheap
     assert cost_ratio(dear, mark) == 2.0
     assert cost_ratio(dear, costing("mark", 0.0)) is None
     with pytest.raises(Misconfigured, match="no run finished"):
-        reference_run([])
+        headline_run([])
 
 
 def test_headline_says_cost_share_and_rival() -> None:
