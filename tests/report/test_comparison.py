@@ -198,7 +198,7 @@ def test_where_nobody_asked_shares_and_latencies_are_dashes() -> None:
     assert "0.0 % within 600 ms" in headline([shed])
 
 
-def test_every_column_is_whole_where_the_reference_has_a_long_name() -> None:
+def test_every_column_is_whole_where_the_headline_policy_has_a_long_name() -> None:
     slow = Latency(
         mean_s=9.0, p50_s=6.72, p95_s=32.87, p99_s=50.9, ccdf_s=np.array([60.0]), ccdf_share=np.array([0.0])
     )
@@ -207,5 +207,5 @@ def test_every_column_is_whole_where_the_reference_has_a_long_name() -> None:
     assert any(line.rstrip().endswith("lost") for line in lines)
     row = next(line for line in lines if line.startswith("reactive"))
     assert "2.00x" in row
-    assert row.split()[-2:] == [f"{runs[0].result.launches:,}", f"{runs[0].result.interruptions:,}"]
+    assert row.split()[-1] == f"{runs[0].result.launches:,}/{runs[0].result.interruptions:,}"
     assert max(map(len, lines)) <= 100
