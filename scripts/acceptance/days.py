@@ -5,8 +5,6 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from mark.controller.journal import Header
 from mark.controller.state import Decision, Observation
 from mark.domain.fleet import FleetView
@@ -77,9 +75,9 @@ class Plans(AbstractContextManager["Plans"]):
         return None
 
 
-def judged_day() -> FigureTable:
+def judged_day(seed: int) -> FigureTable:
     """Every policy on the judged day in both markets, and ours with standbys that serve sooner."""
-    load, foretold, found = twitter_day(JUDGED_DAY), Foretold(), FigureTable()
+    load, foretold, found = replace(twitter_day(JUDGED_DAY), seed=seed), Foretold(), FigureTable()
     for market in Market:
         found.add(all_policies(load, market, foretold))
     for market in Market:
@@ -87,7 +85,7 @@ def judged_day() -> FigureTable:
         known = experiment.yardsticks()
         where = f"{load.label}, {market.value}, standbys serve after {SOONER_S:g} s"
         found.add(
-            FigureTable(lines=[Line(where, name, experiment.run(name), known) for name in ("hedged", "mark")])
+            FigureTable(lines=[Line.of(where, name, experiment.run(name), known) for name in ("hedged", "mark")])
         )
     return found
 
@@ -107,15 +105,16 @@ def all_policies(load: AcceptanceLoad, market: Market, foretold: Foretold) -> Fi
     where = f"{load.label}, {market.value}"
     checks = [*_hedged(where, market, runs, reference), *_mark(where, market, runs, reference, floor)]
     return FigureTable(
-        lines=[Line(where, name, run, known) for name, run in runs.items()],
+        lines=[Line.of(where, name, run, known) for name, run in runs.items()],
         checks=checks + [check for name in OURS for check in served(f"{where}, {name}", runs[name])],
         gaps=[gap_of(where, name, journals[name], experiment) for name in GREEDY],
     )
 
 
-def taken_back() -> FigureTable:
+def taken_back(seed: int) -> FigureTable:
     """`mark` and `hedged` while instances are taken back."""
-    load, foretold, found = replace(twitter_day(JUDGED_DAY), duration_s=WINDOW_S), Foretold(), FigureTable()
+    load = replace(twitter_day(JUDGED_DAY), duration_s=WINDOW_S, seed=seed)
+    foretold, found = Foretold(), FigureTable()
     for label in STRESSED:
         for policy in ("mark", "hedged"):
             found.add(interrupted(load, foretold, label, policy))
@@ -145,30 +144,31 @@ def interrupted(load: AcceptanceLoad, foretold: Foretold, label: str, policy: st
     lost = Interrupt(at_s=POOL_LOST_AT_S, share=1.0, offering=pool)
     where = f"6 h on spot, {label}, {policy}"
     scripts = {
-        f"{where}, one interruption per instance-day (stress {stress:.0f})": FaultScript(stress=stress),
-        f"{where}, {ready.get(pool, 0)} {pool} of {sum(ready.values())} lost": FaultScript(
-            stress=0.0, interrupts=(lost,)
+        f"{where}, one interruption per instance-day": (FaultScript(stress=stress), f"stress {stress:.0f}"),
+        f"{where}, largest pool lost": (
+            FaultScript(stress=0.0, interrupts=(lost,)),
+            f"{ready.get(pool, 0)} {pool} of {sum(ready.values())}",
         ),
     }
-    found = FigureTable(lines=[Line(f"{where}, no fault", policy, calm)])
-    for case, faults in scripts.items():
+    found = FigureTable(lines=[Line.of(f"{where}, no fault", policy, calm)])
+    for case, (faults, what) in scripts.items():
         run = under(faults).run(policy)
         days = sum(line.quantity for line in run.bill if line.item in hazards) / 24.0
-        hit = f"{run.interruptions} in {days:.1f} instance-days"
-        found.lines.append(Line(case, policy, run))
+        hit = f"{run.interruptions} in {days:.1f} instance-days ({what})"
+        found.lines.append(Line.of(case, policy, run))
         found.checks += [*served(case, run), Check(f"{case}: interruptions", hit, ">= 1", run.interruptions > 0)]
     return found
 
 
-def one_day(trace: str, place: int) -> FigureTable:
+def one_day(trace: str, place: int, seed: int) -> FigureTable:
     """`mark` and `hedged` on a day: their attainment. place: a day of the Twitter trace, or the row of its end."""
-    load = twitter_day(place) if trace == "twitter" else world_cup_day(place)
+    load = replace(twitter_day(place) if trace == "twitter" else world_cup_day(place), seed=seed)
     experiment = experiment_of(spec_of(load, Market.ON_DEMAND))
     where = f"{load.label}, on-demand"
     found = FigureTable()
     for name in ("mark", "hedged"):
         run = experiment.run(name)
-        found.add(FigureTable(lines=[Line(where, name, run)], checks=served(f"{where}, {name}", run)))
+        found.add(FigureTable(lines=[Line.of(where, name, run)], checks=served(f"{where}, {name}", run)))
     return found
 
 
@@ -184,8 +184,8 @@ def served(where: str, run: RunResult) -> list[Check]:
 
 def gap_of(where: str, policy: str, journal: Plans, experiment: Experiment) -> Gap:
     """Greedy against the cheapest fleet of one type, over all plans of a run."""
-    gaps = np.array(
-        [single_type_gap(plan, experiment.supply.offerings, experiment.supply.slo) for plan in journal.plans]
+    gaps = tuple(
+        float(single_type_gap(plan, experiment.supply.offerings, experiment.supply.slo)) for plan in journal.plans
     )
     return Gap(where=where, policy=policy, gaps=gaps)
 
