@@ -9,14 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mark.controller import surges
 from mark.domain.demand import Demand, Forecast
 from mark.domain.offering import Market
+from mark.planner import shortfall_cost, spot_pools
 from mark.plugins.load import build_forecaster
 from mark.ports import Forecaster, ForecasterSetup
 from mark.simulator.backtest import run_backtest
 from mark.simulator.traces.generators import mmpp
 from mark.simulator.traces.trace import Trace
-from scripts.acceptance import ablation, elsewhere, forecasts, page, run
+from scripts.acceptance import ablation, elsewhere, forecasts, page, run, sensitivity
 from scripts.acceptance import loads as acceptance_loads
 from scripts.acceptance.figures_page import Check, FigureTable, Gap, Line, joined_checks, line_rows, part_text
 from scripts.acceptance.loads import AcceptanceLoad, Foretold, Remembering
@@ -260,6 +262,40 @@ def test_inceptions_ratio_stands_beside_the_mixed_one_and_without_what_others_mi
     assert "| those where the other keeps the objective | 0.800 (1) |" in text
     assert "| Inception-v3, spot | 0.800 (1) |" in text
     assert "| Inception-v3, on demand | 0.900 (1) |" in text
+
+
+def test_every_constant_is_told_with_its_source_and_can_be_changed() -> None:
+    listed = list(sensitivity.constants())
+    assert len({item.name for item in listed}) == len(listed)
+    assert all(item.source and item.value for item in listed)
+    for item in listed:
+        for factor in sensitivity.FACTORS:
+            with item.changed(item.value * factor).around():
+                pass
+    text = sensitivity.summary(FigureTable())
+    assert "| 1 - planner.spot_pools.MOST_IN_ONE_POOL | 0.1 | ours (decision 0011) |" in text
+
+
+def test_a_constant_is_changed_for_one_run_and_in_every_module_that_has_it() -> None:
+    (waking,) = (item for item in sensitivity.constants() if item.name.endswith("WORTH_WAKING"))
+    (pool,) = (item for item in sensitivity.constants() if item.name.endswith("MOST_IN_ONE_POOL"))
+    before = surges.WORTH_WAKING
+    with waking.changed(0.8).around(), pool.changed(0.2).around():
+        assert surges.WORTH_WAKING == shortfall_cost.WORTH_WAKING == 0.8
+        assert spot_pools.MOST_IN_ONE_POOL == 0.8
+    assert surges.WORTH_WAKING == shortfall_cost.WORTH_WAKING == before
+
+
+def test_a_field_of_the_policy_or_its_breaker_is_changed(quiet_hour: AcceptanceLoad, simple: None) -> None:
+    bundle = ablation.Ablated(
+        acceptance_loads.spec_of(quiet_hour, Market.SPOT), ablation.Variant(label=""), Foretold()
+    ).bundle("hedged")
+    changed = {item.name: item.changed(item.value * 2).bundle(bundle) for item in sensitivity.constants()}
+    assert changed["ControllerPolicy.lead_units"].controller.lead_units == 2 * bundle.controller.lead_units
+    breaker = changed["BreakerPolicy.count"].controller.breaker
+    assert breaker is not None
+    assert breaker.count == 4
+    assert changed["1 - admission_factor"].dispatch.admission_factor == pytest.approx(0.96)
 
 
 def test_each_change_of_hedged_changes_something(quiet_hour: AcceptanceLoad, simple: None) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from scripts.acceptance import ablation, elsewhere, forecasts
+from scripts.acceptance import ablation, elsewhere, forecasts, sensitivity
 from scripts.acceptance.days import DAYS_NOTE, JUDGED_NOTE, OTHER_DAYS, RISK_NOTE, judged_day, one_day, taken_back
 from scripts.acceptance.figures_page import FigureTable, part_text
 from scripts.acceptance.loads import ELSEWHERE, SEEDS, SLICE_ENDS
@@ -25,6 +25,8 @@ class FigureTask(NamedTuple):
 
 def tasks() -> Iterator[FigureTask]:
     """All that is measured, the longest first, and what runs alone last."""
+    for day in sensitivity.DAYS:
+        yield FigureTask("sensitivity", f"Twitter day {day}", partial(sensitivity.on_day, day))
     for day in ablation.DAYS:
         yield FigureTask("ablation", f"Twitter day {day}", partial(ablation.on_day, day))
     for name in reversed(ELSEWHERE):
@@ -60,6 +62,7 @@ PARTS = {
     "risk": Part(partial(part_text, "Instances are taken back", RISK_NOTE)),
     "days": Part(partial(part_text, "Other days", DAYS_NOTE)),
     "ablation": Part(ablation.summary),
+    "sensitivity": Part(sensitivity.summary),
     "forecasts": Part(forecasts.summary, forecasts.completed),
 }
 """By name, in the order of the page."""
