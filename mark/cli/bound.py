@@ -35,9 +35,9 @@ def bound(
     """Compute the least cost that perfect knowledge could reach.
 
     The reference serves every request in time, with the whole trace known in advance, without queueing and
-    without standbys. The floor serves only the share that the objective asks for, with any standby and in either
-    market; no run that keeps the objective costs less. Both leave out the overhead: gateways, load balancer,
-    store and controllers.
+    without standbys. The floor serves only the share that the objective asks for, with any standby and, where
+    the market is spot, on demand too; no run that keeps the objective costs less. Both leave out the overhead:
+    gateways, load balancer, store and controllers.
     """
     settings = given.settings_from(
         config,

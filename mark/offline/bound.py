@@ -29,8 +29,7 @@ def bound_settings(settings: Settings, *, as_json: bool) -> None:
         f"{format_duration(document['duration_s'])}, {document['model']}, {document['market']}",
         f"reference {reference}: the least that serves every request {within}, with the trace known in advance, "
         "without queueing and standbys",
-        f"floor {floor}: the least that serves {percent(slo.target)} of them {within}, in either market, with any "
-        "standby",
+        f"floor {floor}: the least that serves {percent(slo.target)} of them {within}, with any standby",
     )
     if yardsticks.reference_usd is None:
         show("There is no reference: without Lambda in time no fleet can change fast enough to serve all of them.")

@@ -23,7 +23,7 @@ else is said: Inception-v3, 98 % of the requests within 600 ms. A figure is of s
 before the replayed part is history. Serving cost is instances, standbys and Lambda, total adds the overhead
 ([the words](glossary.md)). The reference serves every request with perfect knowledge; no run that attains its
 target serves for less than the floor, and "x floor" is empty for those that do not
-([why two](reading-a-report.md)). [What the Twitter load is](traces.md#the-twitter-load).
+or last less than a day ([why two](reading-a-report.md)). [What the Twitter load is](traces.md#the-twitter-load).
 """
 PAGE = ROOT / "docs" / "figures.md"
 

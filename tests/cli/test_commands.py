@@ -145,7 +145,7 @@ def test_without_lambda_there_may_be_no_reference(mark):
     answer = mark("bound", "--trace", "load.csv.gz", "--model", "inception-v3", "--config", "mark.yaml")
 
     assert answer.status == 0
-    assert "bound" in answer.out
+    assert "reference" in answer.out
 
 
 def test_a_trace_is_imported_scaled_and_described(mark):

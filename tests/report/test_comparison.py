@@ -29,7 +29,7 @@ from tests.report.fakes import POLICIES, fake_run
 
 def costing(policy: str, usd_total: float, **changed: object) -> ComparedRun:
     cost = CostUsd(instances=usd_total, standby=0.0, lambda_=0.0, overhead=0.0)
-    return fake_run(policy, duration_s=120, cost=cost, **changed)
+    return fake_run(policy, **{"duration_s": 120, "cost": cost, **changed})
 
 
 def printed(renderable: object, width: int = 100) -> str:
@@ -209,3 +209,14 @@ def test_every_column_is_whole_where_the_headline_policy_has_a_long_name() -> No
     assert "2.00x" in row
     assert row.split()[-1] == f"{runs[0].result.launches:,}/{runs[0].result.interruptions:,}"
     assert max(map(len, lines)) <= 100
+
+
+def test_the_floor_stands_beside_the_reference_after_a_whole_day_only() -> None:
+    day, missed = (costing("mark", 3.0, duration_s=86_400, attained=share) for share in (0.99, 0.9))
+    shown = printed(comparison_table([day, missed]))
+    assert "floor" in shown
+    kept_row, missed_row = (line for line in shown.splitlines() if line.startswith("mark"))
+    assert f"{day.cost_over_reference:.2f}/{day.cost_over_floor:.2f}" in kept_row
+    assert f"{missed.cost_over_reference:.2f}/-" in missed_row
+    hours = costing("mark", 3.0, duration_s=3600)
+    assert "floor" not in printed(comparison_table([hours]))

@@ -70,12 +70,15 @@ def test_cost_over_reference_is_serving_over_reference() -> None:
     assert ComparedRun(result=RUN.result).cost_over_reference is None
 
 
-def test_cost_over_floor_says_nothing_of_a_run_that_misses_its_objective() -> None:
+def test_cost_over_floor_says_nothing_of_a_run_that_misses_its_objective_or_of_hours() -> None:
     serving, target = RUN.result.cost.serving, RUN.result.slo.target
-    kept, missed = (dataclasses.replace(RUN.result, attained=share) for share in (target, target - 1e-3))
+    day = dataclasses.replace(RUN.result, duration_s=86_400.0)
+    kept, missed = (dataclasses.replace(day, attained=share) for share in (target, target - 1e-3))
     assert ComparedRun(result=kept, floor_usd=serving / 2).cost_over_floor == 2.0
     assert ComparedRun(result=missed, floor_usd=serving / 2).cost_over_floor is None
     assert ComparedRun(result=kept, floor_usd=0.0).cost_over_floor is None
+    hours = dataclasses.replace(kept, duration_s=6 * 3600.0)
+    assert ComparedRun(result=hours, floor_usd=serving / 2).cost_over_floor is None
     assert ComparedRun(result=missed, reference_usd=serving / 2).cost_over_reference == 2.0
 
 

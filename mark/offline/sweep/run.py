@@ -27,7 +27,7 @@ from mark.offline.sweep.folder import Document, SweepFolder
 from mark.offline.sweep.grid import Axis, Combination, combinations
 from mark.offline.sweep.job import SweepJob
 from mark.offline.sweep.progress import sweep_progress
-from mark.report.runs.comparison import cost_over
+from mark.report.runs.comparison import cost_over, floor_says
 from mark.report.sweep.document import sweep_document
 from mark.report.sweep.page import DOCUMENT_NAME, PAGE_NAME, render_sweep
 from mark.report.sweep.pareto import ParetoRow, SweptRun, format_value, pareto_rows
@@ -125,9 +125,10 @@ def _cells(layout: SweepLayout, outcome: SweepOutcome) -> list[dict[str, Any]]:
         known = outcome.results.get(cell.yardsticks.key) or {"bound_usd": None, "floor_usd": None}
         serving_usd, attained = result["cost_usd"]["serving"], result["slo"]["attained"]
         keeps = attained is not None and attained >= cell.target
+        says = floor_says(keeps=keeps, duration_s=result["duration_s"])
         over = {
             "cost_over_bound": cost_over(serving_usd, known["bound_usd"]),
-            "cost_over_floor": cost_over(serving_usd, known["floor_usd"]) if keeps else None,
+            "cost_over_floor": cost_over(serving_usd, known["floor_usd"]) if says else None,
         }
         placed = {"group": cell.group, "settings": dict(cell.settings)}
         found.append({**placed, **result, **known, **over})

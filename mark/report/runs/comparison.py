@@ -22,6 +22,7 @@ from mark.report.formatting import (
 from mark.report.runs.rivals import best_rival, keeps_objective, usd_per_million, usd_per_month
 from mark.simulator.results import RunResult
 
+DAY_S = 86_400.0
 HEADLINE_POLICIES = ("hedged", "mark")
 """What the others are compared with: the first of them that ran."""
 
@@ -45,11 +46,10 @@ class ComparedRun:
 
     @property
     def cost_over_floor(self) -> float | None:
-        """Cost of serving / floor; None without a floor above 0, and where the run misses its objective.
-
-        The floor says nothing of such a run: it may cost less.
-        """
-        return cost_over(self.result.cost.serving, self.floor_usd) if self.keeps_objective else None
+        """Cost of serving / floor; None where the floor says nothing of the run."""
+        result = self.result
+        says = floor_says(keeps=self.keeps_objective, duration_s=result.duration_s)
+        return cost_over(result.cost.serving, self.floor_usd) if says else None
 
     @property
     def finished(self) -> int:
@@ -60,6 +60,15 @@ class ComparedRun:
     def keeps_objective(self) -> bool:
         """At least the target share of the requests was answered in time."""
         return keeps_objective(self.result)
+
+
+def floor_says(*, keeps: bool, duration_s: float) -> bool:
+    """Whether the floor says anything of a run that keeps its objective, or not, and lasted so long.
+
+    One that misses its objective may cost less. Of a part of a day most could be served by burstable standbys in
+    the credited starts of the whole day, which tells nothing of the run.
+    """
+    return keeps and duration_s >= DAY_S
 
 
 def cost_over(serving_usd: float, yardstick_usd: float | None) -> float | None:

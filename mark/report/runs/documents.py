@@ -65,7 +65,7 @@ class RunDocument(TypedDict):
     usd_per_month: float | None
     usd_per_million: float | None
     cost_over_bound: float | None
-    #: Null where the run misses its objective, too.
+    #: Null also where the run misses its objective or is shorter than a day.
     cost_over_floor: float | None
     slo: AttainmentObject
     #: By mean and quantile; null where nothing was answered.

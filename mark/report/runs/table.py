@@ -27,18 +27,19 @@ def comparison_table(runs: Sequence[ComparedRun]) -> Table:
     labels = run_labels(runs)
     lead_label = next(label for label, run in zip(labels, runs, strict=True) if run is lead)
     against = escape(lead_label).replace("-", "-\n")  # a narrow column leaves the others whole
+    has_floor = any(run.cost_over_floor is not None for run in runs)
     columns = [
         *texts("policy", min_width=13),
         *figures("total\nUSD"),
         Column(title=f"vs\n{against}", is_figure=True, max_width=13),
-        *figures("x ref./\nfloor"),
+        *figures("x ref./\nfloor" if has_floor else "x ref."),
         Column(title=_kept_header(runs), whole=True),
         *figures("p50/p95/p99\nms", "served % inst/\nstby/Lambda/shed", "laun./\nlost"),
     ]
     # the box adds one more blank to the gap: 96 columns with the policies' own names
     table = make_table(columns, gap=1, notes=comparison_notes(runs))
     for label, run in zip(labels, runs, strict=True):
-        table.add_row(*_cells(label, run, lead))
+        table.add_row(*_cells(label, run, lead, has_floor=has_floor))
     return table
 
 
@@ -47,13 +48,13 @@ def _kept_header(runs: Sequence[ComparedRun]) -> str:
     return f"within\n{format_duration(limits.pop())}" if len(limits) == 1 else "within\nobjective"
 
 
-def _cells(label: str, run: ComparedRun, lead: ComparedRun) -> tuple[str | Text, ...]:
+def _cells(label: str, run: ComparedRun, lead: ComparedRun, *, has_floor: bool) -> tuple[str | Text, ...]:
     result = run.result
     return (
         Text(label, style="bold" if run is lead else ""),
         usd(result.cost.total),
         ratio(cost_ratio(run, lead)),
-        _over_yardsticks(run),
+        _over_yardsticks(run, has_floor=has_floor),
         _attained(run),
         "/".join(words.replace(",", "") for words in format_latency(run)),
         "/".join(f"{share:.1f}" for share in served_percent(result.served)),
@@ -61,8 +62,8 @@ def _cells(label: str, run: ComparedRun, lead: ComparedRun) -> tuple[str | Text,
     )
 
 
-def _over_yardsticks(run: ComparedRun) -> str:
-    over = (run.cost_over_reference, run.cost_over_floor)
+def _over_yardsticks(run: ComparedRun, *, has_floor: bool) -> str:
+    over = (run.cost_over_reference, *([run.cost_over_floor] if has_floor else []))
     return "/".join(MISSING if value is None else f"{value:.2f}" for value in over)
 
 
