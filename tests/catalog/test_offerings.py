@@ -82,11 +82,11 @@ def test_a_named_type_without_profile_is_an_error():
 
 
 def test_types_that_cannot_hold_or_sell_the_model_are_excused():
-    profiles = made("c6g.large", "g4dn.xlarge", "z9.large", "c5.large")
+    profiles = made("c6g.large", "g6.xlarge", "z9.large", "c5.large")
     offerings, excuses = offer("inception-v3", profiles=profiles)
     assert list(offerings) == ["c5.large"]
     assert excuses["c6g.large"] == "arm64, the model runs on amd64"
-    assert excuses["g4dn.xlarge"] == "the model does not use a T4"
+    assert excuses["g6.xlarge"] == "the model does not use a L4"
     assert excuses["z9.large"] == "no price in the snapshot of us-east-1, 2026-07-20"
     big = replace(model("inception-v3"), memory_gib=8.0)
     assert offer("inception-v3", spec=big, profiles=made("c5.large"))[1] == {
@@ -101,7 +101,9 @@ def test_types_that_cannot_hold_or_sell_the_model_are_excused():
     assert found == ({}, {"t2.nano": "no spot price in the snapshot"})
 
 
-@pytest.mark.parametrize("name", ["ncf", "rm2", "wnd", "mtwnd", "dien", "nasnet", "lstm-ptb"])
+@pytest.mark.parametrize(
+    "name", ["ncf", "rm2", "wnd", "mtwnd", "dien", "nasnet", "lstm-ptb", "resnet-50", "bert-base"]
+)
 def test_every_model_has_an_offering_and_every_type_an_answer(name):
     for market in Market:
         offerings, excuses = offer(name, market=market)
