@@ -14,6 +14,7 @@ from mark.domain.fleet import FleetView
 from mark.domain.member import Member, Peer
 from mark.domain.objective import SloWindow
 from mark.domain.orders import Fact, Order
+from mark.domain.spending import SpendingLimit
 from mark.domain.tensor import TensorSpec
 from mark.domain.traffic import GatewayReport, Warmed
 
@@ -163,8 +164,8 @@ class GatewayLink(Protocol):
         """The last warm-up of each model's function."""
         ...
 
-    async def overflow_closed(self) -> bool:
-        """True where nothing may be spent on Lambda now: a budget is reached, or the service is paused."""
+    async def spending_limit(self) -> SpendingLimit:
+        """The limit that holds now, because a budget is reached or the service is paused."""
         ...
 
     async def report(self, report: GatewayReport) -> None: ...

@@ -16,7 +16,7 @@ from mark.config.service import Mode
 from mark.config.settings import Settings
 from mark.controller.runner import Controller
 from mark.controller.service_time_ratios import measured_ratios
-from mark.controller.spending_limit import SpendingLimit
+from mark.domain.spending import SpendingLimit
 from mark.live.aws_resources import LaunchSetup
 from mark.live.clock import ServiceClock
 from mark.live.control.data_plane import LiveDataPlane

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mark.config.settings import Settings
-from mark.controller.spending_limit import SpendingLimit
+from mark.domain.spending import SpendingLimit
 from mark.live.control.term import Term
 from mark.store.lease import LeaseLost
 
