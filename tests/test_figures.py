@@ -319,11 +319,11 @@ def test_what_is_changed_is_what_runs(quiet_hour: AcceptanceLoad, simple: None) 
     runs = {
         variant.label: ablation.Ablated(spec, variant, Foretold()).run("hedged")
         for variant in ablation.variants()
-        if variant.label in ("as it is", "no standbys", "standbys are p2.xlarge")
+        if variant.label in ("as it is", "no standbys", "standbys are c5.2xlarge")
     }
     assert runs["as it is"].cost.standby > 0
     assert runs["no standbys"].cost.standby == 0
-    assert runs["standbys are p2.xlarge"].cost.standby != runs["as it is"].cost.standby
+    assert runs["standbys are c5.2xlarge"].cost.standby != runs["as it is"].cost.standby
 
 
 def test_the_default_forecaster_is_held_against_the_best_single_one() -> None:

@@ -31,7 +31,7 @@ SINGLE_FORECASTERS = (
 PERFECT = "oracle"
 MOST_OVER_SINGLE = 1.03
 """Serving cost with the default forecaster over that with the best single one."""
-STANDBY_TYPES = ("p2.xlarge", "c5.large", "t2.medium")
+STANDBY_TYPES = ("c5.2xlarge", "c5.large", "t2.medium")
 WAKES_S = (60.0, 90.0)
 HEAD = (
     "day",

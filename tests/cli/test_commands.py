@@ -231,6 +231,7 @@ def test_lists(mark):
     assert {"mixture", "lstm-vanilla"} <= set(policies["forecasters"])
     assert next(m for m in models["models"] if m["name"] == "inception-v3")["slo"]["latency_ms"] == 600
     assert "assumed-lambda" in models["assumed_sets"]
+    assert models["type_sets"] == ["paper", "current", "cpu"]
     said = mark("models").out
     assert "c5.large" in said
     assert {m["name"]: m["target"] for m in models["to_serve"]} == {
