@@ -10,6 +10,7 @@ from aws_lambda_powertools import Logger
 
 from lambda_handlers.metrics import count
 from mark.domain.errors import Misconfigured
+from mark.domain.offering import PING_S
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -24,10 +25,10 @@ logger = Logger(service="mark-warm")
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, float]:  # noqa: ARG001 - Lambda's signature
     """Ping the function so many times at once; answers `answered`, `cold`, `failed` and `gib_s`."""
-    from mark.aws.functions.warmup import HOLD_S, warm_up  # noqa: PLC0415 - it brings botocore
+    from mark.aws.functions.warmup import warm_up  # noqa: PLC0415 - it brings botocore
 
     function = event.get("function")
-    concurrency, hold_s = event.get("concurrency"), event.get("hold_s", HOLD_S)
+    concurrency, hold_s = event.get("concurrency"), event.get("hold_s", PING_S)
     if not isinstance(function, str) or not function:
         raise Misconfigured("function must name a Lambda function")
     if isinstance(concurrency, bool) or not isinstance(concurrency, int) or not 0 <= concurrency <= AT_MOST:

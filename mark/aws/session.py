@@ -85,6 +85,15 @@ class Aws:
         return client
 
     @property
+    def waking(self) -> EC2Client:
+        """Starts of stopped instances, in one attempt.
+
+        EC2 answers a lack of capacity with HTTP 500, which boto3 would ask again for seconds.
+        """
+        client: EC2Client = self._client("ec2", name="waking", retries={"total_max_attempts": 1})
+        return client
+
+    @property
     def sqs(self) -> SQSClient:
         """Queues; its calls may wait for a long poll."""
         client: SQSClient = self._client("sqs", waits_s=POLL_S)
@@ -190,12 +199,14 @@ class Aws:
             client.close()
         self._clients.clear()
 
-    def _client(self, service: str, *, waits_s: float = 0.0, **differs: Any) -> Any:
+    def _client(self, service: str, *, name: str = "", waits_s: float = 0.0, **differs: Any) -> Any:
+        """The client of a service, or the one of that name where it differs."""
+        known = name or service
         with self._making:
-            if service not in self._clients:
+            if known not in self._clients:
                 read_s = self.settings.read_timeout_s + waits_s
-                self._clients[service] = self._made(service, read_timeout=read_s, **differs)
-            return self._clients[service]
+                self._clients[known] = self._made(service, read_timeout=read_s, **differs)
+            return self._clients[known]
 
     def _made(self, service: str, **differs: Any) -> Any:
         settings = self.settings

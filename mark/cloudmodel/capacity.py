@@ -2,7 +2,9 @@
 
 A draw is a number in [0, 1) made of the seed and of what it is about, an offering or an instance and the minute,
 and of nothing else. So all that is asked of one offering in one minute gets one answer, as capacity does not come
-back within a second; every policy meets the same refusals, and asking more often changes no other answer.
+back within a second; every policy meets the same refusals, and asking more often changes no other answer. Minutes
+count from the start of the world, and an instance is known by its number among those launched in its pool: so an
+emulated AWS, on another clock and with other ids, refuses what a replay does.
 
 A spot pool is lost when half of its instances are under notice. From then on for a while, more of what is asked
 of its instance type is refused, in either market and for stopped instances too: what was taken away is used
@@ -12,6 +14,7 @@ elsewhere.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 
 from mark.cloudmodel.world import World
@@ -33,15 +36,21 @@ class Capacity:
         self._seed = seed
         self._start_at = start_at
         self._lost_at: dict[str, float] = {}
+        self._launched: Counter[str] = Counter()
 
     def refuses_launch(self, item: InstanceType, market: Market, now: float) -> bool:
         """True where no instance of the type can be launched in that market."""
         usual = self.world.spot_refused if market is Market.SPOT else self.world.on_demand_refused
         return self._refuses(usual, item, f"launch {item.name} {market.value}", now)
 
-    def refuses_wake(self, item: InstanceType, instance: str, now: float) -> bool:
-        """True where this stopped instance cannot be started."""
-        return self._refuses(self.world.wake_refused_of(item), item, f"wake {instance}", now)
+    def number_launch(self, pool: str) -> str:
+        """The name of an instance that is launched now, for `refuses_wake`: its pool and its number there."""
+        self._launched[pool] += 1
+        return f"{pool} {self._launched[pool]}"
+
+    def refuses_wake(self, item: InstanceType, number: str, now: float) -> bool:
+        """True where this stopped instance cannot be started. number: from `number_launch`."""
+        return self._refuses(self.world.wake_refused_of(item), item, f"wake {number}", now)
 
     def note_notices(self, item: InstanceType, *, warned: int, there: int, now: float) -> None:
         """Take in that so many of a pool's instances are under notice, of those that are there."""

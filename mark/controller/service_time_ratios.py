@@ -2,18 +2,22 @@
 
 A ratio is the service time of an offering divided by what its profile says: the median over its serving instances
 and over the sizes of batches. It is bounded, so that one bad measurement cannot turn a plan over, and told in
-steps, so that noise does not move a plan every minute. What is as fast as its profile says is left out.
+steps. What is as fast as its profile says is left out, and so is what the noise of service times explains: it
+would move a plan every minute.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import chain
 from statistics import median
 
 from mark.controller.policy import ControllerPolicy
 from mark.controller.state import Note, NoteKind
+from mark.dispatch.measured import estimate_cv
 from mark.domain.fleet import Role
 from mark.domain.member import Member, MemberState
 from mark.domain.offering import Offering
@@ -21,6 +25,10 @@ from mark.domain.offering import Offering
 SLOWEST, FASTEST = 2.0, 0.5
 """Bounds of a ratio, against bad measurements."""
 STEP = 0.05
+SURE = 3.0
+"""A ratio nearer to 1 than so many standard errors is noise."""
+MEDIAN = 1.25
+"""Standard error of a median over that of a mean, for normal numbers."""
 REPORTED = 0.2
 """A ratio that is further from 1 gets a note with the plan."""
 
@@ -30,13 +38,13 @@ ServiceTimeRatios = tuple[tuple[str, float], ...]
 
 def measured_ratios(members: Iterable[Member], policy: ControllerPolicy) -> ServiceTimeRatios:
     """Ratios of ready instances by offering; standbys, which slow down with their credits, do not count."""
-    found: dict[str, list[float]] = defaultdict(list)
+    found: dict[str, list[list[float]]] = defaultdict(list)
     for member in members:
-        offering = policy.offering(member.offering)
-        if offering is not None and member.role is Role.SERVING and member.state is MemberState.READY:
-            found[member.offering] += _ratios(member, offering)
-    steps = {name: round(median(ratios) / STEP) for name, ratios in found.items() if ratios}
-    bounded = {name: min(SLOWEST, max(FASTEST, count * STEP)) for name, count in steps.items()}
+        if member.role is Role.SERVING and member.state is MemberState.READY:
+            found[member.offering].append(_ratios(member, policy.offering(member.offering)))
+    middle = {name: median(chain.from_iterable(ratios)) for name, ratios in found.items() if any(ratios)}
+    sure = {name: ratio for name, ratio in middle.items() if not _is_noise(ratio, len(found[name]), policy, name)}
+    bounded = {name: min(SLOWEST, max(FASTEST, round(ratio / STEP) * STEP)) for name, ratio in sure.items()}
     return tuple(sorted((name, round(ratio, 2)) for name, ratio in bounded.items() if round(ratio, 2) != 1.0))
 
 
@@ -61,7 +69,16 @@ def ratio_notes(ratios: ServiceTimeRatios) -> tuple[Note, ...]:
     )
 
 
-def _ratios(member: Member, offering: Offering) -> list[float]:
+def _is_noise(ratio: float, instances: int, policy: ControllerPolicy, name: str) -> bool:
+    """True where so few instances measure such a ratio by chance. Sizes on one instance are not independent."""
+    offering = policy.offering(name)
+    cv = offering.cv if offering is not None else 0.0
+    return abs(ratio - 1.0) < SURE * MEDIAN * estimate_cv(cv) / math.sqrt(instances)
+
+
+def _ratios(member: Member, offering: Offering | None) -> list[float]:
+    if offering is None:
+        return []
     largest = min(len(member.batch_s), offering.profile.max_batch)
     return [member.batch_s[size - 1] / offering.profile.latency_s(size) for size in range(1, largest + 1)]
 

@@ -21,6 +21,11 @@ BOUND = 20.0
 """No machine is believed to be more than so many times slower or faster than its profile."""
 
 
+def estimate_cv(cv: float) -> float:
+    """Coefficient of variation of an estimate after many measurements that each vary by `cv`."""
+    return cv * math.sqrt(SHARE / (2.0 - SHARE))
+
+
 class MeasuredTimes:
     """Seconds by batch size. profile_s: what a batch of 1, 2, ... should take; cv: how much that should vary."""
 

@@ -128,6 +128,8 @@ LAMBDA_USD_PER_REQUEST = 0.20e-6
 """An invocation (AWS Lambda pricing, us-east-1)."""
 LAMBDA_PAYLOAD_MIB = 6.0
 """Request or answer of a synchronous invocation (Lambda quotas: 6 MB)."""
+PING_S = 0.1
+"""A warm-up ping of Lambda keeps its environment busy for so long, so that the others meet others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

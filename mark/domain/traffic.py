@@ -46,11 +46,12 @@ class ModelTraffic:
     latency_counts: tuple[tuple[int, int], ...] = ()
     #: The sum of all latencies, seconds.
     latency_sum_s: float = 0.0
-    #: Lambda calls, warm-up pings counted.
+    #: Requests that Lambda took; warm-up pings answer nobody.
     invocations: int = 0
     #: Cold starts among them.
     cold: int = 0
-    #: Lambda calls as they are billed on the service's clock: each counts as often as it is faster than the wall.
+    #: Lambda calls and warm-up pings as they are billed on the service's clock: a call counts as often as that is
+    #: faster than the wall.
     billed: float = 0.0
     #: GiB seconds of Lambda, likewise.
     gib_s: float = 0.0

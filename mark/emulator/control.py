@@ -93,7 +93,7 @@ class Control:
         return {"open": True}
 
     def _set_prewarm(self, request: Request) -> dict[str, bool]:
-        self._machines.prewarm = bool(request["on"])
+        self._machines.prewarm = self._lambdas.prewarm = bool(request["on"])
         return {"on": self._machines.prewarm}
 
     def _add_fault(self, request: Request) -> dict[str, int]:

@@ -63,6 +63,8 @@ class _Machine:
     token: str
     launched_at: float
     life: Life
+    #: See `Capacity.number_launch`.
+    number: str
     slot: int | None = None
     credits: float | None = None
     view: Instance | None = None
@@ -133,7 +135,7 @@ class SimulatedCloud:
         """Do nothing: a replay does not crash."""
 
     def submit(self, order: Order) -> None:
-        """Do what is asked, or begin to. While `prewarmed`, launches are ready at once (the run's first fleet)."""
+        """Do what is asked, or begin to. While `prewarmed` it is there at once: the first fleet, and Lambda."""
         match order:
             case Launch():
                 self._launch(order)
@@ -149,7 +151,7 @@ class SimulatedCloud:
                 for machine in self._named(order.instances):
                     self._leave(machine, Event.DRAIN_TO_STOP, self._engine.now)
             case WarmLambda():
-                self._engine.warm(order.concurrency)
+                self._engine.warm(order.concurrency, are_there=self.prewarmed)
             case _:
                 assert_never(order)
 
@@ -257,15 +259,17 @@ class SimulatedCloud:
                 pending_s=0.0 if self.prewarmed else drawn.pending_s,
                 boot_s=0.0 if self.prewarmed else drawn.boot_s,
             ),
+            number=self._capacity.number_launch(offering.name),
         )
         self._machines[machine.id] = machine
         if drawn.until_notice_s is not None:
             self._at(now + drawn.until_notice_s, lambda at: self._warn(machine, at))
         if self.prewarmed:
-            self._run(machine, now)
-            self._serve(machine, now)
-            if machine.role is Role.STANDBY:
+            if machine.role is Role.STANDBY:  # it booted before the run, and was paid for then
                 self._leave(machine, Event.STOP, now)
+            else:
+                self._run(machine, now)
+                self._serve(machine, now)
             return
         self._at(machine.life.runs_at, lambda at: self._run(machine, at))
         self._at(machine.life.ready_at, lambda at: self._serve(machine, at))
@@ -289,7 +293,7 @@ class SimulatedCloud:
         for machine in self._named(order.instances):
             if not allows(machine.life, Event.WAKE):
                 continue
-            if self._capacity.refuses_wake(machine.offering.instance_type, machine.id, self._engine.now):
+            if self._capacity.refuses_wake(machine.offering.instance_type, machine.number, self._engine.now):
                 refused.setdefault(machine.offering.name, []).append(machine.id)
             else:
                 self._wake(machine)

@@ -191,7 +191,7 @@ def scene(rails: Guardrails | None = None, *, again: Scene | None = None, **diff
     plain = FleetSetup(service="shop", model="m", run="r1", offerings=OFFERINGS, templates=made.templates)
     cloud = Ec2Cloud(
         replace(plain, **differs),
-        ec2=there.ec2,
+        aws=there,
         clock=clock,
         membership=agents,
         ledger=ledger,
@@ -249,18 +249,22 @@ def honour_tokens(there: Aws) -> None:
     wire(there.ec2).rules.append(answer)
 
 
-def fail(there: Aws, action: str, code: str, *, times: int = 1, status: int = 503) -> Counter[str]:
-    """EC2 answers the next calls of `action` with an error; counts how many it did."""
+def fail(
+    there: Aws, action: str, code: str, *, times: int = 1, status: int = 503, about: str = ""
+) -> Counter[str]:
+    """EC2 answers the next calls of `action`, those that name `about`, with an error; counts how many it did."""
     failed = Counter[str]()
 
     def answer(asked: str, request: Any) -> AWSResponse | None:
-        if asked != action or failed[action] >= times:
+        if asked != action or failed[action] >= times or about not in str(request.body):
             return None
         failed[action] += 1
         body = f"<Response><Errors><Error><Code>{code}</Code><Message>test</Message></Error></Errors></Response>"
         return AWSResponse(request.url, status, {}, _Raw(body.encode()))
 
     wire(there.ec2).rules.insert(0, answer)
+    if action == "StartInstances":
+        wire(there.waking).rules.insert(0, answer)
     return failed
 
 
@@ -293,5 +297,6 @@ def asked_for(there: Aws, *actions: str) -> list[str]:
     """EC2's actions among these that are asked for from now on, in order."""
     calls: list[str] = []
     for action in actions:
-        there.ec2.meta.events.register(f"before-call.ec2.{action}", lambda model, **_: calls.append(model.name))
+        client = there.waking if action == "StartInstances" else there.ec2
+        client.meta.events.register(f"before-call.ec2.{action}", lambda model, **_: calls.append(model.name))
     return calls

@@ -55,7 +55,7 @@ def test_a_life_on_the_emulated_aws(world: World, there: Aws) -> None:
     def controller(membership: FakeAgents) -> Ec2Cloud:
         return Ec2Cloud(
             setup,
-            ec2=there.ec2,
+            aws=there,
             clock=ServiceTime(),
             membership=membership,
             ledger=ledger,

@@ -120,7 +120,7 @@ class Emulated(CloudWorld):
             FleetSetup(
                 service="shop", model="m", run="r1", offerings=OFFERINGS, templates=self._resources.templates
             ),
-            ec2=self._aws.ec2,
+            aws=self._aws,
             clock=self._clock,
             membership=self._agents,
             ledger=self._ledger,

@@ -22,7 +22,7 @@ def share_refused(world: World, market: Market | None, item=PLAIN, seed: int = 1
     capacity = Capacity(world, seed)
     instants = [minute * ANSWER_S for minute in range(MINUTES)]
     if market is None:
-        return sum(capacity.refuses_wake(item, "i-1", at) for at in instants) / MINUTES
+        return sum(capacity.refuses_wake(item, "c5.large:on-demand 1", at) for at in instants) / MINUTES
     return sum(capacity.refuses_launch(item, market, at) for at in instants) / MINUTES
 
 
@@ -51,15 +51,16 @@ def test_as_much_is_refused_as_the_world_says(world: World, market, item, expect
 def test_an_answer_holds_for_its_minute(at: float, later_s: float, seed: int) -> None:
     begin = at // ANSWER_S * ANSWER_S
     capacity = Capacity(ROUGH, seed)
-    first = capacity.refuses_wake(PLAIN, "i-1", begin)
-    assert capacity.refuses_wake(PLAIN, "i-1", begin + later_s) is first
-    assert Capacity(ROUGH, seed).refuses_wake(PLAIN, "i-1", begin) is first
+    first = capacity.refuses_wake(PLAIN, "c5.large:on-demand 1", begin)
+    assert capacity.refuses_wake(PLAIN, "c5.large:on-demand 1", begin + later_s) is first
+    assert Capacity(ROUGH, seed).refuses_wake(PLAIN, "c5.large:on-demand 1", begin) is first
 
 
 def test_instances_are_refused_independently() -> None:
     capacity = Capacity(ROUGH, 1)
     refused = [
-        [capacity.refuses_wake(PLAIN, f"i-{n}", 0.0) for n in range(start, start + 500)] for start in (0, 500)
+        [capacity.refuses_wake(PLAIN, f"c5.large:on-demand {n}", 0.0) for n in range(start, start + 500)]
+        for start in (0, 500)
     ]
     both = sum(a and b for a, b in zip(*refused, strict=True)) / 500
     assert both == pytest.approx(0.25, abs=0.06)
@@ -76,7 +77,7 @@ def test_a_lost_pool_makes_its_type_scarce_for_half_an_hour_and_no_other() -> No
     for asked in (
         lambda at: capacity.refuses_launch(PLAIN, Market.ON_DEMAND, at),
         lambda at: capacity.refuses_launch(PLAIN, Market.SPOT, at),
-        lambda at: capacity.refuses_wake(PLAIN, "i-1", at),
+        lambda at: capacity.refuses_wake(PLAIN, "c5.large:on-demand 1", at),
     ):
         assert 6 <= sum(asked(at) for at in within) <= 24
         assert sum(asked(lost_at + 1800.0 + 60.0 * minute) for minute in range(30)) <= 6

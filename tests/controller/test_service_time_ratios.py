@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mark.cloudmodel.noise import noise_factor
 from mark.controller.journal import Header, entry_line, header_line, read_journal
 from mark.controller.replay_check import mismatches
 from mark.controller.runner import Controller
 from mark.controller.service_time_ratios import ServiceTimeRatios, measured_ratios, ratio_notes, with_ratios
 from mark.controller.state import Decision, Note, NoteKind, Observation
+from mark.dispatch.measured import MeasuredTimes
 from mark.domain.fleet import FleetView, InstanceState, Role
 from mark.domain.member import Member, MemberState
 from tests.controller.builders import LARGE, POLICY, SLEEPER, SMALL, WITH_STANDBY, instances, launched
@@ -54,6 +57,35 @@ def test_the_middle_one_counts_and_standbys_and_unknown_ones_do_not() -> None:
     assert measured_ratios(others, WITH_STANDBY) == ()
     starting = [replace(member, state=MemberState.STARTING) for member in members(1.5)]
     assert measured_ratios(starting, POLICY) == ()
+
+
+@pytest.mark.parametrize(
+    ("ratio", "count", "told"),
+    [(1.1, 1, ()), (1.2, 1, 1.2), (0.95, 4, ()), (1.1, 4, 1.1), (1.05, 16, 1.05), (2.5, 1, 2.0)],
+)
+def test_what_noise_explains_moves_no_plan(ratio: float, count: int, told: float | tuple[()]) -> None:
+    noisy = replace(POLICY, offerings=tuple(replace(item, cv=0.1) for item in POLICY.offerings))
+    expected = ((SMALL.name, told),) if told else ()
+    assert measured_ratios(members(ratio, count), noisy) == expected
+
+
+@pytest.mark.parametrize("cv", [0.1, 0.25])
+@pytest.mark.parametrize("count", [1, 4])
+def test_machines_that_are_as_fast_as_their_profile_say_so_in_spite_of_noise(cv: float, count: int) -> None:
+    noisy = replace(POLICY, offerings=tuple(replace(item, cv=cv) for item in POLICY.offerings))
+    rng = np.random.default_rng(5)
+    measured = [MeasuredTimes([SMALL.profile.latency_s(1)], cv) for _ in range(count)]
+    told = 0
+    for _ in range(300):
+        for machine in measured:
+            for normal in rng.standard_normal(20):
+                machine.note(1, SMALL.profile.latency_s(1) * noise_factor(cv, float(normal)))
+        seen = [
+            replace(member, batch_s=machine.batch_s)
+            for member, machine in zip(members(1.0, count), measured, strict=True)
+        ]
+        told += bool(measured_ratios(seen, noisy))
+    assert told <= 6
 
 
 @given(ratio=st.floats(0.01, 20.0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,33 @@ def test_a_runtime_that_is_being_started_ends_with_the_pools(tmp_path: Path) -> 
 
     asyncio.run(scenario())
     assert gone({int(told.read_text())})
+
+
+def test_what_is_called_in_a_prewarmed_world_was_warm_before(tmp_path: Path) -> None:
+    (tmp_path / "answers_at_once.py").write_text("def handler(event, context):\n    return {}\n")
+    pools = LambdaPools(
+        clock=ServiceClock(ClockAnchor(wall_at=0.0, service_at=0.0, speed=1.0)),
+        limits=LambdaLimits(cold_start_s=0.0),
+        draws=np.random.default_rng(0),
+        folder=tmp_path,
+        environment=lambda _spec: {},
+        python_path=(str(tmp_path),),
+    )
+    spec = replace(SPEC, handler="answers_at_once.handler")
+
+    async def call(count: int) -> list[bool]:
+        calls = [pools.invoke(spec, b"{}", code=lambda: b"", reserved=None) for _ in range(count)]
+        return [one.init_ms is not None for one in await asyncio.gather(*calls)]
+
+    async def scenario() -> None:
+        pools.prewarm = True
+        assert not any(await call(3))
+        pools.prewarm = False
+        assert sum(await call(5)) == 2
+        assert pools.state()["hangs"]["cold"] == 2
+        await pools.stop()
+
+    asyncio.run(scenario())
 
 
 def ended(told: Path) -> bool:

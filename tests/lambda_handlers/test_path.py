@@ -111,7 +111,7 @@ def acting(tmp_path: Path) -> Iterator[Acting]:
     setup = FleetSetup(service="shop", model="m", run="r1", offerings=OFFERINGS, templates=resources.templates)
     cloud = Ec2Cloud(
         setup,
-        ec2=there.ec2,
+        aws=there,
         clock=clock,
         membership=FakeAgents(),
         ledger=ledger,

@@ -144,6 +144,15 @@ def test_the_money_is_that_of_the_status(store: ServiceStore) -> None:
     assert sum(item.answers.finished for item in told.days) == told.answers.finished
 
 
+def test_a_status_counts_the_cost_to_an_instant_that_has_passed(store: ServiceStore) -> None:
+    a_life(store)
+    earlier = BEGAN + 1820.0  # half an hour after the first instance's start
+    (model,) = LiveView(store, "vision").status(until=earlier).models
+    assert model.cost_usd.instances == pytest.approx(0.5 * LARGE.usd_per_hour)
+    later, now = (LiveView(store, "vision").status(**given) for given in ({"until": NOW + 3600.0}, {}))
+    assert later.models == now.models
+
+
 def test_a_period_has_its_part(store: ServiceStore) -> None:
     a_life(store)
     report = read_cost_report(store, period_s=DAY_S, wall_at=0.0)

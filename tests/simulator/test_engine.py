@@ -10,10 +10,9 @@ import pytest
 from mark.controller.policy import MonitorPolicy
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
 from mark.domain.objective import Slo
-from mark.domain.offering import LambdaOffering
+from mark.domain.offering import PING_S, LambdaOffering
 from mark.simulator.engine.arrays import FIRST_QUEUE, FIRST_SLOTS
 from mark.simulator.engine.compiled import Kernel
-from mark.simulator.engine.data_plane import PING_S
 from tests.planner.builders import KNOWN, offering
 from tests.scenarios.builders import validate_engine
 from tests.simulator.engines import batching, burstable, engine, lambda_offering, poisson
@@ -212,12 +211,24 @@ def test_pings_warm_as_many_as_were_asked_for(kernel: Kernel) -> None:
     assert made.lambda_warm() == 5
     usage = made.lambda_usage()
     assert (usage.requests, usage.cold_starts) == (5, 5)
-    assert usage.gib_s == pytest.approx(5 * 1.0 * pool.memory_gib)
+    assert usage.gib_s == pytest.approx(5 * (1.0 + PING_S) * pool.memory_gib)
     made.warm(3)  # three of the five are pinged, none starts
     usage = made.lambda_usage()
     assert (usage.requests, usage.cold_starts) == (8, 5)
-    assert usage.gib_s == pytest.approx((5 * 1.0 + 3 * PING_S) * pool.memory_gib)
+    assert usage.gib_s == pytest.approx((5 * 1.0 + 8 * PING_S) * pool.memory_gib)
     assert made.served().total == 0
+
+
+def test_environments_that_are_there_before_the_run_answer_its_first_requests_warm(kernel: Kernel) -> None:
+    pool = lambda_offering(concurrency=50, burst=100)
+    made = engine(
+        kernel, [0.1] * 8, dispatch=DispatchPolicy(bounced=Bounced.LAMBDA), overflow=pool, duration_s=4.0
+    )
+    made.warm(6, are_there=True)
+    assert made.lambda_warm() == 6
+    assert made.lambda_usage().gib_s == pytest.approx(6 * PING_S * pool.memory_gib)
+    made.run_until(4.0)
+    assert made.invocations() == (8, 2)
 
 
 def test_a_ping_starts_an_idle_life_anew(kernel: Kernel) -> None:

@@ -34,6 +34,7 @@ from mark.aws.ec2.stuck_instances import StuckInstances
 from mark.aws.ec2.transitions import Transitions
 from mark.aws.errors import FAMILIES, cause_of, code_of, translated
 from mark.aws.inbox import Arrived, EventInbox
+from mark.aws.session import Aws
 from mark.domain.errors import AlreadyDone, Misconfigured, NoCapacity, RetryLater
 from mark.domain.fleet import FleetView, Role
 from mark.domain.member import Member, MemberState
@@ -53,7 +54,6 @@ from mark.ports import Clock, Ledger, Membership
 from mark.protocols.events import RebalanceAdvised, StateChanged
 
 if TYPE_CHECKING:
-    from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_ec2.type_defs import CreateFleetResultTypeDef
 
 _log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class Ec2Cloud:
         self,
         setup: FleetSetup,
         *,
-        ec2: EC2Client,
+        aws: Aws,
         clock: Clock,
         membership: Membership,
         ledger: Ledger,
@@ -81,7 +81,7 @@ class Ec2Cloud:
         warm: Callable[[int], object] | None = None,
     ) -> None:
         self._setup = setup
-        self._ec2 = ec2
+        self._ec2, self._waking = aws.ec2, aws.waking
         self._clock = clock
         self._membership = membership
         self._inbox = inbox
@@ -362,11 +362,19 @@ class Ec2Cloud:
         names = [name for name in whys if name not in asleep]
         self._membership.undrain(names)
         self._draining.difference_update(names)
-        lacking = self._each(names, lambda some: self._ec2.start_instances(InstanceIds=some))
+        lacking = self._each(names, self._wake)
         self._facts += no_capacity_to_wake(order, lacking, self._rows, self._clock.now())
 
+    def _wake(self, names: list[str]) -> None:
+        """Start them in one attempt, so that a lack of capacity is known at once; throttled calls are repeated."""
+        try:
+            with translated():
+                self._waking.start_instances(InstanceIds=names)
+        except RetryLater:
+            self._ec2.start_instances(InstanceIds=names)
+
     def _each(self, names: Sequence[str], call: Callable[[list[str]], object]) -> dict[str, str]:
-        """Call for all of them at once; one by one where AWS refuses them all for the sake of one.
+        """Call for all of them at once; for each half where AWS refuses them all for the sake of one.
 
         Returns those for which it has no capacity, and its code.
         """
@@ -379,8 +387,8 @@ class Ec2Cloud:
             throttled = isinstance(error, RetryLater) and code_of(error) not in WRONG_STATE
             if throttled:
                 raise
-            if len(names) > 1:
-                return {name: code for one in names for name, code in self._each([one], call).items()}
+            if (half := len(names) // 2) > 0:
+                return self._each(names[:half], call) | self._each(names[half:], call)
             _log.info("%s: %s", names[0], error)
             return {names[0]: code_of(error)} if isinstance(error, NoCapacity) else {}
         return {}

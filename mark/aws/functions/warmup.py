@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 from mark.aws.errors import translated
 from mark.aws.functions.function_url import parse_report
 from mark.domain.errors import MarkError
+from mark.domain.offering import PING_S
 
 if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
 
-HOLD_S = 0.1
-"""Each ping keeps its environment busy this long, so that the others meet others."""
 AT_ONCE = 200
 """Pings sent at once; the client's connections should be as many."""
 
@@ -30,7 +29,7 @@ class WarmedUp:
     gib_s: float
 
 
-def warm_up(client: LambdaClient, function: str, concurrency: int, hold_s: float = HOLD_S) -> WarmedUp:
+def warm_up(client: LambdaClient, function: str, concurrency: int, hold_s: float = PING_S) -> WarmedUp:
     """Ping `function` with `concurrency` calls at once; returns when all have answered or failed."""
     if concurrency <= 0:
         return WarmedUp(answered=0, cold=0, failed=0, gib_s=0.0)

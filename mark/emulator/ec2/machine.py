@@ -68,6 +68,8 @@ class Machine:
     tags: dict[str, str]
     shutdown_behavior: str
     life: Life
+    #: See `Capacity.number_launch`.
+    number: str = ""
     index: int = 0
     ended_at: float | None = None
     reason_code: str = ""

@@ -7,6 +7,7 @@ with it: a process starts when its instance runs, and an instance has stopped or
 
 from __future__ import annotations
 
+import itertools
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
@@ -91,6 +92,7 @@ class Machines:
         self._machines: dict[str, Machine] = {}
         self._pools: dict[str, np.random.Generator] = {}
         self._addresses = AddressPool()
+        self._account_life, self._made = secrets.token_hex(4), itertools.count(1)
         self.prewarm = False
         self._lose_pools(clock.now(), 0)
 
@@ -129,7 +131,7 @@ class Machines:
             hazard_per_hour=spec.instance_type.spot_hazard_per_hour * self._stress if spec.is_spot else 0.0,
         )
         machine = Machine(
-            id=f"i-{secrets.token_hex(9)[:17]}",
+            id=self._next_id(),
             spec=spec,
             address=self._addresses.take(),
             launched_at=now,
@@ -141,6 +143,7 @@ class Machines:
                 pending_s=0.0 if self.prewarm else drawn.pending_s,
                 boot_s=0.0 if self.prewarm else drawn.boot_s,
             ),
+            number=self._capacity.number_launch(spec.pool),
             index=index,
         )
         if machine.is_spot:
@@ -160,7 +163,7 @@ class Machines:
         asleep = [machine for machine in machines if machine.state is MachineState.STOPPED]
         for machine in asleep:
             item = machine.spec.instance_type
-            if self._capacity.refuses_wake(item, machine.id, now):
+            if self._capacity.refuses_wake(item, machine.number, now):
                 raise ApiError(NO_CAPACITY, f"We currently do not have sufficient {item.name} capacity.", 500)
         for machine in asleep:
             self._wake(machine, now)
@@ -319,6 +322,10 @@ class Machines:
     def _publish_state(self, machine: Machine, now: float) -> None:
         machine.xml = None
         self._watcher.state_changed(machine, now)
+
+    def _next_id(self) -> str:
+        """An id that no instance of an earlier life of this account had; ids rise, as a replay's do."""
+        return f"i-{self._account_life}{next(self._made):09x}"
 
     def _pool(self, name: str) -> np.random.Generator:
         if name not in self._pools:

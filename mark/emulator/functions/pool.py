@@ -64,7 +64,7 @@ class _Pool:
 
 
 class LambdaPools:
-    """All functions' environments."""
+    """All functions' environments. While `prewarm`, new ones were warm before: nothing starts cold."""
 
     def __init__(
         self,
@@ -84,6 +84,7 @@ class LambdaPools:
         self._python_path = python_path
         self._pools: dict[str, _Pool] = {}
         self._numbers = itertools.count(1)
+        self.prewarm = False
 
     async def invoke(
         self, spec: FunctionSpec, payload: bytes, *, code: Callable[[], bytes], reserved: int | None
@@ -95,14 +96,15 @@ class LambdaPools:
         self._admit(pool, reserved)
         warm = self._warm(pool)
         number = next(self._numbers) if warm is None else warm
-        if warm is None:
+        is_cold = warm is None and not self.prewarm
+        if is_cold:
             self._count_start(pool)
         pool.busy += 1
         pool.invocations += 1
         request = str(uuid.uuid4())
         reusable = False
         try:
-            process, init_ms = await self._environment_of(pool, spec, code, cold=warm is None)
+            process, init_ms = await self._environment_of(pool, spec, code, is_cold=is_cold)
             outcome = await process.call(request, number, payload)
             reusable = pool.process is process and not outcome.timed_out
             return Invocation(request=request, outcome=outcome, init_ms=init_ms)
@@ -163,21 +165,18 @@ class LambdaPools:
         pool.cold += 1
 
     async def _environment_of(
-        self, pool: _Pool, spec: FunctionSpec, code: Callable[[], bytes], *, cold: bool
+        self, pool: _Pool, spec: FunctionSpec, code: Callable[[], bytes], *, is_cold: bool
     ) -> tuple[LambdaProcess, float | None]:
         """The function's process, and what a cold start took: an emulated delay, then the real one."""
-        if not cold:
-            assert pool.process is not None
-            return pool.process, None
         began = time.perf_counter()
-        if self._limits.cold_start_s:
+        if is_cold and self._limits.cold_start_s:
             await asyncio.sleep(self._limits.cold_start_s)
         process = pool.process
         if process is None:
             if pool.starting is None:
                 pool.starting = asyncio.create_task(self._start(spec, code()))
             process = await self._started(pool, pool.starting)
-        return process, (time.perf_counter() - began) * 1000
+        return process, (time.perf_counter() - began) * 1000 if is_cold else None
 
     async def _started(self, pool: _Pool, starting: asyncio.Task[LambdaProcess]) -> LambdaProcess:
         """The process that is being started, the pool's from then on unless it was discarded meanwhile."""

@@ -19,7 +19,13 @@ from mark.live.commands.rehearsal import Rehearsed, rehearse
 from mark.offline.out_folder import make_folder
 from mark.offline.simulate import simulate_settings
 from mark.report.formatting import format_count, format_duration, plural
-from mark.report.live.rehearsal import comparison_document, comparison_table, headline, write_comparison
+from mark.report.live.rehearsal import (
+    agreement,
+    comparison_document,
+    comparison_table,
+    headline,
+    write_comparison,
+)
 from mark.report.terminal import note, show, show_json
 from mark.simulator.traces import generators
 from mark.simulator.traces.trace import Trace, write_trace
@@ -33,7 +39,8 @@ BEFORE_SURGE = 20
 """Minutes of the slice before its surge."""
 SURGE = 2.0
 """A minute with so many times the mean of the minutes before it begins a surge."""
-INTERRUPT = InterruptSettings(at_min=8.0, share=0.4)
+INTERRUPT = InterruptSettings(at_min=8.5, share=0.4)
+"""Between two plans: EC2's notices take a moment, and a plan of the same instant would miss some."""
 TYPES = ("c5.large", "c5.xlarge", "c5.2xlarge")
 """For that model, where none are named: a fleet of a dozen instances, some of which can be lost."""
 FORECASTER = "boosted"
@@ -68,7 +75,7 @@ def demonstrate(settings: Settings, *, as_json: bool) -> None:
     if as_json:
         show_json({**document, "load": rehearsed.load})
         return
-    show(headline(document), "", comparison_table(document), "")
+    show(headline(document), agreement(document), "", comparison_table(document), "")
     _show(rehearsed)
     show(f"report: {page}")
 

@@ -74,9 +74,10 @@ def rehearse(settings: Settings, *, show_live: bool = True) -> Rehearsed:
     with service(settings) as running:
         began_at = ServiceStore(connect(running.store), running.name).clock().service_at
         load = drive(running, settings, show_live=show_live)
-        live = next(m for m in view_of(running).status().models if m.name == settings.model)
+        end_at = began_at + result.duration_s  # the clock goes on until the last answer, and after it
+        live = next(m for m in view_of(running).status(until=end_at).models if m.name == settings.model)
         live = replace(live, series=_on_clock_of(result, live.series, began_at))
-        live_orders = journal_orders(running, str(settings.model))
+        live_orders = journal_orders(running, str(settings.model), until=end_at)
     return Rehearsed(
         load=load,
         live=live,
@@ -152,11 +153,11 @@ def drive(running: Running, settings: Settings, *, show_live: bool) -> LoadDocum
             thread.join()
 
 
-def journal_orders(running: Running, model: str) -> OrderCounts:
-    """Orders of the live controller, from its journal."""
+def journal_orders(running: Running, model: str, *, until: float) -> OrderCounts:
+    """Orders of the live controller before `until`, service time, from its journal."""
     store = ServiceStore(connect(running.store), running.name)
     _, ticks = read_journal(store.journal_lines(model), skip=lambda line: note(line.words))
-    rows = [(tick.seen.now, tick.seen.fleet, tick.orders) for tick in ticks]
+    rows = [(tick.seen.now, tick.seen.fleet, tick.orders) for tick in ticks if tick.seen.now < until]
     return order_counts(rows, rows[0][0] if rows else 0.0)
 
 
@@ -175,11 +176,6 @@ def order_counts(rows: Sequence[OrderRow], start_at: float) -> OrderCounts:
                 case _:
                     counts.update((place, order.kind, offerings.get(name, "")) for name in order.instances)
     return counts
-
-
-def largest_difference(one: OrderCounts, other: OrderCounts) -> int:
-    """By how many instances two worlds differ most in any ten minutes, kind and offering."""
-    return max((abs(one[key] - other[key]) for key in one.keys() | other.keys()), default=0)
 
 
 def _interrupt(running: Running, settings: Settings, speed: float, over: threading.Event) -> None:

@@ -24,7 +24,7 @@ from mark.store.journal import StoreJournal
 log = logging.getLogger(__name__)
 
 SETTLE_S = 0.06
-"""Real seconds from a period's end to its tick: gateways report the last window by then."""
+"""Real seconds from a window's end to a tick or a poll for surges: gateways report the window by then."""
 SEGMENT_BYTES = 16 * 1024 * 1024
 """A segment of the journal that is longer is followed by another: some days of ticks."""
 WAITING_BYTES = 4 * SEGMENT_BYTES
@@ -94,11 +94,11 @@ class ModelDriver:
             self._journal.rotate(header_line(self._checkpointed()), unkept=is_last_call)
 
     def _is_surging(self) -> bool:
-        """Poll for surges every few seconds of service time."""
-        now = self._clock.now()
-        if now < self._watch_at or math.isinf(self._controller.watch_s):
+        """Poll for surges at each window's end, as a replay does, once the window is reported."""
+        watch_s = self._controller.watch_s
+        if math.isinf(watch_s) or self._clock.wall_until(self._watch_at) + SETTLE_S > 0:
             return False
-        self._watch_at = now + self._controller.watch_s
+        self._watch_at = (math.floor(self._clock.now() / watch_s) + 1) * watch_s
         return self._controller.is_surging()
 
     def _checkpointed(self) -> Header:

@@ -149,7 +149,7 @@ class DriverFactory:
         )
         return Ec2Cloud(
             setup,
-            ec2=self._aws.ec2,
+            aws=self._aws,
             clock=clock,
             membership=self._store.membership(model.name),
             ledger=self._store,

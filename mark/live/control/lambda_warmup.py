@@ -59,8 +59,6 @@ class Warmer:
         self._sequence += 1
         traffic = ModelTraffic(
             model=self._served.name,
-            invocations=done.answered,
-            cold=done.cold,
             billed=float(done.answered),
             gib_s=done.gib_s,
         )

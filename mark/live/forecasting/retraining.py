@@ -27,6 +27,7 @@ from mark.controller.state import Decision, Note, NoteKind, Observation
 from mark.domain.demand import Demand, Forecast
 from mark.domain.fleet import FleetView
 from mark.live.forecasting.drift import Drift, DriftPolicy, update_drift, worsening
+from mark.live.forecasting.own_clock import OwnClock
 from mark.live.forecasting.training import Task, Training
 from mark.live.models import LiveModel
 from mark.plugins.deadline import PunctualForecaster
@@ -97,7 +98,8 @@ class Retraining:
         self._model, self._settings, self._slot, self._pause = model, settings, slot, pause
         cache_dir = model.setup.cache_dir
         self._cache = cache_dir / "services" / service / model.name if cache_dir else None
-        self._current = PunctualForecaster(build_forecaster(self.name, model.setup), name=self.name)
+        self._first = OwnClock(build_forecaster(self.name, model.setup), model.setup.history)
+        self._current = PunctualForecaster(self._first, name=self.name)
         self._trained: Trained | None = None
         self._drift_policy = DriftPolicy(lead_units=model.bundle.controller.lead_units)
         self._drift = Drift()
@@ -127,6 +129,7 @@ class Retraining:
     def begin(self, store: ServiceStore, began_at: float) -> None:
         """A term begins; the service did at `began_at` (service time). Catch up where another trained since."""
         if self._trained is None:
+            self._first.begin(began_at)
             history = self._model.history(began_at)
             self._trained = Trained(
                 forecaster=self.name, seed=self._model.setup.seed, why="first", at=began_at, history=history

@@ -191,7 +191,7 @@ class Supervisor:
     def _start_aws(self) -> EmulatedControls:
         port = choose_port("127.0.0.1", 0)
         self._note(aws_endpoint=f"http://127.0.0.1:{port}", step="starting the emulated AWS")
-        self._start("aws", "emulator", str(port))
+        self._start("aws", "emulator", str(port), repr(self._since))
         controls = self._controls = EmulatedControls(self._running.aws_endpoint)
         self._until("the emulated AWS answers", lambda: _succeeds(controls.state))
         self._aws = aws_of(self._settings, self._running, "setup")

@@ -1,4 +1,7 @@
-"""The emulated AWS's process: FOLDER PARENT PORT. It draws its times from the streams that a replay draws from."""
+"""The emulated AWS's process: FOLDER PARENT PORT BEGAN_AT.
+
+It draws its times from the streams that a replay draws from, and its minutes count from the service's start.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from pathlib import Path
 from mark.aws.quotas import code_of_quota
 from mark.catalog.load import load_prices
 from mark.cloudmodel.world import WORLDS
-from mark.config.settings import cache_dir
+from mark.config.settings import Settings, cache_dir
 from mark.domain.clock import ClockAnchor
 from mark.emulator.config import Draws, EmulatedAwsConfig, LambdaLimits
 from mark.emulator.server import EmulatedAws
@@ -27,14 +30,24 @@ log = logging.getLogger(__name__)
 AGENT = "mark.live.processes.agent:run"
 
 
-async def main(folder: RunFolder, port: int) -> None:
+async def main(folder: RunFolder, port: int, began_at: float) -> None:
     """Be AWS until SIGTERM."""
-    settings = folder.settings()
+    config = emulated_aws(folder.settings(), logs=folder.logs, port=port, began_at=began_at)
+    serving = asyncio.ensure_future(EmulatedAws(config).serve(lambda url: log.info("answers", extra={"url": url})))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
+    beating = asyncio.ensure_future(keep_beating())
+    with suppress(asyncio.CancelledError):
+        await serving
+    beating.cancel()
+
+
+def emulated_aws(settings: Settings, *, logs: Path, port: int, began_at: float) -> EmulatedAwsConfig:
+    """The account that a service with these settings gets. began_at: what its clock showed first, service time."""
     seed = settings.seed
     prices = load_prices(settings.prices)
     world, usual = WORLDS[settings.simulate.world], LambdaLimits()
     quotas = world.quotas if settings.simulate.quotas else ()
-    config = EmulatedAwsConfig(
+    return EmulatedAwsConfig(
         types={item.name: item for item in prices.types},
         draws=Draws(
             boots=stream(seed, "boots"),
@@ -44,8 +57,8 @@ async def main(folder: RunFolder, port: int) -> None:
             spot=lambda pool: stream(seed, f"spot {pool}"),
         ),
         agent=AGENT,
-        folder=folder.logs,
-        anchor=ClockAnchor(speed=0.0),
+        folder=logs,
+        anchor=ClockAnchor(service_at=began_at, speed=0.0),
         world=world,
         seed=seed,
         lambdas=replace(usual, concurrency=world.lambda_concurrency or usual.concurrency),
@@ -56,14 +69,8 @@ async def main(folder: RunFolder, port: int) -> None:
         environment={"MARK_CACHE": str(cache_dir()), "OMP_NUM_THREADS": "1"},
         python_path=tuple(path for path in sys.path if path),  # where a user's own model may lie
     )
-    serving = asyncio.ensure_future(EmulatedAws(config).serve(lambda url: log.info("answers", extra={"url": url})))
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
-    beating = asyncio.ensure_future(keep_beating())
-    with suppress(asyncio.CancelledError):
-        await serving
-    beating.cancel()
 
 
 if __name__ == "__main__":
     begin("aws", parent=int(sys.argv[2]))
-    asyncio.run(main(RunFolder(Path(sys.argv[1])), int(sys.argv[3])))
+    asyncio.run(main(RunFolder(Path(sys.argv[1])), int(sys.argv[3]), float(sys.argv[4])))

@@ -87,21 +87,21 @@ class LiveView:
         self._books: dict[str, IncrementalUsage] = {}
         self._last = ServiceStatus(service=service, now=steady_time())
 
-    def status(self) -> ServiceStatus:
-        """The service as it is now."""
+    def status(self, *, until: float = math.inf) -> ServiceStatus:
+        """The service as it is now; what it costs is counted to `until`, service time, where that has passed."""
         try:
-            self._last = self._made()
+            self._last = self._made(until)
         except RetryLater:
             return replace(self._last, store=StoreStatus(reachable=False))
         return self._last
 
-    def _made(self) -> ServiceStatus:
+    def _made(self, until: float) -> ServiceStatus:
         store = self._store
         if self._spec is None:
             adopt_wall(store)
             self._spec = store.spec()
         anchor, wall = store.clock(), steady_time()
-        now, speed = anchor.service_time(wall), anchor.speed_at(wall)
+        now, speed = min(anchor.service_time(wall), until), anchor.speed_at(wall)
         holder = store.leases.held_by()
         background = BACKGROUND.read(store, holder) if holder else None
         failing = failure_lines(background or BackgroundStatus(), wall)

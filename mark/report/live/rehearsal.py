@@ -14,7 +14,7 @@ from rich.text import Text
 
 from mark.domain.demand import WINDOW_S
 from mark.domain.documents import json_text
-from mark.report.formatting import MISSING, finite, usd
+from mark.report.formatting import MISSING, finite, plural, usd
 from mark.report.live.chart import ChartSeries, Stretch, pair_chart
 from mark.report.live.formatting import (
     ANSWERERS,
@@ -210,6 +210,7 @@ def comparison_page(
         title=title,
         document=document,
         headline=headline(document),
+        agreement=agreement(document),
         rows=comparison_rows(document),
         figures=figures,
         command=command,
@@ -248,6 +249,20 @@ def headline(document: ComparisonDocument) -> str:
         f"Live: {_usd(cost['live'])} USD and {format_share(attained['live'])} in time; "
         f"the replay of the same slice: {_usd(cost['replayed'])} USD and {format_share(attained['replayed'])}."
     )
+
+
+def agreement(document: ComparisonDocument) -> str:
+    """How far live and replay are apart, in a sentence."""
+    cost = document["cost_usd"]
+    figures = [
+        f"total {_share_apart(cost['total'])}",
+        f"serving {_share_apart(cost['serving'])}",
+        f"standby {_share_apart(cost['standby'])}",
+        f"in time {_points_apart(document['attained'])}",
+        f"cold starts {_points_apart(document['cold_start_rate'])}",
+    ]
+    apart = plural(document["orders_most_apart"], "instance")
+    return f"Live against its replay: {', '.join(figures)}; orders in any ten minutes at most {apart} apart."
 
 
 def replay_series(result: RunResult) -> LoadSeries:
@@ -293,13 +308,22 @@ def _usd(amount: float | None) -> str:
 def _usd_apart(pair: Pair, difference: float) -> str:
     """`+0.03 (+1.2 %)`; without the share where the replay cost nothing."""
     text = f"{'-' if difference < 0 else '+'}{usd(abs(difference))}"
-    if not pair["replayed"]:
-        return text
-    return f"{text} ({100 * difference / pair['replayed']:+.1f} %)"
+    return f"{text} ({_share_apart(pair)})" if pair["replayed"] else text
+
+
+def _share_apart(pair: Pair) -> str:
+    """`+1.2 %` of the replay's; a dash where it cost nothing."""
+    if pair["difference"] is None or not pair["replayed"]:
+        return MISSING
+    return f"{100 * pair['difference'] / pair['replayed']:+.1f} %"
 
 
 def _points(_pair: Pair, difference: float) -> str:
     return f"{100 * difference:+.2f} points"
+
+
+def _points_apart(pair: Pair) -> str:
+    return MISSING if pair["difference"] is None else _points(pair, pair["difference"])
 
 
 def _count(value: float | None) -> str:

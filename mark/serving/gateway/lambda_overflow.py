@@ -116,7 +116,9 @@ class LambdaCalls:
             return
         finally:
             self.in_flight -= 1
-        self._count(router.tally, answered)
+        router.tally.invocations += 1
+        router.tally.cold += answered.cold
+        self._bill(router.tally, answered)
         if answered.lost:
             log.warning("Lambda environment lost", extra={"function": self._function, "model": router.name})
             router.lost(request, Loss("lambda", 1), lambda_refused=True)
@@ -132,14 +134,12 @@ class LambdaCalls:
         except MarkError as error:
             log.info("Lambda environment not warmed", extra={"function": self._function, "reason": str(error)})
         else:
-            self._count(tally, answered)
+            self._bill(tally, answered)
         finally:
             self.in_flight -= 1
 
-    def _count(self, tally: Tally, answered: OverflowReply) -> None:
-        """Count the call's bill; a cold start counts once, however fast the clock goes."""
-        tally.invocations += 1
-        tally.cold += answered.cold
+    def _bill(self, tally: Tally, answered: OverflowReply) -> None:
+        """Count what the call is billed; a cold start counts once, however fast the clock goes."""
         stands_for = self._clock.speed()
         cold_gib_s = min(answered.gib_s, self._cold_gib_s) if answered.cold else 0.0
         tally.billed += stands_for

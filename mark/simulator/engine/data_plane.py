@@ -23,7 +23,7 @@ from mark.dispatch.policy import DispatchPolicy
 from mark.domain.costs import LambdaUsage
 from mark.domain.demand import WINDOW_S
 from mark.domain.objective import Slo, SloWindow
-from mark.domain.offering import LambdaOffering, Offering
+from mark.domain.offering import PING_S, LambdaOffering, Offering
 from mark.simulator.engine import arrays, kernel
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.engine.kernel_lambda import Pool
@@ -33,8 +33,6 @@ from mark.simulator.results import Latency, SecondSeries, ServedCounts
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-PING_S = 0.05
-"""A warm-up ping of a warm environment answers at once; billed for this long."""
 BLOCK_S = 3600.0
 """Arrivals are fetched for this long at a time, so that a week never stands in memory."""
 
@@ -91,7 +89,7 @@ class Engine:
         self._block = np.empty(0)
         self._block_until = start_at
         self._index = 0
-        self._warm_pings = 0
+        self._warm_pings = self._cold_pings = 0
 
     def add(self, offering: Offering, *, standby: bool, balance: float = 0.0) -> int:
         """A ready instance that accepts requests from now on; returns its slot."""
@@ -193,21 +191,32 @@ class Engine:
         """The monitor is in its cool-down: do not stop for missed windows before `at`."""
         self._tally.totals.quiet_until = at
 
-    def warm(self, concurrency: int) -> None:
-        """Ping so many Lambda environments at once; those that are not warm start, all are billed."""
+    def warm(self, concurrency: int, *, are_there: bool = False) -> None:
+        """Ping so many Lambda environments at once; those that are not warm start, all are billed.
+
+        are_there: as many are warm as are asked for, and none starts.
+        """
         if self._overflow is None:
             return
         self._kernel.settle(self._now, self._every, *self._state)
         marks = self._pool.marks
         pings = min(concurrency, self._overflow.concurrency) - int(marks.warm + marks.cold)
+        if are_there:
+            self._make_idle(pings)
         pinged = self._ping_idle(pings)
+        busy_s = float(self._rules.cold_s) + PING_S * self._speed
         for _ in range(pings - pinged):
-            if not self._kernel.start_environment(
-                self._now, np.nan, float(self._rules.cold_s), self._rules, self._pool, self._tally
-            ):
+            if not self._kernel.start_environment(self._now, np.nan, busy_s, self._rules, self._pool, self._tally):
                 break
+            self._cold_pings += 1
         self._warm_pings += pinged
         note_in_flight(self._pool.belief, self._now, int(marks.warm + marks.cold) + pinged)
+
+    def _make_idle(self, count: int) -> None:
+        """Have so many idle environments at least, for `_ping_idle` to draw their lives."""
+        marks, idle_until = self._pool.marks, self._pool.idle_until
+        idle_until[(marks.idle_low + np.arange(marks.idle, count)) % idle_until.size] = np.inf
+        marks.idle = max(int(marks.idle), count)
 
     def _ping_idle(self, most: int) -> int:
         """Use up to `most` idle environments for an instant, which starts their idle lives anew; how many."""
@@ -285,7 +294,9 @@ class Engine:
         totals = self._tally.totals
         invocations, cold = round(self._speed * int(totals.invocations)), int(totals.cold)
         seconds = (
-            invocations * self._overflow.latency_s + cold * self._overflow.cold_start_s + self._warm_pings * PING_S
+            invocations * self._overflow.latency_s
+            + cold * self._overflow.cold_start_s
+            + (self._warm_pings + self._cold_pings) * PING_S
         )
         return LambdaUsage(
             requests=invocations + int(totals.pings) + self._warm_pings,

@@ -411,7 +411,7 @@ def test_standbys_that_cost_too_much_sleep_on(moto: None) -> None:
 
 def test_a_standby_that_is_awake_is_woken_again_at_no_cost(moto: None) -> None:
     there, names = asleep(Guardrails(max_instances=9, max_usd_per_hour=SLEEPER.usd_per_hour), 1)
-    fail(there.aws, "StartInstances", "RequestLimitExceeded", times=2)
+    fail(there.aws, "StartInstances", "RequestLimitExceeded", times=3)  # the single attempt, then boto3's two
     there.cloud.submit(wake(names))
     assert set(there.states().values()) == {"stopped"}
     there.cloud.observe()  # it is sent again
@@ -424,15 +424,27 @@ def test_a_standby_that_is_awake_is_woken_again_at_no_cost(moto: None) -> None:
 
 def test_standbys_that_aws_has_no_place_for_are_told_and_the_others_wake(moto: None) -> None:
     there, names = asleep(Guardrails(max_instances=9, max_usd_per_hour=9.0), 3)
-    # both attempts of all at once, then of the first alone
-    fail(there.aws, "StartInstances", "InsufficientInstanceCapacity", times=4)
+    # all at once, then the first alone: each is asked once
+    failed = fail(there.aws, "StartInstances", "InsufficientInstanceCapacity", times=2, status=500)
     there.cloud.submit(wake(names))
+    assert failed["StartInstances"] == 2
 
     (refused,) = there.cloud.drain_facts()
     assert isinstance(refused, LaunchRefused)
     assert (refused.offering, refused.count) == (SLEEPER.name, 1)
     assert (refused.cause, refused.code) == (RefusalCause.CAPACITY, "InsufficientInstanceCapacity")
     assert [name for name, state in there.states().items() if state == "stopped"] == [*refused.instances]
+    there.close()
+
+
+def test_one_standby_without_a_place_costs_few_calls_however_many_are_woken(moto: None) -> None:
+    there, names = asleep(Guardrails(max_instances=99, max_usd_per_hour=99.0), 16)
+    code = "InsufficientInstanceCapacity"
+    refused = fail(there.aws, "StartInstances", code, times=99, status=500, about=names[5])
+    there.cloud.submit(wake(names))
+
+    assert refused["StartInstances"] == 5  # 16, 8, 4, 2 and the one alone
+    assert [name for name, state in there.states().items() if state == "stopped"] == [names[5]]
     there.close()
 
 

@@ -144,6 +144,8 @@ def test_a_tick_after_a_warm_up_with_no_traffic_is_told(tmp_path: Path) -> None:
             store, model.name, clock=clock, next_unit_at=BEGAN, monitor=None, target=0.98, warmed=warmer.believed
         )
         assert warmer.warm(7).answered == 7
+        traffic = store.traffic(model.name)  # pings are billed, and are no requests that started cold
+        assert (traffic.billed, traffic.invocations, traffic.cold) == (7.0, 0, 0)
         assert type(warmer.believed()) is int
         assert type(plane.lambda_warm()) is int
         assert published(store, 0, 1, lambda_warm=plane.lambda_warm()).lambda_warm == 7

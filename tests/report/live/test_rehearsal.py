@@ -12,6 +12,7 @@ from rich.console import Console
 
 from mark.domain.errors import Misconfigured
 from mark.report.live.rehearsal import (
+    agreement,
     comparison_document,
     comparison_page,
     comparison_rows,
@@ -76,6 +77,16 @@ def test_rows_say_points_shares_and_signs() -> None:
     assert rows["rejected"].difference == "+4"
 
 
+def test_the_agreement_is_said_in_one_sentence() -> None:
+    cost = {"instances": 1.7, "standby": 0.0, "lambda": 0.1, "serving": 1.8, "overhead": 0.4, "total": 2.2}
+    slo = {"latency_ms": 600.0, "target": 0.98, "attained": 0.99}
+    assert agreement(compared(cost_usd=cost, slo=slo, cold_start_rate=0.0)) == (
+        "Live against its replay: total +7.3 %, serving +8.3 %, standby -, in time +0.66 points, "
+        "cold starts +0.23 points; orders in any ten minutes at most 3 instances apart."
+    )
+    assert "in time -," in agreement(compared(empty_model()))
+
+
 def test_table_fits_100_columns() -> None:
     out = io.StringIO()
     Console(file=out, width=100).print(comparison_table(compared()), highlight=False)
@@ -105,6 +116,7 @@ def test_page_is_self_contained_and_draws_both() -> None:
     assert text.count('class="replayed" d="M') == 4 + 2  # two figures, wide and narrow, and their legends
     assert "make demo" in text
     assert "differ by more than\n3 of a kind" in text
+    assert "Live against its replay: total" in text
 
 
 def test_page_escapes_names() -> None:

@@ -405,7 +405,8 @@ def test_a_request_shed_because_lambda_is_cold_has_one_environment_warmed(refuse
             assert overflow.warmed == []
             assert (await running.ask(x_mark_deadline_ms=str(in_time_if_warm))).status == 503
             assert overflow.warmed == ["mark-echo"]
-            await running.until_metric('mark_gateway_cold_total{model="echo"}', 0 if refuses else 1)
+            await running.until_metric('mark_gateway_lambda_in_flight{model="echo"}', 0)
+            assert await running.metric('mark_gateway_cold_total{model="echo"}') == 0  # a ping is no request
             reply = await running.ask(x_mark_deadline_ms=str(in_time_if_warm))
 
             assert reply.status == (503 if refuses else 200)

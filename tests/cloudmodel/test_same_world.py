@@ -1,0 +1,209 @@
+"""A replay and an emulated AWS are one world: the same seed refuses the same, and bills the same standbys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mark.cloudmodel.capacity import Capacity
+from mark.cloudmodel.world import ROUGH
+from mark.config.settings import Settings
+from mark.domain.clock import ClockAnchor
+from mark.domain.fleet import InstanceState, Role
+from mark.domain.offering import Market, Offering
+from mark.domain.orders import Launch, LaunchRefused, StartStandby, StopStandby
+from mark.emulator.clock import ServiceClock
+from mark.emulator.ec2.machine import LaunchSpec, Machine, MachineState
+from mark.emulator.ec2.machines import Machines
+from mark.emulator.errors import ApiError
+from mark.live.processes.emulator import emulated_aws
+from mark.simulator.cloud import SimulatedCloud
+from mark.simulator.engine.compiled import plain_kernel
+from mark.simulator.faults import FaultScript
+from tests.emulator.conftest import draws
+from tests.planner.builders import offering
+from tests.simulator.engines import engine
+
+WORLD = replace(ROUGH, spot_refused=0.3, on_demand_refused=0.3, pool_loss_every_s=None)
+ON_DEMAND = offering()
+SPOT = replace(
+    ON_DEMAND,
+    market=Market.SPOT,
+    instance_type=replace(ON_DEMAND.instance_type, spot_usd_per_hour=0.1, spot_interruption_rate=0.5),
+)
+REPLAY_AT, LIVE_AT = 3600.0, 1_800_000_015.0
+"""Where each world's clock stands at the start."""
+STANDBYS = 5
+
+
+class Replayed:
+    """Standbys of a replay by their number."""
+
+    def __init__(self, seed: int) -> None:
+        self._engine = engine(plain_kernel(), [], duration_s=20_000.0, start_at=REPLAY_AT)
+        self.cloud = SimulatedCloud(
+            engine=self._engine,
+            offerings={item.name: item for item in (ON_DEMAND, SPOT)},
+            world=WORLD,
+            faults=FaultScript(stress=0.0),
+            seed=seed,
+            start_at=REPLAY_AT,
+            redispatch=True,
+        )
+        self.cloud.prewarmed = True
+        self._submit_launch(ON_DEMAND, STANDBYS, Role.STANDBY)
+        self.cloud.prewarmed = False
+        self._names = [instance.id for instance in self.cloud.observe()]
+
+    def to(self, at_s: float) -> None:
+        at = REPLAY_AT + at_s
+        while self._engine.now < at or self.cloud.next_at() <= at:
+            stop = min(at, self.cloud.next_at())
+            self._engine.run_until(stop)
+            self.cloud.fire(stop)
+
+    def refuses_launch(self, item: Offering) -> bool:
+        return bool(self._refused(lambda: self._submit_launch(item, 1, Role.SERVING)))
+
+    def refused_wakes(self) -> list[int]:
+        order = StartStandby(token="w", reason="test", instances=tuple(self._names))
+        facts = self._refused(lambda: self.cloud.submit(order))
+        self.cloud.submit(StopStandby(token="s", reason="test", instances=tuple(self._names)))
+        return sorted(self._names.index(name) for fact in facts for name in fact.instances)
+
+    def _refused(self, ask: Callable[[], None]) -> list[LaunchRefused]:
+        ask()
+        self.cloud.fire(self._engine.now)
+        return [fact for fact in self.cloud.drain_facts() if isinstance(fact, LaunchRefused)]
+
+    def _submit_launch(self, item: Offering, count: int, role: Role) -> None:
+        token = f"t{self._engine.now}-{item.name}-{role}"
+        self.cloud.submit(Launch(token=token, reason="test", offering=item.name, count=count, role=role))
+
+
+class Emulated:
+    """The same on an emulated EC2 whose clock the test moves; processes end at once."""
+
+    def __init__(self, seed: int) -> None:
+        self._wall = 0.0
+        self._clock = ServiceClock(ClockAnchor(service_at=LIVE_AT), wall=lambda: self._wall)
+        self.machines = Machines(
+            clock=self._clock,
+            capacity=Capacity(WORLD, seed, start_at=self._clock.now()),
+            draws=draws(seed),
+            stress=0.0,
+            boot_factor=lambda: 1.0,
+            power=self,
+            environment=lambda _: {},
+            watcher=self,
+        )
+        self.machines.prewarm = True
+        self._standbys = [self._launch(ON_DEMAND, Role.STANDBY) for _ in range(STANDBYS)]
+        self.machines.prewarm = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.machines.close()
+
+    def to(self, at_s: float) -> None:
+        self._wall = at_s
+        self._clock._fire()
+
+    def refuses_launch(self, item: Offering) -> bool:
+        if refused := self.machines.refuses_launch(item.instance_type, item.market):
+            return refused
+        self._launch(item, Role.SERVING)
+        return False
+
+    def refused_wakes(self) -> list[int]:
+        refused = []
+        for number, machine in enumerate(self._standbys):
+            try:
+                self.machines.start([machine])
+            except ApiError:
+                refused.append(number)
+        self._clock._fire()
+        self.machines.stop(self._standbys)
+        self._clock._fire()
+        return refused
+
+    def _launch(self, item: Offering, role: Role) -> Machine:
+        tags = {"mark:offering": item.name, "mark:role": role.value}
+        spec = LaunchSpec(
+            instance_type=item.instance_type,
+            market=item.market,
+            image_id="ami",
+            zone="z",
+            subnet_id="s",
+            vpc_id="v",
+            tags=tags,
+        )
+        return self.machines.launch(spec, "r")
+
+    def power_on(self, name: str, environment: object) -> None:
+        """No process."""
+
+    def power_off(self, name: str) -> None:
+        """No process."""
+
+    def runs(self, name: str) -> bool:
+        return False
+
+    def state_changed(self, machine: Machine, at: float) -> None:
+        """Nobody looks."""
+
+    def spot_warned(self, machine: Machine, at: float) -> None:
+        """Nobody looks."""
+
+
+ASKED = st.tuples(st.integers(1, 90), st.sampled_from(["on-demand", "spot", "wake"]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 50), asked=st.lists(ASKED, min_size=1, max_size=20))
+def test_both_refuse_the_same_launches_and_wakes_though_clocks_and_ids_differ(
+    seed: int, asked: list[tuple[int, str]]
+) -> None:
+    at_s, replayed = 0.0, Replayed(seed)
+    with Emulated(seed) as emulated:
+        for after_s, what in asked:
+            at_s += after_s
+            for world in (replayed, emulated):
+                world.to(at_s)
+            if what == "wake":
+                assert replayed.refused_wakes() == emulated.refused_wakes()
+            else:
+                item = SPOT if what == "spot" else ON_DEMAND
+                assert replayed.refuses_launch(item) is emulated.refuses_launch(item)
+
+
+def test_standbys_that_were_there_before_the_start_sleep_and_no_run_of_theirs_is_billed() -> None:
+    replayed = Replayed(1)
+    assert [i.state for i in replayed.cloud.observe()] == [InstanceState.STOPPED] * STANDBYS
+    replayed.to(600.0)
+    replayed.cloud.close(REPLAY_AT + 600.0)
+    assert replayed.cloud.usages == []
+    assert replayed.cloud.asleep_s == pytest.approx(STANDBYS * 600.0)
+    with Emulated(1) as emulated:
+        assert [m.state for m in emulated.machines] == [MachineState.STOPPED] * STANDBYS
+        assert [m.life.asleep_since for m in emulated.machines] == [LIVE_AT] * STANDBYS
+
+
+def test_ids_rise_with_the_launches_as_in_a_replay() -> None:
+    with Emulated(1) as emulated:
+        ids = [machine.id for machine in emulated.machines]
+    assert ids == sorted(set(ids))
+    assert all(len(name) == len("i-0123456789abcdef0") for name in ids)
+
+
+def test_the_emulated_world_begins_where_the_services_clock_does(tmp_path: Path) -> None:
+    config = emulated_aws(Settings(), logs=tmp_path, port=0, began_at=LIVE_AT)
+    assert ServiceClock(config.anchor).now() == LIVE_AT
