@@ -17,9 +17,9 @@ from mark.controller.journal import entry_line
 from mark.controller.state import Decision, Observation
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet import FleetView
+from mark.domain.lease import Lease, LeaseLost
 from mark.store.connect import Link
 from mark.store.keys import Keys
-from mark.store.lease import Lease, LeaseLost
 from mark.store.scripts import APPEND, OPEN
 
 KEEP_SEGMENTS = 4

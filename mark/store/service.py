@@ -11,6 +11,7 @@ from mark.domain.clock import ClockAnchor
 from mark.domain.costs import LedgerRecord, Transition
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
+from mark.domain.lease import Lease
 from mark.domain.member import Member
 from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed
 from mark.service_spec import ServiceSpec
@@ -19,7 +20,7 @@ from mark.store.connect import Link
 from mark.store.hosts import forget_wall, share_wall
 from mark.store.journal import StoreJournal, journal_lines, journal_segments
 from mark.store.keys import Keys
-from mark.store.lease import Lease, Leases
+from mark.store.lease import Leases
 from mark.store.ledger import StoredLedger
 from mark.store.scripts import DRAIN, LEAVE, MEMBERS, REPORT, TRAFFIC
 from mark.store.traffic import (

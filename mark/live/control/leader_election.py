@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from mark.config.settings import Settings
 from mark.domain.errors import RetryLater
+from mark.domain.lease import Lease, LeaseLost
 from mark.live.aws_resources import aws_of
 from mark.live.background.failures import BackgroundFailures
 from mark.live.background.nightly_replays import NightlyReplays
@@ -25,14 +26,12 @@ from mark.live.forecasting.retraining import Retraining
 from mark.live.local.run_dir import Running
 from mark.live.models import LiveModel
 from mark.plugins.load import build_forecaster
-from mark.store.lease import Lease, LeaseLost
 from mark.store.service import ServiceStore
 
 log = logging.getLogger(__name__)
 
-LEASE_S = 3.0
-"""Real seconds without a renewal after which the lease is lost."""
 TRY_EACH_S = 0.25
+"""Real seconds between two polls of a starting process for forecasters that the leader trained."""
 PAUSE_S = 0.5
 """Real seconds between two terms, after something did not answer."""
 KEEP_UP_EACH_S = 5.0
@@ -89,13 +88,13 @@ class Leader:
             stop.wait(TRY_EACH_S)
         while not stop.is_set():
             try:
-                lease = self._store.leases.acquire(self._holder, LEASE_S)
+                lease = self._store.leases.acquire(self._holder, self._store.leases.times.ttl_s)
             except RetryLater:
                 lease = None
             if lease is None:
                 if time.monotonic() > self._caught_up_at + KEEP_UP_EACH_S:
                     self._is_caught_up()
-                stop.wait(TRY_EACH_S)
+                stop.wait(self._store.leases.times.retry_s)
                 continue
             log.info("this controller leads", extra={"epoch": lease.epoch})
             self._act(lease, stop)

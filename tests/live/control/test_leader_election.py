@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from mark.domain.errors import RetryLater
+from mark.domain.lease import LeaseLost, LeaseTimes
 from mark.live.control import leader_election
-from mark.store.lease import LeaseLost
+
+TIMES = LeaseTimes(ttl_s=3.0, renew_s=0.75, retry_s=0.001)
 
 
 def said(
@@ -36,7 +38,7 @@ def said(
         heard.append("act")
         over.set()
 
-    leases = SimpleNamespace(acquire=acquire, renew=renew, release=lambda _lease: None)
+    leases = SimpleNamespace(times=TIMES, acquire=acquire, renew=renew, release=lambda _lease: None)
     anything: Any = SimpleNamespace(leases=leases)
     monkeypatch.setattr(leader_election, "aws_of", lambda *_: SimpleNamespace(close=lambda: None))
     monkeypatch.setattr(leader_election, "Term", lambda *_, **__: SimpleNamespace(run=run))
