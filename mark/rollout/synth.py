@@ -88,6 +88,10 @@ def _check(settings: Settings) -> None:
                 f"rollout.{name} is missing: write it into a mark.yaml (`mark init` writes one, docs/rollout.md "
                 "says what it is for) and give the file by --config"
             )
+    if rollout.shape == "lean":
+        raise Misconfigured(
+            "rollout.shape lean is priced, and not deployed yet: leave it out (ha), or see docs/costs.md"
+        )
     mails(rollout.report)
     region = settings.service.aws.region
     if rollout.report.reconcile and rollout.network.vpc is None and region != COSTS_REGION:
