@@ -46,6 +46,18 @@ CONTROLLER = (
 GATEWAY = (Call("lambda", "Invoke", "requests that instances bounced"),)
 """Calls of gateways."""
 
+MEMBER = (Call("dynamodb", "GetItem", "which node leads: its store is the service's"),)
+"""Calls of instances in the lean shape."""
+
+NODE = (
+    *MEMBER,
+    Call("dynamodb", "PutItem", "take, renew and give back the lease"),
+    Call("dynamodb", "Query", "restore a journal's last lines"),
+    Call("dynamodb", "TransactWriteItems", "write a journal's line while the lease holds"),
+    Call("route53", "ChangeResourceRecordSets", "clients find the nodes"),
+)
+"""Calls of nodes in the lean shape, beside those of controllers and gateways."""
+
 INTERRUPTION = (Call("sqs", "SendMessage", "what EventBridge said, in the controller's words"),)
 """Calls of the interruption handler."""
 
@@ -96,6 +108,8 @@ DEPLOYER = (
     Call("cloudformation", "ListStackResources", "what stays when stacks go"),
     Call("ec2", "DescribeInstances", "removal: which instances the service has"),
     Call("ec2", "TerminateInstances", "removal"),
+    Call("route53", "ChangeResourceRecordSets", "removal: the nodes' name goes with them"),
+    Call("route53", "ListResourceRecordSets", "removal: whether the nodes' name is there"),
     Call("s3", "HeadObject", "whether a bundle is there"),
     Call("s3", "PutObject", "bundles, and templates too long for a call"),
     Call("ssm", "DeleteParameter", "the rollout is over"),
@@ -160,6 +174,8 @@ ROLES: Mapping[str, tuple[Call, ...]] = MappingProxyType(
         "gateway": GATEWAY,
         "infer": (),
         "interruption": INTERRUPTION,
+        "member": MEMBER,
+        "node": NODE,
         "profiler": PROFILER,
         "report": REPORT,
         "setup": SETTING_UP,

@@ -523,7 +523,7 @@ def led(monkeypatch: pytest.MonkeyPatch, looks: int, *, free: bool) -> list[str]
         return SimpleNamespace(epoch=1) if free else None
 
     leases = SimpleNamespace(times=TIMES, acquire=acquire, release=lambda _lease: said.append("release"))
-    store: Any = SimpleNamespace(leases=leases)
+    store: Any = SimpleNamespace(leases=leases, take_over=lambda _lease, _models: None)
     anything: Any = None
     monkeypatch.setattr(leader_election, "aws_of", lambda *_: SimpleNamespace(close=lambda: None))
     monkeypatch.setattr(leader_election, "TRY_EACH_S", 0.001)
