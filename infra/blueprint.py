@@ -50,6 +50,11 @@ class Blueprint:
         return describe(self.service, self.rollout, self.infer, store="MARK_STORE_SECRET")
 
     @property
+    def lean(self) -> bool:
+        """True for the lean shape: nodes instead of gateways, controllers and ElastiCache."""
+        return self.rollout.shape == "lean"
+
+    @property
     def mails(self) -> bool:
         """True where a report is mailed."""
         return mails(self.rollout.report)

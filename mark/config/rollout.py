@@ -167,6 +167,11 @@ class NodeSettings(Part):
         "`key` the private key, both PEM.",
     )
 
+    store_image: str = Field(
+        "public.ecr.aws/docker/library/redis:7.2-alpine",
+        description="Image of the store: Redis or Valkey, with TLS.",
+    )
+
     @property
     def machine(self) -> MachineSettings:
         """The node as a kind of machine."""
