@@ -81,6 +81,7 @@ class NodesStack(ServiceStack):
                 "MARK_PORT": str(HTTPS),
                 "MARK_ZONE": self._zone,
                 "MARK_HOST": node.name,
+                **({"MARK_SNAPSHOT": "1"} if blueprint.mails else {}),
             },
             store_port=STORE_PORT,
             signals=(blueprint.name("nodes"), GROUP),

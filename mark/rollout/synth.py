@@ -95,11 +95,6 @@ def _check(settings: Settings) -> None:
                 f"rollout.{name} is missing: write it into a mark.yaml (`mark init` writes one, docs/rollout.md "
                 "says what it is for) and give the file by --config"
             )
-    if lean and rollout.report.sender is not None:
-        raise Misconfigured(
-            "rollout.report.sender: no report is mailed in the lean shape yet; leave it out and run `mark report "
-            "--archive`, or use rollout.shape: ha"
-        )
     if lean and rollout.gateway.scheme == "internet-facing":
         raise Misconfigured("rollout.gateway.scheme internet-facing needs rollout.shape: ha")
     mails(rollout.report)

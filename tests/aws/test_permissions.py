@@ -32,6 +32,7 @@ BESIDE = {
     "node": {"dynamodb:ConditionCheckItem"},
     "profiler": LAUNCH - {"ec2:RunInstances"},
     "report": LOGS | {"ses:SendRawEmail"},
+    "snapshot-report": LOGS | {"ses:SendRawEmail"},
     "setup": {
         "cloudwatch:TagResource", "ec2:CreateTags", "events:TagResource", "iam:PassRole", "iam:TagRole",
         "lambda:TagResource", "sqs:TagQueue",

@@ -33,7 +33,6 @@ LEAN = {
         "name": "shop.example.org",
         "certificate": f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:shop-tls-AbCdEf",
     },
-    "report": {},
 }
 """What `lean` has otherwise."""
 

@@ -37,7 +37,17 @@ def script(lean: dict[str, Template]) -> str:
 
 
 def test_nodes_take_the_place_of_controllers_gateways_and_store(lean: dict[str, Template]) -> None:
-    assert list(lean) == ["archive", "network", "launch", "state", "events", "functions", "nodes", "watch"]
+    assert list(lean) == [
+        "archive",
+        "network",
+        "launch",
+        "state",
+        "events",
+        "functions",
+        "nodes",
+        "reports",
+        "watch",
+    ]
     told: set[str] = set()
     for template in lean.values():
         taken = set(json.dumps(template).split('{"Fn::ImportValue": "')[1:])
@@ -71,8 +81,24 @@ def test_the_footprint_counts_what_the_stacks_make(lean: dict[str, Template], tm
     assert (footprint.endpoints, footprint.store, footprint.controllers) == (0, None, None)
 
 
+def test_the_mailed_report_needs_neither_network_nor_endpoint(lean: dict[str, Template], script: str) -> None:
+    """Its function reads the service's last snapshot from the bucket."""
+    found = of_type(lean["functions"], "AWS::Lambda::Function")
+    [report] = [one for one in found.values() if one["FunctionName"] == "mark-shop-report"]
+    assert "VpcConfig" not in report
+    variables = plain(report["Environment"]["Variables"])
+    assert variables["MARK_REPORT_TABLE"] == "mark-shop-lease"
+    assert not {"MARK_STORE_SECRET", "MARK_STORE_URL"} & variables.keys()
+    assert "\nMARK_SNAPSHOT=1\n" in script, "and controllers write it"
+    [role] = [
+        one for name, one in of_type(lean["functions"], "AWS::IAM::Role").items() if name.startswith("Report")
+    ]
+    written = plain(role["Policies"][0]["PolicyDocument"]["Statement"])
+    assert {one["Sid"] for one in written} == {"Journals", "Lease", "Logs", "Reports", "Sender"}
+
+
 def test_cfn_lint_finds_no_error(lean_synthesis: Synthesis, tmp_path: Path) -> None:
-    own = ("launch", "state", "nodes", "watch")
+    own = ("functions", "launch", "state", "nodes", "watch")
     files = []
     for part in own:
         files.append(tmp_path / f"{part}.template.json")
@@ -223,13 +249,9 @@ def test_the_stores_url_names_the_table_of_the_lease(lean: dict[str, Template]) 
     [
         ({"node": {}}, r"rollout\.node\.name is missing"),
         ({"node": {"name": "shop.example.org"}}, r"rollout\.node\.certificate is missing"),
-        (
-            {"report": {"sender": "a@example.org", "to": ["b@example.org"]}},
-            "no report is mailed in the lean shape",
-        ),
         ({"gateway": {"scheme": "internet-facing"}}, r"internet-facing needs rollout\.shape: ha"),
     ],
-    ids=["no name", "no certificate", "a mailed report", "from the internet"],
+    ids=["no name", "no certificate", "from the internet"],
 )
 def test_what_the_shape_lacks_or_needs_is_said(tmp_path: Path, differs: dict[str, Any], says: str) -> None:
     with pytest.raises(Misconfigured, match=says):

@@ -96,6 +96,18 @@ REPORT = (
 )
 """Calls of the report, as a handler and as a command."""
 
+SNAPSHOT_REPORT = (
+    Call("ce", "GetCostAndUsage", "what AWS says that it cost"),
+    Call("dynamodb", "DeleteItem", "a report that failed may be mailed again"),
+    Call("dynamodb", "GetItem", "whether it was mailed before"),
+    Call("dynamodb", "PutItem", "this report is under way"),
+    Call("dynamodb", "UpdateItem", "this report was mailed"),
+    Call("s3", "GetObject", "the service's last snapshot", within="Journals"),
+    Call("s3", "PutObject", "the report outlives its mail", within="Reports"),
+    Call("sesv2", "SendEmail", "the report"),
+)
+"""Calls of the report where it cannot reach the store."""
+
 DEPLOYER = (
     Call("cloudformation", "CreateChangeSet", "what a rollout would change"),
     Call("cloudformation", "DeleteChangeSet", "it was not wanted"),
@@ -178,6 +190,7 @@ ROLES: Mapping[str, tuple[Call, ...]] = MappingProxyType(
         "node": NODE,
         "profiler": PROFILER,
         "report": REPORT,
+        "snapshot-report": SNAPSHOT_REPORT,
         "setup": SETTING_UP,
         "warm": WARM,
     }
