@@ -60,7 +60,7 @@ class BoundDocument(TypedDict):
     duration_s: float
     slo: TargetObject
     #: The reference; None where no fleet can serve every request in time.
-    bound_usd: float | None
+    reference_usd: float | None
     floor_usd: float | None
     offerings: list[str]
     assumed_profiles: list[str]
@@ -81,7 +81,7 @@ def bound_document(experiment: Experiment, yardsticks: Yardsticks) -> BoundDocum
         "requests": int(spec.workload.second_counts(start_s, end_s).sum()),
         "duration_s": end_s - start_s,
         "slo": {"latency_ms": round(spec.slo.latency_s * 1000, 9), "target": spec.slo.target},
-        "bound_usd": yardsticks.reference_usd,
+        "reference_usd": yardsticks.reference_usd,
         "floor_usd": yardsticks.floor_usd,
         "offerings": [offering.name for offering in experiment.supply.offerings],
         "assumed_profiles": list(experiment.supply.assumed),

@@ -135,8 +135,8 @@ def test_reference_and_floor(mark):
     found = document(mark("bound", "--trace", "load.csv.gz", "--model", "inception-v3", "--json"))
     (simulated,) = document(mark(*SIMULATE[:5], "--policy", "reactive", "--json"))["runs"]
 
-    assert 0 < found["floor_usd"] <= found["bound_usd"]
-    assert (found["requests"], found["bound_usd"]) == (simulated["requests"], simulated["bound_usd"])
+    assert 0 < found["floor_usd"] <= found["reference_usd"]
+    assert (found["requests"], found["reference_usd"]) == (simulated["requests"], simulated["reference_usd"])
 
 
 def test_without_lambda_there_may_be_no_reference(mark):

@@ -60,7 +60,15 @@ def test_a_grid_in_worker_processes_agrees_with_simulate_and_is_not_run_again(ma
     assert rows == {("mark", 3), ("mark", 5), ("reactive", None)}
     (single,) = json.loads(mark("simulate", *LOAD, "--policy", "reactive", "--json").out)["runs"]
     (cell,) = (cell for cell in first["cells"] if cell["policy"] == "reactive")
-    for key in ("cost_usd", "slo", "served", "bound_usd", "floor_usd", "cost_over_bound", "cost_over_floor"):
+    for key in (
+        "cost_usd",
+        "slo",
+        "served",
+        "reference_usd",
+        "floor_usd",
+        "cost_over_reference",
+        "cost_over_floor",
+    ):
         assert cell[key] == single[key]
     assert first_answer.err.count("\n") == 4  # three replays and one load's yardsticks
     assert again_answer.err.count("\n") == 2
@@ -155,8 +163,8 @@ def test_yardsticks_are_computed_once_a_load(mark, here):
     loads = [job for job in here.jobs if job.policy is None]
     assert len(loads) == 2  # one a seed
     assert len(here.jobs) == 2 + 2 * 3
-    assert all(cell["cost_over_bound"] >= 1 for cell in found["cells"])
-    assert len({cell["bound_usd"] for cell in found["cells"] if cell["seed"] == 1}) == 1
+    assert all(cell["cost_over_reference"] >= 1 for cell in found["cells"])
+    assert len({cell["reference_usd"] for cell in found["cells"] if cell["seed"] == 1}) == 1
 
 
 def test_what_makes_no_difference_to_a_baseline_is_not_run(mark, here):

@@ -49,7 +49,7 @@ def test_bursts_can_be_left_out_and_change_what_arrives(mark):
     )
     assert "(--bursts typical)" in typical["notes"][0]
     assert "(--bursts none)" in flat["notes"][0]
-    assert flat["bound_usd"] <= typical["bound_usd"] <= strong["bound_usd"]
+    assert flat["reference_usd"] <= typical["reference_usd"] <= strong["reference_usd"]
     assert mark(*bound, "--bursts", "some").status == 2
 
 

@@ -13,8 +13,9 @@ from mark.simulator.results import ServedCounts
 from tests.report.fakes import fake_run
 
 KEYS = {
-    "policy", "market", "model", "trace", "seed", "requests", "duration_s", "cost_usd", "bound_usd", "floor_usd",
-    "cost_over_bound", "cost_over_floor", "slo", "latency_ms", "served", "cold_start_rate", "assumed_profiles",
+    "policy", "market", "model", "trace", "seed", "requests", "duration_s", "cost_usd",
+    "reference_usd", "floor_usd",
+    "cost_over_reference", "cost_over_floor", "slo", "latency_ms", "served", "cold_start_rate", "assumed_profiles",
     "stand_in_profiles", "launches", "interruptions", "wall_s", "speed",
 }  # fmt: skip
 COUNTS = st.integers(min_value=0, max_value=10**9)
@@ -60,7 +61,7 @@ def test_what_is_not_a_number_is_null(value: float) -> None:
     (run,) = json.loads(text)["runs"]
     assert run["slo"]["attained"] is None
     assert run["latency_ms"]["p99"] is None
-    assert (run["bound_usd"], run["floor_usd"], run["cost_over_bound"]) == (None, None, None)
+    assert (run["reference_usd"], run["floor_usd"], run["cost_over_reference"]) == (None, None, None)
 
 
 def test_cost_over_reference_is_serving_over_reference() -> None:

@@ -42,7 +42,7 @@ class SweepJob:
 class LoadYardsticks(TypedDict):
     """Reference and floor of one load, USD; null where there is none."""
 
-    bound_usd: float | None
+    reference_usd: float | None
     floor_usd: float | None
 
 
@@ -81,12 +81,12 @@ def attempt_elsewhere(job: SweepJob, trace: Trace) -> Finished:
 
 
 def perform(job: SweepJob, trace: Trace) -> RunDocument | LoadYardsticks:
-    """The document of the job: a run without yardsticks, or `bound_usd` and `floor_usd`."""
+    """The document of the job: a run without yardsticks, or `reference_usd` and `floor_usd`."""
     settings = Settings.model_validate(job.settings)
     experiment = make_experiment(settings, workload=workload_on(settings, trace))
     if job.policy is None:
         reference_usd, floor_usd = experiment.yardsticks()
-        return {"bound_usd": reference_usd, "floor_usd": floor_usd}
+        return {"reference_usd": reference_usd, "floor_usd": floor_usd}
     result = experiment.run(job.policy, overrides=chosen_overrides(settings))
     result = replace(result, notes=(*run_remarks(settings, experiment, job.policy), *result.notes))
     return run_document(ComparedRun(result=result))

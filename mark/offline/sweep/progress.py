@@ -63,7 +63,7 @@ def _outcome(finished: Finished) -> str:
     if document is None:
         return f"failed: {finished.failure}"
     if finished.job.policy is None:
-        known = document["bound_usd"]
+        known = document["reference_usd"]
         return f"reference {MISSING if known is None else usd(known)} USD"
     attained = document["slo"]["attained"]
     kept = MISSING if attained is None else percent(attained, digits=2)

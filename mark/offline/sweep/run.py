@@ -122,12 +122,12 @@ def _cells(layout: SweepLayout, outcome: SweepOutcome) -> list[dict[str, Any]]:
         result = outcome.results.get(cell.job.key)
         if result is None:
             continue
-        known = outcome.results.get(cell.yardsticks.key) or {"bound_usd": None, "floor_usd": None}
+        known = outcome.results.get(cell.yardsticks.key) or {"reference_usd": None, "floor_usd": None}
         serving_usd, attained = result["cost_usd"]["serving"], result["slo"]["attained"]
         keeps = attained is not None and attained >= cell.target
         says = floor_says(keeps=keeps, duration_s=result["duration_s"])
         over = {
-            "cost_over_bound": cost_over(serving_usd, known["bound_usd"]),
+            "cost_over_reference": cost_over(serving_usd, known["reference_usd"]),
             "cost_over_floor": cost_over(serving_usd, known["floor_usd"]) if says else None,
         }
         placed = {"group": cell.group, "settings": dict(cell.settings)}
@@ -147,7 +147,7 @@ def _runs(layout: SweepLayout, outcome: SweepOutcome) -> list[SweptRun]:
             serving_usd=document["cost_usd"]["serving"],
             attained=document["slo"]["attained"],
             target=cell.target,
-            cost_over_reference=document["cost_over_bound"],
+            cost_over_reference=document["cost_over_reference"],
             cost_over_floor=document["cost_over_floor"],
             uses_truth=cell.uses_truth,
             forecasts=document["forecasts"],

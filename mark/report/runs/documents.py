@@ -60,11 +60,11 @@ class RunDocument(TypedDict):
     #: USD by component and sum (`COMPONENTS`).
     cost_usd: dict[str, float | None]
     #: The reference.
-    bound_usd: float | None
+    reference_usd: float | None
     floor_usd: float | None
     usd_per_month: float | None
     usd_per_million: float | None
-    cost_over_bound: float | None
+    cost_over_reference: float | None
     #: Null also where the run misses its objective or is shorter than a day.
     cost_over_floor: float | None
     slo: AttainmentObject
@@ -119,11 +119,11 @@ def run_document(run: ComparedRun) -> RunDocument:
         "requests": int(result.requests),
         "duration_s": finite(result.duration_s),
         "cost_usd": _cost_object(run),
-        "bound_usd": finite(run.reference_usd),
+        "reference_usd": finite(run.reference_usd),
         "floor_usd": finite(run.floor_usd),
         "usd_per_month": finite(usd_per_month(result)),
         "usd_per_million": finite(usd_per_million(result)),
-        "cost_over_bound": finite(run.cost_over_reference),
+        "cost_over_reference": finite(run.cost_over_reference),
         "cost_over_floor": finite(run.cost_over_floor),
         "slo": {
             "latency_ms": _milliseconds(result.slo.latency_s),
