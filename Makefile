@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup demo test test-all bench acceptance forecast-figures fidelity rehearse-rollout golden catalog docs format clean
+.PHONY: setup demo test test-all bench acceptance fidelity rehearse-rollout golden catalog docs format clean
 setup: $(READY)
 
 # torch comes first and by itself: any other order may pull its CUDA build.
@@ -37,13 +37,10 @@ bench: setup
 	$(BIN)/python -m scripts.bench.engine
 	$(BIN)/python -m scripts.bench.serving
 
-# The figures on real traces; MARK_DATA names the folder that holds them.
+# The figures on real traces, forecasts included: hours; MARK_DATA names the folder that holds the traces. It measures
+# a committed tree only, keeps what is done, and writes docs/figures.md when all of it is of one commit.
 acceptance: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m scripts.acceptance.run
-
-# Every forecaster on windows that no choice was made on.
-forecast-figures: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m scripts.acceptance.forecasts
 
 # An hour of traffic at 20x, live and replayed, five seeds: a quarter of an hour.
 fidelity: setup

@@ -12,7 +12,7 @@ from ipaddress import ip_network
 from typing import Any
 
 from mark.aws.names import name_of
-from mark.aws.resources import LambdaSpec, Resources, describe, mails
+from mark.aws.resources import LambdaSpec, Resources, StoreVariable, describe, mails
 from mark.config.rollout import MachineSettings, RolloutSettings
 
 
@@ -47,7 +47,13 @@ class Blueprint:
     @property
     def resources(self) -> Resources:
         """Resources that the service has on the emulated AWS too."""
-        return describe(self.service, self.rollout, self.infer, store="MARK_STORE_SECRET")
+        store: StoreVariable = "MARK_REPORT_TABLE" if self.lean else "MARK_STORE_SECRET"
+        return describe(self.service, self.rollout, self.infer, store=store)
+
+    @property
+    def lean(self) -> bool:
+        """True for the lean shape: nodes instead of gateways, controllers and ElastiCache."""
+        return self.rollout.shape == "lean"
 
     @property
     def mails(self) -> bool:

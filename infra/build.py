@@ -17,6 +17,7 @@ from infra.stacks.functions import FunctionsStack
 from infra.stacks.gateways import GatewaysStack
 from infra.stacks.launch import LaunchStack
 from infra.stacks.network import NetworkStack
+from infra.stacks.nodes import NodesStack
 from infra.stacks.reports import ReportsStack
 from infra.stacks.state import StateStack
 from infra.stacks.watch import WatchStack
@@ -28,8 +29,11 @@ def build(app: App, blueprint: Blueprint) -> tuple[ServiceStack, ...]:
     if blueprint.rollout.network.vpc is None:
         stacks.append(NetworkStack(app, blueprint=blueprint))
     stacks += [kind(app, blueprint=blueprint) for kind in (LaunchStack, StateStack, EventsStack, FunctionsStack)]
-    # gateways read once, as they start, what controllers say that is served
-    stacks += [ControlStack(app, blueprint=blueprint), GatewaysStack(app, blueprint=blueprint)]
+    if blueprint.lean:
+        stacks.append(NodesStack(app, blueprint=blueprint))
+    else:
+        # gateways read once, as they start, what controllers say that is served
+        stacks += [ControlStack(app, blueprint=blueprint), GatewaysStack(app, blueprint=blueprint)]
     if blueprint.mails:
         stacks.append(ReportsStack(app, blueprint=blueprint))
     stacks.append(WatchStack(app, blueprint=blueprint))

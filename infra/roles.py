@@ -14,7 +14,9 @@ STORE, TOKEN = "store", "token"
 """The secrets: the store's URL with its password, and what clients must send."""
 
 
-def names_of(stack: ServiceStack, *, secret: str = "", bucket: str = "", repository: str = "") -> Names:
+def names_of(
+    stack: ServiceStack, *, secret: str = "", bucket: str = "", repository: str = "", zone: str = ""
+) -> Names:
     """The service as its permissions name it."""
     rollout = stack.blueprint.rollout
     return Names(
@@ -27,6 +29,8 @@ def names_of(stack: ServiceStack, *, secret: str = "", bucket: str = "", reposit
         repository=repository,
         secret=secret,
         sender=rollout.report.sender or "",
+        zone=zone,
+        host=rollout.node.name or "",
         costs=rollout.report.reconcile,
     )
 

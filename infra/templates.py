@@ -8,7 +8,7 @@ from aws_cdk import CfnParameter, Fn, aws_ec2, aws_iam
 
 from infra.roles import STORE, TOKEN, allow, make_role, names_of, of_images, of_roles, secret_arn
 from infra.stack import ServiceStack, camel, words
-from infra.user_data import Start, start_script
+from infra.user_data import NodeStart, Start, node_script, start_script
 from mark.aws.resources import TemplateSpec, tag_list
 from mark.config.rollout import MachineSettings
 
@@ -43,7 +43,7 @@ def make_profile(stack: ServiceStack, role: str) -> aws_iam.CfnInstanceProfile:
     images = [blueprint.image, *([rollout.model_image] if is_agent and rollout.model_image else [])]
     log = names.arn("logs", f"log-group:{blueprint.log(role)}:*")
     may = [
-        *of_roles(names, *(("agent",) if is_agent else ("gateway", "agent"))),
+        *of_roles(names, *_roles(stack, is_agent=is_agent)),
         *of_images(names, images),
         allow("Log", ("logs:CreateLogStream", "logs:PutLogEvents"), (log,), why="what its processes say"),
     ]
@@ -61,6 +61,12 @@ def make_profile(stack: ServiceStack, role: str) -> aws_iam.CfnInstanceProfile:
     )
 
 
+def _roles(stack: ServiceStack, *, is_agent: bool) -> tuple[str, ...]:
+    if not is_agent:
+        return ("gateway", "agent")
+    return ("agent", "member") if stack.blueprint.lean else ("agent",)
+
+
 def make_template(
     stack: ServiceStack,
     template: TemplateSpec,
@@ -68,13 +74,13 @@ def make_template(
     image: str,
     profile: aws_iam.CfnInstanceProfile,
     group: str,
-    start: Start,
+    start: Start | NodeStart,
     more: dict[str, Any] | None = None,
 ) -> aws_ec2.CfnLaunchTemplate:
     """The launch template, with what an instance starts from and runs as."""
     data = {
         "imageId": image,
-        "userData": Fn.base64(start_script(start)),
+        "userData": Fn.base64(node_script(start) if isinstance(start, NodeStart) else start_script(start)),
         "iamInstanceProfile": {"name": profile.ref},
         "securityGroupIds": [group],
         **camel(template.data(stack.own_tags)),

@@ -40,14 +40,142 @@ def start_script(start: Start) -> str:
     variables = {**start.environment, "TMPDIR": SCRATCH, "MARK_CACHE": f"{SCRATCH}/mark"}
     parts = [
         _HEAD,
-        _file("/etc/mark/environment", "".join(f"{name}={value}\n" for name, value in sorted(variables.items()))),
-        _file("/usr/local/bin/mark-prepare", _prepare(start), mode="700"),
+        _file("/etc/mark/environment", _variables(variables)),
+        _file("/usr/local/bin/mark-prepare", _prepare_one(start), mode="700"),
         *([_file("/etc/systemd/system/mark-model.service", _model_unit(start))] if start.model_image else []),
         _file("/etc/systemd/system/mark.service", _unit(start)),
         "systemctl daemon-reload\nsystemctl enable --now --no-block mark.service\n",
-        *([_signal(start, *start.signals)] if start.signals else []),
+        *([_signal(start.region, start.answers, *start.signals)] if start.signals else []),
     ]
     return "\n".join(parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStart:
+    """Start of a node: store, controller and gateway beside each other, each a container of its own.
+
+    `logs`: the log group by process. `certificate`: ARN of the secret with the clients' certificate, which the
+    store uses too. `signals`: as in Start.
+    """
+
+    image: str
+    store_image: str
+    region: str
+    logs: Mapping[str, str]
+    secrets: Mapping[str, str]
+    certificate: str
+    environment: Mapping[str, str]
+    store_port: int
+    signals: tuple[str, str]
+    answers: str
+
+
+TLS_FILES = "/run/mark/tls"
+"""In memory, on the host and in the containers."""
+USER = "10001"
+"""Of the image's processes (infra/image/Dockerfile): it reads the key."""
+NODE_PROCESSES = ("store", "controller", "gateway")
+
+
+def node_script(node: NodeStart) -> str:
+    """The user data of a node."""
+    variables = {
+        **node.environment,
+        "MARK_TLS_CERTIFICATE": f"{TLS_FILES}/certificate.pem",
+        "MARK_TLS_KEY": f"{TLS_FILES}/key.pem",
+        "TMPDIR": SCRATCH,
+        "MARK_CACHE": f"{SCRATCH}/mark",
+    }
+    units = [_file(f"/etc/systemd/system/mark-{name}.service", _node_unit(node, name)) for name in NODE_PROCESSES]
+    names = " ".join(f"mark-{name}.service" for name in NODE_PROCESSES)
+    in_sync = (
+        "docker exec mark-store sh -c 'REDISCLI_AUTH=$(sed -n s/^requirepass.//p /run/mark/store.conf) "
+        f"redis-cli --tls --insecure -p {node.store_port} ROLE' | grep -q -e ^master -e ^connected"
+    )
+    return "\n".join(
+        [
+            _HEAD,
+            f"install -d -m 700 -o {USER} /var/lib/mark/store",
+            "sysctl -q -w net.ipv4.ip_unprivileged_port_start=443",
+            "echo net.ipv4.ip_unprivileged_port_start=443 > /etc/sysctl.d/90-mark.conf\n",
+            _file("/etc/mark/environment", _variables(variables)),
+            _file("/usr/local/bin/mark-prepare", _prepare_node(node), mode="700"),
+            *units,
+            f"systemctl daemon-reload\nsystemctl enable --now --no-block {names}\n",
+            _signal(node.region, node.answers, *node.signals, ready=in_sync),
+        ]
+    )
+
+
+def _prepare_node(node: NodeStart) -> str:
+    """Secrets and images; the store's configuration, whose password is that of its URL."""
+    read = f"aws secretsmanager get-secret-value --region {node.region} --secret-id {node.certificate}"
+    conf = (
+        f"port 0\ntls-port {node.store_port}\ntls-cert-file {TLS_FILES}/certificate.pem\n"
+        f"tls-key-file {TLS_FILES}/key.pem\ntls-ca-cert-file {TLS_FILES}/authorities.pem\ntls-auth-clients no\n"
+        "tls-replication yes\nappendonly yes\nmaxmemory-policy noeviction\ndir /data\n"
+        # it serves nobody before the node's controller says whether it leads, and whom it follows
+        "replicaof 127.0.0.1 1\nreplica-serve-stale-data no\n"
+    )
+    return _prepare(node.region, node.secrets, images=(node.image, node.store_image)) + "\n".join(
+        [
+            "command -v jq > /dev/null || dnf install -y -q jq",
+            f"install -d -m 700 -o {USER} {TLS_FILES}.$$",
+            f'certificate="$({read} --query SecretString --output text)"',
+            f'for part in certificate key; do jq -er .$part <<< "$certificate" > {TLS_FILES}.$$/$part.pem; done',
+            # replicas check the other node's certificate: a private authority's root is the end of its chain
+            f"cd {TLS_FILES}.$$",
+            "cat certificate.pem /etc/pki/tls/certs/ca-bundle.crt > authorities.pem",
+            "cd /",
+            f"chown -R {USER} {TLS_FILES}.$$",
+            f"rm -rf {TLS_FILES} && mv -T {TLS_FILES}.$$ {TLS_FILES}",
+            "password=\"$(sed -n 's|^MARK_STORE_URL=[a-z+]*://:\\([^@]*\\)@.*|\\1|p' /run/mark/environment)\"",
+            "cat > /run/mark/store.conf.$$ <<CONF",
+            f"{conf}requirepass $password",
+            "masterauth $password",
+            "CONF",
+            f"chown {USER} /run/mark/store.conf.$$ && mv -f /run/mark/store.conf.$$ /run/mark/store.conf",
+            "",
+        ]
+    )
+
+
+def _node_unit(node: NodeStart, process: str) -> str:
+    """A process of the node; what waits for the store's leader is started again until there is one."""
+    name, stops_s = f"mark-{process}", 60
+    logged = _logged(node.region, node.logs[process], "-store" if process == "store" else "")
+    common = f"docker run --rm --name {name} --stop-timeout {stops_s} {logged}--network host --read-only "
+    tls = f"-v {TLS_FILES}:{TLS_FILES}:ro "
+    if process == "store":
+        kept = "-v /var/lib/mark/store:/data -v /run/mark/store.conf:/run/mark/store.conf:ro "
+        run = f"{common}--user {USER} {kept}{tls}{node.store_image} redis-server /run/mark/store.conf"
+    else:
+        run = (
+            f"{common}--tmpfs {SCRATCH}:mode=1777 --env-file /etc/mark/environment "
+            f"--env-file /run/mark/environment {tls}{node.image} python -m mark.live.processes.cloud {process}"
+        )
+    return f"""[Unit]
+After=network-online.target docker.service
+Requires=docker.service
+Wants=network-online.target
+StartLimitIntervalSec=0
+
+[Service]
+Environment=HOME=/root
+ExecStartPre=-/usr/bin/docker rm -f {name}
+ExecStartPre=/usr/bin/flock /run/mark-prepare.lock /usr/local/bin/mark-prepare
+ExecStart=/usr/bin/{run}
+Restart=always
+RestartSec=2
+TimeoutStartSec=900
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def _variables(variables: Mapping[str, str]) -> str:
+    return "".join(f"{name}={value}\n" for name, value in sorted(variables.items()))
 
 
 _HEAD = """#!/bin/bash
@@ -61,15 +189,21 @@ def _file(path: str, text: str, mode: str = "600") -> str:
     return f"install -m {mode} /dev/null {path}\ncat > {path} <<'MARK'\n{text}MARK\n"
 
 
-def _signal(start: Start, stack: str, group: str) -> str:
-    """Say once that the process answers. Where no update waits CloudFormation refuses, which is no failure."""
+def _signal(region: str, answers: str, stack: str, group: str, *, ready: str = "") -> str:
+    """Say once that the process answers. Where no update waits CloudFormation refuses, which is no failure.
+
+    ready: another command that has to succeed before.
+    """
+    # the name of its certificate is not localhost
+    insecure = "-k " if answers.startswith("https") else ""
+    waits = f"until {ready}; do sleep 2; done\n" if ready else ""
     metadata = "http://169.254.169.254/latest"
     script = f"""#!/bin/bash
 set -euo pipefail
-until curl -fsS -m 2 -o /dev/null {start.answers}; do sleep 2; done
-token="$(curl -fsS -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' {metadata}/api/token)"
+until curl -fsS {insecure}-m 2 -o /dev/null {answers}; do sleep 2; done
+{waits}token="$(curl -fsS -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' {metadata}/api/token)"
 machine="$(curl -fsS -H "X-aws-ec2-metadata-token: $token" {metadata}/meta-data/instance-id)"
-aws cloudformation signal-resource --region {start.region} --stack-name {stack} --logical-resource-id {group} \\
+aws cloudformation signal-resource --region {region} --stack-name {stack} --logical-resource-id {group} \\
   --unique-id "$machine" --status SUCCESS || true
 """
     path = "/usr/local/bin/mark-signal"
@@ -77,8 +211,17 @@ aws cloudformation signal-resource --region {start.region} --stack-name {stack} 
     return f"{_file(path, script, mode='700')}systemd-run --no-block --unit=mark-signal {path}\n"
 
 
-def _prepare(start: Start) -> str:
-    registries = sorted({image.partition("/")[0] for image in (start.image, start.model_image) if image})
+def _prepare_one(start: Start) -> str:
+    images = tuple(image for image in (start.image, start.model_image) if image)
+    script = _prepare(start.region, start.secrets, images=images)
+    if not start.bundle:
+        return script
+    unpacks = f"aws s3 cp --region {start.region} {start.bundle} - | tar -xz -C /opt/mark/model"
+    return f"{script}install -d -m 755 /opt/mark/model\n{unpacks}\n"
+
+
+def _prepare(region: str, secrets: Mapping[str, str], *, images: tuple[str, ...]) -> str:
+    registries = sorted({one.partition("/")[0] for one in images if ".dkr.ecr." in one})
     lines = [
         "#!/bin/bash",
         "set -euo pipefail",
@@ -89,18 +232,15 @@ def _prepare(start: Start) -> str:
         "told=/run/mark/environment.$$  # put in place at once: a model's unit prepares, too",
         ': > "$told"',
     ]
-    for variable, secret in sorted(start.secrets.items()):
-        read = f"aws secretsmanager get-secret-value --region {start.region} --secret-id {secret}"
+    for variable, secret in sorted(secrets.items()):
+        read = f"aws secretsmanager get-secret-value --region {region} --secret-id {secret}"
         lines.append(f'value="$({read} --query SecretString --output text)"')
         lines.append(f'printf \'{variable}=%s\\n\' "$value" >> "$told"')
     lines.append('mv -f "$told" /run/mark/environment')
     for registry in registries:
         login = f"aws ecr get-login-password --region {registry.split('.')[3]}"
         lines.append(f"{login} | docker login --username AWS --password-stdin {registry}")
-    lines += [f"docker pull -q {image}" for image in (start.image, start.model_image) if image]
-    if start.bundle:
-        lines.append("install -d -m 755 /opt/mark/model")
-        lines.append(f"aws s3 cp --region {start.region} {start.bundle} - | tar -xz -C /opt/mark/model")
+    lines += [f"docker pull -q {one}" for one in images]
     return "\n".join(lines) + "\n"
 
 
@@ -108,8 +248,9 @@ def _unit(start: Start) -> str:
     gpus = "--gpus all " if start.gpu and not start.model_image else ""
     model = "-v /opt/mark/model:/model:ro -e PYTHONPATH=/model " if start.bundle else ""
     run = (
-        f"docker run --rm --name mark {_logged(start)}--network host --read-only --tmpfs {SCRATCH}:mode=1777 "
-        f"--env-file /etc/mark/environment --env-file /run/mark/environment {gpus}{model}{start.image} "
+        f"docker run --rm --name mark {_logged(start.region, start.log)}--network host --read-only "
+        f"--tmpfs {SCRATCH}:mode=1777 --env-file /etc/mark/environment --env-file /run/mark/environment "
+        f"{gpus}{model}{start.image} "
         f"python -m mark.live.processes.cloud {start.process}"
     )
     # wanted, not required: one that fails at first is started again, and what requires it would not be
@@ -139,9 +280,9 @@ WantedBy=multi-user.target
 """
 
 
-def _logged(start: Start, more: str = "") -> str:
+def _logged(region: str, group: str, more: str = "") -> str:
     """Log options of the container: CloudWatch without waiting, and no file that grows on the disk."""
-    options = {"region": start.region, "group": start.log, "stream": f"%H{more}"}
+    options = {"region": region, "group": group, "stream": f"%H{more}"}
     variables = "".join(f"--log-opt awslogs-{name}={value} " for name, value in options.items())
     return f"--log-driver awslogs {variables}--log-opt mode=non-blocking "
 
@@ -149,7 +290,7 @@ def _logged(start: Start, more: str = "") -> str:
 def _model_unit(start: Start) -> str:
     gpus = "--gpus all " if start.gpu else ""
     model = "-v /opt/mark/model:/model:ro " if start.bundle else ""
-    logged = _logged(start, "-model")
+    logged = _logged(start.region, start.log, "-model")
     run = f"docker run --rm --name mark-model {logged}--network host {gpus}{model}{start.model_image}"
     return f"""[Unit]
 After=docker.service

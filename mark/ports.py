@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
@@ -11,9 +11,11 @@ from mark.domain.clock import ClockAnchor
 from mark.domain.costs import Transition
 from mark.domain.demand import Demand, DemandUnit, Forecast
 from mark.domain.fleet import FleetView
+from mark.domain.lease import Lease, LeaseTimes
 from mark.domain.member import Member, Peer
 from mark.domain.objective import SloWindow
 from mark.domain.orders import Fact, Order
+from mark.domain.spending import SpendingLimit
 from mark.domain.tensor import TensorSpec
 from mark.domain.traffic import GatewayReport, Warmed
 
@@ -148,6 +150,51 @@ class Ledger(Protocol):
         ...
 
 
+class LeaseKeeper(Protocol):
+    """Keeper of the one lease of a service: the store, or a table that outlives any node of the store."""
+
+    @property
+    def times(self) -> LeaseTimes:
+        """Its pace."""
+        ...
+
+    def acquire(self, holder: str, ttl_s: float) -> Lease | None:
+        """Acquire the lease; None while another holds it. `holder` is a name that no other process has."""
+        ...
+
+    def renew(self, lease: Lease) -> None:
+        """Hold it for another `ttl_s`. LeaseLost where another has taken it since."""
+        ...
+
+    def release(self, lease: Lease) -> None:
+        """Let the next one have it at once; who has lost it already releases nothing."""
+        ...
+
+    def held_by(self) -> str | None:
+        """The holder of the lease; None where nobody has it."""
+        ...
+
+
+class TailLine(NamedTuple):
+    """A line of a journal at its place: the header of a segment is at place 0."""
+
+    segment: int
+    place: int
+    line: bytes
+
+
+class JournalTail(Protocol):
+    """The last lines of the journals, kept where no node's loss takes them along."""
+
+    def put(self, lease: Lease, model: str, line: TailLine) -> None:
+        """Write a line, in place of what stood there. LeaseLost where another has the lease."""
+        ...
+
+    def lines(self, model: str, *, segment: int, place: int) -> Iterator[TailLine]:
+        """The lines that are kept from that place on, in order."""
+        ...
+
+
 class GatewayLink(Protocol):
     """A gateway's link to the store. RetryLater while unreachable: the gateway goes on with its last view."""
 
@@ -163,8 +210,8 @@ class GatewayLink(Protocol):
         """The last warm-up of each model's function."""
         ...
 
-    async def overflow_closed(self) -> bool:
-        """True where nothing may be spent on Lambda now: a budget is reached, or the service is paused."""
+    async def spending_limit(self) -> SpendingLimit:
+        """The limit that holds now, because a budget is reached or the service is paused."""
         ...
 
     async def report(self, report: GatewayReport) -> None: ...

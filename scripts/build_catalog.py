@@ -1,7 +1,7 @@
 """Rewrites prices, models and profiles of the public sources in our own schema: `python -m scripts.build_catalog`.
 
 Reads the folder named by MARK_DATA (`catalog/` and `profiles/`, each with a README that names its sources) and
-writes `mark/catalog/data`. The result is committed; nobody needs the sources to use it.
+`scripts/benchmarks.py`, and writes `mark/catalog/data`. The result is committed: its users need no sources.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from mark.catalog.load import ASSUMED_PREFIX, load_models, load_prices, load_pro
 from mark.catalog.schema import LAMBDA, format_profiles
 from mark.domain.errors import MarkError
 from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
+from scripts import benchmarks
 
 OUT = Path(__file__).parents[1] / "mark" / "catalog" / "data"
 PRICE_DATE = "2026-07-20"
@@ -35,6 +36,20 @@ PRICE_SOURCES = {
     "credits": "EC2 user guide, key concepts for burstable performance instances; T2 launch credits: "
     "its chapter on standard mode; surplus price: EC2 on-demand pricing, T2/T3/T4g unlimited mode",
 }
+MORE_TYPES = """\
+instance_type,vcpus,memory_gib,accelerator,accelerator_count,arch,on_demand_usd_per_hour,\
+spot_usd_per_hour_est_2025,spot_interruption_bucket_2025
+m7i.large,2,8,,,amd64,0.1008,0.03226,15-20%
+m7i.xlarge,4,16,,,amd64,0.2016,0.09475,15-20%
+m7i.2xlarge,8,32,,,amd64,0.4032,0.15322,>20%
+m7i.4xlarge,16,64,,,amd64,0.8064,0.38707,5-10%
+c8g.medium,1,2,,,arm64,0.03988,0.01077,<5%
+c8g.large,2,4,,,arm64,0.07976,0.03111,<5%
+c8g.xlarge,4,8,,,arm64,0.15952,0.05424,10-15%
+c8g.2xlarge,8,16,,,arm64,0.31904,0.09571,>20%
+c8g.4xlarge,16,32,,,arm64,0.63808,0.19142,>20%
+"""
+"""Types that MARK_DATA lacks, of the same sources."""
 INTERRUPTION_PERCENT = {"<5%": 2.5, "5-10%": 7.5, "10-15%": 12.5, "15-20%": 17.5, ">20%": 22.5}
 ACCELERATORS = {"a10g": "A10G", "inferentia": "Inferentia", "inferentia2": "Inferentia2"}
 """Spelt as their makers do."""
@@ -51,6 +66,8 @@ MODEL_NAMES = {
 }
 KAIROS_MODELS = ("ncf", "rm2", "wnd", "mtwnd", "dien")
 KAIROS_DEEPRECSYS = {"ncf": "ncf", "rm2": "dlrm_rm2", "wnd": "wide_and_deep", "mtwnd": "mtwnd", "dien": "dien"}
+MARK_ACCELERATORS = {"lstm-ptb": [], "inception-v3": ["K80", "T4"]}
+"""Others: the K80 of the paper."""
 MARK_DATE = "2020"
 MARK_PAPER = "MArk (IEEE TCC 2020, ATC 2019)"
 IMAGE_MIB = 0.11
@@ -76,10 +93,10 @@ def main() -> int:
         return 2
     catalog, profiles = Path(root) / "catalog", Path(root) / "profiles"
     (OUT / "profiles").mkdir(parents=True, exist_ok=True)
-    _write_prices(_rows(catalog / "ec2_us_east_1.csv"))
+    _write_prices([*_rows(catalog / "ec2_us_east_1.csv"), *csv.DictReader(MORE_TYPES.splitlines())])
     _write_models(_rows(profiles / "mark_models_slo_batching.csv"), profiles)
     published = _mark_profiles(profiles)
-    for found in (*published.values(), *_kairos_profiles(profiles).values()):
+    for found in (*published.values(), *_kairos_profiles(profiles).values(), *benchmarks.PUBLISHED.values()):
         _write(f"profiles/{found[0].model}.json", format_profiles(found))
     for name, found in _assumed_profiles(published).items():
         _write(f"profiles/{ASSUMED_PREFIX}{name}.json", format_profiles(found))
@@ -162,6 +179,7 @@ def _write_models(rows: Iterable[Mapping[str, str]], profiles: Path) -> None:
     }
     tables = {row["model"]: row for row in _rows(profiles / "deeprecsys_models.csv")}
     entries += [_kairos_model(name, qos_ms[name], tables[KAIROS_DEEPRECSYS[name]]) for name in KAIROS_MODELS]
+    entries += [_benchmark_model(found) for found in benchmarks.MODELS]
     text = json.dumps({"format": "mark-models/1", "models": entries}, indent=2)
     _write("models.json", text + "\n")
 
@@ -181,7 +199,7 @@ def _mark_model(row: Mapping[str, str]) -> dict[str, object]:
         "payload_mib": IMAGE_MIB if is_image else TEXT_MIB,
         "payload_source": IMAGE_SOURCE if is_image else TEXT_SOURCE,
         "architectures": ["amd64"],
-        "accelerators": [] if name == "lstm-ptb" else ["K80"],
+        "accelerators": MARK_ACCELERATORS.get(name, ["K80"]),
         "cpu": True,
         "redispatch": True,
     }
@@ -202,6 +220,24 @@ def _kairos_model(name: str, qos_ms: float, shape: Mapping[str, str]) -> dict[st
         "payload_source": TEXT_SOURCE,
         "architectures": ["amd64"],
         "accelerators": ["T4"],
+        "cpu": True,
+        "redispatch": True,
+    }
+
+
+def _benchmark_model(found: benchmarks.BenchmarkModel) -> dict[str, object]:
+    return {
+        "name": found.name,
+        "latency_ms": found.latency_ms,
+        "target_percent": 99,
+        "objective_source": found.objective,
+        "memory_gib": _up_to_a_tenth(found.parameters * 4e6 / GIB + 0.5),
+        "memory_source": f"a rule: {found.parameters:g} million parameters as 32-bit floats + 0.5 GiB, "
+        "rounded up to 0.1",
+        "payload_mib": IMAGE_MIB if found.is_image else TEXT_MIB,
+        "payload_source": IMAGE_SOURCE if found.is_image else TEXT_SOURCE,
+        "architectures": list(benchmarks.ARCHITECTURES),
+        "accelerators": list(benchmarks.ACCELERATORS),
         "cpu": True,
         "redispatch": True,
     }
@@ -278,8 +314,13 @@ def _assumed_profiles(published: Mapping[str, list[Profile]]) -> dict[str, list[
     known_ms = {
         (p.model, p.instance_type): p.points[0].latency_s * 1000 for found in published.values() for p in found
     }
+    inception_ms = {kind: ms for (name, kind), ms in known_ms.items() if name == "inception-v3"}
     return {
-        "lambda": [_assumed_lambda(name, known_ms) for name in ("lstm-ptb", "nasnet")],
+        "lambda": [
+            *(_assumed_lambda(name, known_ms) for name in ("lstm-ptb", "nasnet")),
+            *benchmarks.assumed_lambda(inception_ms, LAMBDA_FACTOR),
+        ],
+        "current": list(benchmarks.assumed_current(inception_ms)),
         "t3": [
             _assumed("inception-v3", t3, {1: known_ms["inception-v3", t2]}, f"t3 = t2 of equal vCPUs: {t2}")
             for t3, t2 in T3_LIKE_T2.items()

@@ -1,4 +1,4 @@
-"""Writes docs/settings.md and docs/cli.md from the settings tree and the commands: `make docs`.
+"""Writes docs/settings.md, docs/cli.md and docs/hardware.md from settings, commands and catalogue: `make docs`.
 
 With `--printed` it also runs the commands whose output README shows, a minute or two, and writes what they print.
 """
@@ -19,6 +19,7 @@ from pydantic_core import PydanticUndefined
 from mark.cli.layout import examples_of
 from mark.cli.main import app
 from mark.config.settings import Settings, types_of
+from scripts.hardware_page import hardware_page
 from scripts.printed import rewrite
 
 FOLDER = Path(__file__).parents[1] / "docs"
@@ -190,9 +191,10 @@ def _default_words(value: Any) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write both pages, and with --printed README's printed output."""
+    """Write the three pages, and with --printed README's printed output."""
     (FOLDER / "settings.md").write_text(settings_page(), encoding="utf-8")
     (FOLDER / "cli.md").write_text(cli_page(), encoding="utf-8")
+    (FOLDER / "hardware.md").write_text(f"{NOTICE}\n{hardware_page()}", encoding="utf-8")
     if "--printed" in arguments:
         rewrite(README)
 

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import subprocess
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from mark.controller import surges
 from mark.domain.demand import Demand, Forecast
 from mark.domain.offering import Market
+from mark.planner import shortfall_cost, spot_pools
 from mark.plugins.load import build_forecaster
 from mark.ports import Forecaster, ForecasterSetup
 from mark.simulator.backtest import run_backtest
 from mark.simulator.traces.generators import mmpp
 from mark.simulator.traces.trace import Trace
-from scripts.acceptance import ablation, elsewhere, figures_page, forecasts, run
+from scripts.acceptance import ablation, elsewhere, forecasts, page, run, sensitivity
 from scripts.acceptance import loads as acceptance_loads
-from scripts.acceptance.figures_page import Check, FigureTable, Gap, part_text, write_parts
+from scripts.acceptance.figures_page import Check, FigureTable, Gap, Line, joined_checks, line_rows, part_text
 from scripts.acceptance.loads import AcceptanceLoad, Foretold, Remembering
+from scripts.acceptance.parts import PARTS, FigureTask, Part, tasks
+from scripts.acceptance.results import MeasuredFigures, ResultFolder, clean_commit
 
 KEPT = Check("ratio", "1.73", ">= 1.45", True)
 MISSED = Check("shed", "2.000%", "<= 0.1%", False)
@@ -41,7 +46,7 @@ def simple(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_part_counts_what_is_kept_and_names_what_is_not() -> None:
-    gap = Gap(where="a day", policy="mark", gaps=np.array([0.9, 1.0, 1.0, 1.2]))
+    gap = Gap(where="a day", policy="mark", gaps=(0.9, 1.0, 1.0, 1.2))
     text = part_text(
         "A part", "A note.", FigureTable(checks=[KEPT, MISSED], gaps=[gap], rows=[("1", "2")]), ("a", "b")
     )
@@ -60,62 +65,171 @@ def test_of_many_checks_only_the_missed_are_listed() -> None:
     assert "| shed |" in text
 
 
-def test_a_command_leaves_the_parts_of_others_as_they_are(tmp_path: Path) -> None:
-    page = tmp_path / "figures.md"
-    write_parts({"forecasts": "## F\n\nkept", "judged": "## J\n\nfirst"}, page)
-    write_parts({"judged": "## J\n\nsecond"}, page)
-    text = page.read_text()
-    assert text.count("## J") == text.count("## F") == 1
-    assert text.index("second") < text.index("kept")
-    assert "first" not in text
-    write_parts({}, page)
-    assert page.read_text() == text
+def line(serving_usd: float, *, over_floor: float | None = 1.5) -> Line:
+    return Line(
+        where="a day", policy="mark", serving_usd=serving_usd, total_usd=9.0, over_reference=1.2,
+        over_floor=over_floor, attained=0.99, shed=0.0, p99_ms=400.0, interruptions=0, requests=1000,
+    )  # fmt: skip
+
+
+def test_seeds_are_one_row_with_their_range() -> None:
+    (row,) = line_rows([line(7.0), line(8.0), line(7.5, over_floor=None)])
+    assert row[:2] == ("a day", "mark")
+    assert row[2] == "7.50 (7.00 to 8.00)"
+    assert row[3] == "9.00"
+    assert row[5] == "", "a seed that misses its objective leaves no ratio to the floor"
+
+
+def test_a_check_is_kept_where_every_seed_keeps_it() -> None:
+    other, missed = Check("ratio", "1.80", ">= 1.45", True), Check("ratio", "1.40", ">= 1.45", False)
+    assert joined_checks([KEPT, other]) == [Check("ratio", "1.73 / 1.80", ">= 1.45", True)]
+    assert joined_checks([KEPT, other, missed])[0].kept is False
 
 
 def test_the_page_that_ships_is_made_of_known_parts() -> None:
-    text = figures_page.PAGE.read_text()
-    assert text.startswith(figures_page.HEAD)
-    told = [part for part in figures_page.PARTS if f"<!-- {part} -->" in text]
+    text = page.PAGE.read_text()
+    assert text.startswith(page.HEAD)
+    told = [part for part in PARTS if f"<!-- {part} -->" in text]
     assert told
     assert text.count("\n<!-- end of ") == len(told)
 
 
-@pytest.mark.parametrize(("found", "code"), [([KEPT], None), ([KEPT, MISSED], "1 figures miss: shed")])
-def test_a_miss_is_an_exit_code(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, found: list[Check], code: str | None
-) -> None:
+WHOLE = FigureTable(
+    lines=[line(7.0)], checks=[KEPT], gaps=[Gap(where="a day", policy="mark", gaps=(1.0, 1.1))],
+    rows=[("a", "b")], numbers={"ratio": 0.9},
+)  # fmt: skip
+
+
+def test_kept_figures_are_what_was_measured(tmp_path: Path) -> None:
+    folder = ResultFolder(tmp_path / "figures")
+    measured = MeasuredFigures(commit="abc", part="days", task="Twitter day 1, seed 2", figures=WHOLE)
+    folder.keep(measured)
+    assert folder.find("days", "Twitter day 1, seed 2") == measured
+    assert folder.find("days", "Twitter day 1, seed 3") is None
+    (file,) = (tmp_path / "figures").iterdir()
+    file.write_text("{half a file")
+    assert folder.find("days", "Twitter day 1, seed 2") is None
+
+
+@pytest.fixture
+def two_parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A page of two parts, of one and of two tasks; the folder of their results."""
+    chosen = [FigureTask("days", "first", forbidden), FigureTask("days", "second", forbidden)]
+    chosen.append(FigureTask("risk", "only", forbidden))
+    parts = {"risk": Part(partial(part_text, "Risk", "R.")), "days": Part(partial(part_text, "Days", "D."))}
+    for module in (page, run):
+        monkeypatch.setattr(module, "tasks", lambda: iter(chosen))
+        monkeypatch.setattr(module, "PARTS", parts)
+        monkeypatch.setattr(module, "PAGE", tmp_path / "figures.md")
+    monkeypatch.setattr(run, "clean_commit", lambda: "abc")
     monkeypatch.setenv("MARK_DATA", str(tmp_path))
-    written: list[dict[str, str]] = []
-    tasks = [run.FigureTask("days", check.what, partial(FigureTable, checks=[check])) for check in found]
-    monkeypatch.setattr(run, "tasks", lambda: iter(tasks))
-    monkeypatch.setattr(run, "write_parts", written.append)
+    return tmp_path / "kept"
+
+
+def keep(folder: Path, part: str, task: str, *, commit: str = "abc", check: Check = KEPT) -> None:
+    figures = FigureTable(checks=[check], lines=[line(7.0)])
+    ResultFolder(folder).keep(MeasuredFigures(commit=commit, part=part, task=task, figures=figures))
+
+
+def test_a_page_is_put_together_of_one_commit(two_parts: Path) -> None:
+    for part, task in (("days", "first"), ("days", "second"), ("risk", "only")):
+        keep(two_parts, part, task)
+    page.main([str(two_parts)])
+    text = page.PAGE.read_text()
+    assert text.index("Measured at commit `abc`.") < text.index("## Risk") < text.index("## Days")
+    assert text.count("Measured at commit") == 1
+
+
+def test_parts_of_different_commits_make_no_page(two_parts: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(two_parts, "days", "first")
+    keep(two_parts, "days", "second")
+    keep(two_parts, "risk", "only", commit="def")
+    with pytest.raises(SystemExit) as ended:
+        page.main([str(two_parts)])
+    assert ended.value.code == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert "different commits" in said
+    assert "days at abc; risk at def" in said
+    assert not page.PAGE.exists()
+
+
+def test_a_page_of_half_of_its_parts_is_refused(two_parts: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(two_parts, "days", "first")
+    with pytest.raises(SystemExit) as ended:
+        page.main([str(two_parts)])
+    assert ended.value.code == 2
+    assert "days (1 of 2 tasks), risk (1 of 1 tasks)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("found", "code"), [(KEPT, None), (MISSED, "1 figures miss: shed")])
+def test_a_miss_is_an_exit_code_and_the_page_is_written(two_parts: Path, found: Check, code: str | None) -> None:
+    keep(two_parts, "days", "first")
+    keep(two_parts, "days", "second")
+    keep(two_parts, "risk", "only", check=found)
     if code is None:
-        run.main(["--jobs", "1"])
+        run.main(["--jobs", "1", "--out", str(two_parts)])
     else:
         with pytest.raises(SystemExit, match=code):
-            run.main(["--jobs", "1"])
-    assert [list(parts) for parts in written] == [["days"]]
+            run.main(["--jobs", "1", "--out", str(two_parts)])
+    assert page.PAGE.exists()
+
+
+def test_what_is_measured_at_this_commit_is_not_measured_again(
+    two_parts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep(two_parts, "days", "first")
+    keep(two_parts, "days", "second", commit="older")
+    done = partial(FigureTable, checks=[KEPT])
+    chosen = [FigureTask("days", "first", forbidden), FigureTask("days", "second", done)]
+    found = run.measured(chosen, ResultFolder(two_parts), "abc", jobs=1, now=lambda: "abc")
+    assert [(one.task, one.commit) for one in found] == [("first", "abc"), ("second", "abc")]
+    assert ResultFolder(two_parts).find("days", "second") == found[1]
+    assert "1 of 2 tasks are measured already" in capsys.readouterr().out
+
+
+def test_what_is_measured_while_the_commit_changes_is_not_kept(two_parts: Path) -> None:
+    chosen = [FigureTask("days", "first", FigureTable)]
+    with pytest.raises(SystemExit) as ended:
+        run.measured(chosen, ResultFolder(two_parts), "abc", jobs=1, now=lambda: "def")
+    assert ended.value.code == 2
+    assert ResultFolder(two_parts).find("days", "first") is None
+
+
+def test_a_tree_with_changes_is_not_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def git(*words: str) -> None:
+        own = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+        subprocess.run(["git", *own, *words], cwd=tmp_path, check=True, capture_output=True)  # noqa: S603, S607
+
+    git("init", "-q")
+    (tmp_path / "code.py").write_text("1")
+    git("add", ".")
+    git("commit", "-qm", "first")
+    assert len(clean_commit(tmp_path)) == 12
+    (tmp_path / "code.py").write_text("2")
+    with pytest.raises(SystemExit) as ended:
+        clean_commit(tmp_path)
+    assert ended.value.code == 2
+    assert "code.py changed since the last commit" in capsys.readouterr().err
 
 
 def forbidden() -> FigureTable:
-    raise AssertionError("this part was not asked for")
+    raise AssertionError("this is not to be measured")
 
 
-def test_only_known_parts_are_measured(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(run, "tasks", lambda: iter([run.FigureTask("risk", "never", forbidden)]))
-    monkeypatch.setattr(run, "write_parts", lambda parts: None)
-    monkeypatch.setenv("MARK_DATA", "somewhere")
-    run.main(["days"])
+def test_only_known_parts_are_measured(two_parts: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(two_parts, "risk", "only")
+    run.main(["risk", "--out", str(two_parts)])
+    assert "no page yet" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         run.main(["daze"])
     assert "no part daze" in capsys.readouterr().err
 
 
-def test_every_part_of_the_page_is_measured_by_a_command() -> None:
-    assert {task.part for task in run.tasks()} == set(run.texts())
-    assert {*run.texts(), "forecasts"} == set(figures_page.PARTS)
+def test_every_part_of_the_page_is_measured() -> None:
+    listed = list(tasks())
+    assert {task.part for task in listed} == set(PARTS)
+    assert len({(task.part, task.label) for task in listed}) == len(listed)
+    assert all(task.alone == (task.part == "forecasts") for task in listed), "times are measured alone"
 
 
 def test_loads_elsewhere_have_names_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +247,57 @@ def test_a_model_is_compared_in_both_markets(quiet_hour: AcceptanceLoad, simple:
     for row, check in zip(found.rows, (c for c in found.checks if "hedged / mark" in c.what), strict=True):
         assert float(row[4]) == float(check.value)
         assert check.kept == (found.numbers[f"a quiet hour, lstm-ptb, {row[2]} / mark"] <= elsewhere.MOST)
-    assert "Geometric means over 2 cases" in elsewhere.summary(found)
+    assert "| all | " in elsewhere.summary(found)
+
+
+def test_inceptions_ratio_stands_beside_the_mixed_one_and_without_what_others_miss() -> None:
+    numbers = {
+        "a day, inception-v3, spot / mark": 0.8,
+        "a day, inception-v3, spot / mark that keeps the objective": 0.8,
+        "a day, nasnet, spot / mark": 0.2,
+        "a day, inception-v3, on-demand / mark": 0.9,
+    }
+    text = elsewhere.summary(FigureTable(numbers=numbers))
+    assert "| all | 0.524 (3) |" in text
+    assert "| those where the other keeps the objective | 0.800 (1) |" in text
+    assert "| Inception-v3, spot | 0.800 (1) |" in text
+    assert "| Inception-v3, on demand | 0.900 (1) |" in text
+
+
+def test_every_constant_is_told_with_its_source_and_can_be_changed() -> None:
+    listed = list(sensitivity.constants())
+    assert len({item.name for item in listed}) == len(listed)
+    assert all(item.source and item.value for item in listed)
+    for item in listed:
+        for factor in sensitivity.FACTORS:
+            with item.changed(item.value * factor).around():
+                pass
+    text = sensitivity.summary(FigureTable())
+    assert "| 1 - planner.spot_pools.MOST_IN_ONE_POOL | 0.1 | ours (decision 0011) |" in text
+
+
+def test_a_constant_is_changed_for_one_run_and_in_every_module_that_has_it() -> None:
+    (waking,) = (item for item in sensitivity.constants() if item.name.endswith("WORTH_WAKING"))
+    (pool,) = (item for item in sensitivity.constants() if item.name.endswith("MOST_IN_ONE_POOL"))
+    before = surges.WORTH_WAKING
+    with waking.changed(0.8).around(), pool.changed(0.2).around():
+        assert surges.WORTH_WAKING == shortfall_cost.WORTH_WAKING == 0.8
+        assert spot_pools.MOST_IN_ONE_POOL == 0.8
+    assert surges.WORTH_WAKING == shortfall_cost.WORTH_WAKING == before
+
+
+def test_a_field_of_the_policy_or_its_breaker_is_changed(quiet_hour: AcceptanceLoad, simple: None) -> None:
+    bundle = ablation.Ablated(
+        acceptance_loads.spec_of(quiet_hour, Market.SPOT), ablation.Variant(label=""), Foretold()
+    ).bundle("hedged")
+    changed = {item.name: item.changed(item.value * 2).bundle(bundle) for item in sensitivity.constants()}
+    assert changed["ControllerPolicy.lead_units"].controller.lead_units == 2 * bundle.controller.lead_units
+    breaker = changed["BreakerPolicy.count"].controller.breaker
+    assert breaker is not None
+    assert breaker.count == 4
+    (slack,) = (item.value for item in sensitivity.constants() if item.name == "1 - admission_factor")
+    assert bundle.dispatch.admission_factor == pytest.approx(1.0 - slack)
+    assert changed["1 - admission_factor"].dispatch.admission_factor == pytest.approx(1.0 - 2 * slack)
 
 
 def test_each_change_of_hedged_changes_something(quiet_hour: AcceptanceLoad, simple: None) -> None:
@@ -155,11 +319,11 @@ def test_what_is_changed_is_what_runs(quiet_hour: AcceptanceLoad, simple: None) 
     runs = {
         variant.label: ablation.Ablated(spec, variant, Foretold()).run("hedged")
         for variant in ablation.variants()
-        if variant.label in ("as it is", "no standbys", "standbys are p2.xlarge")
+        if variant.label in ("as it is", "no standbys", "standbys are c5.2xlarge")
     }
     assert runs["as it is"].cost.standby > 0
     assert runs["no standbys"].cost.standby == 0
-    assert runs["standbys are p2.xlarge"].cost.standby != runs["as it is"].cost.standby
+    assert runs["standbys are c5.2xlarge"].cost.standby != runs["as it is"].cost.standby
 
 
 def test_the_default_forecaster_is_held_against_the_best_single_one() -> None:

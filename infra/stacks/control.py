@@ -105,37 +105,8 @@ class ControlStack(ServiceStack):
         )
         return make_role(self, "StartRole", service="ecs-tasks", may=starts)
 
-    def _environment(self, place: Place) -> dict[str, str]:
-        """Environment that mark/live/processes/cloud.py reads."""
-        blueprint, warm = self.blueprint, self.blueprint.rollout.functions.provisioned
-        templates = {
-            f"{role.value}/{machine}": template.name
-            for (role, machine), template in blueprint.resources.templates.items()
-        }
-        subnets = (
-            "["
-            + ",".join(
-                f'["{zone}","{subnet}"]' for zone, subnet in zip(blueprint.zones, place.subnets, strict=True)
-            )
-            + "]"
-        )
-        return {
-            "MARK_SERVICE": blueprint.service,
-            "MARK_SETTINGS": blueprint.processes,
-            "MARK_EVENTS_URL": self.imported("events-url"),
-            "MARK_BUCKET": self.imported("bucket"),
-            "MARK_TEMPLATES": compact(templates),
-            "MARK_SUBNETS": subnets,
-            "MARK_MACHINE": blueprint.first_machine.name,
-            "MARK_OWNER": blueprint.rollout.owner,
-            **({"MARK_QUALIFIER": LIVE, "MARK_PROVISIONED": str(warm)} if warm else {}),
-            "MARK_CACHE": f"{SCRATCH}/mark",
-            "TMPDIR": SCRATCH,
-            "AWS_REGION": Aws.REGION,
-        }
-
     def _container(self, place: Place) -> dict[str, Any]:
-        environment, blueprint = self._environment(place), self.blueprint
+        environment, blueprint = controller_environment(self, place), self.blueprint
         return {
             "name": "controller",
             "image": blueprint.image,
@@ -155,3 +126,29 @@ class ControlStack(ServiceStack):
                 },
             },
         }
+
+
+def controller_environment(stack: ServiceStack, place: Place) -> dict[str, str]:
+    """Environment that mark/live/processes/cloud.py reads for a controller."""
+    blueprint, warm = stack.blueprint, stack.blueprint.rollout.functions.provisioned
+    templates = {
+        f"{role.value}/{machine}": template.name
+        for (role, machine), template in blueprint.resources.templates.items()
+    }
+    subnets = ",".join(
+        f'["{zone}","{subnet}"]' for zone, subnet in zip(blueprint.zones, place.subnets, strict=True)
+    )
+    return {
+        "MARK_SERVICE": blueprint.service,
+        "MARK_SETTINGS": blueprint.processes,
+        "MARK_EVENTS_URL": stack.imported("events-url"),
+        "MARK_BUCKET": stack.imported("bucket"),
+        "MARK_TEMPLATES": compact(templates),
+        "MARK_SUBNETS": f"[{subnets}]",
+        "MARK_MACHINE": blueprint.first_machine.name,
+        "MARK_OWNER": blueprint.rollout.owner,
+        **({"MARK_QUALIFIER": LIVE, "MARK_PROVISIONED": str(warm)} if warm else {}),
+        "MARK_CACHE": f"{SCRATCH}/mark",
+        "TMPDIR": SCRATCH,
+        "AWS_REGION": Aws.REGION,
+    }

@@ -13,6 +13,7 @@ from infra.blueprint import Blueprint
 from infra.roles import allow, make_role, names_of, of_function_image, of_roles
 from infra.stack import ServiceStack, compact, excuse, words
 from infra.stacks.network import Place
+from mark.aws.names import LEASE
 from mark.aws.permissions.policies import NO_RESOURCE, Statement
 from mark.aws.resources import RUNTIME, Deferred, LambdaSpec
 
@@ -76,7 +77,10 @@ class FunctionsStack(ServiceStack):
         )
 
     def _report(self, spec: LambdaSpec) -> None:
-        """It reads the store, so it stands in the network."""
+        """It reads the store, so it stands in the network; a snapshot of it in the lean shape, so it does not."""
+        if self.blueprint.lean:
+            self.publish("report-arn", self._function("Report", spec, self._code(spec)).attr_arn)
+            return
         place = Place(self)
         reach = allow("Network", NETWORK_ACTIONS, ("*",), why=NETWORK_WHY)
         function = self._function("Report", spec, self._code(spec), more=(reach,))
@@ -95,16 +99,19 @@ class FunctionsStack(ServiceStack):
     def _function(
         self, id_: str, spec: LambdaSpec, code: Mapping[str, Any], *, more: tuple[Statement, ...] = ()
     ) -> aws_lambda.CfnFunction:
+        blueprint = self.blueprint
         known = {
             Deferred.BUCKET: self.imported("bucket"),
             Deferred.EVENTS_URL: self.imported("events-url"),
-            Deferred.STORE: self.imported("store-secret"),
+            Deferred.STORE: blueprint.name(LEASE) if blueprint.lean else self.imported("store-secret"),
         }
-        own = {"secret": known[Deferred.STORE], "bucket": known[Deferred.BUCKET]} if spec.role == "report" else {}
-        may = of_roles(names_of(self, **own), spec.role)
+        reports, lean = spec.role == "report", blueprint.lean
+        own = {"bucket": known[Deferred.BUCKET]} if reports else {}
+        own |= {"secret": known[Deferred.STORE]} if reports and not lean else {}
+        may = of_roles(names_of(self, **own), "snapshot-report" if reports and lean else spec.role)
         taken = make_role(self, f"{id_}Role", service="lambda", may=(*may, *more))
         keys = {"packageType": "package_type", "code": "code", "handler": "handler", "runtime": "runtime"}
-        most = self.blueprint.rollout.functions.reserved if spec.role == "infer" else None
+        most = blueprint.rollout.functions.reserved if spec.role == "infer" else None
         function = aws_lambda.CfnFunction(
             self,
             id_,
@@ -116,7 +123,7 @@ class FunctionsStack(ServiceStack):
             reserved_concurrent_executions=most,
             **{keys[key]: value for key, value in code.items()},
         )
-        _excuse(function, spec.role)
+        _excuse(function, spec.role, alone=lean or not reports)
         return function
 
 
@@ -141,13 +148,14 @@ ERROR_HANDLING = {
 """Who hears of a function's failures, since none has dead letters of its own."""
 
 
-def _excuse(function: aws_lambda.CfnFunction, role: str) -> None:
+def _excuse(function: aws_lambda.CfnFunction, role: str, *, alone: bool) -> None:
+    """alone: in no network."""
     excuse(
         function,
         "Lambda's own role encrypts variables, and none is a secret",
         checkov=("CKV_AWS_173",),
     )
-    if role != "report":
+    if alone:
         excuse(
             function,
             "it calls AWS alone, and a network of its own would make cold starts longer",

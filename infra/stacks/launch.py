@@ -45,6 +45,9 @@ class LaunchStack(ServiceStack):
         """Clients -> balancer -> gateways -> agents; all but clients -> store (its stack)."""
         cidr, clients = self._place.cidr, self.blueprint.rollout.gateway.clients
         out = [_rule("tcp", HTTPS, cidr="0.0.0.0/0", why="AWS"), _rule("tcp", STORE_PORT, cidr=cidr, why="store")]
+        if self.blueprint.lean:
+            self._lean_groups(cidr, out)
+            return
         balancer = self._group(
             "balancer",
             "clients of the gateways",
@@ -61,21 +64,49 @@ class LaunchStack(ServiceStack):
                 _rule("tcp", GATEWAY_PORT, cidr=cidr, why="the other gateways"),
             ],
         )
-        aws_ec2.CfnSecurityGroupIngress(  # of its own: a group cannot name itself
-            self,
-            "GatewaysAmongThemselves",
-            group_id=gateways.attr_group_id,
-            source_security_group_id=gateways.attr_group_id,
-            ip_protocol="tcp",
-            from_port=GATEWAY_PORT,
-            to_port=GATEWAY_PORT,
-            description="the other gateways",
-        )
+        self._among_themselves("Gateways", gateways, GATEWAY_PORT, "the other gateways")
         reach = [_rule("tcp", port, group=gateways.attr_group_id, why="gateways") for port in AGENT_PORTS]
         self._agents = self._group("agents", "instances that serve models", ingress=reach, egress=out)
         self._group("controllers", "controllers", ingress=[], egress=out)
         # also where nothing is mailed: what later stacks take from here could not be taken back
         self._group("reports", "the function that mails the report", ingress=[], egress=out)
+
+    def _lean_groups(self, cidr: str, out: list[dict[str, Any]]) -> None:
+        """Clients -> nodes -> agents; agents -> the nodes' store."""
+        clients = self.blueprint.rollout.gateway.clients or (cidr,)
+        nodes = self._group(
+            "nodes",
+            "gateways, controllers and store",
+            ingress=[_rule("tcp", HTTPS, cidr=client, why="clients") for client in clients],
+            egress=[
+                *out,
+                *(_rule("tcp", port, cidr=cidr, why="agents") for port in AGENT_PORTS),
+                _rule("tcp", GATEWAY_PORT, cidr=cidr, why="the other gateways"),
+            ],
+        )
+        self._among_themselves("Nodes", nodes, GATEWAY_PORT, "the other gateways")
+        self._among_themselves("Stores", nodes, STORE_PORT, "the other store")
+        reach = [_rule("tcp", port, group=nodes.attr_group_id, why="gateways") for port in AGENT_PORTS]
+        self._agents = self._group("agents", "instances that serve models", ingress=reach, egress=out)
+        self._ingress("AgentsToStore", nodes, self._agents, STORE_PORT, "agents")
+
+    def _among_themselves(self, name: str, group: aws_ec2.CfnSecurityGroup, port: int, why: str) -> None:
+        self._ingress(f"{name}AmongThemselves", group, group, port, why)
+
+    def _ingress(
+        self, id_: str, group: aws_ec2.CfnSecurityGroup, source: aws_ec2.CfnSecurityGroup, port: int, why: str
+    ) -> None:
+        """A rule of its own: groups cannot name themselves, nor each other."""
+        aws_ec2.CfnSecurityGroupIngress(
+            self,
+            id_,
+            group_id=group.attr_group_id,
+            source_security_group_id=source.attr_group_id,
+            ip_protocol="tcp",
+            from_port=port,
+            to_port=port,
+            description=why,
+        )
 
     def _group(
         self, name: str, about: str, *, ingress: list[dict[str, Any]], egress: list[dict[str, Any]]
@@ -88,7 +119,7 @@ class LaunchStack(ServiceStack):
             security_group_ingress=ingress or None,
             security_group_egress=egress,
         )
-        if name == "balancer" and "0.0.0.0/0" in self.blueprint.rollout.gateway.clients:
+        if name in ("balancer", "nodes") and "0.0.0.0/0" in self.blueprint.rollout.gateway.clients:
             excuse(group, "rollout.gateway.clients asks for a public service", nag=("AwsSolutions-EC23",))
         self.publish(f"{name}-group", group.attr_group_id)
         return group

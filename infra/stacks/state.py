@@ -1,11 +1,13 @@
 """The store that all processes share: ElastiCache with TLS and a password; and the token that clients must send.
 
+In the lean shape the nodes hold the store (`nodes.py`), and here are the table of the lease and the hosted zone.
+
 The store's URL with its password is a secret; nothing else knows it, and no template holds it.
 """
 
 from __future__ import annotations
 
-from aws_cdk import aws_ec2, aws_elasticache, aws_secretsmanager
+from aws_cdk import aws_dynamodb, aws_ec2, aws_elasticache, aws_route53, aws_secretsmanager
 from constructs import Construct
 
 from infra.blueprint import Blueprint
@@ -13,6 +15,7 @@ from infra.roles import STORE, TOKEN
 from infra.stack import ServiceStack, excuse
 from infra.stacks.launch import STORE_PORT
 from infra.stacks.network import Place
+from mark.aws.names import LEASE
 
 CLIENTS = ("agents", "controllers", "gateways", "reports")
 ENGINES = {"valkey": ("8.0", "valkey8"), "redis": ("7.1", "redis7")}
@@ -38,14 +41,57 @@ class StateStack(ServiceStack):
         super().__init__(scope, "state", blueprint=blueprint, about="what its processes share")
         password = self._generated("Password", None, "password of the store")
         self._generated("Token", blueprint.name(TOKEN), "bearer token of the service's clients")
-        group = self._replication_group(f"{{{{resolve:secretsmanager:{password.ref}:SecretString}}}}")
-        host = group.attr_primary_end_point_address
-        url = f"rediss://:{{{{resolve:secretsmanager:{password.ref}:SecretString}}}}@{host}:{STORE_PORT}"
+        secret_of = f"{{{{resolve:secretsmanager:{password.ref}:SecretString}}}}"
+        if blueprint.lean:
+            # the nodes' certificate is for their name; a client knows them by their addresses
+            host, scheme, more = f"{self._lease_table()}.{self.region}", "rediss+lease", "?ssl_cert_reqs=none"
+            self._zone()
+        else:
+            host = self._replication_group(secret_of).attr_primary_end_point_address
+            scheme, more = "rediss", ""
+        url = f"{scheme}://:{secret_of}@{host}:{STORE_PORT}{more}"
         secret = aws_secretsmanager.CfnSecret(
             self, "Url", name=blueprint.name(STORE), description="URL of the store", secret_string=url
         )
         _excuse_secret(secret)
         self.publish("store-secret", secret.ref)
+
+    def _lease_table(self) -> str:
+        """Table of the controllers' lease and the journals' tail; its name."""
+        name = self.blueprint.name(LEASE)
+        keys = (("part", "HASH"), ("place", "RANGE"))
+        table = aws_dynamodb.CfnTable(
+            self,
+            "Lease",
+            table_name=name,
+            billing_mode="PAY_PER_REQUEST",
+            attribute_definitions=[{"attributeName": key, "attributeType": "S"} for key, _ in keys],
+            key_schema=[{"attributeName": key, "keyType": kind} for key, kind in keys],
+            time_to_live_specification={"attributeName": "expires", "enabled": True},
+            sse_specification={"sseEnabled": False},
+        )
+        excuse(
+            table,
+            "what it holds is gone within two days, and the stores and the bucket have the rest",
+            nag=("AwsSolutions-DDB3",),
+            checkov=("CKV_AWS_28",),
+        )
+        excuse(table, "DynamoDB encrypts it with a key of its own; another is billed", checkov=("CKV_AWS_119",))
+        return name
+
+    def _zone(self) -> None:
+        """The hosted zone of the clients' name: one of the network's own, where none is given."""
+        node = self.blueprint.rollout.node
+        if node.zone:
+            return
+        place = Place(self)
+        zone = aws_route53.CfnHostedZone(
+            self,
+            "Zone",
+            name=f"{node.name}.",
+            vpcs=[{"vpcId": place.vpc, "vpcRegion": self.region}],
+        )
+        self.publish("zone", zone.attr_id)
 
     def _generated(self, id_: str, name: str | None, about: str) -> aws_secretsmanager.CfnSecret:
         secret = aws_secretsmanager.CfnSecret(

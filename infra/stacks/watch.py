@@ -49,8 +49,10 @@ class WatchStack(ServiceStack):
             self._too_dear(alarms.max_usd_per_hour)
         if blueprint.mails:
             self._failed_report()
-        self._full_store()
         self._make("DeadLetters", blueprint.resources.alarm)
+        if blueprint.lean:
+            return  # a dashboard costs 3 USD a month, and ElastiCache's metrics are not there
+        self._full_store()
         aws_cloudwatch.CfnDashboard(
             self, "Dashboard", dashboard_name=blueprint.name("service"), dashboard_body=self._dashboard()
         )

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from mark.accounting.daily_costs import ModelLedger, model_bill, shared_bill
-from mark.controller.spending_limit import LimitCause, SpendingLimit
+from mark.domain.spending import LimitCause, SpendingLimit
 
 
 class Reached(StrEnum):

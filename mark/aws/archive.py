@@ -2,6 +2,7 @@
 
 journal/SERVICE/MODEL/DAY/TIME-RUN-SEGMENT.jsonl.gz    a segment of the journal; names sort by time
 journal/SERVICE/MODEL/DAY/figures.json.gz              what a report needs beside it: ledger, marks, load
+journal/SERVICE/snapshot.json.gz                       all that a report reads, where a function mails it
 reports/SERVICE/DAY.html                               a report as it was mailed, with its plots inside
 
 Days and times are of UTC, of the service's clock. The same thing always has the same name: writing it again
@@ -47,6 +48,11 @@ def figures_key(service: str, model: str, at: float) -> str:
     return f"{_of_day(service, model, at)}/figures.json.gz"
 
 
+def snapshot_key(service: str) -> str:
+    """The name of the service's last snapshot."""
+    return f"{JOURNAL}/{service}/snapshot.json.gz"
+
+
 def report_key(service: str, at: float) -> str:
     """The name of the last report that reached to an instant of that day."""
     return f"{REPORTS}/{service}/{_format_utc(at, '%Y-%m-%d')}.html"
@@ -61,6 +67,13 @@ def put_object(objects: S3Client, bucket: str, key: str, body: bytes, *, content
     """Write an object, over the one of that name. Errors: MarkError."""
     with translated():
         objects.put_object(Bucket=bucket, Key=key, Body=body, ContentType=content_type)
+
+
+def get_object(objects: S3Client, bucket: str, key: str) -> bytes:
+    """Read an object. Errors: MarkError."""
+    with translated():
+        body: bytes = objects.get_object(Bucket=bucket, Key=key)["Body"].read()
+    return body
 
 
 def make_bucket(aws: Aws, bucket: str, expiries: Sequence[ExpirySpec], tags: Mapping[str, str]) -> None:

@@ -15,6 +15,8 @@ HANDLERS = ("interruption", "report", "warm")
 """Functions that are no model's."""
 REPORT = "report"
 """The schedule that mails it, and the function that it calls."""
+LEASE = "lease"
+"""The table of the controllers' lease, in the lean shape."""
 JOURNAL, REPORTS = "journal", "reports"
 """Folders of the bucket."""
 

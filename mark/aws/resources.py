@@ -68,8 +68,9 @@ METADATA = {
 }
 """Metadata by session alone, and an instance reads its own tags there."""
 
-StoreVariable = Literal["MARK_STORE_URL", "MARK_STORE_SECRET"]
-"""Variable by which the report finds the store: a stack's store has a password, so its URL is a secret."""
+StoreVariable = Literal["MARK_STORE_URL", "MARK_STORE_SECRET", "MARK_REPORT_TABLE"]
+"""Variable by which the report finds the store: a stack's store has a password, so its URL is a secret. A store on
+nodes is out of a function's reach: the report is of a snapshot, and a table remembers what was mailed."""
 
 
 class Deferred(Enum):

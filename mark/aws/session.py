@@ -140,6 +140,16 @@ class Aws:
         return client
 
     @property
+    def tables(self) -> Any:
+        """DynamoDB."""
+        return self._client("dynamodb")
+
+    @property
+    def names(self) -> Any:
+        """Route 53."""
+        return self._client("route53")
+
+    @property
     def parameters(self) -> SSMClient:
         """Systems Manager's parameters."""
         client: SSMClient = self._client("ssm")

@@ -39,8 +39,8 @@ ROOT_DISK_GIB = 20.0
 BALANCER_GIB_PER_LCU_HOUR = 1.0
 """Traffic of a unit in an hour over TCP; with kept-alive connections the bytes count."""
 MIB_PER_GIB = 1024.0
-HOPS = 2
-"""Between balancer, which sends to any zone, and gateway, and between gateway and instance."""
+HOPS_BALANCED, HOPS = 2, 1
+"""Between gateway and instance; with a balancer, which sends to any zone, also between it and the gateway."""
 DIRECTIONS = 2
 """AWS bills what crosses between zones where it leaves and where it arrives."""
 PROVISIONED_STEP_S = 300.0
@@ -174,12 +174,13 @@ def bill_traffic(footprint: Footprint, load: Load) -> tuple[BillLine, ...]:
     instances do, which errs on the dear side. What leaves AWS, or a client's own zone, is not counted.
     """
     price, gib = footprint.prices.price, load.requests * load.payload_mib / MIB_PER_GIB
-    crossing = gib * HOPS * DIRECTIONS * (footprint.zones - 1) / footprint.zones
-    units = gib / BALANCER_GIB_PER_LCU_HOUR
-    lines = [
-        _line("overhead", "load balancer traffic", units, "LCU-hours", price(ServiceItem.BALANCER_UNIT)),
-        _line("overhead", "traffic between zones", crossing, "GiB", price(ServiceItem.CROSS_ZONE_BYTES)),
-    ]
+    hops = HOPS_BALANCED if footprint.balanced else HOPS
+    crossing = gib * hops * DIRECTIONS * (footprint.zones - 1) / footprint.zones
+    lines = [_line("overhead", "traffic between zones", crossing, "GiB", price(ServiceItem.CROSS_ZONE_BYTES))]
+    if footprint.balanced:
+        units = gib / BALANCER_GIB_PER_LCU_HOUR
+        balancer = _line("overhead", "load balancer traffic", units, "LCU-hours", price(ServiceItem.BALANCER_UNIT))
+        lines.insert(0, balancer)
     if footprint.lambda_through_endpoint:
         through = load.lambda_requests * load.payload_mib / MIB_PER_GIB
         lines.append(_line("overhead", "endpoint traffic", through, "GiB", price(ServiceItem.ENDPOINT_BYTES)))
@@ -197,32 +198,21 @@ def bill_shared(footprint: Footprint, peak_rps: float, duration_s: float) -> tup
     Free tiers are an account's, and others may have used them: none is taken off.
     """
     hours = duration_s / SECONDS_PER_HOUR
-    price, gateways = footprint.prices.price, gateway_count(footprint, peak_rps)
-    store, controllers, watched = footprint.store, footprint.controllers, footprint.monitoring
-    addresses = footprint.public * (gateways + controllers.count) + footprint.internet_facing * footprint.zones
-    node = price(ServiceItem.VALKEY_NODE if store.engine == "valkey" else ServiceItem.REDIS_NODE, store.node_type)
+    price, gateways, watched = footprint.prices.price, gateway_count(footprint, peak_rps), footprint.monitoring
+    tasks = footprint.controllers.count if footprint.controllers else 0
+    addresses = footprint.public * (gateways + tasks) + footprint.internet_facing * footprint.zones
     log_usd = price(ServiceItem.LOGS_INGESTED)
     log_usd += price(ServiceItem.LOGS_STORED) * watched.keep_logs_days / DAYS_PER_MONTH
-    month = hours / HOURS_PER_MONTH
+    month, name = hours / HOURS_PER_MONTH, footprint.gateways.name
     wanted = (
-        ("gateways", gateways * hours, "instance-hours", footprint.gateways.usd_per_hour),
-        ("gateways' disks", gateways * footprint.disk_gib * month, "GiB-months", price(ServiceItem.DISK)),
-        ("load balancer", hours, "hours", price(ServiceItem.BALANCER)),
-        ("store", store.count * hours, "node-hours", node),
-        (
-            "controllers' CPUs",
-            controllers.count * controllers.vcpus * hours,
-            "vCPU-hours",
-            price(ServiceItem.FARGATE_VCPU, controllers.architecture),
-        ),
-        (
-            "controllers' memory",
-            controllers.count * controllers.memory_gib * hours,
-            "GiB-hours",
-            price(ServiceItem.FARGATE_MEMORY, controllers.architecture),
-        ),
+        (name, gateways * hours, "instance-hours", footprint.gateways.usd_per_hour),
+        (f"{name}' disks", gateways * footprint.gateways.disk_gib * month, "GiB-months", price(ServiceItem.DISK)),
+        ("load balancer", footprint.balanced * hours, "hours", price(ServiceItem.BALANCER)),
+        *_store(footprint, hours),
+        *_controllers(footprint, hours),
         ("service's addresses", addresses * hours, "address-hours", price(ServiceItem.ADDRESS)),
         ("endpoints", footprint.endpoints * hours, "endpoint-hours", price(ServiceItem.ENDPOINT)),
+        ("hosted zones", footprint.hosted_zones * month, "zone-months", price(ServiceItem.HOSTED_ZONE)),
         ("secrets", footprint.secrets * month, "secret-months", price(ServiceItem.SECRET)),
         ("alarms", watched.alarms * month, "alarm-months", price(ServiceItem.ALARM)),
         ("dashboards", watched.dashboards * month, "dashboard-months", price(ServiceItem.DASHBOARD)),
@@ -238,6 +228,32 @@ def bill_shared(footprint: Footprint, peak_rps: float, duration_s: float) -> tup
     )
     return tuple(
         _line("overhead", item, quantity, unit, usd) for item, quantity, unit, usd in wanted if quantity > 0
+    )
+
+
+def _store(footprint: Footprint, hours: float) -> tuple[tuple[str, float, str, float], ...]:
+    """Quantities and prices of the store, or of what the lease is kept in where gateways hold the store."""
+    price, store, table = footprint.prices.price, footprint.store, footprint.lease_table
+    lines: list[tuple[str, float, str, float]] = []
+    if store is not None:
+        item = ServiceItem.VALKEY_NODE if store.engine == "valkey" else ServiceItem.REDIS_NODE
+        lines.append(("store", store.count * hours, "node-hours", price(item, store.node_type)))
+    if table is not None:
+        writes, reads = table.writes_per_hour * hours, table.reads_per_hour * hours
+        lines.append(("lease table's writes", writes, "request units", price(ServiceItem.TABLE_WRITE)))
+        lines.append(("lease table's reads", reads, "request units", price(ServiceItem.TABLE_READ)))
+    return tuple(lines)
+
+
+def _controllers(footprint: Footprint, hours: float) -> tuple[tuple[str, float, str, float], ...]:
+    """Quantities and prices of the controllers' tasks."""
+    price, tasks = footprint.prices.price, footprint.controllers
+    if tasks is None:
+        return ()
+    cpus, memory = tasks.count * tasks.vcpus * hours, tasks.count * tasks.memory_gib * hours
+    return (
+        ("controllers' CPUs", cpus, "vCPU-hours", price(ServiceItem.FARGATE_VCPU, tasks.architecture)),
+        ("controllers' memory", memory, "GiB-hours", price(ServiceItem.FARGATE_MEMORY, tasks.architecture)),
     )
 
 

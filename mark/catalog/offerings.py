@@ -3,12 +3,13 @@
 A type serves when somebody profiled the model on it, it holds the model, the market sells it, and the tuner finds
 a batch that keeps the objective, in the share of cases that is the target where its time varies. Burstable types
 serve only when they are named: they run at full speed for about half an hour (MArk section 4.5), which is what a
-standby needs and a fleet cannot live on.
+standby needs and a fleet cannot live on. Retired types serve only when they, or a set that has them, are named.
 """
 
 from __future__ import annotations
 
 from mark.catalog.load import PriceSnapshot, ProfileSet
+from mark.catalog.type_sets import check_types, outside_reason, split_types
 from mark.cloudmodel.noise import noise_quantile
 from mark.cloudmodel.world import IDEAL, World
 from mark.domain.errors import Misconfigured
@@ -40,23 +41,24 @@ def make_offerings(
     types: tuple[str, ...] = (),
     world: World = IDEAL,
 ) -> tuple[tuple[Offering, ...], tuple[Excuse, ...]]:
-    """Offerings of the profiled types, or of those named in `types`, and why the others serve nothing.
+    """Offerings of the types that `types` names, and why the others serve nothing.
 
-    Both are sorted by name. A named type must exist and be profiled: Misconfigured says which is not.
+    A named type must exist and be profiled: Misconfigured says which is not. A named set chooses among the
+    profiled types; where nothing is named it is the current ones. Both results are sorted by name.
     """
-    for name in types:
-        prices.instance_type(name)
+    check_types(types, prices)
+    sets, named = split_types(types)
+    for name in named:
         profiles.of(name)
     priced = {item.name: item for item in prices.types}
     offerings: list[Offering] = []
     excuses: list[Excuse] = []
-    for name in sorted(set(types or profiles.instance_types)):
+    for name in sorted({*named, *(profiles.instance_types if sets else ())}):
         if name not in priced:
             reason: str | None = f"no price in the snapshot of {prices.region}, {prices.date}"
-        elif priced[name].credits and name not in types:
-            reason = "burstable: stands by only"
         else:
-            reason = _unfit(model, priced[name], market, world)
+            unasked = None if name in named else _unasked(priced[name], sets)
+            reason = unasked or _unfit(model, priced[name], market, world)
         found = reason or _offer(slo, priced[name], profile=profiles.of(name), market=market, world=world)
         if isinstance(found, Offering):
             offerings.append(found)
@@ -125,6 +127,11 @@ def overflow_excuse(offering: LambdaOffering, slo: Slo) -> Excuse | None:
     )
 
 
+def _unasked(item: InstanceType, sets: tuple[str, ...]) -> str | None:
+    """Reason for which a type serves nothing that only a set could bring in; None where one does."""
+    return outside_reason(item, sets) or ("burstable: stands by only" if item.credits else None)
+
+
 def _unfit(model: ModelSpec, item: InstanceType, market: Market, world: World) -> str | None:
     """Reason for which the type cannot hold the model or be bought there; None when it can."""
     if model.memory_gib > item.memory_gib:
@@ -132,7 +139,7 @@ def _unfit(model: ModelSpec, item: InstanceType, market: Market, world: World) -
     if item.architecture not in model.architectures:
         return f"{item.architecture}, the model runs on {' and '.join(model.architectures)}"
     if item.accelerator and item.accelerator not in model.accelerators:
-        return f"the model does not use a {item.accelerator}"
+        return f"the model does not use the {item.accelerator}"
     if not item.accelerator and not model.cpu:
         return "no accelerator, the model needs one"
     if market is Market.SPOT and item.spot_usd_per_hour is None:

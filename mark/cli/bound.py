@@ -34,8 +34,9 @@ def bound(
 ) -> None:
     """Compute the least cost that perfect knowledge could reach.
 
-    The bound serves every request in time, with the whole trace known in advance. The floor serves only the
-    share that the objective asks for; no run that keeps the objective costs less. Both leave out the overhead:
+    The reference serves every request in time, with the whole trace known in advance, without queueing and
+    without standbys. The floor serves only the share that the objective asks for, with any standby and, where
+    the market is spot, on demand too; no run that keeps the objective costs less. Both leave out the overhead:
     gateways, load balancer, store and controllers.
     """
     settings = given.settings_from(

@@ -99,7 +99,10 @@ DurationS = Annotated[
 Seed = Annotated[int | None, typer.Option(metavar="NUMBER", help="Seed of all random draws.  [default: 0]")]
 Types = Annotated[
     str | None,
-    typer.Option(metavar="TYPE,...", help="Instance types to choose from.  [default: all that are profiled]"),
+    typer.Option(
+        metavar="TYPE,...",
+        help="Instance types to choose from, or the set current, cpu or paper.  [default: current]",
+    ),
 ]
 Profiles = Annotated[
     list[str] | None,

@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 from mark.catalog.load import PriceSnapshot, load_prices, load_service_prices
-from mark.config.rollout import endpoint_services
+from mark.config.rollout import StoreSettings, endpoint_services
 from mark.config.settings import Settings
+from mark.domain.demand import UNIT_S
 from mark.domain.errors import Misconfigured
-from mark.domain.footprint import ControllerTasks, Footprint, Gateways, Monitoring, StoreNodes
+from mark.domain.footprint import ControllerTasks, Footprint, Gateways, LeaseTable, Monitoring, StoreNodes
+from mark.domain.lease import TABLE_LEASE
 from mark.domain.offering import InstanceType
 
 GATEWAY_RPS_PER_CORE = 20_000.0
@@ -33,6 +35,14 @@ LAMBDA_POLLS_PER_HOUR = 5 * 180
 CONTROLLER_POLLS_PER_HOUR = 360
 """The acting controller's long polls of 10 s (`mark.aws.session.POLL_S`)."""
 MIB = 1024.0
+SECONDS_PER_HOUR = 3600.0
+LEAN_ALARMS = 1
+"""Of a lean service: dead letters. Its store's memory is no metric of AWS's."""
+LOGS_OF_NODE = 3
+"""Gateway, controller and store."""
+LINE_WRITES = 2 * (1 + 4)
+"""Write units of a line of the journal's tail: a transaction bills twice, the check of the lease, and the line.
+Assumed: 4 KiB, compressed."""
 
 
 def footprint_of(settings: Settings, *, models: int = 1) -> Footprint:
@@ -47,49 +57,96 @@ def footprint_of(settings: Settings, *, models: int = 1) -> Footprint:
             "writes AWS's of there; name the file as `prices` in the settings, or change service.aws.region"
         )
     rollout, service = settings.rollout, settings.service
-    control, network, mails = rollout.control, rollout.network, rollout.report.sender is not None
+    network, mails, lean = rollout.network, rollout.report.sender is not None, rollout.shape == "lean"
     zones = len(network.zones) or DEFAULT_ZONES
     endpoints = 0 if network.vpc else len(endpoint_services(rollout)) * (zones if network.private else 1)
-    processes = service.gateways + service.controllers + models
+    processes = models + (LOGS_OF_NODE * rollout.nodes if lean else service.gateways + service.controllers)
+    alarms = MODEL_ALARMS * models + (LEAN_ALARMS if lean else SERVICE_ALARMS)
     return Footprint(
-        gateways=_gateways(settings, prices),
-        store=StoreNodes(
-            engine=rollout.store.engine, node_type=rollout.store.node_type, count=1 + rollout.store.replicas
-        ),
-        controllers=ControllerTasks(
-            count=service.controllers,
-            vcpus=control.cpu / 1024,
-            memory_gib=control.memory_mib / MIB,
-            architecture=rollout.machines[0].architecture,
-        ),
+        gateways=_nodes(settings, prices) if lean else _gateways(settings, prices),
+        store=None if lean else _store(rollout.store),
+        controllers=None if lean else _controllers(settings),
+        lease_table=_lease_table(rollout.nodes, models) if lean else None,
+        balanced=not lean,
+        hosted_zones=int(lean and rollout.node.zone is None),
         monitoring=Monitoring(
-            alarms=MODEL_ALARMS * models + SERVICE_ALARMS + (rollout.alarms.max_usd_per_hour is not None) + mails,
-            dashboards=1,
+            alarms=alarms + (rollout.alarms.max_usd_per_hour is not None) + mails,
+            dashboards=int(not lean),
             metrics=MODEL_METRICS * models + SERVICE_METRICS,
-            insights_metrics=INSIGHTS_METRICS,
+            insights_metrics=0 if lean else INSIGHTS_METRICS,
             log_gib_per_hour=60 * processes * LOG_KIB_PER_MINUTE / MIB**2,
             keep_logs_days=rollout.keep_logs_days,
         ),
         zones=zones,
         public=not network.private,
-        internet_facing=rollout.gateway.scheme == "internet-facing",
+        internet_facing=not lean and rollout.gateway.scheme == "internet-facing",
         disk_gib=rollout.machines[0].disk_gib,
         endpoints=endpoints,
         lambda_through_endpoint=network.private and network.vpc is None,
-        secrets=SECRETS,
+        secrets=SECRETS + lean,
         queue_requests_per_hour=LAMBDA_POLLS_PER_HOUR + CONTROLLER_POLLS_PER_HOUR,
         prices=load_service_prices(prices.region, settings.service_prices),
     )
 
 
 def _gateways(settings: Settings, prices: PriceSnapshot) -> Gateways:
-    kind = _priced(settings.rollout.gateway.instance_type, prices)
-    cores = max(1, kind.vcpus // THREADS_PER_CORE[kind.architecture])
+    rollout = settings.rollout
+    kind = _priced(rollout.gateway.instance_type, prices)
     return Gateways(
+        name="gateways",
         instance_type=kind.name,
         usd_per_hour=kind.on_demand_usd_per_hour,
         count=settings.service.gateways,
-        capacity_rps=GATEWAY_RPS_PER_CORE * cores,
+        capacity_rps=_capacity_rps(kind),
+        disk_gib=rollout.machines[0].disk_gib,
+    )
+
+
+def _nodes(settings: Settings, prices: PriceSnapshot) -> Gateways:
+    """Nodes of the lean shape. Misconfigured where the type has another processor than the settings say."""
+    rollout = settings.rollout
+    node = rollout.node
+    kind = _priced(node.instance_type, prices)
+    if kind.architecture != node.architecture:
+        raise Misconfigured(
+            f"rollout.node.instance_type {kind.name} is {kind.architecture}: say so as rollout.node.architecture"
+        )
+    return Gateways(
+        name="nodes",
+        instance_type=kind.name,
+        usd_per_hour=kind.on_demand_usd_per_hour,
+        count=rollout.nodes,
+        capacity_rps=_capacity_rps(kind),
+        disk_gib=node.disk_gib,
+    )
+
+
+def _capacity_rps(kind: InstanceType) -> float:
+    """Requests/s that one passes on for long: a burstable one at its baseline, so that it keeps its credits."""
+    cores = max(1, kind.vcpus // THREADS_PER_CORE[kind.architecture])
+    return GATEWAY_RPS_PER_CORE * cores * (kind.credits.baseline if kind.credits else 1.0)
+
+
+def _store(store: StoreSettings) -> StoreNodes:
+    return StoreNodes(engine=store.engine, node_type=store.node_type, count=1 + store.replicas)
+
+
+def _controllers(settings: Settings) -> ControllerTasks:
+    control = settings.rollout.control
+    return ControllerTasks(
+        count=settings.service.controllers,
+        vcpus=control.cpu / 1024,
+        memory_gib=control.memory_mib / MIB,
+        architecture=settings.rollout.machines[0].architecture,
+    )
+
+
+def _lease_table(nodes: int, models: int) -> LeaseTable:
+    """Renewals of the holder and journal lines of each model; polls of the nodes that wait."""
+    lines = models * SECONDS_PER_HOUR / UNIT_S * LINE_WRITES
+    return LeaseTable(
+        writes_per_hour=SECONDS_PER_HOUR / TABLE_LEASE.renew_s + lines,
+        reads_per_hour=(nodes - 1) * SECONDS_PER_HOUR / TABLE_LEASE.retry_s,
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mark.catalog.load import known_models, load_prices
+from mark.catalog.type_sets import check_types
 from mark.cloudmodel.world import WORLDS, World
 from mark.config.footprint import footprint_of
 from mark.config.settings import Settings, cache_dir
@@ -91,7 +92,8 @@ def check_names(settings: Settings) -> None:
             raise unknown("policy", name, (*policy_names(), ALL))
     prices = load_prices(settings.prices)
     single = (settings.offerings.standby_type, settings.policy.monitor.instance_type)
-    for name in (*settings.offerings.types, *(name for name in single if name)):
+    check_types(settings.offerings.types, prices)
+    for name in filter(None, single):
         prices.instance_type(name)
     if settings.forecaster:
         load_forecaster(settings.forecaster)

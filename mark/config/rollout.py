@@ -32,6 +32,9 @@ IMAGE_GIB = 30
 Owner = Annotated[
     str, matching(r"[\w.:/=+@ -]{1,100}", "team@example.com, in characters that a tag of AWS may have")
 ]
+HostName = Annotated[
+    str, matching(r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z0-9-]{2,63}", "a name in DNS, api.example.com")
+]
 Account = Annotated[str, matching(r"\d{12}", "123456789012, the digits in quotes")]
 Bundle = Annotated[str, matching(r"artifacts/[\w./-]+\.tar\.gz", "artifacts/model.tar.gz")]
 Schedule = Annotated[str, matching(r"(cron|rate)\(.+\)", "cron(0 7 * * ? *) or rate(1 day)")]
@@ -141,6 +144,40 @@ class GatewayMachineSettings(Part):
     )
 
 
+class NodeSettings(Part):
+    """Nodes of the lean shape: each runs a gateway, a controller and a copy of the store."""
+
+    instance_type: str = Field("t4g.small", description="Instance type.")
+    architecture: Literal["amd64", "arm64"] = Field("arm64", description="Its processor.")
+    ami: str | None = Field(
+        None, pattern=r"^ami-", description="Machine image with Docker; left out, AWS's newest one for containers."
+    )
+    disk_gib: Annotated[int, Field(ge=IMAGE_GIB)] = Field(IMAGE_GIB, description="Size of the disk.")
+    name: HostName | None = Field(
+        None, description="Name that clients call: that of the certificate, api.example.com."
+    )
+    zone: str | None = Field(
+        None,
+        pattern=r"^Z[A-Z0-9]+$",
+        description="Hosted zone of Route 53 that holds the name; left out, one of the network's own is made.",
+    )
+    certificate: Arn | None = Field(
+        None,
+        description="Secret (ARN) of the certificate that clients see, a JSON object: `certificate` is the chain, "
+        "`key` the private key, both PEM.",
+    )
+
+    store_image: str = Field(
+        "public.ecr.aws/docker/library/redis:7.2-alpine",
+        description="Image of the store: Redis or Valkey, with TLS.",
+    )
+
+    @property
+    def machine(self) -> MachineSettings:
+        """The node as a kind of machine."""
+        return MachineSettings(architecture=self.architecture, ami=self.ami, disk_gib=self.disk_gib)
+
+
 class ControlSettings(Part):
     """Tasks of controllers (Fargate); service.controllers says how many."""
 
@@ -199,6 +236,14 @@ class AlarmSettings(Part):
 class RolloutSettings(Part):
     """The service in an AWS account (`mark synth`, `diff`, `deploy`, `destroy`; docs/rollout.md)."""
 
+    shape: Literal["lean", "ha"] = Field(
+        "ha",
+        description="lean: gateway, controller and store together on `nodes`, for a small service. ha: gateways "
+        "behind a load balancer, controllers on Fargate, the store in ElastiCache (docs/costs.md).",
+    )
+    nodes: Literal[1, 2] = Field(2, description="Nodes of the lean shape; with one, its loss stops the service.")
+    node: NodeSettings = Field(NodeSettings(), description="What a node of the lean shape is.")
+
     owner: Owner = Field("mark", description="The team responsible: the tag mark:owner.")
     account: Account | None = Field(None, description="The account it must be; left out, that of the credentials.")
     image: Image | None = Field(
@@ -223,6 +268,15 @@ class RolloutSettings(Part):
     keep_logs_days: Literal[7, 30, 90, 365] = Field(365, description="How long logs are kept.")
 
     @model_validator(mode="after")
+    def _lean_has_addresses(self) -> Self:
+        if self.shape == "lean" and self.network.private:
+            raise ValueError(
+                "network.private: the lean shape has no interface endpoints; use shape: ha, or public addresses, "
+                "which nothing can connect to"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _machines_once(self) -> Self:
         names = [machine.name for machine in self.machines]
         if len(set(names)) != len(names):
@@ -232,6 +286,8 @@ class RolloutSettings(Part):
 
 def endpoint_services(rollout: RolloutSettings) -> tuple[str, ...]:
     """Services of AWS that are reached through interface endpoints of a network of our own."""
+    if rollout.shape == "lean":
+        return ()
     mails = rollout.report.sender is not None
     named = PROCESS_ENDPOINTS if rollout.network.private else ()
     mail = (*MAIL_ENDPOINTS, *((COSTS_ENDPOINT,) if rollout.report.reconcile else ())) if mails else ()

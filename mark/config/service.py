@@ -56,7 +56,10 @@ class OfferingSettings(Part):
     """Types that may be rented."""
 
     types: tuple[str, ...] = Field(
-        (), description="Instance types to choose from; empty takes all that have a profile and can serve."
+        (),
+        description="Instance types to choose from, and sets of them: current (all profiled types that AWS still "
+        "rents), cpu (of those the ones without an accelerator), paper (what MArk's evaluation rented, p2 among "
+        "them). Empty means current.",
     )
     overflow: bool = Field(True, description="Whether Lambda takes what the instances cannot serve in time.")
     standby_type: str | None = Field(

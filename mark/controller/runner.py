@@ -17,7 +17,7 @@ from mark.controller.plan_request import plan_fleet, plan_request
 from mark.controller.policy import ControllerPolicy
 from mark.controller.recovery import Recovered, unseen_orders
 from mark.controller.service_time_ratios import ServiceTimeRatios
-from mark.controller.spending_limit import SpendingLimit, apply_spending_limit, no_spending_limit
+from mark.controller.spending_limit import apply_spending_limit, no_spending_limit
 from mark.controller.state import Decision, Observation, State
 from mark.controller.step import step
 from mark.controller.surges import is_surging
@@ -25,6 +25,7 @@ from mark.domain.demand import Demand, Forecast
 from mark.domain.errors import PlanInfeasible, failure_words
 from mark.domain.fleet import FleetView
 from mark.domain.orders import ForecastFailed, LaunchRefused, PlanFailed
+from mark.domain.spending import SpendingLimit
 from mark.ports import Clock, Cloud, DataPlane, Forecaster
 
 KEEP_HISTORY = 14 * 24 * 60

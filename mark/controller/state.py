@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from mark.controller.breaker import SpotPool
-from mark.controller.spending_limit import SpendingLimit
 from mark.domain.demand import DemandUnit, Forecast
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.objective import SloWindow
 from mark.domain.orders import Fact, Order
 from mark.domain.plan import Plan
+from mark.domain.spending import SpendingLimit
 
 Counts = tuple[tuple[str, int], ...]
 """Instances per offering, by name."""

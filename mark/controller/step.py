@@ -18,7 +18,7 @@ from mark.controller.launch_limits import LaunchLimits
 from mark.controller.policy import ControllerPolicy
 from mark.controller.service_time_ratios import ratio_notes, with_ratios
 from mark.controller.slo import monitor_slo
-from mark.controller.spending_limit import SpendingLimit, apply_spending_limit
+from mark.controller.spending_limit import apply_spending_limit
 from mark.controller.standby import keep_standbys, short_rps, stop_standbys
 from mark.controller.state import (
     Counts,
@@ -36,6 +36,7 @@ from mark.dispatch.overflow import environments_for
 from mark.domain.fleet import FleetView, InstanceState, Role
 from mark.domain.orders import Drain, Launch, LaunchRefused, Order, RefusalCause, WarmLambda
 from mark.domain.plan import RETRY_WAKE_S
+from mark.domain.spending import SpendingLimit
 
 WARM_QUANTILE = 0.9
 """Lambda is warmed for this quantile of the load; what is rarer starts some environments cold and misses."""

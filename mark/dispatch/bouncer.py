@@ -70,3 +70,14 @@ def late_finish_at(
 def admits(finish_at: float, arrived_at: float, deadline_at: float, factor: float) -> bool:
     """True where the time to finish is within `factor` of the time allowed (0.98; 1 in `mark`)."""
     return finish_at - arrived_at <= factor * (deadline_at - arrived_at)
+
+
+def stays(
+    finish_at: float, late_at: float, terminates_at: float, arrived_at: float, deadline_at: float, factor: float
+) -> bool:
+    """True where an instance takes the request: it ends no sooner than the request, and admits it.
+
+    `finish_at` is the expected finish, `late_at` the one that admission looks at; `factor` is infinite without a
+    Bouncer.
+    """
+    return finish_at <= terminates_at and (factor == math.inf or admits(late_at, arrived_at, deadline_at, factor))

@@ -62,6 +62,14 @@ def lambda_finish_at(now: float, in_flight: int, warm: int, latency_s: float, co
     return now + latency_s if in_flight < warm else now + latency_s + cold_start_s
 
 
+def warms_one_more(now: float, deadline_at: float, latency_s: float, in_flight: int, concurrency: int) -> bool:
+    """True where a request that is shed because Lambda is cold starts an environment; else none would be warm.
+
+    Only where a warm one would have answered in time, and Lambda has room.
+    """
+    return now + latency_s <= deadline_at and in_flight < concurrency
+
+
 def after_bounce(
     lambda_open: bool,
     shed_late: bool,

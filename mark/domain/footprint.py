@@ -9,14 +9,18 @@ from mark.domain.service_prices import ServiceItem, ServicePrices
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateways:
-    """Instances behind the load balancer."""
+    """Instances that clients' requests come through."""
 
+    #: Of their lines in the bill.
+    name: str
     instance_type: str
     usd_per_hour: float
     #: Deployed at least; more where the peak asks for them.
     count: int
     #: Requests/s that one is planned to pass on.
     capacity_rps: float
+    #: Root disk of one, GiB.
+    disk_gib: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +43,14 @@ class ControllerTasks:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseTable:
+    """Requests to the table that holds the lease and the journal's tail, in units that DynamoDB bills."""
+
+    writes_per_hour: float
+    reads_per_hour: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Monitoring:
     """What CloudWatch keeps and watches."""
 
@@ -56,8 +68,15 @@ class Footprint:
     """Resources around a fleet, of a rollout's settings, and the prices that they are billed at."""
 
     gateways: Gateways
-    store: StoreNodes
-    controllers: ControllerTasks
+    #: None where gateways hold the store.
+    store: StoreNodes | None
+    #: None where controllers run on the gateways.
+    controllers: ControllerTasks | None
+    #: None where the store holds the lease.
+    lease_table: LeaseTable | None
+    #: True where a load balancer stands before the gateways.
+    balanced: bool
+    hosted_zones: int
     monitoring: Monitoring
     #: Availability zones that gateways, instances and the balancer are spread over.
     zones: int

@@ -49,6 +49,9 @@ class ServiceItem(StrEnum):
     OBJECT_PUT = "s3-put"
     OBJECT_GET = "s3-get"
     IMAGES_STORED = "ecr-stored"
+    TABLE_WRITE = "dynamodb-write"
+    TABLE_READ = "dynamodb-read"
+    HOSTED_ZONE = "hosted-zone"
 
 
 UNITS: Mapping[ServiceItem, str] = {
@@ -85,6 +88,9 @@ UNITS: Mapping[ServiceItem, str] = {
     ServiceItem.OBJECT_PUT: "request",
     ServiceItem.OBJECT_GET: "request",
     ServiceItem.IMAGES_STORED: "GiB-month",
+    ServiceItem.TABLE_WRITE: "request unit",
+    ServiceItem.TABLE_READ: "request unit",
+    ServiceItem.HOSTED_ZONE: "zone-month",
 }
 """Unit of each price. AWS writes GB where it bills GiB (2^30 bytes). CROSS_ZONE_BYTES and SAGEMAKER_BYTES are
 billed in each direction."""

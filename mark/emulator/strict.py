@@ -10,6 +10,7 @@ from mark.emulator.errors import ApiError, not_emulated
 SERVICES = frozenset(
     (
         "cloudformation",
+        "dynamodb",
         "ec2",
         "ecr",
         "events",
@@ -18,6 +19,7 @@ SERVICES = frozenset(
         "logs",
         "monitoring",
         "pricing",
+        "route53",
         "s3",
         "scheduler",
         "secretsmanager",

@@ -1,1 +1,1 @@
-"""Work that needs no service: replays of a team's own traffic, sweeps, plans, bounds, forecasts over a trace."""
+"""Work that needs no service: replays of a team's own traffic, sweeps, plans, yardsticks, forecasts."""

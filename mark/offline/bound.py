@@ -1,4 +1,4 @@
-"""Bound and floor of a trace, and what they mean."""
+"""Reference and floor of a trace, and what they mean."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from mark.config.settings import Settings
 from mark.offline.experiments import make_experiment
 from mark.report.formatting import MISSING, format_count, format_duration, percent, usd
 from mark.report.terminal import note, progress, show, show_json
-from mark.simulator.experiment import Experiment
+from mark.simulator.experiment import Experiment, Yardsticks
 
 
 def bound_settings(settings: Settings, *, as_json: bool) -> None:
     """Compute and print both."""
     experiment = make_experiment(settings)
     with progress() as report:
-        report("computing bound and floor", 0.0)
-        bound_usd, floor_usd = experiment.bounds()
-    document = bound_document(experiment, bound_usd, floor_usd)
+        report("computing reference and floor", 0.0)
+        yardsticks = experiment.yardsticks()
+    document = bound_document(experiment, yardsticks)
     if as_json:
         show_json(document)
         return
     slo = experiment.spec.slo
     within = f"within {format_duration(slo.latency_s)}"
+    reference, floor = (_format_cost(amount) for amount in yardsticks)
     show(
         f"{document['trace']}: {format_count(document['requests'])} requests in "
         f"{format_duration(document['duration_s'])}, {document['model']}, {document['market']}",
-        f"bound {_format_cost(bound_usd)}: the least that serves every request {within}, "
-        "with the trace known in advance",
-        f"floor {_format_cost(floor_usd)}: the least that serves {percent(slo.target)} of them {within}, "
-        "standbys and deferring allowed",
+        f"reference {reference}: the least that serves every request {within}, with the trace known in advance, "
+        "without queueing and standbys",
+        f"floor {floor}: the least that serves {percent(slo.target)} of them {within}, with any standby",
     )
-    if bound_usd is None:
-        show("There is no bound: without Lambda in time, no fleet can change fast enough to serve every request.")
+    if yardsticks.reference_usd is None:
+        show("There is no reference: without Lambda in time no fleet can change fast enough to serve all of them.")
     for text in document["assumed_profiles"]:
         show(f"assumed: {text}")
     for text in document["notes"]:
@@ -59,8 +59,8 @@ class BoundDocument(TypedDict):
     requests: int
     duration_s: float
     slo: TargetObject
-    #: None where no fleet can serve every request in time.
-    bound_usd: float | None
+    #: The reference; None where no fleet can serve every request in time.
+    reference_usd: float | None
     floor_usd: float | None
     offerings: list[str]
     assumed_profiles: list[str]
@@ -68,7 +68,7 @@ class BoundDocument(TypedDict):
     stand_in_profiles: list[str]
 
 
-def bound_document(experiment: Experiment, bound_usd: float | None, floor_usd: float | None) -> BoundDocument:
+def bound_document(experiment: Experiment, yardsticks: Yardsticks) -> BoundDocument:
     """The document of `mark bound --json` (docs/json.md)."""
     spec = experiment.spec
     start_s, end_s = spec.workload.whole_seconds
@@ -81,8 +81,8 @@ def bound_document(experiment: Experiment, bound_usd: float | None, floor_usd: f
         "requests": int(spec.workload.second_counts(start_s, end_s).sum()),
         "duration_s": end_s - start_s,
         "slo": {"latency_ms": round(spec.slo.latency_s * 1000, 9), "target": spec.slo.target},
-        "bound_usd": bound_usd,
-        "floor_usd": floor_usd,
+        "reference_usd": yardsticks.reference_usd,
+        "floor_usd": yardsticks.floor_usd,
         "offerings": [offering.name for offering in experiment.supply.offerings],
         "assumed_profiles": list(experiment.supply.assumed),
         "notes": list(spec.workload.notes),

@@ -8,6 +8,7 @@ from rich.table import Table
 
 from mark.catalog.load import ASSUMED_PREFIX, ProfileSet, known_models, load_profiles, shipped_sets
 from mark.catalog.shipped_models import ShippedModel, shipped_models
+from mark.catalog.type_sets import TYPE_SETS
 from mark.config.settings import Settings
 from mark.dispatch.policy import Routing
 from mark.domain.objective import ModelSpec
@@ -64,6 +65,7 @@ def list_models(settings: Settings, *, as_json: bool) -> None:
                 "models": [_model_object(*pair) for pair in found],
                 "to_serve": [_shipped_object(model) for model in shipped_models()],
                 "assumed_sets": assumed,
+                "type_sets": list(TYPE_SETS),
             }
         )
         return
@@ -71,6 +73,7 @@ def list_models(settings: Settings, *, as_json: bool) -> None:
     for spec, profiles in found:
         table.add_row(*_needs(spec), ", ".join(_types(profiles)))
     show(table, "", f"assumed profile sets, used only when named with --profiles: {', '.join(assumed)}")
+    show(f"sets of types, for --types: {', '.join(TYPE_SETS)} (docs/hardware.md)")
     if served := shipped_models():
         _show_shipped(served)
 

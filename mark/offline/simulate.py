@@ -79,8 +79,8 @@ def _run_all(
     report: Report,
 ) -> None:
     warm_engine(experiment, report)
-    report("computing bound and floor", 0.0)
-    bound_usd, floor_usd = experiment.bounds()
+    report("computing reference and floor", 0.0)
+    reference_usd, floor_usd = experiment.yardsticks()
     for policy in policies:
         try:
             result = experiment.run(
@@ -96,7 +96,7 @@ def _run_all(
             note(f"{policy} is left out: {error}")
             continue
         result = replace(result, notes=(*run_remarks(settings, experiment, policy), *result.notes))
-        outcome.runs.append(ComparedRun(result=result, bound_usd=bound_usd, floor_usd=floor_usd))
+        outcome.runs.append(ComparedRun(result=result, reference_usd=reference_usd, floor_usd=floor_usd))
         if folder is not None:
             folder.write_report(outcome.runs, ())
     if not outcome.runs:

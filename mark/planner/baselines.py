@@ -258,7 +258,8 @@ class _Rented:
                 "no instance of the one type that is rented can be had; wait, or name another type"
             )
         self._request = request
-        by_price = sorted(request.offerings, key=lambda item: (item.usd_per_request, item.name))
+        able = [item for item in request.offerings if item.profile.latency_s(1) <= request.slo.latency_s]
+        by_price = sorted(able or request.offerings, key=lambda item: (item.usd_per_request, item.name))
         self._kind = by_price[0]
         self._alike = [item for item in by_price if item.instance_type.name == self._kind.instance_type.name]
         running = dict(request.running)

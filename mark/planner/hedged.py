@@ -16,8 +16,8 @@ any unit:
 from the lead on, when what is ordered now serves. One that is there is kept while on beats off; so a dip that is
 shorter than what a new launch would cost is sat out, and no rule of patience is needed. (This is the newsvendor's
 ratio, rent over the price of the alternative, for every level and every stretch of time; with a perfect forecast
-it is the program of `bound.py`, in whole instances.) What is there and not wanted from the lead on stays until
-then while it earns its rent, and the step drains nothing before what replaces it is ready.
+it is the reference of `yardsticks.py`, in whole instances.) What is there and not wanted from the lead on stays
+until then while it earns its rent, and the step drains nothing before what replaces it is ready.
 
 Which offering serves which levels is a knapsack from level 0 upwards, solved by dynamic programming over the cells
 of the table: what is there already comes without its launch, each instance once. Fleets of thousands grow in

@@ -136,6 +136,15 @@ class Assembly:
         own = make_bundle(policy, given)
         return tuning_notes(own, tuned(own, self.spec.tuning, self.spec.market))
 
+    @property
+    def standby_types(self) -> tuple[Offering, ...]:
+        """Every type that some policy may stop and wake, whatever its settings; none where standbys are off."""
+        named = self.spec.standby_type
+        if self.spec.standby_share <= 0:
+            return ()
+        able = (*self.supply.on_demand, *self._burstable(), *([self._standby_offering(named)] if named else []))
+        return tuple({item.name: item for item in able}.values())
+
     def _standby(self) -> StandbyPolicy:
         spec = self.spec
         offering = self._standby_offering(spec.standby_type or self._cheapest_standby())

@@ -1,4 +1,4 @@
-"""Supply: what can be rented for a model under an objective. Replays, bounds and one-off plans all ask here."""
+"""Supply: what can be rented for a model under an objective. Replays, yardsticks and one-off plans ask here."""
 
 from __future__ import annotations
 

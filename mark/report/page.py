@@ -22,7 +22,7 @@ from mark.report.runs.comparison import (
     format_attainment,
     format_latency,
     headline,
-    reference_run,
+    headline_run,
     run_labels,
 )
 from mark.report.runs.documents import simulate_document
@@ -40,7 +40,7 @@ class _Section:
     label: str
     run: ComparedRun
     anchor: str
-    is_reference: bool
+    is_lead: bool
     cells: dict[str, str]
     served: tuple[str, ...]
     load: Markup
@@ -56,7 +56,7 @@ def render_report(
     # matplotlib takes a second to import and only a page needs it
     from mark.report.runs import plots  # noqa: PLC0415
 
-    reference = reference_run(runs)
+    lead = headline_run(runs)
     labelled = tuple(zip(run_labels(runs), runs, strict=True))
     offerings, end_rps = plots.named_offerings(runs), plots.top_rps(runs)
     sections = [
@@ -64,8 +64,8 @@ def render_report(
             label=label,
             run=run,
             anchor=f"run-{number}",
-            is_reference=run is reference,
-            cells=_cells(run, reference),
+            is_lead=run is lead,
+            cells=_cells(run, lead),
             served=tuple(f"{share:.1f}" for share in served_percent(run.result.served)),
             load=trusted(
                 plots.load_figure(label, run, offerings=offerings, end_rps=end_rps, prefix=f"load{number}")
@@ -81,7 +81,7 @@ def render_report(
             headline=headline(runs),
             facts=_facts(runs),
             sections=sections,
-            reference=next(section.label for section in sections if section.is_reference),
+            lead=next(section.label for section in sections if section.is_lead),
             costs=trusted(plots.cost_figure(labelled, prefix="cost")),
             latency=trusted(plots.latency_figure(labelled, prefix="latency")),
             missed=trusted(plots.missed_figure(labelled, prefix="missed")),
@@ -148,13 +148,14 @@ def _finished(value: object) -> object:
     return unbroken(value) if type(value) is str else value
 
 
-def _cells(run: ComparedRun, reference: ComparedRun) -> dict[str, str]:
+def _cells(run: ComparedRun, lead: ComparedRun) -> dict[str, str]:
     result = run.result
     p50, p95, p99 = format_latency(run)
     return {
         "total": usd(result.cost.total),
-        "times": ratio(cost_ratio(run, reference)),
-        "over_bound": ratio(run.cost_over_bound),
+        "times": ratio(cost_ratio(run, lead)),
+        "over_reference": ratio(run.cost_over_reference),
+        "over_floor": "" if run.cost_over_floor is None else ratio(run.cost_over_floor),
         "attained": format_attainment(run, digits=2),
         "target": percent(result.slo.target),
         "p50": p50,

@@ -190,10 +190,14 @@ def _bucket(account: Account, archive: str) -> str:
 
 def _say_where(stacks: Stacks, settings: Settings) -> None:
     service = settings.service.name
-    state = stacks.state(name_of(service, "gateways"))
-    address = state.exports.get(name_of(service, "address"), "") if state is not None else ""
+    if settings.rollout.shape == "lean":
+        where = f"https://{settings.rollout.node.name}"
+    else:
+        state = stacks.state(name_of(service, "gateways"))
+        address = state.exports.get(name_of(service, "address"), "") if state is not None else ""
+        where = f"https://{address} (or the name in your certificate that points there)"
     show(f"the service {service} stands")
-    show(f"clients call  https://{address} (or the name in your certificate that points there)")
+    show(f"clients call  {where}")
     show(f"their token   aws secretsmanager get-secret-value --secret-id {name_of(service, 'token')}")
     recipients = ", ".join(settings.rollout.alarms.to) or "nobody: rollout.alarms.to is empty"
     show(f"alarms        are mailed to {recipients}")

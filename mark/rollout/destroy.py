@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from mark.aws.dns import remove_addresses
 from mark.aws.ec2.launch import SERVICE
 from mark.aws.names import name_of
 from mark.aws.provision import end_instances
@@ -27,6 +28,7 @@ from mark.rollout.show import EventLog, agreed
 ORDER = (
     "control",
     "gateways",
+    "nodes",
     "reports",
     "watch",
     "functions",
@@ -36,7 +38,7 @@ ORDER = (
     "network",
 )
 """Parts as they go. A stack that is unknown here, of another version, goes after those that launch."""
-LAUNCHING = ORDER[:2]
+LAUNCHING = ORDER[:3]
 END_S, POLL_S = 600.0, 2.0
 """Time that instances may take to end."""
 
@@ -58,7 +60,7 @@ def destroy(settings: Settings, *, yes: bool) -> None:
         if not (yes or agreed(f"Remove {service} from account {account.id}, region {account.region}?")):
             show("nothing was changed")
             return
-        remove_stacks(account, going, service, held)
+        remove_stacks(account, going, settings, held)
         show(f"the service {service} is gone from account {account.id}, region {account.region}")
 
 
@@ -69,9 +71,9 @@ def in_order(found: Sequence[StackState], service: str) -> list[StackState]:
     return sorted(going, key=lambda state: _place(state, service))
 
 
-def remove_stacks(account: Account, going: Sequence[StackState], service: str, held: RolloutLock) -> None:
+def remove_stacks(account: Account, going: Sequence[StackState], settings: Settings, held: RolloutLock) -> None:
     """Remove these stacks, and the service's instances as soon as nothing launches any."""
-    log = EventLog(len(going))
+    log, service = EventLog(len(going)), settings.service.name
     launching = tuple(name_of(service, part) for part in LAUNCHING)
     ended = False
     for state in going:
@@ -80,10 +82,20 @@ def remove_stacks(account: Account, going: Sequence[StackState], service: str, h
             _end(account, service, log)
             ended = True
         log.stack(state.name, "delete")
+        if state.name.endswith("-state") and settings.rollout.shape == "lean":
+            _forget_name(account, settings, state)
         finish(account.stacks, state.name, list(logged(account.stacks.remove(state), log)), gone=True)
         if state.name.endswith("-launch"):
             _end(account, service, log)
     _end(account, service, log)
+
+
+def _forget_name(account: Account, settings: Settings, state: StackState) -> None:
+    """Remove the nodes' name: nobody keeps it any more, and a hosted zone that has one cannot be removed."""
+    node = settings.rollout.node
+    zone = node.zone or state.exports.get(name_of(settings.service.name, "zone"))
+    if zone and node.name:
+        remove_addresses(account.aws.names, zone, node.name)
 
 
 def _end(account: Account, service: str, log: EventLog) -> None:

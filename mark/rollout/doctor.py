@@ -125,14 +125,19 @@ def check_prices(prices: PriceSnapshot, region: str, today: date) -> Finding:
 
 
 def check_certificate(settings: Settings) -> Finding:
-    """Check that the certificate is of the load balancer's region. ACM itself is not called."""
-    arn, region = settings.rollout.certificate, settings.service.aws.region
+    """Check that the certificate, or the secret that holds it, is of the region. AWS itself is not called."""
+    rollout, region = settings.rollout, settings.service.aws.region
+    lean = rollout.shape == "lean"
+    key, arn = ("node.certificate", rollout.node.certificate) if lean else ("certificate", rollout.certificate)
+    wanted, makes = (
+        ("secretsmanager", "secretsmanager create-secret") if lean else ("acm", "acm request-certificate")
+    )
     if arn is None:
-        return Finding(check="certificate", state="skipped", message="rollout.certificate is not set")
+        return Finding(check="certificate", state="skipped", message=f"rollout.{key} is not set")
     _, _, service, where, *_ = arn.split(":")
-    if (service, where) != ("acm", region):
+    if (service, where) != (wanted, region):
         detail = f"{arn} is of {service} in {where or 'no region'}, the service is in {region}"
-        remedy = f"request one in {region} (`aws acm request-certificate --region {region}`)"
+        remedy = f"make one in {region} (`aws {makes} --region {region}`)"
         return Finding(check="certificate", state="error", message=detail, remedy=remedy)
     return Finding(check="certificate", state="ok", message=f"of {region}")
 

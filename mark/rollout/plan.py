@@ -38,6 +38,7 @@ class StackPlan:
 def compare(stacks: Stacks, synthesis: Synthesis, service: str) -> tuple[StackPlan, ...]:
     """Differences between the account and the templates; changes nothing."""
     there = {state.name: state for state in stacks.named(name_of(service, ""))}
+    _refuse_reshaped(there, synthesis, service)
     extra = (state for state in there.values() if state.name not in synthesis.templates)
     plans = [_leftover(state) for state in extra if state.tags.get(SERVICE) == service]  # `shop` is not `shop-b`
     for name, template in synthesis.templates.items():
@@ -117,6 +118,16 @@ def _refuse_repacked(before: Mapping[str, Any], after: Mapping[str, Any]) -> Non
                 f"the function {called} is {'an image' if was == IMAGE else 'a zip'}, and Lambda makes of none "
                 "the other (rollout.functions.infer_image): deploy once with offerings: {overflow: false} of its "
                 "model, which removes it, then as you want it"
+            )
+
+
+def _refuse_reshaped(there: Mapping[str, StackState], synthesis: Synthesis, service: str) -> None:
+    """Misconfigured where a service that stands would get the other shape: its store does not move along."""
+    for part, other in (("nodes", "gateways"), ("gateways", "nodes")):
+        if name_of(service, part) in there and name_of(service, other) in synthesis.templates:
+            raise Misconfigured(
+                "rollout.shape cannot change while the service stands, since its store stays behind: deploy the "
+                "other shape under another service.name, move your clients, then `mark destroy` this one"
             )
 
 

@@ -37,6 +37,7 @@ LEFT_OUT: Any = {
         **dict.fromkeys(("owner", "account", "image", "model_image", "bundle", "certificate"), True),
         **dict.fromkeys(("functions", "archive"), True),
         "report": {"to", "schedule", "timezone"},
+        "node": {"name", "certificate", "ami", "store_image"},
         "alarms": {"to", "max_overflow_share"},
     },
     "service": {"serve": {"__all__": {"backend": {"folder"}}}},
@@ -82,12 +83,20 @@ def synthesise(settings: Settings) -> Synthesis:
 def _check(settings: Settings) -> None:
     """Check the settings that a template needs."""
     rollout = settings.rollout
-    for name in ("image", "certificate"):
-        if getattr(rollout, name) is None:
+    lean = rollout.shape == "lean"
+    wanted = {"image": rollout.image}
+    if lean:
+        wanted |= {"node.name": rollout.node.name, "node.certificate": rollout.node.certificate}
+    else:
+        wanted |= {"certificate": rollout.certificate}
+    for name, value in wanted.items():
+        if value is None:
             raise Misconfigured(
                 f"rollout.{name} is missing: write it into a mark.yaml (`mark init` writes one, docs/rollout.md "
                 "says what it is for) and give the file by --config"
             )
+    if lean and rollout.gateway.scheme == "internet-facing":
+        raise Misconfigured("rollout.gateway.scheme internet-facing needs rollout.shape: ha")
     mails(rollout.report)
     region = settings.service.aws.region
     if rollout.report.reconcile and rollout.network.vpc is None and region != COSTS_REGION:
@@ -101,6 +110,7 @@ def _check(settings: Settings) -> None:
 
 def _blueprint(settings: Settings, models: Sequence[LiveModel], bundles: tuple[Bundle, ...]) -> dict[str, Any]:
     """infra/blueprint.py says what it holds."""
+    settings = _as_shaped(settings)
     service, region = settings.service, settings.service.aws.region
     infer = [function_of(model.served) for model in overflowing(models)]
     return {
@@ -115,6 +125,15 @@ def _blueprint(settings: Settings, models: Sequence[LiveModel], bundles: tuple[B
         "bundles": {bundle.handler: bundle.key for bundle in bundles},
         "processes": settings.model_dump_json(exclude_defaults=True, exclude=LEFT_OUT),
     }
+
+
+def _as_shaped(settings: Settings) -> Settings:
+    """The settings with as many gateways and controllers as the shape has: one of each on a node."""
+    rollout = settings.rollout
+    if rollout.shape == "ha":
+        return settings
+    count = {"gateways": rollout.nodes, "controllers": rollout.nodes}
+    return settings.model_copy(update={"service": settings.service.model_copy(update=count)})
 
 
 def _elsewhere(function: LambdaSpec) -> LambdaSpec:

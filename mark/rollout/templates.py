@@ -61,6 +61,8 @@ def _policy(settings: Settings, synthesis: Synthesis) -> dict[str, Any]:
         region=service.aws.region,
         account=rollout.account or ANY_ACCOUNT,
         bucket=f"{name_of(service.name, 'archive')}-*",
+        zone=(rollout.node.zone or "*") if rollout.shape == "lean" else "",
+        host=rollout.node.name or "",
     )
     policy, image = deployer_policy(names, types_of(synthesis)), rollout.functions.infer_image
     if image is not None:

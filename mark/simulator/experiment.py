@@ -1,4 +1,4 @@
-"""An experiment: a model, an objective and a workload, on which any policy can be run and both bounds computed.
+"""An experiment: a model, an objective and a workload, on which any policy can be run and its yardsticks computed.
 
 The one place where policies and simulator are put together; the command line and the studies both use it.
 Forecasters come in through `build_forecaster`, because they are loaded by name.
@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,7 +22,8 @@ from mark.controller.state import Decision, Observation
 from mark.domain.demand import HORIZON, UNIT_S, Demand
 from mark.domain.errors import Misconfigured, PlanInfeasible
 from mark.domain.fleet import FleetView
-from mark.planner.bound import BoundInput, bound_usd, floor_usd
+from mark.domain.service_prices import ServiceItem
+from mark.planner.yardsticks import YardstickInput, floor_usd, reference_usd
 from mark.policies.assemble import Assembly, Overrides, PolicySpec
 from mark.policies.bundles import Ingredients, PolicyBundle, tuning_grid
 from mark.policies.tuning import DAY_S, Trial, TunedSetting, choose
@@ -47,6 +49,16 @@ class ExperimentSpec(PolicySpec):
     faults: FaultScript = field(default_factory=FaultScript)
     #: Where forecasters keep what they learned; None for nowhere.
     cache_dir: Path | None = None
+
+
+class Yardsticks(NamedTuple):
+    """What a load costs with perfect knowledge of it, USD of serving (`mark.planner.yardsticks`).
+
+    None where no fleet could serve it: no overflow in time.
+    """
+
+    reference_usd: float | None
+    floor_usd: float | None
 
 
 class Experiment:
@@ -178,26 +190,29 @@ class Experiment:
             )
         return Workload(trace=load.trace, seed=load.seed, start_s=begin_s, duration_s=end_s - begin_s)
 
-    def bounds(self) -> tuple[float | None, float | None]:
-        """Bound and floor, USD; None where no fleet with perfect knowledge could serve (no overflow in time)."""
-        scenario, standby = self._scenario, self.assembly.standby
+    def yardsticks(self) -> Yardsticks:
+        """Reference and floor of the load: what the best fleet with perfect knowledge of it costs."""
+        scenario, supply = self._scenario, self.supply
         load = self.spec.workload.at_trace_speed  # a rehearsal stands for all of the trace's requests
         counts = load.second_counts(scenario.start_s, scenario.start_s + scenario.duration_s)
-        given = BoundInput(
+        provisioned = self.spec.footprint.prices.price(ServiceItem.LAMBDA_PROVISIONED_DURATION)
+        given = YardstickInput(
             arrivals=counts.astype(np.float64),
-            offerings=self.supply.offerings,
-            overflow=self.supply.overflow,
-            slo=self.supply.slo,
+            offerings=supply.offerings,
+            fallbacks=supply.on_demand,
+            standbys=self.assembly.standby_types,
+            overflow=supply.overflow,
+            provisioned_usd_per_gib_s=provisioned,
+            slo=supply.slo,
             times=self.spec.world.times,
-            standbys=(standby.offering,) if standby else (),
         )
         found: list[float | None] = []
-        for solve in (bound_usd, floor_usd):
+        for solve in (reference_usd, floor_usd):
             try:
                 found.append(solve(given))
             except PlanInfeasible:
                 found.append(None)
-        return found[0], found[1]
+        return Yardsticks(*found)
 
     @cached_property
     def _scenario(self) -> Scenario:

@@ -38,7 +38,7 @@ class Refuse:
 class LateBoots:
     """From `from_s` to `to_s` (of the run) boots take `factor` times as long, 1 at least.
 
-    Nothing shortens a boot: the floor counts on that (`mark.planner.bound`).
+    Nothing shortens a boot: the floor counts on that (`mark.planner.yardsticks`).
     """
 
     from_s: float

@@ -6,11 +6,13 @@ connection that an earlier end of the server broke. So everything that is stored
 
 from __future__ import annotations
 
+import asyncio
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 import redis
 import redis.asyncio
@@ -27,6 +29,10 @@ CONNECT_S, ANSWER_S = 0.5, 1.0
 """Time-outs of connecting and of one answer."""
 PAUSE_S = 0.02
 """Before a call is repeated."""
+CHECK_S = 30.0
+"""Between two looks at where a server is that moves: so long a client may talk to one that nobody follows."""
+Locate = Callable[[], str]
+"""Names the host of a server that moves."""
 SCHEMES = ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster")
 FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 CHOICES = {"ssl_cert_reqs": ("required", "optional", "none"), "ssl_check_hostname": ("true", "false")}
@@ -35,88 +41,159 @@ PARAMETERS = ("db", *FILES, *CHOICES)
 _FAILURES = (RedisError, RedisClusterException, OSError, TimeoutError)
 
 
+class _Located:
+    """Where the server is now, asked again after each failure and every CHECK_S; it moves as a node is lost."""
+
+    def __init__(self, make: Callable[[str], Any], locate: Locate | None) -> None:
+        self._make = make
+        self._locate = locate
+        self._host = ""
+        self._asked_at = -math.inf
+        self.client: Any = None
+
+    @property
+    def is_due(self) -> bool:
+        """True where the place must be asked for before the next call."""
+        return self._locate is not None and time.monotonic() - self._asked_at > CHECK_S
+
+    def ask(self) -> str:
+        """The host, by a call that may wait. RetryLater where nobody knows it."""
+        return self._locate() if self._locate is not None else ""
+
+    def move(self, host: str) -> Any:
+        """Take the server to be there; the client of where it was before."""
+        left, self._asked_at = None, time.monotonic()
+        if host != self._host:
+            left, self.client, self._host = self.client, None, host
+        return left
+
+    def failed(self) -> None:
+        """Have the place asked for again."""
+        self._asked_at = -math.inf
+
+    def open(self) -> Any:
+        """The client, made at the first call."""
+        self.client = self.client or self._make(self._host)
+        return self.client
+
+
 class Link:
     """A synchronous connection, made at its first call. Safe to share between threads."""
 
-    def __init__(self, shown: str, make: Callable[[], Any]) -> None:
+    def __init__(self, shown: str, make: Callable[[str], Any], locate: Locate | None = None) -> None:
         self._shown = shown
-        self._make = make
-        self._client: Any = None
+        self._server = _Located(make, locate)
 
     def call(self, *words: str | bytes | float) -> Any:
         """One command's answer."""
         try:
-            self._client = self._client or self._make()
-            return self._client.execute_command(*words)
+            return self._client().execute_command(*words)
         except _FAILURES as error:
-            raise _later(self._shown, error) from error
+            raise self._later(error) from error
 
     def run(self, script: Script, keys: Sequence[str], args: Sequence[str | bytes | float] = ()) -> Any:
         """One script's answer; its text is sent where the server does not know it yet."""
         try:
-            self._client = self._client or self._make()
+            client = self._client()
             try:
-                return self._client.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
+                return client.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
             except NoScriptError:
-                return self._client.execute_command("EVAL", script.text, len(keys), *keys, *args)
+                return client.execute_command("EVAL", script.text, len(keys), *keys, *args)
         except _FAILURES as error:
-            raise _later(self._shown, error) from error
+            raise self._later(error) from error
 
     def close(self) -> None:
         """Close what is open; a later call opens it again."""
-        if self._client is not None:
-            self._client.close()
-        self._client = None
+        if self._server.client is not None:
+            self._server.client.close()
+        self._server.client = None
+
+    def relocate(self) -> None:
+        """Have the next call ask where the server is."""
+        self._server.failed()
+
+    def _client(self) -> Any:
+        if self._server.is_due:
+            left = self._server.move(self._server.ask())
+            if left is not None:
+                left.close()
+        return self._server.open()
+
+    def _later(self, error: Exception) -> RetryLater:
+        self._server.failed()
+        return _later(self._shown, error)
 
 
 class AsyncLink:
     """A connection for one event loop, made at its first call."""
 
-    def __init__(self, shown: str, make: Callable[[], Any]) -> None:
+    def __init__(self, shown: str, make: Callable[[str], Any], locate: Locate | None = None) -> None:
         self._shown = shown
-        self._make = make
-        self._client: Any = None
+        self._server = _Located(make, locate)
 
     async def call(self, *words: str | bytes | float) -> Any:
         """One command's answer."""
         try:
-            self._client = self._client or self._make()
-            return await self._client.execute_command(*words)
+            return await (await self._client()).execute_command(*words)
         except _FAILURES as error:
-            raise _later(self._shown, error) from error
+            raise self._later(error) from error
 
     async def run(self, script: Script, keys: Sequence[str], args: Sequence[str | bytes | float] = ()) -> Any:
         """One script's answer; its text is sent where the server does not know it yet."""
         try:
-            self._client = self._client or self._make()
+            client = await self._client()
             try:
-                return await self._client.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
+                return await client.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
             except NoScriptError:
-                return await self._client.execute_command("EVAL", script.text, len(keys), *keys, *args)
+                return await client.execute_command("EVAL", script.text, len(keys), *keys, *args)
         except _FAILURES as error:
-            raise _later(self._shown, error) from error
+            raise self._later(error) from error
 
     async def aclose(self) -> None:
         """Close what is open; a later call opens it again."""
-        if self._client is not None:
-            await self._client.aclose()
-        self._client = None
+        if self._server.client is not None:
+            await self._server.client.aclose()
+        self._server.client = None
+
+    async def _client(self) -> Any:
+        if self._server.is_due:
+            left = self._server.move(await asyncio.to_thread(self._server.ask))
+            if left is not None:
+                await left.aclose()
+        return self._server.open()
+
+    def _later(self, error: Exception) -> RetryLater:
+        self._server.failed()
+        return _later(self._shown, error)
 
 
-def connect(url: str) -> Link:
-    """A synchronous link. Misconfigured where the URL is wrong; nothing is asked of the server yet."""
+def connect(url: str, locate: Locate | None = None) -> Link:
+    """A synchronous link. Misconfigured where the URL is wrong; nothing is asked of the server yet.
+
+    `locate` says which host it is that the URL means, where that changes.
+    """
     plain, cluster = _checked(url)
     kind = redis.cluster.RedisCluster if cluster else redis.Redis
     retry = Retry(ConstantBackoff(PAUSE_S), retries=1)
-    return Link(_shown(url), partial(kind.from_url, plain, retry=retry, **_LIMITS))
+    return Link(_shown(url), lambda host: kind.from_url(_at(plain, host), retry=retry, **_LIMITS), locate)
 
 
-def connect_async(url: str) -> AsyncLink:
-    """A link for one event loop. Misconfigured where the URL is wrong; nothing is asked of the server yet."""
+def connect_async(url: str, locate: Locate | None = None) -> AsyncLink:
+    """A link for one event loop, as `connect` makes one."""
     plain, cluster = _checked(url)
     kind = redis.asyncio.cluster.RedisCluster if cluster else redis.asyncio.Redis
     retry = redis.asyncio.retry.Retry(ConstantBackoff(PAUSE_S), retries=1)
-    return AsyncLink(_shown(url), partial(kind.from_url, plain, retry=retry, **_LIMITS))
+    return AsyncLink(_shown(url), lambda host: kind.from_url(_at(plain, host), retry=retry, **_LIMITS), locate)
+
+
+def _at(url: str, host: str) -> str:
+    """The URL with another host, which may bring a port of its own; the same where none is named."""
+    if not host:
+        return url
+    parts = urlsplit(url)
+    secret, at, before = parts.netloc.rpartition("@")
+    port = "" if ":" in host else before.partition(":")[2]
+    return urlunsplit(parts._replace(netloc=f"{secret}{at}{host}{':' + port if port else ''}"))
 
 
 _LIMITS: dict[str, Any] = {

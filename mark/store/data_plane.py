@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from mark.controller.spending_limit import SpendingLimit
 from mark.domain.clock import ClockAnchor
 from mark.domain.member import Member, Peer
+from mark.domain.spending import SpendingLimit
 from mark.domain.traffic import GatewayReport, Warmed
 from mark.service_spec import ServiceSpec
 from mark.store.codec import MEMBER, PEER, WARMED
@@ -51,10 +51,10 @@ class GatewayStore:
         found = await self._link.call("HVALS", self._keys.of("warmed"))
         return tuple(sorted(map(WARMED.decode, found), key=lambda warmed: warmed.model))
 
-    async def overflow_closed(self) -> bool:
-        """True while a budget or a pause limits spending."""
+    async def spending_limit(self) -> SpendingLimit:
+        """The limit that a budget or a pause sets; none before a controller has counted."""
         told = await self._link.call("GET", self._keys.of("status", "budget"))
-        return told is not None and json.loads(told)["limited_by"] != SpendingLimit.NONE.value
+        return SpendingLimit.NONE if told is None else SpendingLimit(json.loads(told)["limited_by"])
 
     async def report(self, report: GatewayReport) -> None:
         """Have it counted, once however often it is sent. Reports of one gateway are sent one after another."""

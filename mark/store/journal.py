@@ -17,9 +17,10 @@ from mark.controller.journal import entry_line
 from mark.controller.state import Decision, Observation
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet import FleetView
+from mark.domain.lease import Lease, LeaseLost
+from mark.ports import JournalTail, TailLine
 from mark.store.connect import Link
 from mark.store.keys import Keys
-from mark.store.lease import Lease, LeaseLost
 from mark.store.scripts import APPEND, OPEN
 
 KEEP_SEGMENTS = 4
@@ -43,9 +44,14 @@ class StoreJournal:
         header: bytes,
         lease: Lease,
         may_drop: Callable[[int], bool],
+        tail: JournalTail | None = None,
     ) -> None:
-        """`may_drop`: whether a segment, by its number, was copied to where it is kept."""
+        """`may_drop`: whether a segment, by its number, was copied to where it is kept.
+
+        `tail` gets each line first: what the store has lost is restored from it.
+        """
         self._link = link
+        self._tail = tail
         self._may_drop = may_drop
         self._keys = keys
         self._model = model
@@ -77,6 +83,8 @@ class StoreJournal:
         """Write one line. LeaseLost where another has the lease."""
         if self._unopened is not None:
             self.rotate(self._unopened)
+        if self._tail is not None:
+            self._tail.put(self._lease, self._model, TailLine(self.segment, self._lines, line))
         keys = (self._keys.of("epoch"), self._keys.of("journal", self._model), self._stream(self.segment))
         if not self._link.run(APPEND, keys, (self._lease.epoch, self.segment, self._lines, line)):
             raise self._lost()
@@ -99,6 +107,8 @@ class StoreJournal:
             *map(self._stream, dropped),
         )
         first = surplus.start + len(dropped)
+        if self._tail is not None:
+            self._tail.put(self._lease, self._model, TailLine(following, 0, header))
         if not self._link.run(OPEN, keys, (self._lease.epoch, following, first, header)):
             raise self._lost()
         self.segment, self._lines, self._unopened = following, 1, None
@@ -118,6 +128,33 @@ class StoreJournal:
         return LeaseLost(
             f"{self._lease.holder} may no longer write the journal of {self._model} (epoch {self._lease.epoch})"
         )
+
+
+def restore_journal(link: Link, keys: Keys, model: str, *, lease: Lease, tail: JournalTail) -> int:
+    """Write the lines that the tail has and the store has not; how many. LeaseLost where another has the lease.
+
+    A replica that takes over lacks what was written last. Its last line is written again: the tail may hold
+    another one that took its place. A store that has nothing begins with the first segment of the tail.
+    """
+    epoch, journal = keys.of("epoch"), keys.of("journal", model)
+    last = _segments(link, keys, model)[1]
+    count = int(link.call("XLEN", keys.of("journal", model, last))) if last else 0
+    restored = 0
+    for segment, place, line in tail.lines(model, segment=last, place=max(0, count - 1)):
+        opens = place == 0 and (not last or segment in (last, last + 1))
+        if not opens and (segment, place) not in ((last, count), (last, count - 1)):
+            continue  # a gap: what follows builds on what is not there
+        stream = keys.of("journal", model, segment)
+        if opens:
+            first = _segments(link, keys, model)[0] if last else segment
+            done = link.run(OPEN, (epoch, journal, stream), (lease.epoch, segment, first, line))
+        else:
+            done = link.run(APPEND, (epoch, journal, stream), (lease.epoch, segment, place, line))
+        if not done:
+            raise LeaseLost(f"{lease.holder} may no longer write the journal of {model} (epoch {lease.epoch})")
+        restored += (segment, place) != (last, count - 1)
+        last, count = segment, place + 1
+    return restored
 
 
 def journal_segments(link: Link, keys: Keys, model: str) -> range:

@@ -1,30 +1,17 @@
-"""The lease on a service: several controllers run, one acts. Its epoch shuts out what an earlier holder writes."""
+"""The lease on a service in its store (`mark.domain.lease`)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from mark.domain.errors import RetryLater
+from mark.domain.lease import STORE_LEASE, Lease, LeaseLost, LeaseTimes
 from mark.store.connect import Link
 from mark.store.keys import Keys
 from mark.store.scripts import RELEASE, RENEW, TAKE
 
 
-class LeaseLost(RetryLater):
-    """Another controller acts: stop acting, and take the lease again when it can be had."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
-    """Held by `holder` for `ttl_s` wall seconds after each renewal; `epoch` is above that of all before it."""
-
-    holder: str
-    epoch: int
-    ttl_s: float
-
-
 class Leases:
     """Takes, renews and releases the one lease of a service."""
+
+    times: LeaseTimes = STORE_LEASE
 
     def __init__(self, link: Link, keys: Keys) -> None:
         self._link = link

@@ -20,9 +20,9 @@ from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
 from pydantic import Field, TypeAdapter, ValidationError
 
 from mark.accounting.budget import Reached
-from mark.controller.spending_limit import LimitCause, SpendingLimit
 from mark.domain.documents import plain
 from mark.domain.fleet import InstanceState, Role
+from mark.domain.spending import LimitCause, SpendingLimit
 
 log = logging.getLogger(__name__)
 

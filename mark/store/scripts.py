@@ -208,6 +208,13 @@ redis.call('INCR', KEYS[2])
 return 1
 """)
 
+FENCE = Script("""
+-- KEYS: epoch. ARGV: the epoch of a lease that is kept elsewhere. Whether no later one was here.
+if tonumber(redis.call('GET', KEYS[1]) or 0) > tonumber(ARGV[1]) then return 0 end
+redis.call('SET', KEYS[1], ARGV[1])
+return 1
+""")
+
 APPEND = Script("""
 -- KEYS: epoch, journal, stream. ARGV: epoch, segment, lines before this one, line. Whether it was written.
 -- What stands one further than the writer knows is its own line, whose answer was lost: it is replaced, by itself

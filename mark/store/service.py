@@ -11,17 +11,19 @@ from mark.domain.clock import ClockAnchor
 from mark.domain.costs import LedgerRecord, Transition
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
-from mark.domain.member import Member
+from mark.domain.lease import Lease, LeaseLost
+from mark.domain.member import Member, Peer
 from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed
+from mark.ports import JournalTail, LeaseKeeper
 from mark.service_spec import ServiceSpec
-from mark.store.codec import CLOCK, MEMBER, SPEC, WARMED
+from mark.store.codec import CLOCK, MEMBER, PEER, SPEC, WARMED
 from mark.store.connect import Link
 from mark.store.hosts import forget_wall, share_wall
-from mark.store.journal import StoreJournal, journal_lines, journal_segments
+from mark.store.journal import StoreJournal, journal_lines, journal_segments, restore_journal
 from mark.store.keys import Keys
-from mark.store.lease import Lease, Leases
+from mark.store.lease import Leases
 from mark.store.ledger import StoredLedger
-from mark.store.scripts import DRAIN, LEAVE, MEMBERS, REPORT, TRAFFIC
+from mark.store.scripts import DRAIN, FENCE, LEAVE, MEMBERS, REPORT, TRAFFIC
 from mark.store.traffic import (
     ARRIVED,
     GATEWAY_TTL_S,
@@ -44,11 +46,21 @@ KEEP_DRAINS_S = 86400.0
 class ServiceStore:
     """All that is stored of one service. It is the Ledger port itself; `membership` gives the Membership port."""
 
-    def __init__(self, link: Link, service: str, *, member_ttl_s: float = MEMBER_TTL_S) -> None:
+    def __init__(
+        self,
+        link: Link,
+        service: str,
+        *,
+        member_ttl_s: float = MEMBER_TTL_S,
+        leases: LeaseKeeper | None = None,
+        tail: JournalTail | None = None,
+    ) -> None:
+        """`leases` and `tail`: where they are kept elsewhere than in this store."""
         self._link = link
         self._keys = Keys(service)
         self._member_ttl_s = member_ttl_s
-        self.leases = Leases(link, self._keys)
+        self.leases: LeaseKeeper = leases or Leases(link, self._keys)
+        self._tail = tail
         self._ledgers: dict[str, StoredLedger] = {}
         self._opening = Lock()
 
@@ -134,6 +146,11 @@ class ServiceStore:
         for member in self.members():
             self._link.run(LEAVE, self._keys.members, (ttl_ms(self._member_ttl_s), member.instance))
 
+    def gateways(self) -> tuple[Peer, ...]:
+        """Gateways that announced themselves lately, by name."""
+        found = self._link.call("HVALS", self._keys.peers[0])
+        return tuple(sorted(map(PEER.decode, found), key=lambda peer: peer.name))
+
     def membership(self, model: str) -> StoreMembership:
         """The agents of one model."""
         return StoreMembership(self, self._link, self._keys, model)
@@ -172,7 +189,22 @@ class ServiceStore:
 
         may_drop: whether a segment, by its number, was copied to where it is kept.
         """
-        return StoreJournal(self._link, self._keys, model, header=header, lease=lease, may_drop=may_drop)
+        return StoreJournal(
+            self._link, self._keys, model, header=header, lease=lease, may_drop=may_drop, tail=self._tail
+        )
+
+    def take_over(self, lease: Lease, models: Sequence[str]) -> None:
+        """Begin a term under a lease that is kept elsewhere: fence the store, and restore what it lost.
+
+        LeaseLost where a later holder was here. Where the store keeps the lease itself there is nothing to do.
+        """
+        if self._tail is None:
+            return
+        self._link.relocate()  # the node that led may still answer
+        if not self._link.run(FENCE, (self._keys.of("epoch"),), (lease.epoch,)):
+            raise LeaseLost(f"{lease.holder} no longer holds the lease (epoch {lease.epoch})")
+        for model in models:
+            restore_journal(self._link, self._keys, model, lease=lease, tail=self._tail)
 
     def journal_segments(self, model: str) -> range:
         """The numbers of the journal's segments that are kept."""

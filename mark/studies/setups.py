@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from mark.catalog.load import load_prices, model
+from mark.catalog.type_sets import PAPER
 from mark.config.footprint import footprint_of
 from mark.config.settings import Settings
 from mark.controller.policy import COVER_SHARE
@@ -37,7 +38,7 @@ class Setup:
     model: str
     mean_latency_s: float | None = None
     profile_sets: tuple[str, ...] = ()
-    types: tuple[str, ...] = ()
+    types: tuple[str, ...] = (PAPER,)
     routing: Routing | None = None
     oracle: bool = False
 

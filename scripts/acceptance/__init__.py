@@ -1,1 +1,1 @@
-"""Figures on real traces: `make acceptance`, `make forecast-figures`, `make fidelity`."""
+"""Figures on real traces: `make acceptance`, `make fidelity`."""

@@ -16,10 +16,10 @@ from mark.policies.assemble import Overrides
 from mark.policies.bundles import PolicyBundle
 from mark.ports import Forecaster, ForecasterSetup
 from mark.simulator.engine.compiled import compiled_kernel
-from mark.simulator.experiment import Experiment, ExperimentSpec
+from mark.simulator.experiment import Experiment, ExperimentSpec, Yardsticks
 from mark.simulator.results import RunResult
 from scripts.acceptance.days import JUDGED_DAY
-from scripts.acceptance.figures_page import Check, FigureTable, part_text, shed_share
+from scripts.acceptance.figures_page import Check, FigureTable, over_yardsticks, part_text, shed_share
 from scripts.acceptance.loads import Foretold, spec_of, twitter_day, waking
 
 DEVELOPMENT_DAY = 3
@@ -31,14 +31,15 @@ SINGLE_FORECASTERS = (
 PERFECT = "oracle"
 MOST_OVER_SINGLE = 1.03
 """Serving cost with the default forecaster over that with the best single one."""
-STANDBY_TYPES = ("p2.xlarge", "c5.large", "t2.medium")
+STANDBY_TYPES = ("c5.2xlarge", "c5.large", "t2.medium")
 WAKES_S = (60.0, 90.0)
 HEAD = (
     "day",
     "market",
     "changed",
     "serving USD",
-    "x bound",
+    "x reference",
+    "x floor",
     "/ as it is",
     "total USD",
     "attained",
@@ -152,8 +153,8 @@ def on_day(day: int) -> FigureTable:
             usual = usual or run
             if variant.forecaster in SINGLE_FORECASTERS:
                 singles[variant.forecaster] = run.cost.serving
-            bound, _ = experiment.bounds()
-            found.add(FigureTable(rows=[_cells(day, market, variant, run, usual, bound)]))
+            known = experiment.yardsticks()
+            found.add(FigureTable(rows=[_cells(day, market, variant, run, usual, known)]))
         if usual is not None:
             found.add(
                 FigureTable(checks=[beside_singles(f"{load.label}, {market.value}", usual.cost.serving, singles)])
@@ -194,14 +195,14 @@ def _interruptions_only(bundle: PolicyBundle) -> PolicyBundle:
 
 
 def _cells(
-    day: int, market: Market, variant: Variant, run: RunResult, usual: RunResult, bound: float | None
+    day: int, market: Market, variant: Variant, run: RunResult, usual: RunResult, known: Yardsticks
 ) -> tuple[str, ...]:
     return (
         f"{day}",
         market.value,
         variant.label,
         f"{run.cost.serving:.2f}",
-        f"{run.cost.serving / bound:.3f}" if bound else "",
+        *over_yardsticks(run, known, digits=3),
         f"{run.cost.serving / usual.cost.serving:.3f}",
         f"{run.cost.total:.2f}",
         f"{run.attained:.4f}",

@@ -1,37 +1,28 @@
 """The page of acceptance figures, docs/figures.md: what was measured, and what it had to reach.
 
-The page has parts, each between two markers: a command writes its own parts and leaves the others as they are.
+Figures are plain values, so that they can be kept as files (`results.py`) and put together later (`page.py`). What
+several seeds measured is one row: the mean, and the range where they differ.
 """
 
 from __future__ import annotations
 
-import re
-import subprocess
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mark.report.runs.comparison import ComparedRun
+from mark.simulator.experiment import Yardsticks
 from mark.simulator.results import RunResult
 
-PAGE = Path(__file__).parents[2] / "docs" / "figures.md"
-PARTS = ("judged", "elsewhere", "risk", "days", "ablation", "forecasts")
-"""All parts of the page, in its order."""
-HEAD = """# Figures on real traces
-
-Written by `make acceptance` and `make forecast-figures` (`MARK_DATA` names the folder that holds the traces);
-not to be edited. Where nothing else is said: Inception-v3, 98 % of the requests within 600 ms, seed 1. A day is
-24 h of the trace, days are counted from 0, all before the replayed part is history. Serving cost is instances,
-standbys and Lambda, total adds the overhead ([the words](glossary.md)). The bound serves every request with
-perfect knowledge.
-"""
 GAP = """Rent of each plan over that of the cheapest fleet of one type that carries the same rate
 (`mark.planner.greedy.single_type_gap`).
 """
 Row = tuple[str, ...]
+Item = TypeVar("Item")
+Key = TypeVar("Key")
+UNKNOWN = Yardsticks(None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,51 +35,48 @@ class Check:
     kept: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One run; `bound_usd` where it was computed."""
+    """The figures of one run; those over a yardstick None where it says nothing."""
 
     where: str
     policy: str
-    run: RunResult
-    bound_usd: float | None = None
+    serving_usd: float
+    total_usd: float
+    over_reference: float | None
+    over_floor: float | None
+    attained: float
+    shed: float
+    p99_ms: float
+    interruptions: int
+    requests: int
 
-    def cells(self) -> Row:
-        """The row of the table."""
-        run = self.run
-        return (
-            self.where,
-            self.policy,
-            f"{run.cost.serving:.2f}",
-            f"{run.cost.total:.2f}",
-            f"{run.cost.serving / self.bound_usd:.2f}" if self.bound_usd else "",
-            f"{run.attained:.4f}",
-            f"{shed_share(run):.3%}",
-            f"{run.latency.p99_s * 1000:,.0f}",
-            f"{run.interruptions:,}",
-            f"{run.requests:,}",
+    @classmethod
+    def of(cls, where: str, policy: str, run: RunResult, known: Yardsticks = UNKNOWN) -> Line:
+        """The line of a run, and of the yardsticks of its load where they were computed."""
+        compared = ComparedRun(result=run, reference_usd=known.reference_usd, floor_usd=known.floor_usd)
+        return cls(
+            where=where,
+            policy=policy,
+            serving_usd=run.cost.serving,
+            total_usd=run.cost.total,
+            over_reference=compared.cost_over_reference,
+            over_floor=compared.cost_over_floor,
+            attained=run.attained,
+            shed=shed_share(run),
+            p99_ms=run.latency.p99_s * 1000,
+            interruptions=run.interruptions,
+            requests=run.requests,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """Rent of greedy's plans over that of the cheapest fleet of one type. gaps: length plans."""
+    """Rent of greedy's plans over that of the cheapest fleet of one type, a figure a plan."""
 
     where: str
     policy: str
-    gaps: NDArray[np.float64]
-
-    def cells(self) -> Row:
-        """The row of the table."""
-        levels = np.quantile(self.gaps, (0.05, 0.5, 0.95, 1.0))
-        above = float(np.mean(self.gaps > 1 + 1e-9))
-        return (
-            self.where,
-            self.policy,
-            f"{len(self.gaps):,}",
-            *(f"{level:.3f}" for level in levels),
-            f"{above:.1%}",
-        )
+    gaps: tuple[float, ...]
 
 
 @dataclass(slots=True)
@@ -119,12 +107,63 @@ class FigureTable:
     def add(self, more: FigureTable) -> None:
         """Take over the figures of a further run, and print them."""
         self.extend(more)
-        for row in (*(line.cells() for line in more.lines), *(gap.cells() for gap in more.gaps), *more.rows):
+        for row in (*line_rows(more.lines), *gap_rows(more.gaps), *more.rows):
             print("  ".join(cell for cell in row if cell))
         for check in more.checks:
             print(
                 f"{'kept' if check.kept else 'MISSED'}  {check.what}: {check.value} ({check.wanted})", flush=True
             )
+
+
+def line_rows(lines: Sequence[Line]) -> list[Row]:
+    """A row for each load and policy, over its seeds."""
+    return [
+        (
+            where,
+            policy,
+            _spread([line.serving_usd for line in same], "{:.2f}".format),
+            _spread([line.total_usd for line in same], "{:.2f}".format),
+            _spread([line.over_reference for line in same], "{:.2f}".format),
+            _spread([line.over_floor for line in same], "{:.2f}".format),
+            _spread([line.attained for line in same], "{:.4f}".format),
+            _spread([line.shed for line in same], "{:.3%}".format),
+            _spread([line.p99_ms for line in same], "{:,.0f}".format),
+            _spread([line.interruptions for line in same], "{:,.0f}".format),
+            _spread([line.requests for line in same], "{:,.0f}".format),
+        )
+        for (where, policy), same in _grouped(lines, lambda line: (line.where, line.policy))
+    ]
+
+
+def gap_rows(gaps: Sequence[Gap]) -> list[Row]:
+    """A row for each load and policy, over the plans of all its seeds."""
+    rows = []
+    for (where, policy), same in _grouped(gaps, lambda gap: (gap.where, gap.policy)):
+        values = np.concatenate([gap.gaps for gap in same])
+        levels = (f"{level:.3f}" for level in np.quantile(values, (0.05, 0.5, 0.95, 1.0)))
+        rows.append((where, policy, f"{values.size:,}", *levels, f"{np.mean(values > 1 + 1e-9):.1%}"))
+    return rows
+
+
+def joined_checks(checks: Sequence[Check]) -> list[Check]:
+    """Checks of the same figure with different seeds as one: kept where each is."""
+    return [
+        Check(
+            what,
+            " / ".join(dict.fromkeys(check.value for check in same)),
+            " / ".join(dict.fromkeys(check.wanted for check in same)),
+            all(check.kept for check in same),
+        )
+        for what, same in _grouped(checks, lambda check: check.what)
+    ]
+
+
+def over_yardsticks(run: RunResult, known: Yardsticks, digits: int = 2) -> tuple[str, str]:
+    """Serving cost over the reference and over the floor; empty where that says nothing."""
+    compared = ComparedRun(result=run, reference_usd=known.reference_usd, floor_usd=known.floor_usd)
+    ratios = (compared.cost_over_reference, compared.cost_over_floor)
+    reference, floor = ("" if ratio is None else f"{ratio:.{digits}f}" for ratio in ratios)
+    return reference, floor
 
 
 def shed_share(run: RunResult) -> float:
@@ -134,52 +173,45 @@ def shed_share(run: RunResult) -> float:
 
 def part_text(title: str, note: str, figures: FigureTable, head: Row = (), *, every_check: bool = True) -> str:
     """A part of the page; `head` is that of its own table. Without `every_check` only what is missed is listed."""
-    shown = figures.checks if every_check else figures.missed
-    texts = [f"## {title}\n", note, f"Measured at commit `{commit()}`.\n"]
-    if figures.checks:
-        texts.append(f"{len(figures.checks) - len(figures.missed)} of {len(figures.checks)} kept.\n")
+    checks = joined_checks(figures.checks)
+    missed = [check for check in checks if not check.kept]
+    shown = checks if every_check else missed
+    texts = [f"## {title}\n", note]
+    if checks:
+        texts.append(f"{len(checks) - len(missed)} of {len(checks)} kept.\n")
     if shown:
         rows = ((c.what, c.value, c.wanted, "yes" if c.kept else "**no**") for c in shown)
-        texts.append(_table(("figure", "measured", "wanted", "kept"), rows))
+        texts.append(table(("figure", "measured", "wanted", "kept"), rows))
     if figures.rows:
-        texts.append(_table(head, figures.rows))
+        texts.append(table(head, figures.rows))
     if figures.lines:
-        names = ("load", "policy", "serving USD", "total USD", "x bound", "attained", "shed", "p99 ms")
-        texts.append(
-            _table((*names, "interruptions", "requests"), (line.cells() for line in figures.lines)),
-        )
+        names = ("load", "policy", "serving USD", "total USD", "x reference", "x floor", "attained", "shed")
+        texts.append(table((*names, "p99 ms", "interruptions", "requests"), line_rows(figures.lines)))
     if figures.gaps:
         texts += ["### Greedy beside one type\n", GAP]
         names = ("load", "policy", "plans", "5 %", "median", "95 %", "largest", "plans above 1")
-        texts.append(_table(names, (gap.cells() for gap in figures.gaps)))
+        texts.append(table(names, gap_rows(figures.gaps)))
     return "\n".join(texts)
 
 
-def write_parts(parts: dict[str, str], page: Path = PAGE) -> None:
-    """Write these parts of the page; the others stay."""
-    texts = {**_written(page), **parts}
-    marked = (
-        f"<!-- {name} -->\n\n{texts[name].strip()}\n\n<!-- end of {name} -->\n" for name in PARTS if name in texts
-    )
-    page.write_text("\n".join([HEAD, *marked]))
-
-
-def _written(page: Path) -> dict[str, str]:
-    """The parts that the page holds."""
-    if not page.exists():
-        return {}
-    found = re.findall(r"<!-- (\w+) -->\n(.*?)\n<!-- end of \1 -->", page.read_text(), flags=re.DOTALL)
-    return dict(found)
-
-
-@cache
-def commit() -> str:
-    """The commit that is measured, `+` where files have changed since: asked once, before anything is measured."""
-    asked = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
-    done = subprocess.run(asked, cwd=PAGE.parent, capture_output=True, text=True, check=False)  # noqa: S603
-    return done.stdout.strip() or "unknown"
-
-
-def _table(head: Row, rows: Iterable[Row]) -> str:
+def table(head: Row, rows: Iterable[Row]) -> str:
+    """A table in Markdown."""
     lines = [head, ("---",) * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def _spread(values: Sequence[float | None], form: Callable[[float], str]) -> str:
+    """The mean, and the range where it shows; empty where a value is missing."""
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return ""
+    low, high = form(min(known)), form(max(known))
+    return low if low == high else f"{form(float(np.mean(known)))} ({low} to {high})"
+
+
+def _grouped(items: Sequence[Item], key: Callable[[Item], Key]) -> list[tuple[Key, list[Item]]]:
+    """Items by key, in the order of the keys' first."""
+    found: dict[Key, list[Item]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return list(found.items())

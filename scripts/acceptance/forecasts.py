@@ -1,8 +1,8 @@
-"""Out-of-sample accuracy of the forecasters, on held-out windows: `make forecast-figures`, traces from MARK_DATA.
+"""Out-of-sample accuracy of the forecasters, on held-out windows: a part of `make acceptance`.
 
 Every family on slices of the World Cup trace and the second week of the Twitter trace, asked through its port as
-the controller asks it. Writes its part of docs/figures.md and ends with code 1 when a figure misses what it has to
-reach.
+the controller asks it. Times are of one process on one core. `python -m scripts.acceptance.forecasts A,B` prints
+the figures of some forecasters.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import math
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -25,7 +24,7 @@ from mark.ports import Forecaster
 from mark.simulator.backtest import KEPT_LEVELS, TARGETS, BacktestScores, BacktestSpan, run_backtest
 from mark.simulator.backtest_span import make_span
 from mark.simulator.workload import Workload
-from scripts.acceptance.figures_page import Check, FigureTable, Row, commit, part_text, write_parts
+from scripts.acceptance.figures_page import Check, FigureTable, Row, part_text
 from scripts.acceptance.loads import SEED, TWITTER, TWITTER_TWO_WEEKS, WORLD_CUP, Remembering, trace_of
 
 DAY_MIN = 1440
@@ -143,23 +142,19 @@ def windows() -> list[Window]:
 
 
 def main(given: Sequence[str] | None = None) -> None:
-    """All windows, one after the other: times are of one process on one core."""
+    """Some forecasters on all windows, printed only."""
     parser = argparse.ArgumentParser(
         prog="python -m scripts.acceptance.forecasts", description=__doc__.splitlines()[0]
     )
-    parser.add_argument("--predictor", default="", metavar="A,B", help="only these, without writing the page")
-    asked = parser.parse_args(given)
-    chosen = tuple(filter(None, asked.predictor.split(",")))
-    print(f"measuring {commit()}", flush=True)
-    figures = FigureTable()
+    parser.add_argument("predictor", metavar="A,B", help="the forecasters")
+    chosen = tuple(filter(None, parser.parse_args(given).predictor.split(",")))
     for window in windows():
-        names = tuple(name for name in window.names if not chosen or name in chosen)
-        figures.add(measure(replace(window, names=names)))
-    figures.add(geometric(figures))
-    if not chosen:
-        write_parts({"forecasts": part_text(TITLE, NOTE, figures, HEAD)})
-    if figures.missed:
-        sys.exit(f"{len(figures.missed)} figures miss: " + "; ".join(check.what for check in figures.missed))
+        FigureTable().add(measure(replace(window, names=tuple(name for name in window.names if name in chosen))))
+
+
+def summary(figures: FigureTable) -> str:
+    """The part of the page."""
+    return part_text(TITLE, NOTE, figures, HEAD)
 
 
 def measure(window: Window) -> FigureTable:
@@ -200,13 +195,14 @@ def judge(window: Window, target: str, found: Mapping[str, Asked]) -> FigureTabl
     return figures
 
 
-def geometric(figures: FigureTable) -> FigureTable:
-    """The LSTM beside the best classical family, over all windows."""
+def completed(figures: FigureTable) -> FigureTable:
+    """With the LSTM beside the best classical family, over all windows."""
     ratios = [value for name, value in figures.numbers.items() if name.endswith("lstm / classical")]
     if not ratios:
-        return FigureTable()
+        return figures
     mean = math.exp(statistics.fmean(math.log(ratio) for ratio in ratios))
-    return FigureTable(checks=[_most(f"wQL, lstm / best classical, geometric mean of {len(ratios)}", mean, 0.95)])
+    over_all = _most(f"wQL, lstm / best classical, geometric mean of {len(ratios)}", mean, 0.95)
+    return replace(figures, checks=[*figures.checks, over_all])
 
 
 def _ask(name: str, window: Window, spans: Mapping[str, BacktestSpan], folder: Path) -> Asked:

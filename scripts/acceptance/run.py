@@ -1,8 +1,10 @@
 """The figures on real traces: `make acceptance`, with MARK_DATA naming the folder that holds them.
 
 Every policy on one day of the Twitter trace, on demand and on spot; other loads and models; six hours on spot in
-which instances are taken back; other days; what each part of `hedged` is worth. Writes each part of
-docs/figures.md when all of it is measured, and ends with code 1 when a figure misses what it has to reach.
+which instances are taken back; other days; what each part and each constant of `hedged` is worth; forecasts. What
+is measured is kept at once, and a command that was stopped goes on from there. When all of the page is measured at
+this commit docs/figures.md is written. Ends with code 1 when a figure misses what it has to reach, with 2 when the
+tree has changes.
 """
 
 from __future__ import annotations
@@ -14,104 +16,85 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from functools import partial
-from typing import NamedTuple
+from pathlib import Path
 
-from scripts.acceptance import ablation, elsewhere
-from scripts.acceptance.days import DAYS_NOTE, JUDGED_NOTE, OTHER_DAYS, RISK_NOTE, judged_day, one_day, taken_back
-from scripts.acceptance.figures_page import FigureTable, commit, part_text, write_parts
-from scripts.acceptance.loads import ELSEWHERE, SLICE_ENDS, data_folder
-
-
-class FigureTask(NamedTuple):
-    """Something to measure, for a part of the page. Tasks of one part keep their order."""
-
-    part: str
-    label: str
-    measure: Callable[[], FigureTable]
-
-
-def tasks() -> Iterator[FigureTask]:
-    """All that is measured, the longest first."""
-    for day in ablation.DAYS:
-        yield FigureTask("ablation", f"ablation, Twitter day {day}", partial(ablation.on_day, day))
-    for name in reversed(ELSEWHERE):
-        yield FigureTask("elsewhere", f"all models on {name}", partial(elsewhere.on_load, name))
-    yield FigureTask("judged", "the judged day", judged_day)
-    yield FigureTask("risk", "interruptions", taken_back)
-    for day in OTHER_DAYS:
-        yield FigureTask("days", f"Twitter day {day}", partial(one_day, "twitter", day))
-    for row in SLICE_ENDS:
-        yield FigureTask("days", f"World Cup to row {row}", partial(one_day, "world-cup", row))
-
-
-def texts() -> dict[str, Callable[[FigureTable], str]]:
-    """Writer of each part."""
-    return {
-        "judged": partial(part_text, "The judged day", JUDGED_NOTE),
-        "elsewhere": elsewhere.summary,
-        "risk": partial(part_text, "Instances are taken back", RISK_NOTE),
-        "days": partial(part_text, "Other days", DAYS_NOTE),
-        "ablation": ablation.summary,
-    }
+from scripts.acceptance.figures_page import FigureTable, joined_checks
+from scripts.acceptance.loads import data_folder
+from scripts.acceptance.page import PAGE, figures_of, missing_parts, page_text
+from scripts.acceptance.parts import PARTS, FigureTask, tasks
+from scripts.acceptance.results import RESULTS, MeasuredFigures, ResultFolder, clean_commit, refuse
 
 
 def main(given: Sequence[str] | None = None) -> None:
     """Measure the parts that are asked for, all by default."""
     asked = _arguments(given)
     data_folder()
-    print(f"measuring {commit()}", flush=True)
+    commit, folder = clean_commit(), ResultFolder(asked.out)
+    print(f"measuring {commit}", flush=True)
     chosen = [task for task in tasks() if task.part in asked.parts]
-    found = measured(chosen, asked.jobs, write=lambda part, figures: write_parts({part: texts()[part](figures)}))
-    missed = [check for figures in found.values() for check in figures.missed]
+    found = measured(chosen, folder, commit, jobs=asked.jobs)
+    whole = {task: folder.find(task.part, task.label) for task in tasks()}
+    current = {task: one if one is not None and one.commit == commit else None for task, one in whole.items()}
+    lacking = missing_parts(current)
+    if lacking:
+        print(f"no page yet, at {commit} these parts are not measured: {', '.join(lacking)}")
+    else:
+        PAGE.write_text(page_text([one for one in current.values() if one is not None]))
+    figures = {part: PARTS[part].completed(figures_of(part, found)) for part in dict.fromkeys(asked.parts)}
+    missed = [check for table in figures.values() for check in joined_checks(table.checks) if not check.kept]
     if missed:
         sys.exit(f"{len(missed)} figures miss: " + "; ".join(check.what for check in missed))
 
 
 def measured(
-    chosen: Sequence[FigureTask], jobs: int, *, write: Callable[[str, FigureTable], None]
-) -> dict[str, FigureTable]:
-    """The figures of each part, told to `write` when all of it is measured; tasks print theirs as they go."""
-    done: dict[int, FigureTable] = {}
-    found: dict[str, FigureTable] = {}
+    chosen: Sequence[FigureTask],
+    folder: ResultFolder,
+    commit: str,
+    *,
+    jobs: int,
+    now: Callable[[], str] = clean_commit,
+) -> list[MeasuredFigures]:
+    """The figures of each task at this commit; those that are not there are measured and print theirs."""
+    kept = {task: folder.find(task.part, task.label) for task in chosen}
+    there = {task: one for task, one in kept.items() if one is not None and one.commit == commit}
+    if there:
+        print(f"{len(there)} of {len(chosen)} tasks are measured already", flush=True)
     began = time.monotonic()
-    for place, figures in _run(chosen, jobs):
-        done[place] = figures
+    for task, figures in _run([task for task in chosen if task not in there], jobs):
+        if now() != commit:
+            refuse(f"the commit is no longer {commit}: what is measured now is of neither, run it again")
+        there[task] = MeasuredFigures(commit=commit, part=task.part, task=task.label, figures=figures)
+        folder.keep(there[task])
         took_s = time.monotonic() - began
-        print(f"[{len(done)}/{len(chosen)}, {took_s:.0f} s] {chosen[place].label}", flush=True)
-        part = chosen[place].part
-        places = [at for at, task in enumerate(chosen) if task.part == part]
-        if all(at in done for at in places):
-            found[part] = FigureTable()
-            for at in places:
-                found[part].extend(done[at])
-            write(part, found[part])
-    return found
+        print(f"[{len(there)}/{len(chosen)}, {took_s:.0f} s] {task.part}: {task.label}", flush=True)
+    return [there[task] for task in chosen]
 
 
-def _run(chosen: Sequence[FigureTask], jobs: int) -> Iterator[tuple[int, FigureTable]]:
-    """Each task's place and figures, as they are finished."""
-    if jobs == 1:
-        yield from ((place, task.measure()) for place, task in enumerate(chosen))
-        return
-    fresh = multiprocessing.get_context("spawn")  # threads of numba and torch do not survive a fork
-    with ProcessPoolExecutor(jobs, mp_context=fresh) as pool:
-        waiting = {pool.submit(task.measure): place for place, task in enumerate(chosen)}
-        for future in as_completed(waiting):
-            yield waiting[future], future.result()
+def _run(chosen: Sequence[FigureTask], jobs: int) -> Iterator[tuple[FigureTask, FigureTable]]:
+    """Each task's figures, as they are finished; those that run alone at last, one after the other."""
+    alone = [task for task in chosen if task.alone or jobs == 1]
+    together = [task for task in chosen if task not in alone]
+    if together:
+        fresh = multiprocessing.get_context("spawn")  # threads of numba and torch do not survive a fork
+        with ProcessPoolExecutor(jobs, mp_context=fresh) as pool:
+            waiting = {pool.submit(task.measure): task for task in together}
+            for future in as_completed(waiting):
+                yield waiting[future], future.result()
+    yield from ((task, task.measure()) for task in alone)
 
 
 def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m scripts.acceptance.run", description="The figures on real traces."
     )
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of the page: {', '.join(texts())}; else all")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of the page: {', '.join(PARTS)}; else all")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: cores)")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of results (default: out/figures)")
     asked = parser.parse_args(given)
-    unknown = set(asked.parts) - set(texts())
+    unknown = set(asked.parts) - set(PARTS)
     if unknown:
         parser.error(f"no part {', '.join(sorted(unknown))}")
-    asked.parts = asked.parts or list(texts())
+    asked.parts = asked.parts or list(PARTS)
     return asked
 
 

@@ -21,6 +21,7 @@ import simpy
 from numpy.typing import NDArray
 
 from mark.catalog.load import model
+from mark.catalog.type_sets import PAPER
 from mark.config.footprint import footprint_of
 from mark.config.settings import Settings
 from mark.dispatch.batcher import batch_size
@@ -255,7 +256,7 @@ def bench_week() -> None:
 
 
 def an_experiment(*, days: int, start_day: int, cache: Path) -> Experiment:
-    """Inception-v3 on demand on generated floods, from `start_day` on."""
+    """Inception-v3 on demand on generated floods, from `start_day` on; on the paper's types there are batches."""
     workload = Workload(trace=diurnal_floods(5, days), seed=5, start_s=start_day * 86400.0)
     spec = model("inception-v3")
     return Experiment(
@@ -265,6 +266,7 @@ def an_experiment(*, days: int, start_day: int, cache: Path) -> Experiment:
                 model=spec,
                 slo=spec.slo,
                 market=Market.ON_DEMAND,
+                types=(PAPER,),
                 workload=workload,
             ),
             cache_dir=cache,

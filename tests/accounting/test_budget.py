@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from mark.accounting.budget import Budget, Reached, day_start, judge, month_start, spent_usd
 from mark.controller.plan_request import plan_fleet, plan_request
-from mark.controller.spending_limit import LimitCause, SpendingLimit, apply_spending_limit
+from mark.controller.spending_limit import apply_spending_limit
 from mark.controller.state import SloBoost, State
 from mark.domain.demand import Demand
 from mark.domain.fleet import InstanceState, Role
 from mark.domain.orders import Launch, StopStandby, Terminate, WarmLambda
+from mark.domain.spending import LimitCause, SpendingLimit
 from tests.controller.builders import (
     POLICY,
     SLEEPER,

@@ -28,9 +28,12 @@ NAMES = Names(
     repository="r",
     secret="arn:aws:secretsmanager:us-east-1:123456789012:secret:store-AbCdEf",
     sender="mark@example.org",
+    zone="Z0123456789",
+    host="shop.example.org",
     costs=True,
 )
 RENAMED = {
+    "dynamodb:TransactWriteItems": "dynamodb:PutItem",
     "lambda:Invoke": "lambda:InvokeFunction",
     "s3:HeadObject": "s3:GetObject",
     "s3:PutBucketLifecycleConfiguration": "s3:PutLifecycleConfiguration",

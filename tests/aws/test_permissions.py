@@ -29,8 +29,10 @@ BESIDE = {
     "deployer": {"s3:ListBucket"},
     "infer": LOGS,
     "interruption": LOGS | {"sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"},
+    "node": {"dynamodb:ConditionCheckItem"},
     "profiler": LAUNCH - {"ec2:RunInstances"},
     "report": LOGS | {"ses:SendRawEmail"},
+    "snapshot-report": LOGS | {"ses:SendRawEmail"},
     "setup": {
         "cloudwatch:TagResource", "ec2:CreateTags", "events:TagResource", "iam:PassRole", "iam:TagRole",
         "lambda:TagResource", "sqs:TagQueue",
@@ -192,6 +194,8 @@ def test_rollouts_call_what_is_listed_for_the_deployer() -> None:
     found |= set(re.findall(r"get_paginator\(\"(\w+)\"", text))
     if "end_instances" in text:
         found |= {"describe_instances", "terminate_instances"}
+    if "remove_addresses" in text:
+        found |= {"change_resource_record_sets", "list_resource_record_sets"}
     assert found == {xform_name(call.action) for call in ROLES["deployer"]}
 
 

@@ -13,7 +13,11 @@ from mark.catalog.schema import format_profiles, parse_profiles
 from mark.domain.errors import Misconfigured
 from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
 
-ALL_MODELS = ("dien", "inception-v3", "lstm-ptb", "mtwnd", "nasnet", "ncf", "opennmt-ende", "rm2", "wnd")
+BENCHMARKED = ("bert-base", "resnet-50")
+ALL_MODELS = (
+    *("bert-base", "dien", "inception-v3", "lstm-ptb", "mtwnd", "nasnet", "ncf", "opennmt-ende", "resnet-50"),
+    *("rm2", "wnd"),
+)
 
 
 def profile(points, *, name="mine", instance_type="c5.large", evidence=Evidence.MEASURED, formula=""):
@@ -47,6 +51,7 @@ def test_models_keep_their_objectives():
     assert known["lstm-ptb"] == (0.1, 0.98)
     assert known["opennmt-ende"] == (1.4, 0.98)
     kairos_ms = {"ncf": 5, "rm2": 350, "wnd": 25, "mtwnd": 25, "dien": 35}
+    assert {name: known[name] for name in BENCHMARKED} == {"bert-base": (0.13, 0.99), "resnet-50": (0.1, 0.99)}
     assert {name: known[name] for name in kairos_ms} == {name: (ms / 1000, 0.99) for name, ms in kairos_ms.items()}
 
 
@@ -100,7 +105,7 @@ def test_nothing_assumed_unless_named(name):
 
 def test_assumed_sets_hold_nothing_else_and_say_their_formula():
     assumed = [name for name in shipped_sets() if name.startswith(ASSUMED_PREFIX)]
-    assert assumed == ["assumed-batch-curve", "assumed-lambda", "assumed-t3"]
+    assert assumed == ["assumed-batch-curve", "assumed-current", "assumed-lambda", "assumed-t3"]
     for name in assumed:
         for served in ALL_MODELS:
             base = load_profiles(served)

@@ -29,7 +29,7 @@ from tests.scenarios.test_conservation import SCRIPTS, assert_whole
         st.builds(lambda seed: up_and_down(20.0, seed=seed), st.integers(0, 50)),
     ),
     overflow=st.booleans(),
-    types=st.sampled_from([(), ("c5.large",), ("c5.large", "c5.xlarge"), ("p2.xlarge",)]),
+    types=st.sampled_from([("paper",), ("c5.large",), ("c5.large", "c5.xlarge"), ("p2.xlarge",)]),
     seed=st.integers(0, 2**31),
 )
 def test_no_request_is_lost_under_600_fault_scripts(

@@ -131,21 +131,21 @@ def test_a_plan_in_words(mark):
     assert "burstable: stands by only" in answer.out
 
 
-def test_bound_and_floor(mark):
+def test_reference_and_floor(mark):
     found = document(mark("bound", "--trace", "load.csv.gz", "--model", "inception-v3", "--json"))
     (simulated,) = document(mark(*SIMULATE[:5], "--policy", "reactive", "--json"))["runs"]
 
-    assert 0 < found["floor_usd"] <= found["bound_usd"]
-    assert (found["requests"], found["bound_usd"]) == (simulated["requests"], simulated["bound_usd"])
+    assert 0 < found["floor_usd"] <= found["reference_usd"]
+    assert (found["requests"], found["reference_usd"]) == (simulated["requests"], simulated["reference_usd"])
 
 
-def test_without_lambda_there_may_be_no_bound(mark):
+def test_without_lambda_there_may_be_no_reference(mark):
     Path("mark.yaml").write_text("offerings: {overflow: false}\n")
 
     answer = mark("bound", "--trace", "load.csv.gz", "--model", "inception-v3", "--config", "mark.yaml")
 
     assert answer.status == 0
-    assert "bound" in answer.out
+    assert "reference" in answer.out
 
 
 def test_a_trace_is_imported_scaled_and_described(mark):
@@ -231,6 +231,7 @@ def test_lists(mark):
     assert {"mixture", "lstm-vanilla"} <= set(policies["forecasters"])
     assert next(m for m in models["models"] if m["name"] == "inception-v3")["slo"]["latency_ms"] == 600
     assert "assumed-lambda" in models["assumed_sets"]
+    assert models["type_sets"] == ["paper", "current", "cpu"]
     said = mark("models").out
     assert "c5.large" in said
     assert {m["name"]: m["target"] for m in models["to_serve"]} == {

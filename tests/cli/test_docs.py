@@ -13,7 +13,8 @@ from mark.live.commands import demo
 from mark.simulator.traces.generators import constant
 from mark.simulator.workload import Workload
 from mark.studies import registry
-from scripts.docs import FOLDER, cli_page, commands, example_lines, settings_page
+from scripts.docs import FOLDER, NOTICE, cli_page, commands, example_lines, settings_page
+from scripts.hardware_page import hardware_page
 from tests.offline.own_model.test_profile_here import MODEL
 
 COMMANDS = dict(commands())
@@ -43,6 +44,7 @@ MAKERS = ("mark trace generate", "mark simulate")
 def test_the_pages_are_up_to_date():
     assert (FOLDER / "settings.md").read_text() == settings_page(), "run make docs"
     assert (FOLDER / "cli.md").read_text() == cli_page(), "run make docs"
+    assert (FOLDER / "hardware.md").read_text() == f"{NOTICE}\n{hardware_page()}", "run make docs"
 
 
 def test_every_setting_has_a_description():

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.catalog.billing import bill_shared
+from mark.catalog.billing import Load, bill_shared, bill_traffic
 from mark.catalog.load import load_prices
 from mark.catalog.refreshed import format_prices
 from mark.cli.main import run
@@ -51,11 +51,14 @@ def test_a_private_network_pays_for_endpoints_instead_of_addresses() -> None:
     assert own.endpoints == 0, "whoever has a network of their own has its endpoints"
 
 
-def test_the_page_of_costs_has_the_month_at_default_settings() -> None:
+@pytest.mark.parametrize(
+    ("mark", "rollout"), [("month", {}), ("lean month", {"shape": "lean"})], ids=["ha", "lean"]
+)
+def test_the_page_of_costs_has_the_month_of_each_shape(mark: str, rollout: dict[str, Any]) -> None:
     page = Path("docs/costs.md").read_text()
-    table = page.partition("<!-- month -->")[2].partition("<!-- /month -->")[0].strip().splitlines()[2:]
+    table = page.partition(f"<!-- {mark} -->")[2].partition(f"<!-- /{mark} -->")[0].strip().splitlines()[2:]
     told = [tuple(cell.strip() for cell in row.strip("|").split("|")) for row in table]
-    lines = sorted(bill_shared(footprint_of(Settings()), 0.0, MONTH_S), key=lambda line: -line.usd)
+    lines = sorted(bill_shared(footprint_of(settings(**rollout)), 0.0, MONTH_S), key=lambda line: -line.usd)
     rows = [(line.item, f"{line.quantity:.2f}".removesuffix(".00"), line.unit, line.usd) for line in lines]
     expected = [(item, f"{quantity} {unit}", f"{usd:.2f}") for item, quantity, unit, usd in rows]
     assert told == [*expected, ("sum", "", f"{sum(line.usd for line in lines):.2f}")]
@@ -113,3 +116,42 @@ def test_an_unknown_gateway_type_and_node_type_are_named() -> None:
         footprint_of(settings(gateway={"instance_type": "c5.larg"}))
     with pytest.raises(Misconfigured, match=r"no price of elasticache-valkey cache.huge in us-east-1"):
         bill_shared(footprint_of(settings(store={"node_type": "cache.huge"})), 0.0, MONTH_S)
+
+
+@pytest.mark.parametrize(("nodes", "most_usd"), [(1, 24.0), (2, 45.0)], ids=["one node", "two nodes"])
+def test_a_lean_service_costs_little_at_full_price(nodes: int, most_usd: float) -> None:
+    made = settings(shape="lean", nodes=nodes)
+    assert month_usd(made) <= most_usd
+    assert footprint_of(made).prices.region == "us-east-1"
+
+
+def test_a_lean_service_has_nothing_but_its_nodes() -> None:
+    lines = {line.item for line in bill_shared(footprint_of(settings(shape="lean")), 0.0, MONTH_S)}
+    assert {"nodes", "lease table's writes", "hosted zones"} <= lines
+    of_ha = {"gateways", "load balancer", "store", "controllers' CPUs", "controllers' memory", "endpoints"}
+    assert not lines & (of_ha | {"container insights", "dashboards"})
+
+
+def test_a_lean_service_passes_no_byte_through_a_balancer() -> None:
+    load = Load(duration_s=3600.0, requests=1_000_000, payload_mib=0.1)
+    lean, ha = (
+        {line.item: line.quantity for line in bill_traffic(footprint_of(settings(shape=shape)), load)}
+        for shape in ("lean", "ha")
+    )
+    assert "load balancer traffic" not in lean
+    assert lean["traffic between zones"] == pytest.approx(ha["traffic between zones"] / 2)
+
+
+def test_a_node_keeps_its_credits_at_the_rate_that_it_is_planned_for() -> None:
+    gateways = footprint_of(settings(shape="lean")).gateways
+    assert gateways.capacity_rps == pytest.approx(20_000 * 2 * 0.2)
+
+
+def test_a_lean_service_in_a_private_network_is_refused() -> None:
+    with pytest.raises(ValueError, match="the lean shape has no interface endpoints"):
+        settings(shape="lean", network={"private": True})
+
+
+def test_a_node_of_another_processor_is_refused() -> None:
+    with pytest.raises(Misconfigured, match=r"c5\.large is amd64: say so as rollout\.node\.architecture"):
+        footprint_of(settings(shape="lean", node={"instance_type": "c5.large"}))

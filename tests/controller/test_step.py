@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from mark.controller.plan_request import plan_request
 from mark.controller.policy import StandbyPolicy
-from mark.controller.spending_limit import SpendingLimit
 from mark.controller.state import NoteKind, Observation, State
 from mark.controller.step import step
 from mark.dispatch.overflow import environments_for
@@ -20,6 +19,7 @@ from mark.domain.fleet import FleetView, InstanceState, Role
 from mark.domain.objective import SloWindow
 from mark.domain.orders import Launch, LaunchRefused, RefusalCause, WarmLambda
 from mark.domain.plan import Plan
+from mark.domain.spending import SpendingLimit
 from tests.controller.builders import (
     LARGE,
     POLICY,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from statistics import NormalDist
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.dispatch.batcher import batch_size
-from mark.dispatch.bouncer import admits, late_finish_at, predicted_finish_at
+from mark.dispatch.bouncer import admits, late_finish_at, predicted_finish_at, stays
 
 GAPS_S = st.lists(st.floats(0.0, 0.5), min_size=1, max_size=40)
 
@@ -144,3 +145,23 @@ def test_admission_uses_its_share_of_the_objective(finish_at: float, factor: flo
 
 def test_a_batch_is_what_waits_up_to_its_largest_size() -> None:
     assert [batch_size(waiting, 4) for waiting in range(7)] == [0, 1, 2, 3, 4, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("late_at", "terminates_at", "factor", "taken"),
+    [
+        (0.5, math.inf, 0.98, True),
+        (0.7, math.inf, 0.98, False),
+        (0.7, math.inf, math.inf, True),
+        (0.5, 0.3, math.inf, False),
+    ],
+    ids=["in time", "late", "late without a Bouncer", "it ends before"],
+)
+def test_an_instance_takes_what_it_admits_and_ends_no_sooner_than(
+    late_at: float, terminates_at: float, factor: float, taken: bool
+) -> None:
+    assert stays(0.4, late_at, terminates_at, 0.0, 0.6, factor) is taken
+
+
+def test_without_a_bouncer_a_deadline_of_now_is_no_reason_to_refuse() -> None:
+    assert stays(0.4, 0.4, math.inf, 0.0, 0.0, math.inf)

@@ -23,6 +23,7 @@ from mark.dispatch.overflow import (
     environments_for,
     lambda_finish_at,
     note_in_flight,
+    warms_one_more,
 )
 
 
@@ -148,3 +149,14 @@ def test_slowing_lies_between_full_speed_and_baseline_and_falls_with_credits(
     took = slowed_s(balance, needed, 1.0, slow)
     assert 1.0 - 1e-12 <= took <= slow + 1e-9
     assert slowed_s(balance + 0.5, needed, 1.0, slow) <= took + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("deadline_at", "in_flight", "warms"),
+    [(10.6, 4, True), (10.4, 4, False), (10.6, 5, False)],
+    ids=["in time and room", "late even where warm", "no room"],
+)
+def test_a_cold_lambda_is_warmed_only_for_what_a_warm_one_answers_in_time(
+    deadline_at: float, in_flight: int, warms: bool
+) -> None:
+    assert warms_one_more(10.0, deadline_at, 0.5, in_flight, 5) is warms

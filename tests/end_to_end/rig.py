@@ -25,8 +25,8 @@ from mark.store.service import ServiceStore
 from tests.end_to_end.granted import beyond_what_is_granted
 
 MARK = str(Path(sys.executable).with_name("mark"))
-UP_S, COMMAND_S, GONE_S = 120.0, 100.0, 5.0
-PATIENCE_S = 20.0
+UP_S, COMMAND_S, GONE_S = 300.0, 200.0, 20.0
+PATIENCE_S = 60.0
 """How long a test waits for what no figure bounds: a busy machine is slow."""
 
 LIGHT = """

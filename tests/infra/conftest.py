@@ -26,6 +26,17 @@ PRIVATE = {
 """What `others` has otherwise."""
 
 
+LEAN = {
+    "shape": "lean",
+    "certificate": None,
+    "node": {
+        "name": "shop.example.org",
+        "certificate": f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:shop-tls-AbCdEf",
+    },
+}
+"""What `lean` has otherwise."""
+
+
 def settings(folder: Path, **rollout: Any) -> Settings:
     """A service with all that a rollout can have."""
     for name in ("infer", "interruption", "report", "warm"):
@@ -69,6 +80,21 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Template]:
         pytest.skip(lacking)
     made = partial(synthesise, settings(tmp_path_factory.mktemp("bundles"), **PRIVATE))
     return by_part(once_a_run(tmp_path_factory, "other_synthesis", made))
+
+
+@pytest.fixture(scope="session")
+def lean_synthesis(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
+    lacking = what_is_missing()
+    if lacking:
+        pytest.skip(lacking)
+    made = partial(synthesise, settings(tmp_path_factory.mktemp("bundles"), **LEAN))
+    return once_a_run(tmp_path_factory, "lean_synthesis", made)
+
+
+@pytest.fixture(scope="session")
+def lean(lean_synthesis: Synthesis) -> dict[str, Template]:
+    """The service in the lean shape."""
+    return by_part(lean_synthesis)
 
 
 def by_part(synthesis: Synthesis) -> dict[str, Template]:

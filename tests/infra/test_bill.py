@@ -13,7 +13,7 @@ from mark.config.footprint import footprint_of
 from mark.config.settings import Settings
 from mark.domain.footprint import Footprint
 from mark.rollout.synth import LEFT_OUT
-from tests.infra.conftest import PRIVATE, Template, of_type, settings
+from tests.infra.conftest import LEAN, PRIVATE, Template, of_type, settings
 
 BILLED: Mapping[str, tuple[str, ...]] = {
     "AWS::AutoScaling::AutoScalingGroup": ("gateways", "gateways' disks", "service's addresses"),
@@ -29,6 +29,8 @@ BILLED: Mapping[str, tuple[str, ...]] = {
         "traffic between zones",
     ),
     "AWS::Logs::LogGroup": ("logs",),
+    "AWS::DynamoDB::Table": ("lease table's writes", "lease table's reads"),
+    "AWS::Route53::HostedZone": ("hosted zones",),
     "AWS::SQS::Queue": ("queues",),
     "AWS::SecretsManager::Secret": ("secrets",),
 }
@@ -91,18 +93,19 @@ def bundles(tmp_path: Path) -> Path:
 
 
 def test_every_resource_has_a_line_or_a_reason_why_it_is_free(
-    templates: dict[str, Template], others: dict[str, Template], bundles: Path
+    templates: dict[str, Template], others: dict[str, Template], lean: dict[str, Template], bundles: Path
 ) -> None:
-    made = types_in(templates) | types_in(others)
+    made = types_in(templates) | types_in(others) | types_in(lean)
     assert made - BILLED.keys() - ELSEWHERE.keys() - FREE.keys() == set(), (
         "give it a line in the bill, or a reason"
     )
     assert (BILLED.keys() | ELSEWHERE.keys() | FREE.keys()) - made == set(), "no stack makes it any more"
     assert not BILLED.keys() & FREE.keys()
 
-    footprint = footprint_of(settings(bundles))
     load = Load(duration_s=3600.0, requests=1000, payload_mib=0.5)
-    lines = {line.item for line in (*bill_overhead(footprint, load), *bill_running(footprint, 3600.0)) if line.usd}
+    shapes = (footprint_of(settings(bundles, **differs)) for differs in ({}, LEAN))
+    bills = ((*bill_overhead(footprint, load), *bill_running(footprint, 3600.0)) for footprint in shapes)
+    lines = {line.item for bill in bills for line in bill if line.usd}
     assert {item for items in BILLED.values() for item in items} <= lines
 
 
@@ -164,8 +167,8 @@ def test_the_footprint_of_a_private_network_has_its_endpoints(others: dict[str, 
 
 @pytest.mark.parametrize(
     "changed",
-    [{}, PRIVATE, {"gateway": {"instance_type": "c6i.large"}}],
-    ids=["default", "private", "another type"],
+    [{}, PRIVATE, {"gateway": {"instance_type": "c6i.large"}}, LEAN],
+    ids=["default", "private", "another type", "lean"],
 )
 def test_processes_in_the_account_bill_what_was_deployed(bundles: Path, changed: dict[str, Any]) -> None:
     """They read the settings without what does not concern them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from io import StringIO
 from types import SimpleNamespace
 from typing import Any
@@ -9,12 +10,14 @@ from typing import Any
 import pytest
 
 from mark.aws.stacks.cloudformation import StackEvent, StackState
+from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
 from mark.rollout import destroy
 from mark.rollout.deploy import finish, settle
 from mark.rollout.show import agreed
 
 NAME = "mark-shop-events"
+SHOP = Settings.model_validate({"service": {"name": "shop"}})
 
 
 def state(name: str, status: str) -> StackState:
@@ -106,7 +109,7 @@ def test_what_launches_goes_before_instances_end(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(destroy, "end_instances", end)
     monkeypatch.setattr(destroy, "POLL_S", 0.0)
-    destroy.remove_stacks(account, destroy.in_order(there.named("mark-shop-"), "shop"), "shop", held)
+    destroy.remove_stacks(account, destroy.in_order(there.named("mark-shop-"), "shop"), SHOP, held)
     assert there.done == [
         "lock",
         "control",
@@ -121,3 +124,22 @@ def test_what_launches_goes_before_instances_end(monkeypatch: pytest.MonkeyPatch
         "end instances",
     ]
     assert list(there.there) == ["mark-shop-archive"]
+
+
+def test_the_nodes_name_goes_before_its_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hosted zone that still has a name cannot be removed."""
+    parts = ("launch", "nodes", "state")
+    exports = {"mark-shop-zone": "Z1"}
+    there: Any = Answers(
+        *(replace(state(f"mark-shop-{part}", "CREATE_COMPLETE"), exports=exports) for part in parts)
+    )
+    account: Any = SimpleNamespace(aws=SimpleNamespace(names="route53"), stacks=there)
+    lean = {"rollout": {"shape": "lean", "node": {"name": "shop.example.org"}}}
+    settings = Settings.model_validate({"service": {"name": "shop"}, **lean})
+    monkeypatch.setattr(destroy, "end_instances", lambda *_: ())
+    monkeypatch.setattr(
+        destroy, "remove_addresses", lambda names, zone, host: there.done.append(f"{names} {zone} {host}")
+    )
+    held: Any = SimpleNamespace(confirm=lambda: None)
+    destroy.remove_stacks(account, destroy.in_order(there.named("mark-shop-"), "shop"), settings, held)
+    assert there.done == ["nodes", "route53 Z1 shop.example.org", "state", "launch"]

@@ -120,6 +120,15 @@ def test_a_network_of_ones_own_is_not_left_behind(stacks: Stacks) -> None:
         compare(stacks, synthesis(a=template()), "shop")
 
 
+@pytest.mark.parametrize(("was", "becomes"), [("gateways", "nodes"), ("nodes", "gateways")])
+def test_a_service_that_stands_keeps_its_shape(stacks: Stacks, was: str, becomes: str) -> None:
+    made(stacks, f"mark-shop-{was}", template())
+    with pytest.raises(Misconfigured, match=r"rollout\.shape cannot change .*another service\.name"):
+        compare(stacks, synthesis(**{becomes: template()}), "shop")
+    [plan] = compare(stacks, synthesis(**{was: template()}), "shop")
+    assert plan.act == "keep"
+
+
 @pytest.mark.parametrize(("was", "becomes"), [("Zip", "Image"), ("Image", "Zip"), ("", "Image")])
 def test_a_function_that_would_change_its_kind_is_refused_with_what_to_do(was: str, becomes: str) -> None:
     def functions(kind: str) -> dict[str, Any]:

@@ -18,10 +18,10 @@ from mark.simulator.traces.trace import write_trace
 
 RUN = ["simulate", "--trace", "load.csv.gz", "--model", "inception-v3", "--start-s", "300"]
 KEYS = {
-    "policy", "market", "model", "trace", "seed", "requests", "duration_s", "cost_usd", "bound_usd", "floor_usd",
-    "cost_over_bound", "slo", "latency_ms", "served", "cold_start_rate", "assumed_profiles", "stand_in_profiles",
-    "launches",
-    "interruptions", "wall_s", "world",
+    "policy", "market", "model", "trace", "seed", "requests", "duration_s", "cost_usd",
+    "reference_usd", "floor_usd",
+    "cost_over_reference", "cost_over_floor", "slo", "latency_ms", "served", "cold_start_rate", "assumed_profiles",
+    "stand_in_profiles", "launches", "interruptions", "wall_s", "world",
 }  # fmt: skip
 WORLD_FLAGS = {"default": [], "typical": ["--world", "typical"], "ideal": ["--world", "ideal"]}
 
@@ -48,7 +48,7 @@ def test_the_document_has_what_is_promised_and_adds_up(mark):
     parts = run["cost_usd"]
     assert parts["serving"] == pytest.approx(parts["instances"] + parts["standby"] + parts["lambda"])
     assert parts["total"] == pytest.approx(parts["serving"] + parts["overhead"])
-    assert run["floor_usd"] <= run["bound_usd"]
+    assert run["floor_usd"] <= run["reference_usd"]
 
 
 def test_the_world_is_typical_unless_another_is_named(mark):
@@ -71,7 +71,7 @@ def test_the_same_seed_gives_the_same_document_and_every_policy_the_same_arrival
     assert without_wall(first) == without_wall(again)
     assert [run["policy"] for run in first] == ["hedged", "mark", "sagemaker"]
     assert len({run["requests"] for run in first}) == 1
-    assert len({run["bound_usd"] for run in first}) == 1
+    assert len({run["reference_usd"] for run in first}) == 1
     assert first[0]["interruptions"] > 0 < first[1]["interruptions"]
 
 

@@ -60,14 +60,22 @@ def test_a_grid_in_worker_processes_agrees_with_simulate_and_is_not_run_again(ma
     assert rows == {("mark", 3), ("mark", 5), ("reactive", None)}
     (single,) = json.loads(mark("simulate", *LOAD, "--policy", "reactive", "--json").out)["runs"]
     (cell,) = (cell for cell in first["cells"] if cell["policy"] == "reactive")
-    for key in ("cost_usd", "slo", "served", "bound_usd", "floor_usd", "cost_over_bound"):
+    for key in (
+        "cost_usd",
+        "slo",
+        "served",
+        "reference_usd",
+        "floor_usd",
+        "cost_over_reference",
+        "cost_over_floor",
+    ):
         assert cell[key] == single[key]
-    assert first_answer.err.count("\n") == 4  # three replays and one bound
+    assert first_answer.err.count("\n") == 4  # three replays and one load's yardsticks
     assert again_answer.err.count("\n") == 2
-    assert again_answer.err.startswith("note: 3 of 4 replays and bounds are there already\n[4/4] load ")
+    assert again_answer.err.startswith("note: 3 of 4 replays and yardsticks are there already\n[4/4] load ")
     assert again["rows"] == first["rows"]
     assert document(untouched)["rows"] == first["rows"]
-    assert untouched.err == "note: 4 of 4 replays and bounds are there already\n"
+    assert untouched.err == "note: 4 of 4 replays and yardsticks are there already\n"
     assert json.loads(Path("grid/sweep.json").read_text()) == document(untouched)
     page = Path("grid/sweep.html").read_text()
     assert "<svg" in page
@@ -147,16 +155,16 @@ def test_ctrl_c_ends_the_workers_at_once_and_keeps_what_is_finished(mark, tmp_pa
         os.kill(int(Path("worker").read_text()), 0)
 
 
-def test_bounds_are_computed_once_a_load(mark, here):
+def test_yardsticks_are_computed_once_a_load(mark, here):
     found = document(
         mark(*SWEEP, "--policy", "mark,sagemaker", "--set", "policy.lead_min=3,5", "--seed", "1,2", "--json")
     )
 
-    bounds = [job for job in here.jobs if job.policy is None]
-    assert len(bounds) == 2  # one a seed
+    loads = [job for job in here.jobs if job.policy is None]
+    assert len(loads) == 2  # one a seed
     assert len(here.jobs) == 2 + 2 * 3
-    assert all(cell["cost_over_bound"] >= 1 for cell in found["cells"])
-    assert len({cell["bound_usd"] for cell in found["cells"] if cell["seed"] == 1}) == 1
+    assert all(cell["cost_over_reference"] >= 1 for cell in found["cells"])
+    assert len({cell["reference_usd"] for cell in found["cells"] if cell["seed"] == 1}) == 1
 
 
 def test_what_makes_no_difference_to_a_baseline_is_not_run(mark, here):

@@ -86,7 +86,7 @@ def fake_ray(monkeypatch) -> FakeRay:
 
 @pytest.fixture
 def layout(mark) -> SweepLayout:
-    """Two replays and the bounds of their load, in the folder of `mark`."""
+    """Two replays and the yardsticks of their load, in the folder of `mark`."""
     axes = [
         Axis(key="trace.file", flag="--trace", values=("load.csv.gz",)),
         Axis(key="trace.start_s", flag="--start-s", values=(780,)),
@@ -123,7 +123,7 @@ def test_every_job_is_done_once_whatever_becomes_of_another(engine, layout):
     assert found["bad"].failure.startswith("unknown policy 'none such'")
     done = [found[job.key].document for job in layout.jobs]
     assert all(document is not None for document in done)
-    assert sum("bound_usd" in document and "policy" not in document for document in done if document) == 1
+    assert sum("reference_usd" in document and "policy" not in document for document in done if document) == 1
 
 
 def test_a_worker_with_other_code_refuses(layout):
@@ -199,7 +199,7 @@ def test_the_bar_of_a_terminal_says_only_what_failed_in_lines(monkeypatch, capsy
         "Console",
         lambda file: Console(file=file, force_terminal=True, width=120, color_system=None),
     )
-    good = Finished(job=layout.jobs[0], document={"bound_usd": None, "floor_usd": None})
+    good = Finished(job=layout.jobs[0], document={"reference_usd": None, "floor_usd": None})
     with sweep_progress(1, 4) as tell:
         tell(good)
         tell(Finished(job=layout.jobs[1], failure="it broke", wall_s=1.25))

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from mark.config.policies import chosen_policies
 from mark.config.settings import Settings
 from mark.live.commands import demo
 from mark.live.commands.load import LoadOptions, due_times
 from mark.offline.trace_source import TraceReading
 from mark.offline.workloads import chosen_workload
+from mark.policies.assemble import Assembly
 from mark.simulator.traces.generators import constant
 from mark.simulator.traces.trace import read_trace
 from mark.simulator.workload import Workload
@@ -47,7 +49,7 @@ def test_bursts_can_be_left_out_and_change_what_arrives(mark):
     )
     assert "(--bursts typical)" in typical["notes"][0]
     assert "(--bursts none)" in flat["notes"][0]
-    assert flat["bound_usd"] <= typical["bound_usd"] <= strong["bound_usd"]
+    assert flat["reference_usd"] <= typical["reference_usd"] <= strong["reference_usd"]
     assert mark(*bound, "--bursts", "some").status == 2
 
 
@@ -114,6 +116,20 @@ def test_the_demo_s_slice_names_the_trace_that_it_writes(mark, monkeypatch):
     made = demo.demo_settings(Settings(), Path("demo"))
     assert made.trace.file == "demo/trace.csv.gz"
     assert read_trace(made.trace.file).rates_rps.tolist() == workload.trace.rates_rps.tolist()
+
+
+def test_the_demo_of_another_model_rents_what_that_model_can_run_on(mark, monkeypatch):
+    monkeypatch.setattr(demo, "surge_start_s", lambda _trace: 300.0)
+    workload = Workload(trace=constant(20, duration_s=900), seed=0)
+    monkeypatch.setattr(demo.generators, "demo_workload", lambda _seed: workload)
+    made = {name: demo.demo_settings(Settings(model=name), Path("demo")) for name in ("inception-v3", "resnet-50")}
+    types = {
+        name: {item.instance_type.name for item in Assembly(chosen_policies(found)).supply.offerings}
+        for name, found in made.items()
+    }
+
+    assert types["inception-v3"] == {"c5.large", "c5.xlarge", "c5.2xlarge"}
+    assert types["resnet-50"] >= {"m7i.xlarge", "g4dn.xlarge"}
 
 
 def test_a_sweep_reads_a_trace_by_each_filter(mark):

@@ -69,7 +69,7 @@ def fake_run(policy: str = "mark", *, duration_s: int = 900, seed: int = 7, **ch
         "notes": ("The Lambda account limit of 1,000 at once was reached for 41 s.",) if policy == "lambda-only" else (),
     }  # fmt: skip
     base = float(np.cumsum(load)[-1]) * 5.6e-6
-    return ComparedRun(result=RunResult(**{**fields, **changed}), bound_usd=base, floor_usd=0.93 * base)
+    return ComparedRun(result=RunResult(**{**fields, **changed}), reference_usd=base, floor_usd=0.93 * base)
 
 
 def _load(duration_s: int, rng: np.random.Generator) -> np.ndarray:

@@ -17,7 +17,7 @@ from mark.report.runs.comparison import (
     comparison_notes,
     cost_ratio,
     headline,
-    reference_run,
+    headline_run,
     run_labels,
 )
 from mark.report.runs.explain import ExplainedTick, explain_document, explain_text
@@ -29,7 +29,7 @@ from tests.report.fakes import POLICIES, fake_run
 
 def costing(policy: str, usd_total: float, **changed: object) -> ComparedRun:
     cost = CostUsd(instances=usd_total, standby=0.0, lambda_=0.0, overhead=0.0)
-    return fake_run(policy, duration_s=120, cost=cost, **changed)
+    return fake_run(policy, **{"duration_s": 120, "cost": cost, **changed})
 
 
 def printed(renderable: object, width: int = 100) -> str:
@@ -43,13 +43,13 @@ def printed(renderable: object, width: int = 100) -> str:
 def test_reference_is_the_first_of_our_own_policies_else_the_cheapest() -> None:
     mark, cheap, dear = costing("mark", 9.0), costing("reactive", 2.0), costing("sagemaker", 18.0)
     hedged, again = costing("hedged", 10.0), costing("hedged", 8.0)
-    assert reference_run([dear, mark, hedged, again, cheap]) is hedged
-    assert reference_run([dear, mark, cheap]) is mark
-    assert reference_run([dear, cheap]) is cheap
+    assert headline_run([dear, mark, hedged, again, cheap]) is hedged
+    assert headline_run([dear, mark, cheap]) is mark
+    assert headline_run([dear, cheap]) is cheap
     assert cost_ratio(dear, mark) == 2.0
     assert cost_ratio(dear, costing("mark", 0.0)) is None
     with pytest.raises(Misconfigured, match="no run finished"):
-        reference_run([])
+        headline_run([])
 
 
 def test_headline_says_cost_share_and_rival() -> None:
@@ -198,7 +198,7 @@ def test_where_nobody_asked_shares_and_latencies_are_dashes() -> None:
     assert "0.0 % within 600 ms" in headline([shed])
 
 
-def test_every_column_is_whole_where_the_reference_has_a_long_name() -> None:
+def test_every_column_is_whole_where_the_headline_policy_has_a_long_name() -> None:
     slow = Latency(
         mean_s=9.0, p50_s=6.72, p95_s=32.87, p99_s=50.9, ccdf_s=np.array([60.0]), ccdf_share=np.array([0.0])
     )
@@ -207,5 +207,16 @@ def test_every_column_is_whole_where_the_reference_has_a_long_name() -> None:
     assert any(line.rstrip().endswith("lost") for line in lines)
     row = next(line for line in lines if line.startswith("reactive"))
     assert "2.00x" in row
-    assert row.split()[-2:] == [f"{runs[0].result.launches:,}", f"{runs[0].result.interruptions:,}"]
+    assert row.split()[-1] == f"{runs[0].result.launches:,}/{runs[0].result.interruptions:,}"
     assert max(map(len, lines)) <= 100
+
+
+def test_the_floor_stands_beside_the_reference_after_a_whole_day_only() -> None:
+    day, missed = (costing("mark", 3.0, duration_s=86_400, attained=share) for share in (0.99, 0.9))
+    shown = printed(comparison_table([day, missed]))
+    assert "floor" in shown
+    kept_row, missed_row = (line for line in shown.splitlines() if line.startswith("mark"))
+    assert f"{day.cost_over_reference:.2f}/{day.cost_over_floor:.2f}" in kept_row
+    assert f"{missed.cost_over_reference:.2f}/-" in missed_row
+    hours = costing("mark", 3.0, duration_s=3600)
+    assert "floor" not in printed(comparison_table([hours]))

@@ -29,7 +29,7 @@ POINTS = st.lists(
 def swept(policy: str = "mark", seed: int = 1, **changed: object) -> SweptRun:
     fields: dict[str, object] = {
         "group": "load", "policy": policy, "settings": (), "seed": seed, "total_usd": 2.0, "serving_usd": 1.5,
-        "attained": 0.99, "target": 0.98, "cost_over_bound": 1.5,
+        "attained": 0.99, "target": 0.98, "cost_over_reference": 1.5, "cost_over_floor": 1.7,
     }  # fmt: skip
     return SweptRun(**{**fields, **changed})  # type: ignore[arg-type]
 
@@ -144,10 +144,11 @@ def test_the_headline_claims_no_more_than_is_known(runs, said):
     assert group_headline(pareto_rows(runs, 2)).endswith(said)
 
 
-def test_a_bound_that_one_seed_lacks_is_no_figure():
-    (row,) = pareto_rows([swept(seed=1), swept(seed=2, cost_over_bound=None)], 2)
+def test_a_ratio_that_one_seed_lacks_is_no_figure():
+    (row,) = pareto_rows([swept(seed=1), swept(seed=2, cost_over_floor=None)], 2)
 
-    assert row.cost_over_bound is None
+    assert row.cost_over_floor is None
+    assert row.cost_over_reference is not None
 
 
 def test_keys_are_shortened_where_they_stay_apart():

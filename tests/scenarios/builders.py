@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from mark.catalog.load import model
+from mark.catalog.type_sets import PAPER
 from mark.cloudmodel.lifecycle import Phase
 from mark.cloudmodel.world import IDEAL
 from mark.config.footprint import footprint_of
@@ -79,12 +80,13 @@ def experiment(
     build: BuildForecaster = build_forecaster,
     **spec: object,
 ) -> Experiment:
-    """Inception-v3 on `trace` after its first hour."""
+    """Inception-v3 on `trace` after its first hour; the paper's types have a GPU, and so batches, among them."""
     load = trace or surging()
     fields: dict[str, object] = {
         "model": model("inception-v3"),
         "slo": Slo(latency_s=0.6, target=0.98),
         "profile_sets": (),
+        "types": (PAPER,),
     }
     return Experiment(
         ExperimentSpec(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
 from mark.domain.member import Member, Peer
+from mark.domain.spending import SpendingLimit
 from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed
 from mark.ports import InferReply, InferRequest, OverflowReply
 from mark.protocols import oip
@@ -27,6 +28,7 @@ class FakeStore:
         self.asked_warmed = self.told_clock = self.refused = 0
         self.away = False
         self.lose_report_answers = 0
+        self.spending = SpendingLimit.NONE
         self._version = 0
 
     async def members_version(self) -> int:
@@ -42,8 +44,8 @@ class FakeStore:
         self.told_clock += 1
         return self.anchor
 
-    async def overflow_closed(self) -> bool:
-        return False
+    async def spending_limit(self) -> SpendingLimit:
+        return self.spending
 
     async def warmed(self) -> Sequence[Warmed]:
         self._ask()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import ssl
 import subprocess
 from collections.abc import Callable
@@ -267,5 +268,22 @@ def test_tls(tmp_path: Path) -> None:
             plain.send("/v2/health/live", None, "GET")
             assert await plain.is_closed()
             await plain.close()
+
+    run(test())
+
+
+def test_peers_reach_a_gateway_with_an_address_and_tls_of_its_own_beside_its_clients(tmp_path: Path) -> None:
+    """A node of the lean shape: clients see TLS, the other gateway has a port of its own."""
+    server, _ = certified(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+
+    async def test() -> None:
+        async with live(agents=0, tls=server, own_address="127.0.0.1", peer_port=port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /v2/health/live HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+            writer.close()
+            await writer.wait_closed()
 
     run(test())

@@ -41,7 +41,7 @@ def test_half_that_was_asked_for_is_refused_where_nothing_keeps_it() -> None:
 def test_a_mean_that_some_type_keeps_stays() -> None:
     asked = Slo(latency_s=1.4, target=0.98, mean_latency_s=0.76)
 
-    found = supply("opennmt-ende", asked)
+    found = supply("opennmt-ende", asked, types=("paper",))
 
     assert found.slo == asked
     assert not [text for text in found.warnings if "half" in text]

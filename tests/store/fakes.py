@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import MarkError
 from mark.domain.member import Member, Peer
+from mark.domain.spending import SpendingLimit
 from mark.domain.traffic import GatewayReport, Warmed
 
 
@@ -48,8 +49,8 @@ class FakeStore:
         self._before_each_call()
         return self.anchor
 
-    async def overflow_closed(self) -> bool:
-        return False
+    async def spending_limit(self) -> SpendingLimit:
+        return SpendingLimit.NONE
 
     async def warmed(self) -> Sequence[Warmed]:
         self._before_each_call()

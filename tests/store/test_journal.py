@@ -12,9 +12,9 @@ from mark.controller.state import Decision, Observation, State
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.domain.fleet import FleetView, Instance, InstanceState
+from mark.domain.lease import Lease, LeaseLost
 from mark.store.connect import Link
 from mark.store.journal import KEEP_SEGMENTS, PAGE
-from mark.store.lease import Lease, LeaseLost
 from mark.store.service import ServiceStore
 from tests.controller.builders import POLICY
 from tests.store.links import ForgetfulLink

@@ -18,9 +18,9 @@ from hypothesis.stateful import (
 )
 
 from mark.domain.errors import RetryLater
+from mark.domain.lease import Lease, LeaseLost
 from mark.store.connect import Link
 from mark.store.journal import StoreJournal
-from mark.store.lease import Lease, LeaseLost
 from mark.store.scripts import APPEND, OPEN
 from mark.store.service import ServiceStore
 from tests.store.links import ForgetfulLink

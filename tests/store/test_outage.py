@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from mark.domain.errors import RetryLater
+from mark.domain.lease import Lease
 from mark.store.connect import connect, connect_async
 from mark.store.data_plane import AgentStore, GatewayStore
 from mark.store.embedded import EmbeddedRedis
 from mark.store.journal import StoreJournal
-from mark.store.lease import Lease
 from mark.store.service import ServiceStore
 from tests.store.builders import a_member, a_report, a_transition
 from tests.store.worlds import goes_by

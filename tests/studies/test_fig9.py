@@ -1,4 +1,4 @@
-"""Figure 9: nothing is lost, standbys are woken, and the script is the paper's."""
+"""Figure 9: MArk loses nothing, standbys are woken, and the script is the paper's."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ def test_fleet_and_losses_are_the_papers(document: dict[str, Any]) -> None:
         assert value(document, "taken", lost=lost, system=WITH) == round(share * SPOT_FLEET)
 
 
-def test_nothing_is_lost(document: dict[str, Any]) -> None:
-    found = [row["ours"] for row in document["rows"] if row["quantity"] == "unanswered"]
-    assert found
-    assert set(found) == {0.0}
+def test_mark_loses_nothing(document: dict[str, Any]) -> None:
+    rows = [row for row in document["rows"] if row["quantity"] == "unanswered"]
+    lost = {row["system"] for row in rows if row["ours"]}
+    assert lost < {row["system"] for row in rows}
+    assert lost <= {"SageMaker"}  # its queue has a limit: what could only be late is refused
 
 
 def test_standbys_are_woken_where_there_are_some(document: dict[str, Any]) -> None:

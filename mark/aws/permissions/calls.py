@@ -46,6 +46,18 @@ CONTROLLER = (
 GATEWAY = (Call("lambda", "Invoke", "requests that instances bounced"),)
 """Calls of gateways."""
 
+MEMBER = (Call("dynamodb", "GetItem", "which node leads: its store is the service's"),)
+"""Calls of instances in the lean shape."""
+
+NODE = (
+    *MEMBER,
+    Call("dynamodb", "PutItem", "take, renew and give back the lease"),
+    Call("dynamodb", "Query", "restore a journal's last lines"),
+    Call("dynamodb", "TransactWriteItems", "write a journal's line while the lease holds"),
+    Call("route53", "ChangeResourceRecordSets", "clients find the nodes"),
+)
+"""Calls of nodes in the lean shape, beside those of controllers and gateways."""
+
 INTERRUPTION = (Call("sqs", "SendMessage", "what EventBridge said, in the controller's words"),)
 """Calls of the interruption handler."""
 
@@ -84,6 +96,18 @@ REPORT = (
 )
 """Calls of the report, as a handler and as a command."""
 
+SNAPSHOT_REPORT = (
+    Call("ce", "GetCostAndUsage", "what AWS says that it cost"),
+    Call("dynamodb", "DeleteItem", "a report that failed may be mailed again"),
+    Call("dynamodb", "GetItem", "whether it was mailed before"),
+    Call("dynamodb", "PutItem", "this report is under way"),
+    Call("dynamodb", "UpdateItem", "this report was mailed"),
+    Call("s3", "GetObject", "the service's last snapshot", within="Journals"),
+    Call("s3", "PutObject", "the report outlives its mail", within="Reports"),
+    Call("sesv2", "SendEmail", "the report"),
+)
+"""Calls of the report where it cannot reach the store."""
+
 DEPLOYER = (
     Call("cloudformation", "CreateChangeSet", "what a rollout would change"),
     Call("cloudformation", "DeleteChangeSet", "it was not wanted"),
@@ -96,6 +120,8 @@ DEPLOYER = (
     Call("cloudformation", "ListStackResources", "what stays when stacks go"),
     Call("ec2", "DescribeInstances", "removal: which instances the service has"),
     Call("ec2", "TerminateInstances", "removal"),
+    Call("route53", "ChangeResourceRecordSets", "removal: the nodes' name goes with them"),
+    Call("route53", "ListResourceRecordSets", "removal: whether the nodes' name is there"),
     Call("s3", "HeadObject", "whether a bundle is there"),
     Call("s3", "PutObject", "bundles, and templates too long for a call"),
     Call("ssm", "DeleteParameter", "the rollout is over"),
@@ -160,8 +186,11 @@ ROLES: Mapping[str, tuple[Call, ...]] = MappingProxyType(
         "gateway": GATEWAY,
         "infer": (),
         "interruption": INTERRUPTION,
+        "member": MEMBER,
+        "node": NODE,
         "profiler": PROFILER,
         "report": REPORT,
+        "snapshot-report": SNAPSHOT_REPORT,
         "setup": SETTING_UP,
         "warm": WARM,
     }

@@ -121,6 +121,12 @@ _NEEDS: Mapping[tuple[str, str], tuple[Need, ...]] = MappingProxyType(
         ("cloudwatch", "DeleteAlarms"): _each("Alarms", "cloudwatch:DeleteAlarms"),
         ("cloudwatch", "DescribeAlarms"): _each("AlarmReads", "cloudwatch:DescribeAlarms"),
         ("cloudwatch", "PutMetricAlarm"): _each("Alarms", "cloudwatch:PutMetricAlarm", "cloudwatch:TagResource"),
+        ("dynamodb", "DeleteItem"): _each("Lease", "dynamodb:DeleteItem"),
+        ("dynamodb", "UpdateItem"): _each("Lease", "dynamodb:UpdateItem"),
+        ("dynamodb", "GetItem"): _each("Lease", "dynamodb:GetItem"),
+        ("dynamodb", "PutItem"): _each("Lease", "dynamodb:PutItem"),
+        ("dynamodb", "Query"): _each("Lease", "dynamodb:Query"),
+        ("dynamodb", "TransactWriteItems"): _each("Lease", "dynamodb:ConditionCheckItem", "dynamodb:PutItem"),
         ("ec2", "CreateFleet"): _launch("ec2:CreateFleet", "ec2:RunInstances"),
         ("ec2", "CreateLaunchTemplate"): (
             Need("ec2:CreateLaunchTemplate", "NewTemplates"),
@@ -168,7 +174,10 @@ _NEEDS: Mapping[tuple[str, str], tuple[Need, ...]] = MappingProxyType(
             Need("iam:PassRole", "HandFunctionsRole"),
         ),
         ("pricing", "GetProducts"): _each("PriceReads", "pricing:GetProducts"),
+        ("route53", "ChangeResourceRecordSets"): _each("Record", "route53:ChangeResourceRecordSets"),
+        ("route53", "ListResourceRecordSets"): _each("Records", "route53:ListResourceRecordSets"),
         ("s3", "CreateBucket"): _each("Bucket", "s3:CreateBucket"),
+        ("s3", "GetObject"): _each("Objects", "s3:GetObject"),
         ("s3", "HeadObject"): _each("Objects", "s3:GetObject", "s3:ListBucket"),
         ("s3", "PutBucketLifecycleConfiguration"): _each("Bucket", "s3:PutLifecycleConfiguration"),
         ("s3", "PutBucketTagging"): _each("Bucket", "s3:PutBucketTagging"),
@@ -221,6 +230,7 @@ PLATFORM: Mapping[str, tuple[Need, ...]] = MappingProxyType(
             *_each("RawQueue", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"),
         ),
         "report": _LOGS,
+        "snapshot-report": _LOGS,
         "warm": _LOGS,
     }
 )

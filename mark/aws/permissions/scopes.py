@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from mark.aws.ec2.launch import OWNER, SERVICE
-from mark.aws.names import DEAD_LETTERS, EVENTS, JOURNAL, QUEUES, RAW, REPORT, REPORTS, RULES, name_of
+from mark.aws.names import DEAD_LETTERS, EVENTS, JOURNAL, LEASE, QUEUES, RAW, REPORT, REPORTS, RULES, name_of
 
 Conditions = Mapping[str, Mapping[str, str | list[str]]]
 """Operator -> condition key -> what it must be, as a policy document has it."""
@@ -22,7 +22,8 @@ class Names:
     """The owner of permissions: the service and its owner (tags), and its region. They may be tokens of CDK.
 
     `bucket` (a name), `repository` (of the model's image, a name), `secret` (an ARN) and `sender` (an identity of
-    SES) are left out where the service has none. `costs`: whether Cost Explorer may be asked.
+    SES) are left out where the service has none, so are `zone` (an id) and `host`, the name in it that clients
+    call. `costs`: whether Cost Explorer may be asked.
     """
 
     service: str
@@ -34,6 +35,8 @@ class Names:
     repository: str = ""
     secret: str = ""
     sender: str = ""
+    zone: str = ""
+    host: str = ""
     costs: bool = False
 
     def arn(self, service: str, rest: str) -> str:
@@ -117,6 +120,15 @@ def _everything(_: Names) -> tuple[str, ...]:
     return ("*",)
 
 
+def _zone(names: Names) -> tuple[str, ...]:
+    return (f"arn:{names.partition}:route53:::hostedzone/{names.zone}",) if names.zone else ()
+
+
+def _own_record(names: Names) -> Conditions:
+    key = "route53:ChangeResourceRecordSetsNormalizedRecordNames"
+    return {"ForAllValues:StringEquals": {key: [names.host]}}
+
+
 Scope = tuple[Callable[[Names], tuple[str, ...]], Callable[[Names], Conditions], str]
 SCOPES: Mapping[str, Scope] = MappingProxyType(
     {
@@ -163,6 +175,11 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
         "InstanceRole": (lambda n: (n.role("agent"),), _passed_to("ec2"), "instances run as their role"),
         "Journals": (_prefix(JOURNAL), _always, "copies of the service's journals"),
         "LambdaReads": (_everything, _in_region, NO_RESOURCE),
+        "Lease": (
+            lambda n: (n.arn("dynamodb", f"table/{name_of(n.service, LEASE)}"),),
+            _always,
+            "the controllers' lease, and the last lines of their journals",
+        ),
         "LaunchFrom": (_used_by_launches, _always, "images and networks that a launch uses are not made by it"),
         "LaunchTemplates": (lambda n: n.ec2("launch-template"), _owned, "instances start from own templates"),
         "LaunchedAlong": (
@@ -219,6 +236,8 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
             _always,
             "who reports are from: SES looks for the address, or for its domain where that is verified",
         ),
+        "Record": (_zone, _own_record, "the name that clients call, and no other in its zone"),
+        "Records": (_zone, _always, "the names of the zone that holds the service's"),
         "RolloutLock": (
             lambda n: (n.arn("ssm", f"parameter/mark/{n.service}/rollout"),),
             _always,

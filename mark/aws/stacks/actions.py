@@ -30,6 +30,13 @@ STACK_ACTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "cloudwatch: DeleteAlarms DescribeAlarms ListTagsForResource PutMetricAlarm TagResource UntagResource",
         ),
         "AWS::CloudWatch::Dashboard": ("cloudwatch: DeleteDashboards GetDashboard PutDashboard TagResource",),
+        "AWS::DynamoDB::Table": (
+            (
+                "dynamodb: CreateTable DeleteTable DescribeContinuousBackups DescribeContributorInsights "
+                "DescribeKinesisStreamingDestination DescribeTable DescribeTimeToLive GetResourcePolicy "
+                "ListTagsOfResource TagResource UntagResource UpdateTable UpdateTimeToLive"
+            ),
+        ),
         "AWS::EC2::InternetGateway": (
             "ec2: CreateInternetGateway CreateTags DeleteInternetGateway DeleteTags DescribeInternetGateways",
         ),
@@ -192,6 +199,14 @@ STACK_ACTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             (
                 "logs: CreateLogGroup DeleteLogGroup DeleteRetentionPolicy DescribeLogGroups "
                 "ListTagsForResource PutRetentionPolicy TagResource UntagResource"
+            ),
+        ),
+        "AWS::Route53::HostedZone": (
+            "ec2: DescribeVpcs",
+            (
+                "route53: AssociateVPCWithHostedZone ChangeTagsForResource CreateHostedZone DeleteHostedZone "
+                "DisassociateVPCFromHostedZone GetChange GetHostedZone ListTagsForResource "
+                "UpdateHostedZoneComment"
             ),
         ),
         "AWS::S3::Bucket": (

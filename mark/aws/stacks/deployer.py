@@ -34,6 +34,8 @@ ROLES_FOR = ("ec2", "ecs-tasks", "lambda", "scheduler")
 """Services that run as the service's roles."""
 LINKED_FOR = ("autoscaling", "ecs", "elasticache", "elasticloadbalancing")
 """Services that make a role of their own when an account first uses them."""
+GLOBAL_REGION = "us-east-1"
+"""Where calls of Route 53 are, which knows no regions (IAM user guide, aws:RequestedRegion)."""
 IMAGES = "parameter/aws/service/ecs/optimized-ami/*"
 """The public parameters that name AWS's newest machine images."""
 
@@ -74,6 +76,8 @@ def _scope(action: str) -> str:
     }
     if action in known:
         return known[action]
+    if action.startswith("route53:"):
+        return "StackZoneMade" if action == "route53:CreateHostedZone" else "StackZones"
     if _READS.match(action):
         return "StackSeen"
     if _MADE.match(action):
@@ -121,6 +125,12 @@ def _scopes(names: Names) -> Mapping[str, tuple[tuple[str, ...], Conditions, str
             "CloudFormation tags some kinds only after it has made them",
         ),
         "StackUnnamed": (("*",), here, NO_RESOURCE),
+        "StackZoneMade": (("*",), {"StringEquals": {"aws:RequestedRegion": GLOBAL_REGION}}, NO_RESOURCE),
+        "StackZones": (
+            tuple(f"arn:{names.partition}:route53:::{kind}/*" for kind in ("change", "hostedzone")),
+            {},
+            "Route 53 gives zones their ids, and no condition tells whose they are",
+        ),
     }
 
 
@@ -132,6 +142,7 @@ def _named(names: Names) -> tuple[str, ...]:
         f"autoscaling:{where}:autoScalingGroup:*:autoScalingGroupName/{own}",
         f"cloudwatch:{where}:alarm:{own}",
         f"cloudwatch::{names.account}:dashboard/{own}",
+        f"dynamodb:{where}:table/{own}",
         f"ecs:{where}:cluster/{own}",
         f"ecs:{where}:service/{own}",
         f"ecs:{where}:task-definition/{own}",

@@ -15,7 +15,7 @@ from dataclasses import asdict
 
 from mark.accounting.hourly_totals import marks_key
 from mark.accounting.load_history import load_key
-from mark.aws.archive import figures_key, journal_key, packed, put_object
+from mark.aws.archive import figures_key, journal_key, packed, put_object, snapshot_key
 from mark.aws.session import Aws
 from mark.controller.journal import read_journal
 from mark.domain.documents import json_text
@@ -24,6 +24,7 @@ from mark.live.aws_resources import RESOURCES
 from mark.ports import Clock
 from mark.store.published_status import ARCHIVE, ArchiveStatus
 from mark.store.service import ServiceStore
+from mark.store.snapshot import take_snapshot
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +45,8 @@ class Archivist:
 
     def poll(self) -> None:
         """Copy what is due, where the service has a bucket."""
-        bucket = (self._store.status(RESOURCES) or {}).get("bucket")
-        now = self._clock.now()
+        resources = self._store.status(RESOURCES) or {}
+        bucket, now = resources.get("bucket"), self._clock.now()
         if not bucket or now < self._again_at:
             return
         before = ARCHIVE.read(self._store) or ArchiveStatus()
@@ -59,6 +60,8 @@ class Archivist:
         try:
             for model, segments in todo.items():
                 self._copy(bucket, model, segments, copied, whole=whole)
+            if whole and resources.get("snapshot"):
+                self._copy_snapshot(bucket, now)
         except MarkError as error:
             log.warning("the journal cannot be archived and is tried again later", extra={"why": str(error)})
             failed, self._again_at = str(error), now + AGAIN_S
@@ -103,6 +106,11 @@ class Archivist:
         if first is not None:
             key = journal_key(self._store.service, model, at=first.seen.now, run=header.run, segment=segment)
             put_object(self._aws.objects, bucket, key, packed(lines), content_type=ZIPPED)
+
+    def _copy_snapshot(self, bucket: str, now: float) -> None:
+        """All that a report reads, for a function that cannot reach the store."""
+        key, packed_store = snapshot_key(self._store.service), take_snapshot(self._store, now)
+        put_object(self._aws.objects, bucket, key, packed_store, content_type=ZIPPED)
 
     def _copy_figures(self, bucket: str, model: str) -> None:
         record = self._store.ledger(model)

@@ -42,6 +42,7 @@ SURGE = 2.0
 INTERRUPT = InterruptSettings(at_min=8.5, share=0.4)
 """Between two plans: EC2's notices take a moment, and a plan of the same instant would miss some."""
 TYPES = ("c5.large", "c5.xlarge", "c5.2xlarge")
+"""For that model, where none are named: a fleet of a dozen instances, some of which can be lost."""
 FORECASTER = "boosted"
 """Of the slice, where none is named: it learns in seconds, the mixture with its network for minutes."""
 
@@ -100,11 +101,13 @@ def demo_settings(settings: Settings, out: Path) -> Settings:
     trace = generators.demo_workload(settings.seed).trace
     file = out / "trace.csv.gz"
     write_trace(trace, file)
+    model = settings.model or MODEL
+    types = settings.offerings.types or (TYPES if model == MODEL else ())
     return settings.model_copy(
         update={
-            "model": settings.model or MODEL,
+            "model": model,
             "market": Market.SPOT,
-            "offerings": OfferingSettings(types=settings.offerings.types or TYPES),
+            "offerings": OfferingSettings(types=types),
             "policies": settings.policies,
             "forecaster": settings.forecaster or FORECASTER,
             "trace": TraceSettings(

@@ -9,8 +9,8 @@ import typer
 
 from mark.config.service import ServiceSettings
 from mark.config.settings import Settings
-from mark.controller.spending_limit import LimitCause
 from mark.domain.errors import Misconfigured
+from mark.domain.spending import LimitCause
 from mark.live.clock import adopt_wall
 from mark.live.local.run_dir import RunFolder
 from mark.report.terminal import note, progress, show, show_json

@@ -81,7 +81,7 @@ def rehearse(settings: Settings, *, show_live: bool = True) -> Rehearsed:
     return Rehearsed(
         load=load,
         live=live,
-        replay=run_document(ComparedRun(result=result, bound_usd=None, floor_usd=None)),
+        replay=run_document(ComparedRun(result=result)),
         live_orders=live_orders,
         replay_orders=replay_orders,
         result=result,

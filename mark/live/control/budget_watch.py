@@ -13,10 +13,10 @@ from mark.accounting.hourly_totals import HourlyMark, first_mark, load_marks, ma
 from mark.accounting.ledger import unpriced, unpriced_words
 from mark.accounting.usage import IncrementalUsage
 from mark.config.budget import BudgetSettings
-from mark.controller.spending_limit import LimitCause, SpendingLimit
 from mark.domain.costs import FleetUsage, Transition
 from mark.domain.errors import RetryLater
 from mark.domain.footprint import Footprint
+from mark.domain.spending import LimitCause, SpendingLimit
 from mark.live.clock import ServiceClock
 from mark.service_spec import ServedModel
 from mark.store.published_status import BUDGET, MODEL, PAUSE, BudgetStatus, PublishedModel

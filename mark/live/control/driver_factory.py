@@ -16,7 +16,8 @@ from mark.config.service import Mode
 from mark.config.settings import Settings
 from mark.controller.runner import Controller
 from mark.controller.service_time_ratios import measured_ratios
-from mark.controller.spending_limit import SpendingLimit
+from mark.domain.lease import Lease
+from mark.domain.spending import SpendingLimit
 from mark.live.aws_resources import LaunchSetup
 from mark.live.clock import ServiceClock
 from mark.live.control.data_plane import LiveDataPlane
@@ -29,7 +30,6 @@ from mark.live.forecasting.retraining import FollowedJournal, Retraining
 from mark.live.local.run_dir import Running
 from mark.live.models import LiveModel
 from mark.ports import Forecaster
-from mark.store.lease import Lease
 from mark.store.service import ServiceStore
 
 ModelForecasters = tuple[Retraining, Forecaster]

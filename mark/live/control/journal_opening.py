@@ -24,11 +24,11 @@ from mark.controller.recovery import Recovered, checkpoint_of, continue_under, r
 from mark.controller.runner import KEEP_HISTORY
 from mark.domain.demand import Demand
 from mark.domain.errors import MarkError, Misconfigured
+from mark.domain.lease import Lease
 from mark.domain.quota import Quotas
 from mark.live.background.archive import may_drop
 from mark.live.models import LiveModel
 from mark.store.journal import StoreJournal
-from mark.store.lease import Lease
 from mark.store.published_status import MODEL
 from mark.store.service import ServiceStore
 

@@ -10,10 +10,10 @@ import numpy as np
 from mark.aws.functions.warmup import AT_ONCE, WarmedUp, warm_up
 from mark.aws.session import Aws
 from mark.dispatch.overflow import BUCKETS, believed_warm, note_in_flight
+from mark.domain.lease import Lease
 from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed
 from mark.live.clock import ServiceClock
 from mark.service_spec import ServedModel
-from mark.store.lease import Lease
 from mark.store.service import ServiceStore
 
 TIMEOUT_S = 30.0

@@ -12,9 +12,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from mark.config.settings import Settings
 from mark.domain.errors import RetryLater
+from mark.domain.lease import Lease, LeaseLost
 from mark.live.aws_resources import aws_of
 from mark.live.background.failures import BackgroundFailures
 from mark.live.background.nightly_replays import NightlyReplays
@@ -25,14 +27,12 @@ from mark.live.forecasting.retraining import Retraining
 from mark.live.local.run_dir import Running
 from mark.live.models import LiveModel
 from mark.plugins.load import build_forecaster
-from mark.store.lease import Lease, LeaseLost
 from mark.store.service import ServiceStore
 
 log = logging.getLogger(__name__)
 
-LEASE_S = 3.0
-"""Real seconds without a renewal after which the lease is lost."""
 TRY_EACH_S = 0.25
+"""Real seconds between two polls of a starting process for forecasters that the leader trained."""
 PAUSE_S = 0.5
 """Real seconds between two terms, after something did not answer."""
 KEEP_UP_EACH_S = 5.0
@@ -50,10 +50,34 @@ class Forecasters:
     slot: threading.Lock = field(default_factory=threading.Lock)
 
 
+class Node(Protocol):
+    """A node whose store follows the lease. Errors: RetryLater."""
+
+    def may_lead(self) -> bool:
+        """False where its store lacks what the leader's holds."""
+        ...
+
+    def lead(self) -> None:
+        """Have its store take writes."""
+        ...
+
+    def resign(self) -> None:
+        """Have its store take no more writes."""
+        ...
+
+    def follow(self) -> None:
+        """Have its store be a replica of the leader's."""
+        ...
+
+    def beside(self, over: threading.Event) -> None:
+        """Do, until `over`, what the leading node does beside its ticks."""
+        ...
+
+
 class Leader:
     """A candidate for the acting controller: one a process."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 it has a part for every duty
         self,
         settings: Settings,
         running: Running,
@@ -64,9 +88,14 @@ class Leader:
         failures: BackgroundFailures,
         forecasters: Forecasters,
         publish: Callable[[], None] | None = None,
+        node: Node | None = None,
     ) -> None:
-        """`publish` writes the service's description to the store while this process leads; None: another does."""
+        """`publish` writes the service's description to the store while this process leads; None: another does.
+
+        `node`: the node that holds the store, where the store follows the lease.
+        """
         self._publish = publish
+        self._node = node
         self._settings, self._running, self._models, self._store = settings, running, models, store
         self._holder = holder
         self._failures = failures
@@ -88,14 +117,11 @@ class Leader:
         while not (stop.is_set() or self._is_caught_up() or time.monotonic() > until):
             stop.wait(TRY_EACH_S)
         while not stop.is_set():
-            try:
-                lease = self._store.leases.acquire(self._holder, LEASE_S)
-            except RetryLater:
-                lease = None
+            lease = self._candidate()
             if lease is None:
                 if time.monotonic() > self._caught_up_at + KEEP_UP_EACH_S:
                     self._is_caught_up()
-                stop.wait(TRY_EACH_S)
+                stop.wait(self._store.leases.times.retry_s)
                 continue
             log.info("this controller leads", extra={"epoch": lease.epoch})
             self._act(lease, stop)
@@ -104,6 +130,22 @@ class Leader:
             self._stop_training()
         self._stop_training()  # who waits may be making what another trained
         self._aws.close()
+
+    def _beside(self) -> tuple[Callable[[threading.Event], None], ...]:
+        """What runs beside the ticks of a term."""
+        return (self._replays.run, *(() if self._node is None else (self._node.beside,)))
+
+    def _candidate(self) -> Lease | None:
+        """Ask for the lease; None where another has it, or this node is not to have it."""
+        try:
+            if self._node is not None and not self._node.may_lead():
+                return None
+            lease = self._store.leases.acquire(self._holder, self._store.leases.times.ttl_s)
+            if lease is None and self._node is not None:
+                self._node.follow()
+        except RetryLater:
+            return None
+        return lease
 
     def _is_caught_up(self) -> bool:
         """True where our forecasters are the leader's, or where the store cannot be asked."""
@@ -122,6 +164,10 @@ class Leader:
         """One term after another while the lease is ours."""
         while not stop.is_set():
             try:
+                if self._node is not None:
+                    self._store.leases.renew(lease)  # a store whose lease is lost must not lead
+                    self._node.lead()
+                self._store.take_over(lease, [model.name for model in self._models])
                 if self._publish is not None:
                     self._store.leases.renew(lease)  # what is told has no other fence
                     self._publish()
@@ -136,15 +182,28 @@ class Leader:
                     failures=self._failures,
                     make_driver=factory.make,
                 )
-                term.run(self._models, self._forecasters, stop, beside=(self._replays.run,))
+                term.run(self._models, self._forecasters, stop, beside=self._beside())
             except LeaseLost as error:
                 log.warning("another controller took over", extra={"why": str(error)})
+                self._resign()
                 return
             except RetryLater as error:
                 log.warning("the term failed and is started again from the journal", extra={"why": str(error)})
                 stop.wait(PAUSE_S)
-                with suppress(RetryLater):
-                    self._store.leases.renew(lease)
+                self._hold(lease)
+        self._resign()  # the next leader's store is another one
+
+    def _hold(self, lease: Lease) -> None:
+        """Renew the lease between two terms; where that fails, have the node's store take no more writes."""
+        try:
+            self._store.leases.renew(lease)
+        except RetryLater:
+            self._resign()
+
+    def _resign(self) -> None:
+        if self._node is not None:
+            with suppress(RetryLater):
+                self._node.resign()
 
 
 def make_forecasters(models: Sequence[LiveModel], settings: Settings) -> Forecasters:

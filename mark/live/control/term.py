@@ -18,6 +18,7 @@ from mark.aws.session import Aws
 from mark.config.footprint import footprint_of
 from mark.config.settings import Settings
 from mark.domain.errors import RetryLater
+from mark.domain.lease import Lease
 from mark.live.aws_resources import RESOURCES, launches_of
 from mark.live.background.failures import BackgroundFailures
 from mark.live.clock import ServiceClock
@@ -25,12 +26,10 @@ from mark.live.control.budget_watch import BudgetWatch
 from mark.live.control.driver import ModelDriver
 from mark.live.control.driver_factory import MakeDriver, ModelForecasters, Shared
 from mark.live.models import LiveModel
-from mark.store.lease import Lease
 from mark.store.service import ServiceStore
 
 log = logging.getLogger(__name__)
 
-RENEW_EACH_S = 0.75
 POLL_S = 2
 """A long poll of the events queue: ending a term waits for it."""
 
@@ -79,7 +78,7 @@ class Term:
             raise self._failure
 
     def _keep_lease(self) -> None:
-        while not self._over.wait(RENEW_EACH_S):
+        while not self._over.wait(self._store.leases.times.renew_s):
             self._store.leases.renew(self._lease)
 
     def _guarded(self, run: Callable[[], None]) -> None:

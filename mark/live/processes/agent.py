@@ -20,13 +20,13 @@ from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import Role
 from mark.live.standalone_agent import StandaloneLink, is_standalone, standalone_model, standalone_offering
+from mark.live.store_link import open_async_link
 from mark.plugins.load import load_model
 from mark.ports import Backend
 from mark.serving.agent.process import AgentConfig, serve_agent
 from mark.serving.backends.factory import make_backend
 from mark.simulator.rng import stream
 from mark.steady_time import WALL, steady_time
-from mark.store.connect import connect_async
 from mark.store.data_plane import AgentStore
 from mark.telemetry.structured_logs import log_json
 
@@ -55,7 +55,7 @@ async def _serve(identity: Identity, imds: Imds, booted_at: float, environment: 
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     user_data = identity.user_data  # a rollout's instance has a start script there, which sets the environment
-    link = connect_async(environment.get("MARK_STORE_URL") or user_data["store_url"])
+    link = open_async_link(environment.get("MARK_STORE_URL") or user_data["store_url"])
     store = AgentStore(link, identity.tags["mark:service"])
     tags, alone = identity.tags, is_standalone(identity.tags)
     WALL.adopt(await store.share_wall(WALL.offset_s))

@@ -3,7 +3,9 @@
 The rollout's templates say in its environment what the processes of one machine read from their folder:
 MARK_SETTINGS (JSON) and MARK_STORE_URL; for gateways MARK_TOKEN; for controllers MARK_EVENTS_URL, MARK_TEMPLATES
 ("role/machine" -> launch template), MARK_MACHINE (the first kind), MARK_SUBNETS ([[zone, subnet]]), MARK_OWNER and
-MARK_BUCKET.
+MARK_BUCKET. Where nodes hold the store (MARK_STORE_URL begins with rediss+lease), controllers have MARK_ZONE and
+MARK_HOST, the name that clients call, and MARK_SNAPSHOT where a report is mailed; gateways have MARK_PORT,
+MARK_TLS_CERTIFICATE and MARK_TLS_KEY.
 MARK_QUALIFIER, where it is set, is the functions' alias that has MARK_PROVISIONED provisioned environments.
 """
 
@@ -17,12 +19,17 @@ import socket
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import uvloop
 
+from mark.aws.dns import put_addresses
 from mark.aws.ec2.imds import ENDPOINT, Imds
+from mark.aws.lease_table import LeaseTable
+from mark.aws.session import Aws, AwsSettings
 from mark.config.settings import Settings, process_environment
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.domain.fleet import Role
@@ -31,17 +38,20 @@ from mark.live.background.cloudwatch import watch_metrics
 from mark.live.background.failures import BackgroundFailures
 from mark.live.clock import adopt_wall
 from mark.live.control.leader_election import Leader, make_forecasters
+from mark.live.control.node import NodesName, StoreNode
 from mark.live.local.run_dir import Running
 from mark.live.models import LiveModel, make_live_models, service_spec
 from mark.live.processes import agent, gateway
+from mark.live.store_link import SOON, at_node, follows_lease, open_link, port_of, table_of
 from mark.report.terminal import fail
 from mark.store.connect import connect
+from mark.store.replication import NodeStore
 from mark.store.service import ServiceStore
 from mark.telemetry.structured_logs import log_json
 
 log = logging.getLogger("mark.gateway")
 WRONG = 2
-EVERYWHERE, PORT = "0.0.0.0", 8080  # noqa: S104 - security groups say who reaches it
+EVERYWHERE, LOOPBACK, PORT = "0.0.0.0", "127.0.0.1", 8080  # noqa: S104 - security groups say who reaches it
 """Port of gateways: the load balancer's target."""
 
 
@@ -52,7 +62,8 @@ def main(process: str, environment: Mapping[str, str]) -> int:
     log_json(process)
     settings, running = deployed(environment)
     if process == "gateway":
-        uvloop.run(gateway.serve(settings, running, socket.gethostname(), PORT, _own_address(environment)))
+        port = int(environment.get("MARK_PORT") or PORT)
+        uvloop.run(gateway.serve(settings, running, socket.gethostname(), port, _own_address(environment)))
     elif process == "controller":
         _control(settings, running, environment)
     else:
@@ -75,7 +86,9 @@ def _own_address(environment: Mapping[str, str]) -> str | None:
 def deployed(environment: Mapping[str, str]) -> tuple[Settings, Running]:
     """The settings, and where the service's parts are. AWS is where boto3 finds it."""
     settings = Settings.model_validate_json(required_variable(environment, "MARK_SETTINGS"))
-    service = settings.service.model_copy(update={"host": EVERYWHERE})
+    files = {"tls_certificate": "MARK_TLS_CERTIFICATE", "tls_key": "MARK_TLS_KEY"}
+    tls = {name: Path(environment[variable]) for name, variable in files.items() if environment.get(variable)}
+    service = settings.service.model_copy(update={"host": EVERYWHERE, **tls})
     running = Running(
         name=service.name,
         pid=os.getpid(),
@@ -103,6 +116,7 @@ def resources(environment: Mapping[str, str], machine: str) -> dict[str, object]
         "machines": templates,
         "subnets": json.loads(environment.get("MARK_SUBNETS", "[]")),
         "owner": required_variable(environment, "MARK_OWNER"),
+        "snapshot": bool(environment.get("MARK_SNAPSHOT")),
     }
 
 
@@ -127,8 +141,10 @@ def _control(settings: Settings, running: Running, environment: Mapping[str, str
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     provisioned = int(environment.get("MARK_PROVISIONED", "0"))
     models = live_models(settings, environment.get("MARK_QUALIFIER", ""), provisioned)
-    store = ServiceStore(connect(running.store), running.name)
-    adopt_wall(store)
+    holder = f"{socket.gethostname()}.{os.getpid()}"
+    store, node = _store(settings, running, environment, holder)
+    with suppress(RetryLater) if node is not None else nullcontext():  # before the first leader there is no store
+        adopt_wall(store)
     spec, parts = (
         service_spec(settings, models),
         resources(environment, required_variable(environment, "MARK_MACHINE")),
@@ -138,7 +154,6 @@ def _control(settings: Settings, running: Running, environment: Mapping[str, str
         store.put_spec(spec)
         store.put_status(RESOURCES, parts)
 
-    holder = f"{socket.gethostname()}.{os.getpid()}"
     failures = BackgroundFailures(store, holder)
     leader = Leader(
         settings,
@@ -149,12 +164,37 @@ def _control(settings: Settings, running: Running, environment: Mapping[str, str
         failures=failures,
         forecasters=make_forecasters(models, settings),
         publish=publish,
+        node=node,
     )
     measuring = threading.Thread(
         target=_measure, args=(running.name, models, store, holder, stop, failures), daemon=True
     )
     measuring.start()
     leader.run(stop)
+
+
+def _store(
+    settings: Settings, running: Running, environment: Mapping[str, str], holder: str
+) -> tuple[ServiceStore, StoreNode | None]:
+    """The store, and this node where the nodes hold it."""
+    url, service = running.store, running.name
+    if not follows_lease(url):
+        return ServiceStore(connect(url), service), None
+    aws = Aws(AwsSettings(region=settings.service.aws.region, role="node", **SOON))
+    address = _own_address(environment)
+    if address is None:
+        raise RetryLater("the metadata service does not say which address this node has")
+    table = LeaseTable(aws.tables, table_of(url)[0], address=address)
+    store = ServiceStore(open_link(url), service, leases=table, tail=table)
+    zone, host = required_variable(environment, "MARK_ZONE"), required_variable(environment, "MARK_HOST")
+    failures = BackgroundFailures(store, holder)
+    name = NodesName(
+        store.gateways,
+        lambda addresses: put_addresses(aws.names, zone, host, addresses),
+        partial(failures.record, "keeping the nodes' name in DNS"),
+    )
+    own = NodeStore(connect(at_node(url, LOOPBACK)), port_of(url))
+    return store, StoreNode(own, address=address, leader=table.leader, name=name)
 
 
 def _measure(

@@ -17,11 +17,13 @@ from mark.live.local.access import server_tls
 from mark.live.local.heartbeat import keep_beating
 from mark.live.local.process_start import begin
 from mark.live.local.run_dir import RunFolder, Running
+from mark.live.store_link import open_async_link
 from mark.serving.gateway.server import GatewayConfig, serve_gateway
 from mark.steady_time import WALL
-from mark.store.connect import connect_async
 from mark.store.data_plane import GatewayStore
 
+PEER_PORT = 8080
+"""Where gateways with an address and TLS of their own reach each other."""
 MOST_THREADS = 500
 """A call of Lambda takes a thread; half of an account's usual thousand."""
 
@@ -41,7 +43,7 @@ async def serve(
     """Be a gateway of that service until SIGTERM. own_address: as in GatewayConfig."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    link = connect_async(running.store)
+    link = open_async_link(running.store)
     store = GatewayStore(link, running.name)
     aws = aws_of(settings, running, "gateway")
     overflow = LambdaOverflow(aws, concurrency=_lambda_calls(settings))
@@ -50,6 +52,7 @@ async def serve(
         host=settings.service.host,
         port=port,
         own_address=own_address,
+        peer_port=PEER_PORT,
         token=running.token,
         local_only=running.token is None,
         tls=server_tls(settings.service),

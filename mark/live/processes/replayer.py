@@ -11,8 +11,8 @@ from mark.domain.errors import MarkError
 from mark.live.background.nightly_replays import TASK
 from mark.live.cost_report.replays import replay_days
 from mark.live.local.process_start import begin
+from mark.live.store_link import open_link
 from mark.report.cost.read import Period
-from mark.store.connect import connect
 from mark.store.service import ServiceStore
 
 NICE = 10
@@ -27,7 +27,7 @@ def main() -> int:
     with suppress(OSError):  # elsewhere than on Linux
         Path("/proc/self/oom_score_adj").write_text(FIRST_TO_GO, encoding="ascii")
     task = TASK.validate_json(sys.stdin.buffer.read())
-    store = ServiceStore(connect(task.store_url), task.service)
+    store = ServiceStore(open_link(task.store_url), task.service)
     period = Period(since=task.since, until=task.until)
     try:
         replay_days(store, task.settings, period, task.policies, lambda _label, _share: None)

@@ -64,6 +64,7 @@ service:
 #   owner: team@example.com
 #   image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/mark:1
 #   certificate: arn:aws:acm:us-east-1:123456789012:certificate/0000
+#   # shape: lean    # a small service, 43 USD a month instead of 284: docs/rollout.md
 #   alarms: {to: [team@example.com], max_usd_per_hour: 12}
 #   report: {sender: mark@example.com, to: [team@example.com]}
 

@@ -1,8 +1,8 @@
 """From a grid to the cells of a sweep, each a replay under a key of its own; everything is checked here.
 
 What makes no difference is not run twice: rivals take nothing from the section `policy`, and most of them buy on
-demand, so they have one row however many settings of it, and markets, are swept; and bound and floor belong to a
-load, not to a policy.
+demand, so they have one row however many settings of it, and markets, are swept; and reference and floor belong to
+a load, not to a policy.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ INPUT_KEYS = ("model", "models", "prices", "service_prices", "profiles")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One replay: its job, the job of its load's bounds, and where its figures belong."""
+    """One replay: its job, the job of its load's yardsticks, and where its figures belong."""
 
     job: SweepJob
-    bounds: SweepJob
+    yardsticks: SweepJob
     group: str
     settings: tuple[tuple[str, Value], ...]
     seed: int
@@ -74,8 +74,8 @@ class SweepLayout:
 
     @property
     def jobs(self) -> tuple[SweepJob, ...]:
-        """Each job once, the bounds of a load before its first replay."""
-        return tuple({job.key: job for cell in self.cells for job in (cell.bounds, cell.job)}.values())
+        """Each job once, the yardsticks of a load before its first replay."""
+        return tuple({job.key: job for cell in self.cells for job in (cell.yardsticks, cell.job)}.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +163,7 @@ def _cell(point: Combination, able: _Able, load: _Load, *, code: str) -> Cell:
     group = ", ".join([load.name, *(f"{names[key]} {format_value(value)}" for key, value in inputs.items())])
     own = tuple((key, value) for key, value in shown.items() if key not in inputs and _counts(key, able))
     parts = (f"{key}={format_value(value)}" for key, value in (*inputs.items(), *own))
-    tree, bound_tree = portable(settings), portable(_of_load(settings))
+    tree, load_tree = portable(settings), portable(_of_load(settings))
     return Cell(
         job=SweepJob(
             key=job_key(tree, trace=load.digest, code=code, forecaster=able.forecaster),
@@ -173,13 +173,13 @@ def _cell(point: Combination, able: _Able, load: _Load, *, code: str) -> Cell:
             policy=policy,
             label=" ".join([load.name, policy, *parts, f"seed={settings.seed}"]),
         ),
-        bounds=SweepJob(
-            key=job_key(bound_tree, trace=load.digest, code=code, forecaster=None),
+        yardsticks=SweepJob(
+            key=job_key(load_tree, trace=load.digest, code=code, forecaster=None),
             trace=load.digest,
             code=code,
-            settings=bound_tree,
+            settings=load_tree,
             policy=None,
-            label=f"bounds of {group} seed={settings.seed}",
+            label=f"yardsticks of {group} seed={settings.seed}",
         ),
         group=group,
         settings=own,
@@ -215,7 +215,7 @@ def _effective(point: Combination, able: _Able) -> Settings:
 
 
 def _of_load(settings: Settings) -> Settings:
-    """Settings that bound and floor depend on; the policy is not among them."""
+    """Settings that reference and floor depend on; the policy is not among them."""
     limits = PolicySettings(overflow_limits=settings.policy.overflow_limits)
     changed = {"policies": ("mark",), "forecaster": None, "dispatch": None, "faults": FaultSettings()}
     return settings.model_copy(update={**changed, "policy": limits})

@@ -20,12 +20,12 @@ Document = Mapping[str, Any]
 
 
 class SweepFolder:
-    """`cells/` holds the replays, `bounds/` the bounds; made where they are missing."""
+    """`cells/` holds the replays, `yardsticks/` those of the loads; made where they are missing."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            for name in ("cells", "bounds"):
+            for name in ("cells", "yardsticks"):
                 (path / name).mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:
             raise Misconfigured(f"cannot write to --out {path}: it is no folder; name another") from error
@@ -56,7 +56,7 @@ class SweepFolder:
         return self.path / name
 
     def _path(self, job: SweepJob) -> Path:
-        return self.path / ("cells" if job.policy else "bounds") / f"{job.key}.json"
+        return self.path / ("cells" if job.policy else "yardsticks") / f"{job.key}.json"
 
     def _read(self, job: SweepJob) -> Document | None:
         """The result of a job; None where it is not there, or is not what was written."""

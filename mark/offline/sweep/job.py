@@ -1,4 +1,4 @@
-"""Job of a worker, on this machine or another: one replay, or bound and floor of one load.
+"""Job of a worker, on this machine or another: one replay, or the yardsticks of one load.
 
 A job holds all that decides its result but the trace, which is handed over beside it. Its key is made from the
 same things (keys.py), so a result that is kept under the key is the result.
@@ -26,7 +26,7 @@ from mark.simulator.traces.trace import Trace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepJob:
-    """A replay of `policy`, or without one the bounds of the load. `settings` is the tree, as JSON holds it.
+    """A replay of `policy`, or without one the yardsticks of the load. `settings` is the tree, as JSON holds it.
 
     `trace` and `code` are digests: of the load, and of the modules that decide a result.
     """
@@ -39,10 +39,10 @@ class SweepJob:
     label: str
 
 
-class LoadBounds(TypedDict):
-    """Bound and floor of one load, USD; null where there is none."""
+class LoadYardsticks(TypedDict):
+    """Reference and floor of one load, USD; null where there is none."""
 
-    bound_usd: float | None
+    reference_usd: float | None
     floor_usd: float | None
 
 
@@ -80,13 +80,13 @@ def attempt_elsewhere(job: SweepJob, trace: Trace) -> Finished:
     return attempt(job, trace)
 
 
-def perform(job: SweepJob, trace: Trace) -> RunDocument | LoadBounds:
-    """The document of the job: a run without its bounds, or `bound_usd` and `floor_usd`."""
+def perform(job: SweepJob, trace: Trace) -> RunDocument | LoadYardsticks:
+    """The document of the job: a run without yardsticks, or `reference_usd` and `floor_usd`."""
     settings = Settings.model_validate(job.settings)
     experiment = make_experiment(settings, workload=workload_on(settings, trace))
     if job.policy is None:
-        bound_usd, floor_usd = experiment.bounds()
-        return {"bound_usd": bound_usd, "floor_usd": floor_usd}
+        reference_usd, floor_usd = experiment.yardsticks()
+        return {"reference_usd": reference_usd, "floor_usd": floor_usd}
     result = experiment.run(job.policy, overrides=chosen_overrides(settings))
     result = replace(result, notes=(*run_remarks(settings, experiment, job.policy), *result.notes))
     return run_document(ComparedRun(result=result))

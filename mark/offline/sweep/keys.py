@@ -29,7 +29,7 @@ DECIDING = (
     *("simulator", "service_spec.py", "config/footprint.py", "config/parts.py", "config/policies.py"),
     "config/settings.py",
     *("offline/experiments.py", "offline/simulate.py", "offline/sweep/job.py", "offline/workloads.py"),
-    *("report/formatting.py", "report/runs/comparison.py", "report/runs/documents.py"),
+    *("report/formatting.py", "report/runs/comparison.py", "report/runs/documents.py", "report/runs/rivals.py"),
 )
 """What of `mark` a result's document depends on; the rest shows it or serves live."""
 COMPUTES_WITH = ("numpy", "scipy", "numba", "pulp", "highspy", "statsmodels", "lightgbm", "torch", "pydantic")

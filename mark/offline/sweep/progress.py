@@ -36,7 +36,7 @@ def sweep_progress(done: int, total: int) -> Iterator[Seen]:
 
     columns = (
         bars.MofNCompleteColumn(),
-        bars.TextColumn("replays and bounds"),
+        bars.TextColumn("replays and yardsticks"),
         bars.BarColumn(),
         bars.TimeElapsedColumn(),
         bars.TimeRemainingColumn(),
@@ -63,8 +63,8 @@ def _outcome(finished: Finished) -> str:
     if document is None:
         return f"failed: {finished.failure}"
     if finished.job.policy is None:
-        bound = document["bound_usd"]
-        return f"bound {MISSING if bound is None else usd(bound)} USD"
+        known = document["reference_usd"]
+        return f"reference {MISSING if known is None else usd(known)} USD"
     attained = document["slo"]["attained"]
     kept = MISSING if attained is None else percent(attained, digits=2)
     return f"{usd(document['cost_usd']['total'])} USD, {kept} in time"

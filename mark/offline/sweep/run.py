@@ -1,6 +1,6 @@
 """A sweep: a grid of settings over traces, in parallel, kept as it goes, and compared at its end.
 
-Everything is checked before anything runs. Then each replay, and the bounds of each load once, is a job of an
+Everything is checked before anything runs. Then each replay, and the yardsticks of each load once, is a job of an
 engine (engines.py); its result is written under a key of all that decides it, so the same command goes
 on where it stopped, and a larger grid takes over what a smaller one has computed.
 """
@@ -27,6 +27,7 @@ from mark.offline.sweep.folder import Document, SweepFolder
 from mark.offline.sweep.grid import Axis, Combination, combinations
 from mark.offline.sweep.job import SweepJob
 from mark.offline.sweep.progress import sweep_progress
+from mark.report.runs.comparison import cost_over, floor_says
 from mark.report.sweep.document import sweep_document
 from mark.report.sweep.page import DOCUMENT_NAME, PAGE_NAME, render_sweep
 from mark.report.sweep.pareto import ParetoRow, SweptRun, format_value, pareto_rows
@@ -91,7 +92,7 @@ def _run(layout: SweepLayout, folder: SweepFolder, engine: SweepEngine) -> Sweep
     outcome = SweepOutcome(results=folder.kept(jobs))
     todo = [job for job in jobs if job.key not in outcome.results]
     if len(todo) < len(jobs):
-        note(f"{len(jobs) - len(todo)} of {len(jobs)} replays and bounds are there already")
+        note(f"{len(jobs) - len(todo)} of {len(jobs)} replays and yardsticks are there already")
     if not todo:
         return outcome
     assert layout.experiment is not None
@@ -115,21 +116,23 @@ def _run(layout: SweepLayout, folder: SweepFolder, engine: SweepEngine) -> Sweep
 
 
 def _cells(layout: SweepLayout, outcome: SweepOutcome) -> list[dict[str, Any]]:
-    """The document of every finished replay, with the bounds of its load and where it belongs."""
+    """The document of every finished replay, with the yardsticks of its load and where it belongs."""
     found = []
     for cell in layout.cells:
         result = outcome.results.get(cell.job.key)
         if result is None:
             continue
-        bounds = outcome.results.get(cell.bounds.key) or {"bound_usd": None, "floor_usd": None}
-        over = _over(result["cost_usd"]["serving"], bounds["bound_usd"])
+        known = outcome.results.get(cell.yardsticks.key) or {"reference_usd": None, "floor_usd": None}
+        serving_usd, attained = result["cost_usd"]["serving"], result["slo"]["attained"]
+        keeps = attained is not None and attained >= cell.target
+        says = floor_says(keeps=keeps, duration_s=result["duration_s"])
+        over = {
+            "cost_over_reference": cost_over(serving_usd, known["reference_usd"]),
+            "cost_over_floor": cost_over(serving_usd, known["floor_usd"]) if says else None,
+        }
         placed = {"group": cell.group, "settings": dict(cell.settings)}
-        found.append({**placed, **result, **bounds, "cost_over_bound": over})
+        found.append({**placed, **result, **known, **over})
     return found
-
-
-def _over(serving_usd: float, bound_usd: float | None) -> float | None:
-    return serving_usd / bound_usd if bound_usd else None
 
 
 def _runs(layout: SweepLayout, outcome: SweepOutcome) -> list[SweptRun]:
@@ -144,7 +147,8 @@ def _runs(layout: SweepLayout, outcome: SweepOutcome) -> list[SweptRun]:
             serving_usd=document["cost_usd"]["serving"],
             attained=document["slo"]["attained"],
             target=cell.target,
-            cost_over_bound=document["cost_over_bound"],
+            cost_over_reference=document["cost_over_reference"],
+            cost_over_floor=document["cost_over_floor"],
             uses_truth=cell.uses_truth,
             forecasts=document["forecasts"],
             fallback_forecasts=document["stood_in"],

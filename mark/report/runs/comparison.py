@@ -22,29 +22,34 @@ from mark.report.formatting import (
 from mark.report.runs.rivals import best_rival, keeps_objective, usd_per_million, usd_per_month
 from mark.simulator.results import RunResult
 
-REFERENCE_POLICIES = ("hedged", "mark")
+DAY_S = 86_400.0
+HEADLINE_POLICIES = ("hedged", "mark")
 """What the others are compared with: the first of them that ran."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedRun:
-    """A run and what the best fleet with perfect knowledge of its trace would have cost (None: not solved).
+    """A run and its load's yardsticks: what the best fleet with perfect knowledge of it costs (None: not solved).
 
-    `bound_usd` serves every request; `floor_usd` may miss what the objective allows and lies below every
+    `reference_usd` serves every request; `floor_usd` may miss what the objective allows and lies below every
     run that keeps it. Both leave the overhead out, so they compare with the cost of serving.
     """
 
     result: RunResult
-    bound_usd: float | None = None
+    reference_usd: float | None = None
     floor_usd: float | None = None
 
     @property
-    def cost_over_bound(self) -> float | None:
-        """Cost of serving / bound; None without a bound above 0."""
-        bound = self.bound_usd
-        if bound is None or not math.isfinite(bound) or bound <= 0:
-            return None
-        return self.result.cost.serving / bound
+    def cost_over_reference(self) -> float | None:
+        """Cost of serving / reference; None without a reference above 0."""
+        return cost_over(self.result.cost.serving, self.reference_usd)
+
+    @property
+    def cost_over_floor(self) -> float | None:
+        """Cost of serving / floor; None where the floor says nothing of the run."""
+        result = self.result
+        says = floor_says(keeps=self.keeps_objective, duration_s=result.duration_s)
+        return cost_over(result.cost.serving, self.floor_usd) if says else None
 
     @property
     def finished(self) -> int:
@@ -57,20 +62,36 @@ class ComparedRun:
         return keeps_objective(self.result)
 
 
-def reference_run(runs: Sequence[ComparedRun]) -> ComparedRun:
+def floor_says(*, keeps: bool, duration_s: float) -> bool:
+    """Whether the floor says anything of a run that keeps its objective, or not, and lasted so long.
+
+    One that misses its objective may cost less. Of a part of a day most could be served by burstable standbys in
+    the credited starts of the whole day, which tells nothing of the run.
+    """
+    return keeps and duration_s >= DAY_S
+
+
+def cost_over(serving_usd: float, yardstick_usd: float | None) -> float | None:
+    """Cost of serving over a yardstick; None where that says nothing: it is not there, or 0."""
+    if yardstick_usd is None or not math.isfinite(yardstick_usd) or yardstick_usd <= 0:
+        return None
+    return serving_usd / yardstick_usd
+
+
+def headline_run(runs: Sequence[ComparedRun]) -> ComparedRun:
     """The first run of `hedged`, else of `mark`, else the cheapest (ties by name); Misconfigured when none ran."""
     if not runs:
         raise Misconfigured("nothing to report: no run finished; name at least one policy")
-    for policy in REFERENCE_POLICIES:
+    for policy in HEADLINE_POLICIES:
         for run in runs:
             if run.result.policy == policy:
                 return run
     return min(runs, key=lambda run: (run.result.cost.total, run.result.policy))
 
 
-def cost_ratio(run: ComparedRun, reference: ComparedRun) -> float | None:
-    """Total cost of a run over that of the reference; None when the reference cost nothing."""
-    base = reference.result.cost.total
+def cost_ratio(run: ComparedRun, lead: ComparedRun) -> float | None:
+    """Total cost of a run over that of the headline's; None when that cost nothing."""
+    base = lead.result.cost.total
     return run.result.cost.total / base if base > 0 else None
 
 
@@ -107,8 +128,8 @@ def run_labels(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
 
 
 def headline(runs: Sequence[ComparedRun]) -> str:
-    """The outcome in words: what the reference cost and kept, what the best rival would, and who was cheaper."""
-    lead = reference_run(runs)
+    """The outcome in words: what the lead cost and kept, what the best rival would, and who was cheaper."""
+    lead = headline_run(runs)
     labels = dict(zip(map(id, runs), run_labels(runs), strict=True))
     result = lead.result
     sentence = f"{labels[id(lead)]}: {usd(result.cost.total)} USD for {format_count(result.requests)} requests"
@@ -138,7 +159,7 @@ def headline(runs: Sequence[ComparedRun]) -> str:
 
 
 def _cheaper(runs: Sequence[ComparedRun], lead: ComparedRun) -> ComparedRun | None:
-    """The cheapest run on the same workload that anybody could have had, if it is not the reference.
+    """The cheapest run on the same workload that anybody could have had, if it is not the headline's own.
 
     One whose forecaster failed says nothing of that forecaster, and is no choice to recommend.
     """

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 from mark.report.formatting import finite
-from mark.report.runs.comparison import ComparedRun, reference_run
+from mark.report.runs.comparison import ComparedRun, headline_run
 from mark.report.runs.rivals import best_rival, usd_per_million, usd_per_month
 from mark.simulator.results import RunResult
 
@@ -59,11 +59,14 @@ class RunDocument(TypedDict):
     duration_s: float | None
     #: USD by component and sum (`COMPONENTS`).
     cost_usd: dict[str, float | None]
-    bound_usd: float | None
+    #: The reference.
+    reference_usd: float | None
     floor_usd: float | None
     usd_per_month: float | None
     usd_per_million: float | None
-    cost_over_bound: float | None
+    cost_over_reference: float | None
+    #: Null also where the run misses its objective or is shorter than a day.
+    cost_over_floor: float | None
     slo: AttainmentObject
     #: By mean and quantile; null where nothing was answered.
     latency_ms: dict[str, float | None]
@@ -116,11 +119,12 @@ def run_document(run: ComparedRun) -> RunDocument:
         "requests": int(result.requests),
         "duration_s": finite(result.duration_s),
         "cost_usd": _cost_object(run),
-        "bound_usd": finite(run.bound_usd),
+        "reference_usd": finite(run.reference_usd),
         "floor_usd": finite(run.floor_usd),
         "usd_per_month": finite(usd_per_month(result)),
         "usd_per_million": finite(usd_per_million(result)),
-        "cost_over_bound": finite(run.cost_over_bound),
+        "cost_over_reference": finite(run.cost_over_reference),
+        "cost_over_floor": finite(run.cost_over_floor),
         "slo": {
             "latency_ms": _milliseconds(result.slo.latency_s),
             "target": finite(result.slo.target),
@@ -145,7 +149,7 @@ def run_document(run: ComparedRun) -> RunDocument:
 
 
 def _best_rival_object(runs: Sequence[ComparedRun]) -> BestRivalObject | None:
-    lead = reference_run(runs).result if runs else None
+    lead = headline_run(runs).result if runs else None
     found = best_rival([run.result for run in runs], lead) if lead else None
     if lead is None or found is None:
         return None

@@ -164,10 +164,10 @@ def cost_figure(runs: Labelled, *, prefix: str) -> str:
 
 
 def _draw_limits(axes: Axes, runs: Sequence[ComparedRun]) -> list[Line2D]:
-    """Bound and floor of each run as strokes across its bar, higher than the bar so that they stand out."""
+    """Reference and floor of each run as strokes across its bar, higher than the bar so that they stand out."""
     legend = []
-    for name, dashes in (("bound", "-"), ("floor", (0, (1.5, 1.2)))):
-        values = [run.bound_usd if name == "bound" else run.floor_usd for run in runs]
+    for name, dashes in (("reference", "-"), ("floor", (0, (1.5, 1.2)))):
+        values = [run.reference_usd if name == "reference" else run.floor_usd for run in runs]
         style: dict[str, Any] = {"color": INK, "linewidth": 1.6, "linestyle": dashes}
         for row, value in enumerate(values):
             if value is not None and np.isfinite(value):

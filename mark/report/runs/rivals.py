@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mark.catalog.billing import HOURS_PER_MONTH, SECONDS_PER_HOUR
 from mark.policies.overrides import OWN_POLICIES
 from mark.simulator.results import RunResult
 
-MONTH_S = 730 * 3600.0
-"""A month in AWS prices."""
+MONTH_S = HOURS_PER_MONTH * SECONDS_PER_HOUR
 MILLION = 1e6
 
 

@@ -8,14 +8,14 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from mark.report.formatting import format_duration, percent, ratio, served_percent, usd
+from mark.report.formatting import MISSING, format_duration, percent, ratio, served_percent, usd
 from mark.report.runs.comparison import (
     ComparedRun,
     comparison_notes,
     cost_ratio,
     format_attainment,
     format_latency,
-    reference_run,
+    headline_run,
     run_labels,
 )
 from mark.report.tables import Column, figures, make_table, texts
@@ -23,22 +23,23 @@ from mark.report.tables import Column, figures, make_table, texts
 
 def comparison_table(runs: Sequence[ComparedRun]) -> Table:
     """One row a run, the notes as its caption. Misconfigured when nothing ran."""
-    reference = reference_run(runs)
+    lead = headline_run(runs)
     labels = run_labels(runs)
-    reference_label = next(label for label, run in zip(labels, runs, strict=True) if run is reference)
-    against = escape(reference_label).replace("-", "-\n")  # a narrow column leaves the others whole
+    lead_label = next(label for label, run in zip(labels, runs, strict=True) if run is lead)
+    against = escape(lead_label).replace("-", "-\n")  # a narrow column leaves the others whole
+    has_floor = any(run.cost_over_floor is not None for run in runs)
     columns = [
         *texts("policy", min_width=13),
         *figures("total\nUSD"),
         Column(title=f"vs\n{against}", is_figure=True, max_width=13),
-        *figures("cost/\nbound"),
+        *figures("x ref./\nfloor" if has_floor else "x ref."),
         Column(title=_kept_header(runs), whole=True),
-        *figures("p50/p95/p99\nms", "served % inst/\nstby/Lambda/shed", "laun-\nches", "spot\nlost"),
+        *figures("p50/p95/p99\nms", "served % inst/\nstby/Lambda/shed", "laun./\nlost"),
     ]
     # the box adds one more blank to the gap: 96 columns with the policies' own names
     table = make_table(columns, gap=1, notes=comparison_notes(runs))
     for label, run in zip(labels, runs, strict=True):
-        table.add_row(*_cells(label, run, reference))
+        table.add_row(*_cells(label, run, lead, has_floor=has_floor))
     return table
 
 
@@ -47,19 +48,23 @@ def _kept_header(runs: Sequence[ComparedRun]) -> str:
     return f"within\n{format_duration(limits.pop())}" if len(limits) == 1 else "within\nobjective"
 
 
-def _cells(label: str, run: ComparedRun, reference: ComparedRun) -> tuple[str | Text, ...]:
+def _cells(label: str, run: ComparedRun, lead: ComparedRun, *, has_floor: bool) -> tuple[str | Text, ...]:
     result = run.result
     return (
-        Text(label, style="bold" if run is reference else ""),
+        Text(label, style="bold" if run is lead else ""),
         usd(result.cost.total),
-        ratio(cost_ratio(run, reference)),
-        ratio(run.cost_over_bound),
+        ratio(cost_ratio(run, lead)),
+        _over_yardsticks(run, has_floor=has_floor),
         _attained(run),
         "/".join(words.replace(",", "") for words in format_latency(run)),
         "/".join(f"{share:.1f}" for share in served_percent(result.served)),
-        f"{result.launches:,}",
-        f"{result.interruptions:,}",
+        f"{result.launches:,}/{result.interruptions:,}",
     )
+
+
+def _over_yardsticks(run: ComparedRun, *, has_floor: bool) -> str:
+    over = (run.cost_over_reference, *([run.cost_over_floor] if has_floor else []))
+    return "/".join(MISSING if value is None else f"{value:.2f}" for value in over)
 
 
 def _attained(run: ComparedRun) -> Text:

@@ -27,7 +27,8 @@ class SweepRowDocument(TypedDict):
     total_usd: SpreadDocument | None
     serving_usd: SpreadDocument | None
     attained: SpreadDocument | None
-    cost_over_bound: SpreadDocument | None
+    cost_over_reference: SpreadDocument | None
+    cost_over_floor: SpreadDocument | None
     target: float
     keeps_objective: bool
     foreseeing: bool
@@ -65,7 +66,8 @@ def _row_object(row: ParetoRow) -> SweepRowDocument:
         "total_usd": _spread_object(row.total_usd),
         "serving_usd": _spread_object(row.serving_usd),
         "attained": _spread_object(row.attained),
-        "cost_over_bound": _spread_object(row.cost_over_bound),
+        "cost_over_reference": _spread_object(row.cost_over_reference),
+        "cost_over_floor": _spread_object(row.cost_over_floor),
         "target": row.target,
         "keeps_objective": row.keeps_objective,
         "foreseeing": row.uses_truth,

@@ -76,6 +76,13 @@ def _cells(row: ParetoRow, keys: Sequence[str]) -> dict[str, object]:
         "serving": (format_mean(row.serving_usd, usd), format_range(row.serving_usd, usd)),
         "attained": (format_attainment(row), format_range(row.attained, format_share)),
         "keeps": row.keeps_objective,
-        "over_bound": (format_mean(row.cost_over_bound, ratio), format_range(row.cost_over_bound, ratio)),
+        "over_reference": (
+            format_mean(row.cost_over_reference, ratio),
+            format_range(row.cost_over_reference, ratio),
+        ),
+        "over_floor": (
+            format_mean(row.cost_over_floor, ratio) if row.cost_over_floor else "",
+            format_range(row.cost_over_floor, ratio),
+        ),
         "remark": remark(row),
     }

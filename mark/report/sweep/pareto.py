@@ -22,7 +22,8 @@ class SweptRun:
     """One finished replay of a sweep.
 
     `settings` are the swept settings that tell its row from others of its `group`, by dotted name. `attained` is
-    None where no request was finished, `cost_over_bound` where there is no bound. `fallback_forecasts`
+    None where no request was finished, `cost_over_reference` where there is no reference,
+    `cost_over_floor` where there is no floor or the objective is missed. `fallback_forecasts`
     counts those of the `forecasts` that are the last value because the forecaster failed.
     """
 
@@ -34,7 +35,8 @@ class SweptRun:
     serving_usd: float
     attained: float | None
     target: float
-    cost_over_bound: float | None
+    cost_over_reference: float | None
+    cost_over_floor: float | None
     uses_truth: bool = False
     forecasts: int = 0
     fallback_forecasts: int = 0
@@ -70,7 +72,8 @@ class ParetoRow:
     total_usd: Spread
     serving_usd: Spread
     attained: Spread | None
-    cost_over_bound: Spread | None
+    cost_over_reference: Spread | None
+    cost_over_floor: Spread | None
     target: float
     uses_truth: bool
     forecasts: int = 0
@@ -162,7 +165,8 @@ def _row(runs: Sequence[SweptRun], seed_count: int) -> ParetoRow:
         total_usd=_spread([run.total_usd for run in runs]),
         serving_usd=_spread([run.serving_usd for run in runs]),
         attained=_known([run.attained for run in runs]),
-        cost_over_bound=_known([run.cost_over_bound for run in runs]),
+        cost_over_reference=_known([run.cost_over_reference for run in runs]),
+        cost_over_floor=_known([run.cost_over_floor for run in runs]),
         target=first.target,
         uses_truth=first.uses_truth,
         forecasts=sum(run.forecasts for run in runs),

@@ -89,7 +89,7 @@ def _table(rows: Sequence[ParetoRow]) -> Table:
     columns = [
         *figures("front"),
         Column(title="policy", whole=True),
-        *figures(*short_names(keys).values(), "total USD", "serving USD", "in time", "cost/bound"),
+        *figures(*short_names(keys).values(), "total USD", "serving USD", "in time", "x reference", "x floor"),
         *([Column(title="left out", whole=True)] if remarks else []),
     ]
     table = make_table(columns, gap=1)
@@ -102,7 +102,8 @@ def _table(rows: Sequence[ParetoRow]) -> Table:
             _with_range(format_mean(row.total_usd, usd), row.total_usd, usd),
             _with_range(format_mean(row.serving_usd, usd), row.serving_usd, usd),
             _with_range(format_attainment(row), row.attained, format_share),
-            _with_range(format_mean(row.cost_over_bound, ratio), row.cost_over_bound, ratio),
+            _with_range(format_mean(row.cost_over_reference, ratio), row.cost_over_reference, ratio),
+            _with_range(format_mean(row.cost_over_floor, ratio), row.cost_over_floor, ratio),
             *([remark(row)] if remarks else []),
         ]
         table.add_row(*(Text(cell, style="bold" if row.front else "") for cell in cells))

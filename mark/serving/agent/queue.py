@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from mark.dispatch.batcher import batch_size
-from mark.dispatch.bouncer import admits, late_finish_at, predicted_finish_at
+from mark.dispatch.bouncer import late_finish_at, predicted_finish_at, stays
 from mark.dispatch.hung import hung_after_s
 from mark.dispatch.measured import MeasuredTimes
 from mark.domain.traffic import CLIENT_ERROR
@@ -91,7 +91,7 @@ class AgentCore:
         self.broken = asyncio.Event()
         self.unexpected = UnexpectedErrors(log)
         self._backend = backend
-        self._factor = admission_factor
+        self._factor = math.inf if admission_factor is None else admission_factor
         self._sigmas = admission_sigmas
         self._failures = 0
         self._closing = self._abandoned = False
@@ -118,10 +118,10 @@ class AgentCore:
         late_at = late_finish_at(
             now, finish_at, in_service, waiting, self.max_batch, full_s, measured.cv, self._sigmas
         )
-        admitted = (
-            job.forced or self._factor is None or admits(late_at, job.arrived_at, job.deadline_at, self._factor)
-        )
-        if not admitted or not self.accepting or finish_at > self.terminates_at:
+        factor = math.inf if job.forced else self._factor
+        if not self.accepting or not stays(
+            finish_at, late_at, self.terminates_at, job.arrived_at, job.deadline_at, factor
+        ):
             self.bounced += 1
             return finish_at
         self.waiting.append(job)

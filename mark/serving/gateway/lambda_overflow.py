@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from mark.dispatch.overflow import BUCKETS, believed_warm, lambda_finish_at, note_in_flight
+from mark.dispatch.overflow import BUCKETS, believed_warm, lambda_finish_at, note_in_flight, warms_one_more
 from mark.domain.errors import MarkError, OutcomeUnknown, RetryLater
 from mark.domain.offering import LambdaOffering
 from mark.ports import Overflow, OverflowReply
@@ -90,11 +90,11 @@ class LambdaCalls:
         task.add_done_callback(lambda done: self._done(done, router, request))
 
     def warm_one_more(self, router: ModelRouter, now: float, deadline_at: float) -> None:
-        """Start an environment for a request that is shed because Lambda is cold; else none would ever be warm.
-
-        Only where a warm one would have answered in time.
-        """
-        if self.closed or now + self._offering.latency_s > deadline_at:
+        """Start an environment for a request that is shed because Lambda is cold, where one more is worth it."""
+        offering = self._offering
+        if self.closed or not warms_one_more(
+            now, deadline_at, offering.latency_s, self.in_flight, offering.concurrency
+        ):
             return
         self.in_flight += 1
         task = asyncio.get_running_loop().create_task(self._ping(router.tally))

@@ -19,6 +19,7 @@ from mark.dispatch.overflow import TO_INSTANCE, TO_LAMBDA, after_bounce
 from mark.dispatch.policy import Bounced, Late, Routing
 from mark.dispatch.redispatch import AfterLoss, after_loss, at_work
 from mark.dispatch.routing import NONE, least_finish, least_outstanding, weighted
+from mark.domain.spending import SpendingLimit
 from mark.domain.traffic import CLIENT_ERROR
 from mark.protocols.frames import Response
 from mark.service_spec import ServedModel
@@ -62,6 +63,8 @@ def _fails_its_request(decide: WithRequest[Rest]) -> WithRequest[Rest]:
     return decided
 
 
+NO_CAPACITY = "no capacity to meet the deadline; retry after 1 s"
+PAUSED = "the service is paused, or its budget is spent: nothing is rented until it is resumed"
 TIMED_OUT = 504
 """Status of a batch that hung; it is not stored, so that a retry with the same id is executed."""
 
@@ -88,6 +91,7 @@ class ModelRouter:
         self._idempotency = idempotency
         self.unexpected = unexpected
         self._only: Agent | None = None
+        self._is_paused = False
 
     def set_agents(self, agents: list[Agent]) -> None:
         """Replace the agents that accept requests."""
@@ -104,6 +108,12 @@ class ModelRouter:
     def agent_count(self) -> int:
         """The number of agents that accept requests."""
         return len(self._agents)
+
+    def limit_spending(self, limit: SpendingLimit) -> None:
+        """Call Lambda no more under a limit; clients hear of a pause."""
+        self._is_paused = limit is SpendingLimit.PAUSE
+        if self.overflow is not None:
+            self.overflow.closed = limit is not SpendingLimit.NONE
 
     def offer(self, request: InferenceRequest, now: float) -> None:
         """Route a new request."""
@@ -144,7 +154,7 @@ class ModelRouter:
             agent.send(request, now, forced=True)
         else:
             self.tally.shed += 1
-            self.fail(request, 503, "no capacity to meet the deadline; retry after 1 s")
+            self.fail(request, 503, PAUSED if self._is_paused else NO_CAPACITY)
 
     def agent_lost(self, view: AgentView, held: list[InferenceRequest]) -> None:
         """Dispatch the requests of a lost agent again. held: oldest first."""

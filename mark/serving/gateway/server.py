@@ -73,6 +73,8 @@ class GatewayConfig:
     token: str | None = None
     local_only: bool = False
     tls: ssl.SSLContext | None = None
+    #: Where peers reach a gateway whose clients use TLS, on `own_address`; 0 takes a free one.
+    peer_port: int = 0
     limits: HttpLimits = field(default_factory=HttpLimits)
 
 
@@ -404,8 +406,9 @@ async def _own_port(gateway: Gateway, shared: socket.socket) -> tuple[Peer, asyn
     config = gateway.config
     if config.own_address is not None and config.tls is None:
         return Peer(name=config.name, host=config.own_address, port=shared.getsockname()[1]), None
-    own = await asyncio.get_running_loop().create_server(gateway.http.connection, LOOPBACK, 0)
-    return Peer(name=config.name, host=LOOPBACK, port=own.sockets[0].getsockname()[1]), own
+    host, port = (LOOPBACK, 0) if config.own_address is None else (config.own_address, config.peer_port)
+    own = await asyncio.get_running_loop().create_server(gateway.http.connection, host, port)
+    return Peer(name=config.name, host=host, port=own.sockets[0].getsockname()[1]), own
 
 
 async def _sweep(gateway: Gateway) -> None:

@@ -148,10 +148,9 @@ class StoreSync:
                 router.overflow.note_warmed(warmed.at, warmed.share)
 
     async def _follow_budget(self, link: GatewayLink) -> None:
-        closed = await link.overflow_closed()
+        limit = await link.spending_limit()
         for router in self.routers.values():
-            if router.overflow is not None:
-                router.overflow.closed = closed
+            router.limit_spending(limit)
 
     async def _report(self, link: GatewayLink) -> None:
         if self._unsent is not None:

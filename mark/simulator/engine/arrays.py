@@ -57,8 +57,7 @@ def rules(
     """The rules of a run as numbers, on the trace's clock: what takes real seconds takes `speed` times as long."""
     values = {
         "routing": _ROUTING[dispatch.routing],
-        "bouncer": dispatch.admission_factor is not None,
-        "factor": dispatch.admission_factor or 0.0,
+        "factor": math.inf if dispatch.admission_factor is None else dispatch.admission_factor,
         "shed_late": dispatch.late is Late.SHED,
         "give_up_s": dispatch.give_up_s * speed,
         "objective_s": slo.latency_s * speed,

@@ -15,9 +15,17 @@ from typing import NamedTuple
 import numpy as np
 
 from mark.dispatch.batcher import batch_size
-from mark.dispatch.bouncer import admits, late_finish_at, predicted_finish_at
+from mark.dispatch.bouncer import late_finish_at, predicted_finish_at, stays
 from mark.dispatch.credits import earned, slowed_s
-from mark.dispatch.overflow import SHED, TO_LAMBDA, after_bounce, believed_warm, lambda_finish_at, note_in_flight
+from mark.dispatch.overflow import (
+    SHED,
+    TO_LAMBDA,
+    after_bounce,
+    believed_warm,
+    lambda_finish_at,
+    note_in_flight,
+    warms_one_more,
+)
 from mark.dispatch.routing import NONE, SERVER_FIELDS, least_finish, least_outstanding, weighted
 from mark.simulator.engine.kernel_lambda import Pool, invoke, reap, start_environment
 from mark.simulator.engine.kernel_tally import (
@@ -59,7 +67,7 @@ SERVER = np.dtype(
 )
 RULES = np.dtype(
     [
-        *((name, "?") for name in ("bouncer", "shed_late", "overflows")),
+        *((name, "?") for name in ("shed_late", "overflows")),
         *((name, "i8") for name in ("routing", "monitor_requests", "concurrency", "burst")),
         ("last_second", "i8"),
         *((name, "f8") for name in ("factor", "give_up_s", "objective_s", "target", "start_at", "monitor_s")),
@@ -155,8 +163,8 @@ def _offer(now: float, arrived_at: float, rows: Ints, rules: Record, fleet: Flee
         server.cv,
         rules.sigmas,
     )
-    in_time = admits(late_at, arrived_at, arrived_at + rules.objective_s, rules.factor)
-    if finish_at <= server.terminates_at and (in_time or not rules.bouncer):
+    deadline_at = arrived_at + rules.objective_s
+    if stays(finish_at, late_at, server.terminates_at, arrived_at, deadline_at, rules.factor):
         return _enqueue_or_shed(row, now, arrived_at, finish_at, rules, fleet, tally)
     return BOUNCED
 
@@ -207,8 +215,8 @@ def _overflow(
 
 
 def _warm_one_more(now: float, deadline_at: float, rules: Record, pool: Pool, tally: RunTally) -> None:
-    """A request shed because Lambda would be cold starts an environment, or none would ever be warm."""
-    if now + rules.lambda_s <= deadline_at and pool.marks.warm + pool.marks.cold < rules.concurrency:
+    in_flight = pool.marks.warm + pool.marks.cold
+    if warms_one_more(now, deadline_at, rules.lambda_s, in_flight, rules.concurrency):
         start_environment(now, np.nan, rules.cold_s, rules, pool, tally)
         note_in_flight(pool.belief, now, pool.marks.warm + pool.marks.cold)
 

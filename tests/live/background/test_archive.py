@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from moto import mock_aws
 
-from mark.aws.archive import make_bucket
+from mark.aws.archive import make_bucket, snapshot_key
 from mark.aws.resources import service_tags
 from mark.aws.session import Aws
 from mark.controller.journal import Checkpoint, Header, header_line
@@ -30,6 +30,7 @@ from mark.store.embedded import EmbeddedRedis
 from mark.store.journal import StoreJournal
 from mark.store.published_status import ARCHIVE
 from mark.store.service import ServiceStore
+from mark.store.snapshot import read_snapshot
 from tests.aws.builders import HandClock, aws, wire
 from tests.controller.builders import POLICY
 from tests.lambda_handlers.stored import store_service
@@ -250,3 +251,16 @@ def test_a_long_segment_waits_for_the_copy_of_the_one_that_it_would_drop(
     )  # fmt: skip
     driver._rotate_if_long()
     assert rotated == rotations
+
+
+def test_a_snapshot_of_the_store_is_kept_where_a_report_is_made_of_it(kept: Kept) -> None:
+    kept.write(0, 3)
+    kept.clock.at = BEGAN_AT + OPEN_EACH_S
+    kept.archivist.poll()
+    assert snapshot_key("shop") not in kept.objects()
+    kept.store.put_status(RESOURCES, {"bucket": BUCKET, "snapshot": True})
+    kept.clock.at += OPEN_EACH_S
+    kept.archivist.poll()
+    snapshot = read_snapshot(kept.objects()[snapshot_key("shop")])
+    assert snapshot.at == kept.clock.at
+    assert list(snapshot.journal_lines(MODEL)) == list(kept.store.journal_lines(MODEL))

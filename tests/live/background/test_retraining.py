@@ -27,6 +27,7 @@ from mark.controller.step import NO_PLAN, step
 from mark.domain.demand import UNIT_S, Demand, DemandUnit, point_forecast
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import FleetView
+from mark.domain.lease import LeaseTimes
 from mark.live.background.failures import BackgroundFailures
 from mark.live.control import leader_election
 from mark.live.forecasting.retraining import FollowedJournal, Retraining, pause_after
@@ -39,6 +40,7 @@ from tests.controller.builders import POLICY
 from tests.report.live.fakes import busy_model, status
 
 LONG_S = 300.0
+TIMES = LeaseTimes(ttl_s=3.0, renew_s=0.75, retry_s=0.001)
 BEGAN_AT = 1_800_000_000.0
 HOUR_S = 3600.0
 EVERY_DAY = RetrainSettings(drift=None)
@@ -520,8 +522,8 @@ def led(monkeypatch: pytest.MonkeyPatch, looks: int, *, free: bool) -> list[str]
             over.set()
         return SimpleNamespace(epoch=1) if free else None
 
-    leases = SimpleNamespace(acquire=acquire, release=lambda _lease: said.append("release"))
-    store: Any = SimpleNamespace(leases=leases)
+    leases = SimpleNamespace(times=TIMES, acquire=acquire, release=lambda _lease: said.append("release"))
+    store: Any = SimpleNamespace(leases=leases, take_over=lambda _lease, _models: None)
     anything: Any = None
     monkeypatch.setattr(leader_election, "aws_of", lambda *_: SimpleNamespace(close=lambda: None))
     monkeypatch.setattr(leader_election, "TRY_EACH_S", 0.001)

@@ -16,10 +16,10 @@ from mark.accounting.hourly_totals import dump_marks, first_mark, marks_key
 from mark.cli.main import run
 from mark.config.budget import BudgetSettings
 from mark.config.settings import Settings
-from mark.controller.spending_limit import LimitCause, SpendingLimit
 from mark.domain.clock import ClockAnchor
 from mark.domain.costs import Transition
 from mark.domain.fleet import Role
+from mark.domain.spending import LimitCause, SpendingLimit
 from mark.live.clock import ServiceClock
 from mark.live.commands import pause
 from mark.live.control.budget_watch import BudgetWatch
@@ -86,7 +86,7 @@ def closed(redis: EmbeddedRedis, store: ServiceStore, name: str) -> bool:
     async def ask() -> bool:
         link = connect_async(redis.url)
         try:
-            return await GatewayStore(link, name).overflow_closed()
+            return await GatewayStore(link, name).spending_limit() is not SpendingLimit.NONE
         finally:
             await link.aclose()
 

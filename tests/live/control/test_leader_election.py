@@ -9,15 +9,46 @@ from typing import Any
 import pytest
 
 from mark.domain.errors import RetryLater
+from mark.domain.lease import LeaseLost, LeaseTimes
 from mark.live.control import leader_election
-from mark.store.lease import LeaseLost
+
+TIMES = LeaseTimes(ttl_s=3.0, renew_s=0.75, retry_s=0.001)
+
+
+class Node:
+    """A node that says what its store is to be."""
+
+    def __init__(self, heard: list[str], *, ready: bool = True) -> None:
+        self.heard, self.ready = heard, ready
+
+    def may_lead(self) -> bool:
+        if not self.ready:
+            self.heard.append("lacks data")
+        return self.ready
+
+    def lead(self) -> None:
+        self.heard.append("lead")
+
+    def resign(self) -> None:
+        self.heard.append("resign")
+
+    def follow(self) -> None:
+        self.heard.append("follow")
+
+    def beside(self, over: threading.Event) -> None:
+        over.wait()
 
 
 def said(
-    monkeypatch: pytest.MonkeyPatch, *, free: bool = True, renews: tuple[Exception | None, ...] = ()
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    free: bool = True,
+    renews: tuple[Exception | None, ...] = (),
+    heard: list[str] | None = None,
+    node: Node | None = None,
 ) -> list[str]:
     """What a controller's process does until its first term ends, or until it has asked for the lease thrice."""
-    heard: list[str] = []
+    heard = [] if heard is None else heard
     over = threading.Event()
     answers = list(renews)
 
@@ -36,8 +67,8 @@ def said(
         heard.append("act")
         over.set()
 
-    leases = SimpleNamespace(acquire=acquire, renew=renew, release=lambda _lease: None)
-    anything: Any = SimpleNamespace(leases=leases)
+    leases = SimpleNamespace(times=TIMES, acquire=acquire, renew=renew, release=lambda _lease: None)
+    anything: Any = SimpleNamespace(leases=leases, take_over=lambda _lease, _models: None)
     monkeypatch.setattr(leader_election, "aws_of", lambda *_: SimpleNamespace(close=lambda: None))
     monkeypatch.setattr(leader_election, "Term", lambda *_, **__: SimpleNamespace(run=run))
     monkeypatch.setattr(leader_election, "NightlyReplays", lambda *_, **__: SimpleNamespace(run=None))
@@ -53,6 +84,7 @@ def said(
         failures=anything,
         forecasters=leader_election.Forecasters(by_model={}),
         publish=lambda: heard.append("publish"),
+        node=node,
     )
     leader.run(over)
     return heard
@@ -72,3 +104,23 @@ def test_who_slept_and_lost_the_lease_says_nothing(monkeypatch: pytest.MonkeyPat
 
 def test_it_is_said_again_after_the_store_was_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
     assert said(monkeypatch, renews=(RetryLater("unreachable"),)) == ["acquire", "publish", "act"]
+
+
+def test_a_node_leads_with_its_lease_and_resigns_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[str] = []
+    said(monkeypatch, heard=heard, node=Node(heard))
+    assert heard == ["acquire", "lead", "publish", "act", "resign"]
+
+
+def test_a_node_whose_lease_cannot_be_renewed_takes_no_more_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It cannot know whether another one leads by now."""
+    heard: list[str] = []
+    away = RetryLater("the table is away")
+    said(monkeypatch, renews=(away, away), heard=heard, node=Node(heard))
+    assert heard == ["acquire", "resign", "lead", "publish", "act", "resign"]
+
+
+def test_a_node_that_waits_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[str] = []
+    said(monkeypatch, free=False, heard=heard, node=Node(heard))
+    assert heard == ["acquire", "follow"] * 3

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from mark.config.settings import Settings
-from mark.controller.spending_limit import SpendingLimit
+from mark.domain.lease import STORE_LEASE, LeaseLost
+from mark.domain.spending import SpendingLimit
 from mark.live.control.term import Term
-from mark.store.lease import LeaseLost
 
 
 class Acts:
@@ -21,6 +21,7 @@ class Acts:
         self.said: list[str] = []
         self._lost = lease_lost
         self.leases = self
+        self.times = STORE_LEASE
 
     def status(self, _name: str) -> dict[str, Any]:
         return {"events_url": "https://queue", "templates": {}}

@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
 from mark.domain.clock import ClockAnchor
 from mark.domain.fleet import Role
+from mark.domain.spending import SpendingLimit
 from mark.domain.traffic import Warmed
 from mark.ports import InferReply
 from tests.serving.fakes import FakeLambda
@@ -77,6 +78,29 @@ def test_without_anyone_to_serve_it_is_not_ready_and_sheds() -> None:
             assert reply.status == 503
             assert reply.headers["retry-after"] == "1"
             assert "error" in reply.document
+
+    run(test())
+
+
+def test_a_paused_service_says_so_and_calls_no_lambda() -> None:
+    async def answered(running: Live) -> bool:
+        return (await running.ask()).status == 200
+
+    async def paused(running: Live) -> bool:
+        reply = await running.ask()
+        return reply.status == 503 and "paused" in reply.document["error"]
+
+    async def test() -> None:
+        async with live(served(overflow=LAMBDA), agents=0, overflow=FakeLambda()) as running:
+            assert (await running.ask()).headers["x-mark-served-by"] == "lambda"
+            running.store.spending = SpendingLimit.PAUSE
+            await until(lambda: paused(running))
+            calls = len(running.overflow.calls)
+            assert (await running.ask()).status == 503
+            assert len(running.overflow.calls) == calls
+
+            running.store.spending = SpendingLimit.NONE
+            await until(lambda: answered(running))
 
     run(test())
 

@@ -1,8 +1,10 @@
-"""Lower bounds on cost: the best fleet with perfect knowledge of the trace, by two linear programs (relaxations).
+"""Yardsticks of a load: what the best fleet with perfect knowledge of the trace costs, by two linear programs.
 
-**Bound.** Fleets may be fractional and change every minute, launches cost their overhead and nothing else stands
-in the way; what a second's capacity does not carry goes to Lambda at its warm price, or, without Lambda, may not
-happen. `cost_over_bound` compares a run with it.
+**Reference.** Every request is served by instances of the asked market and Lambda, without queueing and without
+standbys. Fleets may be fractional and change every minute, launches cost their overhead and nothing else stands in
+the way; what a second's capacity does not carry goes to Lambda at its warm price, or, without Lambda, may not
+happen. Runs are measured by it (`x reference`), but it bounds none of them: one that misses what its objective
+allows, lets requests wait or wakes standbys may cost less.
 
     min  sum rent n[o,t] + launch u[o,t] + lambda shortfall[s],   u[o,t] >= n[o,t] - n[o,t-1],
          shortfall[s] >= arrivals[s] - sum capacity[o] n[o,minute(s)]
@@ -16,8 +18,9 @@ off, solved by dynamic programming. Levels further up are worth less at all time
 form a fleet. With several offerings left HiGHS solves the program; per minute only the sorted rates of its seconds
 count, as segments whose saving is the number of seconds above.
 
-**Floor.** Below the cost of *every* run that attains its target: `floor_usd` relaxes further, each time in the
-safe direction; the reasons stand beside the terms.
+**Floor.** Below the serving cost of *every* run that attains its target: `floor_usd` relaxes further, each time in
+the safe direction; the reasons stand beside the terms. It rents in every market that a policy may rent in and uses
+every standby that one may use.
 """
 
 from __future__ import annotations
@@ -50,25 +53,43 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BoundInput:
-    """All that the bounds look at. arrivals: length seconds, requests that arrived in each second of the run.
+class YardstickInput:
+    """All that the yardsticks look at. The first fleet is there already: its launches are free."""
 
-    An `overflow` slower than the objective counts as none. `standbys` are types that may stand by stopped (floor
-    only). The first fleet is there already: its launches are free.
-    """
-
+    #: Length seconds, requests that arrived in each second of the run.
     arrivals: Floats
+    #: Of the asked market.
     offerings: tuple[Offering, ...]
+    #: What is rented where those are refused: floor only.
+    fallbacks: tuple[Offering, ...] = ()
+    #: Types that may stand by stopped: floor only.
+    standbys: tuple[Offering, ...] = ()
+    #: One slower than the objective counts as none.
     overflow: LambdaOffering | None
+    #: Duration on a provisioned environment, USD a GiB second, beside what keeping it costs: floor only.
+    provisioned_usd_per_gib_s: float = math.inf
     slo: Slo
     times: CloudTimes
-    standbys: tuple[Offering, ...] = ()
 
     @property
     def shortfall_usd(self) -> float:
-        """Least price of a request on Lambda; infinite where Lambda cannot keep the objective."""
-        able = self.overflow is not None and self.overflow.latency_s <= self.slo.latency_s
-        return self.overflow.usd_per_warm_request if self.overflow is not None and able else math.inf
+        """Price of a request on a warm Lambda; infinite where Lambda cannot keep the objective."""
+        found = self.overflow
+        able = found is not None and found.latency_s <= self.slo.latency_s
+        return found.usd_per_warm_request if found is not None and able else math.inf
+
+    @property
+    def least_lambda_usd(self) -> float:
+        """Least price of a request on Lambda, warm or provisioned and never idle; infinite where none is in time.
+
+        Where calls vary some of a slow one are in time.
+        """
+        found = self.overflow
+        if found is None or (found.latency_s > self.slo.latency_s and not found.cv):
+            return math.inf
+        provisioned = found.usd_per_provisioned_gib_s + self.provisioned_usd_per_gib_s
+        per_gib_s = min(found.usd_per_gib_s, provisioned)
+        return found.usd_per_request + found.memory_gib * found.latency_s * per_gib_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +101,8 @@ class CapacityUnit:
     start_usd: float
 
 
-def bound_usd(given: BoundInput) -> float:
-    """The bound, USD. Raises PlanInfeasible when there are arrivals and nothing to serve them."""
+def reference_usd(given: YardstickInput) -> float:
+    """The reference, USD. Raises PlanInfeasible when there are arrivals and nothing to serve them."""
     supplies = undominated(
         [
             CapacityUnit(
@@ -97,8 +118,8 @@ def bound_usd(given: BoundInput) -> float:
     if not supplies:
         return _all_on_lambda(given)
     if len(supplies) == 1:
-        return bound_by_levels(given, supplies[0])
-    return bound_by_program(given, supplies)
+        return reference_by_levels(given, supplies[0])
+    return reference_by_program(given, supplies)
 
 
 def undominated(supplies: list[CapacityUnit]) -> tuple[CapacityUnit, ...]:
@@ -110,8 +131,8 @@ def undominated(supplies: list[CapacityUnit]) -> tuple[CapacityUnit, ...]:
     return tuple(kept)
 
 
-def bound_by_levels(given: BoundInput, supply: CapacityUnit) -> float:
-    """The bound with one supply: a two-state dynamic program per level of capacity, all levels at once."""
+def reference_by_levels(given: YardstickInput, supply: CapacityUnit) -> float:
+    """The reference with one supply: a two-state dynamic program per level of capacity, all levels at once."""
     levels = np.unique(given.arrivals[given.arrivals > 0])
     widths = np.diff(levels, prepend=0.0)
     on = np.zeros(len(levels))
@@ -126,8 +147,8 @@ def bound_by_levels(given: BoundInput, supply: CapacityUnit) -> float:
     return float(widths @ np.minimum(on, off))
 
 
-def bound_by_program(given: BoundInput, supplies: tuple[CapacityUnit, ...]) -> float:
-    """The bound by HiGHS, for any number of supplies."""
+def reference_by_program(given: YardstickInput, supplies: tuple[CapacityUnit, ...]) -> float:
+    """The reference by HiGHS, for any number of supplies."""
     all_carried = math.isinf(given.shortfall_usd)
     minutes = [given.arrivals[i : i + MINUTE_S] for i in range(0, len(given.arrivals), MINUTE_S)]
     program = _Program()
@@ -147,7 +168,7 @@ def bound_by_program(given: BoundInput, supplies: tuple[CapacityUnit, ...]) -> f
     return program.solve() + (0.0 if all_carried else given.shortfall_usd * float(given.arrivals.sum()))
 
 
-def floor_usd(given: BoundInput) -> float:
+def floor_usd(given: YardstickInput) -> float:
     """The floor, USD: no run that attains its target on these arrivals costs less.
 
     Time is cut into cells of w = max(60 s, objective), counted from the end of the run. Let n be the *average*
@@ -163,8 +184,10 @@ def floor_usd(given: BoundInput) -> float:
       late (late requests wait up to 60 s), and then counts nowhere;
     - 1 - target of the requests may go unanswered for nothing; others go to Lambda at the warm price without cold
       starts. Without Lambda that keeps the objective there are no others;
-    - standbys cost rent and wakes only. Credits: all of a day's credited starts and what is earned running,
-      spendable at any time; what an unlimited type uses beyond is billed.
+    - any type may stand by in either market, and costs rent and wakes only. One without CPU credits is an
+      offering that starts as a wake does. Of a burstable one's credits count all of the account's credited starts,
+      and what is earned running, spendable at any time; what an unlimited type uses beyond is billed;
+    - Lambda's environments may be provisioned to the second and are then never idle.
 
     Raises PlanInfeasible when nothing can serve the arrivals.
     """
@@ -173,9 +196,11 @@ def floor_usd(given: BoundInput) -> float:
     cells = [given.arrivals[max(0, end - cell_s) : end] for end in reversed(ends)]
     lengths, arrived = [len(cell) for cell in cells], [float(cell.sum()) for cell in cells]
     program = _Program()
-    supplies = undominated([_best_case(item, given.times, given.times.launch) for item in given.offerings])
-    fleets = _fleet(program, supplies, lengths)
-    sleepers = [_standby_work(program, item, given, lengths) for item in given.standbys]
+    rented = [_best_case(item, given.times, given.times.launch) for item in (*given.offerings, *given.fallbacks)]
+    woken = [_woken(item, given.times) for item in given.standbys if item.instance_type.credits is None]
+    fleets = _fleet(program, undominated(rented + woken), lengths)
+    burstable = [item for item in given.standbys if item.instance_type.credits is not None]
+    sleepers = _burstable_work(program, burstable, given, lengths)
     served: list[tuple[int, float]] = []
     deferred: int | None = None
     for t, count in enumerate(arrived):
@@ -187,14 +212,14 @@ def floor_usd(given: BoundInput) -> float:
         program.at_most(work + [(work_of[t], -1.0) for work_of in sleepers], 0.0)
         deferred = later
     owed = given.slo.target * sum(arrived)
-    if math.isfinite(given.shortfall_usd):
-        served.append((program.variable(given.shortfall_usd), -1.0))
+    if math.isfinite(given.least_lambda_usd):
+        served.append((program.variable(given.least_lambda_usd), -1.0))
     program.at_most(served, -owed)
     return max(0.0, program.solve())
 
 
 def _best_case(item: Offering, times: CloudTimes, start: LognormalTime) -> CapacityUnit:
-    """An offering as the floor sees it: never worse than it is in a run, nor than the bound sees it."""
+    """An offering as the floor sees it: never worse than it is in a run, nor than the reference sees it."""
     best_rps = max(
         item.capacity_rps, *(point.batch / item.profile.latency_s(point.batch) for point in item.profile.points)
     )
@@ -207,29 +232,46 @@ def _best_case(item: Offering, times: CloudTimes, start: LognormalTime) -> Capac
     )
 
 
-def _standby_work(program: _Program, item: Offering, given: BoundInput, lengths: list[int]) -> list[int]:
-    """Variables: requests that woken standbys of one type answer in each cell, within its credits."""
-    supply = _best_case(item, given.times, given.times.wake_of(item.instance_type))
-    (fleet,) = _fleet(program, (supply,), lengths)
-    work = [program.variable(0.0) for _ in lengths]
-    for t, length in enumerate(lengths):
-        program.at_most([(work[t], 1.0), (fleet[t], -float(length))], 0.0)
-    burst = item.instance_type.credits
-    if burst is None:
-        return work
-    best_rps = item.usd_per_hour / 3600.0 / supply.usd_per_s
-    per_request = burst.vcpus / 60.0 / best_rps  # one credit is a vCPU minute
-    earned_per_s = burst.earn_per_hour / 3600.0 / best_rps
+def _woken(item: Offering, times: CloudTimes) -> CapacityUnit:
+    return _best_case(item, times, times.wake_of(item.instance_type))
+
+
+def _burstable_work(
+    program: _Program, items: list[Offering], given: YardstickInput, lengths: list[int]
+) -> list[list[int]]:
+    """Variables by type: requests that woken burstable standbys answer in each cell, within their credits.
+
+    The types share the account's credited starts.
+    """
+    found: list[list[int]] = []
+    credited: list[tuple[int, float]] = []
+    for item in items:
+        burst = item.instance_type.credits
+        assert burst is not None
+        supply = _woken(item, given.times)
+        (fleet,) = _fleet(program, (supply,), lengths)
+        work = [program.variable(0.0) for _ in lengths]
+        for t, length in enumerate(lengths):
+            program.at_most([(work[t], 1.0), (fleet[t], -float(length))], 0.0)
+        best_rps = item.usd_per_hour / 3600.0 / supply.usd_per_s
+        per_request = burst.vcpus / 60.0 / best_rps  # one credit is a vCPU minute
+        earned_per_s = burst.earn_per_hour / 3600.0 / best_rps
+        row = [(index, per_request) for index in work]
+        row += [(fleet[t], -earned_per_s * length) for t, length in enumerate(lengths)]
+        if burst.unlimited:
+            row.append((program.variable(burst.surplus_usd_per_vcpu_hour / 60.0), -1.0))
+        if burst.launch_credits:
+            starts = program.variable(0.0)
+            credited.append((starts, 1.0))
+            row.append((starts, -burst.launch_credits))
+        program.at_most(row, 0.0)
+        found.append(work)
     days = math.ceil(len(given.arrivals) / 86400)
-    row = [(index, per_request) for index in work]
-    row += [(fleet[t], -earned_per_s * length) for t, length in enumerate(lengths)]
-    if burst.unlimited:
-        row.append((program.variable(burst.surplus_usd_per_vcpu_hour / 60.0), -1.0))
-    program.at_most(row, burst.launch_credits * CREDITED_STARTS_A_DAY * days)
-    return work
+    program.at_most(credited, float(CREDITED_STARTS_A_DAY * days))
+    return found
 
 
-def _all_on_lambda(given: BoundInput) -> float:
+def _all_on_lambda(given: YardstickInput) -> float:
     if math.isinf(given.shortfall_usd) and given.arrivals.any():
         raise PlanInfeasible("no offering and no Lambda that keeps the objective: add one of them")
     return given.shortfall_usd * float(given.arrivals.sum()) if given.arrivals.any() else 0.0

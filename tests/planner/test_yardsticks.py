@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -12,18 +13,19 @@ from mark.domain.errors import PlanInfeasible
 from mark.domain.objective import Slo
 from mark.domain.offering import BurstCredits, LambdaOffering, Offering
 from mark.domain.times import CloudTimes
-from mark.planner.bound import (
-    BoundInput,
+from mark.planner.yardsticks import (
     CapacityUnit,
-    bound_by_levels,
-    bound_by_program,
-    bound_usd,
+    YardstickInput,
     floor_usd,
+    reference_by_levels,
+    reference_by_program,
+    reference_usd,
     undominated,
 )
 from tests.planner.builders import offering, overflow
 
 UNIT = offering("unit", rps=1.0, usd_per_hour=0.6, launch_usd=0.02)  # 0.01 USD a minute
+CREDITS = BurstCredits(vcpus=2, earn_per_hour=24, max_balance=576, baseline=0.2, launch_credits=0.3)
 DEAR_LAMBDA = replace(overflow(), usd_per_request=0.0004)  # a second-long level costs 0.0004 a second on it
 
 
@@ -32,11 +34,11 @@ def inputs(
     offerings: tuple[Offering, ...] = (UNIT,),
     spill_to: LambdaOffering | None = DEAR_LAMBDA,
     target: float = 0.98,
-) -> BoundInput:
+) -> YardstickInput:
     """Each minute repeats its rates; they must divide 60."""
     arrivals = np.array([rate for row in minutes for rate in row * (60 // len(row))], dtype=np.float64)
     slo = Slo(latency_s=0.6, target=target)
-    return BoundInput(arrivals=arrivals, offerings=offerings, overflow=spill_to, slo=slo, times=CloudTimes())
+    return YardstickInput(arrivals=arrivals, offerings=offerings, overflow=spill_to, slo=slo, times=CloudTimes())
 
 
 def by_hand(minutes: list[list[int]], fleet: tuple[int, ...], shortfall_usd: float) -> float:
@@ -53,18 +55,18 @@ small = st.lists(st.lists(st.integers(0, 3), min_size=2, max_size=2), min_size=1
 
 @settings(max_examples=40, deadline=None)
 @given(small)
-def test_the_bound_is_the_best_of_all_fleets(minutes: list[list[int]]) -> None:
+def test_the_reference_is_the_best_of_all_fleets(minutes: list[list[int]]) -> None:
     known = inputs(minutes)
     fleets = itertools.product(range(4), repeat=len(minutes))
     best = min(by_hand(minutes, fleet, known.shortfall_usd) for fleet in fleets)
-    assert bound_usd(known) == pytest.approx(best, rel=1e-9, abs=1e-12)
+    assert reference_usd(known) == pytest.approx(best, rel=1e-9, abs=1e-12)
 
 
 types = st.lists(st.tuples(st.floats(0.5, 4.0), st.floats(0.1, 2.0), st.floats(0.0, 0.05)), min_size=1, max_size=3)
 
 
 @st.composite
-def problems(draw: st.DrawFn) -> BoundInput:
+def problems(draw: st.DrawFn) -> YardstickInput:
     row = st.lists(st.integers(0, 9), min_size=3, max_size=3)
     offerings = tuple(
         offering(f"t{i}", rps=rps, usd_per_hour=price, launch_usd=launch)
@@ -82,7 +84,7 @@ def problems(draw: st.DrawFn) -> BoundInput:
 
 @settings(max_examples=40, deadline=None)
 @given(problems())
-def test_dropping_dominated_offerings_and_levels_are_exact(known: BoundInput) -> None:
+def test_dropping_dominated_offerings_and_levels_are_exact(known: YardstickInput) -> None:
     supplies = tuple(
         CapacityUnit(
             name=item.name,
@@ -92,18 +94,45 @@ def test_dropping_dominated_offerings_and_levels_are_exact(known: BoundInput) ->
         for item in known.offerings
     )
     if not known.arrivals.any():
-        assert bound_usd(known) == 0.0
+        assert reference_usd(known) == 0.0
     else:
-        expected = bound_by_program(known, supplies)
-        assert bound_usd(known) == pytest.approx(expected, rel=1e-6, abs=1e-9)
-        by_levels = bound_by_levels(known, supplies[0])
-        assert by_levels == pytest.approx(bound_by_program(known, supplies[:1]), rel=1e-6, abs=1e-9)
+        expected = reference_by_program(known, supplies)
+        assert reference_usd(known) == pytest.approx(expected, rel=1e-6, abs=1e-9)
+        by_levels = reference_by_levels(known, supplies[0])
+        assert by_levels == pytest.approx(reference_by_program(known, supplies[:1]), rel=1e-6, abs=1e-9)
 
 
 @settings(max_examples=40, deadline=None)
 @given(problems())
-def test_the_floor_lies_below_the_bound(known: BoundInput) -> None:
-    assert floor_usd(known) <= bound_usd(known) * (1 + 1e-6) + 1e-9
+def test_the_floor_lies_below_the_reference(known: YardstickInput) -> None:
+    assert floor_usd(known) <= reference_usd(known) * (1 + 1e-6) + 1e-9
+
+
+@st.composite
+def sleepers(draw: st.DrawFn) -> tuple[Offering, ...]:
+    """Types that stand by, some of them burstable."""
+    found = []
+    for i, (rps, price, _) in enumerate(draw(types)):
+        plain = offering(f"s{i}", rps=rps, usd_per_hour=price)
+        burst = draw(st.sampled_from([None, CREDITS, replace(CREDITS, unlimited=True)]))
+        found.append(replace(plain, instance_type=replace(plain.instance_type, credits=burst)))
+    return tuple(found)
+
+
+@settings(max_examples=40, deadline=None)
+@given(problems(), sleepers(), types)
+def test_more_to_choose_from_never_raises_the_floor_and_leaves_the_reference(
+    known: YardstickInput, standbys: tuple[Offering, ...], more: list[tuple[float, float, float]]
+) -> None:
+    fallbacks = tuple(
+        offering(f"f{i}", rps=rps, usd_per_hour=price, launch_usd=launch)
+        for i, (rps, price, launch) in enumerate(more)
+    )
+    plain, by_standbys = floor_usd(known), floor_usd(replace(known, standbys=standbys))
+    by_all = floor_usd(replace(known, standbys=standbys, fallbacks=fallbacks, provisioned_usd_per_gib_s=1e-6))
+    assert by_standbys <= plain * (1 + 1e-6) + 1e-9
+    assert by_all <= by_standbys * (1 + 1e-6) + 1e-9
+    assert reference_usd(replace(known, standbys=standbys, fallbacks=fallbacks)) == reference_usd(known)
 
 
 def test_undominated_keeps_the_trade_off() -> None:
@@ -115,29 +144,29 @@ def test_undominated_keeps_the_trade_off() -> None:
 
 
 def test_a_steady_load_is_rent() -> None:
-    assert bound_usd(inputs([[3]] * 10)) == pytest.approx(10 * 3 * 0.01)
+    assert reference_usd(inputs([[3]] * 10)) == pytest.approx(10 * 3 * 0.01)
 
 
 def test_a_short_spike_goes_to_lambda() -> None:
     known = inputs([[0], [0, 0, 0, 0, 0, 5], [0]])
-    assert bound_usd(known) == pytest.approx(5 * 10 * known.shortfall_usd)
+    assert reference_usd(known) == pytest.approx(5 * 10 * known.shortfall_usd)
 
 
 def test_without_lambda_every_second_is_carried() -> None:
     known = inputs([[0]] * 4 + [[0, 0, 0, 0, 0, 5], [0]], spill_to=None)
-    assert bound_usd(known) == pytest.approx(5 * (0.01 + 0.02))
+    assert reference_usd(known) == pytest.approx(5 * (0.01 + 0.02))
     too_slow = inputs([[0]] * 4 + [[0, 0, 0, 0, 0, 5], [0]], spill_to=overflow(latency_s=0.7))
-    assert bound_usd(too_slow) == bound_usd(known)
+    assert reference_usd(too_slow) == reference_usd(known)
 
 
 def test_nothing_arrives_nothing_costs() -> None:
-    assert bound_usd(inputs([[0]] * 3)) == 0.0
+    assert reference_usd(inputs([[0]] * 3)) == 0.0
     assert floor_usd(inputs([[0]] * 3)) == 0.0
 
 
 def test_lambda_alone() -> None:
     known = inputs([[2]] * 3, offerings=())
-    assert bound_usd(known) == pytest.approx(360 * known.shortfall_usd)
+    assert reference_usd(known) == pytest.approx(360 * known.shortfall_usd)
     # 2 % are free, and so are the 120 of the last minute, which may be in flight.
     assert floor_usd(known) == pytest.approx((0.98 * 360 - 120) * known.shortfall_usd)
 
@@ -145,7 +174,7 @@ def test_lambda_alone() -> None:
 def test_nothing_to_serve_with_is_an_error() -> None:
     known = inputs([[2]] * 3, offerings=(), spill_to=None)
     with pytest.raises(PlanInfeasible):
-        bound_usd(known)
+        reference_usd(known)
     with pytest.raises(PlanInfeasible):
         floor_usd(known)
 
@@ -164,8 +193,8 @@ def test_the_floor_uses_the_best_profiled_batch() -> None:
     assert floor_usd(inputs([[3]] * 20, (batched,))) < floor_usd(inputs([[3]] * 20)) * 0.6
 
 
-def standby(burst: BurstCredits | None) -> Offering:
-    cheap = offering("t2.medium", rps=1.0, usd_per_hour=0.3)
+def standby(burst: BurstCredits | None, name: str = "t2.medium") -> Offering:
+    cheap = offering(name, rps=1.0, usd_per_hour=0.3)
     return replace(cheap, instance_type=replace(cheap.instance_type, credits=burst))
 
 
@@ -184,3 +213,35 @@ def test_standbys_lower_the_floor_within_their_credits() -> None:
     assert free_of_limits < limited < without
     unlimited = floor_usd(replace(known, standbys=(standby(replace(nothing, unlimited=True)),)))
     assert free_of_limits < unlimited < without  # 0.3 + 2 x 0.05 x 0.8 USD an hour
+
+
+def test_burstable_types_share_the_accounts_credited_starts() -> None:
+    known = inputs([[3]] * 20)
+    alone = floor_usd(replace(known, standbys=(standby(CREDITS),)))
+    twins = floor_usd(replace(known, standbys=(standby(CREDITS), standby(CREDITS, "t2.twin"))))
+    assert alone < floor_usd(known)
+    assert twins == pytest.approx(alone)
+
+
+def test_a_standby_without_credits_serves_in_any_market_and_starts_as_a_wake_does() -> None:
+    """Load that comes and goes: what sleeps between is rented for less than what is launched for each rise."""
+    waves = inputs([[0]] * 2 + [[9], [9], [0], [0]] * 6, spill_to=None)
+    asleep = replace(waves, standbys=(UNIT,))
+    assert floor_usd(asleep) < floor_usd(waves)
+    assert floor_usd(replace(asleep, standbys=(UNIT, UNIT))) == pytest.approx(floor_usd(asleep))
+
+
+def test_a_provisioned_lambda_that_is_never_idle_may_cost_less() -> None:
+    known = inputs([[2]] * 3, offerings=())
+    cheaper = replace(known, provisioned_usd_per_gib_s=9.7222e-6)
+    assert cheaper.least_lambda_usd < known.least_lambda_usd == known.shortfall_usd
+    assert floor_usd(cheaper) == pytest.approx((0.98 * 360 - 120) * cheaper.least_lambda_usd)
+    assert reference_usd(cheaper) == reference_usd(known)
+
+
+def test_of_a_slow_lambda_whose_calls_vary_some_are_in_time() -> None:
+    slow = inputs([[2]] * 3, offerings=(), spill_to=overflow(latency_s=0.7))
+    varying = replace(slow, overflow=replace(overflow(latency_s=0.7), cv=0.2))
+    with pytest.raises(PlanInfeasible):
+        floor_usd(slow)
+    assert 0.0 < floor_usd(varying) < math.inf

@@ -1,4 +1,4 @@
-"""The two bounds against generated loads and seeds by the dozen, on whole hours of a day with floods too."""
+"""The two yardsticks against generated loads and seeds by the dozen, on whole hours of a day with floods too."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def jumping(seed: int) -> Trace:
 
 def check(given: Experiment) -> set[str]:
     """Asserts on every policy; those that attained their target."""
-    bound, floor = given.bounds()
-    assert bound is not None
+    reference, floor = given.yardsticks()
+    assert reference is not None
     assert floor is not None
-    assert 0.0 < floor <= bound * (1 + 1e-9)
+    assert 0.0 < floor <= reference * (1 + 1e-9)
     attaining: set[str] = set()
     for policy in POLICIES:
         result = run(given, policy)
@@ -54,14 +54,14 @@ def test_the_floor_lies_below_every_attaining_run_on_jumping_load(
 @pytest.mark.slow
 @pytest.mark.parametrize("market", list(Market))
 @pytest.mark.parametrize("seed", range(10, 34))
-def test_the_bound_lies_below_greedy_with_perfect_forecasts_on_jumping_load(
+def test_the_reference_lies_below_greedy_with_perfect_forecasts_on_jumping_load(
     kernel: Kernel, market: Market, seed: int
 ) -> None:
     given = experiment(kernel, market, trace=jumping(seed), seed=seed, faults=CALM)
-    bound, _ = given.bounds()
+    reference, _ = given.yardsticks()
     result = run(given, "greedy-oracle")
-    assert bound is not None
-    assert bound <= result.cost.serving
+    assert reference is not None
+    assert reference <= result.cost.serving
     assert result.attained >= result.slo.target
 
 

@@ -1,0 +1,121 @@
+"""Nodes of the lean shape: gateway, controller and store beside each other, in an Auto Scaling group.
+
+Clients reach them by their name in DNS, which the controller that acts keeps (`mark.live.control.node`).
+"""
+
+from __future__ import annotations
+
+from aws_cdk import Aws, CfnAutoScalingRollingUpdate, CfnUpdatePolicy, aws_autoscaling, aws_ec2, aws_iam
+from constructs import Construct
+
+from infra.blueprint import Blueprint
+from infra.roles import STORE, TOKEN, allow, make_role, names_of, of_images, of_roles, secret_arn
+from infra.stack import ServiceStack, excuse
+from infra.stacks.control import controller_environment
+from infra.stacks.gateways import LIVE, SIGNAL_MIN
+from infra.stacks.launch import HTTPS, STORE_PORT
+from infra.stacks.network import Place
+from infra.templates import image_of, make_template
+from infra.user_data import NODE_PROCESSES, NodeStart
+from mark.aws.resources import TemplateSpec
+
+GROUP = "Nodes"
+"""The group in the template."""
+GRACE_S = 180
+
+
+class NodesStack(ServiceStack):
+    """The nodes' role, launch template and group."""
+
+    def __init__(self, scope: Construct, *, blueprint: Blueprint) -> None:
+        super().__init__(scope, "nodes", blueprint=blueprint, about="where clients call, and what decides")
+        place, count = Place(self), blueprint.rollout.nodes
+        self._zone = blueprint.rollout.node.zone or self.imported("zone")
+        template = self._template(place)
+        group = aws_autoscaling.CfnAutoScalingGroup(
+            self,
+            GROUP,
+            min_size=str(count),
+            max_size=str(count + 1),
+            desired_capacity=str(count),
+            vpc_zone_identifier=place.subnets,
+            health_check_type="EC2",
+            health_check_grace_period=GRACE_S,
+            launch_template={
+                "launchTemplateId": template.ref,
+                "version": template.attr_latest_version_number,
+            },
+        )
+        group.cfn_options.update_policy = CfnUpdatePolicy(
+            auto_scaling_rolling_update=CfnAutoScalingRollingUpdate(
+                max_batch_size=1,
+                min_instances_in_service=count,
+                min_successful_instances_percent=100,
+                pause_time=f"PT{SIGNAL_MIN}M",
+                suspend_processes=["AZRebalance", "ReplaceUnhealthy"],
+                wait_on_resource_signals=True,
+            )
+        )
+        excuse(
+            group,
+            "a node that fails is replaced and clients reach the other; nobody has to be told",
+            nag=("AwsSolutions-AS3",),
+        )
+
+    def _template(self, place: Place) -> aws_ec2.CfnLaunchTemplate:
+        blueprint = self.blueprint
+        node = blueprint.rollout.node
+        assert node.name, "checked before the app runs"
+        assert node.certificate, "checked before the app runs"
+        start = NodeStart(
+            image=blueprint.image,
+            store_image=node.store_image,
+            region=Aws.REGION,
+            logs={
+                process: blueprint.log("gateway" if process == "store" else process) for process in NODE_PROCESSES
+            },
+            secrets={"MARK_STORE_URL": blueprint.name(STORE), "MARK_TOKEN": blueprint.name(TOKEN)},
+            certificate=node.certificate,
+            environment={
+                **controller_environment(self, place),
+                "MARK_PORT": str(HTTPS),
+                "MARK_ZONE": self._zone,
+                "MARK_HOST": node.name,
+                **({"MARK_SNAPSHOT": "1"} if blueprint.mails else {}),
+            },
+            store_port=STORE_PORT,
+            signals=(blueprint.name("nodes"), GROUP),
+            answers=f"https://localhost{LIVE}",
+        )
+        return make_template(
+            self,
+            TemplateSpec(
+                name=blueprint.name("node"),
+                disk_gib=node.disk_gib,
+                tagged=("instance", "volume", "network-interface"),
+            ),
+            image=image_of(self, node.machine),
+            profile=self._profile(node.certificate),
+            group=self.imported("nodes-group"),
+            start=start,
+            more={"instanceType": node.instance_type},
+        )
+
+    def _profile(self, certificate: str) -> aws_iam.CfnInstanceProfile:
+        """All that a gateway, a controller and their start may do."""
+        blueprint, reads = self.blueprint, ("secretsmanager:GetSecretValue",)
+        bucket, store = self.imported("bucket"), secret_arn(self, STORE)
+        names = names_of(self, secret=store, bucket=bucket, zone=self._zone)
+        logs = tuple(names.arn("logs", f"log-group:{blueprint.log(name)}:*") for name in ("controller", "gateway"))
+        stack = names.arn("cloudformation", f"stack/{blueprint.name('nodes')}/*")
+        may = (
+            *of_roles(names, "controller", "gateway", "node"),
+            *of_images(names, [blueprint.image]),
+            allow("Log", ("logs:CreateLogStream", "logs:PutLogEvents"), logs, why="what its processes say"),
+            allow("Secrets", reads, (store, secret_arn(self, TOKEN)), why="the store, and what clients must send"),
+            allow("Certificate", reads, (certificate,), why="the certificate that clients see"),
+            allow("Answers", ("cloudformation:SignalResource",), (stack,), why="an update waits for it"),
+        )
+        name = blueprint.name("node")
+        taken = make_role(self, "NodeRole", service="ec2", may=may, name=name)
+        return aws_iam.CfnInstanceProfile(self, "NodeProfile", instance_profile_name=name, roles=[taken.ref])

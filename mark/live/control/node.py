@@ -1,0 +1,99 @@
+"""A node of the lean shape: its store leads where its controller holds the lease, else it follows the leader's."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from mark.domain.errors import MarkError, RetryLater
+from mark.domain.member import Peer
+from mark.store.replication import NodeStore
+
+EMPTY_S = 120.0
+"""Real seconds that a node without data leaves the lease to others: a replica is in sync long before. After that
+nobody has more than it, and the tail of the journals is what there is."""
+
+
+NAME_EACH_S = 5.0
+"""Between two looks at which gateways there are."""
+
+
+class NodesName:
+    """The name that clients call: it means the nodes whose gateways announce themselves."""
+
+    def __init__(
+        self,
+        gateways: Callable[[], Sequence[Peer]],
+        put: Callable[[Sequence[str]], None],
+        record: Callable[[str | None], None],
+    ) -> None:
+        """`put` has the name mean these addresses; `record` takes what keeps it from that, None where nothing."""
+        self._gateways, self._put, self._record = gateways, put, record
+        self._meant: list[str] = []
+
+    def poll(self) -> None:
+        """Put the addresses where they have changed. Where no gateway is there the name stays as it is."""
+        try:
+            found = sorted({peer.host for peer in self._gateways()})
+            if found and found != self._meant:
+                self._put(found)
+                self._meant = found
+        except MarkError as error:
+            self._record(str(error))
+        else:
+            self._record(None)
+
+    def run(self, over: threading.Event) -> None:
+        """Keep it until `over`."""
+        self.poll()
+        while not over.wait(NAME_EACH_S):
+            self.poll()
+
+
+class StoreNode:
+    """This node. `leader`: address of the node that leads, RetryLater before the first one."""
+
+    def __init__(
+        self,
+        store: NodeStore,
+        *,
+        address: str,
+        leader: Callable[[], str],
+        name: NodesName | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store, self._address, self._leader, self._monotonic = store, address, leader, monotonic
+        self._began_at = monotonic()
+        self._name = name
+
+    def may_lead(self) -> bool:
+        """False where its store lacks what the leader's holds; a store without data waits EMPTY_S."""
+        if not self._store.lacks_data:
+            return True
+        try:
+            if self._leader() != self._address:
+                self.follow()
+        except RetryLater:  # the service has never had a leader
+            return True
+        return self._monotonic() - self._began_at > EMPTY_S
+
+    def lead(self) -> None:
+        """Have its store take writes."""
+        self._store.lead()
+
+    def resign(self) -> None:
+        """Have its store take no more writes."""
+        self._store.resign()
+
+    def follow(self) -> None:
+        """Have its store be a replica of the leader's."""
+        leader = self._leader()
+        if leader != self._address:
+            self._store.follow(leader)
+
+    def beside(self, over: threading.Event) -> None:
+        """What the leading node does beside its ticks."""
+        if self._name is not None:
+            self._name.run(over)
+        over.wait()

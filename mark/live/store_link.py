@@ -1,0 +1,61 @@
+"""Links to the store by its URL, also where the store is on the node that leads: `rediss+lease://:SECRET@TABLE.REGION`.
+
+The table's lease says which node that is (`mark.aws.lease_table`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from mark.aws.lease_table import LeaseTable
+from mark.aws.session import Aws, AwsSettings
+from mark.store.connect import AsyncLink, Link, connect, connect_async
+
+LEASE = "+lease"
+SOON: Any = {"max_attempts": 2, "connect_timeout_s": 1.0, "read_timeout_s": 2.0}
+"""Limits of calls on the table: together below the lease's time to live."""
+
+
+def open_link(url: str) -> Link:
+    """A synchronous link to the store."""
+    return connect(*_located(url))
+
+
+def open_async_link(url: str) -> AsyncLink:
+    """A link to the store for one event loop."""
+    return connect_async(*_located(url))
+
+
+def follows_lease(url: str) -> bool:
+    """True where the store is on the node that holds the lease."""
+    return urlsplit(url).scheme.endswith(LEASE)
+
+
+def table_of(url: str) -> tuple[str, str]:
+    """Name and region of the table that such a URL names."""
+    name, _, region = (urlsplit(url).hostname or "").partition(".")
+    return name, region
+
+
+def at_node(url: str, address: str) -> str:
+    """The URL of the store on one node, whether it leads or not."""
+    parts = urlsplit(url)
+    secret, at, _ = parts.netloc.rpartition("@")
+    return urlunsplit(
+        parts._replace(scheme=parts.scheme.removesuffix(LEASE), netloc=f"{secret}{at}{address}:{port_of(url)}")
+    )
+
+
+def port_of(url: str) -> int:
+    """The store's port on each node."""
+    return urlsplit(url).port or 6379
+
+
+def _located(url: str) -> tuple[str, Callable[[], str] | None]:
+    if not follows_lease(url):
+        return url, None
+    name, region = table_of(url)
+    aws = Aws(AwsSettings(region=region, role="member", **SOON))
+    return at_node(url, name), lambda: LeaseTable(aws.tables, name).leader()

@@ -1,0 +1,44 @@
+"""The store of a node: a Redis that leads where its node's controller leads, and is a replica of the other's else.
+
+The lease decides which it is (`mark.live.control.leader_election`): no vote, and no clock of Redis.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mark.store.connect import Link
+
+MASTER, REPLICA, LOADING = b"master", b"slave", b"sync"
+"""Words of ROLE."""
+NOBODY = "127.0.0.1:1"
+"""A replica of it takes no writes."""
+
+
+class NodeStore:
+    """The Redis of this node, by a link of its own: the other links go to wherever the leader is."""
+
+    def __init__(self, link: Link, port: int) -> None:
+        self._link, self._port = link, port
+
+    @property
+    def lacks_data(self) -> bool:
+        """True where it holds nothing, or no more than a part of what the leader does: it must not lead."""
+        role = self._link.call("ROLE")
+        return (role[0] == REPLICA and role[3] == LOADING) or int(self._link.call("DBSIZE")) == 0
+
+    def lead(self) -> None:
+        """Take writes. Does nothing where it does already."""
+        if self._link.call("ROLE")[0] != MASTER:
+            self._link.call("REPLICAOF", "NO", "ONE")
+
+    def resign(self) -> None:
+        """Take no more writes, whoever leads now: clients then ask who that is."""
+        self.follow(NOBODY)
+
+    def follow(self, address: str) -> None:
+        """Be a replica of the store at that address. Does nothing where it is already."""
+        host, _, port = address.partition(":")
+        role: Any = self._link.call("ROLE")
+        if role[0] != REPLICA or (role[1].decode(), int(role[2])) != (host, int(port or self._port)):
+            self._link.call("REPLICAOF", host, port or self._port)

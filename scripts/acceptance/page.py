@@ -1,0 +1,77 @@
+"""docs/figures.md, put together of measured figures: `python -m scripts.acceptance.page [FOLDER]`.
+
+All parts are of one commit, or there is no page: figures of different code beside each other compare nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from scripts.acceptance.figures_page import FigureTable
+from scripts.acceptance.loads import SEEDS
+from scripts.acceptance.parts import PARTS, FigureTask, tasks
+from scripts.acceptance.results import RESULTS, ROOT, MeasuredFigures, ResultFolder, refuse
+
+_SEEDS = ", ".join(map(str, SEEDS))
+HEAD = f"""# Figures on real traces
+
+Written by `make acceptance` (`MARK_DATA` names the folder that holds the traces); not to be edited. Where nothing
+else is said: Inception-v3, 98 % of the requests within 600 ms. A figure is of seed 1, or the mean of the seeds
+{_SEEDS} with its range in brackets where they differ. A day is 24 h of the trace, days are counted from 0, all
+before the replayed part is history. Serving cost is instances, standbys and Lambda, total adds the overhead
+([the words](glossary.md)). The reference serves every request with perfect knowledge; no run that attains its
+target serves for less than the floor, and "x floor" is empty for those that do not
+or last less than a day ([why two](reading-a-report.md)). [What the Twitter load is](traces.md#the-twitter-load).
+"""
+PAGE = ROOT / "docs" / "figures.md"
+
+
+def main(given: Sequence[str] | None = None) -> None:
+    """Write the page; refused where a part is missing, or is of another commit than the others."""
+    arguments = sys.argv[1:] if given is None else given
+    folder = ResultFolder(Path(arguments[0]) if arguments else RESULTS)
+    measured = {task: folder.find(task.part, task.label) for task in tasks()}
+    missing = missing_parts(measured)
+    if missing:
+        refuse(f"not all is measured: {', '.join(missing)}: run `make acceptance`, it goes on from what is there")
+    PAGE.write_text(page_text([found for found in measured.values() if found is not None]))
+
+
+def missing_parts(measured: Mapping[FigureTask, MeasuredFigures | None]) -> list[str]:
+    """Parts with a task that has no figures, and how many such."""
+    listed = [task.part for task in measured]
+    lacking = [task.part for task, found in measured.items() if found is None]
+    return [f"{part} ({lacking.count(part)} of {listed.count(part)} tasks)" for part in dict.fromkeys(lacking)]
+
+
+def page_text(measured: Sequence[MeasuredFigures]) -> str:
+    """The page; ends the command where the figures are of different commits."""
+    texts = {name: part.text(part.completed(figures_of(name, measured))) for name, part in PARTS.items()}
+    marked = (f"<!-- {name} -->\n\n{text.strip()}\n\n<!-- end of {name} -->\n" for name, text in texts.items())
+    return "\n".join([HEAD, f"Measured at commit `{one_commit(measured)}`.\n", *marked])
+
+
+def one_commit(measured: Sequence[MeasuredFigures]) -> str:
+    """The commit of all; ends the command where there are several."""
+    parts: dict[str, dict[str, None]] = {}
+    for found in measured:
+        parts.setdefault(found.commit, {})[found.part] = None
+    if len(parts) > 1:
+        listed = "; ".join(f"{', '.join(names)} at {commit}" for commit, names in parts.items())
+        refuse(f"parts of different commits make no page: {listed}: measure them at one, `make acceptance`")
+    return next(iter(parts))
+
+
+def figures_of(part: str, measured: Sequence[MeasuredFigures]) -> FigureTable:
+    """All figures of a part, in the order of its tasks."""
+    figures = FigureTable()
+    for found in measured:
+        if found.part == part:
+            figures.extend(found.figures)
+    return figures
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""Parts of the page of figures, in its order, and the tasks that measure them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+from scripts.acceptance import ablation, elsewhere, forecasts, sensitivity
+from scripts.acceptance.days import DAYS_NOTE, JUDGED_NOTE, OTHER_DAYS, RISK_NOTE, judged_day, one_day, taken_back
+from scripts.acceptance.figures_page import FigureTable, part_text
+from scripts.acceptance.loads import ELSEWHERE, SEEDS, SLICE_ENDS
+
+
+class FigureTask(NamedTuple):
+    """Something to measure, for a part of the page. Tasks of one part keep their order."""
+
+    part: str
+    label: str
+    measure: Callable[[], FigureTable]
+    #: True for what measures times: nothing else may run beside it.
+    alone: bool = False
+
+
+def tasks() -> Iterator[FigureTask]:
+    """All that is measured, the longest first, and what runs alone last."""
+    for day in sensitivity.DAYS:
+        yield FigureTask("sensitivity", f"Twitter day {day}", partial(sensitivity.on_day, day))
+    for day in ablation.DAYS:
+        yield FigureTask("ablation", f"Twitter day {day}", partial(ablation.on_day, day))
+    for name in reversed(ELSEWHERE):
+        yield FigureTask("elsewhere", f"all models on {name}", partial(elsewhere.on_load, name))
+    for seed in SEEDS:
+        yield FigureTask("judged", f"the judged day, seed {seed}", partial(judged_day, seed))
+        yield FigureTask("risk", f"interruptions, seed {seed}", partial(taken_back, seed))
+    for seed in SEEDS:
+        for day in OTHER_DAYS:
+            yield FigureTask("days", f"Twitter day {day}, seed {seed}", partial(one_day, "twitter", day, seed))
+        for row in SLICE_ENDS:
+            measure = partial(one_day, "world-cup", row, seed)
+            yield FigureTask("days", f"World Cup to row {row}, seed {seed}", measure)
+    for window in forecasts.windows():
+        yield FigureTask("forecasts", window.label, partial(forecasts.measure, window), alone=True)
+
+
+def _same(figures: FigureTable) -> FigureTable:
+    return figures
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of the page: its text, and what only all of its tasks together tell."""
+
+    text: Callable[[FigureTable], str]
+    completed: Callable[[FigureTable], FigureTable] = _same
+
+
+PARTS = {
+    "judged": Part(partial(part_text, "The judged day", JUDGED_NOTE)),
+    "elsewhere": Part(elsewhere.summary),
+    "risk": Part(partial(part_text, "Instances are taken back", RISK_NOTE)),
+    "days": Part(partial(part_text, "Other days", DAYS_NOTE)),
+    "ablation": Part(ablation.summary),
+    "sensitivity": Part(sensitivity.summary),
+    "forecasts": Part(forecasts.summary, forecasts.completed),
+}
+"""By name, in the order of the page."""

@@ -1,0 +1,233 @@
+"""Sensitivity of `hedged` to its constants: each at half and at twice its value, on the development days.
+
+A share near 1 is changed by what it leaves: 1 - share at half and at twice. Facts (prices, billing minimums, boot
+times) are not among them, nor what the forecaster learns with: the ablation replaces it whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from types import ModuleType
+from typing import Any, TypeVar
+from unittest.mock import patch
+
+from mark.catalog import standbys
+from mark.cloudmodel.world import TYPICAL
+from mark.controller import breaker, standby, step, surges
+from mark.controller.breaker import BreakerPolicy
+from mark.controller.policy import ControllerPolicy
+from mark.domain.offering import Market
+from mark.planner import hedged, miss_penalty, rates, shortfall_cost, small_fleet, spot_pools
+from mark.policies import bundles
+from mark.policies.bundles import PolicyBundle
+from mark.simulator.experiment import ExperimentSpec
+from mark.simulator.results import RunResult
+from scripts.acceptance.ablation import Ablated, Variant
+from scripts.acceptance.figures_page import FigureTable, Row, part_text, table
+from scripts.acceptance.loads import Foretold, spec_of, twitter_day
+
+DAYS = (1, 2, 3, 4)
+FACTORS = (0.5, 2.0)
+OTHER_SEEDS = (2, 3)
+"""Of the policy as it is: a change within their range is none."""
+IN_TIME, LATE, WITHOUT = "Lambda in time", "Lambda too late", "without Lambda"
+"""What a load can spill to: Inception-v3, NASNet, and Inception-v3 with Lambda switched off."""
+HEAD: Row = (
+    *("day", "market", "case", "constant", "serving x0.5", "serving x2", "attained as it is", "at x0.5", "at x2"),
+)
+TITLE = "Sensitivity of hedged to its constants"
+NOTE = """Serving cost of `hedged` over that of the policy as it is, with one constant at half and at twice its
+value, on the development days, in the world `typical`. "Lambda too late" is NASNet, where alone the price of a
+miss counts, and "without Lambda" Inception-v3 with Lambda switched off. "=" where nothing changes, to the cent
+and the request. The rows of other seeds say how far runs of the same policy lie apart: a smaller change is
+none. "Ours" says that no paper or price list has the value; nobody kept a record of other values that were
+tried, so take all of them as chosen on the development days.
+"""
+Policy = TypeVar("Policy", ControllerPolicy, BreakerPolicy)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constant:
+    """A constant of the policy, where its value comes from, and the policy with another value."""
+
+    name: str
+    value: float
+    source: str
+    changed: Callable[[float], Variant]
+    case: str = IN_TIME
+
+
+def constants() -> Iterator[Constant]:
+    """All that are changed, planner first."""
+    yield _module("WAIT_SHARE", hedged, source="MArk's l, half of the objective (decision 0005)")
+    yield _module("LEVELS", rates, source="ours: resolution of a plan in milliseconds", whole=True)
+    yield _module("TOP_WAITS", rates, source="ours: little is in excess so far above the highest rate")
+    yield _module("DETECTION_S", shortfall_cost, miss_penalty, source="ours: two windows of 5 s")
+    yield _module("LONGEST_DELAY_S", shortfall_cost, source="ours: the minute of windows that is kept")
+    yield _module("LONGEST_S", shortfall_cost, source="ours: what lasts half an hour is worth a launch")
+    yield _module("WORTH_WAKING", shortfall_cost, surges, source="ours: what an excess must fill of a standby")
+    yield _module("USUAL_S", shortfall_cost, source="ours: two launches long")
+    yield _module("SURGE_BASELINE_S", shortfall_cost, source="ours: a plan has rented for what lasts longer")
+    yield _module("MOST", small_fleet, source="ours: a type that is hardly ever in time", of_rest=True)
+    yield _module("MOST_IN_ONE_POOL", spot_pools, source="ours (decision 0011)", of_rest=True)
+    yield _module("MOST_PREMIUM", spot_pools, source="ours (decision 0011)")
+    yield _module("PRIOR_HOURS", breaker, source="ours: some minutes of a fleet outweigh a month's mean")
+    for name in ("share", "count", "window_s", "open_s"):
+        yield _field(BreakerPolicy, name, source="ours (decision 0011)")
+    yield _module("STANDBY_SLACK", standby, source="ours: hysteresis", above_one=True)
+    yield _module("SURGE_SHARE", standbys, source="ours: how much of the time a standby is awake")
+    yield _module("WARM_QUANTILE", step, source="ours: what is rarer starts cold", of_rest=True)
+    yield _module("COLD_SHARE", step, source="ours: a tenth of what may be missed")
+    yield _module("WARM_SHARE", bundles, source="ours: for unforecast surges, some cents a day")
+    yield _field(ControllerPolicy, "lead_units", source="MArk's tau, 5 min: the 95 % point of a launch")
+    yield _field(ControllerPolicy, "history_units", source="ours: a week of surges", value=bundles.WEEK_UNITS)
+    yield _field(ControllerPolicy, "unavailable_s", source="ours: some launches long")
+    yield Constant(
+        name="1 - admission_factor",
+        value=0.02,
+        source="ours: rounding and the network",
+        changed=lambda value: Variant(label="", bundle=partial(_admitting, value)),
+    )
+    yield _module(
+        "PLANNED_SHARE",
+        miss_penalty,
+        source="ours: the rest of the budget is for boots and wrong forecasts",
+        case=LATE,
+    )
+    yield _module(
+        "LEAST_MISSED", miss_penalty, source="ours: the last request in a thousand is not bought", case=LATE
+    )
+    yield _module(
+        "WARY_SHARE", miss_penalty, source="ours: a late request makes those behind it late", case=WITHOUT
+    )
+    yield _field(
+        ControllerPolicy, "cooldown_s", source="MArk's 6 min", value=bundles.SCALE_IN_COOLDOWN_S, case=WITHOUT
+    )
+
+
+def on_day(day: int, markets: tuple[Market, ...] = tuple(Market)) -> FigureTable:
+    """Every constant at half and at twice its value; forecasts are made once."""
+    load, foretold, found = twitter_day(day), Foretold(), FigureTable()
+    for market in markets:
+        specs = {
+            IN_TIME: replace(spec_of(load, market), world=TYPICAL),
+            LATE: replace(spec_of(load, market, "nasnet"), world=TYPICAL),
+            WITHOUT: replace(spec_of(load, market), world=TYPICAL, overflow=False),
+        }
+        as_it_is = Variant(label="as it is")
+        usual = {case: _run(spec, as_it_is, foretold) for case, spec in specs.items()}
+        for case, spec in specs.items():
+            runs = [_run(_seeded(spec, seed), as_it_is, foretold) for seed in OTHER_SEEDS]
+            where = (f"{day}", market.value, case, f"none, seeds {' and '.join(map(str, OTHER_SEEDS))}")
+            found.add(FigureTable(rows=[(*where, *_cells(usual[case], runs))]))
+        for constant in constants():
+            spec = specs[constant.case]
+            runs = [_run(spec, constant.changed(constant.value * factor), foretold) for factor in FACTORS]
+            where = (f"{day}", market.value, constant.case, constant.name)
+            found.add(FigureTable(rows=[(*where, *_cells(usual[constant.case], runs))]))
+    return found
+
+
+def summary(figures: FigureTable) -> str:
+    """The part of the page: where each constant comes from, then what it is worth."""
+    head = ("constant", "value", "where the value comes from")
+    sources = table(head, ((item.name, f"{item.value:g}", item.source) for item in constants()))
+    return part_text(TITLE, f"{NOTE}\n{sources}", figures, HEAD)
+
+
+def _seeded(spec: ExperimentSpec, seed: int) -> ExperimentSpec:
+    return replace(spec, workload=replace(spec.workload, seed=seed))
+
+
+def _run(spec: ExperimentSpec, variant: Variant, foretold: Foretold) -> RunResult:
+    with variant.around():
+        return Ablated(spec, variant, foretold).run("hedged")
+
+
+def _cells(usual: RunResult, runs: list[RunResult]) -> Row:
+    serving = [
+        "=" if run.cost == usual.cost and run.attained == usual.attained
+        else f"{run.cost.serving / usual.cost.serving:.3f}"
+        for run in runs
+    ]  # fmt: skip
+    return (*serving, *(f"{run.attained:.4f}" for run in (usual, *runs)))
+
+
+def _module(
+    name: str,
+    *modules: ModuleType,
+    source: str,
+    case: str = IN_TIME,
+    of_rest: bool = False,
+    above_one: bool = False,
+    whole: bool = False,
+) -> Constant:
+    """A constant of a module, and of those that import it. A share may be changed by what it leaves of 1."""
+
+    def back(value: float) -> float:
+        value = 1.0 - value if of_rest else 1.0 + value if above_one else value
+        return round(value) if whole else value
+
+    own = getattr(modules[0], name)
+    shown = 1.0 - own if of_rest else own - 1.0 if above_one else own
+    place = f"{modules[0].__name__.removeprefix('mark.')}.{name}"
+    return Constant(
+        name=f"1 - {place}" if of_rest else f"{place} - 1" if above_one else place,
+        value=round(shown, 9),
+        source=source,
+        changed=lambda value: Variant(label="", around=partial(_patched, name, modules, back(value))),
+        case=case,
+    )
+
+
+@contextmanager
+def _patched(name: str, modules: tuple[ModuleType, ...], value: float) -> Iterator[None]:
+    with ExitStack() as stack:
+        for module in modules:
+            stack.enter_context(patch.object(module, name, value))
+        yield
+
+
+def _field(
+    kind: type[ControllerPolicy | BreakerPolicy],
+    name: str,
+    *,
+    source: str,
+    value: float = math.nan,
+    case: str = IN_TIME,
+) -> Constant:
+    """A field of the controller's policy or of its breaker; `value` where it is not the field's default."""
+    default = next(field.default for field in fields(kind) if field.name == name)
+    own = default if math.isnan(value) else value
+    assert isinstance(own, int | float)
+    return Constant(
+        name=f"{kind.__name__}.{name}",
+        value=own,
+        source=source,
+        changed=lambda to: Variant(
+            label="", bundle=partial(_with_field, name, max(1, round(to)) if isinstance(own, int) else to)
+        ),
+        case=case,
+    )
+
+
+def _with_field(name: str, value: float, made: PolicyBundle) -> PolicyBundle:
+    controller = made.controller
+    if name in {field.name for field in fields(controller)}:
+        return replace(made, controller=_replaced(controller, name, value))
+    if controller.breaker is None:
+        return made
+    return replace(made, controller=replace(controller, breaker=_replaced(controller.breaker, name, value)))
+
+
+def _replaced(policy: Policy, name: str, value: float) -> Policy:
+    changed: dict[str, Any] = {name: value}
+    return replace(policy, **changed)
+
+
+def _admitting(slack: float, made: PolicyBundle) -> PolicyBundle:
+    return replace(made, dispatch=replace(made.dispatch, admission_factor=1.0 - slack))

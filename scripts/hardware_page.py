@@ -1,0 +1,107 @@
+"""docs/hardware.md: the named sets of types, and every profile of the benchmarked models with its source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from textwrap import wrap
+
+from mark.catalog.load import load_models, load_prices, load_profiles
+from mark.catalog.type_sets import RETIRED_FAMILIES, is_retired
+from mark.domain.profile import Evidence, Profile
+from scripts import benchmarks
+
+WIDTH = 100
+ASSUMED_SETS = ("assumed-current", "assumed-lambda")
+INTRO = f"""
+For you if you want to know which instance types MArk can rent, and what it knows of them.
+
+## Which types it may rent
+
+`--types`, or `offerings.types` in the settings, takes types and named sets, in any mixture. A set
+chooses among the types on which the model is profiled; a type that you name must have a profile.
+
+| set | types |
+|---|---|
+| `current` (the default) | all but retired ones |
+| `cpu` | of those, the ones without an accelerator |
+| `paper` | what MArk's evaluation rented: c5 and p2, and t2 as standbys |
+
+Retired are {" and ".join(RETIRED_FAMILIES)}: EC2's own list of types no longer has them, though its price list
+does. MArk rents one only where you name it, or `paper`. Every policy of a run chooses from the same
+types. Burstable types stand by, unless you name one. Quotas count too: the world `typical` is an
+account without P instances ([worlds.md](worlds.md)), so replay the paper's types with
+`simulate.quotas: false`.
+
+```sh
+mark simulate --trace load.csv.gz --model inception-v3 --types cpu
+mark plan --model resnet-50 --rate 2000 --types current --profiles assumed-current
+```
+
+## What is known of them
+
+Two models have published benchmarks on types that you can rent today. Three rules chose the figures
+(`scripts/benchmarks.py`):
+
+- **One batch in one server.** Where a source keeps several batches in flight, their items count as
+  one batch: inf2.xlarge has two cores, and they share its batch.
+- **Half precision on accelerators**, on CPUs what the runtime takes by default. An INT8 run is
+  another model.
+- **The fastest runtime** with a stated batch size. Runtimes and years differ between types: measure
+  your own model (`mark profile --on c7i.xlarge`) before you trust a choice between two of them.
+
+A figure of the very type is *published*; one of its chip in another server is a *stand-in*; one
+that follows by a formula is *assumed*, and used only with `--profiles assumed-current` or
+`--profiles assumed-lambda`. Every report names stand-in and assumed profiles.
+"""
+
+
+def hardware_page() -> str:
+    """The page, from the shipped catalogue."""
+    lines = [INTRO.strip("\n"), ""]
+    for name in (*(found.name for found in benchmarks.MODELS), benchmarks.INCEPTION):
+        lines += [f"### {name}", "", *_needs(name), *_table(name), ""]
+    return "\n".join(["# Hardware", "", *lines])
+
+
+def _needs(name: str) -> Iterator[str]:
+    spec = load_models()[name]
+    if name == benchmarks.INCEPTION:
+        yield "Its published profiles are the paper's, on c5, p2, t2 and Lambda. These are assumed beside them:"
+    else:
+        yield from wrap(
+            f"{spec.slo.target * 100:g} % within {spec.slo.latency_s * 1000:g} ms, {spec.memory_gib:g} GiB, "
+            f"{spec.payload_mib:g} MiB a request. {spec.source[:1].upper()}{spec.source[1:]}.",
+            WIDTH,
+            break_on_hyphens=False,
+        )
+    yield ""
+
+
+def _table(name: str) -> Iterator[str]:
+    prices = {item.name: item for item in load_prices().types}
+    yield "| type | USD an hour, spot | ms by batch | evidence | source |"
+    yield "|---|---|---|---|---|"
+    for profile in load_profiles(name, ASSUMED_SETS).profiles:
+        if name == benchmarks.INCEPTION and profile.provenance.evidence is not Evidence.ASSUMED:
+            continue
+        item = prices.get(profile.instance_type)
+        assert item is None or not is_retired(item)
+        cost = f"{item.on_demand_usd_per_hour:g}, {item.spot_usd_per_hour:g}" if item else ""
+        cells = (profile.instance_type, cost, _points(profile), _evidence(profile), _source(profile))
+        yield f"| {' | '.join(cells)} |"
+
+
+def _points(profile: Profile) -> str:
+    return ", ".join(f"{point.batch}: {point.latency_s * 1000:.5g}" for point in profile.points)
+
+
+def _evidence(profile: Profile) -> str:
+    known = profile.provenance
+    return (
+        f"{known.evidence.value}: {known.machine}" if known.evidence is Evidence.STAND_IN else known.evidence.value
+    )
+
+
+def _source(profile: Profile) -> str:
+    known = profile.provenance
+    return f"{known.formula}. From {known.source}" if known.formula else f"{known.source} ({known.date})"

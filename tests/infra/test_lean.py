@@ -1,0 +1,258 @@
+"""The lean shape: nodes with everything on them, and nothing that costs more than they do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mark.aws.permissions.calls import ROLES
+from mark.aws.permissions.policies import needs
+from mark.config.footprint import footprint_of
+from mark.domain.errors import Misconfigured
+from mark.live.aws_resources import launches_of
+from mark.live.processes.cloud import deployed, resources
+from mark.live.store_link import at_node, follows_lease, port_of, table_of
+from mark.rollout.synth import Synthesis, synthesise
+from tests.infra.conftest import ACCOUNT, LEAN, REGION, Template, of_type, plain, settings
+from tests.infra.test_bill import BILLED, ELSEWHERE, FREE, count, the_one, types_in
+from tests.infra.test_templates import TAGS, UNTAGGED
+from tests.infra.test_templates import resources as all_resources
+
+PASSWORD = "p" * 64
+URL = f"rediss+lease://:{PASSWORD}@mark-shop-lease.us-east-1:6379?ssl_cert_reqs=none"
+
+
+@pytest.fixture
+def script(lean: dict[str, Template]) -> str:
+    """A node's user data."""
+    [one] = of_type(lean["nodes"], "AWS::EC2::LaunchTemplate").values()
+    found: str = plain(one["LaunchTemplateData"]["UserData"])
+    return found
+
+
+def test_nodes_take_the_place_of_controllers_gateways_and_store(lean: dict[str, Template]) -> None:
+    assert list(lean) == [
+        "archive",
+        "network",
+        "launch",
+        "state",
+        "events",
+        "functions",
+        "nodes",
+        "reports",
+        "watch",
+    ]
+    told: set[str] = set()
+    for template in lean.values():
+        taken = set(json.dumps(template).split('{"Fn::ImportValue": "')[1:])
+        assert {part.split('"')[0] for part in taken} <= told
+        told |= {out["Export"]["Name"] for out in template.get("Outputs", {}).values()}
+
+
+def test_nothing_is_made_that_costs_more_than_the_nodes(lean: dict[str, Template]) -> None:
+    made = types_in(lean)
+    assert not {kind for kind in made if kind.split("::")[1] in ("ECS", "ElastiCache", "ElasticLoadBalancingV2")}
+    endpoints = of_type(lean["network"], "AWS::EC2::VPCEndpoint").values()
+    assert [one["VpcEndpointType"] for one in endpoints] == ["Gateway"]
+    assert made - BILLED.keys() - ELSEWHERE.keys() - FREE.keys() == set(), "give it a line, or a reason"
+
+
+def test_the_footprint_counts_what_the_stacks_make(lean: dict[str, Template], tmp_path: Path) -> None:
+    footprint = footprint_of(settings(tmp_path, **LEAN))
+    group = the_one(lean, "AWS::AutoScaling::AutoScalingGroup")
+    assert footprint.gateways.count == int(group["DesiredCapacity"])
+    [node] = of_type(lean["nodes"], "AWS::EC2::LaunchTemplate").values()
+    data = node["LaunchTemplateData"]
+    assert footprint.gateways.instance_type == data["InstanceType"]
+    assert footprint.gateways.disk_gib == data["BlockDeviceMappings"][0]["Ebs"]["VolumeSize"]
+    assert footprint.zones == count(lean, "AWS::EC2::Subnet")
+    assert footprint.secrets == count(lean, "AWS::SecretsManager::Secret") + 1, "the certificate is the team's"
+    assert footprint.hosted_zones == count(lean, "AWS::Route53::HostedZone")
+    watched = footprint.monitoring
+    assert watched.alarms == count(lean, "AWS::CloudWatch::Alarm")
+    assert watched.dashboards == count(lean, "AWS::CloudWatch::Dashboard") == 0
+    assert (footprint.lease_table is not None) == (count(lean, "AWS::DynamoDB::Table") == 1)
+    assert (footprint.endpoints, footprint.store, footprint.controllers) == (0, None, None)
+
+
+def test_the_mailed_report_needs_neither_network_nor_endpoint(lean: dict[str, Template], script: str) -> None:
+    """Its function reads the service's last snapshot from the bucket."""
+    found = of_type(lean["functions"], "AWS::Lambda::Function")
+    [report] = [one for one in found.values() if one["FunctionName"] == "mark-shop-report"]
+    assert "VpcConfig" not in report
+    variables = plain(report["Environment"]["Variables"])
+    assert variables["MARK_REPORT_TABLE"] == "mark-shop-lease"
+    assert not {"MARK_STORE_SECRET", "MARK_STORE_URL"} & variables.keys()
+    assert "\nMARK_SNAPSHOT=1\n" in script, "and controllers write it"
+    [role] = [
+        one for name, one in of_type(lean["functions"], "AWS::IAM::Role").items() if name.startswith("Report")
+    ]
+    written = plain(role["Policies"][0]["PolicyDocument"]["Statement"])
+    assert {one["Sid"] for one in written} == {"Journals", "Lease", "Logs", "Reports", "Sender"}
+
+
+def test_cfn_lint_finds_no_error(lean_synthesis: Synthesis, tmp_path: Path) -> None:
+    own = ("functions", "launch", "state", "nodes", "watch")
+    files = []
+    for part in own:
+        files.append(tmp_path / f"{part}.template.json")
+        files[-1].write_text(json.dumps(lean_synthesis.templates[f"mark-shop-{part}"]))
+    lint = Path(sys.executable).parent / "cfn-lint"
+    done = subprocess.run(  # noqa: S603 - our own tool
+        [str(lint), "--format", "parseable", "--ignore-checks", "W3010", "--", *map(str, files)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == ""
+    assert done.returncode == 0, done.stderr
+
+
+def test_everything_is_tagged_and_explained(lean: dict[str, Template]) -> None:
+    for name, resource in all_resources(lean):
+        tags = resource.get("Properties", {}).get("Tags", resource.get("Properties", {}).get("HostedZoneTags"))
+        if resource["Type"] not in UNTAGGED or tags:
+            told = tags if isinstance(tags, dict) else {tag["Key"]: tag["Value"] for tag in tags}
+            assert TAGS.items() <= told.items(), name
+        for skip in resource.get("Metadata", {}).get("checkov", {}).get("skip", []):
+            assert len(skip["comment"].split()) >= 4, name
+
+
+def test_nobody_is_let_in_from_everywhere(lean: dict[str, Template]) -> None:
+    groups = of_type(lean["launch"], "AWS::EC2::SecurityGroup")
+    assert sorted(groups) == ["AgentsGroup", "NodesGroup"]
+    for group in groups.values():
+        for rule in group.get("SecurityGroupIngress", ()):
+            assert rule.get("CidrIp") in (None, "10.77.0.0/16"), group["GroupDescription"]
+    rules = of_type(lean["launch"], "AWS::EC2::SecurityGroupIngress").values()
+    assert sorted((rule["FromPort"], rule["Description"]) for rule in rules) == [
+        (6379, "agents"),
+        (6379, "the other store"),
+        (8080, "the other gateways"),
+    ]
+
+
+def test_a_node_may_do_what_its_processes_do_and_no_more(lean: dict[str, Template]) -> None:
+    [role] = of_type(lean["nodes"], "AWS::IAM::Role").values()
+    written = plain(role["Policies"][0]["PolicyDocument"]["Statement"])
+    told = {
+        action
+        for one in written
+        for action in ([one["Action"]] if isinstance(one["Action"], str) else one["Action"])
+    }
+    calls = [call for name in ("controller", "gateway", "node") for call in ROLES[name]]
+    needed = {need.action for call in calls for need in needs(call.service, call.action)}
+    starts = {
+        "cloudformation:SignalResource",
+        "ecr:BatchCheckLayerAvailability",
+        "ecr:BatchGetImage",
+        "ecr:GetAuthorizationToken",
+        "ecr:GetDownloadUrlForLayer",
+        "logs:CreateLogStream",
+        "logs:PutLogEvents",
+        "secretsmanager:GetSecretValue",
+    }
+    assert told == needed | starts
+    [record] = [one for one in written if one["Sid"] == "Record"]
+    assert record["Condition"]["ForAllValues:StringEquals"] == {
+        "route53:ChangeResourceRecordSetsNormalizedRecordNames": ["shop.example.org"]
+    }
+    [agent] = of_type(lean["launch"], "AWS::IAM::Role").values()
+    leases = [one for one in plain(agent["Policies"][0]["PolicyDocument"]["Statement"]) if one["Sid"] == "Lease"]
+    assert [(one["Action"], one["Resource"]) for one in leases] == [
+        (["dynamodb:GetItem"], [f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/mark-shop-lease"])
+    ]
+
+
+def test_a_node_starts_its_three_processes(script: str, tmp_path: Path) -> None:
+    """As far as a shell can tell without running them; and the script holds no password."""
+    assert len(script) < 16_384, "EC2 takes no more"
+    (tmp_path / "script").write_text(script)
+    done = subprocess.run(["bash", "-n", str(tmp_path / "script")], capture_output=True, text=True, check=False)  # noqa: S603, S607
+    assert done.returncode == 0, done.stderr
+    runs = [line for line in script.splitlines() if line.startswith("ExecStart=/usr/bin/docker run ")]
+    assert [run.rpartition(" ")[2] for run in runs] == ["/run/mark/store.conf", "controller", "gateway"]
+    assert all("--read-only" in run and "--log-driver awslogs" in run for run in runs)
+
+
+def test_the_store_of_a_node_gets_password_and_certificate_of_the_secrets(script: str, tmp_path: Path) -> None:
+    prepare = script.partition("/usr/local/bin/mark-prepare <<'MARK'\n")[2].partition("MARK\n")[0]
+    prepare = prepare.replace("/run/mark", f"{tmp_path}/run").replace("/etc/pki/tls/certs", str(tmp_path))
+    (tmp_path / "ca-bundle.crt").write_text("AUTHORITIES\n")
+    certificate = json.dumps({"certificate": "CHAIN", "key": "KEY"})
+    fakes = {
+        "aws": f"""case "$*" in
+  *mark-shop-store*) echo '{URL}' ;;
+  *mark-shop-token*) echo token ;;
+  *shop-tls*) echo '{certificate}' ;;
+esac""",
+        "docker": "cat > /dev/null < /dev/null",
+        "chown": ":",
+        "install": 'shift 3; case "$1" in -o) shift 2 ;; esac; mkdir -p "$1"',
+        "jq": f"{sys.executable} -c \"import json,sys; print(json.load(sys.stdin)['$2'[1:]])\"",
+    }
+    for name, body in fakes.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    script_file = tmp_path / "prepare.sh"
+    script_file.write_text(prepare.replace("exec 2> >(tee /dev/console >&2)", ": "))
+    done = subprocess.run(  # noqa: S603
+        ["bash", str(script_file)],  # noqa: S607
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    conf = dict(line.split(" ", 1) for line in (tmp_path / "run/store.conf").read_text().splitlines())
+    assert (conf["requirepass"], conf["masterauth"], conf["port"]) == (PASSWORD, PASSWORD, "0")
+    assert conf["replicaof"] == "127.0.0.1 1", "it serves nobody before its controller says what it is"
+    assert (tmp_path / "run/tls/key.pem").read_text() == "KEY\n"
+    assert (tmp_path / "run/tls/authorities.pem").read_text() == "CHAIN\nAUTHORITIES\n"
+
+
+def test_processes_of_a_node_understand_what_the_templates_say(script: str) -> None:
+    file = script.partition("/etc/mark/environment <<'MARK'\n")[2].partition("MARK\n")[0]
+    environment = dict(line.split("=", 1) for line in file.splitlines()) | {"MARK_STORE_URL": URL}
+    made, running = deployed(environment)
+    assert (made.service.gateways, made.service.controllers) == (2, 2), "one of each on a node"
+    assert made.service.tls_key == Path("/run/mark/tls/key.pem")
+    assert running.store == URL
+    assert launches_of(resources(environment, environment["MARK_MACHINE"]))["owner"] == "team@example.com"
+    assert (environment["MARK_PORT"], environment["MARK_HOST"]) == ("443", "shop.example.org")
+
+
+def test_the_stores_url_names_the_table_of_the_lease(lean: dict[str, Template]) -> None:
+    [url] = [
+        one for one in of_type(lean["state"], "AWS::SecretsManager::Secret").values() if "SecretString" in one
+    ]
+    written = plain(url["SecretString"])
+    assert written.startswith("rediss+lease://:{{resolve:secretsmanager:")
+    assert written.endswith("@mark-shop-lease.us-east-1:6379?ssl_cert_reqs=none")
+    [table] = of_type(lean["state"], "AWS::DynamoDB::Table").values()
+    assert table_of(URL) == (table["TableName"], REGION)
+    assert follows_lease(URL)
+    assert at_node(URL, "10.0.0.1") == f"rediss://:{PASSWORD}@10.0.0.1:6379?ssl_cert_reqs=none"
+    assert port_of(URL) == 6379
+    assert not follows_lease("rediss://:x@store:6379")
+
+
+@pytest.mark.parametrize(
+    ("differs", "says"),
+    [
+        ({"node": {}}, r"rollout\.node\.name is missing"),
+        ({"node": {"name": "shop.example.org"}}, r"rollout\.node\.certificate is missing"),
+        ({"gateway": {"scheme": "internet-facing"}}, r"internet-facing needs rollout\.shape: ha"),
+    ],
+    ids=["no name", "no certificate", "from the internet"],
+)
+def test_what_the_shape_lacks_or_needs_is_said(tmp_path: Path, differs: dict[str, Any], says: str) -> None:
+    with pytest.raises(Misconfigured, match=says):
+        synthesise(settings(tmp_path, **LEAN | differs))
