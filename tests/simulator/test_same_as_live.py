@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mark.controller.demand_units import MonitorState, advance_monitor
@@ -80,6 +80,7 @@ def test_the_monitors_windows(looks: list[tuple[float, list[str]]], requests: in
     )
 
 
+@example(arrivals=[5.0], looks=[1.0] * 5, speed=1.0)
 @given(
     arrivals=st.lists(st.floats(0.0, 299.0), max_size=60),
     looks=st.lists(st.floats(0.5, 50.0), min_size=1, max_size=12),
@@ -92,7 +93,9 @@ def test_units_and_recent_rates(arrivals: list[float], looks: list[float], speed
     store: Any = SimpleNamespace(
         traffic=lambda _: ModelTraffic(model="m"),
         clocks=lambda: (ClockAnchor(wall_at=0.0, service_at=0.0, speed=speed),),
-        arrivals=lambda _, first, last: np.histogram(instants, np.arange(first, last + 2) * 5.0)[0].tolist(),
+        arrivals=lambda _, first, last: np.diff(
+            np.searchsorted(instants, np.arange(first, last + 2) * 5.0)
+        ).tolist(),
     )
     clock: Any = SimpleNamespace(now=lambda: made.now)
     live = LiveDataPlane(store, "m", clock=clock, next_unit_at=START, monitor=None, target=0.9)
