@@ -286,6 +286,21 @@ def test_a_constant_is_changed_for_one_run_and_in_every_module_that_has_it() -> 
     assert surges.WORTH_WAKING == shortfall_cost.WORTH_WAKING == before
 
 
+def test_other_seeds_stand_beside_changed_constants(
+    quiet_hour: AcceptanceLoad, simple: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = [item for item in sensitivity.constants() if item.name.endswith("DETECTION_S")]
+    monkeypatch.setattr(sensitivity, "constants", lambda: iter(chosen))
+    monkeypatch.setattr(sensitivity, "twitter_day", lambda _: quiet_hour)
+    found = sensitivity.on_day(1, (Market.SPOT,))
+    assert [row[2:4] for row in found.rows] == [
+        *((case, "none, seeds 2 and 3") for case in (sensitivity.IN_TIME, sensitivity.LATE, sensitivity.WITHOUT)),
+        (sensitivity.IN_TIME, "planner.shortfall_cost.DETECTION_S"),
+    ]
+    assert all(len(row) == len(sensitivity.HEAD) for row in found.rows)
+    assert any("=" not in row for row in found.rows[:3]), "another seed is another run"
+
+
 def test_a_field_of_the_policy_or_its_breaker_is_changed(quiet_hour: AcceptanceLoad, simple: None) -> None:
     bundle = ablation.Ablated(
         acceptance_loads.spec_of(quiet_hour, Market.SPOT), ablation.Variant(label=""), Foretold()

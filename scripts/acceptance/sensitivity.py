@@ -28,7 +28,7 @@ from mark.simulator.experiment import ExperimentSpec
 from mark.simulator.results import RunResult
 from scripts.acceptance.ablation import Ablated, Variant
 from scripts.acceptance.figures_page import FigureTable, Row, part_text, table
-from scripts.acceptance.loads import Foretold, spec_of, twitter_day
+from scripts.acceptance.loads import AcceptanceLoad, Foretold, spec_of, twitter_day
 
 DAYS = (1, 2, 3, 4)
 FACTORS = (0.5, 2.0)
@@ -113,15 +113,12 @@ def on_day(day: int, markets: tuple[Market, ...] = tuple(Market)) -> FigureTable
     """Every constant at half and at twice its value; forecasts are made once."""
     load, foretold, found = twitter_day(day), Foretold(), FigureTable()
     for market in markets:
-        specs = {
-            IN_TIME: replace(spec_of(load, market), world=TYPICAL),
-            LATE: replace(spec_of(load, market, "nasnet"), world=TYPICAL),
-            WITHOUT: replace(spec_of(load, market), world=TYPICAL, overflow=False),
-        }
+        specs = _specs(load, market)
+        others = [_specs(replace(load, seed=seed), market) for seed in OTHER_SEEDS]
         as_it_is = Variant(label="as it is")
         usual = {case: _run(spec, as_it_is, foretold) for case, spec in specs.items()}
-        for case, spec in specs.items():
-            runs = [_run(_seeded(spec, seed), as_it_is, foretold) for seed in OTHER_SEEDS]
+        for case in specs:
+            runs = [_run(other[case], as_it_is, foretold) for other in others]
             where = (f"{day}", market.value, case, f"none, seeds {' and '.join(map(str, OTHER_SEEDS))}")
             found.add(FigureTable(rows=[(*where, *_cells(usual[case], runs))]))
         for constant in constants():
@@ -139,8 +136,12 @@ def summary(figures: FigureTable) -> str:
     return part_text(TITLE, f"{NOTE}\n{sources}", figures, HEAD)
 
 
-def _seeded(spec: ExperimentSpec, seed: int) -> ExperimentSpec:
-    return replace(spec, workload=replace(spec.workload, seed=seed))
+def _specs(load: AcceptanceLoad, market: Market) -> dict[str, ExperimentSpec]:
+    return {
+        IN_TIME: replace(spec_of(load, market), world=TYPICAL),
+        LATE: replace(spec_of(load, market, "nasnet"), world=TYPICAL),
+        WITHOUT: replace(spec_of(load, market), world=TYPICAL, overflow=False),
+    }
 
 
 def _run(spec: ExperimentSpec, variant: Variant, foretold: Foretold) -> RunResult:
