@@ -51,7 +51,7 @@ from mark.telemetry.structured_logs import log_json
 
 log = logging.getLogger("mark.gateway")
 WRONG = 2
-EVERYWHERE, LOOPBACK, PORT = "0.0.0.0", "127.0.0.1", 8080  # noqa: S104 - security groups say who reaches it
+EVERYWHERE, PORT = "0.0.0.0", 8080  # noqa: S104 - security groups say who reaches it
 """Port of gateways: the load balancer's target."""
 
 
@@ -193,7 +193,7 @@ def _store(
         lambda addresses: put_addresses(aws.names, zone, host, addresses),
         partial(failures.record, "keeping the nodes' name in DNS"),
     )
-    own = NodeStore(connect(at_node(url, LOOPBACK)), port_of(url))
+    own = NodeStore(connect(at_node(url, address)), port_of(url))
     return store, StoreNode(own, address=address, leader=table.leader, name=name)
 
 
