@@ -82,6 +82,7 @@ class NodesStack(ServiceStack):
                 "MARK_ZONE": self._zone,
                 "MARK_HOST": node.name,
                 **({"MARK_SNAPSHOT": "1"} if blueprint.mails else {}),
+                **({"MARK_PUBLIC": "1"} if blueprint.rollout.gateway.scheme == "internet-facing" else {}),
             },
             store_port=STORE_PORT,
             signals=(blueprint.name("nodes"), GROUP),

@@ -95,8 +95,8 @@ def _check(settings: Settings) -> None:
                 f"rollout.{name} is missing: write it into a mark.yaml (`mark init` writes one, docs/rollout.md "
                 "says what it is for) and give the file by --config"
             )
-    if lean and rollout.gateway.scheme == "internet-facing":
-        raise Misconfigured("rollout.gateway.scheme internet-facing needs rollout.shape: ha")
+    if lean and rollout.gateway.scheme == "internet-facing" and rollout.node.zone is None:
+        raise Misconfigured("rollout.gateway.scheme internet-facing needs rollout.node.zone, a public hosted zone")
     mails(rollout.report)
     region = settings.service.aws.region
     if rollout.report.reconcile and rollout.network.vpc is None and region != COSTS_REGION:

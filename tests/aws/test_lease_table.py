@@ -11,12 +11,13 @@ from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from mark.aws.dns import put_addresses, remove_addresses
+from mark.aws.ec2.inventory import public_addresses
 from mark.aws.lease_table import PART_BYTES, TRIES
 from mark.aws.session import Aws
 from mark.domain.errors import RetryLater
 from mark.domain.lease import TABLE_LEASE, LeaseLost
 from mark.ports import TailLine
-from tests.aws.builders import aws
+from tests.aws.builders import IMAGE, aws
 from tests.aws.lease_tables import Hand, lease_table, make_table
 from tests.aws.recording import Recorder
 
@@ -185,4 +186,23 @@ def test_the_name_means_the_nodes_until_it_is_removed() -> None:
         assert (record["Name"], record["ResourceRecords"]) == (f"{HOST}.", [{"Value": "10.0.0.2"}])
         assert remove_addresses(there.names, zone, HOST)
         assert not remove_addresses(there.names, zone, HOST)
+        there.close()
+
+
+def test_clients_from_the_internet_get_public_addresses() -> None:
+    with mock_aws():
+        there = aws()
+        tags = [{"Key": "mark:service", "Value": "shop"}]
+        run: Any = there.ec2.run_instances
+        made = run(
+            ImageId=IMAGE,
+            InstanceType="t3.micro",
+            MinCount=2,
+            MaxCount=2,
+            TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
+        )["Instances"]
+        other = run(ImageId=IMAGE, InstanceType="t3.micro", MinCount=1, MaxCount=1)["Instances"][0]
+        private = [made[0]["PrivateIpAddress"], other["PrivateIpAddress"], "10.255.255.1"]
+        found = there.ec2.describe_instances(InstanceIds=[made[0]["InstanceId"]])["Reservations"][0]["Instances"]
+        assert public_addresses(there, "shop", private) == [found[0]["PublicIpAddress"]]
         there.close()

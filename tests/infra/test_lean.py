@@ -249,7 +249,7 @@ def test_the_stores_url_names_the_table_of_the_lease(lean: dict[str, Template]) 
     [
         ({"node": {}}, r"rollout\.node\.name is missing"),
         ({"node": {"name": "shop.example.org"}}, r"rollout\.node\.certificate is missing"),
-        ({"gateway": {"scheme": "internet-facing"}}, r"internet-facing needs rollout\.shape: ha"),
+        ({"gateway": {"scheme": "internet-facing"}}, r"internet-facing needs rollout\.node\.zone"),
     ],
     ids=["no name", "no certificate", "from the internet"],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,25 @@ def list_inventory(aws: Aws, service: str) -> tuple[InventoryItem, ...]:
             for instance in reservation.get("Instances", [])
         ]
     return tuple(sorted(found))
+
+
+def public_addresses(aws: Aws, service: str, private: Sequence[str]) -> list[str]:
+    """Public addresses of the service's instances with these private ones; those without one are left out."""
+    with translated():
+        pages = aws.ec2.get_paginator("describe_instances").paginate(
+            Filters=[
+                {"Name": f"tag:{SERVICE}", "Values": [service]},
+                {"Name": "private-ip-address", "Values": list(private)},
+                {"Name": "instance-state-name", "Values": ["running"]},
+            ]
+        )
+        return [
+            address
+            for page in pages
+            for reservation in page["Reservations"]
+            for instance in reservation.get("Instances", [])
+            if (address := instance.get("PublicIpAddress"))
+        ]
 
 
 def _item(instance: InstanceTypeDef) -> InventoryItem:

@@ -4,8 +4,8 @@ The rollout's templates say in its environment what the processes of one machine
 MARK_SETTINGS (JSON) and MARK_STORE_URL; for gateways MARK_TOKEN; for controllers MARK_EVENTS_URL, MARK_TEMPLATES
 ("role/machine" -> launch template), MARK_MACHINE (the first kind), MARK_SUBNETS ([[zone, subnet]]), MARK_OWNER and
 MARK_BUCKET. Where nodes hold the store (MARK_STORE_URL begins with rediss+lease), controllers have MARK_ZONE and
-MARK_HOST, the name that clients call, and MARK_SNAPSHOT where a report is mailed; gateways have MARK_PORT,
-MARK_TLS_CERTIFICATE and MARK_TLS_KEY.
+MARK_HOST, the name that clients call, MARK_PUBLIC where these come from the internet, and MARK_SNAPSHOT where a
+report is mailed; gateways have MARK_PORT, MARK_TLS_CERTIFICATE and MARK_TLS_KEY.
 MARK_QUALIFIER, where it is set, is the functions' alias that has MARK_PROVISIONED provisioned environments.
 """
 
@@ -28,6 +28,7 @@ import uvloop
 
 from mark.aws.dns import put_addresses
 from mark.aws.ec2.imds import ENDPOINT, Imds
+from mark.aws.ec2.inventory import public_addresses
 from mark.aws.lease_table import LeaseTable
 from mark.aws.session import Aws, AwsSettings
 from mark.config.settings import Settings, process_environment
@@ -51,7 +52,7 @@ from mark.telemetry.structured_logs import log_json
 
 log = logging.getLogger("mark.gateway")
 WRONG = 2
-EVERYWHERE, LOOPBACK, PORT = "0.0.0.0", "127.0.0.1", 8080  # noqa: S104 - security groups say who reaches it
+EVERYWHERE, PORT = "0.0.0.0", 8080  # noqa: S104 - security groups say who reaches it
 """Port of gateways: the load balancer's target."""
 
 
@@ -188,12 +189,19 @@ def _store(
     store = ServiceStore(open_link(url), service, leases=table, tail=table)
     zone, host = required_variable(environment, "MARK_ZONE"), required_variable(environment, "MARK_HOST")
     failures = BackgroundFailures(store, holder)
+
+    def put(addresses: Sequence[str]) -> None:
+        seen = public_addresses(aws, service, addresses) if environment.get("MARK_PUBLIC") else addresses
+        if not seen:
+            raise RetryLater("EC2 does not know the nodes' public addresses yet")
+        put_addresses(aws.names, zone, host, seen)
+
     name = NodesName(
         store.gateways,
-        lambda addresses: put_addresses(aws.names, zone, host, addresses),
+        put,
         partial(failures.record, "keeping the nodes' name in DNS"),
     )
-    own = NodeStore(connect(at_node(url, LOOPBACK)), port_of(url))
+    own = NodeStore(connect(at_node(url, address)), port_of(url))
     return store, StoreNode(own, address=address, leader=table.leader, name=name)
 
 
