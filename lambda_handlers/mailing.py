@@ -60,7 +60,7 @@ def mail_report(scheduled_at: float) -> str:
 
 
 def _source(aws: Aws, service: str) -> tuple[ArchiveReader, float]:
-    """What the report is made of, and up to when that knows."""
+    """The source of a report, and the instant up to which it knows."""
     if not variable_or("MARK_REPORT_TABLE", ""):
         return ServiceStore(_link(), service), math.inf
     packed = get_object(aws.objects, required_variable("MARK_REPORT_BUCKET"), snapshot_key(service))

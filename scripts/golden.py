@@ -34,7 +34,7 @@ TUNED = {
     "autoscaler-spill": Setting(rule="two-windows", utilisation=0.7),
     "predictive": Setting(rule="predictive-scaling", utilisation=0.5),
 }
-"""What rivals are set to: no day is replayed to tune them."""
+"""Settings of rivals: no day is replayed to tune them."""
 UNTRAINED = {"hedged": "moving-mean", "mark": "last-value"}
 
 

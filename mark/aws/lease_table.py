@@ -40,7 +40,7 @@ PART_BYTES = 350_000
 TRIES, PAUSE_S = 5, 0.02
 """A transaction that meets a renewal of the lease is refused, and repeated."""
 FRESH_S = 0.5
-"""What was read of the lease so lately need not be read again by who only wants to know the holder."""
+"""A reading of the lease this young need not be repeated by who only wants to know the holder."""
 
 
 class LeaseTable:

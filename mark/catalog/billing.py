@@ -49,7 +49,7 @@ PROVISIONED_STEP_S = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What came within a time, as the overhead is billed by it."""
+    """The load within a time, as the overhead is billed by it."""
 
     duration_s: float
     peak_rps: float = 0.0
@@ -193,7 +193,7 @@ def gateway_count(footprint: Footprint, peak_rps: float) -> int:
 
 
 def bill_shared(footprint: Footprint, peak_rps: float, duration_s: float) -> tuple[BillLine, ...]:
-    """What is there whatever comes: gateways for the peak all the time, and all that stands around them.
+    """Lines for what is there whatever comes: gateways for the peak all the time, and all that stands around them.
 
     Free tiers are an account's, and others may have used them: none is taken off.
     """
@@ -263,7 +263,7 @@ def bill_overhead(footprint: Footprint, load: Load) -> tuple[BillLine, ...]:
 
 
 def bill_managed(charges: Collection[ServiceItem], prices: ServicePrices, load: Load) -> tuple[BillLine, ...]:
-    """What a managed service charges for each request, and for its bytes with its answer's."""
+    """Charges of a managed service for each request, and for its bytes with its answer's."""
     gib = load.requests * load.payload_mib / MIB_PER_GIB
     known = {
         ServiceItem.LAMBDA_REQUEST: ("lambda", "requests", load.requests, "requests"),

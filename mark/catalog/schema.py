@@ -129,7 +129,7 @@ class ServicePriceEntry(_Entry):
 
 
 class ServicePriceFile(_Entry):
-    """What AWS's services cost beside instances, in one region; `date` is that of the table."""
+    """Prices of AWS's services beside instances, in one region; `date` is that of the table."""
 
     format: Literal["mark-service-prices/1"]
     region: Name

@@ -17,7 +17,7 @@ RETIRED_FAMILIES = ("p2", "p3")
 aws/karpenter-provider-aws is made from DescribeInstanceTypes; that of version 1.0 has both, that of commit 1d92708
 (2026-08-21) has neither."""
 PAPER_FAMILIES = ("c5", "p2", "t2")
-"""What MArk's evaluation rented (IEEE TCC 2020, ATC 2019: Tables 3 to 5)."""
+"""The types that MArk's evaluation rented (IEEE TCC 2020, ATC 2019: Tables 3 to 5)."""
 PAPER, CURRENT, CPU = "paper", "current", "cpu"
 
 
@@ -39,7 +39,7 @@ TYPE_SETS: Mapping[str, Callable[[InstanceType], bool]] = MappingProxyType(
 )
 """Membership by the set's name."""
 DEFAULT_SETS = (CURRENT,)
-"""What may be rented where nobody names anything."""
+"""The types that may be rented where nobody names any."""
 
 
 def split_types(types: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

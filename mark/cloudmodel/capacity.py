@@ -29,7 +29,7 @@ NO_CAPACITY = "InsufficientInstanceCapacity"
 
 
 class Capacity:
-    """What can be had now in a world; its minutes count from `start_at`."""
+    """The capacity that can be had now in a world; its minutes count from `start_at`."""
 
     def __init__(self, world: World, seed: int, *, start_at: float = 0.0) -> None:
         self.world = world

@@ -24,7 +24,7 @@ SECRETS = 3
 MODEL_ALARMS, SERVICE_ALARMS = 3, 2
 """Of a model: burn rate, overflow, silence. Of the service: the store's memory, dead letters."""
 MODEL_METRICS, SERVICE_METRICS = 4, 1
-"""What controllers send of each model, and of all (`mark/live/background/cloudwatch.py`)."""
+"""Metrics that controllers send of each model, and of all (`mark/live/background/cloudwatch.py`)."""
 INSIGHTS_METRICS = 8 + 6 + 11
 """Container Insights: of a cluster, a task definition and a service. Assumed, after an example of CloudWatch's
 pricing page."""

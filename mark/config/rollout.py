@@ -61,9 +61,9 @@ PROCESS_ENDPOINTS = (
     "servicequotas",
     "sqs",
 )
-"""What processes and start scripts call; S3 has a gateway endpoint, which is free."""
+"""Services that processes and start scripts call; S3 has a gateway endpoint, which is free."""
 MAIL_ENDPOINTS = ("secretsmanager", "email")
-"""What the report function calls: functions in a network have no public address. One zone's will do for a mail."""
+"""Services that the report function calls: functions in a network have no public address. One zone's will do."""
 COSTS_ENDPOINT = "ce"
 """Cost Explorer, where the report asks it."""
 LARGEST, SMALLEST = 16, 24

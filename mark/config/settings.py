@@ -190,7 +190,7 @@ class PolicySettings(Part):
 
 
 class SimulateSettings(Part):
-    """How kind the cloud is, in replays and on the emulated AWS."""
+    """The kindness of the cloud, in replays and on the emulated AWS."""
 
     world: WorldName = Field(
         WorldName.TYPICAL,

@@ -52,7 +52,7 @@ class LeaseTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Monitoring:
-    """What CloudWatch keeps and watches."""
+    """Alarms, dashboards, metrics and logs that CloudWatch keeps."""
 
     alarms: int
     dashboards: int

@@ -10,7 +10,7 @@ from mark.domain.errors import Misconfigured
 
 
 class ServiceItem(StrEnum):
-    """What a service bills for. Some come in variants: an architecture, a node type."""
+    """Billed items of AWS's services. Some come in variants: an architecture, a node type."""
 
     DISK = "ebs-gp3"
     ADDRESS = "public-ipv4"

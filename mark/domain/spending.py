@@ -1,4 +1,4 @@
-"""How far spending is limited, and why."""
+"""Limits of spending, and their causes."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ class Assembly:
 
     @property
     def _disk_usd_per_hour(self) -> float:
-        """What a standby asleep costs."""
+        """Cost of a standby that sleeps."""
         return disk_usd(ROOT_DISK_GIB, 3600.0, self.spec.footprint.disk_usd_per_gib_month)
 
     def _cheapest_standby(self) -> str:

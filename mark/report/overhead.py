@@ -1,4 +1,4 @@
-"""What stands around a fleet in one line: before a deploy, and beside a plan."""
+"""The cost of what stands around a fleet, in one line: before a deploy, and beside a plan."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class ExperimentSpec(PolicySpec):
 
 
 class Yardsticks(NamedTuple):
-    """What a load costs with perfect knowledge of it, USD of serving (`mark.planner.yardsticks`).
+    """Costs of a load with perfect knowledge of it, USD of serving (`mark.planner.yardsticks`).
 
     None where no fleet could serve it: no overflow in time.
     """

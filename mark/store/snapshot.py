@@ -30,7 +30,7 @@ SEGMENTS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredModel:
-    """What is stored of one model. `segments`: lines of the journal by the segment's number."""
+    """Stored data of one model. `segments`: lines of the journal by the segment's number."""
 
     traffic: ModelTraffic
     ledger: LedgerRecord

@@ -33,7 +33,7 @@ from mark.studies.setups import SETUPS
 DAY_S, HOUR_S = 86_400.0, 3600.0
 SEED = 1
 SEEDS = (1, 2, 3)
-"""What draws boots, interruptions and noise, and trains `mark`'s LSTM."""
+"""Seeds of boots, interruptions, noise and the training of `mark`'s LSTM."""
 TWITTER, WORLD_CUP = "twitter_2021_08_d01_07_1s.csv.gz", "worldcup98_1min.csv.gz"
 TWITTER_TWO_WEEKS = "twitter_2021_08_d01_14_1min.csv.gz"
 AZURE = {"chat": "azure_llm_2023_conv_1s.csv.gz", "code": "azure_llm_2023_code_1s.csv.gz"}

@@ -81,6 +81,6 @@ def refuse(message: str) -> NoReturn:
 
 
 def _git(root: Path, *words: str) -> str | None:
-    """What git answers, without the white space around it; None where it fails."""
+    """The answer of git, without the white space around it; None where it fails."""
     done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=False)  # noqa: S603, S607
     return done.stdout.rstrip() if done.returncode == 0 else None

@@ -35,7 +35,7 @@ FACTORS = (0.5, 2.0)
 OTHER_SEEDS = (2, 3)
 """Of the policy as it is: a change within their range is none."""
 IN_TIME, LATE, WITHOUT = "Lambda in time", "Lambda too late", "without Lambda"
-"""What a load can spill to: Inception-v3, NASNet, and Inception-v3 with Lambda switched off."""
+"""Cases by where a load can spill to: Inception-v3, NASNet, and Inception-v3 with Lambda switched off."""
 HEAD: Row = (
     *("day", "market", "case", "constant", "serving x0.5", "serving x2", "attained as it is", "at x0.5", "at x2"),
 )

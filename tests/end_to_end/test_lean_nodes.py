@@ -67,7 +67,7 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 def until(true: Any) -> Any:
-    """What is waited for ends as fast as the machine allows."""
+    """Waits end as fast as the machine allows."""
     deadline = time.monotonic() + LONG_S
     while not (found := true()):
         assert time.monotonic() < deadline

@@ -132,7 +132,7 @@ class Leader:
         self._aws.close()
 
     def _beside(self) -> tuple[Callable[[threading.Event], None], ...]:
-        """What runs beside the ticks of a term."""
+        """Run beside the ticks of a term."""
         return (self._replays.run, *(() if self._node is None else (self._node.beside,)))
 
     def _candidate(self) -> Lease | None:

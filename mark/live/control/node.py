@@ -93,7 +93,7 @@ class StoreNode:
             self._store.follow(leader)
 
     def beside(self, over: threading.Event) -> None:
-        """What the leading node does beside its ticks."""
+        """Keep the name beside the ticks of the leading node."""
         if self._name is not None:
             self._name.run(over)
         over.wait()

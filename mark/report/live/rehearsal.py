@@ -252,7 +252,7 @@ def headline(document: ComparisonDocument) -> str:
 
 
 def agreement(document: ComparisonDocument) -> str:
-    """How far live and replay are apart, in a sentence."""
+    """The distance between live and replay, in a sentence."""
     cost = document["cost_usd"]
     figures = [
         f"total {_share_apart(cost['total'])}",

@@ -63,7 +63,7 @@ class ComparedRun:
 
 
 def floor_says(*, keeps: bool, duration_s: float) -> bool:
-    """Whether the floor says anything of a run that keeps its objective, or not, and lasted so long.
+    """True where the floor says anything of a run that keeps its objective, or not, and lasted so long.
 
     One that misses its objective may cost less. Of a part of a day most could be served by burstable standbys in
     the credited starts of the whole day, which tells nothing of the run.

@@ -21,7 +21,7 @@ class AttainmentObject(TypedDict):
 
 
 class TunedObject(TypedDict):
-    """What a rival was set to, and what that cost and attained on the load before the run."""
+    """The setting of a rival, with its cost and attainment on the load before the run."""
 
     rule: str
     utilisation: float
