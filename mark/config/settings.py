@@ -190,7 +190,7 @@ class PolicySettings(Part):
 
 
 class SimulateSettings(Part):
-    """The kindness of the cloud, in replays and on the emulated AWS."""
+    """World of replays and of the emulated AWS: how kind the cloud is."""
 
     world: WorldName = Field(
         WorldName.TYPICAL,
