@@ -23,6 +23,7 @@ from mark.domain.member import Member, MemberState, Peer
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import BatchPolicy, InstanceType, Market, Offering
 from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
+from mark.domain.spending import SpendingLimit
 from mark.domain.traffic import GatewayReport, Warmed
 from mark.ports import Backend, InferReply, InferRequest
 from mark.protocols.frames import FrameParser, Request, State, encode, encode_response
@@ -94,9 +95,9 @@ class BenchLink:
         """Nobody warms."""
         return ()
 
-    async def overflow_closed(self) -> bool:
+    async def spending_limit(self) -> SpendingLimit:
         """Nobody holds anything back."""
-        return False
+        return SpendingLimit.NONE
 
     async def report(self, report: GatewayReport) -> None:
         """Nobody reads it."""
