@@ -78,7 +78,7 @@ def fit_floods(rates_rps: Floats, floods: tuple[Flood, ...]) -> dict[str, Any]:
         shapes.append(np.interp(at, np.arange(len(near)), near) / height)
         end = near[first + length : first + length + 240]
         tails.append(float(np.clip(end, 0, None).sum() / 60))
-    shape = np.mean(shapes, axis=0)
+    shape: Floats = np.mean(shapes, axis=0)
     log_delay, log_length = np.log(np.clip(delays, 1, 60)), np.log(lengths)
     odd = sum(hour % 2 for hour in hours)
     return {
@@ -106,7 +106,8 @@ def fit(rates_rps: Floats) -> FloodModel:
     """The model of `FIT_DAYS` days of seconds, rounded to three decimals."""
     floods = find_floods(rates_rps)
     found = fit_calm(rates_rps, floods) | fit_floods(rates_rps, floods)
-    return FloodModel(**{name: round(v, 3) if isinstance(v, float) else v for name, v in found.items()})
+    rounded: dict[str, Any] = {name: round(v, 3) if isinstance(v, float) else v for name, v in found.items()}
+    return FloodModel(**rounded)
 
 
 def main() -> None:

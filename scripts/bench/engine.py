@@ -183,7 +183,7 @@ def run_simpy(offering: Offering, arrivals: Floats) -> tuple[Floats, int]:
 
     for number in range(SERVERS):
         env.process(server(number))
-    env.process(source())
+    env.process(source())  # type: ignore[no-untyped-call]
     env.run()
     return latencies, batches
 

@@ -152,7 +152,7 @@ def alternate(runs: dict[str, Callable[..., Measured]], length: Length) -> Round
 
 def middle(found: Rounds, name: str, of: str) -> float:
     """The median of the rounds."""
-    return statistics.median(getattr(measured, of) for measured in found[name])
+    return float(statistics.median(getattr(measured, of) for measured in found[name]))
 
 
 def say_rounds(found: Rounds) -> None:
@@ -204,7 +204,7 @@ def bench_gateway(folder: Path, length: Length) -> None:
 def bench_paced(behind: Server, servers: dict[str, Server]) -> None:
     """The addition of each to the median latency of the trivial server alone, at fixed rates."""
     for rps in (1_000, 10_000):
-        took: dict[str, list[float]] = {"": []} | {name: [] for name in servers}
+        took: dict[str, list[float]] = {name: [] for name in ("", *servers)}
         for _ in range(PACED_ROUNDS):
             for name, server in {"": behind, **servers}.items():
                 took[name].append(uvloop.run(paced(server.port, INSTANT, rps=rps, seconds=PACED_S)))

@@ -290,7 +290,8 @@ def missed_shares(job: Job, most: int) -> Floats:
     table = expect_rates(forecast, wait_s=WAIT_SHARE * policy.slo.latency_s)
     carried = table.carried[: policy.lead_units + 1].mean(axis=0)
     levels = np.arange(most + 1) * policy.offerings[0].capacity_rps
-    return 1.0 - np.interp(levels, table.levels, carried) / max(carried[-1], LEAST_RPS)
+    missed: Floats = 1.0 - np.interp(levels, table.levels, carried) / max(carried[-1], LEAST_RPS)
+    return missed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -107,7 +107,7 @@ class Faro:
         def create(policy_name: str, *args: Any, **kwargs: Any) -> Any:
             return make(*args, **kwargs) if policy_name == name else known(policy_name, *args, **kwargs)
 
-        self._controller.create_policy = create
+        self._controller.create_policy = create  # type: ignore[attr-defined]
 
     def answers_of(self, job: str) -> Callable[[float], list[tuple[float, bool]]]:
         """A function: the requests of a job that ended after a time, when and whether in time."""

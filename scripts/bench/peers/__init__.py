@@ -53,7 +53,7 @@ def start_peer(
     python: Path, peer: str, port: int, *, prefix: tuple[str, ...] = (), **popen: Any
 ) -> subprocess.Popen[bytes]:
     """A peer that serves the digits network on `port` of the loopback. prefix: `taskset` and the like."""
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL} | popen
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL} | popen
     return subprocess.Popen(  # noqa: S603
         [*prefix, str(python), "-m", f"scripts.bench.peers.{peer}_digits", str(port)],
         cwd=ROOT,
