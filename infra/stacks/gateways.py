@@ -30,6 +30,20 @@ GROUP, LIVE = "Gateways", "/v2/health/live"
 TLS = "ELBSecurityPolicy-TLS13-1-2-2021-06"
 
 
+def one_by_one(count: int) -> CfnUpdatePolicy:
+    """Update policy of a group: instances are replaced one by one, the next after the new one's signal."""
+    return CfnUpdatePolicy(
+        auto_scaling_rolling_update=CfnAutoScalingRollingUpdate(
+            max_batch_size=1,
+            min_instances_in_service=count,
+            min_successful_instances_percent=100,
+            pause_time=f"PT{SIGNAL_MIN}M",
+            suspend_processes=["AZRebalance", "ReplaceUnhealthy"],
+            wait_on_resource_signals=True,
+        )
+    )
+
+
 class GatewaysStack(ServiceStack):
     """Load balancer, its target group and listener, and the group of gateways."""
 
@@ -69,16 +83,7 @@ class GatewaysStack(ServiceStack):
             },
             target_group_arns=[targets.ref],
         )
-        group.cfn_options.update_policy = CfnUpdatePolicy(
-            auto_scaling_rolling_update=CfnAutoScalingRollingUpdate(
-                max_batch_size=1,
-                min_instances_in_service=count,
-                min_successful_instances_percent=100,
-                pause_time=f"PT{SIGNAL_MIN}M",
-                suspend_processes=["AZRebalance", "ReplaceUnhealthy"],
-                wait_on_resource_signals=True,
-            )
-        )
+        group.cfn_options.update_policy = one_by_one(count)
         excuse(
             group,
             "a gateway that fails is replaced and clients reach the other; nobody has to be told",

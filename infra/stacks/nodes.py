@@ -5,14 +5,14 @@ Clients reach them by their name in DNS, which the controller that acts keeps (`
 
 from __future__ import annotations
 
-from aws_cdk import Aws, CfnAutoScalingRollingUpdate, CfnUpdatePolicy, aws_autoscaling, aws_ec2, aws_iam
+from aws_cdk import Aws, aws_autoscaling, aws_ec2, aws_iam
 from constructs import Construct
 
 from infra.blueprint import Blueprint
 from infra.roles import STORE, TOKEN, allow, make_role, names_of, of_images, of_roles, secret_arn
 from infra.stack import ServiceStack, excuse
 from infra.stacks.control import controller_environment
-from infra.stacks.gateways import LIVE, SIGNAL_MIN
+from infra.stacks.gateways import LIVE, one_by_one
 from infra.stacks.launch import HTTPS, STORE_PORT
 from infra.stacks.network import Place
 from infra.templates import image_of, make_template
@@ -46,16 +46,7 @@ class NodesStack(ServiceStack):
                 "version": template.attr_latest_version_number,
             },
         )
-        group.cfn_options.update_policy = CfnUpdatePolicy(
-            auto_scaling_rolling_update=CfnAutoScalingRollingUpdate(
-                max_batch_size=1,
-                min_instances_in_service=count,
-                min_successful_instances_percent=100,
-                pause_time=f"PT{SIGNAL_MIN}M",
-                suspend_processes=["AZRebalance", "ReplaceUnhealthy"],
-                wait_on_resource_signals=True,
-            )
-        )
+        group.cfn_options.update_policy = one_by_one(count)
         excuse(
             group,
             "a node that fails is replaced and clients reach the other; nobody has to be told",

@@ -23,7 +23,7 @@ PRIVATE = {
     "network": {"private": True},
     "report": {"sender": "mark@example.com", "to": ["team@example.com"], "reconcile": True},
 }
-"""What `others` has otherwise."""
+"""Differences of `others`."""
 
 
 LEAN = {
@@ -34,7 +34,7 @@ LEAN = {
         "certificate": f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:shop-tls-AbCdEf",
     },
 }
-"""What `lean` has otherwise."""
+"""Differences of `lean`."""
 
 
 def settings(folder: Path, **rollout: Any) -> Settings:
