@@ -41,6 +41,8 @@ STEPS = 40
 LONG_HISTORY_S = 86_400.0
 """With less history a forecast knows little of what may come: the last hour is counted beside it."""
 HOUR_UNITS = 60
+DAY_S = 86_400.0
+"""What a report judges. One loss is planned for in it: the Spot Advisor's worst class is one in five a month."""
 
 
 def recent_load(request: PlanRequest) -> Demand | None:
@@ -107,11 +109,10 @@ def fewest_instances(request: PlanRequest, chosen: Sequence[Offering]) -> int:
     """Least number of instances where nothing else answers in time.
 
     One: a request may come at any moment, and a launch takes minutes. Two, where the misses until a lost one is
-    replaced (by a standby, where there is one) are more than the objective allows in the time that is planned.
+    replaced (by a standby, where there is one) are more than the objective allows in the day that a report judges.
     """
     backup = request.backup
     out_s = max((item.boot_s for item in chosen), default=0.0)
     if backup.standby is not None and backup.standbys:
-        out_s = min(out_s, backup.wake_s + DETECTION_S)
-    planned_s = len(request.forecast) * request.forecast.unit_s
-    return 2 if out_s > (1.0 - request.slo.target) * planned_s else 1
+        out_s = min(out_s, backup.wake_s)
+    return 2 if DETECTION_S + out_s > (1.0 - request.slo.target) * DAY_S else 1
