@@ -105,7 +105,7 @@ class ControllerPolicy:
     provisioned_by_hour: tuple[int, ...] = ()
     #: Seconds after which a launch that stays unseen is forgotten.
     request_timeout_s: float = 900.0
-    #: Seconds that a refused offering is left out.
+    #: Seconds after which plans may ask for a refused offering again.
     unavailable_s: float = 600.0
     #: Seconds after the first tick in which the load is not yet known: a smaller plan must then last for
     #: SETTLING_COOLDOWN_S at least.

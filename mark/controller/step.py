@@ -127,7 +127,8 @@ def _backoff_and_holds(
         if fact.cause is RefusalCause.GUARDRAIL:
             holds[fact.offering] = seen.now + policy.period_s
         else:
-            backoff[fact.offering] = seen.now + policy.unavailable_s
+            # Half a period early: the plan of that minute asks again, however late the refusal was heard of.
+            backoff[fact.offering] = seen.now + policy.unavailable_s - policy.period_s / 2
     return tuple(sorted(backoff.items())), tuple(sorted(holds.items()))
 
 

@@ -201,8 +201,8 @@ def test_a_refused_standby_is_left_alone_until_it_expires() -> None:
         token=made.state.requested[0].token, offering=SLEEPER.name, count=2, cause=RefusalCause.CAPACITY, at=1.0
     )
     assert made.see(seen(1.0, instances(2), facts=(fact,))) == ()
-    assert made.see(seen(600.0, instances(2))) == ()
-    assert launched(made.see(seen(601.0, instances(2))), Role.STANDBY) == {SLEEPER.name: 2}
+    assert made.see(seen(570.0, instances(2))) == ()
+    assert launched(made.see(seen(571.0, instances(2))), Role.STANDBY) == {SLEEPER.name: 2}
 
 
 def test_an_open_gap_warms_lambda() -> None:

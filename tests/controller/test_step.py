@@ -109,10 +109,19 @@ def test_a_refused_offering_is_left_alone_until_it_expires() -> None:
     made.see(seen(0.0, wanted=plan(small=5)))
     assert made.see(seen(1.0, wanted=plan(small=5), facts=(refusal(made, 1.0, 5),))) == ()
     assert made.state.requested == ()
-    assert made.state.capacity_backoff == ((SMALL.name, 601.0),)
+    assert made.state.capacity_backoff == ((SMALL.name, 571.0),)
     assert kinds(made) == [NoteKind.CAPACITY_BACKOFF]
-    assert made.see(seen(600.9, wanted=plan(small=5))) == ()
-    assert launched(made.see(seen(601.0, wanted=plan(small=5)))) == {SMALL.name: 5}
+    assert made.see(seen(570.9, wanted=plan(small=5))) == ()
+    assert launched(made.see(seen(571.0, wanted=plan(small=5)))) == {SMALL.name: 5}
+
+
+@pytest.mark.parametrize("heard_s", [0.0, 1.0, 4.0, 29.0])
+def test_the_plan_of_the_tenth_minute_asks_again_however_late_a_refusal_was_heard_of(heard_s: float) -> None:
+    made = Stepped()
+    made.see(seen(0.0, wanted=plan(small=2)))
+    made.see(seen(heard_s, wanted=plan(small=2), facts=(refusal(made, heard_s, 2),)))
+    assert made.see(seen(540.0, wanted=plan(small=2))) == ()
+    assert sum(order.count for order in made.see(seen(600.0, wanted=plan(small=2)))) == 2
 
 
 def cut(token: str, at: float, count: int) -> LaunchRefused:
@@ -149,7 +158,7 @@ def test_what_a_guardrail_and_the_cloud_refused_of_one_order_adds_up() -> None:
     short = LaunchRefused(token=order.token, offering=SMALL.name, count=1, cause=CAPACITY, at=0.0)
     made.see(seen(1.0, facts=(short, cut(order.token, 0.0, 3))))
     assert made.state.requested[0].count == 1
-    assert made.state.capacity_backoff == ((SMALL.name, 601.0),)
+    assert made.state.capacity_backoff == ((SMALL.name, 571.0),)
 
 
 def test_other_offerings_are_launched_meanwhile() -> None:
