@@ -33,8 +33,6 @@ ROUNDING_S = 1e-6
 HOURS_PER_MONTH = 730.0
 """A month in AWS prices."""
 DAYS_PER_MONTH = HOURS_PER_MONTH / 24.0
-ROOT_DISK_GIB = 20.0
-"""Root disk of a standby: system, serving stack and model. A rule of ours, not a measurement."""
 
 BALANCER_GIB_PER_LCU_HOUR = 1.0
 """Traffic of a unit in an hour over TCP; with kept-alive connections the bytes count."""
@@ -148,12 +146,12 @@ def disk_usd(gib: float, seconds: float, usd_per_gib_month: float) -> float:
     return _gib_months(gib, seconds) * usd_per_gib_month
 
 
-def bill_asleep(asleep_s: float, prices: ServicePrices) -> tuple[BillLine, ...]:
+def bill_asleep(footprint: Footprint, asleep_s: float) -> tuple[BillLine, ...]:
     """Disks of standbys for `asleep_s` instance seconds; a stopped instance has no public address."""
     if asleep_s <= 0:
         return ()
-    gib_months = _gib_months(ROOT_DISK_GIB, asleep_s)
-    return (_line("standby", "disks asleep", gib_months, "GiB-months", prices.price(ServiceItem.DISK)),)
+    gib_months = _gib_months(footprint.disk_gib, asleep_s)
+    return (_line("standby", "disks asleep", gib_months, "GiB-months", footprint.prices.price(ServiceItem.DISK)),)
 
 
 def bill_running(footprint: Footprint, running_s: float) -> tuple[BillLine, ...]:
@@ -298,7 +296,7 @@ def bill_fleet(
         lines += bill_lambda(lambda_usage, overflow) + bill_provisioned(overflow, load.duration_s)
     if footprint is None:
         return lines
-    lines += bill_asleep(fleet.asleep_s, footprint.prices)
+    lines += bill_asleep(footprint, fleet.asleep_s)
     if not overhead:
         return lines
     return (*lines, *bill_running(footprint, fleet.running_s), *bill_overhead(footprint, load))

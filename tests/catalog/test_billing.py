@@ -102,11 +102,11 @@ def usd_by_item(lines):
 
 
 def test_a_standby_asleep_pays_for_its_disk_and_for_no_address():
-    # 20 GiB a month of 730 h: 1.60 USD.
-    assert billing.disk_usd(20.0, MONTH_S, 0.08) == pytest.approx(1.6)
-    (line,) = billing.bill_asleep(MONTH_S, FOOTPRINT.prices)
-    assert (line.component, line.usd) == ("standby", pytest.approx(1.6))
-    assert billing.bill_asleep(0.0, FOOTPRINT.prices) == ()
+    # 30 GiB a month of 730 h: 2.40 USD.
+    assert billing.disk_usd(30.0, MONTH_S, 0.08) == pytest.approx(2.4)
+    (line,) = billing.bill_asleep(FOOTPRINT, MONTH_S)
+    assert (line.component, line.usd) == ("standby", pytest.approx(2.4))
+    assert billing.bill_asleep(FOOTPRINT, 0.0) == ()
 
 
 def test_a_rented_instance_has_a_disk_and_where_the_network_is_public_an_address():
