@@ -35,12 +35,14 @@ HOURS_PER_MONTH = 730.0
 DAYS_PER_MONTH = HOURS_PER_MONTH / 24.0
 
 BALANCER_GIB_PER_LCU_HOUR = 1.0
-"""Traffic of a unit in an hour over TCP; with kept-alive connections the bytes count."""
-MIB_PER_GIB = 1024.0
+"""Traffic of a unit in an hour, over TLS as over TCP; with kept-alive connections the bytes count."""
+MIB_PER_GIB, BYTES_PER_GIB = 1024.0, 1024.0**3
 HOPS_BALANCED, HOPS = 2, 1
 """Between gateway and instance; with a balancer, which sends to any zone, also between it and the gateway."""
 DIRECTIONS = 2
 """AWS bills what crosses between zones where it leaves and where it arrives."""
+LAMBDA_LOG_BYTES = 300.0
+"""Lambda's lines START, END and REPORT of a call (wallstrdev.de on what REPORT lines cost, read 2026-11-22)."""
 PROVISIONED_STEP_S = 300.0
 """It is billed for each five minutes begun (AWS Lambda pricing)."""
 
@@ -166,7 +168,7 @@ def bill_running(footprint: Footprint, running_s: float) -> tuple[BillLine, ...]
 
 
 def bill_traffic(footprint: Footprint, load: Load) -> tuple[BillLine, ...]:
-    """Bytes of requests and answers: through the balancer, and between zones.
+    """Bytes of requests and answers: through the balancer, and between zones; and Lambda's own log of its calls.
 
     Nothing keeps a request in its zone: of `zones` all but one are others. What Lambda answers counts like what
     instances do, which errs on the dear side. What leaves AWS, or a client's own zone, is not counted.
@@ -182,7 +184,16 @@ def bill_traffic(footprint: Footprint, load: Load) -> tuple[BillLine, ...]:
     if footprint.lambda_through_endpoint:
         through = load.lambda_requests * load.payload_mib / MIB_PER_GIB
         lines.append(_line("overhead", "endpoint traffic", through, "GiB", price(ServiceItem.ENDPOINT_BYTES)))
+    if load.lambda_requests:
+        logged = load.lambda_requests * LAMBDA_LOG_BYTES / BYTES_PER_GIB
+        lines.append(_line("overhead", "Lambda's logs", logged, "GiB", _log_usd(footprint)))
     return tuple(lines)
+
+
+def _log_usd(footprint: Footprint) -> float:
+    """USD for a GiB of logs, kept as long as is set. AWS keeps it compressed, we bill it as it came: dearer."""
+    price, months = footprint.prices.price, footprint.monitoring.keep_logs_days / DAYS_PER_MONTH
+    return price(ServiceItem.LOGS_INGESTED) + price(ServiceItem.LOGS_STORED) * months
 
 
 def gateway_count(footprint: Footprint, peak_rps: float) -> int:
@@ -199,8 +210,6 @@ def bill_shared(footprint: Footprint, peak_rps: float, duration_s: float) -> tup
     price, gateways, watched = footprint.prices.price, gateway_count(footprint, peak_rps), footprint.monitoring
     tasks = footprint.controllers.count if footprint.controllers else 0
     addresses = footprint.public * (gateways + tasks) + footprint.internet_facing * footprint.zones
-    log_usd = price(ServiceItem.LOGS_INGESTED)
-    log_usd += price(ServiceItem.LOGS_STORED) * watched.keep_logs_days / DAYS_PER_MONTH
     month, name = hours / HOURS_PER_MONTH, footprint.gateways.name
     wanted = (
         (name, gateways * hours, "instance-hours", footprint.gateways.usd_per_hour),
@@ -221,7 +230,7 @@ def bill_shared(footprint: Footprint, peak_rps: float, duration_s: float) -> tup
             "metric-months",
             price(ServiceItem.INSIGHTS_METRIC),
         ),
-        ("logs", watched.log_gib_per_hour * hours, "GiB", log_usd),
+        ("logs", watched.log_gib_per_hour * hours, "GiB", _log_usd(footprint)),
         ("queues", footprint.queue_requests_per_hour * hours, "requests", price(ServiceItem.QUEUE_REQUEST)),
     )
     return tuple(
