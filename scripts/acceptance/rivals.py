@@ -52,8 +52,7 @@ IN_MARKET = ("autoscaler", "autoscaler-spill", "predictive")
 ON_DEMAND = tuple(name for name in policy_names() if name not in (*OWN_POLICIES, *IN_MARKET))
 """Those that cost the same in both."""
 FULLY_TUNED = ("autoscaler", "autoscaler-spill")
-"""Tuned on their whole grid; the others, which are dearer by a premium or by what they refuse, on each second
-setting of theirs."""
+"""Tuned on their whole grid; the others on each second setting of theirs, to save hours."""
 GOALS = {
     (PAPER, Market.ON_DEMAND): 0.90,
     (PAPER, Market.SPOT): 0.84,
@@ -81,8 +80,8 @@ week). Rivals are all policies that are not ours ([what they are](decisions/0020
 types (an account has no P instances until AWS raises that one). `{CURRENT}` is with Inception-v3's assumed
 profiles on c7i and g4dn, the other sets with published ones alone: `{CPU}` is c5. "Perfect" is the same ratio
 with a forecast that knows each minute to come. Those that teams tune are tuned on the day before:
-{" and ".join(f"`{name}`" for name in FULLY_TUNED)} on all settings of their grid, the others, which cost a
-premium or refuse what is late, on each second one. `rough`: 25 % of variation, half of the wakes refused, a
+{" and ".join(f"`{name}`" for name in FULLY_TUNED)} on all settings of their grid, the others, to
+save hours, on each second one. `rough`: 25 % of variation, half of the wakes refused, a
 pool lost in every hour.
 """
 
