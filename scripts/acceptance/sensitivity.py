@@ -63,6 +63,7 @@ class Constant:
 def constants() -> Iterator[Constant]:
     """All that are changed, planner first."""
     yield _module("WAIT_SHARE", hedged, source="MArk's l, half of the objective (decision 0005)")
+    yield _module("LEAST_WAIT_SHARE", hedged, source="ours: some are idle when a request comes", case=LATE)
     yield _module("LEVELS", rates, source="ours: resolution of a plan in milliseconds", whole=True)
     yield _module("TOP_WAITS", rates, source="ours: little is in excess so far above the highest rate")
     yield _module("DETECTION_S", shortfall_cost, miss_penalty, source="ours: two windows of 5 s")
