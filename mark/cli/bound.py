@@ -37,7 +37,7 @@ def bound(
     The reference serves every request in time, with the whole trace known in advance, without queueing and
     without standbys. The floor serves only the share that the objective asks for, with any standby and, where
     the market is spot, on demand too; no run that keeps the objective costs less. Both leave out the overhead:
-    gateways, load balancer, store and controllers.
+    what stands around the fleet.
     """
     settings = given.settings_from(
         config,

@@ -237,9 +237,9 @@ class RolloutSettings(Part):
     """The service in an AWS account (`mark synth`, `diff`, `deploy`, `destroy`; docs/rollout.md)."""
 
     shape: Literal["lean", "ha"] = Field(
-        "ha",
-        description="lean: gateway, controller and store together on `nodes`, for a small service. ha: gateways "
-        "behind a load balancer, controllers on Fargate, the store in ElastiCache (docs/costs.md).",
+        "lean",
+        description="lean: gateway, controller and store together on `nodes`. ha: gateways behind a load "
+        "balancer, controllers on Fargate, the store in ElastiCache (docs/rollout.md says when).",
     )
     nodes: Literal[1, 2] = Field(2, description="Nodes of the lean shape; with one, its loss stops the service.")
     node: NodeSettings = Field(NodeSettings(), description="What a node of the lean shape is.")

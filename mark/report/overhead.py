@@ -16,12 +16,17 @@ def overhead_of_month(footprint: Footprint) -> tuple[BillLine, ...]:
     return tuple(sorted(lines, key=lambda line: (-line.usd, line.item)))
 
 
+def overhead_usd_per_month(footprint: Footprint) -> float:
+    """USD of that month."""
+    return sum(line.usd for line in overhead_of_month(footprint))
+
+
 def overhead_line(footprint: Footprint) -> str:
     """The sum of a month, and its largest parts."""
     largest = overhead_of_month(footprint)
     parts = [f"{line.item} {line.usd:.2f}" for line in largest[:NAMED]]
     rest = sum(line.usd for line in largest[NAMED:])
     return (
-        f"Beside instances and Lambda the service costs {sum(line.usd for line in largest):.2f} USD a month: "
+        f"Beside instances and Lambda the service costs {overhead_usd_per_month(footprint):.2f} USD a month: "
         f"{', '.join(parts)}, all else {rest:.2f} (docs/costs.md)."
     )

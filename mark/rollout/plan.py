@@ -123,11 +123,12 @@ def _refuse_repacked(before: Mapping[str, Any], after: Mapping[str, Any]) -> Non
 
 def _refuse_reshaped(there: Mapping[str, StackState], synthesis: Synthesis, service: str) -> None:
     """Misconfigured where a service that stands would get the other shape: its store does not move along."""
-    for part, other in (("nodes", "gateways"), ("gateways", "nodes")):
+    for shape, part, other in (("lean", "nodes", "gateways"), ("ha", "gateways", "nodes")):
         if name_of(service, part) in there and name_of(service, other) in synthesis.templates:
             raise Misconfigured(
-                "rollout.shape cannot change while the service stands, since its store stays behind: deploy the "
-                "other shape under another service.name, move your clients, then `mark destroy` this one"
+                f"the service {service} stands with rollout.shape: {shape}, which cannot change, since its store "
+                f"would stay behind: write shape: {shape} to go on with it, or deploy the other shape under "
+                "another service.name and move your clients (docs/rollout.md, Move to the other shape)"
             )
 
 

@@ -89,6 +89,11 @@ def _check(settings: Settings) -> None:
         wanted |= {"node.name": rollout.node.name, "node.certificate": rollout.node.certificate}
     else:
         wanted |= {"certificate": rollout.certificate}
+    if lean and rollout.certificate and rollout.node.name is None:
+        raise Misconfigured(
+            "rollout.certificate is for rollout.shape: ha, and the shape is lean, the default: write shape: ha, "
+            "or node.name and node.certificate instead of certificate (docs/rollout.md has both shapes)"
+        )
     for name, value in wanted.items():
         if value is None:
             raise Misconfigured(

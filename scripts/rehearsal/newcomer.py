@@ -19,6 +19,7 @@ from scripts.rehearsal.ministack import free_port
 SENDER = "mark@example.com"
 BUNDLES_S, EVENT_S, DEAD_S, MAIL_S = 30.0, 60.0, 90.0, 150.0
 HERE = "here.yaml"
+CERTIFICATE = "arn:aws:acm:us-east-1:123456789012:certificate/0000"
 REPORT = ("report", "--since", "24h", "--policy", "none", "--json", "--config", HERE)
 EMULATION = {"Lambda", "instance types", "vCPU quotas"}
 """What ministack has otherwise than AWS: 573 calls at once, a dozen instance types, no quotas."""
@@ -44,10 +45,11 @@ def begins_with_a_file(there: RehearsalFolder) -> str:
     text = text.replace("# offerings:", "offerings:").replace(
         f"sender: {SENDER}, ", f'sender: {SENDER}, schedule: "rate(1 minute)", '
     )
-    # ministack publishes no machine images
-    text = text.replace("rollout:\n", "rollout:\n  machines: [{ami: ami-0123456789abcdef0}]\n")
+    # ministack publishes no machine images, and the report is of a store that its function reaches
+    machines = "machines: [{ami: ami-0123456789abcdef0}]"
+    text = text.replace("rollout:\n", f"rollout:\n  shape: ha\n  certificate: {CERTIFICATE}\n  {machines}\n")
     path.write_text(text, encoding="utf-8")
-    return "the marks taken off `rollout`, and a schedule of each minute"
+    return "the marks taken off `rollout`, the shape ha, and a schedule of each minute"
 
 
 def builds_what_the_deploy_asks_for(there: RehearsalFolder) -> str:

@@ -20,6 +20,7 @@ MACHINES = [{"ami": "ami-0123456789abcdef0"}, {"architecture": "arm64", "ami": "
 CONFIG: dict[str, Any] = {
     "service": {"name": SERVICE, "serve": [{"model": "inception-v3"}]},
     "rollout": {
+        "shape": "ha",
         "owner": "team@example.com",
         "image": f"{ministack.ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/mark:1",
         "certificate": f"arn:aws:acm:us-east-1:{ministack.ACCOUNT}:certificate/0000",

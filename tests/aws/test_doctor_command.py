@@ -91,9 +91,15 @@ def test_each_finding_says_what_to_do(doctor: Doctor) -> None:
     )
 
 
-def test_what_was_fixed_is_ok(world: World, doctor: Doctor) -> None:
+SECRET = "node: {{certificate: arn:aws:secretsmanager:{}:123456789012:secret:tls-AbCdEf}}".format
+ACM = "shape: ha\n  certificate: arn:aws:acm:{}:123456789012:certificate/0".format
+SHAPES = pytest.mark.parametrize("certificate_in", [SECRET, ACM], ids=["lean, the default", "ha"])
+
+
+@SHAPES
+def test_what_was_fixed_is_ok(world: World, doctor: Doctor, certificate_in: Callable[[str], str]) -> None:
     world.mark("POST", "mail", {"verify": ["example.org"], "sandbox": False})
-    certificate = "certificate: arn:aws:acm:us-east-1:123456789012:certificate/0"
+    certificate = certificate_in("us-east-1")
     _, found = doctor(f"{certificate}\n  report: {{sender: a@example.org, to: [b@example.org]}}")
     assert [found[name]["state"] for name in ("sender", "SES", "certificate")] == ["ok"] * 3
 
@@ -105,11 +111,12 @@ def test_an_image_of_functions_that_is_missing_says_what_makes_it(doctor: Doctor
     assert found["model_image"]["remedy"].startswith("push it")
 
 
-def test_another_account_or_region_must_be_fixed(doctor: Doctor) -> None:
+@SHAPES
+def test_another_account_or_region_must_be_fixed(doctor: Doctor, certificate_in: Callable[[str], str]) -> None:
     status, found = doctor('account: "999999999999"')
     assert (status, set(found)) == (1, {"credentials", "prices"})
     assert "999999999999" in found["credentials"]["message"]
-    _, found = doctor("certificate: arn:aws:acm:eu-west-1:123456789012:certificate/0")
+    _, found = doctor(certificate_in("eu-west-1"))
     assert found["certificate"]["state"] == "error"
     assert "--region us-east-1" in found["certificate"]["remedy"]
 

@@ -13,7 +13,7 @@ from mark.domain.errors import Misconfigured
 from mark.domain.fleet import Role
 from mark.domain.offering import LambdaOffering
 from mark.domain.profile import Evidence, Provenance
-from tests.footprints import FOOTPRINT
+from tests.footprints import FOOTPRINT, HA_FOOTPRINT
 
 C5 = "c5.large:on-demand"
 T3 = "t3.medium:on-demand"
@@ -119,8 +119,30 @@ def test_a_rented_instance_has_a_disk_and_where_the_network_is_public_an_address
 
 
 def test_overhead_of_a_month_at_default_settings():
-    """By hand, from the prices of July and November 2026 in us-east-1."""
+    """By hand, from the prices of July and November 2026 in us-east-1. A line is written twice, in 10 units."""
     lines = billing.bill_overhead(FOOTPRINT, billing.Load(duration_s=MONTH_S, peak_rps=65.0))
+    expected = {
+        "nodes": 2 * 730 * 0.0168,
+        "nodes' disks": 2 * 30 * 0.08,
+        "lease table's writes": 730 * (3600 / 2.5 + 60 * 10) * 0.625e-6,
+        "lease table's reads": 730 * 3600 * 0.125e-6,
+        "service's addresses": 2 * 730 * 0.005,
+        "hosted zones": 0.5,
+        "secrets": 4 * 0.4,
+        "alarms": 4 * 0.1,
+        "metrics": 5 * 0.3,
+        "queues": 1260 * 730 * 0.4e-6,
+        "traffic between zones": 0.0,
+    }
+    found = usd_by_item(lines)
+    logs = found.pop("logs")
+    assert 0.0 < logs < 1.0
+    assert found == pytest.approx(expected)
+    assert sum(expected.values()) + logs == pytest.approx(42.51, abs=0.01)
+
+
+def test_overhead_of_a_month_in_the_shape_ha():
+    lines = billing.bill_overhead(HA_FOOTPRINT, billing.Load(duration_s=MONTH_S, peak_rps=65.0))
     expected = {
         "gateways": 2 * 730 * 0.085,
         "gateways' disks": 2 * 30 * 0.08,
@@ -148,22 +170,22 @@ def test_overhead_of_a_month_at_default_settings():
 def test_bytes_are_billed_by_the_balancer_and_where_they_cross_between_zones():
     # 2**20 requests of 1/64 MiB are 16 GiB: 0.096 at the balancer; of 2 zones half crosses, twice, billed twice.
     load = billing.Load(duration_s=0.0, requests=2**20, lambda_requests=2**18, payload_mib=1 / 64)
-    found = usd_by_item(billing.bill_traffic(FOOTPRINT, load))
+    found = usd_by_item(billing.bill_traffic(HA_FOOTPRINT, load))
     assert found == {
         "load balancer traffic": pytest.approx(0.096),
         "traffic between zones": pytest.approx(0.32),
         "Lambda's logs": pytest.approx(2**18 * 300 / 2**30 * (0.5 + 12 * 0.03)),  # kept for a year
     }
-    (_, three, _) = billing.bill_traffic(replace(FOOTPRINT, zones=3), load)
+    (_, three, _) = billing.bill_traffic(replace(HA_FOOTPRINT, zones=3), load)
     assert three.usd == pytest.approx(16 * 2 * 2 * 2 / 3 * 0.01)
-    private = usd_by_item(billing.bill_traffic(replace(FOOTPRINT, lambda_through_endpoint=True), load))
+    private = usd_by_item(billing.bill_traffic(replace(HA_FOOTPRINT, lambda_through_endpoint=True), load))
     assert private["endpoint traffic"] == pytest.approx(0.04)
 
 
 @pytest.mark.parametrize(("peak_rps", "count"), [(0.0, 2), (40_000.0, 2), (40_001.0, 3), (100_000.0, 5)])
 def test_gateways_follow_the_peak_but_are_as_many_as_are_deployed(peak_rps, count):
-    assert FOOTPRINT.gateways.capacity_rps == 20_000.0, "a c5.large has one core"
-    assert billing.gateway_count(FOOTPRINT, peak_rps) == count
+    assert HA_FOOTPRINT.gateways.capacity_rps == 20_000.0, "a c5.large has one core"
+    assert billing.gateway_count(HA_FOOTPRINT, peak_rps) == count
 
 
 def test_provisioned_environments_are_billed_by_five_minutes_begun_and_belong_to_lambda():

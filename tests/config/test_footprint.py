@@ -19,7 +19,12 @@ from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
 
 MONTH_S = 730 * 3600.0
-PRIVATE_MAIL = {"network": {"private": True}, "report": {"sender": "a@example.com", "to": ["a@example.com"]}}
+HA = {"shape": "ha"}
+PRIVATE_MAIL = {
+    **HA,
+    "network": {"private": True},
+    "report": {"sender": "a@example.com", "to": ["a@example.com"]},
+}
 
 
 def settings(service: dict[str, Any] | None = None, **rollout: Any) -> Settings:
@@ -37,23 +42,22 @@ def test_what_is_smaller_costs_less() -> None:
         machines=[{"architecture": "arm64"}],
         control={"cpu": 256, "memory_mib": 512},
         store={"replicas": 0},
+        **HA,
     )
-    assert month_usd(small) < 0.3 * month_usd(settings())
+    assert month_usd(small) < 0.3 * month_usd(settings(**HA))
 
 
 def test_a_private_network_pays_for_endpoints_instead_of_addresses() -> None:
     # Ten and the mail's, in two zones, at 7.30; four addresses at 3.65 less.
-    given_, private = footprint_of(settings()), footprint_of(settings(**PRIVATE_MAIL))
+    given_, private = footprint_of(settings(**HA)), footprint_of(settings(**PRIVATE_MAIL))
     assert (given_.endpoints, private.endpoints) == (0, 22)
-    more = month_usd(settings(**PRIVATE_MAIL)) - month_usd(settings())
+    more = month_usd(settings(**PRIVATE_MAIL)) - month_usd(settings(**HA))
     assert more == pytest.approx(22 * 7.3 - 4 * 3.65 + 0.1)
-    own = footprint_of(settings(network={"vpc": "vpc-1", "subnets": ["s-a", "s-b"], "private": True}))
+    own = footprint_of(settings(**HA, network={"vpc": "vpc-1", "subnets": ["s-a", "s-b"], "private": True}))
     assert own.endpoints == 0, "whoever has a network of their own has its endpoints"
 
 
-@pytest.mark.parametrize(
-    ("mark", "rollout"), [("month", {}), ("lean month", {"shape": "lean"})], ids=["ha", "lean"]
-)
+@pytest.mark.parametrize(("mark", "rollout"), [("month", {}), ("ha month", HA)], ids=["lean, the default", "ha"])
 def test_the_page_of_costs_has_the_month_of_each_shape(mark: str, rollout: dict[str, Any]) -> None:
     page = Path("docs/costs.md").read_text()
     table = page.partition(f"<!-- {mark} -->")[2].partition(f"<!-- /{mark} -->")[0].strip().splitlines()[2:]
@@ -86,7 +90,7 @@ def test_more_of_anything_costs_more(
 ) -> None:
     def usd(more: int) -> float:
         service = {"gateways": gateways + more, "controllers": controllers + more}
-        made = settings(service, store={"replicas": replicas + more}, control={"cpu": cpu})
+        made = settings(service, store={"replicas": replicas + more}, control={"cpu": cpu}, **HA)
         return month_usd(made, models=models + more)
 
     assert 0.0 < usd(0) < usd(1)
@@ -123,20 +127,20 @@ def test_a_region_without_prices_is_one_line_that_says_what_to_do(
 
 def test_an_unknown_gateway_type_and_node_type_are_named() -> None:
     with pytest.raises(Misconfigured, match=r"unknown instance type 'c5\.larg'"):
-        footprint_of(settings(gateway={"instance_type": "c5.larg"}))
+        footprint_of(settings(gateway={"instance_type": "c5.larg"}, **HA))
     with pytest.raises(Misconfigured, match=r"no price of elasticache-valkey cache.huge in us-east-1"):
-        bill_shared(footprint_of(settings(store={"node_type": "cache.huge"})), 0.0, MONTH_S)
+        bill_shared(footprint_of(settings(store={"node_type": "cache.huge"}, **HA)), 0.0, MONTH_S)
 
 
 @pytest.mark.parametrize(("nodes", "most_usd"), [(1, 24.0), (2, 45.0)], ids=["one node", "two nodes"])
 def test_a_lean_service_costs_little_at_full_price(nodes: int, most_usd: float) -> None:
-    made = settings(shape="lean", nodes=nodes)
+    made = settings(nodes=nodes)
     assert month_usd(made) <= most_usd
     assert footprint_of(made).prices.region == "us-east-1"
 
 
 def test_a_lean_service_has_nothing_but_its_nodes() -> None:
-    lines = {line.item for line in bill_shared(footprint_of(settings(shape="lean")), 0.0, MONTH_S)}
+    lines = {line.item for line in bill_shared(footprint_of(settings()), 0.0, MONTH_S)}
     assert {"nodes", "lease table's writes", "hosted zones"} <= lines
     of_ha = {"gateways", "load balancer", "store", "controllers' CPUs", "controllers' memory", "endpoints"}
     assert not lines & (of_ha | {"container insights", "dashboards"})
@@ -153,15 +157,15 @@ def test_a_lean_service_passes_no_byte_through_a_balancer() -> None:
 
 
 def test_a_node_keeps_its_credits_at_the_rate_that_it_is_planned_for() -> None:
-    gateways = footprint_of(settings(shape="lean")).gateways
+    gateways = footprint_of(settings()).gateways
     assert gateways.capacity_rps == pytest.approx(20_000 * 2 * 0.2)
 
 
 def test_a_lean_service_in_a_private_network_is_refused() -> None:
     with pytest.raises(ValueError, match="the lean shape has no interface endpoints"):
-        settings(shape="lean", network={"private": True})
+        settings(network={"private": True})
 
 
 def test_a_node_of_another_processor_is_refused() -> None:
     with pytest.raises(Misconfigured, match=r"c5\.large is amd64: say so as rollout\.node\.architecture"):
-        footprint_of(settings(shape="lean", node={"instance_type": "c5.large"}))
+        footprint_of(settings(node={"instance_type": "c5.large"}))

@@ -38,10 +38,11 @@ LEAN = {
 
 
 def settings(folder: Path, **rollout: Any) -> Settings:
-    """A service with all that a rollout can have."""
+    """A service in the shape `ha` with all that a rollout can have."""
     for name in ("infer", "interruption", "report", "warm"):
         (folder / f"{name}.zip").write_bytes(f"the code of {name}".encode())
     given = {
+        "shape": "ha",
         "owner": "team@example.com",
         "image": f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/shop/mark:1",
         "model_image": f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/shop/model:1",

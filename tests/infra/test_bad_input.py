@@ -24,6 +24,10 @@ def test_an_image_and_a_certificate_are_asked_for(tmp_path: Path) -> None:
         synthesise(Settings())
     with pytest.raises(Misconfigured, match=r"rollout\.certificate is missing"):
         synthesise(settings(tmp_path, certificate=None))
+    with pytest.raises(Misconfigured, match=r"rollout\.node\.name is missing"):
+        synthesise(settings(tmp_path, shape="lean", certificate=None))
+    with pytest.raises(Misconfigured, match=r"rollout\.certificate is for rollout\.shape: ha"):
+        synthesise(settings(tmp_path, shape="lean"))
 
 
 def test_a_mail_needs_somebody_to_read_it(tmp_path: Path) -> None:

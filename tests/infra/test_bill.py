@@ -169,7 +169,7 @@ def test_the_footprint_of_a_private_network_has_its_endpoints(others: dict[str, 
 @pytest.mark.parametrize(
     "changed",
     [{}, PRIVATE, {"gateway": {"instance_type": "c6i.large"}}, LEAN],
-    ids=["default", "private", "another type", "lean"],
+    ids=["ha", "private", "another type", "lean"],
 )
 def test_processes_in_the_account_bill_what_was_deployed(bundles: Path, changed: dict[str, Any]) -> None:
     """They read the settings without what does not concern them."""

@@ -120,10 +120,12 @@ def test_a_network_of_ones_own_is_not_left_behind(stacks: Stacks) -> None:
         compare(stacks, synthesis(a=template()), "shop")
 
 
-@pytest.mark.parametrize(("was", "becomes"), [("gateways", "nodes"), ("nodes", "gateways")])
-def test_a_service_that_stands_keeps_its_shape(stacks: Stacks, was: str, becomes: str) -> None:
+@pytest.mark.parametrize(
+    ("shape", "was", "becomes"), [("ha", "gateways", "nodes"), ("lean", "nodes", "gateways")], ids=["ha", "lean"]
+)
+def test_a_service_that_stands_keeps_its_shape(stacks: Stacks, shape: str, was: str, becomes: str) -> None:
     made(stacks, f"mark-shop-{was}", template())
-    with pytest.raises(Misconfigured, match=r"rollout\.shape cannot change .*another service\.name"):
+    with pytest.raises(Misconfigured, match=rf"write shape: {shape} to go on .*another service\.name"):
         compare(stacks, synthesis(**{becomes: template()}), "shop")
     [plan] = compare(stacks, synthesis(**{was: template()}), "shop")
     assert plan.act == "keep"

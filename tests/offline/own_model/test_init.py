@@ -30,7 +30,8 @@ def test_what_a_rollout_needs_is_there_to_be_filled_in(filled: str, tmp_path: Pa
     path.write_text(filled)
     settings = load_settings(path, {})
     assert settings.rollout.image is not None
-    assert settings.rollout.certificate is not None
+    assert settings.rollout.node.name is not None
+    assert settings.rollout.node.certificate is not None
     assert settings.rollout.report.to == ("team@example.com",)
     [_, digits] = settings.service.serve
     assert digits.offerings is not None
