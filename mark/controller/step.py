@@ -127,8 +127,7 @@ def _backoff_and_holds(
         if fact.cause is RefusalCause.GUARDRAIL:
             holds[fact.offering] = seen.now + policy.period_s
         else:
-            # Half a period early: the plan of that minute asks again, however late the refusal was heard of.
-            backoff[fact.offering] = seen.now + policy.unavailable_s - policy.period_s / 2
+            backoff[fact.offering] = seen.now + policy.unavailable_s
     return tuple(sorted(backoff.items())), tuple(sorted(holds.items()))
 
 

@@ -25,7 +25,7 @@ def test_without_lambda_the_default_policy_begins_with_instances(expected_rps: f
     model = digits(offerings={"overflow": False, "types": ["c5.large"]}, expected_rps=expected_rps)
     plan = first_plan(model)
     assert model.bundle.name == "hedged"
-    assert [(item.offering, item.count) for item in plan.counts] == [("c5.large:on-demand", 2)]
+    assert [(item.offering, item.count) for item in plan.counts] == [("c5.large:on-demand", 1)]
     check_first_plan(model)
 
 
