@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from mark.simulator.engine.compiled import Kernel, compiled_kernel
+from mark.store import connect
 from tests.same_ids import pytest_pycollect_makeitem
 
 __all__ = ["kernel", "pytest_pycollect_makeitem"]
@@ -23,6 +24,9 @@ os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
 
 # AWS's own descriptions of its services are read once a process, and not once for each test's clients.
 botocore.session.create_loader = cache(botocore.session.create_loader)
+
+# A store on a busy machine answers late.
+connect._LIMITS.update(socket_timeout=30.0, socket_connect_timeout=30.0)
 
 # A busy machine is no failure. `make test` draws the same examples each time, `make test-all` new ones.
 settings.register_profile("same", deadline=None, derandomize=True, max_examples=30)

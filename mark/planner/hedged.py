@@ -35,16 +35,19 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mark.domain.objective import Slo
 from mark.domain.offering import Offering
 from mark.domain.plan import CostParts, Excuse, Plan, PlannedCount, PlanRequest
 from mark.planner.miss_penalty import LONG_HISTORY_S, MissLimit, fewest_instances, recent_load, with_miss_price
 from mark.planner.rates import RateTable, expect_rates
 from mark.planner.shortfall_cost import expected_shortfall, standby_target, wake_delay_s
-from mark.planner.small_fleet import derate_small_fleets
+from mark.planner.small_fleet import derate_small_fleets, surely_within_s
 from mark.planner.spot_pools import diversify_spot
 
 WAIT_SHARE = 0.5
 """Of the objective: the rest is the answer's own time. It is MArk's default for the mean latency, too."""
+LEAST_WAIT_SHARE = 0.1
+"""Of the objective, where an answer takes nearly all of it: a request still finds an instance that is idle."""
 SAME_WORTH = 1e-9
 """Fleets whose worth is this close, relatively, are equal."""
 
@@ -92,7 +95,9 @@ class Terms:
 
 def plan_hedged(request: PlanRequest) -> Plan:
     """The fleet whose every instance is worth its rent against Lambda and standbys."""
-    table = expect_rates(request.forecast, wait_s=WAIT_SHARE * request.slo.latency_s, past=recent_load(request))
+    table = expect_rates(
+        request.forecast, wait_s=wait_s(request.offerings, request.slo), past=recent_load(request)
+    )
     load_rps = float(table.carried[min(request.lead_units, len(request.forecast) - 1), -1])
     request = replace(request, offerings=derate_small_fleets(request.offerings, load_rps, request.slo))
     backup, limit = with_miss_price(request, table)
@@ -127,6 +132,19 @@ def plan_hedged(request: PlanRequest) -> Plan:
         standby_target=standby_target(request.history, request.backup),
         wake_delay_s=wake_delay_s(request.history, request.backup, kept_rps),
     )
+
+
+def wait_s(offerings: Sequence[Offering], slo: Slo) -> float:
+    """Seconds that a request may wait: WAIT_SHARE of the objective, less where answers leave less of it.
+
+    The answers are those of the type that is cheapest for a request: most of a fleet is of it. Where they vary,
+    the objective is what `small_fleet.py` makes of it: a wait ends with the answer before, which varies as well.
+    """
+    half_s = WAIT_SHARE * slo.latency_s
+    if not offerings:
+        return half_s
+    usual = min(offerings, key=lambda item: (item.usd_per_request, item.name))
+    return min(half_s, max(LEAST_WAIT_SHARE * slo.latency_s, surely_within_s(usual, slo) - usual.latency_s))
 
 
 def _within_limit(

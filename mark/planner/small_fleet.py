@@ -32,10 +32,15 @@ def derate_small_fleets(offerings: Sequence[Offering], load_rps: float, slo: Slo
     """The offerings, each with the capacity that it has in a fleet of its own for that load."""
 
     def derated(item: Offering) -> Offering:
-        within_s = slo.latency_s / noise_quantile(item.cv / math.sqrt(2.0), slo.target)
-        return replace(item, capacity_rps=item.capacity_rps * (1.0 - _too_far(item, load_rps, within_s)))
+        share = _too_far(item, load_rps, surely_within_s(item, slo))
+        return replace(item, capacity_rps=item.capacity_rps * (1.0 - share))
 
     return tuple(derated(item) for item in offerings)
+
+
+def surely_within_s(item: Offering, slo: Slo) -> float:
+    """The objective on the scale of expected times, s: two answers that last so long together are in time."""
+    return slo.latency_s / noise_quantile(item.cv / math.sqrt(2.0), slo.target)
 
 
 def _too_far(item: Offering, load_rps: float, within_s: float) -> float:

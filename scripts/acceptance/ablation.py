@@ -20,10 +20,10 @@ from mark.simulator.experiment import Experiment, ExperimentSpec, Yardsticks
 from mark.simulator.results import RunResult
 from scripts.acceptance.days import JUDGED_DAY
 from scripts.acceptance.figures_page import Check, FigureTable, over_yardsticks, part_text, shed_share
-from scripts.acceptance.loads import Foretold, spec_of, twitter_day, waking
+from scripts.acceptance.loads import Foretold, experiment_of, spec_of, twitter_day, waking
 
 DEVELOPMENT_DAY = 3
-DAYS = (DEVELOPMENT_DAY, JUDGED_DAY)
+CASES = ((JUDGED_DAY, Market.SPOT), (JUDGED_DAY, Market.ON_DEMAND), (DEVELOPMENT_DAY, Market.SPOT))
 SINGLE_FORECASTERS = (
     *("last-value", "moving-mean", "seasonal", "holt-winters", "autoregression", "ridge", "boosted"),
     *("clock-bursts", "lstm", "lstm-vanilla"),
@@ -47,11 +47,11 @@ HEAD = (
     "wakes",
 )
 TITLE = "What each part of hedged is worth"
-NOTE = f"""`hedged` with one part changed, on Twitter's day {DEVELOPMENT_DAY}, on which choices were made, and on
-the judged day {JUDGED_DAY}. "/ as it is" is the serving cost over that of the policy as it ships, which plans on
-`mixture`. What each forecaster is worth stands in the rows that name it; the perfect one, `{PERFECT}`, knows each
-minute's mean and maximum to come. Standbys on demand are there for surges alone, so that without the
-bridge there are none.
+NOTE = f"""`hedged` with one part changed, on Twitter's day {DEVELOPMENT_DAY}, on which choices were made, on spot,
+and on the judged day {JUDGED_DAY} in both markets. "/ as it is" is the serving cost over that of the policy as
+it ships, which plans on `mixture`. What each forecaster is worth stands in the rows that name it; the perfect
+one, `{PERFECT}`, knows each minute's mean and maximum to come. Standbys on demand are there for surges alone, so
+that without the bridge there are none.
 """
 
 
@@ -137,28 +137,26 @@ def variants() -> Iterator[Variant]:
     )
 
 
-def on_day(day: int) -> FigureTable:
-    """All variants on a day in both markets."""
+def on_day(day: int, market: Market) -> FigureTable:
+    """All variants on a day in a market, beside the yardsticks of the policy as it is."""
     load, foretold, found = twitter_day(day), Foretold(), FigureTable()
-    for market in Market:
-        spec = spec_of(load, market)
-        usual: RunResult | None = None
-        singles: dict[str, float] = {}
-        for variant in variants():
-            if variant.spot_only and market is not Market.SPOT:
-                continue
-            experiment = Ablated(spec, variant, foretold)
-            with variant.around():
-                run = experiment.run("hedged")
-            usual = usual or run
-            if variant.forecaster in SINGLE_FORECASTERS:
-                singles[variant.forecaster] = run.cost.serving
-            known = experiment.yardsticks()
-            found.add(FigureTable(rows=[_cells(day, market, variant, run, usual, known)]))
-        if usual is not None:
-            found.add(
-                FigureTable(checks=[beside_singles(f"{load.label}, {market.value}", usual.cost.serving, singles)])
-            )
+    spec = spec_of(load, market)
+    known = experiment_of(spec).yardsticks()
+    usual: RunResult | None = None
+    singles: dict[str, float] = {}
+    for variant in variants():
+        if variant.spot_only and market is not Market.SPOT:
+            continue
+        with variant.around():
+            run = Ablated(spec, variant, foretold).run("hedged")
+        usual = usual or run
+        if variant.forecaster in SINGLE_FORECASTERS:
+            singles[variant.forecaster] = run.cost.serving
+        found.add(FigureTable(rows=[_cells(day, market, variant, run, usual, known)]))
+    if usual is not None:
+        found.add(
+            FigureTable(checks=[beside_singles(f"{load.label}, {market.value}", usual.cost.serving, singles)])
+        )
     return found
 
 

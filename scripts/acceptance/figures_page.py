@@ -6,6 +6,7 @@ several seeds measured is one row: the mean, and the range where they differ.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -164,6 +165,11 @@ def over_yardsticks(run: RunResult, known: Yardsticks, digits: int = 2) -> tuple
     ratios = (compared.cost_over_reference, compared.cost_over_floor)
     reference, floor = ("" if ratio is None else f"{ratio:.{digits}f}" for ratio in ratios)
     return reference, floor
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Geometric mean of ratios; NaN without any."""
+    return math.exp(sum(math.log(value) for value in values) / len(values)) if values else math.nan
 
 
 def shed_share(run: RunResult) -> float:

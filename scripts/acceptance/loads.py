@@ -15,6 +15,8 @@ from functools import cache, partial
 from pathlib import Path
 
 from mark.catalog.load import model
+from mark.catalog.type_sets import PAPER
+from mark.cloudmodel.world import TYPICAL, World
 from mark.config.footprint import footprint_of
 from mark.config.settings import Settings, cache_dir
 from mark.domain.demand import Demand, Forecast
@@ -43,8 +45,11 @@ MMPP_RATES_RPS, MMPP_SOJOURNS_S = (20.0, 80.0), (600.0, 120.0)
 MMPP_WARM_UP_S, MMPP_S = 18 * HOUR_S, 6 * HOUR_S
 WEEK_LATER = 12
 """The judged day's weekday, in the second week."""
-SLICE_ENDS = (33_270, 54_870, 75_030, 105_270, 123_990)
-"""Rows at which the World Cup slices end (the trace's README)."""
+SLICE_ENDS = (33_270, 105_270, 123_990)
+"""Rows at which slices of the World Cup trace end (its README): a small load, a large one, one that dies away.
+
+Choices were made on the second slice, and the third is as large as the fourth.
+"""
 WAKE_S = 75.0
 WAKE_SPREAD = 110.0 / 75.0
 """The 95 % point of a wake over its median."""
@@ -137,10 +142,12 @@ def spec_of(
     *,
     types: tuple[str, ...] = (),
     faults: FaultScript | None = None,
+    world: World = TYPICAL,
 ) -> ExperimentSpec:
     """The model on that load at today's prices, with the overhead; where no types are named, on current ones.
 
-    The mean latency of the paper's studies holds for the paper's types only.
+    The mean latency of the paper's studies holds for the paper's types only, and they have no quotas: an account
+    has no P instances until AWS raises that one.
     """
     setup = SETUPS[model_name]
     return ExperimentSpec(
@@ -152,6 +159,7 @@ def spec_of(
         workload=load.workload(),
         profile_sets=setup.profile_sets,
         faults=faults or FaultScript(),
+        world=replace(world, quotas=()) if PAPER in types else world,
         cache_dir=cache_dir(),
     )
 

@@ -25,6 +25,7 @@ before the replayed part is history. Serving cost is instances, standbys and Lam
 target serves for less than the floor, and "x floor" is empty for those that do not
 or last less than a day ([why two](reading-a-report.md)). [What the Twitter load is](traces.md#the-twitter-load).
 """
+WORLD = "The world is [`typical`](worlds.md) where nothing else is said."
 PAGE = ROOT / "docs" / "figures.md"
 
 
@@ -50,7 +51,7 @@ def page_text(measured: Sequence[MeasuredFigures]) -> str:
     """The page; ends the command where the figures are of different commits."""
     texts = {name: part.text(part.completed(figures_of(name, measured))) for name, part in PARTS.items()}
     marked = (f"<!-- {name} -->\n\n{text.strip()}\n\n<!-- end of {name} -->\n" for name, text in texts.items())
-    return "\n".join([HEAD, f"Measured at commit `{one_commit(measured)}`.\n", *marked])
+    return "\n".join([HEAD, f"Measured at commit `{one_commit(measured)}`. {WORLD}\n", *marked])
 
 
 def one_commit(measured: Sequence[MeasuredFigures]) -> str:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from scripts.acceptance import ablation, elsewhere, forecasts, sensitivity
+from scripts.acceptance import ablation, elsewhere, forecasts, rivals, sensitivity
 from scripts.acceptance.days import DAYS_NOTE, JUDGED_NOTE, OTHER_DAYS, RISK_NOTE, judged_day, one_day, taken_back
 from scripts.acceptance.figures_page import FigureTable, part_text
-from scripts.acceptance.loads import ELSEWHERE, SEEDS, SLICE_ENDS
+from scripts.acceptance.loads import ELSEWHERE, SEEDS
 
 
 class FigureTask(NamedTuple):
@@ -25,21 +25,22 @@ class FigureTask(NamedTuple):
 
 def tasks() -> Iterator[FigureTask]:
     """All that is measured, the longest first, and what runs alone last."""
+    for types in rivals.TYPE_SETS:
+        for judged in rivals.DAYS:
+            measure = partial(rivals.of_day, judged, types)
+            yield FigureTask("rivals", f"{judged}, types {types}", measure)
     for day in sensitivity.DAYS:
         yield FigureTask("sensitivity", f"Twitter day {day}", partial(sensitivity.on_day, day))
-    for day in ablation.DAYS:
-        yield FigureTask("ablation", f"Twitter day {day}", partial(ablation.on_day, day))
+    for day, market in ablation.CASES:
+        measure = partial(ablation.on_day, day, market)
+        yield FigureTask("ablation", f"Twitter day {day}, {market.value}", measure)
     for name in reversed(ELSEWHERE):
         yield FigureTask("elsewhere", f"all models on {name}", partial(elsewhere.on_load, name))
     for seed in SEEDS:
         yield FigureTask("judged", f"the judged day, seed {seed}", partial(judged_day, seed))
         yield FigureTask("risk", f"interruptions, seed {seed}", partial(taken_back, seed))
-    for seed in SEEDS:
-        for day in OTHER_DAYS:
-            yield FigureTask("days", f"Twitter day {day}, seed {seed}", partial(one_day, "twitter", day, seed))
-        for row in SLICE_ENDS:
-            measure = partial(one_day, "world-cup", row, seed)
-            yield FigureTask("days", f"World Cup to row {row}, seed {seed}", measure)
+    for day in OTHER_DAYS:
+        yield FigureTask("days", f"Twitter day {day}", partial(one_day, day))
     for window in forecasts.windows():
         yield FigureTask("forecasts", window.label, partial(forecasts.measure, window), alone=True)
 
@@ -57,8 +58,9 @@ class Part:
 
 
 PARTS = {
+    "rivals": Part(rivals.summary, rivals.completed),
     "judged": Part(partial(part_text, "The judged day", JUDGED_NOTE)),
-    "elsewhere": Part(elsewhere.summary),
+    "elsewhere": Part(elsewhere.summary, elsewhere.completed),
     "risk": Part(partial(part_text, "Instances are taken back", RISK_NOTE)),
     "days": Part(partial(part_text, "Other days", DAYS_NOTE)),
     "ablation": Part(ablation.summary),

@@ -39,7 +39,7 @@ from mark.domain.orders import (
     WarmLambda,
 )
 from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
-from mark.planner.hedged import WAIT_SHARE
+from mark.planner.hedged import wait_s
 from mark.planner.rates import expect_rates
 from mark.ports import Forecaster
 
@@ -287,7 +287,7 @@ def missed_shares(job: Job, most: int) -> Floats:
     """Share of a job's requests that 0 to `most` replicas miss until the lead, as its planner sees it."""
     policy, forecast = job.controller.policy, job.controller.forecast
     assert forecast is not None
-    table = expect_rates(forecast, wait_s=WAIT_SHARE * policy.slo.latency_s)
+    table = expect_rates(forecast, wait_s=wait_s(policy.offerings, policy.slo))
     carried = table.carried[: policy.lead_units + 1].mean(axis=0)
     levels = np.arange(most + 1) * policy.offerings[0].capacity_rps
     missed: Floats = 1.0 - np.interp(levels, table.levels, carried) / max(carried[-1], LEAST_RPS)

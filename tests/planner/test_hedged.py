@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mark.domain.demand import Demand, Forecast
+from mark.domain.objective import Slo
 from mark.domain.offering import Offering
 from mark.domain.plan import Backup, Plan, PlanRequest
-from mark.planner.hedged import choose_fleet, plan_hedged, terms_of
+from mark.planner.hedged import choose_fleet, plan_hedged, terms_of, wait_s
 from mark.planner.rates import RateTable, expect_rates
 from mark.planner.shortfall_cost import excursions_s, expected_shortfall, standby_target, wake_delay_s
 from scripts.acceptance.hedged_gap import gap_of, small_terms
@@ -310,3 +311,29 @@ def test_an_excess_that_mostly_lasts_is_met_at_once_and_others_when_lambda_has_c
     assert wake_delay_s(history(floods, floods), backup, 10.0) == 10.0
     assert wake_delay_s(flickers, backup, 10.0) == pytest.approx(10.0 + waking_usd / (20e-6 * 50))
     assert wake_delay_s(flickers, replace(backup, lambda_usd=1e-6), 10.0) == 60.0
+
+
+def test_a_request_waits_no_longer_than_the_answer_leaves_of_the_objective() -> None:
+    def waits(latency_s: float) -> float:
+        return wait_s((offering("slow", rps=1.4, latency_s=latency_s),), Slo(latency_s=1.0, target=0.98))
+
+    assert waits(0.1) == waits(0.5) == pytest.approx(0.5), "half of the objective at most"
+    assert waits(0.7) == pytest.approx(0.3)
+    assert waits(0.99) == waits(1.2) == pytest.approx(0.1), "some are idle when a request comes"
+    quick = offering("quick", rps=1.0, latency_s=0.2, usd_per_hour=0.36)
+    cheap = offering("cheap", rps=1.0, latency_s=0.7, usd_per_hour=0.3)
+    assert wait_s((quick, cheap), Slo(latency_s=1.0, target=0.98)) == pytest.approx(0.3), "most are the cheapest"
+    assert wait_s((), Slo(latency_s=1.0, target=0.98)) == pytest.approx(0.5)
+    noisy = replace(offering("slow", rps=1.4, latency_s=0.7), cv=0.1)
+    assert 0.1 < wait_s((noisy,), Slo(latency_s=1.0, target=0.98)) < 0.2, "answers that vary leave less"
+
+
+def test_where_nobody_else_answers_in_time_slow_answers_get_more_capacity_than_quick_ones() -> None:
+    """The same capacity: what cannot wait for it is missed."""
+
+    def capacity_rps(latency_s: float) -> float:
+        item = offering("unit", rps=1.4, latency_s=latency_s, usd_per_hour=0.1, launch_usd=0.004)
+        asking = asked(spread(45.0, 50.0, 55.0), item, backup=Backup(relieves=True))
+        return plan_hedged(replace(asking, slo=Slo(latency_s=1.0, target=0.98))).capacity_rps
+
+    assert capacity_rps(0.7) > capacity_rps(0.4)

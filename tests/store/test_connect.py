@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mark.domain.errors import Misconfigured, RetryLater
-from mark.store.connect import Link, connect, connect_async
+from mark.store.connect import _LIMITS, ANSWER_S, Link, connect, connect_async
 from mark.store.embedded import EmbeddedRedis
 from mark.store.scripts import Script
 from mark.store.service import ServiceStore
@@ -102,7 +102,8 @@ def test_what_redis_refuses_is_retry_later_too(link: Link) -> None:
         link.run(Script("return redis.error_reply('ERR it went wrong')"), ())
 
 
-def test_a_server_that_hangs_is_retry_later_soon(folder: Path) -> None:
+def test_a_server_that_hangs_is_retry_later_soon(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(_LIMITS, "socket_timeout", ANSWER_S)
     with EmbeddedRedis(folder) as server:
         link = connect(server.url)
         link.call("SET", "key", "value")

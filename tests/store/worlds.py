@@ -16,7 +16,7 @@ from mark.store.data_plane import AgentStore, GatewayStore
 from mark.store.service import ServiceStore
 from tests.store.fakes import FakeStore
 
-TTL_S = 0.4
+TTL_S = 1.5
 Story = Callable[[GatewayLink, AgentLink], Awaitable[None]]
 
 
