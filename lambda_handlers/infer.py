@@ -35,10 +35,10 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  #
         time.sleep(min(max(float(event.get("hold_s", 0.0)), 0.0), HOLD_AT_MOST_S))
         return {"mark-warm": True}
     reply = _answer(event, served)
-    answered = reply.status == 200
-    if answered:
+    if reply.status == 200:
         time.sleep(max(0.0, served.least_s() - (time.perf_counter() - began)))
-    count("infer", dimensions={"model": served.name}, **{"Answered" if answered else f"Status{reply.status}": 1})
+    else:
+        count("infer", dimensions={"model": served.name}, **{f"Status{reply.status}": 1})
     return event_of(reply)
 
 

@@ -31,7 +31,8 @@ def handler(event: dict[str, Any], context: LambdaContext) -> PartialItemFailure
     """Pass on a batch of messages; the answer names those that failed."""
     processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
     answer = process_partial_response(event=event, record_handler=_pass_on, processor=processor, context=context)
-    count("interruption", PassedOn=len(processor.success_messages), Failed=len(processor.fail_messages))
+    if processor.fail_messages:
+        count("interruption", Failed=len(processor.fail_messages))
     return answer
 
 

@@ -50,5 +50,4 @@ def _mail(event: dict[str, Any]) -> dict[str, str]:
         logger.warning("no report is mailed: %s", error)
         count("report", Failed=1)
         raise
-    count("report", Mailed=1)
     return {"message": name}

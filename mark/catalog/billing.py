@@ -33,16 +33,16 @@ ROUNDING_S = 1e-6
 HOURS_PER_MONTH = 730.0
 """A month in AWS prices."""
 DAYS_PER_MONTH = HOURS_PER_MONTH / 24.0
-ROOT_DISK_GIB = 20.0
-"""Root disk of a standby: system, serving stack and model. A rule of ours, not a measurement."""
 
 BALANCER_GIB_PER_LCU_HOUR = 1.0
-"""Traffic of a unit in an hour over TCP; with kept-alive connections the bytes count."""
-MIB_PER_GIB = 1024.0
+"""Traffic of a unit in an hour, over TLS as over TCP; with kept-alive connections the bytes count."""
+MIB_PER_GIB, BYTES_PER_GIB = 1024.0, 1024.0**3
 HOPS_BALANCED, HOPS = 2, 1
 """Between gateway and instance; with a balancer, which sends to any zone, also between it and the gateway."""
 DIRECTIONS = 2
 """AWS bills what crosses between zones where it leaves and where it arrives."""
+LAMBDA_LOG_BYTES = 300.0
+"""Lambda's lines START, END and REPORT of a call (wallstrdev.de on what REPORT lines cost, read 2026-11-22)."""
 PROVISIONED_STEP_S = 300.0
 """It is billed for each five minutes begun (AWS Lambda pricing)."""
 
@@ -153,12 +153,12 @@ def disk_usd(gib: float, seconds: float, usd_per_gib_month: float) -> float:
     return _gib_months(gib, seconds) * usd_per_gib_month
 
 
-def bill_asleep(asleep_s: float, prices: ServicePrices) -> tuple[BillLine, ...]:
+def bill_asleep(footprint: Footprint, asleep_s: float) -> tuple[BillLine, ...]:
     """Disks of standbys for `asleep_s` instance seconds; a stopped instance has no public address."""
     if asleep_s <= 0:
         return ()
-    gib_months = _gib_months(ROOT_DISK_GIB, asleep_s)
-    return (_line("standby", "disks asleep", gib_months, "GiB-months", prices.price(ServiceItem.DISK)),)
+    gib_months = _gib_months(footprint.disk_gib, asleep_s)
+    return (_line("standby", "disks asleep", gib_months, "GiB-months", footprint.prices.price(ServiceItem.DISK)),)
 
 
 def bill_running(footprint: Footprint, running_s: float) -> tuple[BillLine, ...]:
@@ -173,7 +173,7 @@ def bill_running(footprint: Footprint, running_s: float) -> tuple[BillLine, ...]
 
 
 def bill_traffic(footprint: Footprint, load: Load) -> tuple[BillLine, ...]:
-    """Bytes of requests and answers: through the balancer, and between zones.
+    """Bytes of requests and answers: through the balancer, and between zones; and Lambda's own log of its calls.
 
     Nothing keeps a request in its zone: of `zones` all but one are others. What Lambda answers counts like what
     instances do, which errs on the dear side. What leaves AWS, or a client's own zone, is not counted.
@@ -189,7 +189,16 @@ def bill_traffic(footprint: Footprint, load: Load) -> tuple[BillLine, ...]:
     if footprint.lambda_through_endpoint:
         through = load.lambda_requests * load.payload_mib / MIB_PER_GIB
         lines.append(_line("overhead", "endpoint traffic", through, "GiB", price(ServiceItem.ENDPOINT_BYTES)))
+    if load.lambda_requests:
+        logged = load.lambda_requests * LAMBDA_LOG_BYTES / BYTES_PER_GIB
+        lines.append(_line("overhead", "Lambda's logs", logged, "GiB", _log_usd(footprint)))
     return tuple(lines)
+
+
+def _log_usd(footprint: Footprint) -> float:
+    """USD for a GiB of logs, kept as long as is set. AWS keeps it compressed, we bill it as it came: dearer."""
+    price, months = footprint.prices.price, footprint.monitoring.keep_logs_days / DAYS_PER_MONTH
+    return price(ServiceItem.LOGS_INGESTED) + price(ServiceItem.LOGS_STORED) * months
 
 
 def gateway_count(footprint: Footprint, peak_rps: float, mib_per_s: float = 0.0) -> int:
@@ -211,8 +220,6 @@ def bill_shared(
     gateways = gateway_count(footprint, peak_rps, mib_per_s)
     tasks = footprint.controllers.count if footprint.controllers else 0
     addresses = footprint.public * (gateways + tasks) + footprint.internet_facing * footprint.zones
-    log_usd = price(ServiceItem.LOGS_INGESTED)
-    log_usd += price(ServiceItem.LOGS_STORED) * watched.keep_logs_days / DAYS_PER_MONTH
     month, name = hours / HOURS_PER_MONTH, footprint.gateways.name
     wanted = (
         (name, gateways * hours, "instance-hours", footprint.gateways.usd_per_hour),
@@ -233,7 +240,7 @@ def bill_shared(
             "metric-months",
             price(ServiceItem.INSIGHTS_METRIC),
         ),
-        ("logs", watched.log_gib_per_hour * hours, "GiB", log_usd),
+        ("logs", watched.log_gib_per_hour * hours, "GiB", _log_usd(footprint)),
         ("queues", footprint.queue_requests_per_hour * hours, "requests", price(ServiceItem.QUEUE_REQUEST)),
     )
     return tuple(
@@ -309,7 +316,7 @@ def bill_fleet(
         lines += bill_lambda(lambda_usage, overflow) + bill_provisioned(overflow, load.duration_s)
     if footprint is None:
         return lines
-    lines += bill_asleep(fleet.asleep_s, footprint.prices)
+    lines += bill_asleep(footprint, fleet.asleep_s)
     if not overhead:
         return lines
     return (*lines, *bill_running(footprint, fleet.running_s), *bill_overhead(footprint, load))

@@ -8,6 +8,8 @@ standby needs and a fleet cannot live on. Retired types serve only when they, or
 
 from __future__ import annotations
 
+import math
+
 from mark.catalog.load import PriceSnapshot, ProfileSet
 from mark.catalog.type_sets import check_types, outside_reason, split_types
 from mark.cloudmodel.noise import noise_quantile
@@ -17,6 +19,7 @@ from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import (
     LAMBDA_PAYLOAD_MIB,
     LAMBDA_PROFILED_GIB,
+    BatchPolicy,
     InstanceType,
     LambdaOffering,
     Market,
@@ -24,7 +27,7 @@ from mark.domain.offering import (
 )
 from mark.domain.plan import Excuse
 from mark.domain.profile import Profile
-from mark.planner.batching import tune_batching
+from mark.planner.batching import TunedBatch, tune_batching
 
 LAMBDA_MEMORY_GIB = 10.0
 """The largest Lambda function (Lambda quotas: 10,240 MB)."""
@@ -148,6 +151,13 @@ def _unfit(model: ModelSpec, item: InstanceType, market: Market, world: World) -
     return f"{item.vcpus} vCPU, a quota of the account is {quota:g}" if item.vcpus > quota else None
 
 
+def _only_idle(tuned: TunedBatch | None, profile: Profile) -> TunedBatch | None:
+    """An instance that is in time only for what finds it idle: no batch forms on it."""
+    if tuned is None:
+        return None
+    return TunedBatch(batch=BatchPolicy(max_batch=1, max_wait_s=0.0), capacity_rps=1.0 / profile.latency_s(1))
+
+
 def _offer(
     slo: Slo,
     item: InstanceType,
@@ -160,7 +170,9 @@ def _offer(
     """The offering under its tuned batch, or why no batch keeps the objective."""
     cv = world.cv_of(profile.cv)
     late = noise_quantile(cv, slo.target)
-    tuned = tune_batching(profile, slo.latency_s / late)
+    # What comes while a batch runs waits for one uncertain time and takes another.
+    tuned = tune_batching(profile, slo.latency_s / noise_quantile(cv * math.sqrt(2.0), slo.target))
+    tuned = tuned or _only_idle(tune_batching(profile, slo.latency_s / late), profile)
     if tuned is None:
         first = profile.points[0]
         tail = f", and {late:.2f} times as long at the target of {slo.target:.4g}" if late > 1.0 else ""

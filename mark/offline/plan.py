@@ -21,7 +21,7 @@ from mark.offline.trace_source import TraceReading, read_place
 from mark.planner.greedy import CostTerms, plan_greedy, scores
 from mark.policies.supply import Supply, find_supply
 from mark.report.formatting import finite
-from mark.report.overhead import overhead_line, overhead_usd_per_month
+from mark.report.overhead import overhead_line, overhead_of_month, overhead_usd_per_month
 from mark.report.tables import Column, make_table, texts
 from mark.report.terminal import note, show, show_json
 from mark.simulator.traces.formats.bins import MAX_RPS
@@ -68,8 +68,10 @@ def plan_settings(
     )
     if as_json:
         document = plan_document(plan, terms, excuses, supply=supply, settings=settings)
-        month = overhead_usd_per_month(footprint)
-        show_json({**document, "overhead_usd_per_month": month, "break_even_rps": pays_from})
+        lines = overhead_of_month(footprint)
+        month = [{"item": one.item, "quantity": one.quantity, "unit": one.unit, "usd": one.usd} for one in lines]
+        around = {"overhead_usd_per_month": overhead_usd_per_month(footprint), "overhead_month": month}
+        show_json({**document, **around, "break_even_rps": pays_from})
     else:
         _show(plan, terms, excuses, supply=supply)
         show(overhead_line(footprint))

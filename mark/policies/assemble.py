@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from mark.catalog.billing import ROOT_DISK_GIB, disk_usd
+from mark.catalog.billing import disk_usd
 from mark.catalog.load import PriceSnapshot, load_prices, load_profiles
 from mark.catalog.offerings import make_offerings, standby_offering
 from mark.catalog.standbys import Surges, cheapest_standby, within_credits
@@ -185,7 +185,8 @@ class Assembly:
     @property
     def _disk_usd_per_hour(self) -> float:
         """Cost of a standby that sleeps."""
-        return disk_usd(ROOT_DISK_GIB, 3600.0, self.spec.footprint.disk_usd_per_gib_month)
+        footprint = self.spec.footprint
+        return disk_usd(footprint.disk_gib, 3600.0, footprint.disk_usd_per_gib_month)
 
     def _cheapest_standby(self) -> str:
         """The cheapest per request of the burstable types that can serve, or of all where none can."""

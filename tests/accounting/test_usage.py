@@ -44,7 +44,7 @@ def told_of(instance: int, what: str, at: float) -> Transition:
 
 def bill(fleet: FleetUsage) -> dict[tuple[str, str, str], float]:
     lines = bill_instances(fleet.usages, PRICES)
-    lines += bill_asleep(5e7 * fleet.asleep_s, FOOTPRINT.prices)  # so much that a second's difference shows
+    lines += bill_asleep(FOOTPRINT, 5e7 * fleet.asleep_s)  # so much that a second's difference shows
     lines += bill_running(replace(FOOTPRINT, disk_gib=1e9), fleet.running_s)
     return {(line.component, line.item, what): value for line in lines for what, value in figures(line).items()}
 

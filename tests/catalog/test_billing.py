@@ -102,11 +102,11 @@ def usd_by_item(lines):
 
 
 def test_a_standby_asleep_pays_for_its_disk_and_for_no_address():
-    # 20 GiB a month of 730 h: 1.60 USD.
-    assert billing.disk_usd(20.0, MONTH_S, 0.08) == pytest.approx(1.6)
-    (line,) = billing.bill_asleep(MONTH_S, FOOTPRINT.prices)
-    assert (line.component, line.usd) == ("standby", pytest.approx(1.6))
-    assert billing.bill_asleep(0.0, FOOTPRINT.prices) == ()
+    # 30 GiB a month of 730 h: 2.40 USD.
+    assert billing.disk_usd(30.0, MONTH_S, 0.08) == pytest.approx(2.4)
+    (line,) = billing.bill_asleep(FOOTPRINT, MONTH_S)
+    assert (line.component, line.usd) == ("standby", pytest.approx(2.4))
+    assert billing.bill_asleep(FOOTPRINT, 0.0) == ()
 
 
 def test_a_rented_instance_has_a_disk_and_where_the_network_is_public_an_address():
@@ -171,8 +171,12 @@ def test_bytes_are_billed_by_the_balancer_and_where_they_cross_between_zones():
     # 2**20 requests of 1/64 MiB are 16 GiB: 0.096 at the balancer; of 2 zones half crosses, twice, billed twice.
     load = billing.Load(duration_s=0.0, requests=2**20, lambda_requests=2**18, payload_mib=1 / 64)
     found = usd_by_item(billing.bill_traffic(HA_FOOTPRINT, load))
-    assert found == {"load balancer traffic": pytest.approx(0.096), "traffic between zones": pytest.approx(0.32)}
-    (_, three) = billing.bill_traffic(replace(HA_FOOTPRINT, zones=3), load)
+    assert found == {
+        "load balancer traffic": pytest.approx(0.096),
+        "traffic between zones": pytest.approx(0.32),
+        "Lambda's logs": pytest.approx(2**18 * 300 / 2**30 * (0.5 + 12 * 0.03)),  # kept for a year
+    }
+    (_, three, _) = billing.bill_traffic(replace(HA_FOOTPRINT, zones=3), load)
     assert three.usd == pytest.approx(16 * 2 * 2 * 2 / 3 * 0.01)
     private = usd_by_item(billing.bill_traffic(replace(HA_FOOTPRINT, lambda_through_endpoint=True), load))
     assert private["endpoint traffic"] == pytest.approx(0.04)

@@ -6,9 +6,10 @@ import pytest
 
 from mark.catalog.load import ProfileSet, load_prices, load_profiles, model
 from mark.catalog.offerings import make_lambda, make_offerings, standby_offering
+from mark.cloudmodel.world import IDEAL, TYPICAL, World
 from mark.domain.errors import Misconfigured
 from mark.domain.objective import Slo
-from mark.domain.offering import Market
+from mark.domain.offering import Market, Offering
 from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
 
 PRICES = load_prices()
@@ -164,3 +165,22 @@ def test_a_model_nobody_profiled_on_lambda():
     spec = model("nasnet")
     offering, excuse = make_lambda(spec, load_profiles(spec.name), spec.slo)
     assert (offering, excuse.reason) == (None, "no profile of nasnet on lambda")
+
+
+def test_a_type_that_is_in_time_only_when_it_is_idle_takes_one_request_at_a_time() -> None:
+    """Where answers vary, whoever comes while one is given would be late: no batch forms."""
+    spec = replace(model("inception-v3"), slo=Slo(latency_s=1.4, target=0.98))
+    said = Provenance(evidence=Evidence.MEASURED, source="a test")
+    points = (LatencyPoint(batch=2, latency_s=1.1),)
+    profile = Profile(model=spec.name, instance_type="c5.large", points=points, provenance=said)
+    known = ProfileSet(model=spec.name, profiles=(profile,))
+    quick = replace(known, profiles=(replace(profile, points=(LatencyPoint(batch=2, latency_s=0.9),)),))
+    asked = {"slo": spec.slo, "prices": PRICES, "market": Market.ON_DEMAND, "types": ("c5.large",)}
+
+    def offering(profiles: ProfileSet, world: World) -> Offering:
+        ((found,), _) = make_offerings(spec, profiles=profiles, world=world, **asked)
+        return found
+
+    assert (offering(known, IDEAL).batch.max_batch, offering(known, IDEAL).capacity_rps) == (2, 2 / 1.1)
+    assert (offering(known, TYPICAL).batch.max_batch, offering(known, TYPICAL).capacity_rps) == (1, 1 / 1.1)
+    assert offering(quick, TYPICAL).batch.max_batch == 2

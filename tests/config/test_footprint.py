@@ -68,6 +68,16 @@ def test_the_page_of_costs_has_the_month_of_each_shape(mark: str, rollout: dict[
     assert told == [*expected, ("sum", "", f"{sum(line.usd for line in lines):.2f}")]
 
 
+def test_a_plan_shows_each_line_of_the_month(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rollout = {"shape": "lean", "nodes": 1}
+    (tmp_path / "mark.yaml").write_text(json.dumps({"model": "inception-v3", "rollout": rollout}))
+    assert run(["plan", "--rate", "10", "--json", "--config", str(tmp_path / "mark.yaml")]) == 0
+    told = json.loads(capsys.readouterr().out)
+    lines = {line.item: line.usd for line in bill_shared(footprint_of(settings(**rollout)), 0.0, MONTH_S)}
+    assert {line["item"]: line["usd"] for line in told["overhead_month"]} == lines
+    assert told["overhead_usd_per_month"] == pytest.approx(sum(lines.values()))
+
+
 @given(
     gateways=st.integers(1, 9),
     controllers=st.integers(1, 5),

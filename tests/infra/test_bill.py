@@ -40,7 +40,8 @@ OF_FUNCTIONS = ("invocations", "duration", "provisioned")
 ELSEWHERE: Mapping[str, str] = {
     "AWS::EC2::VPCEndpoint": "interface endpoints are the line `endpoints`; the gateway endpoint of S3 is free",
     "AWS::Lambda::Alias": f"{OF_FUNCTIONS}: environments that it keeps are LambdaOffering.provisioned",
-    "AWS::Lambda::Function": f"{OF_FUNCTIONS} of inference; handlers run seconds a day, under 0.05 USD a month",
+    "AWS::Lambda::Function": f"{OF_FUNCTIONS} of inference, and `Lambda's logs`; handlers run seconds a day, "
+    "under 0.05 USD a month, and count failures alone",
 }
 NETWORK = "a part of a network, which Amazon VPC does not bill"
 PERMISSION = "IAM is free"

@@ -24,21 +24,25 @@ BEGAN = 20_000 * DAY_S
 MINUTES = 24 * 60 + 20
 NOW = BEGAN + 60.0 * MINUTES + 1.0
 RPS = 3.0
+BOOTED_S = 15.0
 MODEL = "inception-v3"
 SERVICE = "vision"
 
 
-def write_service(url: str) -> ServiceStore:
-    """Write it down; its clock stands."""
-    made = ServiceStore(connect(url), SERVICE)
-    served = ServedModel(
-        model=ModelSpec(name=MODEL, slo=SLO),
-        slo=SLO,
-        dispatch=DispatchPolicy(),
-        offerings=(SMALL,),
-        backend=BackendSpec(kind="emulated"),
-    )
-    made.put_spec(ServiceSpec(name=SERVICE, models=(served,), footprint=FOOTPRINT))
+SERVED = ServedModel(
+    model=ModelSpec(name=MODEL, slo=SLO),
+    slo=SLO,
+    dispatch=DispatchPolicy(),
+    offerings=(SMALL,),
+    backend=BackendSpec(kind="emulated"),
+)
+SPEC = ServiceSpec(name=SERVICE, models=(SERVED,), footprint=FOOTPRINT)
+
+
+def write_service(url: str, spec: ServiceSpec = SPEC) -> ServiceStore:
+    """Write it down; its clock stands. One instance of its first offering has run since `BEGAN` + `BOOTED_S`."""
+    made = ServiceStore(connect(url), spec.name)
+    made.put_spec(spec)
     made.put_clock(ClockAnchor(wall_at=0.0, service_at=NOW, speed=0.0))
     made.put_status(marks_key(MODEL), dump_marks([first_mark(BEGAN)]))
     requests = round(60 * RPS * MINUTES)
@@ -48,10 +52,10 @@ def write_service(url: str) -> ServiceStore:
         Transition(
             instance="i-1",
             model=MODEL,
-            offering=SMALL.name,
+            offering=spec.models[0].offerings[0].name,
             role=Role.SERVING,
             state="running",
-            at=BEGAN + 15.0,
+            at=BEGAN + BOOTED_S,
         )
     )
     _journal(made)

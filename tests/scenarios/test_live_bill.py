@@ -64,7 +64,7 @@ def simulated(kernel: Kernel) -> Telling:
 
 
 def bill_kept(asleep_s: float, running_s: float) -> tuple[BillLine, ...]:
-    return (*bill_asleep(asleep_s, FOOTPRINT.prices), *bill_running(FOOTPRINT, running_s))
+    return (*bill_asleep(FOOTPRINT, asleep_s), *bill_running(FOOTPRINT, running_s))
 
 
 def plain(usages: list[InstanceUsage]) -> list[tuple[str, str, Role, float, float]]:
