@@ -17,12 +17,16 @@ def put_addresses(names: Any, zone: str, host: str, addresses: Sequence[str]) ->
 
 
 def remove_addresses(names: Any, zone: str, host: str) -> bool:
-    """Remove the name; whether it was there."""
+    """Remove the name; whether it was there. One that means something else by now, an alias or a CNAME, stays."""
     with translated():
         page = names.list_resource_record_sets(
             HostedZoneId=zone, StartRecordName=host, StartRecordType="A", MaxItems="1"
         )
-    found = [one for one in page["ResourceRecordSets"] if (one["Name"], one["Type"]) == (f"{host}.", "A")]
+    found = [
+        one
+        for one in page["ResourceRecordSets"]
+        if (one["Name"], one["Type"]) == (f"{host}.", "A") and "AliasTarget" not in one
+    ]
     for one in found:
         _change(names, zone, "DELETE", one)
     return bool(found)

@@ -57,8 +57,11 @@ def is_verified(aws: Aws, sender: str) -> bool | None:
     return any(told) if told else None
 
 
-def has_image(aws: Aws, image: str) -> bool:
-    """True for an image in ECR, by tag or digest. Misconfigured where it is none of the account's region."""
+def manifest_type(aws: Aws, image: str) -> str | None:
+    """Media type of the manifest of an image in ECR, by tag or digest; None without it, empty where ECR is silent.
+
+    Misconfigured where the image is none of the account's region.
+    """
     found = _IMAGE.fullmatch(image)
     if found is None:
         raise Misconfigured(f"{image} is not in ECR: it must read ACCOUNT.dkr.ecr.REGION.amazonaws.com/NAME:TAG")
@@ -67,16 +70,16 @@ def has_image(aws: Aws, image: str) -> bool:
     tag, digest = found["tag"], found["digest"]
     try:
         with translated():
-            aws.images.describe_images(
+            there = aws.images.describe_images(
                 registryId=found["account"],
                 repositoryName=found["repository"],
                 imageIds=[{"imageTag": tag} if tag else {"imageDigest": digest}],
-            )
+            )["imageDetails"]
     except MarkError as error:
         if code_of(error) in NOT_THERE:
-            return False
+            return None
         raise
-    return True
+    return there[0].get("imageManifestMediaType", "")
 
 
 def _verified(aws: Aws, identity: str) -> bool | None:

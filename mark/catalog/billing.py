@@ -59,6 +59,11 @@ class Load:
     #: Size of a request with its answer.
     payload_mib: float = 0.0
 
+    @property
+    def mib_per_s(self) -> float:
+        """Mean of the bytes of requests and answers."""
+        return self.requests * self.payload_mib / self.duration_s if self.duration_s > 0 else 0.0
+
 
 COMPONENTS = ("instances", "standby", "lambda", "overhead")
 _COMPONENT = {Role.SERVING: "instances", Role.STANDBY: "standby"}
@@ -196,18 +201,23 @@ def _log_usd(footprint: Footprint) -> float:
     return price(ServiceItem.LOGS_INGESTED) + price(ServiceItem.LOGS_STORED) * months
 
 
-def gateway_count(footprint: Footprint, peak_rps: float) -> int:
-    """Gateways for a peak: as many as are deployed at least."""
-    return max(footprint.gateways.count, math.ceil(peak_rps / footprint.gateways.capacity_rps))
+def gateway_count(footprint: Footprint, peak_rps: float, mib_per_s: float = 0.0) -> int:
+    """Gateways for a peak of requests and a mean of their bytes: as many as are deployed at least."""
+    each = footprint.gateways
+    for_bytes = mib_per_s / each.capacity_mib_per_s if each.capacity_mib_per_s else 0.0
+    return max(each.count, math.ceil(peak_rps / each.capacity_rps), math.ceil(for_bytes))
 
 
-def bill_shared(footprint: Footprint, peak_rps: float, duration_s: float) -> tuple[BillLine, ...]:
-    """Lines for what is there whatever comes: gateways for the peak all the time, and all that stands around them.
+def bill_shared(
+    footprint: Footprint, peak_rps: float, duration_s: float, *, mib_per_s: float = 0.0
+) -> tuple[BillLine, ...]:
+    """Lines for what is there whatever comes: gateways for the load all the time, and all that stands around them.
 
     Free tiers are an account's, and others may have used them: none is taken off.
     """
     hours = duration_s / SECONDS_PER_HOUR
-    price, gateways, watched = footprint.prices.price, gateway_count(footprint, peak_rps), footprint.monitoring
+    price, watched = footprint.prices.price, footprint.monitoring
+    gateways = gateway_count(footprint, peak_rps, mib_per_s)
     tasks = footprint.controllers.count if footprint.controllers else 0
     addresses = footprint.public * (gateways + tasks) + footprint.internet_facing * footprint.zones
     month, name = hours / HOURS_PER_MONTH, footprint.gateways.name
@@ -266,7 +276,8 @@ def _controllers(footprint: Footprint, hours: float) -> tuple[tuple[str, float, 
 
 def bill_overhead(footprint: Footprint, load: Load) -> tuple[BillLine, ...]:
     """All that stands around a fleet, but for disks and addresses of the fleet itself."""
-    return (*bill_shared(footprint, load.peak_rps, load.duration_s), *bill_traffic(footprint, load))
+    shared = bill_shared(footprint, load.peak_rps, load.duration_s, mib_per_s=load.mib_per_s)
+    return (*shared, *bill_traffic(footprint, load))
 
 
 def bill_managed(charges: Collection[ServiceItem], prices: ServicePrices, load: Load) -> tuple[BillLine, ...]:

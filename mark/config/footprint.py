@@ -16,6 +16,18 @@ from mark.domain.offering import InstanceType
 
 GATEWAY_RPS_PER_CORE = 20_000.0
 """Under a third of the 68,100 requests/s a core that the gateway's prototype was measured at on 2 kB JSON."""
+NETWORK_GBPS = {
+    **{f"{kind}.small": 0.128 for kind in ("t3", "t4g")},
+    **{f"{kind}.medium": 0.256 for kind in ("t3", "t4g")},
+    **{f"{kind}.large": 0.512 for kind in ("t3", "t4g")},
+    "c5.large": 0.75,
+    "c5.xlarge": 1.25,
+}
+"""Baseline of the network, each direction (EC2 instance types guide, network specifications, read from a public
+copy on 2026-11-22). Above it types burst, for minutes up to an hour. A type that is not here is limited by its CPU
+alone."""
+MOST_NODES = 2
+"""Of the lean shape (`rollout.nodes`)."""
 THREADS_PER_CORE = {"amd64": 2, "arm64": 1}
 """vCPUs of a core (EC2 user guide, CPU options)."""
 DEFAULT_ZONES = 2
@@ -98,6 +110,8 @@ def _gateways(settings: Settings, prices: PriceSnapshot) -> Gateways:
         usd_per_hour=kind.on_demand_usd_per_hour,
         count=settings.service.gateways,
         capacity_rps=_capacity_rps(kind),
+        capacity_mib_per_s=_capacity_mib_per_s(kind),
+        most=None,
         disk_gib=rollout.machines[0].disk_gib,
     )
 
@@ -117,6 +131,8 @@ def _nodes(settings: Settings, prices: PriceSnapshot) -> Gateways:
         usd_per_hour=kind.on_demand_usd_per_hour,
         count=rollout.nodes,
         capacity_rps=_capacity_rps(kind),
+        capacity_mib_per_s=_capacity_mib_per_s(kind),
+        most=MOST_NODES,
         disk_gib=node.disk_gib,
     )
 
@@ -125,6 +141,11 @@ def _capacity_rps(kind: InstanceType) -> float:
     """Requests/s that one passes on for long: a burstable one at its baseline, so that it keeps its credits."""
     cores = max(1, kind.vcpus // THREADS_PER_CORE[kind.architecture])
     return GATEWAY_RPS_PER_CORE * cores * (kind.credits.baseline if kind.credits else 1.0)
+
+
+def _capacity_mib_per_s(kind: InstanceType) -> float | None:
+    gbps = NETWORK_GBPS.get(kind.name)
+    return gbps * 1e9 / 8 / 2**20 if gbps is not None else None
 
 
 def _store(store: StoreSettings) -> StoreNodes:

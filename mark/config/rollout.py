@@ -267,6 +267,12 @@ class RolloutSettings(Part):
     alarms: AlarmSettings = Field(AlarmSettings(), description="Alarms: when, and to whom.")
     keep_logs_days: Literal[7, 30, 90, 365] = Field(365, description="How long logs are kept.")
 
+    @property
+    def architectures(self) -> tuple[str, ...]:
+        """Processors that its processes run on, sorted."""
+        nodes = {self.node.architecture} if self.shape == "lean" else set()
+        return tuple(sorted({machine.architecture for machine in self.machines} | nodes))
+
     @model_validator(mode="after")
     def _lean_has_addresses(self) -> Self:
         if self.shape == "lean" and self.network.private:

@@ -19,6 +19,10 @@ class Gateways:
     count: int
     #: Requests/s that one is planned to pass on.
     capacity_rps: float
+    #: Requests and answers that its network carries for long, MiB/s; None where that is not known.
+    capacity_mib_per_s: float | None
+    #: Deployed at most; None without a limit.
+    most: int | None
     #: Root disk of one, GiB.
     disk_gib: float
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.table import Table
 
+from mark.catalog.break_even import break_even_rps
 from mark.catalog.load import load_prices, load_profiles
 from mark.config.footprint import footprint_of
 from mark.config.policies import check_names, chosen_limits, chosen_model, chosen_slo, chosen_world
@@ -60,16 +61,22 @@ def plan_settings(
     )
     plan, terms, footprint = plan_greedy(request), scores(request), footprint_of(settings)
     excuses = (*plan.excuses, *supply.excuses)
+    pays_from = (
+        break_even_rps(footprint, supply.offerings, supply.overflow, payload_mib=model.payload_mib)
+        if supply.overflow
+        else None
+    )
     if as_json:
         document = plan_document(plan, terms, excuses, supply=supply, settings=settings)
         lines = overhead_of_month(footprint)
         month = [{"item": one.item, "quantity": one.quantity, "unit": one.unit, "usd": one.usd} for one in lines]
-        show_json(
-            {**document, "overhead_usd_per_month": overhead_usd_per_month(footprint), "overhead_month": month}
-        )
+        around = {"overhead_usd_per_month": overhead_usd_per_month(footprint), "overhead_month": month}
+        show_json({**document, **around, "break_even_rps": pays_from})
     else:
         _show(plan, terms, excuses, supply=supply)
         show(overhead_line(footprint))
+        if pays_from is not None:
+            show(f"At less than {pays_from:.2g} requests/s of a constant load Lambda alone would cost less.")
 
 
 def plan_document(

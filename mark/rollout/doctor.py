@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from mark.aws.preflight import caller, has_image, is_verified, mail_account
+from mark.aws.preflight import caller, is_verified, mail_account, manifest_type
 from mark.aws.prices import type_facts
 from mark.aws.session import Aws
 from mark.catalog.load import PriceSnapshot, load_prices
@@ -25,6 +25,11 @@ from mark.rollout.findings import Finding
 from mark.rollout.images import FOR_FUNCTIONS, FOR_PROCESSES, builds
 from mark.rollout.refresh_prices import refresh_prices
 
+OF_ONE_PROCESSOR = (
+    "application/vnd.docker.distribution.manifest.v2+json",
+    "application/vnd.oci.image.manifest.v1+json",
+)
+"""Media types of manifests that are no list (OCI image specification, Docker's image manifest v2)."""
 ERRORS_FOUND = 1
 """Exit status where something must be fixed."""
 OLD_DAYS = 30
@@ -177,12 +182,18 @@ def check_image(settings: Settings, aws: Aws) -> Iterator[Finding]:
     for key, image, dockerfile in images:
         if image is None:
             yield Finding(check=key, state="skipped", message=f"rollout.{key} is not set")
-        elif has_image(aws, image):
-            yield Finding(check=key, state="ok", message=f"{image} is there")
-        else:
-            makes = f"{builds(image, dockerfile)}; " if dockerfile else "push it, or "
-            remedy = f"{makes}name one that is there (`aws ecr describe-images`)"
+            continue
+        wanted = rollout.architectures if key == "image" else ()
+        makes = f"{builds(image, dockerfile, wanted)}; " if dockerfile else "push it, or "
+        remedy = f"{makes}name one that is there (`aws ecr describe-images`)"
+        found = manifest_type(aws, image)
+        if found is None:
             yield Finding(check=key, state="error", message=f"{image} is not in ECR", remedy=remedy)
+        elif found in OF_ONE_PROCESSOR and len(wanted) > 1:
+            detail = f"{image} is for one processor, and the service runs on {' and '.join(wanted)}"
+            yield Finding(check=key, state="error", message=detail, remedy=remedy)
+        else:
+            yield Finding(check=key, state="ok", message=f"{image} is there")
 
 
 def check_mail(settings: Settings, aws: Aws) -> Iterator[Finding]:

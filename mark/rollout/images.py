@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 
 from mark.rollout.bundles import CLONE
 
@@ -13,15 +14,20 @@ LAMBDA_TAKES = ("--platform", "linux/amd64", "--provenance=false")
 DOCS = "docs/rollout.md"
 
 
-def builds(image: str, dockerfile: str) -> str:
-    """Commands that build an image, to be pasted beside mark.yaml; without MArk's sources, where given."""
+def builds(image: str, dockerfile: str, architectures: Sequence[str] = ()) -> str:
+    """Commands that build an image, to be pasted beside mark.yaml; without MArk's sources, where given.
+
+    architectures: processors that it has to be for, beside the builder's own.
+    """
     path = FOLDER / dockerfile
     if not path.is_file():
         return f"build it by infra/image/{dockerfile} of MArk's sources and push it ({DOCS})"
-    more = LAMBDA_TAKES if dockerfile == FOR_FUNCTIONS else ()
-    steps = (
-        ("pip", "wheel", "--no-deps", "-w", ".", str(CLONE)),
-        ("docker", "build", "-f", str(path), *more, "-t", image, "."),
-        ("docker", "push", image),
+    platforms = ("--platform", ",".join(f"linux/{one}" for one in architectures)) if architectures else ()
+    more = LAMBDA_TAKES if dockerfile == FOR_FUNCTIONS else platforms
+    makes = (
+        (("docker", "buildx", "build", "-f", str(path), *more, "-t", image, "--push", "."),)
+        if len(architectures) > 1
+        else (("docker", "build", "-f", str(path), *more, "-t", image, "."), ("docker", "push", image))
     )
+    steps = (("pip", "wheel", "--no-deps", "-w", ".", str(CLONE)), *makes)
     return f"`{' && '.join(map(shlex.join, steps))}` in the folder of mark.yaml makes it"

@@ -146,7 +146,7 @@ class Experiment:
                 progress=lambda share: progress(f"replaying {policy}", share),
             )
         chosen = (found.sentence,) if found else ()
-        limits = limit_notes(result, bundle.controller, watch)
+        limits = limit_notes(result, bundle.controller, watch, self.spec.footprint.gateways)
         return replace(result, tuned=found, notes=(*chosen, *result.notes, *limits))
 
     def tuned(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mark.catalog.billing import SECONDS_PER_HOUR
 from mark.controller.policy import ControllerPolicy
 from mark.controller.runner import Journal
 from mark.controller.state import Decision, NoteKind, Observation
 from mark.domain.fleet import FleetView
+from mark.domain.footprint import Gateways
 from mark.simulator.results import RunResult
 
 SHED_SHARE = 0.001
@@ -27,9 +29,22 @@ class LimitWatch:
         self.fleet_full += any(note.kind is NoteKind.INSTANCE_LIMIT for note in decision.notes)
 
 
-def limit_notes(result: RunResult, policy: ControllerPolicy, watch: LimitWatch) -> tuple[str, ...]:
+def limit_notes(
+    result: RunResult, policy: ControllerPolicy, watch: LimitWatch, gateways: Gateways
+) -> tuple[str, ...]:
     """One sentence for each limit that was hit."""
-    return tuple(_limit_notes(result, policy, watch))
+    return (*_limit_notes(result, policy, watch), *_gateway_notes(result, gateways))
+
+
+def _gateway_notes(result: RunResult, gateways: Gateways) -> Iterator[str]:
+    """Where the bill has more of them than can be deployed."""
+    for line in result.bill:
+        count = line.quantity * SECONDS_PER_HOUR / result.duration_s
+        if line.item == gateways.name and gateways.most is not None and count > gateways.most + 0.5:
+            yield (
+                f"the load takes {count:.0f} {gateways.name}, and {gateways.most} are deployed at most: take "
+                "rollout.shape: ha, or a larger rollout.node.instance_type"
+            )
 
 
 def _limit_notes(result: RunResult, policy: ControllerPolicy, watch: LimitWatch) -> Iterator[str]:

@@ -24,14 +24,14 @@ START_S, STOP_S = 60.0, 5.0
 @contextmanager
 def running(folder: Path | None = None) -> Iterator[dict[str, str]]:
     """A ministack of its own on a free port; the environment that makes boto3 speak to it."""
-    command = tool("ministack") / "ministack"
+    python, server_file = tool("ministack") / "python", Path(__file__).with_name("ministack_server.py")
     with tempfile.TemporaryDirectory(prefix="mark-ministack-") as scratch:
         place = folder or Path(scratch)
         port = free_port()
         given = {"GATEWAY_PORT": str(port), "BIND_HOST": "127.0.0.1", "TMPDIR": scratch, "LOG_LEVEL": "WARNING"}
         with (place / "ministack.log").open("wb") as log:
             server = subprocess.Popen(  # noqa: S603 - installed by own_venvs
-                [str(command)],
+                [str(python), "-P", str(server_file)],
                 env={**_without_paths(os.environ), **given},
                 cwd=scratch,
                 stdin=subprocess.DEVNULL,

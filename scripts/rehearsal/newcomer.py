@@ -12,14 +12,20 @@ from typing import Any
 
 import yaml
 
+from mark.aws.archive import snapshot_key
+from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
+from mark.store.service import ServiceStore
+from mark.store.snapshot import take_snapshot
 from scripts.rehearsal.folder import Failed, RehearsalFolder, check
 from scripts.rehearsal.ministack import free_port
 
 SENDER = "mark@example.com"
 BUNDLES_S, EVENT_S, DEAD_S, MAIL_S = 30.0, 60.0, 90.0, 150.0
 HERE = "here.yaml"
-CERTIFICATE = "arn:aws:acm:us-east-1:123456789012:certificate/0000"
+AMI = "ami-0123456789abcdef0"
+INDEX = "application/vnd.oci.image.index.v1+json"
+"""Media type of an image for several processors."""
 REPORT = ("report", "--since", "24h", "--policy", "none", "--json", "--config", HERE)
 EMULATION = {"Lambda", "instance types", "vCPU quotas"}
 """What ministack has otherwise than AWS: 573 calls at once, a dozen instance types, no quotas."""
@@ -45,11 +51,11 @@ def begins_with_a_file(there: RehearsalFolder) -> str:
     text = text.replace("# offerings:", "offerings:").replace(
         f"sender: {SENDER}, ", f'sender: {SENDER}, schedule: "rate(1 minute)", '
     )
-    # ministack publishes no machine images, and the report is of a store that its function reaches
-    machines = "machines: [{ami: ami-0123456789abcdef0}]"
-    text = text.replace("rollout:\n", f"rollout:\n  shape: ha\n  certificate: {CERTIFICATE}\n  {machines}\n")
+    # ministack publishes no machine images
+    text = text.replace("rollout:\n", f"rollout:\n  machines: [{{ami: {AMI}}}]\n")
+    text = text.replace("node: {", f"node: {{ami: {AMI}, ")
     path.write_text(text, encoding="utf-8")
-    return "the marks taken off `rollout`, the shape ha, and a schedule of each minute"
+    return "the marks taken off `rollout`, and a schedule of each minute"
 
 
 def builds_what_the_deploy_asks_for(there: RehearsalFolder) -> str:
@@ -69,7 +75,8 @@ def asks_the_doctor(there: RehearsalFolder) -> str:
     check({"image", "sender"} <= set(first), f"image and sender are missing, of {first}")
     images = there.client("ecr")
     images.create_repository(repositoryName="mark")
-    images.put_image(repositoryName="mark", imageManifest=json.dumps({"schemaVersion": 2}), imageTag="1")
+    manifest = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": []})
+    images.put_image(repositoryName="mark", imageManifest=manifest, imageManifestMediaType=INDEX, imageTag="1")
     there.client("sesv2").create_email_identity(EmailIdentity=SENDER)
     left = _findings(there)
     check(set(left) <= EMULATION, f"no more is missing than ministack lacks: {left}")
@@ -114,17 +121,17 @@ def keeps_what_nobody_can_read(there: RehearsalFolder) -> str:
 def gets_its_first_report(there: RehearsalFolder) -> str:
     """By Scheduler, and once more for the very period that `mark report` tells of.
 
-    ministack runs no instances and no store, so the service runs on this machine on a Redis that the deployed
-    secret is made to name.
+    ministack runs no nodes, so the service runs on this machine; its snapshot is put where a node would put it.
     """
     port = free_port()
     with EmbeddedRedis(there.folder / "store", options={"port": str(port), "bind": "127.0.0.1"}):
         url = f"redis://127.0.0.1:{port}"
         answered = _serves_for_a_while(there, url)
-        there.client("secretsmanager").put_secret_value(SecretId="mark-mark-store", SecretString=url)
+        told = json.loads(there.bare(*REPORT))
+        snapshot = take_snapshot(ServiceStore(connect(url), there.service), max(time.time(), float(told["until"])))
+        there.client("s3").put_object(Bucket=_bucket(there), Key=snapshot_key(there.service), Body=snapshot)
         first = _until(lambda: _mails(there), MAIL_S, "the scheduled mail")[0]
         check(first["To"] == ["team@example.com"], f"it is for the team: {first['To']}")
-        told = json.loads(there.bare(*REPORT))
         mailed = _mail_of(there, float(told["until"]))
     total = f"{told['cost_usd']['total']:.4f}"
     check(f"Spent: {total} USD" in mailed["BodyText"], f"{total} USD, as told: {mailed['BodyText'][:300]}")
@@ -173,7 +180,12 @@ def removes_it_all(there: RehearsalFolder) -> str:
 def _findings(there: RehearsalFolder) -> list[str]:
     """The checks that the doctor wants mended."""
     told = json.loads(there.run("doctor", "--json", expect=1).partition("\n}\n")[0] + "\n}")
-    return list(dict.fromkeys(found["check"] for found in told["findings"] if found["state"] == "mend"))
+    return list(dict.fromkeys(found["check"] for found in told["findings"] if found["state"] == "error"))
+
+
+def _bucket(there: RehearsalFolder) -> str:
+    found = there.client("cloudformation").list_exports()["Exports"]
+    return next(str(one["Value"]) for one in found if one["Name"] == f"mark-{there.service}-bucket")
 
 
 def _queue(there: RehearsalFolder, part: str) -> str:

@@ -1,8 +1,9 @@
 """A rollout from nothing to nothing on ministack: `python -m scripts.rehearsal.run [PART ...]`, some minutes.
 
 `newcomer`: from `mark init` to the first report by mail. `deploy`: what `mark deploy` does when something fails.
-`cdk`: CDK's command line and the AWS CLI instead of it. Each step says what it found; the first that is not as it
-should be ends it with status 1. What the service does when it runs is rehearsed elsewhere: by the live service.
+`cdk`: CDK's command line and the AWS CLI instead of it. `move`: from one shape to the other. Each step says what
+it found; the first that is not as it should be ends it with status 1. What the service does when it runs is
+rehearsed elsewhere: by the live service.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from scripts.rehearsal import cdk, deploy, ministack, newcomer
+from scripts.rehearsal import cdk, deploy, ministack, move, newcomer
 from scripts.rehearsal.folder import Failed, RehearsalFolder
 from scripts.rehearsal.settings import SERVICE, lay_bundles, settings
 
@@ -46,6 +47,11 @@ PARTS: Mapping[str, tuple[Step, ...]] = {
         cdk.destroys_with_cdk,
         cdk.deploys_with_the_aws_cli,
     ),
+    "move": (
+        move.deploys_both_shapes_beside_each_other,
+        move.gives_the_second_the_firsts_token,
+        move.removes_the_first,
+    ),
 }
 
 
@@ -65,7 +71,7 @@ def _place(part: str, folder: Path, aws: Mapping[str, str]) -> RehearsalFolder:
     if part == "newcomer":
         return RehearsalFolder(folder, aws, service="mark")
     lay_bundles(folder / "bundles")
-    return RehearsalFolder(folder, aws, service=SERVICE, config=settings())
+    return RehearsalFolder(folder, aws, service=SERVICE, config=settings("ha"))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -20,10 +20,8 @@ MACHINES = [{"ami": "ami-0123456789abcdef0"}, {"architecture": "arm64", "ami": "
 CONFIG: dict[str, Any] = {
     "service": {"name": SERVICE, "serve": [{"model": "inception-v3"}]},
     "rollout": {
-        "shape": "ha",
         "owner": "team@example.com",
         "image": f"{ministack.ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/mark:1",
-        "certificate": f"arn:aws:acm:us-east-1:{ministack.ACCOUNT}:certificate/0000",
         "machines": MACHINES,
         "functions": {"bundles": "bundles"},
         "alarms": {"to": ["team@example.com"], "max_usd_per_hour": 5},
@@ -31,9 +29,24 @@ CONFIG: dict[str, Any] = {
 }
 
 
-def settings() -> dict[str, Any]:
+SHAPES: dict[str, dict[str, Any]] = {
+    "ha": {"certificate": f"arn:aws:acm:us-east-1:{ministack.ACCOUNT}:certificate/0000"},
+    "lean": {
+        "node": {
+            "name": "rehearsal.example.org",
+            "certificate": f"arn:aws:secretsmanager:us-east-1:{ministack.ACCOUNT}:secret:tls-AbCdEf",
+            "ami": "ami-0123456789abcdef1",
+        }
+    },
+}
+"""What each shape wants beside that."""
+
+
+def settings(shape: str, *, service: str = SERVICE) -> dict[str, Any]:
     """The settings, to be changed at will."""
     copy: dict[str, Any] = yaml.safe_load(yaml.safe_dump(CONFIG))
+    copy["rollout"] |= {"shape": shape, **SHAPES[shape]}
+    copy["service"]["name"] = service
     return copy
 
 

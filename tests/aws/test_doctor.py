@@ -7,20 +7,24 @@ import time
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from mark.aws.alarms import Alerts, read_alerts
 from mark.aws.ec2.inventory import list_inventory
-from mark.aws.preflight import caller, has_image, is_verified, mail_account
+from mark.aws.preflight import caller, is_verified, mail_account, manifest_type
 from mark.aws.prices import on_demand_usd_per_hour, spot_usd_per_hour, type_facts
 from mark.aws.quotas import lambda_concurrency, read_quotas
 from mark.aws.session import Aws
 from mark.catalog.load import load_prices
+from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.domain.offering import Market
 from mark.domain.quota import VcpuQuota
 from mark.emulator.pricing import PAGE
+from mark.rollout.doctor import check_image
 from mark.rollout.refresh_prices import refresh_prices
 from tests.aws.builders import aws
 from tests.aws.recording import Recorder
@@ -75,8 +79,8 @@ def test_the_doctor_asks_what_is_listed_for_it_and_understands_the_answers(
     )
     assert facts["g4dn.xlarge"].accelerator_count == 1
     assert set(facts) == {"c5.large", "g4dn.xlarge"}
-    assert has_image(there, f"{REGISTRY}/shop/agent:1") is False
-    assert has_image(there, f"{REGISTRY}/shop/none:1") is False
+    assert manifest_type(there, f"{REGISTRY}/shop/agent:1") is None
+    assert manifest_type(there, f"{REGISTRY}/shop/none:1") is None
     assert is_verified(there, "a@example.org") is True
     assert is_verified(there, "b@example.org") is None
     assert mail_account(there).sandbox
@@ -95,12 +99,36 @@ def test_an_image_that_is_pushed_is_found(world: World, there: Aws) -> None:
     digest = images.put_image(repositoryName="there", imageManifest=MANIFEST, imageTag="1.0")["image"]["imageId"][
         "imageDigest"
     ]
-    assert has_image(there, f"{REGISTRY}/there:1.0")
-    assert has_image(there, f"{REGISTRY}/there@{digest}")
-    assert not has_image(there, f"{REGISTRY}/there:2.0")
+    assert manifest_type(there, f"{REGISTRY}/there:1.0") is not None
+    assert manifest_type(there, f"{REGISTRY}/there@{digest}") is not None
+    assert manifest_type(there, f"{REGISTRY}/there:2.0") is None
     for wrong in ("docker.io/library/redis:7", f"{REGISTRY.replace('us-east-1', 'eu-west-1')}/there:1.0"):
         with pytest.raises(Misconfigured):
-            has_image(there, wrong)
+            manifest_type(there, wrong)
+
+
+@pytest.mark.parametrize(
+    ("rollout", "kind", "state"),
+    [
+        ({}, MANIFEST_TYPE, "error"),
+        ({}, "application/vnd.oci.image.manifest.v1+json", "error"),
+        ({}, "application/vnd.oci.image.index.v1+json", "ok"),
+        ({"machines": [{"architecture": "arm64"}]}, MANIFEST_TYPE, "ok"),
+        ({"shape": "ha"}, MANIFEST_TYPE, "ok"),
+    ],
+    ids=["docker", "oci", "both processors", "Graviton alone", "ha"],
+)
+def test_an_image_of_one_processor_is_not_enough_for_two(rollout: dict[str, Any], kind: str, state: str) -> None:
+    """Nodes are Graviton, instances mostly are not."""
+    image = f"{REGISTRY}/shop/mark:1"
+    ecr = SimpleNamespace(describe_images=lambda **_: {"imageDetails": [{"imageManifestMediaType": kind}]})
+    there: Any = SimpleNamespace(images=ecr, settings=SimpleNamespace(region="us-east-1"))
+    settings = Settings.model_validate({"rollout": {"image": image, **rollout}})
+    found = next(iter(check_image(settings, there)))
+    assert found.state == state
+    if state == "error":
+        assert "one processor, and the service runs on amd64 and arm64" in found.message
+        assert f"--platform linux/amd64,linux/arm64 -t {image} --push ." in found.remedy
 
 
 def test_prices_are_renewed_and_kept_where_aws_does_not_answer(world: World, there: Aws, tmp_path: Path) -> None:

@@ -80,7 +80,8 @@ def test_each_finding_says_what_to_do(doctor: Doctor) -> None:
         "sender": "error",
         "SES": "error",
     }
-    assert f"infra/image/Dockerfile -t {IMAGE} ." in found["image"]["remedy"]
+    both = "infra/image/Dockerfile --platform linux/amd64,linux/arm64"
+    assert f"{both} -t {IMAGE} --push ." in found["image"]["remedy"]
     assert "--quota-code L-7212CCBC" in found["vCPUs p spot"]["remedy"]
     assert found["instance types"]["message"] == "not in us-east-1: p2.xlarge"
     assert "policy.overflow_limits.concurrency to 1000" in found["Lambda"]["remedy"]

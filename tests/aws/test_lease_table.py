@@ -23,6 +23,7 @@ from tests.aws.recording import Recorder
 
 TTL_S = TABLE_LEASE.ttl_s
 HOST = "shop.example.org"
+BALANCER = "balancer.elb.us-east-1.amazonaws.com."
 
 
 @pytest.fixture
@@ -186,6 +187,26 @@ def test_the_name_means_the_nodes_until_it_is_removed() -> None:
         assert (record["Name"], record["ResourceRecords"]) == (f"{HOST}.", [{"Value": "10.0.0.2"}])
         assert remove_addresses(there.names, zone, HOST)
         assert not remove_addresses(there.names, zone, HOST)
+        there.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "means"),
+    [
+        ("A", {"AliasTarget": {"DNSName": BALANCER, "HostedZoneId": "Z2", "EvaluateTargetHealth": False}}),
+        ("CNAME", {"TTL": 60, "ResourceRecords": [{"Value": BALANCER}]}),
+    ],
+    ids=["alias", "CNAME"],
+)
+def test_a_name_that_was_moved_to_another_service_stays(kind: str, means: dict[str, Any]) -> None:
+    with mock_aws():
+        there = aws()
+        zone = there.names.create_hosted_zone(Name="example.org.", CallerReference="x")["HostedZone"]["Id"]
+        moved: Any = {"Action": "UPSERT", "ResourceRecordSet": {"Name": f"{HOST}.", "Type": kind, **means}}
+        there.names.change_resource_record_sets(HostedZoneId=zone, ChangeBatch={"Changes": [moved]})
+        before = there.names.list_resource_record_sets(HostedZoneId=zone)["ResourceRecordSets"]
+        assert not remove_addresses(there.names, zone, HOST)
+        assert there.names.list_resource_record_sets(HostedZoneId=zone)["ResourceRecordSets"] == before
         there.close()
 
 

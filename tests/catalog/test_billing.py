@@ -188,6 +188,16 @@ def test_gateways_follow_the_peak_but_are_as_many_as_are_deployed(peak_rps, coun
     assert billing.gateway_count(HA_FOOTPRINT, peak_rps) == count
 
 
+@pytest.mark.parametrize(
+    ("requests", "count"), [(0, 2), (3600 * 270, 2), (3600 * 280, 3), (3600 * 600, 5)], ids=str
+)
+def test_nodes_follow_the_bytes_that_their_network_carries(requests, count):
+    # A t4g.small: 0.128 Gbit/s are 15.26 MiB/s, 138.7 requests/s of 0.11 MiB.
+    load = billing.Load(duration_s=3600.0, requests=requests, payload_mib=0.11)
+    lines = {line.item: line for line in billing.bill_overhead(FOOTPRINT, load)}
+    assert lines["nodes"].quantity == pytest.approx(count)
+
+
 def test_provisioned_environments_are_billed_by_five_minutes_begun_and_belong_to_lambda():
     offering = replace(on_lambda(), provisioned=4, memory_gib=3.0)
     (line,) = billing.bill_provisioned(offering, 86400.0)

@@ -108,6 +108,23 @@ def test_an_image_that_is_missing_comes_with_the_commands_that_make_it() -> None
 
 
 @pytest.mark.parametrize(
+    ("rollout", "platform"),
+    [
+        ({}, "linux/amd64,linux/arm64"),
+        ({"shape": "ha"}, "linux/amd64"),
+        ({"machines": [{"architecture": "arm64"}]}, "linux/arm64"),
+    ],
+    ids=["nodes are Graviton", "ha", "all Graviton"],
+)
+def test_an_image_is_built_for_all_processors_that_it_runs_on(rollout: dict[str, object], platform: str) -> None:
+    image = "123456789012.dkr.ecr.us-east-1.amazonaws.com/shop/mark:1"
+    wanted = Settings.model_validate({"rollout": rollout}).rollout.architectures
+    words = shlex.split(builds(image, FOR_PROCESSES, wanted).split("`")[1])
+    assert words[words.index("--platform") + 1] == platform
+    assert ("push" in words) != ("--push" in words), "Docker keeps images of one processor alone"
+
+
+@pytest.mark.parametrize(
     ("rollout", "said"),
     [
         ({"network": {"zones": ["us-east-1a"]}}, "two at least"),

@@ -370,6 +370,13 @@ def test_a_limit_of_instances_that_cuts_a_plan_is_noted(kernel: Kernel) -> None:
     assert any(note.startswith("the limit of 2 instances cut what was wanted") for note in notes)
 
 
+@pytest.mark.parametrize(("rate_rps", "is_noted"), [(250.0, False), (300.0, True)], ids=["carried", "too much"])
+def test_a_load_that_two_nodes_do_not_carry_is_noted(kernel: Kernel, rate_rps: float, is_noted: bool) -> None:
+    load = constant(rate_rps, duration_s=HISTORY_S + 300.0)
+    notes = run(experiment(kernel, Market.ON_DEMAND, trace=load), "static-peak").notes
+    assert any(note.startswith("the load takes 3 nodes, and 2 are deployed at most") for note in notes) == is_noted
+
+
 def test_refused_launches_are_noted(kernel: Kernel) -> None:
     faults = FaultScript(stress=0.0, refusals=(Refuse(from_s=0.0, to_s=1200.0),))
     result = run(experiment(kernel, Market.ON_DEMAND, faults=faults), "greedy-oracle")
