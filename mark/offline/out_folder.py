@@ -16,7 +16,7 @@ from mark.controller.state import Decision, Observation
 from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.fleet import FleetView
 from mark.policies.bundles import policy_names
-from mark.report.page import write_report
+from mark.report.page import REPORT_NAME, write_report, write_runs
 from mark.report.runs.comparison import ComparedRun
 from mark.telemetry.journal_file import JournalFile
 
@@ -40,7 +40,7 @@ def make_folder(path: Path) -> None:
 class OutFolder:
     """One run's folder, made where it is missing. `failure` is the first error, None while all is well.
 
-    `page` is the report as it was last written whole, None before.
+    `page` is the report once it is written whole, None before.
     """
 
     def __init__(self, path: Path, *, title: str, command: str) -> None:
@@ -53,6 +53,7 @@ class OutFolder:
         make_folder(path)
         try:
             (path / JOURNAL_NAME).touch()
+            (path / REPORT_NAME).unlink(missing_ok=True)
             for name in policy_names():  # what an earlier run left would explain another run
                 (path / name / JOURNAL_NAME).unlink(missing_ok=True)
         except OSError as error:
@@ -67,6 +68,15 @@ class OutFolder:
     def open_journal(self, header: Header) -> OutJournal:
         """The journal of a run that begins; it does not raise."""
         return OutJournal(self, header)
+
+    def keep(self, runs: Sequence[ComparedRun]) -> None:
+        """Write the figures of what has finished."""
+        if self.failure is not None:
+            return
+        try:
+            write_runs(self.path, runs)
+        except Misconfigured as error:
+            self.failure = error
 
     def write_report(self, runs: Sequence[ComparedRun], assumptions: Sequence[str]) -> Path | None:
         """Write the page and the document of what has finished; None where the folder has failed."""

@@ -1,7 +1,7 @@
 """Replays, one policy after the other; what is finished is never lost.
 
-After each policy the report is written anew. Whatever ends the runs early (Ctrl-C, a full disk, a policy that
-cannot go on), the finished ones are printed before the command says so.
+After each policy its figures are kept. Whatever ends the runs early (Ctrl-C, a full disk, a policy that cannot go
+on), the report of the finished ones is drawn and they are printed before the command says so.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from mark.report.terminal import INTERRUPTED, Report, note, progress, show, show
 from mark.simulator.experiment import Experiment
 from mark.simulator.workload import Workload
 
-"""Exit status after Ctrl-C: 128 + SIGINT."""
 TITLE = "What this traffic costs"
 
 
@@ -59,7 +58,8 @@ def simulate_settings(settings: Settings, *, as_json: bool, workload: Workload |
         outcome.interrupted = True
     except MarkError as error:
         outcome.failure = error
-    finally:  # a defect, too, leaves what is finished: it is printed, then the defect is shown
+    finally:  # a defect, too, leaves what is finished: it is drawn and printed, then the defect is shown
+        _draw(outcome, folder)
         _print(outcome, folder, as_json=as_json)
     if outcome.interrupted:
         note(f"interrupted: {len(outcome.runs)} of {len(lineup.policies)} policies finished")
@@ -98,7 +98,7 @@ def _run_all(
         result = replace(result, notes=(*run_remarks(settings, experiment, policy), *result.notes))
         outcome.runs.append(ComparedRun(result=result, reference_usd=reference_usd, floor_usd=floor_usd))
         if folder is not None:
-            folder.write_report(outcome.runs, ())
+            folder.keep(outcome.runs)
     if not outcome.runs:
         raise Misconfigured("no policy could run; the notes above say why")
 
@@ -118,6 +118,15 @@ def run_remarks(settings: Settings, experiment: Experiment, policy: str) -> tupl
     overflow = [f"Lambda: {excuse.reason}"] if excuse else []
     tuned = (*experiment.changes(policy), *shared_changes(settings, policy, experiment))
     return (*replaced, *tuned, *overflow, *experiment.spec.workload.notes, *experiment.supply.warnings)
+
+
+def _draw(outcome: SimulationOutcome, folder: OutFolder | None) -> None:
+    if folder is None or not outcome.runs:
+        return
+    try:
+        folder.write_report(outcome.runs, ())
+    except KeyboardInterrupt:
+        outcome.interrupted = True
 
 
 def _print(outcome: SimulationOutcome, folder: OutFolder | None, *, as_json: bool) -> None:

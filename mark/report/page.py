@@ -100,11 +100,15 @@ def write_report(
     The figures come first, so that a page which cannot be drawn or stored loses nothing already computed.
     Raises Misconfigured with one line when the folder cannot be written.
     """
-    document = json_text(simulate_document(runs), indent=2) + "\n"
-    write_whole(out_dir / DOCUMENT_NAME, document)
+    write_runs(out_dir, runs)
     page = render_report(runs, title=title, command=command, assumptions=assumptions)
     write_whole(out_dir / REPORT_NAME, page)
     return out_dir / REPORT_NAME
+
+
+def write_runs(out_dir: Path, runs: Sequence[ComparedRun]) -> None:
+    """Write `runs.json` whole; Misconfigured with one line when the folder cannot be written."""
+    write_whole(out_dir / DOCUMENT_NAME, json_text(simulate_document(runs), indent=2) + "\n")
 
 
 def check_file(path: Path) -> None:
