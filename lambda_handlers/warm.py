@@ -38,8 +38,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, float]: 
     done = warm_up(_client(), function, concurrency, float(hold_s))
     if done.failed:
         logger.warning("%d of %d pings of %s failed", done.failed, concurrency, function)
-    dimensions = {"function": function}
-    count("warm", dimensions=dimensions, Answered=done.answered, ColdStarts=done.cold, Failed=done.failed)
+        count("warm", dimensions={"function": function}, Failed=done.failed)
     return asdict(done)
 
 

@@ -106,7 +106,7 @@ class ControllerPolicy:
     #: Seconds after which a launch that stays unseen is forgotten.
     request_timeout_s: float = 900.0
     #: Seconds that a refused offering is left out. Half a period less than ten minutes: the plan of the tenth
-    #: minute asks again, however late the refusal was heard of.
+    #: minute asks again, though the refusal was heard of up to half a period late.
     unavailable_s: float = 570.0
     #: Seconds after the first tick in which the load is not yet known: a smaller plan must then last for
     #: SETTLING_COOLDOWN_S at least.

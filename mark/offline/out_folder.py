@@ -16,7 +16,7 @@ from mark.controller.state import Decision, Observation
 from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.fleet import FleetView
 from mark.policies.bundles import policy_names
-from mark.report.page import REPORT_NAME, write_report, write_runs
+from mark.report.page import DOCUMENT_NAME, REPORT_NAME, write_report, write_runs
 from mark.report.runs.comparison import ComparedRun
 from mark.telemetry.journal_file import JournalFile
 
@@ -53,7 +53,8 @@ class OutFolder:
         make_folder(path)
         try:
             (path / JOURNAL_NAME).touch()
-            (path / REPORT_NAME).unlink(missing_ok=True)
+            for name in (DOCUMENT_NAME, REPORT_NAME):
+                (path / name).unlink(missing_ok=True)
             for name in policy_names():  # what an earlier run left would explain another run
                 (path / name / JOURNAL_NAME).unlink(missing_ok=True)
         except OSError as error:

@@ -28,6 +28,8 @@ from mark.simulator.traces.formats.bins import MAX_RPS
 
 MINUTE_HEADER = ("minute", "rate")
 MINUTE_HEADER_CHARS = 64
+HUNDRED = 100
+"""From here on two digits would be a power of ten."""
 
 
 def plan_settings(
@@ -63,7 +65,7 @@ def plan_settings(
     excuses = (*plan.excuses, *supply.excuses)
     pays_from = (
         break_even_rps(footprint, supply.offerings, supply.overflow, payload_mib=model.payload_mib)
-        if supply.overflow
+        if supply.overflow and supply.overflow_excuse is None
         else None
     )
     if as_json:
@@ -76,7 +78,12 @@ def plan_settings(
         _show(plan, terms, excuses, supply=supply)
         show(overhead_line(footprint))
         if pays_from is not None:
-            show(f"At less than {pays_from:.2g} requests/s of a constant load Lambda alone would cost less.")
+            said = _two_digits(pays_from)
+            show(f"At less than {said} requests/s of a constant load Lambda alone would cost less.")
+
+
+def _two_digits(rate_rps: float) -> str:
+    return f"{rate_rps:.2g}" if rate_rps < HUNDRED else f"{rate_rps:,.0f}"
 
 
 def plan_document(

@@ -59,8 +59,10 @@ def simulate_settings(settings: Settings, *, as_json: bool, workload: Workload |
     except MarkError as error:
         outcome.failure = error
     finally:  # a defect, too, leaves what is finished: it is drawn and printed, then the defect is shown
-        _draw(outcome, folder)
-        _print(outcome, folder, as_json=as_json)
+        try:
+            _draw(outcome, folder)
+        finally:
+            _print(outcome, folder, as_json=as_json)
     if outcome.interrupted:
         note(f"interrupted: {len(outcome.runs)} of {len(lineup.policies)} policies finished")
         raise typer.Exit(INTERRUPTED)

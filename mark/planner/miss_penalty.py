@@ -109,10 +109,12 @@ def fewest_instances(request: PlanRequest, chosen: Sequence[Offering]) -> int:
     """Least number of instances where nothing else answers in time.
 
     One: a request may come at any moment, and a launch takes minutes. Two, where the misses until a lost one is
-    replaced (by a standby, where there is one) are more than the objective allows in the day that a report judges.
+    replaced (by a standby, where there is one) are more than the objective allows in the day that a report judges,
+    less what plans use of that.
     """
     backup = request.backup
     out_s = max((item.boot_s for item in chosen), default=0.0)
     if backup.standby is not None and backup.standbys:
         out_s = min(out_s, backup.wake_s)
-    return 2 if DETECTION_S + out_s > (1.0 - request.slo.target) * DAY_S else 1
+    spare_s = (1.0 - PLANNED_SHARE) * (1.0 - request.slo.target) * DAY_S
+    return 2 if DETECTION_S + out_s > spare_s else 1

@@ -17,7 +17,7 @@ DOCS = "docs/rollout.md"
 def builds(image: str, dockerfile: str, architectures: Sequence[str] = ()) -> str:
     """Commands that build an image, to be pasted beside mark.yaml; without MArk's sources, where given.
 
-    architectures: processors that it has to be for, beside the builder's own.
+    architectures: processors that it has to be for, all of them; the builder's own where none is given.
     """
     path = FOLDER / dockerfile
     if not path.is_file():

@@ -66,7 +66,6 @@ def test_a_rehearsed_day_costs_what_the_templates_cost(
     ledger, templates = rehearsed(spec, tmp_path), Costs(templates=made, spec=spec).lines()
     assert ledger.keys() == templates.keys(), side_by_side(ledger, templates)
     assert ledger == pytest.approx(templates, rel=AGREE), side_by_side(ledger, templates)
-    assert sum(ledger.values()) == pytest.approx(sum(templates.values()), rel=AGREE)
 
 
 def side_by_side(ledger: Lines, templates: Lines) -> str:
