@@ -303,7 +303,7 @@ def test_the_rival_is_the_cheapest_to_serve_that_keeps_the_objective() -> None:
 
 
 def made_run(policy: str, *, serving_usd: float, attained: float) -> Any:
-    """What a choice among runs looks at."""
+    """Facts of a run by which one is chosen."""
     slo = Slo(latency_s=0.6, target=0.98, mean_latency_s=0.3)
     return SimpleNamespace(policy=policy, attained=attained, slo=slo, cost=SimpleNamespace(serving=serving_usd))
 

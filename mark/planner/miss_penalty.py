@@ -42,7 +42,7 @@ LONG_HISTORY_S = 86_400.0
 """With less history a forecast knows little of what may come: the last hour is counted beside it."""
 HOUR_UNITS = 60
 DAY_S = 86_400.0
-"""What a report judges. One loss is planned for in it: the Spot Advisor's worst class is one in five a month."""
+"""A report judges a day. One loss is planned for in it: the Spot Advisor's worst class is one in five a month."""
 
 
 def recent_load(request: PlanRequest) -> Demand | None:

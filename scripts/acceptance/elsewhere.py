@@ -25,7 +25,7 @@ from scripts.acceptance.rivals import rival_run
 
 KEEPING = " that keeps the objective"
 OTHERS = {"rival": "cheapest rival that keeps the objective", "mark": "mark", "sagemaker": "sagemaker"}
-"""What `hedged` is held against, as the page calls it."""
+"""Yardsticks of `hedged`, as the page calls them."""
 CASES = {
     "all": ("", ""),
     "on demand": (f", {Market.ON_DEMAND}", ""),

@@ -39,7 +39,7 @@ SHAPES: dict[str, dict[str, Any]] = {
         }
     },
 }
-"""What each shape wants beside that."""
+"""Settings that each shape wants beside those."""
 
 
 def settings(shape: str, *, service: str = SERVICE) -> dict[str, Any]:

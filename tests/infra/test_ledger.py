@@ -77,7 +77,7 @@ def side_by_side(ledger: Lines, templates: Lines) -> str:
 
 
 def rehearsed(spec: ServiceSpec, folder: Path) -> Lines:
-    """What `mark report` and the mail say of the day."""
+    """Lines of the day in `mark report` and the mail."""
     [served] = spec.models
     assert served.overflow is not None
     with EmbeddedRedis(folder / "store") as server:
