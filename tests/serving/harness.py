@@ -155,6 +155,14 @@ class Live:
         finally:
             await client.close()
 
+    async def refuses_connections(self) -> bool:
+        try:
+            client = await self.client()
+        except ConnectionRefusedError:
+            return True
+        await client.close()
+        return False
+
     async def add_agent(
         self, instance: str, *, takes_s: float = 0.0, role: Role = Role.SERVING, wait: bool = True
     ) -> RunningAgent:

@@ -51,6 +51,8 @@ EXTENSIONS = ("binary_tensor_data", "model_configuration", "statistics")
 OWNER_GRACE_S = 5.0
 """Grace beyond the model's time-out for the response of a forwarded request."""
 _JSON = oip.JSON_TYPE.encode()
+DRAIN_S = 5.0
+"""Most time of a gateway that ends to answer what it has."""
 LOOPBACK = "127.0.0.1"
 OPEN_TO_ALL = frozenset({Endpoint.LIVE, Endpoint.READY})
 """Endpoints that load balancers call without a token."""
@@ -417,15 +419,22 @@ async def _sweep(gateway: Gateway) -> None:
         gateway.agents.check_timeouts(SWEEP_S, time.monotonic())
 
 
-async def _drain(gateway: Gateway, within_s: float = 5.0) -> None:
-    """Wait until requests in flight are answered; no new connection is accepted meanwhile."""
-    until = time.monotonic() + within_s
-    while time.monotonic() < until:
+async def _drain(gateway: Gateway) -> None:
+    """Wait until requests in flight are answered; no new connection is accepted meanwhile.
+
+    Clients that keep a connection learn from an answer that it closes. Those that ask for nothing meanwhile find
+    it closed, and a request that they send at that very moment gets no answer.
+    """
+    began, http = time.monotonic(), gateway.http
+    http.leave()
+    while (passed_s := time.monotonic() - began) < max(DRAIN_S, http.limits.leave_s):
+        if passed_s > http.limits.leave_s:
+            http.close_idle()
         flying = sum(len(agent.in_flight) for agent in gateway.agents.open.values())
         flying += sum(
             router.overflow.in_flight for router in gateway.routers.values() if router.overflow is not None
         )
-        flying += sum(connection.is_busy for connection in gateway.http.connections)
-        if not flying:
+        flying += sum(connection.is_busy for connection in http.connections)
+        if not flying and (passed_s > http.limits.leave_s or not http.connections):
             return
         await asyncio.sleep(0.01)

@@ -125,6 +125,16 @@ class HttpConnection(asyncio.Protocol):
         """True while a request is with the handler."""
         return self._current is not None
 
+    @property
+    def _has_nothing_behind(self) -> bool:
+        """True where no request, nor a part of one, has come after the one that is with the handler."""
+        return self._state is IDLE and not self._pending and not self._rest
+
+    def close_if_idle(self) -> None:
+        """Close it where no request of it waits for an answer, nor is on its way in."""
+        if self._current is None and self._has_nothing_behind:
+            self._close()
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
         transport = cast("asyncio.Transport", transport)  # uvloop's do not inherit from it
@@ -422,7 +432,7 @@ class HttpConnection(asyncio.Protocol):
 
     def send(self, exchange: HttpExchange, status: int, content_type: bytes, body: bytes, extra: bytes) -> None:
         """Write the answer of the exchange that is being handled, and turn to the next."""
-        keep = exchange.keep_alive
+        keep = exchange.keep_alive and not (self._server.is_leaving and self._has_nothing_behind)
         head = b"%bcontent-length: %d\r\n%b%b\r\n" % (
             _first_lines(status, content_type), len(body), extra, b"" if keep else _CLOSE
         )  # fmt: skip

@@ -30,6 +30,8 @@ class HttpLimits:
     slow_s: float = 20.0
     #: seconds that a connection without a request is kept
     idle_s: float = 75.0
+    #: seconds that one still has to send the next request when the server ends, and to learn that it closes
+    leave_s: float = 1.0
     #: seconds between two checks of all connections
     sweep_s: float = 1.0
 
@@ -68,6 +70,7 @@ class HttpServer:
         self.budget = BodyBudget(self.limits.bodies_bytes)
         self.connections: set[HttpConnection] = set()
         self.refused = 0
+        self.is_leaving = False
         self._sweeping: asyncio.TimerHandle | None = None
 
     def connection(self) -> HttpConnection:
@@ -77,6 +80,15 @@ class HttpServer:
     def start(self) -> None:
         """Begin to look for slow connections."""
         self._sweeping = asyncio.get_running_loop().call_later(self.limits.sweep_s, self._sweep)
+
+    def leave(self) -> None:
+        """Let each connection go with its last answer, so that its client calls another server from then on."""
+        self.is_leaving = True
+
+    def close_idle(self) -> None:
+        """Close the connections that wait for no answer."""
+        for connection in tuple(self.connections):
+            connection.close_if_idle()
 
     async def close(self) -> None:
         """Drop all connections, and wait until the loop has let go of them."""

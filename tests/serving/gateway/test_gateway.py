@@ -14,6 +14,7 @@ from mark.domain.fleet import Role
 from mark.domain.spending import SpendingLimit
 from mark.domain.traffic import Warmed
 from mark.ports import InferReply
+from mark.serving.http.server import HttpLimits
 from tests.serving.fakes import FakeLambda
 from tests.serving.harness import BODY, INFER, LAMBDA, Live, live, run, served, until
 
@@ -558,5 +559,39 @@ def test_what_a_client_accepts_reaches_agent_and_lambda() -> None:
 
             assert [request.accept for request in (*seen, overflow.calls[0][1])] == ["text/csv", "", "text/csv"]
             assert (await running.ask("/invocations", b"[]", accept="x" * 256)).status == 400
+
+    run(test())
+
+
+def test_a_gateway_that_ends_answers_what_came_on_a_kept_connection_and_closes_it() -> None:
+    async def test() -> None:
+        async with live(limits=HttpLimits(leave_s=60.0)) as running:
+            one, pipelining = await running.client(), await running.client()
+            for client in (one, pipelining):
+                assert "connection" not in (await client.ask()).headers
+            running.gateway_stop.set()
+            await until(running.refuses_connections)
+
+            reply = await one.ask()
+            assert (reply.status, reply.headers["connection"]) == (200, "close")
+            assert await one.is_closed()
+            pipelining.send()
+            pipelining.send()
+            assert "connection" not in (await pipelining.read()).headers
+            assert (await pipelining.read()).headers["connection"] == "close"
+            for client in (one, pipelining):
+                await client.close()
+
+    run(test())
+
+
+def test_a_gateway_that_ends_does_not_wait_for_a_client_that_asks_for_nothing() -> None:
+    async def test() -> None:
+        async with live(limits=HttpLimits(leave_s=0.0)) as running:
+            quiet = await running.client()
+            await quiet.ask()
+            running.gateway_stop.set()
+            assert await quiet.is_closed()
+            await quiet.close()
 
     run(test())
