@@ -33,9 +33,6 @@ from scripts.acceptance.loads import (
 JUDGED_DAY = 5
 OTHER_DAYS = (1, 2, 3, 4, 6)
 WINDOW_S = 6 * HOUR_S
-RATIOS = {Market.ON_DEMAND: 1.45, Market.SPOT: 2.8}
-"""Total of sagemaker over mark's."""
-HEDGED_RATIOS = {Market.ON_DEMAND: 2.0, Market.SPOT: 3.3}
 HEDGED_OVER_REFERENCE = {Market.ON_DEMAND: 1.25, Market.SPOT: 1.90}
 HEDGED_OVER_MARK = 0.90
 POLICIES = ("hedged", "mark", "greedy-oracle", "sagemaker", "reactive", "static-peak", "lambda-only")
@@ -47,9 +44,9 @@ POOL_LOST_AT_S = 3600.0
 STRESSED: dict[str, tuple[str, ...]] = {"the paper's types": (PAPER,), "c5 only": ("c5.large", "c5.xlarge")}
 """The paper's make a fleet of a few GPUs; without them there are instances by the dozen to lose."""
 JUDGED_NOTE = f"""Day {JUDGED_DAY} of the Twitter trace, second by second, under policies that nobody tunes, and
-under `hedged` and `mark` with further seeds. What the reference would
-allow: the total of `sagemaker` over the reference and the overhead of `hedged`. The rows with standbys
-that serve {SOONER_S:g} s after they are woken (median; else 75 s) are reported, not judged.
+under `hedged` and `mark` with further seeds. A rival that misses the objective, as `sagemaker` does here, is
+no yardstick: what `hedged` costs beside the cheapest that keeps it is judged above, with the tuned rivals. The
+rows with standbys that serve {SOONER_S:g} s after they are woken (median; else 75 s) are reported, not judged.
 Planners were chosen on days 1 to 4, forecasters on all of that week, this day included.
 """
 RISK_NOTE = """The first six hours of that day on spot, for each policy by itself. One interruption per
@@ -103,7 +100,7 @@ def judged_day(seed: int) -> FigureTable:
 
 
 def judged_policies(load: AcceptanceLoad, market: Market, foretold: Foretold) -> FigureTable:
-    """POLICIES: the order of their costs, and the ratios to the reference, `mark` and SageMaker."""
+    """POLICIES: the order of their costs, and the ratios to the reference and to `mark`."""
     experiment = experiment_of(spec_of(load, market), foretold.build)
     known = experiment.yardsticks()
     reference, floor = known
@@ -115,7 +112,7 @@ def judged_policies(load: AcceptanceLoad, market: Market, foretold: Foretold) ->
         for name in POLICIES
     }
     where = f"{load.label}, {market.value}"
-    checks = [*_hedged(where, market, runs, reference), *_mark(where, market, runs, reference, floor)]
+    checks = [*_hedged(where, market, runs, reference), *_mark(where, runs, reference, floor)]
     return FigureTable(
         lines=[Line.of(where, name, run, known) for name, run in runs.items()],
         checks=checks + [check for name in OURS for check in served(f"{where}, {name}", runs[name])],
@@ -130,7 +127,7 @@ def another_seed(load: AcceptanceLoad, market: Market, foretold: Foretold) -> Fi
     assert known.reference_usd is not None
     runs = {name: experiment.run(name) for name in ("hedged", "mark")}
     where = f"{load.label}, {market.value}"
-    checks = _hedged_serving(where, market, runs, known.reference_usd)
+    checks = _hedged(where, market, runs, known.reference_usd)
     return FigureTable(
         lines=[Line.of(where, name, run, known) for name, run in runs.items()],
         checks=checks + [check for name, run in runs.items() for check in served(f"{where}, {name}", run)],
@@ -217,21 +214,6 @@ def gap_of(where: str, policy: str, journal: Plans, experiment: Experiment) -> G
 
 
 def _hedged(where: str, market: Market, runs: dict[str, RunResult], reference: float) -> list[Check]:
-    hedged, managed = runs["hedged"].cost, runs["sagemaker"].cost.total
-    ratio, allowed = managed / hedged.total, managed / (reference + hedged.overhead)
-    least = HEDGED_RATIOS[market]
-    return [
-        *_hedged_serving(where, market, runs, reference),
-        Check(
-            f"{where}: total of sagemaker / hedged",
-            f"{ratio:.2f}; the reference would allow {allowed:.2f}",
-            f">= {least}",
-            ratio >= least,
-        ),
-    ]
-
-
-def _hedged_serving(where: str, market: Market, runs: dict[str, RunResult], reference: float) -> list[Check]:
     hedged, most = runs["hedged"].cost.serving, HEDGED_OVER_REFERENCE[market]
     over_reference, over_mark = hedged / reference, hedged / runs["mark"].cost.serving
     return [
@@ -250,14 +232,12 @@ def _hedged_serving(where: str, market: Market, runs: dict[str, RunResult], refe
     ]
 
 
-def _mark(where: str, market: Market, runs: dict[str, RunResult], reference: float, floor: float) -> list[Check]:
+def _mark(where: str, runs: dict[str, RunResult], reference: float, floor: float) -> list[Check]:
     total = runs["mark"].cost.total
-    ratio, least = runs["sagemaker"].cost.total / total, RATIOS[market]
     serving = [reference, *(runs[name].cost.serving for name in ("greedy-oracle", "mark"))]
     dearer = {name: runs[name].cost.total for name in ("lambda-only", "sagemaker", "static-peak")}
     cheapest = min(dearer, key=lambda name: dearer[name])
     return [
-        Check(f"{where}: total of sagemaker / mark", f"{ratio:.2f}", f">= {least}", ratio >= least),
         Check(
             f"{where}: serving cost of reference, greedy-oracle, mark",
             ", ".join(f"{usd:.2f}" for usd in serving),

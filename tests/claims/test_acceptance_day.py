@@ -16,5 +16,5 @@ from scripts.acceptance.loads import Foretold, twitter_day
 @pytest.mark.parametrize("market", list(Market))
 def test_the_judged_day_reaches_its_figures(market: Market) -> None:
     figures = judged_policies(twitter_day(JUDGED_DAY), market, Foretold())
-    assert len(figures.checks) == 13
+    assert len(figures.checks) == 11
     assert not [(check.what, check.value, check.wanted) for check in figures.missed]
