@@ -35,7 +35,15 @@ from mark.serving.gateway.model_router import ModelRouter
 from mark.serving.gateway.parsed_head import MAX_ID_BYTES, ParsedHead, parse_head
 from mark.serving.gateway.peers import FORWARDED, PeerGateway, Peers, forwarded_headers
 from mark.serving.gateway.request import InferenceRequest
-from mark.serving.gateway.routes import Endpoint, Route, Routes, not_supported, shape_of, versions_of
+from mark.serving.gateway.routes import (
+    OPEN_TO_ALL,
+    Endpoint,
+    Route,
+    Routes,
+    not_supported,
+    shape_of,
+    versions_of,
+)
 from mark.serving.gateway.store_sync import StoreSync
 from mark.serving.http.body_budget import HELD, UNCOUNTED_BYTES
 from mark.serving.http.content_codings import ACCEPTED, decode, decode_small, is_plain
@@ -52,8 +60,6 @@ OWNER_GRACE_S = 5.0
 """Grace beyond the model's time-out for the response of a forwarded request."""
 _JSON = oip.JSON_TYPE.encode()
 LOOPBACK = "127.0.0.1"
-OPEN_TO_ALL = frozenset({Endpoint.LIVE, Endpoint.READY})
-"""Endpoints that load balancers call without a token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +104,7 @@ class Gateway:
                 served, overflow=calls, idempotency=self._idempotency, unexpected=self.unexpected
             )
         self.sync.routers = self.routers
-        self.agents = AgentConnections(self.routers)
+        self.agents = AgentConnections(self.routers, config.token)
         self.http = HttpServer(
             self.handle,
             make=InferenceRequest,
