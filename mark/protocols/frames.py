@@ -75,7 +75,10 @@ class FrameError(MarkError):
 
 
 class RequestDetails(NamedTuple):
-    """Reserved fields of a request: the wire carries them, and nothing fills or reads them yet."""
+    """Reserved fields of a request: the wire carries them, and nothing fills or reads them yet.
+
+    The deadline is no detail: each request has it (`left_us`).
+    """
 
     #: items of the request
     size: int = 1

@@ -29,7 +29,7 @@ from mark.protocols.frames import (
     encode_request,
 )
 from mark.protocols.handshake import GatewayHandshake, new_nonce
-from mark.serving.frame_link import FrameLink
+from mark.serving.frame_link import HANDSHAKE_S, FrameLink
 from mark.serving.gateway.members_view import AgentView
 from mark.serving.gateway.request import InferenceRequest
 
@@ -247,7 +247,8 @@ class AgentConnections:
         loop = asyncio.get_running_loop()
         self.open[member.instance] = connection
         try:
-            async with asyncio.timeout(CONNECT_S):
+            # the kernel connects for an agent whose model lets no thread run meanwhile; TLS waits for its loop
+            async with asyncio.timeout(CONNECT_S + HANDSHAKE_S if member.certificate else CONNECT_S):
                 await loop.create_connection(
                     lambda: connection, member.host, member.port, ssl=self._tls if member.certificate else None
                 )
