@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from mark.domain.fleet import Role
@@ -44,6 +44,10 @@ class Member:
     #: vCPU seconds beyond its credits since the agent began, which an unlimited type is billed for.
     surplus_vcpu_s: float = 0.0
     epoch: int = 0
+    #: Secret of this start, which a gateway and it prove to each other that they know (`protocols/handshake.py`).
+    wire_key: str = field(default="", repr=False)
+    #: SHA-256 of the certificate that its port for frames shows, in hex; empty where frames come without TLS.
+    certificate: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

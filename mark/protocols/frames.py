@@ -4,6 +4,10 @@ A frame is its length (4 bytes), its kind (1 byte), the request's id (8 bytes) a
 with `struct`, little endian. Clocks are not shared: a request carries the microseconds that have passed since it
 arrived and those that are left until its deadline. The parser keeps at most one frame that has not come whole,
 of a bounded size; whatever is wrong raises FrameError, after which the connection is to be closed.
+
+Challenge, Hello and Welcome open a connection (`handshake.py`); the version stands first in the first two, so that
+every later version can read it. A request and a response may carry details, in frames of kinds of their own; while
+all of them are neutral there are none, and they cost nothing.
 """
 
 from __future__ import annotations
@@ -16,19 +20,32 @@ from typing import NamedTuple
 
 from mark.domain.errors import MarkError
 
-VERSION = 2
+VERSION = 3
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 
 _HEAD = struct.Struct("<IBQ")
 """Length of what follows this head; kind; id."""
 HEAD_BYTES = _HEAD.size
-_HELLO = struct.Struct("<H")
+NONCE_BYTES = PROOF_BYTES = 32
+_VERSION = struct.Struct("<H")
+_CHALLENGE = struct.Struct(f"<H{NONCE_BYTES}s")
+_HELLO = struct.Struct(f"<H{NONCE_BYTES}s{PROOF_BYTES}s")
+"""Without the digest that may follow."""
+LONGEST_GREETING = 256
+"""Bytes of a frame before the other end is known."""
 _REQUEST = struct.Struct("<qqIHBBBB")
 """elapsed_us, left_us, header_length, lengths of path, content type, request id, traceparent and accept."""
 _REQUEST_HEAD = struct.Struct("<IBQqqIHBBBB")
 _RESPONSE = struct.Struct("<HIB")
 """status, header_length, length of the content type."""
 _RESPONSE_HEAD = struct.Struct("<IBQHIB")
+_DETAILS = struct.Struct("<H")
+"""Length of the details, which come next, before a plain request's or response's fields."""
+_REQUEST_DETAILS = struct.Struct("<IdQIBBBB")
+"""size, accuracy_floor, batch_id, chunk, flags, lengths of variant, model version and client."""
+_RESPONSE_DETAILS = struct.Struct("<QIBBB")
+"""batch_id, chunk, flags, lengths of variant and model version."""
+_LAST = 1
 _BOUNCED = struct.Struct("<q")
 _STATE = struct.Struct("<BIIddHd")
 """flags, waiting, in_service, busy_s, gone_in_s, max_batch and how many batch seconds follow, weight."""
@@ -38,7 +55,7 @@ LONGEST_S = 1e9
 
 
 class Kind(IntEnum):
-    """Frame types. HELLO, REQUEST, CANCEL: gateway to agent; the others: agent to gateway."""
+    """Frame types. HELLO, CANCEL, requests: gateway to agent; the others: agent to gateway."""
 
     HELLO = 1
     REQUEST = 2
@@ -47,10 +64,51 @@ class Kind(IntEnum):
     STATE = 5
     CANCEL = 6
     GOODBYE = 7
+    CHALLENGE = 8
+    WELCOME = 9
+    DETAILED_REQUEST = 10
+    DETAILED_RESPONSE = 11
 
 
 class FrameError(MarkError):
     """Malformed frame: close the connection."""
+
+
+class RequestDetails(NamedTuple):
+    """Reserved fields of a request: the wire carries them, and nothing fills or reads them yet.
+
+    The deadline is no detail: each request has it (`left_us`).
+    """
+
+    #: items of the request
+    size: int = 1
+    #: least accuracy of the variant that may answer, 0 for any
+    accuracy_floor: float = 0.0
+    #: variant of a supernet to run; the agent chooses where it is empty
+    variant: bytes = b""
+    model_version: bytes = b""
+    #: client or tenant on whose account it runs
+    client: bytes = b""
+    #: batch that a central queue put it in; 0 where the agent forms batches
+    batch_id: int = 0
+    #: place in a stream of chunks
+    chunk: int = 0
+    #: no chunk follows
+    last: bool = True
+
+
+class ResponseDetails(NamedTuple):
+    """Reserved fields of a response, as in RequestDetails: what answered, and its place in a stream."""
+
+    variant: bytes = b""
+    model_version: bytes = b""
+    batch_id: int = 0
+    chunk: int = 0
+    last: bool = True
+
+
+PLAIN_REQUEST, PLAIN_RESPONSE = RequestDetails(), ResponseDetails()
+"""All neutral: no byte on the wire."""
 
 
 class Request(NamedTuple):
@@ -67,6 +125,7 @@ class Request(NamedTuple):
     body: bytes
     forced: bool = False
     accept: bytes = b""
+    details: RequestDetails = PLAIN_REQUEST
 
 
 class Response(NamedTuple):
@@ -77,6 +136,7 @@ class Response(NamedTuple):
     content_type: bytes
     header_length: int
     body: bytes
+    details: ResponseDetails = PLAIN_RESPONSE
 
 
 class Bounced(NamedTuple):
@@ -104,10 +164,29 @@ class State(NamedTuple):
     batch_s: tuple[float, ...]
 
 
-class Hello(NamedTuple):
-    """The gateway's first frame."""
+class Challenge(NamedTuple):
+    """The agent's first frame. From another version all but the version is empty."""
 
     version: int
+    nonce: bytes = b""
+
+
+class Hello(NamedTuple):
+    """The gateway's first frame: the answer to the challenge, and its own. Of another version as in Challenge.
+
+    `token_digest`: of the token that clients must send, under the agent's key; empty where they need none.
+    """
+
+    version: int
+    nonce: bytes = b""
+    proof: bytes = b""
+    token_digest: bytes = b""
+
+
+class Welcome(NamedTuple):
+    """The agent's answer to the gateway's challenge; requests may come from here on."""
+
+    proof: bytes
 
 
 class Cancel(NamedTuple):
@@ -120,7 +199,7 @@ class Goodbye(NamedTuple):
     """The agent's last frame; every request was answered."""
 
 
-Frame = Request | Response | Bounced | State | Hello | Cancel | Goodbye
+Frame = Request | Response | Bounced | State | Challenge | Hello | Welcome | Cancel | Goodbye
 
 _FORCED = 1 << 7
 _make = tuple.__new__
@@ -131,27 +210,37 @@ def encode(frame: Frame) -> bytes:
     """The bytes of a frame. Fields that are too long for their place raise FrameError."""
     try:
         if isinstance(frame, Request):
-            return encode_request(*frame)
+            plain = encode_request(*frame[:-1])
+            return plain if frame.details == PLAIN_REQUEST else _detailed(plain, _request_details(frame.details))
         if isinstance(frame, Response):
-            return encode_response(*frame)
+            plain = encode_response(*frame[:-1])
+            return plain if frame.details == PLAIN_RESPONSE else _detailed(plain, _response_details(frame.details))
         kind, id_, body = _plain(frame)
         return _HEAD.pack(len(body), kind, id_) + body
     except (struct.error, OverflowError) as error:
         raise FrameError(f"a {type(frame).__name__} does not fit its frame: {error}") from error
 
 
-def _plain(frame: State | Bounced | Hello | Cancel | Goodbye) -> tuple[Kind, int, bytes]:
+def _plain(
+    frame: State | Bounced | Challenge | Hello | Welcome | Cancel | Goodbye,
+) -> tuple[Kind, int, bytes]:
+    id_, body = 0, b""
     match frame:
         case State():
-            return Kind.STATE, frame.seen, _state_body(frame)
+            kind, id_, body = Kind.STATE, frame.seen, _state_body(frame)
         case Bounced():
-            return Kind.BOUNCED, frame.id, _BOUNCED.pack(frame.finish_in_us)
+            kind, id_, body = Kind.BOUNCED, frame.id, _BOUNCED.pack(frame.finish_in_us)
+        case Challenge():
+            kind, body = Kind.CHALLENGE, _CHALLENGE.pack(*frame)
         case Hello():
-            return Kind.HELLO, 0, _HELLO.pack(frame.version)
+            kind, body = Kind.HELLO, _HELLO.pack(*frame[:-1]) + frame.token_digest
+        case Welcome():
+            kind, body = Kind.WELCOME, frame.proof
         case Cancel():
-            return Kind.CANCEL, frame.id, b""
+            kind, id_ = Kind.CANCEL, frame.id
         case Goodbye():
-            return Kind.GOODBYE, 0, b""
+            kind = Kind.GOODBYE
+    return kind, id_, body
 
 
 def encode_request(  # noqa: PLR0913, PLR0917 on the gateway's hot path, where a Request would be made for nothing
@@ -167,7 +256,7 @@ def encode_request(  # noqa: PLR0913, PLR0917 on the gateway's hot path, where a
     forced: bool,
     accept: bytes,
 ) -> bytes:
-    """The bytes of a Request with these fields."""
+    """The bytes of a Request with these fields and no details."""
     texts = len(path) + len(content_type) + len(request_id) + len(traceparent) + len(accept)
     place = len(traceparent) | _FORCED if forced else len(traceparent)
     head = _REQUEST_HEAD.pack(
@@ -187,16 +276,48 @@ def encode_request(  # noqa: PLR0913, PLR0917 on the gateway's hot path, where a
 
 
 def encode_response(id_: int, status: int, kind: bytes, header_length: int, body: bytes) -> bytes:
-    """The bytes of a Response with these fields, on the agent's hot path."""
+    """The bytes of a Response with these fields and no details, on the agent's hot path."""
     length = _RESPONSE.size + len(kind) + len(body)
     return b"".join((_RESPONSE_HEAD.pack(length, 3, id_, status, header_length, len(kind)), kind, body))
 
 
+def _detailed(plain: bytes, details: bytes) -> bytes:
+    """A request's or a response's frame, with details before its fields."""
+    length, kind, id_ = _HEAD.unpack_from(plain)
+    detailed = Kind.DETAILED_REQUEST if kind == Kind.REQUEST else Kind.DETAILED_RESPONSE
+    head = _HEAD.pack(length + _DETAILS.size + len(details), detailed, id_)
+    return b"".join((head, _DETAILS.pack(len(details)), details, plain[HEAD_BYTES:]))
+
+
+def _request_details(details: RequestDetails) -> bytes:
+    texts = (details.variant, details.model_version, details.client)
+    head = _REQUEST_DETAILS.pack(
+        details.size,
+        details.accuracy_floor,
+        details.batch_id,
+        details.chunk,
+        _LAST * details.last,
+        *map(len, texts),
+    )
+    return b"".join((head, *texts))
+
+
+def _response_details(details: ResponseDetails) -> bytes:
+    texts = (details.variant, details.model_version)
+    head = _RESPONSE_DETAILS.pack(details.batch_id, details.chunk, _LAST * details.last, *map(len, texts))
+    return b"".join((head, *texts))
+
+
 class FrameParser:
-    """Takes bytes as they come and gives the frames that are whole."""
+    """Takes bytes as they come and gives the frames that are whole.
+
+    `max_frame_bytes` may be changed between two frames. `begun`: frames so far that did not come whole at once;
+    while it stays and something is `held`, the same frame is still on its way.
+    """
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
-        self._max = max_frame_bytes
+        self.max_frame_bytes = max_frame_bytes
+        self.begun = 0
         self._held = bytearray()
 
     @property
@@ -206,7 +327,8 @@ class FrameParser:
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """The frames that `data` completes, in order. Errors: FrameError; the parser is then of no more use."""
-        if self._held:
+        resumed = bool(self._held)
+        if resumed:
             self._held += data
             if len(self._held) < self._needed():
                 return
@@ -215,8 +337,8 @@ class FrameParser:
         at, end = 0, len(data)
         while end - at >= HEAD_BYTES:
             length, kind, id_ = _HEAD.unpack_from(data, at)
-            if length > self._max:
-                raise FrameError(f"a frame of {length} bytes exceeds {self._max}")
+            if length > self.max_frame_bytes:
+                raise FrameError(f"a frame of {length} bytes exceeds {self.max_frame_bytes}")
             stop = at + HEAD_BYTES + length
             if stop > end:
                 break
@@ -228,6 +350,7 @@ class FrameParser:
                 yield _decode(kind, id_, data, at + HEAD_BYTES, stop)
             at = stop
         if at < end:
+            self.begun += at > 0 or not resumed
             self._held += data[at:] if at else data
 
     def _needed(self) -> int:
@@ -235,8 +358,8 @@ class FrameParser:
         if len(self._held) < HEAD_BYTES:
             return HEAD_BYTES
         (length,) = struct.unpack_from("<I", self._held)
-        if length > self._max:
-            raise FrameError(f"a frame of {length} bytes exceeds {self._max}")
+        if length > self.max_frame_bytes:
+            raise FrameError(f"a frame of {length} bytes exceeds {self.max_frame_bytes}")
         return HEAD_BYTES + int(length)
 
 
@@ -247,15 +370,39 @@ def _decode(kind: int, id_: int, data: bytes, at: int, stop: int) -> Frame:
             return Bounced(id_, *_BOUNCED.unpack_from(data, at))
         if kind == Kind.STATE:
             return _decode_state(id_, data, at, stop)
-        if kind == Kind.HELLO:
-            _exactly(_HELLO.size, at, stop)
-            return Hello(*_HELLO.unpack_from(data, at))
+        if kind in (Kind.CHALLENGE, Kind.HELLO, Kind.WELCOME):
+            return _decode_greeting(kind, data, at, stop)
+        if kind in (Kind.DETAILED_REQUEST, Kind.DETAILED_RESPONSE):
+            return _decode_detailed(kind, id_, data, at, stop)
         if kind in (Kind.CANCEL, Kind.GOODBYE):
             _exactly(0, at, stop)
             return Cancel(id_) if kind == Kind.CANCEL else Goodbye()
     except struct.error as error:
         raise FrameError(f"a frame of kind {kind} is cut off: {error}") from error
     raise FrameError(f"unknown kind of frame: {kind}")
+
+
+def _decode_greeting(kind: int, data: bytes, at: int, stop: int) -> Challenge | Hello | Welcome:
+    if kind == Kind.WELCOME:
+        _exactly(PROOF_BYTES, at, stop)
+        return Welcome(data[at:stop])
+    version = _version(data, at, stop)
+    if version != VERSION:
+        return Challenge(version) if kind == Kind.CHALLENGE else Hello(version)
+    if kind == Kind.CHALLENGE:
+        _exactly(_CHALLENGE.size, at, stop)
+        return Challenge(*_CHALLENGE.unpack_from(data, at))
+    digest_at = at + _HELLO.size
+    if stop != digest_at:
+        _exactly(_HELLO.size + PROOF_BYTES, at, stop)
+    _, nonce, proof = _HELLO.unpack_from(data, at)
+    return Hello(version, nonce, proof, data[digest_at:stop])
+
+
+def _version(data: bytes, at: int, stop: int) -> int:
+    if stop - at < _VERSION.size:
+        raise FrameError("a greeting without a version")
+    return int(_VERSION.unpack_from(data, at)[0])
 
 
 def _exactly(size: int, at: int, stop: int) -> None:
@@ -288,8 +435,41 @@ def _decode_request(id_: int, data: bytes, at: int, stop: int) -> Request:
         data[body_at:stop],
         bool(place & _FORCED),
         data[accept_at:body_at],
+        PLAIN_REQUEST,
     )
     return _make(Request, fields)
+
+
+def _decode_detailed(kind: int, id_: int, data: bytes, at: int, stop: int) -> Request | Response:
+    details_at = at + _DETAILS.size
+    fields_at = details_at + int(_DETAILS.unpack_from(data, at)[0])
+    if fields_at > stop:
+        raise FrameError("details exceed their frame")
+    if kind == Kind.DETAILED_REQUEST:
+        request = _decode_request(id_, data, fields_at, stop)
+        return request._replace(details=_decode_request_details(data, details_at, fields_at))
+    response = _decode_response(id_, data, fields_at, stop)
+    return response._replace(details=_decode_response_details(data, details_at, fields_at))
+
+
+def _decode_request_details(data: bytes, at: int, stop: int) -> RequestDetails:
+    texts_at = at + _REQUEST_DETAILS.size
+    if texts_at > stop:
+        raise FrameError("a request's details are cut off")
+    size, accuracy_floor, batch_id, chunk, flags, *lengths = _REQUEST_DETAILS.unpack_from(data, at)
+    variant, model_version, client = _texts(data, texts_at, stop, lengths)
+    if size < 1 or not 0 <= accuracy_floor <= 1:
+        raise FrameError("a request's size or accuracy floor is out of range")
+    last = bool(flags & _LAST)
+    return RequestDetails(size, accuracy_floor, variant, model_version, client, batch_id, chunk, last)
+
+
+def _texts(data: bytes, at: int, stop: int, lengths: list[int]) -> Iterator[bytes]:
+    """The texts of these lengths, which end at `stop`."""
+    _exactly(sum(lengths), at, stop)
+    for length in lengths:
+        yield data[at : at + length]
+        at += length
 
 
 def _decode_response(id_: int, data: bytes, at: int, stop: int) -> Response:
@@ -300,7 +480,16 @@ def _decode_response(id_: int, data: bytes, at: int, stop: int) -> Response:
     body_at = at + kind
     if body_at > stop or header_length > stop - body_at or not 200 <= status <= 599:
         raise FrameError("an answer's fields exceed its frame, or its status is none")
-    return _make(Response, (id_, status, data[at:body_at], header_length, data[body_at:stop]))
+    return _make(Response, (id_, status, data[at:body_at], header_length, data[body_at:stop], PLAIN_RESPONSE))
+
+
+def _decode_response_details(data: bytes, at: int, stop: int) -> ResponseDetails:
+    texts_at = at + _RESPONSE_DETAILS.size
+    if texts_at > stop:
+        raise FrameError("an answer's details are cut off")
+    batch_id, chunk, flags, *lengths = _RESPONSE_DETAILS.unpack_from(data, at)
+    variant, model_version = _texts(data, texts_at, stop, lengths)
+    return ResponseDetails(variant, model_version, batch_id, chunk, bool(flags & _LAST))
 
 
 def _state_body(frame: State) -> bytes:

@@ -11,7 +11,7 @@ import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import uvloop
 
@@ -26,7 +26,8 @@ from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
 from mark.domain.spending import SpendingLimit
 from mark.domain.traffic import GatewayReport, Warmed
 from mark.ports import Backend, InferReply, InferRequest
-from mark.protocols.frames import FrameParser, Request, State, encode, encode_response
+from mark.protocols.frames import FrameParser, Hello, Request, State, encode, encode_response
+from mark.protocols.handshake import AgentHandshake, new_nonce
 from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
 from mark.serving.agent.process import AgentConfig, serve_agent
 from mark.serving.backends.python import PythonBackend
@@ -37,6 +38,7 @@ INSTANT, DIGITS = "bench", "digits"
 INSTANT_S = {1: 0.0003, MAX_BATCH: 0.001}
 """A model whose batches take a third of a millisecond and more."""
 ANSWER = b'{"ok":true}'
+KEY = "bench"
 
 
 def served(name: str) -> ServedModel:
@@ -78,10 +80,11 @@ class BenchLink:
     def __init__(self, name: str, agents: Sequence[int]) -> None:
         self._members = [_member(name, number, port) for number, port in enumerate(agents)]
         self._peers: dict[str, Peer] = {}
+        self._version = 1
 
     async def members_version(self) -> int:
-        """Never changes."""
-        return 1
+        """Rises when the agent of the same process announces itself."""
+        return self._version
 
     async def members(self) -> Sequence[Member]:
         """The agents."""
@@ -110,8 +113,11 @@ class BenchLink:
     async def leave_gateways(self, name: str) -> None:
         """Nobody counts."""
 
-    async def announce(self, member: Member) -> bool:  # noqa: ARG002 - the port's
+    async def announce(self, member: Member) -> bool:
         """Nobody drains."""
+        if self._members != [member]:
+            self._members = [member]
+            self._version += 1
         return False
 
     async def leave(self, instance: str) -> None:
@@ -130,6 +136,7 @@ def _member(name: str, number: int, port: int) -> Member:
         max_batch=MAX_BATCH,
         batch_s=(0.001,) * MAX_BATCH,
         capacity_rps=1e4,
+        wire_key=KEY,
     )
 
 
@@ -137,14 +144,17 @@ class InstantAgent(asyncio.Protocol):
     """Answers every request of a chunk at once, in one write."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Say that it is there, now and four times a second."""
-        self._transport: Any = transport
+        """Ask who it is; once that is known say that this agent is there, four times a second."""
+        self._transport = cast("asyncio.Transport", transport)
         self._parser = FrameParser()
-        self._say()
+        self._saying: asyncio.TimerHandle | None = None
+        self._handshake = AgentHandshake(KEY, new_nonce())
+        self._transport.write(encode(self._handshake.challenge()))
 
     def connection_lost(self, _: Exception | None) -> None:
         """A gateway has gone."""
-        self._saying.cancel()
+        if self._saying is not None:
+            self._saying.cancel()
 
     def _say(self) -> None:
         state = State(0, True, False, 0, 0, 0.0, math.inf, 1e6, (1e-6,) * MAX_BATCH)
@@ -153,11 +163,13 @@ class InstantAgent(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Answer."""
-        out = [
-            encode_response(frame.id, 200, b"application/json", 0, ANSWER)
-            for frame in self._parser.feed(data)
-            if type(frame) is Request
-        ]
+        out = []
+        for frame in self._parser.feed(data):
+            if type(frame) is Request:
+                out.append(encode_response(frame.id, 200, b"application/json", 0, ANSWER))
+            elif type(frame) is Hello:
+                self._transport.write(encode(self._handshake.welcome(frame)[1]))
+                self._say()
         if out:
             self._transport.write(b"".join(out))
 
@@ -176,12 +188,12 @@ class InstantBackend:
         """Nothing to end."""
 
 
-async def run_gateway(name: str, agents: Sequence[int], token: str | None = None) -> None:
-    """A gateway before these agents."""
+async def run_gateway(name: str, link: BenchLink, token: str | None = None) -> None:
+    """A gateway before the agents of this link."""
     await serve_gateway(
         GatewayConfig(name="bench", token=token),
         spec=ServiceSpec(name="bench", models=(served(name),)),
-        link=BenchLink(name, agents),
+        link=link,
         overflow=None,
         stop=asyncio.Event(),
         on_bound=_print_port,
@@ -197,7 +209,7 @@ async def run_agent() -> None:
 
 async def run_whole(name: str) -> None:
     """Gateway and real agent in one process, with batching and admission."""
-    model, bound = served(name), asyncio.get_running_loop().create_future()
+    model, link = served(name), BenchLink(name, ())
     backend: Backend = PythonBackend(models.digits.Digits, name=name) if name == DIGITS else InstantBackend()
 
     async def no_notice() -> float | None:
@@ -208,14 +220,13 @@ async def run_whole(name: str) -> None:
             AgentConfig(instance="i-0", role=Role.SERVING, host="127.0.0.1", frame_port=0, http_port=0),
             served=model,
             offering=model.offerings[0],
-            link=BenchLink(name, ()),
+            link=link,
             backend=backend,
             interruption=no_notice,
             stop=asyncio.Event(),
-            on_bound=lambda frames, _: bound.set_result(frames),
         )
     )
-    await asyncio.gather(running, run_gateway(name, [await bound]))
+    await asyncio.gather(running, run_gateway(name, link))
 
 
 def _print_port(port: int) -> None:
@@ -226,9 +237,9 @@ def main() -> None:
     """`gateway AGENT_PORT [TOKEN]`, `agent`, or `whole MODEL`."""
     match sys.argv[1:]:
         case ["gateway", port]:
-            uvloop.run(run_gateway(INSTANT, [int(port)]))
+            uvloop.run(run_gateway(INSTANT, BenchLink(INSTANT, [int(port)])))
         case ["gateway", port, token]:
-            uvloop.run(run_gateway(INSTANT, [int(port)], token))
+            uvloop.run(run_gateway(INSTANT, BenchLink(INSTANT, [int(port)]), token))
         case ["agent"]:
             uvloop.run(run_agent())
         case ["whole", name]:

@@ -144,6 +144,8 @@ class Live:
     port: int = 0
     agents: dict[str, RunningAgent] = field(default_factory=dict)
     gateway_stop: asyncio.Event = field(default_factory=asyncio.Event)
+    #: Frames go over TLS, as where gateway and agent are on different hosts.
+    encrypted: bool = False
 
     async def client(self) -> Client:
         return Client(*await asyncio.open_connection("127.0.0.1", self.port))
@@ -175,7 +177,14 @@ class Live:
 
         agent.task = asyncio.ensure_future(
             serve_agent(
-                AgentConfig(instance=instance, role=role, host="127.0.0.1", frame_port=0, http_port=0),
+                AgentConfig(
+                    instance=instance,
+                    role=role,
+                    host="127.0.0.1",
+                    frame_port=0,
+                    http_port=0,
+                    encrypted=self.encrypted,
+                ),
                 served=self.model,
                 offering=self.model.offerings[0],
                 link=self.store,
@@ -226,10 +235,11 @@ async def live(
     overflow: FakeLambda | None = None,
     limits: HttpLimits | None = None,
     token: str | None = None,
+    encrypted: bool = False,
     **config: Any,
 ) -> AsyncIterator[Live]:
     model = model or served()
-    running = Live(model, FakeStore(), overflow or FakeLambda())
+    running = Live(model, FakeStore(), overflow or FakeLambda(), encrypted=encrypted)
     bound: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     gateway = asyncio.ensure_future(
         serve_gateway(

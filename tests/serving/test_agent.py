@@ -17,17 +17,20 @@ from mark.domain.member import Member, MemberState
 from mark.protocols.frames import (
     VERSION,
     Cancel,
+    Challenge,
     Frame,
     FrameParser,
     Hello,
     Request,
     Response,
     State,
+    Welcome,
     encode,
 )
 from mark.protocols.frames import (
     Bounced as BouncedFrame,
 )
+from mark.protocols.handshake import GatewayHandshake, new_nonce
 from mark.serving.agent.process import (
     EXIT_BROKEN,
     EXIT_DRAINED,
@@ -51,6 +54,12 @@ class Frames:
 
     def send(self, *frames: Frame) -> None:
         self._writer.write(b"".join(map(encode, frames)))
+
+    async def greet(self, key: str) -> None:
+        """Prove to the agent that this is a gateway."""
+        handshake = GatewayHandshake(key, new_nonce(), None)
+        self.send(handshake.hello(await self.next(Challenge)))
+        handshake.check(await self.next(Welcome))
 
     async def next(self, kind: type[Frame]) -> Frame:
         while True:
@@ -82,7 +91,9 @@ async def waits(running: Live, count: int) -> bool:
 
 async def frames_to(running: Live, instance: str = "i-0") -> Frames:
     member = running.store.listed[instance]
-    return Frames(*await asyncio.open_connection(member.host, member.port))
+    frames = Frames(*await asyncio.open_connection(member.host, member.port))
+    await frames.greet(member.wire_key)
+    return frames
 
 
 def request(id_: int, *, left_s: float = 1.0, forced: bool = False, body: bytes = BODY) -> Request:
@@ -95,7 +106,7 @@ def test_what_comes_while_it_works_shares_the_next_batches() -> None:
             backend = running.agents["i-0"].backend
             backend.free.clear()
             gateway = await frames_to(running)
-            gateway.send(Hello(VERSION), request(1))
+            gateway.send(request(1))
             await until(lambda: truth(backend.batches == [1]))
             gateway.send(*(request(number) for number in range(2, 8)))
             state = await gateway.next(State)
@@ -120,7 +131,7 @@ def test_the_bouncer_admits_what_can_be_in_time_and_what_is_forced() -> None:
     async def test() -> None:
         async with live() as running:
             gateway = await frames_to(running)
-            gateway.send(Hello(VERSION), request(1, left_s=0.001))
+            gateway.send(request(1, left_s=0.001))
             assert await gateway.next(BouncedFrame) == BouncedFrame(1, pytest.approx(2000, abs=100))
             gateway.send(request(2, left_s=0.001, forced=True))
             response = await gateway.next(Response)
@@ -147,7 +158,7 @@ def test_a_cancelled_request_is_not_run() -> None:
             backend = running.agents["i-0"].backend
             backend.free.clear()
             gateway = await frames_to(running)
-            gateway.send(Hello(VERSION), request(1))
+            gateway.send(request(1))
             await until(lambda: truth(backend.batches == [1]))
             gateway.send(request(2), request(3))
             await until(lambda: waits(running, 2))
@@ -171,6 +182,7 @@ def test_a_client_with_malformed_frames_is_cut_off_and_harms_nobody(data: bytes)
         async with live() as running:
             member = running.store.listed["i-0"]
             client = Client(*await asyncio.open_connection(member.host, member.port))
+            await client.reader.readexactly(len(encode(Challenge(VERSION))))
             client.writer.write(data)
             assert await client.is_closed()
             await client.close()

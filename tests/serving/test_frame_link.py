@@ -40,6 +40,7 @@ class End(FrameLink):
     def __init__(self) -> None:
         self.errors = UnexpectedErrors(log)
         super().__init__(log, self.errors, "peer", instance="i-1")
+        self.is_known = True
         self.came: list[Frame] = []
         self.wire = Wire()
         self.connection_made(self.wire)

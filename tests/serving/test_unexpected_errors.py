@@ -12,7 +12,7 @@ import pytest
 from mark.dispatch.measured import MeasuredTimes
 from mark.dispatch.policy import DispatchPolicy
 from mark.protocols import frames
-from mark.protocols.frames import VERSION, Hello, Response
+from mark.protocols.frames import Response
 from mark.serving.agent import queue
 from mark.serving.agent.gateway_link import GatewayConnection
 from mark.serving.agent.http import AgentHttp
@@ -293,7 +293,6 @@ def test_frames_behind_an_unexpected_error_in_an_agent_are_served(monkeypatch: p
     async def test() -> None:
         async with live() as running:
             gateway = await frames_to(running)
-            gateway.send(Hello(VERSION))
             monkeypatch.setattr(AgentCore, "take", broken_once(AgentCore.take))
             gateway.send(*(request(number) for number in range(1, 5)))
             statuses = {}

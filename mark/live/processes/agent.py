@@ -19,6 +19,7 @@ from mark.aws.ec2.launch import MODEL, OFFERING, PROFILE_OF, ROLE
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import Role
+from mark.live.local.ports import is_loopback
 from mark.live.standalone_agent import StandaloneLink, is_standalone, standalone_model, standalone_offering
 from mark.live.store_link import open_async_link
 from mark.plugins.load import load_model
@@ -74,6 +75,8 @@ async def _serve(identity: Identity, imds: Imds, booted_at: float, environment: 
         role=Role.SERVING if alone else Role(tags[ROLE]),
         host=identity.host,
         epoch=time.time_ns(),
+        encrypted=not is_loopback(identity.host),
+        standalone=alone,
     )
     booting = _Booting(backend, clock, booted_at)
     watching = asyncio.get_running_loop().create_task(_watch_loop(booting.loaded))

@@ -6,22 +6,23 @@ import asyncio
 import functools
 import logging
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from mark.ports import InferReply, InferRequest
 from mark.protocols.frames import (
     MAX_FRAME_BYTES,
-    VERSION,
     Bounced,
     Cancel,
     Frame,
     FrameError,
     Goodbye,
-    Hello,
     Request,
     State,
     encode,
     encode_response,
 )
+from mark.protocols.handshake import AgentHandshake, new_nonce
 from mark.protocols.oip import error_reply
 from mark.serving.agent.queue import AgentCore, Job
 from mark.serving.frame_link import FrameLink
@@ -39,29 +40,44 @@ def _text(value: bytes) -> str:
     return value.decode("latin-1")
 
 
+@dataclass(slots=True, kw_only=True)
+class FramePort:
+    """What the connections of an agent's port for frames share.
+
+    `key`: which gateways have to know. `on_token`: takes what a gateway says of its clients' token. `open`: those
+    that are connected, known or not.
+    """
+
+    key: str = field(repr=False)
+    standby: bool
+    on_token: Callable[[bytes], None]
+    open: set[GatewayConnection] = field(default_factory=set)
+
+
 class GatewayConnection(FrameLink):
     """One gateway's connection. `_mirror` is the gateway's estimate; the state is published where it is off."""
 
-    def __init__(self, core: AgentCore, *, standby: bool, connections: set[GatewayConnection]) -> None:
+    def __init__(self, core: AgentCore, port: FramePort) -> None:
         super().__init__(log, core.unexpected, "gateway")
-        self._core, self._standby = core, standby
-        self._connections = connections
+        self._core, self._port = core, port
+        self._handshake = AgentHandshake(port.key, new_nonce())
         self._mirror = QueueEstimate()
         self._mirror.max_batch = core.max_batch
         self._published: tuple[object, ...] = ()
         self._seen = 0
-        self._greeted = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
         super().connection_made(transport)
-        self._connections.add(self)
+        self._port.open.add(self)
+        self.write(encode(self._handshake.challenge()))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called by the loop: requests of this gateway still run, their responses are dropped."""
+        """Called by the loop: nobody gets this gateway's responses, so its requests that wait do not run."""
         super().connection_lost(exc)
         self._core.clients.discard(self)
-        self._connections.discard(self)
+        self._port.open.discard(self)
+        self._core.drop(self)
 
     def data_received(self, data: bytes) -> None:
         """Called by the loop. Requests that came together may share a batch: it begins after the last of them."""
@@ -94,7 +110,7 @@ class GatewayConnection(FrameLink):
 
     def publish(self) -> None:
         """Publish the agent's state."""
-        if not self._greeted:
+        if not self.is_known:
             return
         core, mirror, now = self._core, self._mirror, time.monotonic()
         measured = core.measured
@@ -102,7 +118,7 @@ class GatewayConnection(FrameLink):
         state = State(
             self._seen,
             core.accepting,
-            self._standby,
+            self._port.standby,
             waiting,
             core.in_service,
             max(0.0, core.free_at - now) if core.in_service else 0.0,
@@ -116,10 +132,19 @@ class GatewayConnection(FrameLink):
 
     def leave(self) -> None:
         """Send Goodbye and close, once everything is written."""
-        self.write(encode(Goodbye()))
+        if self.is_known:
+            self.write(encode(Goodbye()))
         self.flush()
         if self._transport is not None:
             self._transport.close()
+
+    def on_greeting(self, frame: Frame) -> bool:
+        """Take the gateway's Hello; the state follows with what answers it."""
+        hello, welcome = self._handshake.welcome(frame)
+        self._port.on_token(hello.token_digest)
+        self.write(encode(welcome))
+        self._core.clients.add(self)
+        return True
 
     def on_frame(self, frame: Frame, now: float) -> None:
         """Take a request, or what the gateway says of itself and of its requests."""
@@ -152,12 +177,6 @@ class GatewayConnection(FrameLink):
 
     def _on_control_frame(self, frame: Frame) -> None:
         match frame:
-            case Hello(version=version):
-                if version != VERSION:
-                    raise FrameError(f"the gateway uses frame version {version}, this agent {VERSION}")
-                self._greeted = True
-                self._core.clients.add(self)
-                self.publish()
             case Cancel(id=id_):
                 self._core.withdraw(self, id_)
             case _:

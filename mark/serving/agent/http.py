@@ -1,7 +1,11 @@
-"""An agent's HTTP port: health checks, metrics, and inference without a gateway."""
+"""An agent's HTTP port: health checks, metrics, and inference without a gateway.
+
+It asks for the same token as the gateways, which say by its digest which one that is (`protocols/handshake.py`).
+"""
 
 from __future__ import annotations
 
+import hmac
 import json
 import time
 from collections.abc import Callable
@@ -10,10 +14,11 @@ from typing import Any
 import mark
 from mark.ports import InferReply, InferRequest
 from mark.protocols import oip
+from mark.protocols.handshake import token_digest
 from mark.service_spec import ServedModel, ServiceSpec
 from mark.serving.agent.queue import AgentCore, Job
 from mark.serving.gateway.parsed_head import MAX_TYPE_BYTES, accept_of
-from mark.serving.gateway.routes import Endpoint, Route, Routes, versions_of
+from mark.serving.gateway.routes import OPEN_TO_ALL, Endpoint, Route, Routes, versions_of
 from mark.serving.http.exchange import HttpExchange
 from mark.telemetry.metrics import CONTENT_TYPE, counter, exposition, gauge
 
@@ -22,13 +27,46 @@ _OF_GATEWAYS = frozenset({Endpoint.CONFIG, Endpoint.STATISTICS, Endpoint.INDEX})
 _LENGTH = oip.HEADER_LENGTH.encode()
 
 
+class AgentAccess:
+    """Who may send requests to the HTTP port.
+
+    key: the agent's. digest: of the token, under that key; empty for all comers, None while unknown.
+    """
+
+    def __init__(self, key: str, digest: bytes | None = None) -> None:
+        self._key, self._digest = key, digest
+
+    def set_digest(self, digest: bytes) -> None:
+        """Take what a gateway says; the last one counts."""
+        self._digest = digest
+
+    @property
+    def is_known(self) -> bool:
+        """True once a gateway has said which token counts."""
+        return self._digest is not None
+
+    def allows(self, headers: dict[str, bytes]) -> bool:
+        """True where a request with these headers may be answered."""
+        if not self._digest:
+            return self._digest is not None
+        scheme, _, token = headers.get("authorization", b"").partition(b" ")
+        sent = token_digest(self._key, token.lstrip(b" ").decode("latin-1"))
+        return scheme.lower() == b"bearer" and hmac.compare_digest(sent, self._digest)
+
+
 class AgentHttp:
     """Answers requests of the agent's HTTP port. It is the client of the jobs that come this way."""
 
     def __init__(
-        self, core: AgentCore, served: ServedModel, *, instance: str, is_ready: Callable[[], bool]
+        self,
+        core: AgentCore,
+        served: ServedModel,
+        *,
+        instance: str,
+        is_ready: Callable[[], bool],
+        access: AgentAccess,
     ) -> None:
-        self._core, self._served, self._instance = core, served, instance
+        self._core, self._served, self._instance, self._access = core, served, instance, access
         self._routes = Routes(ServiceSpec(name="agent", models=(served,)))
         self._is_ready = is_ready
         self._jobs: dict[int, HttpExchange] = {}
@@ -37,7 +75,10 @@ class AgentHttp:
     def handle(self, exchange: HttpExchange) -> None:
         """Handle one request."""
         route = self._routes.find(exchange.target)
-        if route is None or route.endpoint in _OF_GATEWAYS:
+        is_open = route is not None and route.endpoint in OPEN_TO_ALL
+        if not is_open and not self._access.allows(exchange.headers):
+            self._refuse(exchange)
+        elif route is None or route.endpoint in _OF_GATEWAYS:
             exchange.refuse(404, f"no route for {exchange.target[:200].decode('latin-1')}")
         elif route.endpoint is Endpoint.INFER:
             self._infer(exchange, route)
@@ -45,6 +86,17 @@ class AgentHttp:
             exchange.refuse(405, "use GET", b"allow: GET, HEAD\r\n")
         else:
             self._handle_get(exchange, route)
+
+    def admits(self, _target: bytes, headers: dict[str, bytes]) -> bool:
+        """True where a request's body is to be read."""
+        return self._access.allows(headers)
+
+    def _refuse(self, exchange: HttpExchange) -> None:
+        if self._access.is_known:
+            exchange.refuse(401, "a bearer token is required", b"www-authenticate: Bearer\r\n")
+        else:
+            text = "no gateway has said yet which token counts here; retry after 1 s"
+            exchange.refuse(503, text, b"retry-after: 1\r\n")
 
     def answered(self, job: Job, reply: InferReply) -> None:
         """Answer with the model's response."""

@@ -23,10 +23,13 @@ from mark.domain.fleet import Role
 from mark.domain.member import Member, MemberState
 from mark.domain.offering import Offering
 from mark.ports import AgentLink, Backend
+from mark.protocols.handshake import new_key
 from mark.service_spec import ServedModel
-from mark.serving.agent.gateway_link import GatewayConnection
-from mark.serving.agent.http import AgentHttp
+from mark.serving.agent.certificate import make_certificate
+from mark.serving.agent.gateway_link import FramePort, GatewayConnection
+from mark.serving.agent.http import AgentAccess, AgentHttp
 from mark.serving.agent.queue import AgentCore
+from mark.serving.frame_link import HANDSHAKE_S
 from mark.serving.http.server import HttpServer
 from mark.steady_time import steady_time
 
@@ -58,7 +61,11 @@ Interruption = Callable[[], Awaitable[float | None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentConfig:
-    """Identity and ports of an agent; port 0 takes a free one. `epoch` counts its starts."""
+    """Identity and ports of an agent; port 0 takes a free one. `epoch` counts its starts.
+
+    `encrypted`: frames come over TLS, as they have to where they leave the host. `standalone`: no gateway ever
+    comes, and its HTTP port takes requests from whoever reaches it.
+    """
 
     instance: str
     role: Role
@@ -66,6 +73,8 @@ class AgentConfig:
     frame_port: int = 8001
     http_port: int = 8000
     epoch: int = 0
+    encrypted: bool = False
+    standalone: bool = False
 
 
 class Agent:
@@ -82,6 +91,7 @@ class Agent:
             profile_s=[offering.profile.latency_s(size) for size in sizes],
             admission_factor=served.dispatch.admission_factor,
             admission_sigmas=served.dispatch.admission_sigmas,
+            give_up_s=served.dispatch.give_up_s,
             cv=offering.cv,
             hung_after_s=served.dispatch.hung_after_s,
         )
@@ -90,6 +100,7 @@ class Agent:
         self.anchor = ClockAnchor()
         self.draining = asyncio.Event()
         self.frame_port = config.frame_port
+        self.wire_key, self.certificate = new_key(), ""
         self.credits: Callable[[], float | None] = lambda: None
         self.surplus_vcpu_s: Callable[[], float] = lambda: 0.0
         self._unreachable: set[str] = set()
@@ -127,6 +138,8 @@ class Agent:
             credits=self.credits(),
             surplus_vcpu_s=self.surplus_vcpu_s(),
             epoch=config.epoch,
+            wire_key=self.wire_key,
+            certificate=self.certificate,
         )
 
     async def announce(self) -> None:
@@ -208,15 +221,19 @@ async def serve_agent(  # noqa: PLR0913 it is given every port
     """Serve until drained, broken or stopped: the exit code. on_bound: gets the ports for frames and HTTP."""
     agent = Agent(config, served=served, offering=offering, link=link, backend=backend)
     agent.credits, agent.surplus_vcpu_s = credits_left, surplus_vcpu_s
-    connections: set[GatewayConnection] = set()
     loop = asyncio.get_running_loop()
-    answering = AgentHttp(agent.core, served, instance=config.instance, is_ready=agent.is_ready)
-    http = HttpServer(answering.handle, unexpected=agent.core.unexpected)
-    standby = config.role is Role.STANDBY
+    access = AgentAccess(agent.wire_key, b"" if config.standalone else None)
+    answering = AgentHttp(agent.core, served, instance=config.instance, is_ready=agent.is_ready, access=access)
+    http = HttpServer(answering.handle, admits=answering.admits, unexpected=agent.core.unexpected)
+    port = FramePort(key=agent.wire_key, standby=config.role is Role.STANDBY, on_token=access.set_digest)
+    connections, tls = port.open, make_certificate() if config.encrypted else None
+    agent.certificate = tls.fingerprint if tls is not None else ""
     frames = await loop.create_server(
-        lambda: GatewayConnection(agent.core, standby=standby, connections=connections),
+        lambda: GatewayConnection(agent.core, port),
         config.host,
         config.frame_port,
+        ssl=tls.context if tls is not None else None,
+        ssl_handshake_timeout=HANDSHAKE_S if tls is not None else None,
     )
     web = await loop.create_server(http.connection, config.host, config.http_port)
     agent.frame_port = frames.sockets[0].getsockname()[1]
@@ -323,6 +340,7 @@ async def _heartbeat(core: AgentCore, connections: set[GatewayConnection]) -> No
         core.check_timeouts(HEARTBEAT_S)
         for connection in tuple(connections):
             try:
+                connection.check_progress(HEARTBEAT_S)
                 connection.publish()
             except Exception as error:  # noqa: BLE001 - the others are told all the same
                 core.unexpected.note(error)

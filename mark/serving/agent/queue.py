@@ -50,7 +50,10 @@ class Client(Protocol):
 
 
 class Job(NamedTuple):
-    """One request in the queue; instants are the loop's clock. `forced`: late anyhow, admitted all the same."""
+    """One request in the queue; instants are the loop's clock.
+
+    `forced`: late anyhow, admitted all the same while it is answered before its gateway gives up.
+    """
 
     client: Client
     id: int
@@ -64,8 +67,9 @@ class AgentCore:
     """Queue, batches and admission of one instance.
 
     admission_factor: None admits everything. admission_sigmas: deviations beyond the expected finish that must be
-    in time (`dispatch/policy.py`). cv: coefficient of variation of a batch's time, until it was measured.
-    hung_after_s: no batch counts as hung before.
+    in time (`dispatch/policy.py`). give_up_s: the gateways' time-out, within which even a forced request must be
+    answered, so that nothing is queued for nobody. cv: coefficient of variation of a batch's time, until it was
+    measured. hung_after_s: no batch counts as hung before.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class AgentCore:
         profile_s: Sequence[float],
         admission_factor: float | None,
         admission_sigmas: float = 0.0,
+        give_up_s: float = math.inf,
         cv: float = 0.0,
         hung_after_s: float = math.inf,
     ) -> None:
@@ -93,6 +98,7 @@ class AgentCore:
         self._backend = backend
         self._factor = math.inf if admission_factor is None else admission_factor
         self._sigmas = admission_sigmas
+        self._give_up_s = give_up_s
         self._failures = 0
         self._closing = self._abandoned = False
         self._hung_after_s = hung_after_s
@@ -118,9 +124,11 @@ class AgentCore:
         late_at = late_finish_at(
             now, finish_at, in_service, waiting, self.max_batch, full_s, measured.cv, self._sigmas
         )
-        factor = math.inf if job.forced else self._factor
+        deadline_at, factor = job.deadline_at, self._factor
+        if job.forced:
+            late_at, deadline_at, factor = finish_at, job.arrived_at + self._give_up_s, 1.0
         if not self.accepting or not stays(
-            finish_at, late_at, self.terminates_at, job.arrived_at, job.deadline_at, factor
+            finish_at, late_at, self.terminates_at, job.arrived_at, deadline_at, factor
         ):
             self.bounced += 1
             return finish_at
@@ -132,6 +140,14 @@ class AgentCore:
         kept = [job for job in self.waiting if job.client is not client or job.id != id_]
         if len(kept) != len(self.waiting):
             self.waiting = deque(kept)
+
+    def drop(self, client: Client) -> None:
+        """Remove all requests of a client that has gone from the queue."""
+        kept = [job for job in self.waiting if job.client is not client]
+        if len(kept) != len(self.waiting):
+            log.info("requests of a gateway that left dropped", extra={"requests": len(self.waiting) - len(kept)})
+            self.waiting = deque(kept)
+            self.publish_if_changed()
 
     def start(self) -> None:
         """Begin a batch if none runs and the queue is not empty."""

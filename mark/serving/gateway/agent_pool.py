@@ -1,32 +1,35 @@
 """Connections to agents: one each, kept open, with all requests multiplexed on it.
 
 Liveness: an agent that sends nothing for SILENCE_S counts as lost, as does one whose connection breaks; its
-requests are dispatched again (failover).
+requests are dispatched again (failover). An agent that announced a certificate is called over TLS and has to show
+that one: no authority signs it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import hmac
 import logging
+import ssl
 from collections.abc import Callable
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from mark.domain.member import Member
 from mark.protocols.frames import (
-    VERSION,
     Bounced,
     Cancel,
     Frame,
     FrameError,
     Goodbye,
-    Hello,
     Response,
     State,
     encode,
     encode_request,
 )
-from mark.serving.frame_link import FrameLink
+from mark.protocols.handshake import GatewayHandshake, new_nonce
+from mark.serving.frame_link import HANDSHAKE_S, FrameLink
 from mark.serving.gateway.members_view import AgentView
 from mark.serving.gateway.request import InferenceRequest
 
@@ -40,11 +43,27 @@ CONNECT_S = 2.0
 BACKOFF_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 
-class AgentConnection(FrameLink):
-    """One connection to one agent. changed: called when the agent begins or ends to accept requests."""
+def _any_certificate() -> ssl.SSLContext:
+    """TLS that accepts each certificate: its fingerprint is compared when the connection is made."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
 
-    def __init__(self, member: Member, router: ModelRouter, changed: Callable[[], None]) -> None:
+
+class AgentConnection(FrameLink):
+    """One connection to one agent. changed: called when the agent begins or ends to accept requests.
+
+    token: which clients must send.
+    """
+
+    def __init__(
+        self, member: Member, router: ModelRouter, token: str | None, changed: Callable[[], None]
+    ) -> None:
         super().__init__(log, router.unexpected, "agent", instance=member.instance)
+        self._handshake = GatewayHandshake(member.wire_key, new_nonce(), token)
+        self._certificate = member.certificate
         self.view = AgentView(member.instance)
         self.router = router
         self.in_flight: dict[int, InferenceRequest] = {}
@@ -61,7 +80,10 @@ class AgentConnection(FrameLink):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
         super().connection_made(transport)
-        self.write(encode(Hello(VERSION)))
+        if self._certificate:
+            shown = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+            if not hmac.compare_digest(sha256(shown).hexdigest(), self._certificate):
+                self.give_up("%s refused", "its certificate is not the one that stands in the store")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop: requests in flight here are dispatched again."""
@@ -105,7 +127,8 @@ class AgentConnection(FrameLink):
         """Expire requests past the time-out, and close the connection of a silent agent."""
         self._idle_s = 0.0 if self.received else self._idle_s + passed_s
         self.received = False
-        if self._idle_s > SILENCE_S and self._transport is not None:
+        self.check_progress(passed_s)
+        if self.is_known and self._idle_s > SILENCE_S and self._transport is not None:
             log.warning(
                 "agent silent; closing its connection",
                 extra={"instance": self.view.instance, "idle_s": self._idle_s},
@@ -125,6 +148,14 @@ class AgentConnection(FrameLink):
             self.router.fail_unexpected(request, error)
         else:
             super().on_frame_error(frame, error, now)
+
+    def on_greeting(self, frame: Frame) -> bool:
+        """Answer the agent's challenge, then check its answer to this gateway's."""
+        if self._handshake.said_hello:
+            self._handshake.check(frame)
+            return True
+        self.write(encode(self._handshake.hello(frame)))
+        return False
 
     def on_frame(self, frame: Frame, now: float) -> None:
         """Take a response, or the agent's state."""
@@ -156,10 +187,14 @@ class AgentConnection(FrameLink):
 
 
 class AgentConnections:
-    """All agents of all models, connected while they are members or still answer."""
+    """All agents of all models, connected while they are members or still answer.
 
-    def __init__(self, routers: dict[str, ModelRouter]) -> None:
-        self._routers = routers
+    token: as in AgentConnection.
+    """
+
+    def __init__(self, routers: dict[str, ModelRouter], token: str | None) -> None:
+        self._routers, self._token = routers, token
+        self._tls = _any_certificate()
         self._members: dict[str, Member] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.open: dict[str, AgentConnection] = {}
@@ -206,20 +241,23 @@ class AgentConnections:
         del self._tasks[instance]
 
     async def _connected(self, member: Member) -> bool:
-        """Connect and wait until the connection ends; False where it could not be made."""
+        """Connect and wait until the connection ends; False where no agent was there, or it was refused."""
         router = self._routers[member.model]
-        connection = AgentConnection(member, router, lambda: self._list_accepting(router))
+        connection = AgentConnection(member, router, self._token, lambda: self._list_accepting(router))
         loop = asyncio.get_running_loop()
         self.open[member.instance] = connection
         try:
-            async with asyncio.timeout(CONNECT_S):
-                await loop.create_connection(lambda: connection, member.host, member.port)
+            # the kernel connects for an agent whose model lets no thread run meanwhile; TLS waits for its loop
+            async with asyncio.timeout(CONNECT_S + HANDSHAKE_S if member.certificate else CONNECT_S):
+                await loop.create_connection(
+                    lambda: connection, member.host, member.port, ssl=self._tls if member.certificate else None
+                )
             await connection.closed.wait()
         except (OSError, TimeoutError):
             return False
         finally:
             del self.open[member.instance]
-        return True
+        return connection.is_known
 
     def _list_accepting(self, router: ModelRouter) -> None:
         router.set_agents([found for found in self.open.values() if found.router is router and found.is_accepting])

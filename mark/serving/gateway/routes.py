@@ -30,6 +30,10 @@ class Endpoint(Enum):
     INDEX = "repository index"
 
 
+OPEN_TO_ALL = frozenset({Endpoint.LIVE, Endpoint.READY})
+"""Endpoints that load balancers call without a token."""
+
+
 class Route(NamedTuple):
     """A path's endpoint and the model that it names."""
 

@@ -35,7 +35,15 @@ from mark.serving.gateway.model_router import ModelRouter
 from mark.serving.gateway.parsed_head import MAX_ID_BYTES, ParsedHead, parse_head
 from mark.serving.gateway.peers import FORWARDED, PeerGateway, Peers, forwarded_headers
 from mark.serving.gateway.request import InferenceRequest
-from mark.serving.gateway.routes import Endpoint, Route, Routes, not_supported, shape_of, versions_of
+from mark.serving.gateway.routes import (
+    OPEN_TO_ALL,
+    Endpoint,
+    Route,
+    Routes,
+    not_supported,
+    shape_of,
+    versions_of,
+)
 from mark.serving.gateway.store_sync import StoreSync
 from mark.serving.http.body_budget import HELD, UNCOUNTED_BYTES
 from mark.serving.http.content_codings import ACCEPTED, decode, decode_small, is_plain
@@ -54,8 +62,6 @@ _JSON = oip.JSON_TYPE.encode()
 DRAIN_S = 5.0
 """Most time of a gateway that ends to answer what it has."""
 LOOPBACK = "127.0.0.1"
-OPEN_TO_ALL = frozenset({Endpoint.LIVE, Endpoint.READY})
-"""Endpoints that load balancers call without a token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +106,7 @@ class Gateway:
                 served, overflow=calls, idempotency=self._idempotency, unexpected=self.unexpected
             )
         self.sync.routers = self.routers
-        self.agents = AgentConnections(self.routers)
+        self.agents = AgentConnections(self.routers, config.token)
         self.http = HttpServer(
             self.handle,
             make=InferenceRequest,

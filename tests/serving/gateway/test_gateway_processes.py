@@ -15,13 +15,15 @@ import pytest
 
 from mark.domain.fleet import Role
 from mark.domain.member import Member, MemberState
-from mark.protocols.frames import FrameParser, Request, State, encode, encode_response
+from mark.protocols.frames import FrameParser, Hello, Request, State, encode, encode_response
+from mark.protocols.handshake import AgentHandshake, new_nonce
 from mark.store.connect import connect_async
 from mark.store.data_plane import AgentStore
 from mark.store.embedded import EmbeddedRedis
 from tests.serving.harness import BODY, INFER, Client, Reply, run, until
 
 MIB = 2**20
+KEY = "the agent's"
 ANSWER = b'{"ok": true}'
 
 
@@ -53,10 +55,13 @@ class CountingAgent(asyncio.Protocol):
         self._transport: Any = transport
         self._parser = FrameParser()
         self.transports.add(transport)
-        self._say()
+        self._saying: asyncio.TimerHandle | None = None
+        self._handshake = AgentHandshake(KEY, new_nonce())
+        self._transport.write(encode(self._handshake.challenge()))
 
     def connection_lost(self, _: Exception | None) -> None:
-        self._saying.cancel()
+        if self._saying is not None:
+            self._saying.cancel()
         self.transports.discard(self._transport)
 
     def _say(self) -> None:
@@ -68,6 +73,9 @@ class CountingAgent(asyncio.Protocol):
             if isinstance(frame, Request):
                 self.seen.append(frame.request_id)
                 self._transport.write(encode_response(frame.id, 200, b"application/json", 0, ANSWER))
+            elif isinstance(frame, Hello):
+                self._transport.write(encode(self._handshake.welcome(frame)[1]))
+                self._say()
 
 
 @asynccontextmanager
@@ -80,7 +88,7 @@ async def agent(url: str) -> AsyncIterator[list[bytes]]:
     member = Member(
         instance="i-0", model="echo", offering="c5.large:on-demand", role=Role.SERVING, host="127.0.0.1",
         port=server.sockets[0].getsockname()[1], state=MemberState.READY, max_batch=4, batch_s=(0.001,) * 4,
-        capacity_rps=1e4,
+        capacity_rps=1e4, wire_key=KEY,
     )  # fmt: skip
     link = connect_async(url)
     store = AgentStore(link, "test", member_ttl_s=600)
