@@ -26,7 +26,7 @@ from mark.aws.dns import put_addresses
 from mark.aws.ec2.fleet import Ec2Cloud
 from mark.aws.ec2.guard import Guard, Guardrails
 from mark.aws.ec2.launch import FleetSetup
-from mark.aws.errors import cause_of, code_of, family_of, is_known, remedy, report_refusal, translated
+from mark.aws.errors import REPORTED_AT, cause_of, code_of, family_of, is_known, remedy, translated
 from mark.aws.functions.overflow import LambdaOverflow
 from mark.aws.functions.warmup import warm_up
 from mark.aws.inbox import EventInbox
@@ -120,7 +120,7 @@ def test_each_code_of_a_live_call_passes_through_the_code_that_makes_it(
     caplog.set_level(logging.INFO)
     for code, status in documented(service, action):
         caplog.clear()
-        report_refusal.cache_clear()
+        REPORTED_AT.clear()
         sky.stand_in.asked.clear()
         sky.stand_in.refuse(service, action, code, status)
         said = RUNS[service, action](sky.aws)

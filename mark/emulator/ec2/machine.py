@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from mark.cloudmodel.lifecycle import Life
-from mark.domain.offering import InstanceType, Market
+from mark.domain.offering import InstanceType, Market, of_type
 
 
 class MachineState(IntEnum):
@@ -52,8 +52,9 @@ class LaunchSpec:
 
     @property
     def offering(self) -> str:
-        """Its offering where it is tagged with one, else type and market."""
-        return self.tags.get("mark:offering", f"{self.instance_type.name}:{self.market.value}")
+        """Its offering by its type and the one that it is tagged with, else type and market."""
+        name = self.instance_type.name
+        return of_type(self.tags.get("mark:offering", f"{name}:{self.market.value}"), name)
 
 
 @dataclass(slots=True, kw_only=True)
