@@ -37,6 +37,8 @@ PROFILE_OF, EXPIRES = "mark:profile-of", "mark:expires"
 """Tags of an instance of no fleet (`rent_instance.py`): the model that it serves, and when it ends (epoch s)."""
 TAGGED = ("fleet", "instance", "volume")
 """Resources that a launch makes and tags: its permission hangs on the tags (`aws/permissions/policies.py`)."""
+NOT_SOLD = "InvalidFleetConfiguration"
+"""EC2 Fleet's code for a type that is not sold in the zone of the override (aws/karpenter-provider-aws #6483)."""
 LIVE = ["pending", "running", "stopping", "stopped"]
 """States of instances that are not gone."""
 
@@ -190,9 +192,14 @@ def shortfall(
     )
     counts = (order.count - had, *(0 for _ in ordered[1:]))
     return [
-        replace(refused(order, cause_of(code), now, code=code, count=count), offering=offering, zone=zone)
+        replace(refused(order, _cause(code, zone), now, code=code, count=count), offering=offering, zone=zone)
         for (code, offering, zone), count in zip(ordered, counts, strict=True)
     ]
+
+
+def _cause(code: str, zone: str | None) -> RefusalCause:
+    """The cause of an error in an answer; a zone that does not sell the type says nothing of the others."""
+    return RefusalCause.CAPACITY if zone and code == NOT_SOLD else cause_of(code)
 
 
 def _override(

@@ -537,6 +537,16 @@ def test_a_listing_that_may_not_be_had_is_replaced_by_the_last_one_and_then_ends
     assert "deploy again" in told
 
 
+def test_a_zone_that_does_not_sell_the_type_is_left_out_and_not_the_type() -> None:
+    of = {"LaunchTemplateAndOverrides": {"Overrides": {"InstanceType": "c5.large", "SubnetId": "subnet-a"}}}
+    reply: Any = {"Instances": [], "Errors": [{**of, "ErrorCode": "InvalidFleetConfiguration"}]}
+    [fact] = shortfall(ZONED, launch(), reply, 7.0)
+    assert (fact.zone, fact.cause) == ("us-east-1a", RefusalCause.CAPACITY)
+    nowhere: Any = {"Instances": [], "Errors": [{"ErrorCode": "InvalidFleetConfiguration"}]}
+    [fact] = shortfall(ZONED, launch(), nowhere, 7.0)
+    assert (fact.zone, fact.cause) == (None, RefusalCause.CONFIGURATION)
+
+
 OTHER = replace(SPOT, instance_type=replace(SPOT.instance_type, name="c5a.large"))
 ZONED = replace(
     SETUP,
