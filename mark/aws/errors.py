@@ -7,6 +7,7 @@ No code means PlanInfeasible: that is the planner's word. A code that no table h
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -24,8 +25,14 @@ from botocore.parsers import ResponseParserError
 from mark.aws import error_codes as codes
 from mark.domain.errors import AlreadyDone, MarkError, Misconfigured, NoCapacity, RetryLater
 from mark.domain.orders import RefusalCause
+from mark.steady_time import steady_time
 
 _log = logging.getLogger(__name__)
+
+REPORT_EACH_S = 3600.0
+"""What AWS refuses again and again is an error in the log so often: a process runs for weeks."""
+REPORTED_AT: dict[tuple[str, str], float] = {}
+"""When a call's code was last in the log, steady seconds."""
 
 NOT_BEGUN = ("EC2", "EFS", "ENI", "Invalid", "KMS", "SnapStart", "SubnetIP", "Throttl")
 """Beginnings of codes of 5xx answers which say that nothing was run: Lambda had no environment to run it in."""
@@ -170,9 +177,12 @@ def refused_is_later() -> Iterator[None]:
         raise RetryLater(str(error)) from cause
 
 
-@lru_cache(maxsize=1024)
 def report_refusal(call: str, code: str) -> None:
-    """Log what AWS refuses of a call that is made again and again, once, with what mends it."""
+    """Log what AWS refuses of a call that is made again and again, once an hour, with what mends it."""
+    now = steady_time()
+    if now < REPORTED_AT.get((call, code), -math.inf) + REPORT_EACH_S:
+        return
+    REPORTED_AT[call, code] = now
     _log.error("AWS refuses %s (%s), which is asked for again until it is given: %s", call, code, remedy(code))
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from mark.cloudmodel.spot_prices import SpotPrices
 from mark.cloudmodel.world import World
@@ -52,13 +52,23 @@ class Capacity:
         self._launched: Counter[str] = Counter()
 
     def zone_of_launch(
-        self, item: InstanceType, market: Market, now: float, *, prewarmed: bool = False
+        self,
+        item: InstanceType,
+        market: Market,
+        now: float,
+        *,
+        without: Collection[str] = (),
+        prewarmed: bool = False,
     ) -> str | None:
-        """The zone that a launch goes to; None where it is refused. prewarmed: it was made at a better time."""
+        """The zone that a launch goes to; None where it is refused.
+
+        without: zones that it leaves out. prewarmed: it was made at a better time.
+        """
         zones = self.world.zones_of(market)
         if len(zones) > 1:
             zones = self.prices.zones_by_price(item, now)
-        return next((z for z in zones if prewarmed or not self.refuses_launch(item, market, z, now)), None)
+        open_to = (zone for zone in zones if zone not in without)
+        return next((z for z in open_to if prewarmed or not self.refuses_launch(item, market, z, now)), None)
 
     def refuses_launch(self, item: InstanceType, market: Market, zone: str, now: float) -> bool:
         """True where no instance of the type can be launched in that market and zone."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from mark.controller.policy import ControllerPolicy
 from mark.controller.quotas import QuotaLimits, counted
+from mark.controller.refusals import left_out
 from mark.controller.state import Note, NoteKind, Observation, State
 from mark.domain.fleet import InstanceState
 
@@ -22,7 +23,7 @@ class LaunchLimits:
         self._left = max(0, self._limit - len(seen.fleet) - sum(item.count for item in state.requested))
         requested = ((item.offering, item.count) for item in state.requested)
         self._quotas = QuotaLimits(policy.quotas, policy.known_offerings, counted(seen.fleet, requested))
-        self._backoff = dict(state.capacity_backoff)
+        self._backoff = left_out(state, policy)
         self._holds = dict(state.guardrail_holds)
         self._volatile = {pool.offering for pool in state.spot_pools if pool.is_open(seen.now)}
         self._failing = {one.offering: one for one in state.launch_records if one.is_open(seen.now)}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 from mark.controller.breaker import observed_hazards
 from mark.controller.policy import ControllerPolicy
 from mark.controller.quotas import counted, full_offerings, with_quotas
+from mark.controller.refusals import left_out
 from mark.controller.service_time_ratios import with_ratios
 from mark.controller.state import Observation, State
 from mark.controller.step import apply_observation, running_counts
@@ -89,10 +90,10 @@ def plan_request(
     """Compose the planner's request at a tick that saw `seen` (still without forecast and plan)."""
     known = apply_observation(state, seen, policy)
     policy = with_quotas(with_ratios(policy, known.service_time_ratios), known.quotas)
-    policy = _at_spot_prices(policy, dict(seen.fleet.spot_usd_per_hour))
+    policy = policy.at_spot_prices(dict(seen.fleet.spot_usd_per_hour))
     # what runs of an offering that was taken away is no candidate
     running = tuple(item for item in running_counts(known, seen.fleet) if policy.offering(item[0]) is not None)
-    refused = {name for name, _ in known.capacity_backoff}
+    refused = set(left_out(known, policy))
     refused |= {pool.offering for pool in known.spot_pools if pool.is_open(seen.now)}
     refused |= {one.offering for one in known.launch_records if one.is_open(seen.now)}
     counts = counted(seen.fleet, ((item.offering, item.count) for item in known.requested))
@@ -112,12 +113,6 @@ def plan_request(
         hazards=_hazards(known, policy, dict(running)),
         launch_weight_usd_per_s=policy.launch_weight_usd_per_s,
     )
-
-
-def _at_spot_prices(policy: ControllerPolicy, usd_per_hour: Mapping[str, float]) -> ControllerPolicy:
-    """The policy whose spot offerings cost what they do now."""
-    priced = (item.at_price(usd_per_hour.get(item.name, item.usd_per_hour)) for item in policy.offerings)
-    return replace(policy, offerings=tuple(priced)) if usd_per_hour else policy
 
 
 def _hazards(known: State, policy: ControllerPolicy, running: dict[str, int]) -> tuple[tuple[str, float], ...]:

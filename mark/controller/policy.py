@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from mark.controller.breaker import BreakerPolicy
 from mark.controller.launch_breaker import LaunchBreakerPolicy
@@ -117,6 +118,11 @@ class ControllerPolicy:
     #: Seconds after the first tick in which the load is not yet known: a smaller plan must then last for
     #: SETTLING_COOLDOWN_S at least.
     settle_s: float = 0.0
+    #: Zones that launches may go to: a refusal in one of them leaves the others. Empty where none are told apart.
+    zones: tuple[str, ...] = ()
+    #: A launch of what is left out in a zone also names offerings that do as well for at most so many times the
+    #: price. 0: none, as journals do that do not say.
+    equivalent_price_factor: float = 0.0
     #: Instances at most, standbys included.
     max_instances: int = 5000
     #: Units of load that are shown to the planner.
@@ -129,6 +135,11 @@ class ControllerPolicy:
     def cooldown_at(self, age_s: float) -> float:
         """Seconds that a smaller plan must last before anything is drained, so long after the first tick."""
         return max(self.cooldown_s, SETTLING_COOLDOWN_S) if age_s < self.settle_s else self.cooldown_s
+
+    def at_spot_prices(self, usd_per_hour: Mapping[str, float]) -> ControllerPolicy:
+        """The policy whose spot offerings cost what they do now, by name; the others what they did."""
+        priced = (item.at_price(usd_per_hour.get(item.name, item.usd_per_hour)) for item in self.offerings)
+        return replace(self, offerings=tuple(priced)) if usd_per_hour else self
 
     def provisioned_at(self, now: float) -> int:
         """Lambda environments that are provisioned then."""

@@ -115,7 +115,7 @@ def continue_under(recovered: Recovered, policy: ControllerPolicy) -> Recovered:
     unseen = tuple(
         order
         for order in recovered.unseen
-        if not isinstance(order, Launch) or policy.offering(order.offering) is not None
+        if not isinstance(order, Launch) or all(policy.offering(name) is not None for name in order.offerings)
     )
     requested = tuple(item for item in recovered.state.requested if policy.offering(item.offering) is not None)
     state = replace(recovered.state, requested=requested, quotas=None)

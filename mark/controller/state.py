@@ -36,6 +36,8 @@ class Requested:
     seen: int = 0
     #: Instances that never will.
     refused: int = 0
+    #: Of those that have appeared, the ones of other offerings than the ordered one.
+    others: Counts = ()
 
     @property
     def count(self) -> int:
@@ -45,12 +47,24 @@ class Requested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusalStreak:
-    """Refused launches of an offering in a row (`refusals.py`)."""
+    """Refused launches of an offering in a row, everywhere or in a zone (`refusals.py`)."""
 
     offering: str
     count: int
+    #: Empty for everywhere.
+    zone: str = ""
     #: When the last one was heard of, epoch seconds.
     at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolBackoff:
+    """An offering in a zone where AWS refused it: left out of launches for a while."""
+
+    offering: str
+    zone: str
+    #: Until when, epoch seconds.
+    until: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +104,9 @@ class State:
     requested: tuple[Requested, ...] = ()
     #: Until when (epoch seconds) an offering that AWS refused is not asked for, by name; it is planned without.
     capacity_backoff: tuple[tuple[str, float], ...] = ()
-    #: Refusals in a row of offerings, by name, where the policy's back-off grows by them.
+    #: Where an offering was refused in one zone and may be had in others, by offering and zone.
+    pool_backoff: tuple[PoolBackoff, ...] = ()
+    #: Refusals in a row of offerings, by name and zone, where the policy's back-off grows by them.
     refusal_streaks: tuple[RefusalStreak, ...] = ()
     #: Until when (epoch seconds) an offering that a guardrail cut is not asked for, by name. It stays in the plan:
     #: the limit is the service's, and another offering would meet it as well.
@@ -124,15 +140,17 @@ class State:
 
     def validate(self) -> None:
         """Assert what holds after every tick, whatever was seen."""
-        for names in (
-            [name for name, _ in self.capacity_backoff],
-            [name for name, _ in self.guardrail_holds],
-            [name for name, _ in self.refused_wakes],
-            [name for name, _ in self.service_time_ratios],
-            [pool.offering for pool in self.spot_pools],
-            [streak.offering for streak in self.refusal_streaks],
-            [record.offering for record in self.launch_records],
-        ):
+        keys: tuple[list[tuple[str, ...]], ...] = (
+            [(name,) for name, _ in self.capacity_backoff],
+            [(name,) for name, _ in self.guardrail_holds],
+            [(name,) for name, _ in self.refused_wakes],
+            [(name,) for name, _ in self.service_time_ratios],
+            [(pool.offering,) for pool in self.spot_pools],
+            [(pool.offering, pool.zone) for pool in self.pool_backoff],
+            [(streak.offering, streak.zone) for streak in self.refusal_streaks],
+            [(record.offering,) for record in self.launch_records],
+        )
+        for names in keys:
             assert names == sorted(set(names)), f"not sorted, or one offering twice: {names}"
         tokens = [item.token for item in self.requested]
         assert len(tokens) == len(set(tokens)), f"one launch is requested twice: {tokens}"
@@ -238,10 +256,14 @@ def woken_standbys(state: State, standbys: Iterable[Instance], now: float, perio
 
 
 def wakeable_standbys(state: State, standbys: Iterable[Instance], awake: Iterable[Instance]) -> list[Instance]:
-    """Standbys that may be woken: asleep, not on their way, not just refused; those with most credits first."""
+    """Standbys that may be woken: asleep, not on their way, not just refused; those with most credits first.
+
+    Those of a pool that was refused lately come last: a stopped instance can start in its own zone only.
+    """
     there = {i.id for i in awake}.union(name for name, _ in state.refused_wakes)
     asleep = [i for i in standbys if i.state is InstanceState.STOPPED and i.id not in there]
-    return sorted(asleep, key=lambda i: (-(i.credits or 0.0), i.id))
+    scarce = {(pool.offering, pool.zone) for pool in state.pool_backoff}
+    return sorted(asleep, key=lambda i: ((i.offering, i.zone) in scarce, -(i.credits or 0.0), i.id))
 
 
 class Tokens:

@@ -18,7 +18,7 @@ from mark.controller.launch_breaker import LaunchRecord, note_launches
 from mark.controller.launch_limits import LaunchLimits
 from mark.controller.policy import ControllerPolicy
 from mark.controller.quotas import with_quotas
-from mark.controller.refusals import backoff_s, count_refusals, refused_launches
+from mark.controller.refusals import back_off, count_refusals, without_refused_pools
 from mark.controller.service_time_ratios import ratio_notes, with_ratios
 from mark.controller.slo import monitor_slo
 from mark.controller.spending_limit import apply_spending_limit
@@ -30,7 +30,6 @@ from mark.controller.state import (
     Note,
     NoteKind,
     Observation,
-    RefusalStreak,
     Requested,
     SloBoost,
     State,
@@ -41,6 +40,7 @@ from mark.domain.fleet import FleetView, InstanceState, Role
 from mark.domain.orders import Drain, Launch, LaunchRefused, Order, RefusalCause, WarmLambda
 from mark.domain.plan import RETRY_WAKE_S
 from mark.domain.spending import SpendingLimit
+from mark.planner.equivalents import equivalents
 
 WARM_QUANTILE = 0.9
 """Lambda is warmed for this quantile of the load; what is rarer starts some environments cold and misses."""
@@ -64,16 +64,16 @@ def step(state: State, seen: Observation, policy: ControllerPolicy) -> Decision:
     limits = LaunchLimits(state, seen, policy)
     state, boosts = monitor_slo(state, seen, policy, limits, tokens)
     if state.plan is None:
-        first = (*boosts, *_warm_ups(state, seen, policy, tokens))
+        first = without_refused_pools((*boosts, *_warm_ups(state, seen, policy, tokens)), state)
         return Decision(state=_remember(state, seen, first), orders=first, notes=(NO_PLAN,))
-    launches, notes = _launches(state, seen, limits, tokens, ordered=boosts)
+    launches, notes = _launches(state, seen, policy, limits, tokens, ordered=boosts)
     drains, kept = _drains(state, seen, policy, tokens)
     if seen.spending_limit is SpendingLimit.NONE:
         state, standbys = keep_standbys(state, seen, policy, limits, tokens)
     else:
         standbys = stop_standbys(seen, tokens)
     warm = _warm_ups(state, seen, policy, tokens)
-    orders = (*boosts, *launches, *drains, *standbys, *warm)
+    orders = without_refused_pools((*boosts, *launches, *drains, *standbys, *warm), state)
     slow = ratio_notes(state.service_time_ratios) if seen.plan is not None else ()
     noted = (*_guardrail_notes(seen), *_breaker_notes(state, seen), *notes, *kept, *slow)
     return Decision(state=_remember(state, seen, orders), orders=orders, notes=noted)
@@ -94,16 +94,19 @@ def apply_observation(state: State, seen: Observation, policy: ControllerPolicy)
     The first half of `step`; the planner is asked from the state it gives.
     """
     streaks = count_refusals(state, seen, policy)
-    backoff, holds = _backoff_and_holds(state, streaks, seen, policy)
+    backoff, pools = back_off(state, streaks, seen, policy)
+    requested = _still_requested(state, seen, policy)
     ratios = seen.service_time_ratios
     state = replace(
         state,
         tick=state.tick + 1,
         first_at=state.first_at if state.tick else seen.now,
-        requested=_still_requested(state, seen, policy),
+        requested=tuple(item for item in requested if item.count > 0),
+        desired=_with_what_came(state, requested),
         capacity_backoff=backoff,
+        pool_backoff=pools,
         refusal_streaks=streaks,
-        guardrail_holds=holds,
+        guardrail_holds=_guardrail_holds(state, seen, policy),
         refused_wakes=_refused_wakes(state, seen),
         slo_boosts=_slo_boosts(state, seen),
         service_time_ratios=state.service_time_ratios if ratios is None else ratios,
@@ -123,19 +126,13 @@ def apply_observation(state: State, seen: Observation, policy: ControllerPolicy)
     return replace(state, plan=seen.plan, desired=(*recent, now_desired))
 
 
-def _backoff_and_holds(
-    state: State, streaks: tuple[RefusalStreak, ...], seen: Observation, policy: ControllerPolicy
-) -> tuple[tuple[tuple[str, float], ...], tuple[tuple[str, float], ...]]:
-    """The back-off of refused offerings, and the holds of those that a guardrail cut for a period."""
-    backoff = {name: until for name, until in state.capacity_backoff if until > seen.now}
+def _guardrail_holds(state: State, seen: Observation, policy: ControllerPolicy) -> tuple[tuple[str, float], ...]:
+    """The holds of offerings that a guardrail cut for a period."""
     holds = {name: until for name, until in state.guardrail_holds if until > seen.now}
-    in_a_row = {streak.offering: streak.count for streak in streaks}
-    for refused in refused_launches(seen):
-        backoff[refused.offering] = seen.now + backoff_s(in_a_row.get(refused.offering, 1), policy)
     for fact in seen.facts:
         if isinstance(fact, LaunchRefused) and not fact.instances and fact.cause is RefusalCause.GUARDRAIL:
             holds[fact.offering] = seen.now + policy.period_s
-    return tuple(sorted(backoff.items())), tuple(sorted(holds.items()))
+    return tuple(sorted(holds.items()))
 
 
 def _refused_wakes(state: State, seen: Observation) -> tuple[tuple[str, float], ...]:
@@ -191,7 +188,7 @@ def _breaker_notes(state: State, seen: Observation) -> tuple[Note, ...]:
 
 
 def _still_requested(state: State, seen: Observation, policy: ControllerPolicy) -> tuple[Requested, ...]:
-    """Launches whose instances have not all appeared, been refused, or been waited for too long.
+    """Launches that have not been waited for too long, with what has appeared and been refused of each.
 
     A refusal is told again when its launch is submitted again after a crash: it counts once.
     """
@@ -200,12 +197,36 @@ def _still_requested(state: State, seen: Observation, policy: ControllerPolicy) 
     for fact in seen.facts:
         if isinstance(fact, LaunchRefused):  # a guardrail may cut an order, and AWS refuse some of the rest
             refused[fact.token] += fact.count
-    known = (
-        replace(item, seen=max(item.seen, there[item.token]), refused=max(item.refused, refused[item.token]))
+    ordered = {item.token: item.offering for item in state.requested}
+    others: dict[str, Counter[str]] = {}
+    for instance in seen.fleet:
+        if instance.offering != ordered.get(instance.token, instance.offering):
+            others.setdefault(instance.token, Counter())[instance.offering] += 1
+    return tuple(
+        replace(
+            item,
+            seen=max(item.seen, there[item.token]),
+            refused=max(item.refused, refused[item.token]),
+            others=tuple(sorted((Counter(dict(item.others)) | others.get(item.token, Counter())).items())),
+        )
         for item in state.requested
         if item.at > seen.now - policy.request_timeout_s
     )
-    return tuple(item for item in known if item.count > 0)
+
+
+def _with_what_came(state: State, requested: tuple[Requested, ...]) -> tuple[Desired, ...]:
+    """What is desired, with what came of other offerings in the place of what was ordered, until the next plan."""
+    before = {item.token: Counter(dict(item.others)) for item in state.requested}
+    wanted = _desired_now(state)
+    for item in requested:
+        for name, count in (Counter(dict(item.others)) - before[item.token]).items():
+            moved = min(count, wanted[item.offering])
+            wanted[item.offering] -= moved
+            wanted[name] += moved
+    if not any(item.others for item in requested):
+        return state.desired
+    counts = tuple(sorted(item for item in wanted.items() if item[1] > 0))
+    return (*state.desired[:-1], *(replace(last, counts=counts) for last in state.desired[-1:]))
 
 
 def _desired_now(state: State) -> Counter[str]:
@@ -215,6 +236,7 @@ def _desired_now(state: State) -> Counter[str]:
 def _launches(
     state: State,
     seen: Observation,
+    policy: ControllerPolicy,
     limits: LaunchLimits,
     tokens: Tokens,
     *,
@@ -233,11 +255,35 @@ def _launches(
         notes += cut
         if missing == 0:
             continue
+        others = _equivalents(state, seen, policy, limits, name, missing)
         limits.reserve(name, missing)
         plan = state.plan
         reason = f"{count} wanted, {have[name]} there or on their way" + (f"; {plan.reason}" if plan else "")
-        orders.append(Launch(token=tokens.next(), reason=reason, offering=name, count=missing))
+        order = Launch(token=tokens.next(), reason=reason, offering=name, count=missing, equivalents=others)
+        orders.append(order)
     return orders, notes
+
+
+def _equivalents(
+    state: State,
+    seen: Observation,
+    policy: ControllerPolicy,
+    limits: LaunchLimits,
+    name: str,
+    count: int,
+) -> tuple[str, ...]:
+    """What AWS may launch as well where an offering is left out in a zone: nothing refused, nothing limited."""
+    scarce = {pool.offering for pool in state.pool_backoff}
+    if policy.equivalent_price_factor <= 0 or name not in scarce:
+        return ()
+    priced = policy.at_spot_prices(dict(seen.fleet.spot_usd_per_hour))
+    planned = priced.offering(name)
+    if planned is None:
+        return ()
+    found = equivalents(planned, (*priced.offerings, *priced.fallbacks), policy.equivalent_price_factor)
+    return tuple(
+        item.name for item in found if item.name not in scarce and limits.allowed(item.name, count) == (count, ())
+    )
 
 
 def _drains(

@@ -36,6 +36,8 @@ class Instance:
     role: Role = Role.SERVING
     #: The token of the order that launched it.
     token: str = ""
+    #: Its availability zone; empty where it is not known, or zones are not told apart.
+    zone: str = ""
     #: When it was launched, epoch seconds.
     launched_at: float = 0.0
     #: When a spot notice terminates it, epoch seconds; None without a notice.

@@ -143,6 +143,12 @@ class Offering:
         return self.instance_type.spot_hazard_per_hour if self.market is Market.SPOT else 0.0
 
 
+def of_type(offering: str, instance_type: str) -> str:
+    """The name of an offering with another type in it: an order that names several brings any of them."""
+    _, colon, rest = offering.partition(":")
+    return f"{instance_type}:{rest}" if colon and instance_type else offering
+
+
 LAMBDA_PROFILED_GIB = 3.0
 """The function that MArk measured (Table 2)."""
 LAMBDA_USD_PER_REQUEST = 0.20e-6

@@ -18,7 +18,20 @@ class Launch:
     offering: str
     count: int
     role: Role = Role.SERVING
+    #: Offerings that do as well: AWS may launch of these, too (`planner/equivalents.py`).
+    equivalents: tuple[str, ...] = ()
+    #: Pools, as offering and zone, that are left out: they were refused lately.
+    without: tuple[tuple[str, str], ...] = ()
     kind: Literal["launch"] = "launch"
+
+    @property
+    def offerings(self) -> tuple[str, ...]:
+        """All offerings that may come, the chosen one first."""
+        return (self.offering, *self.equivalents)
+
+    def zones_without(self, offering: str) -> frozenset[str]:
+        """The zones in which an offering is left out."""
+        return frozenset(zone for name, zone in self.without if name == offering)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,6 +62,9 @@ class EmulatedAwsConfig:
     they are not the usual ones (`emulator/ec2/account_limits.py`). `closed`: until it is told to open it answers
     nobody but who sets the account up, so that nobody meets one that is still empty. `names`: the service whose
     roles the account knows; what their policies do not allow is refused. None: nobody is judged.
+    `listing_lag_s`: so long, in service time, listings lack what was launched and show what ended as running, and
+    a fleet's order that comes again is answered with nothing in it; 0 for listings that are exact.
+    `sells_by_zone`: types are had only in the zones that AWS sells them in.
     """
 
     types: Mapping[str, InstanceType]
@@ -80,5 +83,7 @@ class EmulatedAwsConfig:
     python_path: tuple[str, ...] = ()
     closed: bool = False
     names: Names | None = None
+    listing_lag_s: float = 0.0
+    sells_by_zone: bool = False
     kill_after_s: float = 2.0
     restart_after_s: float = 1.0

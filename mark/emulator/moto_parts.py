@@ -43,6 +43,12 @@ def ec2_backend() -> Any:
     return ec2_backends[ACCOUNT][REGION]
 
 
+def sold_in(instance_type: str, zone: str) -> bool:
+    """Whether AWS sells a type in a zone, by what moto has recorded of DescribeInstanceTypeOfferings."""
+    filters = {"location": [zone], "instance-type": [instance_type]}
+    return bool(ec2_backend().describe_instance_type_offerings("availability-zone", filters))
+
+
 def events_backend() -> Any:
     """EventBridge's rules and targets."""
     return events_backends[ACCOUNT][REGION]

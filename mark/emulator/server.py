@@ -22,6 +22,7 @@ from mark.emulator.ec2.account_limits import AccountLimits
 from mark.emulator.ec2.api import Ec2Api
 from mark.emulator.ec2.hypervisor import Hypervisor
 from mark.emulator.ec2.imds import Imds
+from mark.emulator.ec2.launch import sold_everywhere
 from mark.emulator.ec2.machine import Machine
 from mark.emulator.ec2.machines import Machines
 from mark.emulator.events.alarms import Alarms
@@ -34,6 +35,7 @@ from mark.emulator.functions.api import LambdaApi
 from mark.emulator.functions.pool import LambdaPools
 from mark.emulator.functions.process import FunctionSpec
 from mark.emulator.moto_app import StrictMoto
+from mark.emulator.moto_parts import sold_in
 from mark.emulator.pricing import Pricing
 from mark.emulator.ses import Ses
 
@@ -142,7 +144,16 @@ class EmulatedAws:
             open_gate=gate.open,
         )
         limits = AccountLimits(config.quotas, config.lambdas.concurrency)
-        ec2, pricing = Ec2Api(machines, config.types, faults, clock, limits), Pricing(config.types)
+        ec2 = Ec2Api(
+            machines,
+            config.types,
+            faults,
+            clock,
+            limits,
+            listing_lag_s=config.listing_lag_s,
+            sold=sold_in if config.sells_by_zone else sold_everywhere,
+        )
+        pricing = Pricing(config.types)
         services = Services(
             ec2=ec2, lambdas=functions, pricing=pricing, limits=limits, ses=ses, scheduler=scheduler, moto=moto
         )

@@ -215,9 +215,14 @@ class PoolSpace:
         return {name: int(count) for name, count in zip(self.types, counts, strict=True) if count}
 
     def homogeneous(self, budget_usd_per_hour: float) -> tuple[dict[str, int], float]:
-        """The largest pool of the base type alone, and the factor from its cost to the budget."""
+        """The largest pool of the base type alone, and the factor from its cost to the budget.
+
+        PlanInfeasible where the budget does not buy one instance of it.
+        """
         price = self.usd_per_hour[self.base]
         count = int(budget_usd_per_hour * (1 + BUDGET_ROUNDING) // price)
+        if count == 0:
+            raise PlanInfeasible(f"{budget_usd_per_hour:g} USD/h buys no {self.base}, which costs {price:g} USD/h")
         return {self.base: count}, budget_usd_per_hour / (count * price)
 
 

@@ -33,6 +33,8 @@ SCALE_IN_COOLDOWN_S = 360.0
 """Scale-in cool-down where nothing takes late requests away, as in mark."""
 LONGEST_UNAVAILABLE_S = 3600.0
 """Longest time that an offering which is refused again and again is left out: what AWS has changes by the hour."""
+EQUIVALENT_PRICE_FACTOR = 1.1
+"""Price of a type that a launch takes in place of a scarce one, at most: dearer ones are the plan's affair."""
 MANAGED_CPU_FACTOR, MANAGED_GPU_FACTOR = 1.2, 1.4
 """The price premium of a managed service (SageMaker's list, 2026)."""
 LEAST_CONFIDENCE = 0.5
@@ -110,6 +112,7 @@ def _mark(given: Ingredients) -> PolicyBundle:
         controller=ControllerPolicy(
             name="mark",
             planner="greedy",
+            equivalent_price_factor=EQUIVALENT_PRICE_FACTOR,
             slo=given.slo,
             offerings=given.offerings,
             fallbacks=given.on_demand if given.market is Market.SPOT else (),
@@ -311,6 +314,7 @@ def _hedged(given: Ingredients) -> PolicyBundle:
         controller=ControllerPolicy(
             name="hedged",
             planner="hedged",
+            equivalent_price_factor=EQUIVALENT_PRICE_FACTOR,
             slo=given.slo,
             offerings=given.offerings,
             fallbacks=given.on_demand if spot else (),

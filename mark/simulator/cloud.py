@@ -223,19 +223,30 @@ class SimulatedCloud:
             return
         self._tokens.add(order.token)
         now = self._engine.now
-        offering = self._offerings[order.offering]
-        refusal = self._faults.refusal(now - self._start_at, order.offering)
-        if refusal is not None:
-            self._refuse(order.token, order.offering, order.count, code=refusal.code)
-            return
-        zone = self._capacity.zone_of_launch(
-            offering.instance_type, offering.market, now, prewarmed=self.prewarmed
-        )
-        if zone is None:
-            self._refuse(order.token, order.offering, order.count)
+        refusals = {name: self._faults.refusal(now - self._start_at, name) for name in order.offerings}
+        found = [self._pool_for(order, name, now) for name, refusal in refusals.items() if refusal is None]
+        _, _, zone, offering = min(filter(None, found), key=lambda one: one[:2], default=(0.0, "", "", None))
+        if offering is None:
+            refusal = refusals[order.offering]
+            self._refuse(
+                order.token, order.offering, order.count, code=NO_CAPACITY if refusal is None else refusal.code
+            )
             return
         for _ in range(order.count):
             self._begin(order, offering, zone, now)
+
+    def _pool_for(self, order: Launch, name: str, now: float) -> tuple[float, str, str, Offering] | None:
+        """The pool that an order gets of an offering, its price and name first; None where it is refused."""
+        offering = self._offerings[name]
+        item = offering.instance_type
+        zone = self._capacity.zone_of_launch(
+            item, offering.market, now, without=order.zones_without(name), prewarmed=self.prewarmed
+        )
+        if zone is None:
+            return None
+        spot = self._capacity.prices.usd_per_hour
+        usd_per_hour = spot(item, zone, now) if zone else offering.usd_per_hour
+        return usd_per_hour, name, zone, offering
 
     def _refuse(
         self, token: str, offering: str, count: int, *, instances: tuple[str, ...] = (), code: str = NO_CAPACITY
@@ -429,6 +440,7 @@ class SimulatedCloud:
                 state=machine.life.seen,
                 role=machine.role,
                 token=machine.token,
+                zone=machine.zone,
                 launched_at=machine.launched_at,
                 terminates_at=machine.life.terminates_at,
                 credits=machine.credits,

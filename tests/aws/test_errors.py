@@ -6,6 +6,7 @@ import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from mark.aws import error_codes as codes
+from mark.aws import errors
 from mark.aws.error_codes import NOT_THERE
 from mark.aws.errors import (
     FAMILIES,
@@ -14,6 +15,7 @@ from mark.aws.errors import (
     code_of,
     family_of,
     is_known,
+    refused_is_later,
     remedy,
     report_unknown,
     translated,
@@ -113,6 +115,17 @@ def test_a_code_has_its_family_its_cause_and_a_remedy(
 ) -> None:
     assert (family_of(code, 500), cause_of(code)) == (family, cause)
     assert remedy(code)
+
+
+def test_what_is_refused_again_and_again_is_an_error_in_the_log_once_an_hour(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(errors, "REPORTED_AT", {})
+    for now in (0.0, 3599.0, 3600.0):
+        monkeypatch.setattr(errors, "steady_time", lambda now=now: now)
+        with pytest.raises(RetryLater), refused_is_later():
+            raise refusal("UnauthorizedOperation")
+    assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 2
 
 
 def test_a_code_that_nobody_knows_is_an_error_in_the_log_once_a_call(caplog: pytest.LogCaptureFixture) -> None:

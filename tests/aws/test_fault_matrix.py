@@ -25,8 +25,8 @@ from mark.aws.archive import put_object
 from mark.aws.dns import put_addresses
 from mark.aws.ec2.fleet import Ec2Cloud
 from mark.aws.ec2.guard import Guard, Guardrails
-from mark.aws.ec2.launch import FleetSetup
-from mark.aws.errors import cause_of, code_of, family_of, is_known, remedy, report_refusal, translated
+from mark.aws.ec2.launch import NOT_SOLD, FleetSetup
+from mark.aws.errors import REPORTED_AT, cause_of, code_of, family_of, is_known, remedy, translated
 from mark.aws.functions.overflow import LambdaOverflow
 from mark.aws.functions.warmup import warm_up
 from mark.aws.inbox import EventInbox
@@ -43,7 +43,16 @@ from mark.domain.errors import MarkError, RetryLater
 from mark.domain.fleet import FleetView, Role
 from mark.domain.lease import Lease
 from mark.domain.member import Peer
-from mark.domain.orders import Drain, LaunchRefused, Order, SpotWarned, StartStandby, StopStandby, Terminate
+from mark.domain.orders import (
+    Drain,
+    LaunchRefused,
+    Order,
+    RefusalCause,
+    SpotWarned,
+    StartStandby,
+    StopStandby,
+    Terminate,
+)
 from mark.live.control.journal_opening import known_quotas
 from mark.live.control.node import NodesName
 from mark.ports import InferRequest, TailLine
@@ -120,7 +129,7 @@ def test_each_code_of_a_live_call_passes_through_the_code_that_makes_it(
     caplog.set_level(logging.INFO)
     for code, status in documented(service, action):
         caplog.clear()
-        report_refusal.cache_clear()
+        REPORTED_AT.clear()
         sky.stand_in.asked.clear()
         sky.stand_in.refuse(service, action, code, status)
         said = RUNS[service, action](sky.aws)
@@ -140,7 +149,8 @@ def test_each_code_in_an_answer_of_ec2_fleet_is_a_fact_with_type_market_zone_and
         [fact] = made.cloud.drain_facts()
         assert isinstance(fact, LaunchRefused)
         told = (fact.offering, fact.zone, fact.cause, fact.code, fact.count)
-        assert told == (ON_DEMAND.name, "us-east-1a", cause_of(code), code, 2)
+        expected = RefusalCause.CAPACITY if code == NOT_SOLD else cause_of(code)
+        assert told == (ON_DEMAND.name, "us-east-1a", expected, code, 2)
 
 
 @pytest.mark.parametrize("action", ["CreateFleet", "StartInstances", "StopInstances", "TerminateInstances"])

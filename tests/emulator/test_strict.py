@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
+from mark.aws.preflight import available_zones
+from mark.aws.session import Aws, AwsSettings
 from mark.config.settings import Settings
+from mark.domain.clock import ClockAnchor
 from mark.emulator.config import LambdaLimits
 from mark.emulator.ec2.account_limits import NEW, NEW_MEMORY_MB
 from mark.live.processes.emulator import emulated_aws
-from tests.emulator.conftest import World, fleet, ids_of, stub_zip, template
+from tests.aws.builders import KEYS
+from tests.emulator.conftest import TYPES, World, fleet, ids_of, stub_zip, template
 
 STANDARD, STANDARD_SPOT = "L-1216C47A", "L-34B43A08"
 
@@ -129,3 +134,67 @@ def test_a_new_account_is_a_setting(tmp_path: Path) -> None:
     assert made.quotas[STANDARD] == made.quotas[STANDARD_SPOT] == 5.0
     assert made.quotas["L-417A185B"] == made.quotas["L-DB2E81BA"] == 0.0
     assert (made.lambdas.concurrency, made.lambdas.memory_mb) == (10, 3008)
+    assert made.listing_lag_s > 0
+    assert made.sells_by_zone
+
+
+BEGAN_AT = 1_700_000_000.0
+
+
+def test_a_listing_lacks_what_was_just_launched_and_shows_what_just_ended_as_running(
+    start: Callable[..., World],
+) -> None:
+    world = start(anchor=ClockAnchor(service_at=BEGAN_AT, speed=0.0), listing_lag_s=5.0)
+    world.mark("POST", "prewarm", {"on": True})
+    ec2 = world.client("ec2", attempts=1)
+    made = template(world)
+    answered = fleet(world, made, count=2, ClientToken="order-1")
+    assert len(ids_of(answered)) == 2
+    assert listed(ec2) == []
+    assert code_of(lambda: listed(ec2, InstanceIds=ids_of(answered))) == "InvalidInstanceID.NotFound"
+    again = fleet(world, made, count=2, ClientToken="order-1")
+    assert (ids_of(again), again.get("Errors", [])) == ([], [])
+
+    to(world, BEGAN_AT + 5.0)
+    assert listed(ec2) == ["running", "running"]
+    ec2.terminate_instances(InstanceIds=ids_of(answered)[:1])
+    assert listed(ec2) == ["running", "running"]
+    to(world, BEGAN_AT + 10.0)
+    assert "running" in (states := listed(ec2))
+    assert {"shutting-down", "terminated"} & set(states)
+
+
+def test_a_type_is_had_only_in_the_zones_that_sell_it(start: Callable[..., World]) -> None:
+    types = {**TYPES, "m7g.large": replace(TYPES["m5.large"], name="m7g.large")}
+    world = start(types=types, sells_by_zone=True)
+    made = template(world)
+    there = world.client("ec2").describe_instance_type_offerings(
+        LocationType="availability-zone", Filters=[{"Name": "instance-type", "Values": ["m7g.large"]}]
+    )
+    assert "us-east-1e" not in {one["Location"] for one in there["InstanceTypeOfferings"]}
+    refused = fleet(world, made, overrides=[in_zone("us-east-1e")])
+    [error] = refused["Errors"]
+    assert error["ErrorCode"] == "InvalidFleetConfiguration"
+    assert "us-east-1e" in error["ErrorMessage"]
+    assert len(ids_of(fleet(world, made, overrides=[in_zone("us-east-1a")]))) == 1
+
+
+@pytest.mark.parametrize(
+    ("region", "letters"), [("ap-northeast-1", "acd"), ("us-west-1", "ab"), ("us-east-1", "abcdef")]
+)
+def test_each_region_has_the_zones_that_an_account_sees_there(world: World, region: str, letters: str) -> None:
+    there = Aws(AwsSettings(region=region, endpoint_url=world.url, credentials=KEYS))
+    assert available_zones(there) == tuple(f"{region}{letter}" for letter in letters)
+
+
+def in_zone(zone: str) -> dict[str, str]:
+    return {"InstanceType": "m7g.large", "AvailabilityZone": zone}
+
+
+def listed(ec2: Any, **asked: Any) -> list[str]:
+    reply = ec2.describe_instances(**asked)
+    return [one["State"]["Name"] for group in reply["Reservations"] for one in group["Instances"]]
+
+
+def to(world: World, at: float) -> None:
+    world.mark("POST", "clock", {"wall_at": 0.0, "service_at": at, "speed": 0.0})

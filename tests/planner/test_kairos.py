@@ -200,6 +200,8 @@ def test_the_base_types_come_first_the_better_per_usd_before_the_other() -> None
     assert space.base == "gpu"
     assert space.pool(np.array([1, 0, 6])) == {"gpu": 1, "cpu": 6}
     assert space.homogeneous(1.0) == ({"gpu": 2}, pytest.approx(1.25))
+    with pytest.raises(PlanInfeasible, match="buys no gpu"):
+        space.homogeneous(0.3)
 
 
 @pytest.mark.parametrize(

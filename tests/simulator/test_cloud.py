@@ -475,3 +475,27 @@ def test_wakes_take_as_long_as_their_kind(kernel: Kernel) -> None:
     assert world.states() == {"i-000001": InstanceState.PENDING}
     world.to(420.0)
     assert world.states() == {"i-000001": InstanceState.READY}
+
+
+def test_a_launch_that_names_several_types_gets_the_cheapest_that_is_not_refused(kernel: Kernel) -> None:
+    refuse = FaultScript(stress=0.0, refusals=(Refuse(from_s=0.0, to_s=100.0, offering=SERVING.name),))
+    cheaper = replace(SLEEPER, usd_per_hour=SERVING.usd_per_hour / 2)
+    world = World(kernel, faults=refuse, sleeper=cheaper)
+    order = Launch(token="t1", reason="test", offering=SERVING.name, count=2, equivalents=(cheaper.name,))
+    world.cloud.submit(order)
+    assert world.cloud.observe().staying() == {cheaper.name: 2}
+    world.to(150.0)
+    world.cloud.submit(replace(order, token="t2", equivalents=()))
+    assert world.cloud.observe().staying() == {cheaper.name: 2, SERVING.name: 2}
+
+
+def test_a_launch_leaves_out_the_zones_that_it_names_and_is_refused_where_none_is_left(kernel: Kernel) -> None:
+    world = World(kernel, of=replace(FIXED_WORLD, spot_zones=("a", "b")))
+    order = Launch(token="t1", reason="test", offering=SPOT.name, count=1, without=((SPOT.name, "a"),))
+    world.cloud.submit(order)
+    assert [one.zone for one in world.cloud.observe()] == ["b"]
+    world.cloud.submit(replace(order, token="t2", without=((SPOT.name, "a"), (SPOT.name, "b"))))
+    world.to(1.0)
+    [fact] = world.cloud.drain_facts()
+    assert isinstance(fact, LaunchRefused)
+    assert (fact.count, fact.code) == (1, "InsufficientInstanceCapacity")

@@ -109,6 +109,7 @@ class Ec2Cloud:
         self._unlisted: dict[str, Ec2Row] = {}
         self._troubles = Troubles()
         self._unproven: dict[str, Ec2Row] = {}
+        self._unanswered: list[tuple[float, Launch]] = []
         self._listed_at: float | None = None
         self._draining: set[str] = set()
         self._warned: dict[str, float] = {}
@@ -125,6 +126,7 @@ class Ec2Cloud:
         self._prices.read(now)
         self._send_again(now)
         self._list(now)
+        self._tell_lacking(now)
         members = self._membership.members()
         self._transitions.read_surplus({one.instance: one.surplus_vcpu_s for one in members}, now)
         rows = self._rows | self._unlisted
@@ -239,7 +241,7 @@ class Ec2Cloud:
         late = [self._rows[name] for name in stuck if not self._troubles.is_recent(name, now)]
         for row in late:
             if row.id in self._unproven and row.id not in self._draining:
-                self._failed(row, "", f"its agent was not ready within {self._setup.silent_limit_s:.0f} s", now)
+                self._failed(row, "", self._stuck.reason(row.id), now)
         serving = [row.id for row in late if row.role is Role.SERVING]
         standby = [row.id for row in late if row.role is Role.STANDBY]
         for names, act in ((serving, self._terminate), (standby, self._stop)):
@@ -356,6 +358,8 @@ class Ec2Cloud:
             _log.error("launch %s of %d %s is not sent: %s", order.token, order.count, order.offering, forbidden)
             self._facts.append(refused(order, RefusalCause.FORBIDDEN, now, detail=forbidden))
             return
+        allowed = tuple(name for name in order.equivalents if self._guard.forbidden_reason(name) is None)
+        order = replace(order, equivalents=allowed)
         count, why = self._guard.reserve(self._setup.model, order)
         try:
             if count > 0:
@@ -387,8 +391,10 @@ class Ec2Cloud:
         except AlreadyDone as error:
             _log.warning("launch %s was made before with other parameters: %s", order.token, error)
             return
-        if not reply.get("Instances") and not reply.get("Errors"):
+        is_empty = not reply.get("Instances") and not reply.get("Errors")
+        if is_empty:
             reply = self._earlier_answer(order)
+            self._unanswered.append((now, order))
         rows = launched_rows(self._setup, order, reply, now)
         self._unlisted |= rows
         self._unproven |= rows
@@ -396,20 +402,36 @@ class Ec2Cloud:
         self._guard.launched(rows)
         for said in reply.get("Errors", []):
             report_unknown("CreateFleet", said.get("ErrorCode", ""))
-        self._facts += shortfall(self._setup, order, reply, now)
+        self._facts += [] if is_empty else shortfall(self._setup, order, reply, now)
         for mistake in _mistakes(reply):
             _log.error(
                 "launch %s of %s cannot succeed as things are set up: %s", order.token, order.offering, mistake
             )
 
     def _earlier_answer(self, order: Launch) -> CreateFleetResultTypeDef:
-        """The answer to an order of which EC2 says nothing: what an earlier sending of it launched.
+        """The answer to an order of which EC2 says nothing: what is listed of an earlier sending of it.
+
+        What that launched a moment ago may not be listed yet: what never came is told later (`_tell_lacking`).
 
         "The request succeeds without performing any further actions" (EC2 developer guide, idempotency): nothing
         says that it names the instances again.
         """
         found = self._listed(**{TOKEN: order.token, RUN: self._setup.run})
-        return {"Instances": [{"InstanceIds": sorted(found)}] if found else []}  # type: ignore[typeddict-item]
+        return {  # type: ignore[typeddict-item]
+            "Instances": [
+                {"InstanceIds": [name], "InstanceType": row.offering.partition(":")[0]}
+                for name, row in sorted(found.items())
+            ]
+        }
+
+    def _tell_lacking(self, now: float) -> None:
+        """Tell what never came of orders of which EC2 said nothing, once it has had the time to list it."""
+        due = [order for at, order in self._unanswered if now - at >= self._setup.unlisted_limit_s]
+        self._unanswered = [one for one in self._unanswered if one[1] not in due]
+        for order in due:
+            had = sum(row.token == order.token for row in (self._rows | self._unlisted).values())
+            if had < order.count:
+                self._facts.append(refused(order, RefusalCause.CAPACITY, now, count=order.count - had))
 
     def _drain(self, names: Sequence[str]) -> None:
         """Ask the agents to leave; end at once those that have never served.

@@ -118,7 +118,7 @@ class Guard:
     def _fitting(self, there: Sequence[Ec2Row], asked: Sequence[Launch], order: Launch) -> tuple[int, str | None]:
         """The instances of an order that fit beside inventory and reservations, and why not all."""
         count, most = len(there) + sum(launch.count for launch in asked), self._rails.max_instances
-        running, one = self._running_usd_per_hour(there, asked), self._offerings[order.offering].usd_per_hour
+        running, one = self._running_usd_per_hour(there, asked), self._dearest_of(order)
         left_usd = self._rails.max_usd_per_hour - running
         roomy = max(0, min(order.count, most - count))
         paid = max(0, math.floor(min(order.count, left_usd / one + EXACT))) if one > 0 else order.count
@@ -138,7 +138,11 @@ class Guard:
         return running + sum(self._reserved_usd_per_hour(launch) for launch in asked)
 
     def _reserved_usd_per_hour(self, order: Launch) -> float:
-        return order.count * self._offerings[order.offering].usd_per_hour
+        return order.count * self._dearest_of(order)
+
+    def _dearest_of(self, order: Launch) -> float:
+        """The price of one instance of the dearest offering that an order may bring, USD an hour."""
+        return max(self._offerings[name].usd_per_hour for name in order.offerings)
 
     def _usd_per_hour(self, row: Ec2Row) -> float:
         offering = self._offerings.get(row.offering)

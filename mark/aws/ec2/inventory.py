@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from mark.aws.ec2.launch import LIVE, MODEL, OFFERING, PROFILE_OF, ROLE, SERVICE
 from mark.aws.errors import translated
 from mark.aws.session import Aws
+from mark.domain.offering import of_type
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import InstanceTypeDef
@@ -81,7 +82,7 @@ def _item(instance: InstanceTypeDef) -> InventoryItem:
     return InventoryItem(
         model=tags.get(MODEL, tags.get(PROFILE_OF, "")),
         role=tags.get(ROLE, ""),
-        offering=tags.get(OFFERING, ""),
+        offering=of_type(tags.get(OFFERING, ""), instance["InstanceType"]),
         instance_type=instance["InstanceType"],
         is_spot=instance.get("InstanceLifecycle") == "spot",
         state=instance["State"]["Name"],

@@ -12,7 +12,7 @@ from mark.aws.ec2.observed import Ec2Row
 from mark.aws.errors import cause_of, code_of
 from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.fleet import Role
-from mark.domain.offering import Market, Offering
+from mark.domain.offering import Market, Offering, of_type
 from mark.domain.orders import Launch, LaunchRefused, RefusalCause, StartStandby
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         CreateFleetErrorTypeDef,
         CreateFleetInstanceTypeDef,
         CreateFleetResultTypeDef,
+        FleetLaunchTemplateOverridesTypeDef,
         InstanceTypeDef,
     )
 
@@ -36,6 +37,8 @@ PROFILE_OF, EXPIRES = "mark:profile-of", "mark:expires"
 """Tags of an instance of no fleet (`rent_instance.py`): the model that it serves, and when it ends (epoch s)."""
 TAGGED = ("fleet", "instance", "volume")
 """Resources that a launch makes and tags: its permission hangs on the tags (`aws/permissions/policies.py`)."""
+NOT_SOLD = "InvalidFleetConfiguration"
+"""EC2 Fleet's code for a type that is not sold in the zone of the override (aws/karpenter-provider-aws #6483)."""
 LIVE = ["pending", "running", "stopping", "stopped"]
 """States of instances that are not gone."""
 
@@ -107,7 +110,8 @@ def fleet_request(setup: FleetSetup, order: Launch) -> dict[str, Any]:
 
     Nothing in it depends on the time: the same token with other parameters would be refused.
     """
-    offering = setup.offerings[order.offering]
+    named = [setup.offerings[name] for name in order.offerings]
+    offering = named[0]
     spot = offering.market is Market.SPOT
     tags = [{"Key": key, "Value": value} for key, value in tags_of(setup, order).items()]
     request: dict[str, Any] = {
@@ -119,7 +123,7 @@ def fleet_request(setup: FleetSetup, order: Launch) -> dict[str, Any]:
                     "LaunchTemplateName": setup.template(order.role, offering),
                     "Version": "$Latest",
                 },
-                "Overrides": _overrides(setup, offering),
+                "Overrides": [override for item in named for override in _overrides(setup, order, item)],
             }
         ],
         "TargetCapacitySpecification": {
@@ -138,10 +142,11 @@ def fleet_request(setup: FleetSetup, order: Launch) -> dict[str, Any]:
     return request
 
 
-def _overrides(setup: FleetSetup, offering: Offering) -> list[dict[str, str]]:
-    """The offering's type in each subnet that it may stand in."""
+def _overrides(setup: FleetSetup, order: Launch, offering: Offering) -> list[dict[str, str]]:
+    """The offering's type in each subnet that it may stand in and that the order does not leave out."""
     kind, zone = offering.instance_type.name, offering.zone
-    subnets = [subnet for where, subnet in setup.subnets if zone in ("any", where)]
+    out = order.zones_without(offering.name)
+    subnets = [subnet for where, subnet in setup.subnets if zone in ("any", where) and where not in out]
     if subnets:
         return [{"InstanceType": kind, "SubnetId": subnet} for subnet in subnets]
     return [{"InstanceType": kind}] if zone == "any" else [{"InstanceType": kind, "AvailabilityZone": zone}]
@@ -155,7 +160,7 @@ def launched_rows(
         name: Ec2Row(
             id=name,
             model=setup.model,
-            offering=order.offering,
+            offering=of_type(order.offering, group.get("InstanceType", "")),
             role=order.role,
             token=order.token,
             state="pending",
@@ -170,22 +175,43 @@ def launched_rows(
 def shortfall(
     setup: FleetSetup, order: Launch, reply: CreateFleetResultTypeDef, now: float
 ) -> list[LaunchRefused]:
-    """The refusals in an answer: a fact for each code and zone, all that is lacking in the first."""
+    """The refusals in an answer: a fact for each code, type and zone, all that is lacking in the first."""
     had = sum(len(group.get("InstanceIds", [])) for group in reply.get("Instances", []))
     if had >= order.count:
         return []
-    told = {(error.get("ErrorCode", ""), _zone(setup, error)) for error in reply.get("Errors", [])} or {("", None)}
-    ordered = sorted(told, key=lambda item: (not item[0], item[0], item[1] or ""))
+    told = {
+        (
+            error.get("ErrorCode", ""),
+            of_type(order.offering, _override(error).get("InstanceType", "")),
+            _zone(setup, error),
+        )
+        for error in reply.get("Errors", [])
+    } or {("", order.offering, None)}
+    ordered = sorted(
+        told, key=lambda item: (not item[0], item[0], item[1] != order.offering, item[1], item[2] or "")
+    )
     counts = (order.count - had, *(0 for _ in ordered[1:]))
     return [
-        replace(refused(order, cause_of(code), now, code=code, count=count), zone=zone)
-        for (code, zone), count in zip(ordered, counts, strict=True)
+        replace(refused(order, _cause(code, zone), now, code=code, count=count), offering=offering, zone=zone)
+        for (code, offering, zone), count in zip(ordered, counts, strict=True)
     ]
+
+
+def _cause(code: str, zone: str | None) -> RefusalCause:
+    """The cause of an error in an answer; a zone that does not sell the type says nothing of the others."""
+    return RefusalCause.CAPACITY if zone and code == NOT_SOLD else cause_of(code)
+
+
+def _override(
+    part: CreateFleetErrorTypeDef | CreateFleetInstanceTypeDef,
+) -> FleetLaunchTemplateOverridesTypeDef:
+    """The override that a launch or an error in the answer is of; empty where it names none."""
+    return part.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
 
 
 def _zone(setup: FleetSetup, part: CreateFleetErrorTypeDef | CreateFleetInstanceTypeDef) -> str | None:
     """The zone of a launch or an error in the answer; None where it names none."""
-    override = part.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
+    override = _override(part)
     zones = {subnet: zone for zone, subnet in setup.subnets}
     return override.get("AvailabilityZone") or zones.get(override.get("SubnetId", ""))
 
@@ -259,7 +285,7 @@ def row_of(setup: FleetSetup, instance: InstanceTypeDef) -> Ec2Row:
     return Ec2Row(
         id=instance["InstanceId"],
         model=tags.get(MODEL, ""),
-        offering=tags.get(OFFERING, ""),
+        offering=of_type(tags.get(OFFERING, ""), instance["InstanceType"]),
         role=Role.STANDBY if tags.get(ROLE) == Role.STANDBY.value else Role.SERVING,
         token=token if run == setup.run else f"{run}/{token}",
         state=instance["State"]["Name"],

@@ -68,6 +68,7 @@ def fleet_view(
                 state=state,
                 role=row.role,
                 token=row.token,
+                zone=row.zone,
                 launched_at=row.launched_at,
                 terminates_at=_terminates_at((warned or {}).get(row.id), agent),
                 credits=agent.credits if agent else None,

@@ -35,6 +35,16 @@ class StuckInstances:
         self._since = since
         return sorted(name for name, (kind, at) in since.items() if now - at > self._limits[kind])
 
+    def reason(self, name: str) -> str:
+        """Why an instance that the last pass named is stuck, for people."""
+        kind, _ = self._since[name]
+        limit_s = self._limits[kind]
+        return {
+            DRAINS: f"its agent did not end within {limit_s:.0f} s of draining",
+            NOT_READY: f"its agent was not ready within {limit_s:.0f} s",
+            LOST: f"its agent was heard, was never ready, and then fell silent for {limit_s:.0f} s",
+        }[kind]
+
     def _kind(self, instance: Instance, heard: Collection[str]) -> str | None:
         """The kind in which a running instance is stuck; None where it is not."""
         if instance.state is InstanceState.DRAINING:

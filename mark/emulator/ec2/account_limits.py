@@ -41,6 +41,9 @@ NEW: Mapping[str, float] = MappingProxyType(
 NEW_CONCURRENCY, NEW_MEMORY_MB = 10, 3008
 """Of Lambda: "New AWS accounts have reduced concurrency and memory quotas" (its guide, quotas). How far is not
 documented; these are what people report (awslabs/landing-zone-accelerator #1139, aws/aws-dotnet-deploy #684)."""
+NEW_LISTING_LAG_S = 5.0
+"""Of EC2: "Eventual consistency [...] an API call might take some time to propagate" (its guide); how long is not
+documented, and who has just been told of an instance must not need to see it listed."""
 COUNTED = (MachineState.PENDING, MachineState.RUNNING, MachineState.STOPPING)
 """States in which EC2 counts an instance's vCPUs."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,9 +14,9 @@ from mark.emulator.clock import ServiceClock, iso
 from mark.emulator.ec2.account_limits import AccountLimits
 from mark.emulator.ec2.instance_filters import matching
 from mark.emulator.ec2.instance_xml import describe_instances
-from mark.emulator.ec2.launch import Launches, over_quota
+from mark.emulator.ec2.launch import Launches, Sold, over_quota, sold_everywhere
 from mark.emulator.ec2.machine import Machine, MachineState
-from mark.emulator.ec2.machines import Machines
+from mark.emulator.ec2.machines import Machines, not_found
 from mark.emulator.ec2.query_protocol import Params, params_of, serialize
 from mark.emulator.errors import ApiError, not_emulated
 from mark.emulator.faults import Faults
@@ -83,11 +84,15 @@ class Ec2Api:
         faults: Faults,
         clock: ServiceClock,
         limits: AccountLimits,
+        *,
+        listing_lag_s: float = 0.0,
+        sold: Sold = sold_everywhere,
     ) -> None:
         self._machines = machines
+        self._lag_s = listing_lag_s
         self._types = types
         self._clock = clock
-        self._launches = Launches(machines, types, faults, limits)
+        self._launches = Launches(machines, types, faults, limits, sold)
         self._replies: dict[tuple[str, str], tuple[str, str]] = {}
         self._actions: dict[str, Callable[[Params], str]] = {
             "RunInstances": self._run_instances,
@@ -130,6 +135,8 @@ class Ec2Api:
                 "Arguments on this idempotent request are inconsistent with arguments used in previous "
                 f"request(s) with client token {token}.",
             )
+        elif action == "CreateFleet" and self._lag_s > 0:  # "without performing any further actions"
+            return serialize(action, {"FleetId": f"fleet-{secrets.token_hex(16)}", "Instances": [], "Errors": []})
         return known[1]
 
     def _run_instances(self, params: Params) -> str:
@@ -158,7 +165,11 @@ class Ec2Api:
     def _selected(self, params: Params) -> list[Machine]:
         ids = params.get("InstanceIds")
         machines = self._machines.named(ids) if ids else list(self._machines)
-        return matching(machines, params.get("Filters") or [])
+        now = self._clock.now()
+        shown = [seen for one in machines if (seen := one.listed(now, self._lag_s)) is not None]
+        if ids and len(shown) < len(machines):
+            raise not_found([name for name in ids if name not in {one.id for one in shown}])
+        return matching(shown, params.get("Filters") or [])
 
     def _describe_status(self, params: Params) -> str:
         machines = self._selected(params)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,10 @@ from mark.emulator.errors import ApiError, not_emulated
 from mark.emulator.faults import Faults
 
 NO_CAPACITY = "InsufficientInstanceCapacity"
+NOT_SOLD = "InvalidFleetConfiguration"
+"""EC2 Fleet's code for a type that a zone does not sell (aws/karpenter-provider-aws #6483)."""
+Sold = Callable[[str, str], bool]
+"""Whether AWS sells a type, by name, in an availability zone."""
 BY_PRICE = ("lowest-price", "lowestPrice", "price-capacity-optimized", "capacity-optimized")
 OPTIONS = {
     "AllocationStrategy",
@@ -36,6 +40,11 @@ OVERRIDES = {
     "WeightedCapacity",
 }
 BY_PRIORITY = ("prioritized", "capacity-optimized-prioritized")
+
+
+def sold_everywhere(_type: str, _zone: str) -> bool:
+    """Each type in each zone."""
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +81,14 @@ class Launches:
     """Launches instances for the API."""
 
     def __init__(
-        self, machines: Machines, types: Mapping[str, InstanceType], faults: Faults, limits: AccountLimits
+        self,
+        machines: Machines,
+        types: Mapping[str, InstanceType],
+        faults: Faults,
+        limits: AccountLimits,
+        sold: Sold,
     ) -> None:
+        self._sold = sold
         self._limits = limits
         self._machines = machines
         self._types = types
@@ -178,11 +193,7 @@ class Launches:
         """Launch of this candidate, and the count that can be had."""
         instance_type = self._types.get(candidate.type_name)
         if instance_type is None:
-            raise ApiError(
-                "InvalidFleetConfiguration",
-                f"Your requested instance type ({candidate.type_name}) is not supported in your requested "
-                "Availability Zone.",
-            )
+            raise ApiError(NOT_SOLD, _not_sold(candidate.type_name, named_zone(candidate.data)))
         if candidate.template.data.get("InstanceMarketOptions"):
             raise ApiError(
                 "InvalidLaunchTemplate", "A fleet's launch template must not contain InstanceMarketOptions"
@@ -195,7 +206,8 @@ class Launches:
         data, refusal = self._placed("CreateFleet", candidate.data, instance_type, candidate.market)
         spec = resolve(data, instance_type, candidate.market, tags)
         if refusal:
-            raise ApiError(refusal, _no_capacity(candidate.type_name, spec.zone))
+            words = _not_sold if refusal == NOT_SOLD else _no_capacity
+            raise ApiError(refusal, words(candidate.type_name, spec.zone))
         return spec, self._obtainable("CreateFleet", str(candidate), wanted)
 
     def _affordable(self, candidate: _Candidate, instance_type: InstanceType) -> None:
@@ -255,6 +267,8 @@ class Launches:
         if fault is not None:
             return data, fault.code or NO_CAPACITY
         named = named_zone(data)
+        if named and not self._sold(item.name, named):
+            return data, NOT_SOLD if action == "CreateFleet" else "Unsupported"
         zone = self._machines.zone_of_launch(item, market, named)
         if zone is None:
             return data, NO_CAPACITY
@@ -327,6 +341,13 @@ def _market(options: dict[str, Any] | None) -> Market:
     if spot.get("InstanceInterruptionBehavior", "terminate") != "terminate":
         raise not_emulated("spot interruption behaviours other than terminate")
     return Market(options.get("MarketType", "spot"))
+
+
+def _not_sold(type_name: str, zone: str) -> str:
+    where = f" ({zone})" if zone else ""
+    return (
+        f"Your requested instance type ({type_name}) is not supported in your requested Availability Zone{where}."
+    )
 
 
 def _no_capacity(type_name: str, zone: str) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from mark.cloudmodel.lifecycle import Life
-from mark.domain.offering import InstanceType, Market
+from mark.domain.offering import InstanceType, Market, of_type
 
 
 class MachineState(IntEnum):
@@ -52,8 +52,9 @@ class LaunchSpec:
 
     @property
     def offering(self) -> str:
-        """Its offering where it is tagged with one, else type and market."""
-        return self.tags.get("mark:offering", f"{self.instance_type.name}:{self.market.value}")
+        """Its offering by its type and the one that it is tagged with, else type and market."""
+        name = self.instance_type.name
+        return of_type(self.tags.get("mark:offering", f"{name}:{self.market.value}"), name)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,7 +80,20 @@ class Machine:
     #: Nobody may end it by a call (`disableApiTermination`).
     protected: bool = False
     spot_request: str = ""
+    #: Its life before its last change, and when that was: what a listing that lags still shows.
+    before: tuple[Life, float] | None = None
     xml: str | None = None
+
+    def listed(self, now: float, lag_s: float) -> Machine | None:
+        """The instance as a listing shows it that lags; None where it shows none yet."""
+        if lag_s <= 0:
+            return self
+        if now < self.launched_at + lag_s:
+            return None
+        ends = self.state in (MachineState.SHUTTING_DOWN, MachineState.TERMINATED)
+        if not ends or self.before is None or now >= self.before[1] + lag_s:
+            return self
+        return replace(self, life=self.before[0], reason_code="", reason="", xml=None)
 
     @property
     def state(self) -> MachineState:

@@ -42,6 +42,12 @@ GUEST_INITIATED = ("Client.InstanceInitiatedShutdown", "Instance initiated shutd
 SPOT_TERMINATION = ("Server.SpotInstanceTermination", "Spot instance termination")
 
 
+def not_found(names: Sequence[str]) -> ApiError:
+    """EC2's error for instances that do not exist, or not yet for who asks."""
+    words = "ID" if len(names) == 1 else "IDs"
+    return ApiError("InvalidInstanceID.NotFound", f"The instance {words} '{', '.join(names)}' do not exist")
+
+
 class Power(Protocol):
     """Runner of the instances' processes; it calls `Machines.powered_off` when one has ended."""
 
@@ -114,10 +120,7 @@ class Machines:
         """The instances of these ids; InvalidInstanceID.NotFound where one does not exist."""
         lacking = [name for name in names if name not in self._machines]
         if lacking:
-            words = "ID" if len(lacking) == 1 else "IDs"
-            raise ApiError(
-                "InvalidInstanceID.NotFound", f"The instance {words} '{', '.join(lacking)}' do not exist"
-            )
+            raise not_found(lacking)
         return [self._machines[name] for name in names]
 
     def close(self) -> None:
@@ -334,6 +337,7 @@ class Machines:
         """Begin to stop or to end, if it does not yet; done when its process is gone."""
         if not allows(machine.life, event):
             return
+        machine.before = (machine.life, now)
         machine.reason_code, machine.reason = why[0], f"{why[0]}: {why[1]}"
         if machine.ended_at is None:
             machine.ended_at = now

@@ -68,6 +68,9 @@ class DriverFactory:
         """Make the driver of a model; what it opens is closed with `opened`."""
         store, clock = self._store, ServiceClock(self._store)
         retraining, fallback = forecasters
+        zones = tuple(sorted({zone for zone, _ in shared.launches["subnets"]}))
+        controlled = replace(model.bundle.controller, zones=zones)
+        model = replace(model, bundle=replace(model.bundle, controller=controlled))
         written = self._open(model, clock.now(), retraining)
         policy = replace(model.bundle.controller, quotas=written.header.policy.quotas)
         retraining.begin(store, written.began_at)

@@ -66,9 +66,12 @@ def open_journal(
     lease: Lease,
     now: float,
     read: Read,
-    quotas: Callable[[], Quotas],
+    quotas: Callable[[], Quotas | None],
 ) -> OpenedJournal:
-    """The journal to write to. LeaseLost where another controller acts; `quotas` asks for the account's."""
+    """The journal to write to. LeaseLost where another controller acts.
+
+    quotas: asks for the account's; where it is told none, those of the segment before stay.
+    """
 
     def opened(header: Header) -> StoreJournal:
         return store.open_journal(
@@ -76,7 +79,7 @@ def open_journal(
         )
 
     if not store.journal_segments(model.name):
-        header = _new_header(model, settings, now, quotas())
+        header = _new_header(model, settings, now, quotas() or ())
         journal = opened(header)
         return _opened(model, header, journal, None)
     found = _read_last(store, model.name, read)
@@ -95,7 +98,8 @@ def open_journal(
         recovered, run = _start_anew(store, model.name, found), uuid.uuid4().hex
         why = "the journal begins anew: some of it cannot be read"
         log.warning(why, extra={"model": model.name, "run": run})
-    header = replace(_new_header(model, settings, now, quotas()), run=run)
+    read_now = quotas()
+    header = replace(_new_header(model, settings, now, _known(found) if read_now is None else read_now), run=run)
     if recovered is not None:
         history = header.history if found is None else _history(model, found.header, recovered)
         recovered = replace(recovered, units=())
@@ -139,6 +143,14 @@ def _start_anew(store: ServiceStore, model: str, found: _Found | None) -> Recove
     return None if told is None or told.began_at is None else start_anew(told.began_at)
 
 
+def _known(found: _Found | None) -> Quotas:
+    """The account's quotas as a segment knew them last."""
+    if found is None:
+        return ()
+    read = found.recovered.state.quotas if found.recovered else None
+    return found.header.policy.quotas if read is None else read
+
+
 def _history(model: LiveModel, header: Header, recovered: Recovered | None) -> Demand:
     """All demand that is known where the journal stopped."""
     before = header.history if header.checkpoint else model.history(header.history.end_at)
@@ -156,13 +168,13 @@ def _opened(model: LiveModel, header: Header, journal: StoreJournal, recovered: 
     )
 
 
-def known_quotas(aws: Aws) -> Quotas:
-    """The account's vCPU quotas; none where AWS does not tell them: launches beyond them are then refused."""
+def known_quotas(aws: Aws) -> Quotas | None:
+    """The account's vCPU quotas; None where AWS does not tell them."""
     try:
         return read_quotas(aws)
     except MarkError as error:
-        log.warning("the account's quotas cannot be read and are taken as unlimited", extra={"why": str(error)})
-        return ()
+        log.warning("the account's quotas cannot be read", extra={"why": str(error)})
+        return None
 
 
 def _new_header(model: LiveModel, settings: Settings, now: float, quotas: Quotas) -> Header:

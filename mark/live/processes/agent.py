@@ -19,6 +19,7 @@ from mark.aws.ec2.launch import MODEL, OFFERING, PROFILE_OF, ROLE
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import Role
+from mark.domain.offering import of_type
 from mark.live.local.ports import is_loopback
 from mark.live.standalone_agent import StandaloneLink, is_standalone, standalone_model, standalone_offering
 from mark.live.store_link import open_async_link
@@ -63,7 +64,8 @@ async def _serve(identity: Identity, imds: Imds, booted_at: float, environment: 
     spec = await store.spec()
     served = spec.served(tags[PROFILE_OF if alone else MODEL])
     served = standalone_model(served) if alone else served
-    offering = standalone_offering(served, tags) if alone else served.offering(tags[OFFERING])
+    launched_as = of_type(tags[OFFERING], imds.get("meta-data/instance-type") or "")
+    offering = standalone_offering(served, tags) if alone else served.offering(launched_as)
     clock = _Clock(store)
     await clock.refresh()
     rng = stream(spec.seed, f"service times {identity.instance}")

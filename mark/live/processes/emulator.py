@@ -21,7 +21,7 @@ from mark.cloudmodel.world import WORLDS
 from mark.config.settings import Settings, cache_dir
 from mark.domain.clock import ClockAnchor
 from mark.emulator.config import ACCOUNT, REGION, Draws, EmulatedAwsConfig, LambdaLimits
-from mark.emulator.ec2.account_limits import NEW, NEW_CONCURRENCY, NEW_MEMORY_MB
+from mark.emulator.ec2.account_limits import NEW, NEW_CONCURRENCY, NEW_LISTING_LAG_S, NEW_MEMORY_MB
 from mark.emulator.server import EmulatedAws
 from mark.live.local.heartbeat import keep_beating
 from mark.live.local.process_start import begin
@@ -51,7 +51,8 @@ def emulated_aws(settings: Settings, *, logs: Path, port: int, began_at: float) 
     world, usual = WORLDS[settings.simulate.world], LambdaLimits()
     quotas = {code_of_quota(one.family, one.market): one.vcpus for one in world.quotas if settings.simulate.quotas}
     limits = replace(usual, concurrency=world.lambda_concurrency or usual.concurrency)
-    if settings.service.aws.account == "new":
+    is_new = settings.service.aws.account == "new"
+    if is_new:
         quotas = dict(NEW)
         limits = replace(usual, concurrency=NEW_CONCURRENCY, memory_mb=NEW_MEMORY_MB)
     return EmulatedAwsConfig(
@@ -70,6 +71,8 @@ def emulated_aws(settings: Settings, *, logs: Path, port: int, began_at: float) 
         seed=seed,
         lambdas=limits,
         quotas=quotas,
+        listing_lag_s=NEW_LISTING_LAG_S if is_new else 0.0,
+        sells_by_zone=is_new,
         stress=settings.service.stress,
         port=port,
         closed=True,

@@ -11,9 +11,9 @@ import pytest
 from botocore.exceptions import ClientError
 
 from mark.aws.ec2.guard import UNLISTED_S, Guard, Guardrails
-from mark.aws.ec2.launch import FleetSetup, shortfall
+from mark.aws.ec2.launch import FleetSetup, fleet_request, launched_rows, shortfall
 from mark.aws.ec2.observed import Ec2Row
-from mark.aws.errors import report_refusal
+from mark.aws.errors import REPORTED_AT
 from mark.aws.session import Aws
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import InstanceState, Role
@@ -523,7 +523,7 @@ def test_a_standby_that_cannot_be_stopped_is_told(there: Scene, caplog: pytest.L
 def test_a_listing_that_may_not_be_had_is_replaced_by_the_last_one_and_then_ends_the_term_only(
     there: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
-    report_refusal.cache_clear()
+    REPORTED_AT.clear()
     there.cloud.submit(launch())
     before = there.cloud.observe()
     answer(there.aws.ec2, "DescribeInstances", "UnauthorizedOperation", 403)
@@ -537,6 +537,62 @@ def test_a_listing_that_may_not_be_had_is_replaced_by_the_last_one_and_then_ends
     assert "deploy again" in told
 
 
+def test_a_zone_that_does_not_sell_the_type_is_left_out_and_not_the_type() -> None:
+    of = {"LaunchTemplateAndOverrides": {"Overrides": {"InstanceType": "c5.large", "SubnetId": "subnet-a"}}}
+    reply: Any = {"Instances": [], "Errors": [{**of, "ErrorCode": "InvalidFleetConfiguration"}]}
+    [fact] = shortfall(ZONED, launch(), reply, 7.0)
+    assert (fact.zone, fact.cause) == ("us-east-1a", RefusalCause.CAPACITY)
+    nowhere: Any = {"Instances": [], "Errors": [{"ErrorCode": "InvalidFleetConfiguration"}]}
+    [fact] = shortfall(ZONED, launch(), nowhere, 7.0)
+    assert (fact.zone, fact.cause) == (None, RefusalCause.CONFIGURATION)
+
+
+OTHER = replace(SPOT, instance_type=replace(SPOT.instance_type, name="c5a.large"))
+ZONED = replace(
+    SETUP,
+    offerings={**OFFERINGS, OTHER.name: OTHER},
+    templates={(Role.SERVING, "amd64"): "shop-serving"},
+    subnets=(("us-east-1a", "subnet-a"), ("us-east-1b", "subnet-b")),
+)
+
+
+def test_a_launch_asks_for_each_type_in_each_zone_that_it_does_not_leave_out() -> None:
+    order = replace(launch(kind=SPOT.name), equivalents=(OTHER.name,), without=((SPOT.name, "us-east-1a"),))
+    request = fleet_request(ZONED, order)
+    [config] = request["LaunchTemplateConfigs"]
+    assert [(one["InstanceType"], one["SubnetId"]) for one in config["Overrides"]] == [
+        ("c5.large", "subnet-b"),
+        ("c5a.large", "subnet-a"),
+        ("c5a.large", "subnet-b"),
+    ]
+    assert request["SpotOptions"]["AllocationStrategy"] == "price-capacity-optimized"
+
+
+def test_what_an_answer_names_is_booked_by_the_type_that_came_and_refused_by_type_and_zone() -> None:
+    order = replace(launch(3, kind=SPOT.name), equivalents=(OTHER.name,))
+
+    def of(kind: str, subnet: str) -> dict[str, Any]:
+        return {"LaunchTemplateAndOverrides": {"Overrides": {"InstanceType": kind, "SubnetId": subnet}}}
+
+    reply: Any = {
+        "Instances": [
+            {**of("c5a.large", "subnet-b"), "InstanceType": "c5a.large", "InstanceIds": ["i-1"]},
+        ],
+        "Errors": [
+            {**of("c5.large", "subnet-a"), "ErrorCode": "InsufficientInstanceCapacity"},
+            {**of("c5a.large", "subnet-a"), "ErrorCode": "InsufficientInstanceCapacity"},
+        ],
+    }
+    rows = launched_rows(ZONED, order, reply, 7.0)
+    assert {(row.offering, row.zone, row.token) for row in rows.values()} == {
+        (OTHER.name, "us-east-1b", order.token)
+    }
+    assert [(fact.offering, fact.zone, fact.count) for fact in shortfall(ZONED, order, reply, 7.0)] == [
+        (SPOT.name, "us-east-1a", 2),
+        (OTHER.name, "us-east-1a", 0),
+    ]
+
+
 @pytest.mark.parametrize("launched", [2, 0])
 def test_an_order_of_which_ec2_says_nothing_the_second_time_is_looked_for_by_its_token(
     there: Scene, launched: int
@@ -548,6 +604,9 @@ def test_an_order_of_which_ec2_says_nothing_the_second_time_is_looked_for_by_its
     next_one.cloud.submit(launch(2))
 
     assert len(next_one.ids()) == launched
+    assert next_one.cloud.drain_facts() == []  # EC2 may not list yet what it launched a moment ago
+    next_one.clock.at += SETUP.unlisted_limit_s
+    next_one.cloud.observe()
     lacking = [fact.count for fact in next_one.cloud.drain_facts() if isinstance(fact, LaunchRefused)]
     assert lacking == ([] if launched else [2])
     next_one.cloud.close()

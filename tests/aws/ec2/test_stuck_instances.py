@@ -25,6 +25,7 @@ def test_an_agent_that_reported_and_falls_silent_is_given_five_minutes() -> None
     assert names(stuck, InstanceState.PENDING, 60.0, heard=False) == []
     assert names(stuck, InstanceState.PENDING, 360.0, heard=False) == []
     assert names(stuck, InstanceState.PENDING, 361.0, heard=False) == ["i-1"]
+    assert "fell silent for 300 s" in stuck.reason("i-1")
 
 
 def test_one_that_comes_back_is_let_be() -> None:
@@ -41,6 +42,7 @@ def test_one_that_never_reported_is_given_half_an_hour() -> None:
     assert names(stuck, InstanceState.PENDING, 0.0, heard=False) == []
     assert names(stuck, InstanceState.PENDING, 1800.0, heard=False) == []
     assert names(stuck, InstanceState.PENDING, 1801.0, heard=False) == ["i-1"]
+    assert stuck.reason("i-1") == "its agent was not ready within 1800 s"
 
 
 def test_a_standby_that_was_stopped_in_between_has_not_reported_in_this_life() -> None:

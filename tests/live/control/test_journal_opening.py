@@ -18,7 +18,9 @@ from mark.controller.runner import Controller
 from mark.domain.clock import ClockAnchor
 from mark.domain.demand import DemandUnit
 from mark.domain.fleet import InstanceState
+from mark.domain.offering import Market
 from mark.domain.orders import Launch
+from mark.domain.quota import Quotas, VcpuQuota
 from mark.live.aws_resources import RESOURCES
 from mark.live.commands import explain
 from mark.live.control.budget_watch import BudgetWatch
@@ -93,7 +95,7 @@ def store(redis: EmbeddedRedis) -> ServiceStore:
     return ServiceStore(link, "shop")
 
 
-def begin(store: ServiceStore, at: float, **changes: Any) -> Life:
+def begin(store: ServiceStore, at: float, *, quotas: Quotas | None = (), **changes: Any) -> Life:
     """A controller takes the lease and goes on from the store, with settings that may have changed."""
     settings = Settings.model_validate({"service": {"name": "shop", "serve": [FIRST | changes]}})
     (model,) = make_live_models(settings)
@@ -103,7 +105,7 @@ def begin(store: ServiceStore, at: float, **changes: Any) -> Life:
     while lease is None:  # the one before held it for a millisecond
         lease = store.leases.acquire(f"controller-{at}", 0.001)
     opened = open_journal(
-        model, settings, store=store, lease=replace(lease, ttl_s=60.0), now=at, read=iter, quotas=lambda: ()
+        model, settings, store=store, lease=replace(lease, ttl_s=60.0), now=at, read=iter, quotas=lambda: quotas
     )
     plane = Plane(at=at, rate=RPS)
     return Life(
@@ -187,6 +189,13 @@ def test_a_store_with_history_serves_other_settings_and_the_old_ones_again(
     assert deviating(store) == []
     tokens = [order.token for n in (1, 2, 3) for tick in ticks(store, n) for order in tick.orders]
     assert len(tokens) == len(set(tokens))  # one run: none is used twice
+
+
+def test_quotas_that_cannot_be_read_stay_as_they_were_known(store: ServiceStore) -> None:
+    known = (VcpuQuota(family="standard", market=Market.SPOT, vcpus=64.0),)
+    begin(store, NOON, quotas=known).run(1)
+    changed = begin(store, NOON + 600.0, quotas=None, objective={"latency_ms": 700})
+    assert changed.opened.header.policy.quotas == known
 
 
 def test_changed_settings_drop_no_segment_that_the_bucket_has_not(store: ServiceStore) -> None:

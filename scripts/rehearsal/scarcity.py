@@ -1,0 +1,186 @@
+"""Minutes without capacity, live: `python -m scripts.rehearsal.scarcity [--minutes 10] [--speed 1]`.
+
+A service on this machine meets InsufficientInstanceCapacity for every CreateFleet and StartInstances, and a minute
+later loses 40 % of its spot instances. Meanwhile the controller has to go on ticking, each request to be answered
+once, and Lambda to keep the objective for what nothing else can serve. Prints its figures; status 1 where one is
+not as it should be. It takes some minutes longer than the lack lasts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from mark.config.service import OfferingSettings
+from mark.config.settings import FaultSettings, InterruptSettings, Settings, TraceSettings
+from mark.controller.journal import Tick, read_journal
+from mark.domain.offering import Market
+from mark.domain.orders import LaunchRefused, SpotWarned
+from mark.live.commands.load import LoadDocument
+from mark.live.commands.rehearsal import drive, service
+from mark.live.local.emulator_client import EmulatedControls
+from mark.simulator.traces.generators import constant
+from mark.simulator.traces.trace import write_trace
+from mark.store.connect import connect
+from mark.store.service import ServiceStore
+
+NO_CAPACITY = "InsufficientInstanceCapacity"
+MODEL, TYPES = "inception-v3", ("c5.large", "c5.xlarge")
+HISTORY_S = 3600.0
+TAKEN, TAKEN_AT_MIN = 0.4, 1.0
+AFTER_MIN = 2.0
+"""The load goes on for so long after capacity is back."""
+TARGET = 0.98
+LONGEST_GAP_S = 120.0
+"""Between two plans, service time: one is due each minute, and one may be late on a busy machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scarcity:
+    """What is asked: minutes of the service's clock without capacity, and how fast that clock runs."""
+
+    minutes: float = 10.0
+    rps: float = 40.0
+    speed: float = 1.0
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What was seen. Ticks, gaps and refusals are those of the minutes without capacity."""
+
+    sent: int
+    #: Answered by a model, and shed with 503.
+    answered: int
+    shed: int
+    #: Sent and never answered: in flight at the end, or failed.
+    lost: int
+    attained: float | None
+    by_lambda: int
+    ticks: int
+    plans: int
+    #: Longest time between two plans, seconds of the service's clock.
+    longest_gap_s: float
+    warned: int
+    refused_launches: int
+    refused_wakes: int
+    #: Calls that the policies do not allow.
+    forbidden: int
+
+
+def rehearse(asked: Scarcity) -> Figures:
+    """Bring the service up, take its capacity and its spot instances away, and count."""
+    with tempfile.TemporaryDirectory(prefix="mark-scarcity-") as folder:
+        settings = _settings(asked, Path(folder) / "trace.csv.gz")
+        with service(settings) as running:
+            store, controls = (
+                ServiceStore(connect(running.store), running.name),
+                EmulatedControls(running.aws_endpoint),
+            )
+            began_at = store.clock().service_at
+            seconds = asked.minutes * 60.0
+            controls.fault({"kind": "capacity", "action": "CreateFleet", "code": NO_CAPACITY, "seconds": seconds})
+            controls.fault(
+                {
+                    "kind": "error",
+                    "service": "ec2",
+                    "action": "StartInstances",
+                    "code": NO_CAPACITY,
+                    "status": 500,
+                    "seconds": seconds,
+                }
+            )
+            load = drive(running, settings, show_live=False)
+            _, ticks = read_journal(store.journal_lines(MODEL))
+            inside = [tick for tick in ticks if began_at <= tick.seen.now < began_at + seconds]
+            forbidden = sum(controls.state()["permissions"].get("refused", {}).values())
+    return figures_of(load, inside, from_at=began_at, to_at=began_at + seconds, forbidden=forbidden)
+
+
+def figures_of(
+    load: LoadDocument, ticks: Sequence[Tick], *, from_at: float, to_at: float, forbidden: int = 0
+) -> Figures:
+    """The figures of a load, and of the ticks from one instant to the other."""
+    facts = [fact for tick in ticks for fact in tick.seen.facts]
+    refused = [fact for fact in facts if isinstance(fact, LaunchRefused)]
+    plans = [tick.seen.now for tick in ticks if tick.seen.forecast is not None]
+    answered, shed = load["answered"], load["by"]["shed"]
+    return Figures(
+        sent=load["sent"],
+        answered=answered,
+        shed=shed,
+        lost=load["sent"] - answered - shed,
+        attained=load["attained"],
+        by_lambda=load["by"]["lambda"],
+        ticks=len(ticks),
+        plans=len(plans),
+        longest_gap_s=max(later - one for one, later in pairwise([from_at, *plans, to_at])),
+        warned=sum(isinstance(fact, SpotWarned) for fact in facts),
+        refused_launches=sum(not fact.instances for fact in refused),
+        refused_wakes=sum(len(fact.instances) for fact in refused),
+        forbidden=forbidden,
+    )
+
+
+def faults_of(found: Figures) -> Iterator[str]:
+    """What is not as it should be, a sentence each."""
+    if found.lost:
+        yield f"{found.lost} of {found.sent} requests were not answered"
+    if found.attained is None or found.attained < TARGET:
+        yield f"attained {found.attained}, less than {TARGET:g}"
+    if found.longest_gap_s > LONGEST_GAP_S:
+        yield f"no plan for {found.longest_gap_s:.0f} s"
+    if not found.warned:
+        yield "no spot instance was taken away: raise the rate"
+    if not found.refused_launches:
+        yield "no launch was refused"
+    if found.forbidden:
+        yield f"{found.forbidden} calls were not allowed"
+
+
+def _settings(asked: Scarcity, file: Path) -> Settings:
+    """The service, and the load that it gets: an hour of history, the lack, and some minutes after it."""
+    length_s = (asked.minutes + AFTER_MIN) * 60.0
+    write_trace(constant(asked.rps, duration_s=HISTORY_S + length_s, seed=asked.seed), file)
+    plain = Settings(seed=asked.seed)
+    return plain.model_copy(
+        update={
+            "model": MODEL,
+            "market": Market.SPOT,
+            "offerings": OfferingSettings(types=TYPES),
+            "forecaster": "moving-mean",
+            "trace": TraceSettings(file=str(file), start_s=HISTORY_S, duration_s=length_s, speed=asked.speed),
+            "faults": FaultSettings(stress=0.0, interrupts=(InterruptSettings(at_min=TAKEN_AT_MIN, share=TAKEN),)),
+            "service": plain.service.model_copy(
+                update={"name": "scarcity", "port": 0, "status_port": 0, "stress": 0.0}
+            ),
+        }
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line; SystemExit where something is not as it should be."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.rehearsal.scarcity", description=__doc__)
+    usual = Scarcity()
+    parser.add_argument("--minutes", type=float, default=usual.minutes, help="without capacity, more than 1")
+    parser.add_argument("--rps", type=float, default=usual.rps, help="requests a second")
+    parser.add_argument("--speed", type=float, default=usual.speed, help="of the service's clock")
+    parser.add_argument("--seed", type=int, default=usual.seed)
+    asked = parser.parse_args(arguments)
+    if asked.minutes <= TAKEN_AT_MIN:
+        parser.error(f"--minutes must be more than {TAKEN_AT_MIN:g}: then instances are taken away")
+    found = rehearse(Scarcity(minutes=asked.minutes, rps=asked.rps, speed=asked.speed, seed=asked.seed))
+    print(json.dumps(asdict(found), indent=2))
+    wrong = list(faults_of(found))
+    if wrong:
+        sys.exit(f"failed: {'; '.join(wrong)}")
+
+
+if __name__ == "__main__":
+    main()
