@@ -60,11 +60,12 @@ def start_script(start: Start) -> str:
 class NodeStart:
     """Start of a node: store, controller and gateway beside each other, each a container of its own.
 
-    `logs`: the log group by process. `certificate`: ARN of the secret with the clients' certificate, which the
+    `image`: the gateway's. `logs`: the log group by process. `certificate`: ARN of the secret with the clients' certificate, which the
     store uses too. `signals`: as in Start.
     """
 
     image: str
+    controller_image: str
     store_image: str
     region: str
     logs: Mapping[str, str]
@@ -123,7 +124,7 @@ def _prepare_node(node: NodeStart) -> str:
         # it serves nobody before the node's controller says whether it leads, and whom it follows
         "replicaof 127.0.0.1 1\nreplica-serve-stale-data no\n"
     )
-    return _prepare(node.region, node.secrets, images=(node.image, node.store_image)) + "\n".join(
+    return _prepare(node.region, node.secrets, images=_images(node)) + "\n".join(
         [
             "jq() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1][1:]])' \"$2\"; }",
             f"install -d -m 700 -o {USER} {TLS_FILES}.$$",
@@ -146,6 +147,10 @@ def _prepare_node(node: NodeStart) -> str:
     )
 
 
+def _images(node: NodeStart) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((node.image, node.store_image, node.controller_image)))
+
+
 def _node_unit(node: NodeStart, process: str) -> str:
     """A process of the node; what waits for the store's leader is started again until there is one."""
     name, stops_s = f"mark-{process}", 60
@@ -156,9 +161,10 @@ def _node_unit(node: NodeStart, process: str) -> str:
         kept = "-v /var/lib/mark/store:/data -v /run/mark/store.conf:/run/mark/store.conf:ro "
         run = f"{common}--user {USER} {kept}{tls}{node.store_image} redis-server /run/mark/store.conf"
     else:
+        image = node.controller_image if process == "controller" else node.image
         run = (
             f"{common}--tmpfs {SCRATCH}:mode=1777 --env-file /etc/mark/environment "
-            f"--env-file /run/mark/environment {tls}{node.image} python -m mark.live.processes.cloud {process}"
+            f"--env-file /run/mark/environment {tls}{image} python -m mark.live.processes.cloud {process}"
         )
     return f"""[Unit]
 After=network-online.target docker.service
