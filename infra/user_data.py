@@ -60,8 +60,8 @@ def start_script(start: Start) -> str:
 class NodeStart:
     """Start of a node: store, controller and gateway beside each other, each a container of its own.
 
-    `image`: the gateway's. `logs`: the log group by process. `certificate`: ARN of the secret with the clients' certificate, which the
-    store uses too. `signals`: as in Start.
+    `image`: the gateway's. `logs`: the log group by process. `certificate`: ARN of the secret with the clients'
+    certificate, which the store uses too. `signals`: as in Start.
     """
 
     image: str
