@@ -79,9 +79,19 @@ class Blueprint:
 
     @property
     def image(self) -> str:
-        """The image of the service's processes."""
+        """The image of gateways, and of all processes that have none of their own."""
         assert self.rollout.image, "checked before the app runs"
         return self.rollout.image
+
+    @property
+    def agent_image(self) -> str:
+        """The image of agents."""
+        return self.rollout.agent_image or self.image
+
+    @property
+    def controller_image(self) -> str:
+        """The image of controllers: they train forecasters."""
+        return self.rollout.training_image or self.image
 
 
 def read_blueprint(text: str) -> Blueprint:

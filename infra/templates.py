@@ -40,7 +40,10 @@ def make_profile(stack: ServiceStack, role: str) -> aws_iam.CfnInstanceProfile:
     is_agent = role == "agent"
     bucket = stack.imported("bucket") if is_agent and rollout.bundle else ""
     names = names_of(stack, secret=secret_arn(stack, STORE), bucket=bucket)
-    images = [blueprint.image, *([rollout.model_image] if is_agent and rollout.model_image else [])]
+    images = [
+        blueprint.agent_image if is_agent else blueprint.image,
+        *([rollout.model_image] if is_agent and rollout.model_image else []),
+    ]
     log = names.arn("logs", f"log-group:{blueprint.log(role)}:*")
     may = [
         *of_roles(names, *_roles(stack, is_agent=is_agent)),

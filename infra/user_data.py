@@ -6,11 +6,17 @@ into a file in memory that only root reads.
 
 from __future__ import annotations
 
+import ast
+import base64
+import gzip
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 SCRATCH = "/scratch"
 """Where a process may write: the rest of its container cannot be changed."""
+TOOLS = "/usr/local/lib/mark"
+"""On the machine: `aws`, with the calls of these scripts alone (`aws_call.py`): nothing is installed at boot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +60,12 @@ def start_script(start: Start) -> str:
 class NodeStart:
     """Start of a node: store, controller and gateway beside each other, each a container of its own.
 
-    `logs`: the log group by process. `certificate`: ARN of the secret with the clients' certificate, which the
-    store uses too. `signals`: as in Start.
+    `image`: the gateway's. `logs`: the log group by process. `certificate`: ARN of the secret with the clients'
+    certificate, which the store uses too. `signals`: as in Start.
     """
 
     image: str
+    controller_image: str
     store_image: str
     region: str
     logs: Mapping[str, str]
@@ -117,9 +124,9 @@ def _prepare_node(node: NodeStart) -> str:
         # it serves nobody before the node's controller says whether it leads, and whom it follows
         "replicaof 127.0.0.1 1\nreplica-serve-stale-data no\n"
     )
-    return _prepare(node.region, node.secrets, images=(node.image, node.store_image)) + "\n".join(
+    return _prepare(node.region, node.secrets, images=_images(node)) + "\n".join(
         [
-            "command -v jq > /dev/null || dnf install -y -q jq",
+            "jq() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1][1:]])' \"$2\"; }",
             f"install -d -m 700 -o {USER} {TLS_FILES}.$$",
             f'certificate="$({read} --query SecretString --output text)"',
             f'for part in certificate key; do jq -er .$part <<< "$certificate" > {TLS_FILES}.$$/$part.pem; done',
@@ -140,6 +147,10 @@ def _prepare_node(node: NodeStart) -> str:
     )
 
 
+def _images(node: NodeStart) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((node.image, node.store_image, node.controller_image)))
+
+
 def _node_unit(node: NodeStart, process: str) -> str:
     """A process of the node; what waits for the store's leader is started again until there is one."""
     name, stops_s = f"mark-{process}", 60
@@ -150,9 +161,10 @@ def _node_unit(node: NodeStart, process: str) -> str:
         kept = "-v /var/lib/mark/store:/data -v /run/mark/store.conf:/run/mark/store.conf:ro "
         run = f"{common}--user {USER} {kept}{tls}{node.store_image} redis-server /run/mark/store.conf"
     else:
+        image = node.controller_image if process == "controller" else node.image
         run = (
             f"{common}--tmpfs {SCRATCH}:mode=1777 --env-file /etc/mark/environment "
-            f"--env-file /run/mark/environment {tls}{node.image} python -m mark.live.processes.cloud {process}"
+            f"--env-file /run/mark/environment {tls}{image} python -m mark.live.processes.cloud {process}"
         )
     return f"""[Unit]
 After=network-online.target docker.service
@@ -178,15 +190,35 @@ def _variables(variables: Mapping[str, str]) -> str:
     return "".join(f"{name}={value}\n" for name, value in sorted(variables.items()))
 
 
-_HEAD = """#!/bin/bash
-set -euo pipefail
-systemctl disable --now --no-block ecs.service || true  # the machine image's own container agent
-install -d -m 700 /etc/mark
-"""
-
-
 def _file(path: str, text: str, mode: str = "600") -> str:
     return f"install -m {mode} /dev/null {path}\ncat > {path} <<'MARK'\n{text}MARK\n"
+
+
+def _terse(source: Path) -> str:
+    """A program without its comments, docstrings and annotations."""
+    tree = ast.parse(source.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            node.returns = None
+            for argument in node.args.args:
+                argument.annotation = None
+        if isinstance(node, ast.Module | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:]
+    return f"{ast.unparse(tree)}\n"
+
+
+def _packed(path: str, text: str, mode: str) -> str:
+    """A file in less than half of the room: EC2 takes 16 KiB of user data, a stack six of them in 50."""
+    packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+    return f"install -m {mode} /dev/null {path}\nbase64 -d <<< {packed} | gunzip > {path}\n"
+
+
+_AWS_CALL = f"#!/usr/bin/python3\n{_terse(Path(__file__).with_name('aws_call.py'))}"
+_HEAD = f"""#!/bin/bash
+set -euo pipefail
+systemctl disable --now --no-block ecs.service || true  # the machine image's own container agent
+install -d -m 700 /etc/mark {TOOLS}
+{_packed(f"{TOOLS}/aws", _AWS_CALL, mode="700")}"""
 
 
 def _signal(region: str, answers: str, stack: str, group: str, *, ready: str = "") -> str:
@@ -200,6 +232,7 @@ def _signal(region: str, answers: str, stack: str, group: str, *, ready: str = "
     metadata = "http://169.254.169.254/latest"
     script = f"""#!/bin/bash
 set -euo pipefail
+PATH={TOOLS}:$PATH
 until curl -fsS {insecure}-m 2 -o /dev/null {answers}; do sleep 2; done
 {waits}token="$(curl -fsS -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' {metadata}/api/token)"
 machine="$(curl -fsS -H "X-aws-ec2-metadata-token: $token" {metadata}/meta-data/instance-id)"
@@ -226,7 +259,7 @@ def _prepare(region: str, secrets: Mapping[str, str], *, images: tuple[str, ...]
         "#!/bin/bash",
         "set -euo pipefail",
         "exec 2> >(tee /dev/console >&2)  # the system log, which EC2 shows of any machine",
-        "command -v aws > /dev/null || dnf install -y -q awscli-2",
+        f"PATH={TOOLS}:$PATH",
         "umask 077",
         "install -d -m 700 /run/mark",
         "told=/run/mark/environment.$$  # put in place at once: a model's unit prepares, too",

@@ -94,7 +94,7 @@ class ControlStack(ServiceStack):
         names = names_of(self)
         log = names.arn("logs", f"log-group:{self.blueprint.log('controller')}:*")
         starts = (
-            *of_images(names, [self.blueprint.image]),
+            *of_images(names, [self.blueprint.controller_image]),
             allow("Logs", ("logs:CreateLogStream", "logs:PutLogEvents"), (log,), why="the controllers' own log"),
             allow(
                 "StoreSecret",
@@ -110,7 +110,7 @@ class ControlStack(ServiceStack):
         environment, blueprint = controller_environment(self, place), self.blueprint
         return {
             "name": "controller",
-            "image": blueprint.image,
+            "image": blueprint.controller_image,
             "command": ["python", "-m", "mark.live.processes.cloud", "controller"],
             "essential": True,
             "readonlyRootFilesystem": True,
@@ -147,6 +147,7 @@ def controller_environment(stack: ServiceStack, place: Place) -> dict[str, str]:
         "MARK_TEMPLATES": compact(templates),
         "MARK_SUBNETS": f"[{subnets}]",
         "MARK_OWNER": blueprint.rollout.owner,
+        "MARK_VERSION": blueprint.rollout.agent_version,
         **({"MARK_QUALIFIER": LIVE, "MARK_PROVISIONED": str(warm)} if warm else {}),
         "MARK_CACHE": f"{SCRATCH}/mark",
         "TMPDIR": SCRATCH,

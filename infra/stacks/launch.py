@@ -132,7 +132,7 @@ class LaunchStack(ServiceStack):
         rollout = self.blueprint.rollout
         start = Start(
             process="agent",
-            image=self.blueprint.image,
+            image=self.blueprint.agent_image,
             region=Aws.REGION,
             log=self.blueprint.log("agent"),
             secrets={"MARK_STORE_URL": self.blueprint.name(STORE)},

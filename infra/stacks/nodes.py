@@ -59,6 +59,7 @@ class NodesStack(ServiceStack):
         assert node.certificate, "checked before the app runs"
         start = NodeStart(
             image=blueprint.image,
+            controller_image=blueprint.controller_image,
             store_image=node.store_image,
             region=Aws.REGION,
             logs={
@@ -102,7 +103,7 @@ class NodesStack(ServiceStack):
         stack = names.arn("cloudformation", f"stack/{blueprint.name('nodes')}/*")
         may = (
             *of_roles(names, "controller", "gateway", "node"),
-            *of_images(names, [blueprint.image]),
+            *of_images(names, sorted({blueprint.image, blueprint.controller_image})),
             allow("Log", ("logs:CreateLogStream", "logs:PutLogEvents"), logs, why="what its processes say"),
             allow("Secrets", reads, (store, secret_arn(self, TOKEN)), why="the store, and what clients must send"),
             allow("Certificate", reads, (certificate,), why="the certificate that clients see"),

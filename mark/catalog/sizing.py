@@ -36,13 +36,20 @@ NETWORK_GBPS = {
     "c6g.medium": 0.5,
     "c6g.large": 0.75,
     "c6g.xlarge": 1.25,
+    "c6gn.medium": 1.6,
+    "c6gn.large": 3.0,
+    "c6gn.xlarge": 6.3,
     "c7g.medium": 0.52,
     "c7g.large": 0.937,
     "c7g.xlarge": 1.876,
     "c7g.2xlarge": 3.75,
+    "c7gn.medium": 3.125,
+    "c7gn.large": 6.25,
+    "c7gn.xlarge": 12.5,
 }
 """Baseline of the network, each direction, of the types that gateways may be (EC2's own figures, as the generated
-table zz_generated.bandwidth.go of aws/karpenter-provider-aws has them at 01a436f0, read on 2026-11-22). Above it
+table zz_generated.bandwidth.go of aws/karpenter-provider-aws has them at 01a436f0, c6gn and c7gn at 1d927085, read
+on 2026-11-22). Above it
 types burst, for minutes up to an hour. A type that is not here is limited by its CPU alone."""
 STORE_GIB = {"cache.t4g.small": 1.37, "cache.t4g.medium": 3.09, "cache.r7g.large": 13.07}
 """Memory of the store's node types, smallest first (ElastiCache's pricing page)."""

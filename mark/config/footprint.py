@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mark.catalog.billing import HOURS_PER_MONTH
-from mark.catalog.load import PriceSnapshot, known_models, load_prices, load_service_prices
+from mark.catalog.load import PriceSnapshot, load_models, load_prices, load_service_prices
+from mark.catalog.shipped_models import MODEL_FILE, folder_of
 from mark.catalog.sizing import (
     NETWORK_GBPS,
     PeakLoad,
@@ -221,7 +222,12 @@ def _usd_beside(settings: Settings) -> float:
 def _payload_mib(settings: Settings) -> float:
     """Size of a request with its answer: of the models that are named the largest."""
     named = [one.model for one in settings.service.serve] or ([settings.model] if settings.model else [])
-    known = known_models(settings.models)
+    known = load_models()
+    for one in settings.service.serve:  # a class in Python may have its description beside it
+        beside = folder_of(one.backend.target, one.backend.folder) if one.backend.kind == "python" else None
+        if beside is not None and (beside / MODEL_FILE).is_file():
+            known |= load_models(beside / MODEL_FILE)
+    known |= load_models(settings.models) if settings.models else {}
     sizes = [known[name].payload_mib for name in named if name in known]
     return max(sizes, default=UNKNOWN_PAYLOAD_MIB)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from hashlib import sha256
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
@@ -296,6 +298,14 @@ class RolloutSettings(Part):
     image: Image | None = Field(
         None, description="Image in ECR of the service's processes (infra/image/Dockerfile)."
     )
+    agent_image: Image | None = Field(
+        None, description="Image in ECR of the agents alone, where they need more or less; left out, `image`."
+    )
+    training_image: Image | None = Field(
+        None,
+        description="Image in ECR of the controllers alone, with what their forecasters train with; left out, "
+        "`image`.",
+    )
     model_image: Image | None = Field(
         None, description="Image in ECR of a model server that an agent calls on its own machine, if there is one."
     )
@@ -320,6 +330,17 @@ class RolloutSettings(Part):
     def machine_kinds(self) -> tuple[MachineSettings, ...]:
         """Kinds of instances that a service may rent."""
         return self.machines or USUAL_MACHINES
+
+    @property
+    def agent_version(self) -> str:
+        """What new instances run, as a tag of theirs says it: another once image, model or machines differ."""
+        parts = (
+            self.agent_image or self.image,
+            self.model_image,
+            self.bundle,
+            [one.model_dump() for one in self.machine_kinds],
+        )
+        return sha256(json.dumps(parts).encode()).hexdigest()[:12]
 
     @property
     def function_mib(self) -> int:

@@ -36,21 +36,27 @@ class LaunchLimits:
         }
         self._returning = {pool.offering: 1 for pool in state.spot_pools if pool.is_returning(seen.now)}
 
-    def allowed(self, name: str, wanted: int) -> tuple[int, tuple[Note, ...]]:
-        """The part of `wanted` that may be launched, and a note for each limit that cut them."""
+    def barred(self, name: str) -> Note | None:
+        """Why nothing of it is launched for now, however much the limits leave; None where it may be."""
         if name in self._backoff:
             text = f"{name} was refused: no launch of it before {self._backoff[name]:.0f} s"
-            return 0, (Note(kind=NoteKind.CAPACITY_BACKOFF, text=text),)
+            return Note(kind=NoteKind.CAPACITY_BACKOFF, text=text)
         if name in self._holds:
             text = f"{name} was cut by a guardrail: no launch of it before {self._holds[name]:.0f} s"
-            return 0, (Note(kind=NoteKind.GUARDRAIL_HOLD, text=text),)
+            return Note(kind=NoteKind.GUARDRAIL_HOLD, text=text)
         if name in self._volatile:
             text = f"{name} was interrupted in bulk: its circuit breaker is open, no launch for a while"
-            return 0, (Note(kind=NoteKind.VOLATILE_POOL, text=text),)
+            return Note(kind=NoteKind.VOLATILE_POOL, text=text)
         if name in self._failing:
             record = self._failing[name]
             text = f"{name} never becomes ready ({record.why}): no launch of it before {record.closes_at:.0f} s"
-            return 0, (Note(kind=NoteKind.LAUNCH_BREAKER, text=text),)
+            return Note(kind=NoteKind.LAUNCH_BREAKER, text=text)
+        return None
+
+    def allowed(self, name: str, wanted: int) -> tuple[int, tuple[Note, ...]]:
+        """The part of `wanted` that may be launched, and a note for each limit that cut them."""
+        if (note := self.barred(name)) is not None:
+            return 0, (note,)
         wanted = min(wanted, self._returning.get(name, wanted), self._trying.get(name, wanted))
         quota = self._quotas.left(name)
         notes = []

@@ -2,7 +2,8 @@
 
 All transitions of a standby are ordered here: launched with role standby; stopped once it is ready for the first
 time; woken while the fleet bridges an interruption; stopped again when what was planned is ready; terminated when
-there are too many. `State.active_standbys` names those that were woken, `State.bridging` says that a gap is open.
+there are too many, or, one at a time while all sleep, when a deploy has outdated it: a new one is launched in its
+place. `State.active_standbys` names those that were woken, `State.bridging` says that a gap is open.
 One that still sleeps a period after `State.last_wake_at` is woken again: the call was lost. Where a wake is
 refused another standby is woken in its place, and the same one again after RETRY_WAKE_S.
 """
@@ -116,12 +117,19 @@ def _size(
         limits.reserve(name, count)
         reason = f"{why}: {wanted} standbys"
         return [Launch(token=tokens.next(), reason=reason, offering=name, count=count, role=Role.STANDBY)]
-    spare = [i.id for i in standbys if i.state is InstanceState.STOPPED and i.id not in state.active_standbys]
-    surplus = tuple(sorted(spare, reverse=True)[: max(0, len(standbys) - _enough(standby, wanted))])
-    if not surplus:
+    spare = [i for i in standbys if i.state is InstanceState.STOPPED and i.id not in state.active_standbys]
+    last = sorted(spare, key=lambda i: (i.outdated, i.id), reverse=True)
+    surplus = tuple(i.id for i in last[: max(0, len(standbys) - _enough(standby, wanted))])
+    if surplus:
+        reason = f"{len(standbys)} standbys, {wanted} are enough"
+        return [Terminate(token=tokens.next(), reason=reason, instances=surplus)]
+    calm = not state.bridging and not coming and len(spare) == len(standbys)
+    outdated = min((i.id for i in spare if i.outdated), default=None)
+    # the next tick launches one in its place, which it could not while launches are barred
+    if not calm or outdated is None or limits.barred(standby.offering.name) is not None:
         return []
-    reason = f"{len(standbys)} standbys, {wanted} are enough"
-    return [Terminate(token=tokens.next(), reason=reason, instances=surplus)]
+    reason = "an earlier deploy launched this standby: one of today's takes its place"
+    return [Terminate(token=tokens.next(), reason=reason, instances=(outdated,))]
 
 
 def _standby_target(state: State, standby: StandbyPolicy) -> tuple[int, str]:

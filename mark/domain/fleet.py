@@ -44,6 +44,8 @@ class Instance:
     terminates_at: float | None = None
     #: CPU credits that it has left; None where it has none or they are not known.
     credits: float | None = None
+    #: It was launched as what the rollout no longer launches: with an image of an earlier deploy.
+    outdated: bool = False
 
     @property
     def stays(self) -> bool:

@@ -77,6 +77,8 @@ class LaunchSetup(TypedDict):
     #: By zone.
     subnets: tuple[tuple[str, str], ...]
     owner: str
+    #: What new instances run: see `RolloutSettings.agent_version`.
+    version: str
 
 
 def launches_of(document: Mapping[str, Any]) -> LaunchSetup:
@@ -86,6 +88,7 @@ def launches_of(document: Mapping[str, Any]) -> LaunchSetup:
         "templates": {(Role(role), machine): template for (role, _, machine), template in templates.items()},
         "subnets": tuple((zone, subnet) for zone, subnet in document.get("subnets", ())),
         "owner": document.get("owner", OWNED_BY),
+        "version": document.get("version", ""),
     }
 
 

@@ -22,7 +22,7 @@ from mark.report.tables import make_table, texts
 from mark.report.terminal import note, progress, show, show_json
 from mark.rollout.doctor_quotas import check_lambda, check_vcpus
 from mark.rollout.findings import Finding
-from mark.rollout.images import FOR_FUNCTIONS, FOR_PROCESSES, builds, image_architectures
+from mark.rollout.images import FOR_FUNCTIONS, FOR_PROCESSES, builds, process_images
 from mark.rollout.refresh_prices import refresh_prices
 from mark.rollout.show import offerings_line
 from mark.rollout.zones import check_zones
@@ -183,25 +183,27 @@ def check_types(prices: PriceSnapshot, models: Sequence[LiveModel], aws: Aws) ->
 
 
 def check_image(settings: Settings, models: Sequence[LiveModel], aws: Aws) -> Iterator[Finding]:
-    """Check that the images are in ECR."""
+    """Check that the images are in ECR, for all processors that they run on."""
     rollout, of_functions = settings.rollout, settings.rollout.functions.infer_image
-    images = (
-        ("image", rollout.image, FOR_PROCESSES),
-        ("model_image", rollout.model_image, None),
-        ("functions.infer_image", of_functions, FOR_FUNCTIONS),
+    images: tuple[tuple[str, str | None, str | None, tuple[str, ...], str], ...] = (
+        *(
+            (one.key, one.image, FOR_PROCESSES, one.architectures, one.target)
+            for one in process_images(settings, models)
+        ),
+        ("model_image", rollout.model_image, None, (), ""),
+        ("functions.infer_image", of_functions, FOR_FUNCTIONS, (), ""),
     )
-    for key, image, dockerfile in images:
+    for key, image, dockerfile, wanted, target in images:
         if image is None:
             yield Finding(check=key, state="skipped", message=f"rollout.{key} is not set")
             continue
-        wanted = image_architectures(settings, (one.served for one in models)) if key == "image" else ()
-        makes = f"{builds(image, dockerfile, wanted)}; " if dockerfile else "push it, or "
+        makes = f"{builds(image, dockerfile, wanted, target)}; " if dockerfile else "push it, or "
         remedy = f"{makes}name one that is there (`aws ecr describe-images`)"
         found = manifest_type(aws, image)
         if found is None:
             yield Finding(check=key, state="error", message=f"{image} is not in ECR", remedy=remedy)
         elif found in OF_ONE_PROCESSOR and len(wanted) > 1:
-            detail = f"{image} is for one processor, and the service runs on {' and '.join(wanted)}"
+            detail = f"{image} is for one processor, and its processes run on {' and '.join(wanted)}"
             yield Finding(check=key, state="error", message=detail, remedy=remedy)
         else:
             alone = f", of one processor: it must be {wanted[0]}" if found in OF_ONE_PROCESSOR and wanted else ""

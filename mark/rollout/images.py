@@ -3,38 +3,80 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from mark.config.footprint import gateway_machine
 from mark.config.settings import Settings
+from mark.live.models import LiveModel
+from mark.plugins.load import forecaster_names
 from mark.rollout.bundles import CLONE
-from mark.service_spec import ServedModel
 
 FOLDER = CLONE / "infra" / "image"
 FOR_PROCESSES, FOR_FUNCTIONS = "Dockerfile", "infer.Dockerfile"
 LAMBDA_TAKES = ("--platform", "linux/amd64", "--provenance=false")
 """Functions are of x86_64, and Lambda refuses the list of manifests that provenance makes of an image."""
 DOCS = "docs/rollout.md"
+TRAINED_WITH_TORCH = ("lstm", "lstm-vanilla", "mixture")
+"""Forecasters that learn with torch; `mixture` goes without its LSTM where torch is absent, and says so."""
 
 
-def image_architectures(settings: Settings, models: Iterable[ServedModel]) -> tuple[str, ...]:
-    """Processors that the service's processes run on, sorted: of instances, and of what stands around them."""
-    rented = {item.instance_type.architecture for model in models for item in model.offerings}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessImage:
+    """An image of the service's processes. `target`: of the Dockerfile; `models` has torch."""
+
+    #: Of the settings, in `rollout`.
+    key: str
+    image: str | None
+    #: Processors that it runs on, sorted.
+    architectures: tuple[str, ...]
+    target: Literal["service", "models"]
+
+
+def process_images(settings: Settings, models: Sequence[LiveModel]) -> tuple[ProcessImage, ...]:
+    """The images of gateways, agents and controllers. Whoever has none of their own runs `rollout.image`."""
     rollout = settings.rollout
-    around = rollout.node if rollout.shape == "lean" else gateway_machine(settings)
-    return tuple(sorted({around.architecture} | rented))
+    rented: set[str] = {item.instance_type.architecture for model in models for item in model.served.offerings}
+    around: set[str] = {(rollout.node if rollout.shape == "lean" else gateway_machine(settings)).architecture}
+    in_python = any(model.served.backend.kind == "python" for model in models)
+    trains = any(_may_train_with_torch(model.bundle.forecaster) for model in models)
+    needs: dict[str, tuple[str | None, set[str], bool]] = {
+        "image": (rollout.image, around, False),
+        "agent_image": (rollout.agent_image, rented, in_python),
+        "training_image": (rollout.training_image, around, trains),
+    }
+    shared = [need for key, need in needs.items() if key == "image" or need[0] is None]
+    needs["image"] = (
+        rollout.image,
+        set[str]().union(*(runs_on for _, runs_on, _ in shared)),
+        any(torch for *_, torch in shared),
+    )
+    return tuple(
+        ProcessImage(
+            key=key, image=image, architectures=tuple(sorted(on)), target="models" if torch else "service"
+        )
+        for key, (image, on, torch) in needs.items()
+    )
 
 
-def builds(image: str, dockerfile: str, architectures: Sequence[str] = ()) -> str:
+def _may_train_with_torch(forecaster: str) -> bool:
+    """True for a forecaster of one's own, too: nobody knows what it needs."""
+    return forecaster in TRAINED_WITH_TORCH or forecaster not in forecaster_names()
+
+
+def builds(image: str, dockerfile: str, architectures: Sequence[str] = (), target: str = "") -> str:
     """Commands that build an image, to be pasted beside mark.yaml; without MArk's sources, where given.
 
     architectures: processors that it has to be for, all of them; the builder's own where none is given.
+    target: of the Dockerfile; the last where none is given.
     """
     path = FOLDER / dockerfile
     if not path.is_file():
         return f"build it by infra/image/{dockerfile} of MArk's sources and push it ({DOCS})"
     platforms = ("--platform", ",".join(f"linux/{one}" for one in architectures)) if architectures else ()
-    more = LAMBDA_TAKES if dockerfile == FOR_FUNCTIONS else platforms
+    targets = ("--target", target) if target else ()
+    more = LAMBDA_TAKES if dockerfile == FOR_FUNCTIONS else (*targets, *platforms)
     makes = (
         (("docker", "buildx", "build", "-f", str(path), *more, "-t", image, "--push", "."),)
         if len(architectures) > 1

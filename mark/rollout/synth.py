@@ -36,9 +36,8 @@ COSTS_REGION = "us-east-1"
 LEFT_OUT: Any = {
     **dict.fromkeys(("trace", "faults", "out"), True),
     "rollout": {
-        **dict.fromkeys(
-            ("owner", "account", "service_role", "image", "model_image", "bundle", "certificate"), True
-        ),
+        **dict.fromkeys(("owner", "account", "service_role", "image", "agent_image", "training_image"), True),
+        **dict.fromkeys(("model_image", "bundle", "certificate"), True),
         "functions": {"bundles", "infer_image", "provisioned", "reserved"},
         "archive": True,
         "report": {"to", "schedule", "timezone"},

@@ -134,8 +134,8 @@ def test_an_image_of_one_processor_is_not_enough_for_two(rollout: dict[str, Any]
     found = next(iter(check_image(settings, make_live_models(settings), there)))
     assert found.state == state
     if state == "error":
-        assert "one processor, and the service runs on amd64 and arm64" in found.message
-        assert f"--platform linux/amd64,linux/arm64 -t {image} --push ." in found.remedy
+        assert "one processor, and its processes run on amd64 and arm64" in found.message
+        assert f"--target models --platform linux/amd64,linux/arm64 -t {image} --push ." in found.remedy
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from mark.catalog.billing import Load, bill_shared, bill_traffic
 from mark.catalog.load import load_prices
 from mark.catalog.refreshed import format_prices
 from mark.cli.main import run
-from mark.config.footprint import footprint_of
+from mark.config.footprint import footprint_of, peak_load
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
 
@@ -169,3 +169,24 @@ def test_a_lean_service_in_a_private_network_is_refused() -> None:
 def test_a_node_of_another_processor_is_refused() -> None:
     with pytest.raises(Misconfigured, match=r"c5\.large is amd64: say so as rollout\.node\.architecture"):
         footprint_of(settings(node={"instance_type": "c5.large"}))
+
+
+def test_the_payload_of_a_model_beside_its_class_counts(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("class Mine: ...\n")
+    described = {
+        "name": "mine",
+        "latency_ms": 200,
+        "target_percent": 98,
+        "objective_source": "chosen",
+        "memory_gib": 0.4,
+        "memory_source": "chosen",
+        "payload_mib": 3.0,
+        "architectures": ["amd64"],
+        "accelerators": [],
+        "cpu": True,
+        "redispatch": True,
+    }
+    (tmp_path / "model.json").write_text(json.dumps({"format": "mark-models/1", "models": [described]}))
+    target = {"kind": "python", "target": f"{tmp_path / 'mine.py'}:Mine"}
+    made = settings({"serve": [{"model": "mine", "backend": target}]}, peak_rps=100)
+    assert peak_load(made).mib_per_s == 300.0

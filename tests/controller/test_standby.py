@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hypothesis import given
@@ -11,7 +12,9 @@ from mark.controller.policy import StandbyPolicy
 from mark.controller.state import Note, NoteKind
 from mark.domain.fleet import Instance, InstanceState, Role
 from mark.domain.orders import (
+    Launch,
     LaunchRefused,
+    Order,
     RefusalCause,
     SpotWarned,
     StartStandby,
@@ -241,3 +244,71 @@ def test_only_the_stopped_are_woken_and_only_the_awake_stopped(
         told = {name: READY for order in orders if isinstance(order, StartStandby) for name in order.instances}
         told |= {name: STOPPED for order in orders if isinstance(order, StopStandby) for name in order.instances}
         sleepers = tuple(replace(one, state=told.get(one.id, one.state)) for one in sleepers)
+
+
+def outdated(sleepers: tuple[Instance, ...]) -> tuple[Instance, ...]:
+    return tuple(replace(one, outdated=True) for one in sleepers)
+
+
+def ended(orders: Sequence[Order]) -> list[str]:
+    return [name for order in orders if isinstance(order, Terminate) for name in order.instances]
+
+
+def test_outdated_standbys_are_replaced_one_at_a_time() -> None:
+    made = Stepped(WITH_STANDBY)
+    fleet = instances(2)
+    assert ended(made.see(seen(0.0, (*fleet, *outdated(pool(2))), wanted=plan(small=2)))) == ["s-0001"]
+    orders = made.see(seen(60.0, (*fleet, *outdated(pool(1, first=2)))))
+    assert (launched(orders, Role.STANDBY), ended(orders)) == ({SLEEPER.name: 1}, [])
+    token = made.state.requested[0].token
+    for state in (PENDING, READY, InstanceState.DRAINING):
+        (new,) = instances(1, SLEEPER, state=state, role=Role.STANDBY, token=token, first=3)
+        assert ended(made.see(seen(120.0, (*fleet, *outdated(pool(1, first=2)), new)))) == []
+    assert ended(made.see(seen(300.0, (*fleet, *outdated(pool(1, first=2)), *pool(1, first=3))))) == ["s-0002"]
+
+
+def test_an_outdated_standby_stays_while_no_other_could_be_launched() -> None:
+    made = Stepped(WITH_STANDBY)
+    fact = LaunchRefused(token="t1-1", offering=SLEEPER.name, count=1, cause=RefusalCause.CAPACITY, at=0.0)
+    fleet = (*instances(2), *outdated(pool(2)))
+    assert ended(made.see(seen(0.0, fleet, wanted=plan(small=2), facts=(fact,)))) == []
+    assert ended(made.see(seen(3600.0, fleet))) == ["s-0001"]
+
+
+def test_of_surplus_standbys_the_outdated_end_first() -> None:
+    made = Stepped(WITH_STANDBY)
+    mixed = (*outdated(pool(1)), *pool(2, first=2))
+    assert ended(made.see(seen(0.0, (*instances(2), *mixed), wanted=plan(small=2)))) == ["s-0001"]
+
+
+@given(
+    lost=st.lists(st.sampled_from([0, 0, 0, 2]), min_size=8, max_size=24),
+    old=st.lists(st.booleans(), min_size=6, max_size=6),
+)
+def test_a_replacement_leaves_at_most_one_standby_missing_and_none_during_a_failover(
+    lost: list[int], old: list[bool]
+) -> None:
+    """What is ordered is done by the next look; by the end, after calm, nothing outdated is left."""
+    made, now = Stepped(WITH_STANDBY), 0.0
+    there = {one.id: replace(one, outdated=is_old) for one, is_old in zip(pool(6), old, strict=True)}
+    for count in (*lost, *[0] * 24):
+        now += 100.0
+        fleet, facts = warned(instances(6), count, now)
+        orders = made.see(seen(now, (*fleet, *there.values()), wanted=plan(small=6), facts=facts))
+        gone = ended(orders)
+        if gone:
+            assert len(gone) == 1
+            assert not count
+            assert len(there) == 6
+            assert all(one.state is STOPPED for one in there.values())
+        for order in orders:
+            if isinstance(order, StartStandby):
+                there |= {name: replace(there[name], state=READY) for name in order.instances}
+            elif isinstance(order, StopStandby):
+                there |= {name: replace(there[name], state=STOPPED) for name in order.instances}
+            elif isinstance(order, Launch) and order.role is Role.STANDBY:
+                new = instances(order.count, SLEEPER, role=Role.STANDBY, token=order.token, first=int(now))
+                there |= {one.id: one for one in new}
+        there = {name: one for name, one in there.items() if name not in gone}
+    assert not any(one.outdated for one in there.values())
+    assert len(there) == 6

@@ -46,6 +46,8 @@ def settings(folder: Path, **rollout: Any) -> Settings:
         "shape": "ha",
         "owner": "team@example.com",
         "image": f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/shop/mark:1",
+        "agent_image": f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/shop/agent:1",
+        "training_image": f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/shop/training:1",
         "model_image": f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/shop/model:1",
         "bundle": "artifacts/model.tar.gz",
         "certificate": f"arn:aws:acm:{REGION}:{ACCOUNT}:certificate/0000",

@@ -13,10 +13,12 @@ from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
 from mark.live.models import make_live_models
 from mark.rollout.bundles import find_bundles
-from mark.rollout.images import FOR_FUNCTIONS, FOR_PROCESSES, builds, image_architectures
+from mark.rollout.images import FOR_FUNCTIONS, FOR_PROCESSES, builds, process_images
 from mark.rollout.synth import synthesise
 from scripts.handlers.build import packed
 from tests.infra.conftest import settings
+
+REGISTRY = "123456789012.dkr.ecr.us-east-1.amazonaws.com/shop"
 
 
 def test_an_image_and_a_certificate_are_asked_for(tmp_path: Path) -> None:
@@ -119,10 +121,38 @@ def test_an_image_that_is_missing_comes_with_the_commands_that_make_it() -> None
 def test_an_image_is_built_for_all_processors_that_it_runs_on(rollout: dict[str, object], platform: str) -> None:
     image = "123456789012.dkr.ecr.us-east-1.amazonaws.com/shop/mark:1"
     settings = Settings.model_validate({"rollout": rollout})
-    wanted = image_architectures(settings, [model.served for model in make_live_models(settings)])
-    words = shlex.split(builds(image, FOR_PROCESSES, wanted).split("`")[1])
+    wanted = process_images(settings, make_live_models(settings))[0]
+    words = shlex.split(builds(image, FOR_PROCESSES, wanted.architectures, wanted.target).split("`")[1])
     assert words[words.index("--platform") + 1] == platform
     assert ("push" in words) != ("--push" in words), "Docker keeps images of one processor alone"
+
+
+DIGITS = {"model": "digits", "backend": {"kind": "python", "target": "models.digits:Digits"}}
+OWN = {"agent_image": f"{REGISTRY}/agent:1", "training_image": f"{REGISTRY}/training:1"}
+
+
+@pytest.mark.parametrize(
+    ("serve", "rollout", "targets"),
+    [
+        ({"model": "inception-v3"}, {}, ("models", "service", "models")),
+        ({"model": "inception-v3", "forecaster": "ridge"}, {}, ("service", "service", "service")),
+        ({**DIGITS, "forecaster": "ridge"}, {}, ("models", "models", "service")),
+        (DIGITS, OWN, ("service", "models", "models")),
+        ({"model": "inception-v3"}, OWN, ("service", "service", "models")),
+    ],
+    ids=["trains", "no torch", "in Python", "images of their own", "its own server"],
+)
+def test_torch_is_only_in_the_images_of_processes_that_use_it(
+    serve: dict[str, object], rollout: dict[str, object], targets: tuple[str, ...]
+) -> None:
+    image = f"{REGISTRY}/mark:1"
+    settings = Settings.model_validate({"service": {"serve": [serve]}, "rollout": {"image": image, **rollout}})
+    found = process_images(settings, make_live_models(settings))
+    assert [one.key for one in found] == ["image", "agent_image", "training_image"]
+    assert tuple(one.target for one in found) == targets
+    assert found[0].architectures == (("arm64",) if rollout else ("amd64", "arm64"))
+    words = shlex.split(builds(image, FOR_PROCESSES, ("arm64",), found[0].target).split("`")[1])
+    assert words[words.index("--target") + 1] == targets[0]
 
 
 @pytest.mark.parametrize(

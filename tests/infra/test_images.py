@@ -5,12 +5,15 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from mark.aws.resources import RUNTIME, handler_of
 from mark.live.processes import cloud
+from mark.plugins.load import forecaster_names
 from mark.rollout.images import FOLDER, FOR_FUNCTIONS, FOR_PROCESSES, LAMBDA_TAKES
 
 DOCS = FOLDER.parents[1] / "docs"
@@ -39,8 +42,63 @@ def test_torch_comes_without_cuda_unless_another_index_is_named(dockerfile: str)
     arguments = dict(line.partition("=")[::2] for line in told(dockerfile, "ARG"))
     assert arguments["MARK"] == ""
     assert arguments["TORCH_INDEX"].endswith("/cpu")
-    [install] = re.findall(r"pip install (.*)", (FOLDER / dockerfile).read_text(encoding="utf-8"))
+    *_, install = re.findall(r"pip install (.*)", (FOLDER / dockerfile).read_text(encoding="utf-8"))
     assert '--extra-index-url "$TORCH_INDEX"' in install
+
+
+def test_the_target_without_torch_is_the_other_but_for_the_extra_models() -> None:
+    text = (FOLDER / FOR_PROCESSES).read_text(encoding="utf-8")
+    base, service, models = text.split("\nFROM ")[1:]
+    assert "[models]" not in base
+    assert "torch" not in base + service.partition("#")[0]
+    copies = "COPY --chown=mark . .\nUSER mark\n"
+    assert service.startswith(f"base AS service\n{copies}")
+    assert models.endswith(copies)
+    [extra] = re.findall(r"\$\(python -c '(.*)'\)\n", models, flags=re.DOTALL)
+    done = subprocess.run(  # noqa: S603 - our own line
+        [sys.executable, "-c", extra.replace("\\\n", "")], capture_output=True, text=True, check=True
+    )
+    assert {re.split(r"[<>=]", word)[0] for word in done.stdout.split()} == {"torch", "scikit-learn"}
+
+
+LACKING = ("torch", "sklearn", "onnx", "onnxruntime", "aws_cdk", "ray")
+"""Packages that the target `service` is made without, beside those that it uninstalls."""
+PACKAGES = {"cfn-lint": "cfnlint", "aws-sam-translator": "samtranslator"}
+"""Names of modules that differ from their distributions'."""
+STARTS = """
+import importlib, sys
+from pathlib import Path
+
+class Lacking:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in LACKING:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+LACKING = set(sys.argv[1].split(","))
+sys.meta_path.insert(0, Lacking())
+for process in ("agent", "gateway", "cloud", "trainer", "replayer"):
+    importlib.import_module(f"mark.live.processes.{process}")
+from mark.domain.demand import Demand
+from mark.plugins.load import build_forecaster
+from mark.ports import ForecasterSetup
+history = Demand(end_at=3600.0, mean_rps=(5.0,) * 60, max_rps=(8.0,) * 60)
+for name in sys.argv[2].split(","):
+    build_forecaster(name, ForecasterSetup(history=history, seed=1, cache_dir=Path(sys.argv[3])))
+print("started")
+"""
+
+
+def test_every_process_starts_without_torch_and_the_emulator(tmp_path: Path) -> None:
+    [uninstalled] = re.findall(r"pip uninstall -y (.*)", (FOLDER / FOR_PROCESSES).read_text(encoding="utf-8"))
+    lacking = {*LACKING, *(PACKAGES.get(name, name) for name in uninstalled.split())}
+    names = ",".join(sorted(set(forecaster_names()) - {"oracle", "lstm-vanilla"}))
+    done = subprocess.run(  # noqa: S603 - our own code
+        [sys.executable, "-c", STARTS, ",".join(sorted(lacking)), names, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "started\n", done.stderr
 
 
 @pytest.mark.parametrize("page", ["rollout.md", "handlers.md"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,8 @@ from mark.aws.permissions.calls import ROLES
 from mark.aws.permissions.policies import Names, statements
 from mark.config.rollout import RolloutSettings
 from mark.domain.times import CloudTimes
+from mark.live.aws_resources import launches_of
+from mark.live.processes.cloud import resources as resources_of_controllers
 from mark.rollout.synth import Synthesis
 from mark.rollout.templates import ACCESS, write_templates
 from tests.infra.conftest import ACCOUNT, REGION, Template, of_type, plain, settings
@@ -169,6 +172,57 @@ def test_start_scripts_run(templates: dict[str, Template], tmp_path: Path) -> No
         assert ("--gpus all" in script) == name.endswith("Nvidia")
         assert "mark.live.processes.cloud agent" in script
         assert "\nMARK_SERVICE=shop\n" in script
+
+
+def test_each_process_pulls_and_runs_its_own_image(
+    templates: dict[str, Template], lean: dict[str, Template]
+) -> None:
+    def scripts(template: Template) -> list[str]:
+        found = of_type(template, "AWS::EC2::LaunchTemplate").values()
+        return [plain(one["LaunchTemplateData"]["UserData"]) for one in found]
+
+    def read(template: Template) -> set[str]:
+        """Repositories that the template's roles may pull."""
+        return set(re.findall(r":repository/shop/(\w+)", json.dumps(plain(template))))
+
+    shop = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/shop"
+    for script in scripts(templates["launch"]):
+        assert f"{shop}/agent:1 python -m mark.live.processes.cloud agent\n" in script
+        assert f"docker pull -q {shop}/agent:1\n" in script
+    assert read(templates["launch"]) == {"agent", "model"}
+    [gateway] = scripts(templates["gateways"])
+    assert f"{shop}/mark:1 python -m mark.live.processes.cloud gateway\n" in gateway
+    assert read(templates["gateways"]) == {"mark"}
+    [task] = of_type(templates["control"], "AWS::ECS::TaskDefinition").values()
+    [container] = task["ContainerDefinitions"]
+    assert container["Image"] == f"{shop}/training:1"
+    assert read(templates["control"]) == {"training"}
+    [node] = scripts(lean["nodes"])
+    assert f"{shop}/mark:1 python -m mark.live.processes.cloud gateway\n" in node
+    assert f"{shop}/training:1 python -m mark.live.processes.cloud controller\n" in node
+    assert f"docker pull -q {shop}/training:1\n" in node
+    assert read(lean["nodes"]) == {"mark", "training"}
+
+
+def test_controllers_know_what_new_instances_run(templates: dict[str, Template]) -> None:
+    def version(**rollout: Any) -> str:
+        given = {"image": "123456789012.dkr.ecr.us-east-1.amazonaws.com/mark:1", **rollout}
+        return RolloutSettings.model_validate(given).agent_version
+
+    [task] = of_type(templates["control"], "AWS::ECS::TaskDefinition").values()
+    told = {one["Name"]: one["Value"] for one in task["ContainerDefinitions"][0]["Environment"]}
+    assert len(told["MARK_VERSION"]) == 12
+    known = {"MARK_EVENTS_URL": "u", "MARK_BUCKET": "b", "MARK_TEMPLATES": "{}", "MARK_SUBNETS": "[]"}
+    environment = {**told, **known}
+    assert launches_of(resources_of_controllers(environment))["version"] == told["MARK_VERSION"]
+    assert version() == version(training_image="123456789012.dkr.ecr.us-east-1.amazonaws.com/mark:2")
+    others = (
+        {"image": "123456789012.dkr.ecr.us-east-1.amazonaws.com/mark:2"},
+        {"agent_image": "123456789012.dkr.ecr.us-east-1.amazonaws.com/mark:2"},
+        {"bundle": "artifacts/two.tar.gz"},
+        {"machines": [{"disk_gib": 40}]},
+    )
+    assert len({version(), *(version(**other) for other in others)}) == 4  # an image is an image
 
 
 def test_an_update_waits_until_a_new_gateway_answers(

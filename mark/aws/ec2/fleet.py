@@ -42,7 +42,7 @@ from mark.aws.errors import cause_of, code_of, family_of, refused_is_later, reme
 from mark.aws.inbox import Arrived, EventInbox
 from mark.aws.session import Aws
 from mark.domain.errors import AlreadyDone, MarkError, Misconfigured, NoCapacity, RetryLater
-from mark.domain.fleet import FleetView, Role
+from mark.domain.fleet import FleetView
 from mark.domain.member import Member, MemberState
 from mark.domain.orders import (
     Drain,
@@ -236,22 +236,21 @@ class Ec2Cloud:
     def _end_stuck(self, stuck: Collection[str], now: float) -> None:
         """End what drains or keeps silent for too long: its agent will not end it.
 
-        One that AWS has refused to end is left alone for a while.
+        Standbys, too: one that was stopped instead would be woken again, as silent as before. One that AWS has
+        refused to end is left alone for a while.
         """
         late = [self._rows[name] for name in stuck if not self._troubles.is_recent(name, now)]
         for row in late:
             if row.id in self._unproven and row.id not in self._draining:
                 self._failed(row, "", self._stuck.reason(row.id), now)
-        serving = [row.id for row in late if row.role is Role.SERVING]
-        standby = [row.id for row in late if row.role is Role.STANDBY]
-        for names, act in ((serving, self._terminate), (standby, self._stop)):
-            if not names:
-                continue
-            _log.warning("instances are stuck and ended by %s: %s", act.__name__.strip("_"), ", ".join(names))
-            try:
-                act(names)
-            except RetryLater as error:
-                _log.warning("stuck instances are ended at the next pass: %s", error)
+        if not late:
+            return
+        names = [row.id for row in late]
+        _log.warning("instances are stuck and ended: %s", ", ".join(names))
+        try:
+            self._terminate(names)
+        except RetryLater as error:
+            _log.warning("stuck instances are ended at the next pass: %s", error)
 
     def _note_unproven(self, rows: Collection[str], members: Sequence[Member], now: float) -> None:
         """Tell of launched instances that are gone before their agents were ever ready, and why."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         InstanceTypeDef,
     )
 
-SERVICE, OWNER, MODEL, OFFERING, ROLE, TOKEN, RUN = (
+SERVICE, OWNER, MODEL, OFFERING, ROLE, TOKEN, RUN, VERSION = (
     "mark:service",
     "mark:owner",
     "mark:model",
@@ -32,6 +32,7 @@ SERVICE, OWNER, MODEL, OFFERING, ROLE, TOKEN, RUN = (
     "mark:role",
     "mark:token",
     "mark:run",
+    "mark:version",
 )
 PROFILE_OF, EXPIRES = "mark:profile-of", "mark:expires"
 """Tags of an instance of no fleet (`rent_instance.py`): the model that it serves, and when it ends (epoch s)."""
@@ -49,7 +50,9 @@ class FleetSetup:
 
     `run` names this life of the service: tokens of an earlier one mean nothing to it. `offerings`: by name.
     `templates`: the launch template of each role and kind of machine.
-    `owner` answers for what is rented, as its tag says. `subnets`: (zone, subnet), none for the default network.
+    `version` names what agents run (`RolloutSettings.agent_version`): instances bear it, and one that bears
+    another is outdated. `owner` answers for what is rented, as its tag says. `subnets`: (zone, subnet), none for
+    the default network.
     Ended are instances that drain for `drain_limit_s` or have been running without a ready agent for
     `silent_limit_s`, or whose agent was heard and then not for `lost_limit_s`. An order that could not be sent is
     sent again for `resend_limit_s`, less than a controller waits for its launches. A listing that cannot be
@@ -62,6 +65,7 @@ class FleetSetup:
     run: str
     offerings: Mapping[str, Offering]
     templates: Mapping[tuple[Role, str], str]
+    version: str = ""
     owner: str = "mark"
     subnets: tuple[tuple[str, str], ...] = ()
     drain_limit_s: float = 600.0
@@ -102,6 +106,7 @@ def tags_of(setup: FleetSetup, order: Launch) -> dict[str, str]:
         ROLE: order.role.value,
         TOKEN: order.token,
         RUN: setup.run,
+        VERSION: setup.version,
     }
 
 
@@ -291,4 +296,5 @@ def row_of(setup: FleetSetup, instance: InstanceTypeDef) -> Ec2Row:
         state=instance["State"]["Name"],
         launched_at=launched.timestamp() if launched else 0.0,
         zone=instance.get("Placement", {}).get("AvailabilityZone", ""),
+        outdated=tags.get(VERSION, "") != setup.version,
     )

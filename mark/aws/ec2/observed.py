@@ -30,7 +30,8 @@ GOING = ("shutting-down", "terminated")
 class Ec2Row:
     """One instance as EC2 lists it: what it is by its tags, `launched_at` by its LaunchTime.
 
-    `zone` is its availability zone; empty where nobody has said it yet.
+    `zone` is its availability zone; empty where nobody has said it yet. `outdated`: its version is not the
+    setup's.
     """
 
     id: str
@@ -41,6 +42,7 @@ class Ec2Row:
     state: Ec2State
     launched_at: float
     zone: str = ""
+    outdated: bool = False
 
 
 def fleet_view(
@@ -72,6 +74,7 @@ def fleet_view(
                 launched_at=row.launched_at,
                 terminates_at=_terminates_at((warned or {}).get(row.id), agent),
                 credits=agent.credits if agent else None,
+                outdated=row.outdated,
             )
         )
     return FleetView(instances=tuple(sorted(seen, key=lambda instance: instance.id)))

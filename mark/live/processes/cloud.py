@@ -2,10 +2,10 @@
 
 The rollout's templates say in its environment what the processes of one machine read from their folder:
 MARK_SETTINGS (JSON) and MARK_STORE_URL; for gateways MARK_TOKEN; for controllers MARK_EVENTS_URL, MARK_TEMPLATES
-("role/machine" -> launch template), MARK_SUBNETS ([[zone, subnet]]), MARK_OWNER and MARK_BUCKET. Where nodes
-hold the store (MARK_STORE_URL begins with rediss+lease), controllers have MARK_ZONE and MARK_HOST, the name that
-clients call, MARK_PUBLIC where these come from the internet, and MARK_SNAPSHOT where a report is mailed; gateways
-have MARK_PORT, MARK_TLS_CERTIFICATE and MARK_TLS_KEY.
+("role/machine" -> launch template), MARK_VERSION (what new instances run), MARK_SUBNETS ([[zone, subnet]]),
+MARK_OWNER and MARK_BUCKET. Where nodes hold the store (MARK_STORE_URL begins with rediss+lease), controllers have
+MARK_ZONE and MARK_HOST, the name that clients call, MARK_PUBLIC where these come from the internet, and
+MARK_SNAPSHOT where a report is mailed; gateways have MARK_PORT, MARK_TLS_CERTIFICATE and MARK_TLS_KEY.
 MARK_QUALIFIER, where it is set, is the functions' alias that has MARK_PROVISIONED provisioned environments.
 """
 
@@ -114,6 +114,7 @@ def resources(environment: Mapping[str, str]) -> dict[str, object]:
         "templates": json.loads(required_variable(environment, "MARK_TEMPLATES")),
         "subnets": json.loads(environment.get("MARK_SUBNETS", "[]")),
         "owner": required_variable(environment, "MARK_OWNER"),
+        "version": environment.get("MARK_VERSION", ""),
         "snapshot": bool(environment.get("MARK_SNAPSHOT")),
     }
 

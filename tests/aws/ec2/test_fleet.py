@@ -301,6 +301,32 @@ def test_an_instance_whose_agent_never_reports_is_ended(there: Scene) -> None:
     assert there.states() == {name: "terminated"}
 
 
+def test_a_standby_that_stays_silent_when_woken_is_ended_and_not_put_to_sleep_again(there: Scene) -> None:
+    there.cloud.submit(launch(kind=SLEEPER.name, role=Role.STANDBY))
+    [name] = there.ids()
+    there.agents.say(name)
+    there.cloud.observe()
+    del there.agents.agents[name]
+    there.aws.ec2.stop_instances(InstanceIds=[name])
+    there.cloud.observe()
+    there.cloud.submit(StartStandby(token="t2-1", reason="r", instances=(name,)))
+    there.cloud.observe()
+    there.clock.at += 1801.0
+    there.cloud.observe()
+
+    assert there.states() == {name: "terminated"}
+
+
+def test_an_instance_of_another_version_is_outdated(there: Scene) -> None:
+    there.cloud.submit(launch(kind=SLEEPER.name, role=Role.STANDBY))
+    assert [one.outdated for one in there.cloud.observe()] == [False]
+    later = scene(again=there, version="two")
+    later.cloud.submit(launch(token="t2-1", kind=SLEEPER.name, role=Role.STANDBY))
+
+    assert sorted(one.outdated for one in later.cloud.observe()) == [False, True]
+    later.cloud.close()
+
+
 def test_terminate_ends_what_is_left_of_a_list(there: Scene) -> None:
     there.cloud.submit(launch())
     [name] = there.ids()
