@@ -257,5 +257,6 @@ def _names(wanted: Resources, raw_arn: str) -> Names:
         account=account,
         partition=partition,
         bucket=bucket_name(wanted.service, account),
+        infer=tuple(one.name for one in wanted.functions if one.role == "infer"),
         sender=wanted.sender,
     )
