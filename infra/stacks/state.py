@@ -237,7 +237,6 @@ class StateStack(ServiceStack):
             group,
             "each role is a user with a password of its own, which an AUTH token for all would undo",
             nag=("AwsSolutions-AEC6",),
-            checkov=("CKV_AWS_31",),
         )
         if not copies:
             excuse(group, "rollout.store.replicas is 0", nag=("AwsSolutions-AEC4",))
