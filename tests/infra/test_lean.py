@@ -23,7 +23,7 @@ from mark.rollout.synth import Synthesis, synthesise
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.keys import Keys
-from mark.store.users import url_of
+from mark.store.users import for_user, url_of
 from tests.infra.conftest import ACCOUNT, LEAN, REGION, Template, of_type, plain, settings
 from tests.infra.test_bill import BILLED, ELSEWHERE, FREE, count, the_one, types_in
 from tests.infra.test_templates import TAGS, UNTAGGED
@@ -273,6 +273,9 @@ def test_the_stores_url_names_the_table_of_the_lease(lean: dict[str, Template]) 
     assert table_of(URL) == (table["TableName"], REGION)
     assert follows_lease(URL)
     assert at_node(URL, "10.0.0.1") == f"rediss://controller:{PASSWORD}@10.0.0.1:6379?ssl_cert_reqs=none"
+    own = for_user(at_node(URL, "10.0.0.1"), "node")
+    assert own == f"rediss://node:{PASSWORD}@10.0.0.1:6379?ssl_cert_reqs=none"
+    assert for_user("redis://10.0.0.1:6379", "node") == "redis://10.0.0.1:6379", "a store without users"
     assert port_of(URL) == 6379
     assert not follows_lease("rediss://:x@store:6379")
 
