@@ -9,9 +9,20 @@ from aws_cdk import Aws, aws_iam
 from infra.stack import ServiceStack, document, excuse, trusted
 from mark.aws.names import boundary_name, repository_of
 from mark.aws.permissions.policies import NO_RESOURCE, Names, Statement, statements
+from mark.config.rollout import RolloutSettings
+from mark.store.users import StoreUser
 
 STORE, TOKEN = "store", "token"
-"""The secrets: the store's URL with its password, and what clients must send."""
+"""The store, and the secret that clients must send."""
+
+
+LIVE = "live"
+"""The alias of a function that keeps environments provisioned."""
+
+
+def store_secret(user: StoreUser) -> str:
+    """The secret by which this user reaches the store: its URL, or in the lean shape the password alone."""
+    return f"{STORE}-{user.value}"
 
 
 def names_of(
@@ -31,7 +42,13 @@ def names_of(
         zone=zone,
         host=rollout.node.name or "",
         costs=rollout.report.reconcile,
+        infer=tuple(name for one in stack.blueprint.infer for name in _called(one.name, rollout)),
     )
+
+
+def _called(function: str, rollout: RolloutSettings) -> tuple[str, ...]:
+    """Names by which it is called: its own, or that of the alias whose environments are provisioned."""
+    return (function, f"{function}:{LIVE}") if rollout.functions.provisioned else (function,)
 
 
 def secret_arn(stack: ServiceStack, name: str) -> str:

@@ -6,11 +6,12 @@ from typing import Any
 
 from aws_cdk import CfnParameter, Fn, aws_ec2, aws_iam
 
-from infra.roles import STORE, TOKEN, allow, make_role, names_of, of_images, of_roles, secret_arn
+from infra.roles import TOKEN, allow, make_role, names_of, of_images, of_roles, secret_arn, store_secret
 from infra.stack import ServiceStack, camel, words
 from infra.user_data import NodeStart, Start, node_script, start_script
 from mark.aws.resources import TemplateSpec, tag_list
 from mark.config.rollout import MachineSettings
+from mark.store.users import StoreUser
 
 LATEST_IMAGE = {
     "amd64": "/aws/service/ecs/optimized-ami/amazon-linux-2023/recommended/image_id",
@@ -39,7 +40,7 @@ def make_profile(stack: ServiceStack, role: str) -> aws_iam.CfnInstanceProfile:
     blueprint, rollout = stack.blueprint, stack.blueprint.rollout
     is_agent = role == "agent"
     bucket = stack.imported("bucket") if is_agent and rollout.bundle else ""
-    names = names_of(stack, secret=secret_arn(stack, STORE), bucket=bucket)
+    names = names_of(stack, secret=secret_arn(stack, store_secret(StoreUser(role))), bucket=bucket)
     images = [
         blueprint.agent_image if is_agent else blueprint.image,
         *([rollout.model_image] if is_agent and rollout.model_image else []),

@@ -1,7 +1,10 @@
 """Start scripts of instances. What runs is a container, kept up by systemd; it powers the machine off with exit 0.
 
-The store's URL holds a password, so it stands in no template: it is read from Secrets Manager before each start,
-into a file in memory that only root reads.
+Passwords stand in no template: they are read from Secrets Manager before each start, into a file in memory that
+only root reads.
+
+Model code runs as a user, or in a network, that does not reach the metadata service, and so has no role of AWS.
+What its agent asks of that service another process tells (`mark.live.processes.metadata`).
 """
 
 from __future__ import annotations
@@ -13,6 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mark.live.processes.metadata import HOST, PORT
+from mark.store.users import NOBODY, StoreUser, user_line
+
 SCRATCH = "/scratch"
 """Where a process may write: the rest of its container cannot be changed."""
 TOOLS = "/usr/local/lib/mark"
@@ -23,8 +29,11 @@ TOOLS = "/usr/local/lib/mark"
 class Start:
     """Start of an instance. `secrets`: variable -> secret's name. `bundle`: an object (s3://) for /model.
 
-    `log`: the log group of what it says; its streams bear the machines' names. `signals`: the stack, and the group
-    of instances in it, that wait for the word that the process answers at `answers`.
+    `forms`: what a variable is where it is more than its secret, which stands at %s. `log`: the log group of what
+    it says; its streams bear the machines' names. `signals`: the stack, and the group of instances in it, that
+    wait for the word that the process answers at `answers`. `runs_models`: it runs model code, which may not act
+    as the instance. `lease`: the store's URL without a password, where it follows a lease. `model_ports`: those of
+    the model's own server on loopback.
     """
 
     process: str
@@ -32,7 +41,11 @@ class Start:
     region: str
     log: str
     secrets: Mapping[str, str]
+    forms: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    runs_models: bool = False
+    lease: str = ""
+    model_ports: tuple[int, ...] = ()
     gpu: bool = False
     model_image: str = ""
     bundle: str = ""
@@ -44,11 +57,20 @@ class Start:
 def start_script(start: Start) -> str:
     """The user data: a script that runs once, at the first boot; the units run at every boot."""
     variables = {**start.environment, "TMPDIR": SCRATCH, "MARK_CACHE": f"{SCRATCH}/mark"}
+    if start.runs_models:
+        variables["AWS_EC2_METADATA_SERVICE_ENDPOINT"] = METADATA
+    if start.lease:
+        variables["MARK_LEADER"] = "metadata"
     parts = [
         _HEAD,
         _file("/etc/mark/environment", _variables(variables)),
         _file("/usr/local/bin/mark-prepare", _prepare_one(start), mode="700"),
         *([_file("/etc/systemd/system/mark-model.service", _model_unit(start))] if start.model_image else []),
+        *(
+            [_file("/etc/systemd/system/mark-metadata.service", _metadata_unit(start))]
+            if start.runs_models
+            else []
+        ),
         _file("/etc/systemd/system/mark.service", _unit(start)),
         "systemctl daemon-reload\nsystemctl enable --now --no-block mark.service\n",
         *([_signal(start.region, start.answers, *start.signals)] if start.signals else []),
@@ -60,7 +82,8 @@ def start_script(start: Start) -> str:
 class NodeStart:
     """Start of a node: store, controller and gateway beside each other, each a container of its own.
 
-    `image`: the gateway's. `logs`: the log group by process. `certificate`: ARN of the secret with the clients'
+    `image`: the gateway's. `secrets`, `forms`: as in Start, of the controller. `agents_secret`: the agents'
+    password at the store. `logs`: the log group by process. `certificate`: ARN of the secret with the clients'
     certificate, which the store uses too. `signals`: as in Start.
     """
 
@@ -69,7 +92,10 @@ class NodeStart:
     store_image: str
     region: str
     logs: Mapping[str, str]
+    service: str
     secrets: Mapping[str, str]
+    forms: Mapping[str, str]
+    agents_secret: str
     certificate: str
     environment: Mapping[str, str]
     store_port: int
@@ -81,6 +107,8 @@ TLS_FILES = "/run/mark/tls"
 """In memory, on the host and in the containers."""
 USER = "10001"
 """Of the image's processes (infra/image/Dockerfile): it reads the key."""
+METADATA = f"http://{HOST}:{PORT}"
+"""Where agents read what they may of the instance's metadata."""
 NODE_PROCESSES = ("store", "controller", "gateway")
 
 
@@ -96,8 +124,9 @@ def node_script(node: NodeStart) -> str:
     units = [_file(f"/etc/systemd/system/mark-{name}.service", _node_unit(node, name)) for name in NODE_PROCESSES]
     names = " ".join(f"mark-{name}.service" for name in NODE_PROCESSES)
     in_sync = (
-        "docker exec mark-store sh -c 'REDISCLI_AUTH=$(sed -n s/^requirepass.//p /run/mark/store.conf) "
-        f"redis-cli --tls --insecure -p {node.store_port} ROLE' | grep -q -e ^master -e ^connected"
+        "docker exec mark-store sh -c 'REDISCLI_AUTH=$(sed -n s/^masterauth.//p /run/mark/store.conf) "
+        f"redis-cli --user {StoreUser.NODE.value} --tls --insecure -p {node.store_port} ROLE' "
+        "| grep -q -e ^master -e ^connected"
     )
     return "\n".join(
         [
@@ -114,9 +143,21 @@ def node_script(node: NodeStart) -> str:
     )
 
 
+_OWN = r"s|^MARK_STORE_URL=[a-z+]*://controller:\([^@]*\)@.*|\1|p"
+"""The controller's password, for sed."""
+
+
 def _prepare_node(node: NodeStart) -> str:
-    """Secrets and images; the store's configuration, whose password is that of its URL."""
-    read = f"aws secretsmanager get-secret-value --region {node.region} --secret-id {node.certificate}"
+    """Secrets and images; the store's configuration and users; for each process its own environment.
+
+    The gateway's password is made of the controller's, and so no secret of its own: the other way leads nowhere.
+    """
+    read = f"aws secretsmanager get-secret-value --region {node.region} --secret-id"
+    hashes = dict.fromkeys((StoreUser.CONTROLLER, StoreUser.NODE, StoreUser.REPLICA), "$own_hash") | {
+        StoreUser.AGENT: "$agents_hash",
+        StoreUser.GATEWAY: "$gateways_hash",
+    }
+    users = "".join(f"{user_line(user, node.service, hashes[user])}\n" for user in sorted(hashes))
     conf = (
         f"port 0\ntls-port {node.store_port}\ntls-cert-file {TLS_FILES}/certificate.pem\n"
         f"tls-key-file {TLS_FILES}/key.pem\ntls-ca-cert-file {TLS_FILES}/authorities.pem\ntls-auth-clients no\n"
@@ -124,11 +165,11 @@ def _prepare_node(node: NodeStart) -> str:
         # it serves nobody before the node's controller says whether it leads, and whom it follows
         "replicaof 127.0.0.1 1\nreplica-serve-stale-data no\n"
     )
-    return _prepare(node.region, node.secrets, images=_images(node)) + "\n".join(
+    return _prepare(node.region, node.secrets, node.forms, images=_images(node)) + "\n".join(
         [
             "jq() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1][1:]])' \"$2\"; }",
             f"install -d -m 700 -o {USER} {TLS_FILES}.$$",
-            f'certificate="$({read} --query SecretString --output text)"',
+            f'certificate="$({read} {node.certificate} --query SecretString --output text)"',
             f'for part in certificate key; do jq -er .$part <<< "$certificate" > {TLS_FILES}.$$/$part.pem; done',
             # replicas check the other node's certificate: a private authority's root is the end of its chain
             f"cd {TLS_FILES}.$$",
@@ -136,10 +177,17 @@ def _prepare_node(node: NodeStart) -> str:
             "cd /",
             f"chown -R {USER} {TLS_FILES}.$$",
             f"rm -rf {TLS_FILES} && mv -T {TLS_FILES}.$$ {TLS_FILES}",
-            "password=\"$(sed -n 's|^MARK_STORE_URL=[a-z+]*://:\\([^@]*\\)@.*|\\1|p' /run/mark/environment)\"",
+            'hashed() { printf %s "$1" | sha256sum | cut -c-64; }',
+            f"own=\"$(sed -n '{_OWN}' /run/mark/environment)\"",
+            f'agents_hash="$(hashed "$({read} {node.agents_secret} --query SecretString --output text)")"',
+            'gateways="$(hashed "gateway:$own")"',
+            'own_hash="$(hashed "$own")" gateways_hash="$(hashed "$gateways")"',
+            "grep -v ^MARK_TOKEN= /run/mark/environment > /run/mark/controller.$$",
+            'sed "s|//controller:$own@|//gateway:$gateways@|" /run/mark/environment > /run/mark/gateway.$$',
+            'for process in controller gateway; do mv -f "/run/mark/$process.$$" "/run/mark/$process"; done',
             "cat > /run/mark/store.conf.$$ <<CONF",
-            f"{conf}requirepass $password",
-            "masterauth $password",
+            f"{conf}user default {NOBODY}\n{users}masteruser {StoreUser.REPLICA.value}",
+            "masterauth $own",
             "CONF",
             f"chown {USER} /run/mark/store.conf.$$ && mv -f /run/mark/store.conf.$$ /run/mark/store.conf",
             "",
@@ -164,7 +212,7 @@ def _node_unit(node: NodeStart, process: str) -> str:
         image = node.controller_image if process == "controller" else node.image
         run = (
             f"{common}--tmpfs {SCRATCH}:mode=1777 --env-file /etc/mark/environment "
-            f"--env-file /run/mark/environment {tls}{image} python -m mark.live.processes.cloud {process}"
+            f"--env-file /run/mark/{process} {tls}{image} python -m mark.live.processes.cloud {process}"
         )
     return f"""[Unit]
 After=network-online.target docker.service
@@ -246,14 +294,34 @@ aws cloudformation signal-resource --region {region} --stack-name {stack} --logi
 
 def _prepare_one(start: Start) -> str:
     images = tuple(image for image in (start.image, start.model_image) if image)
-    script = _prepare(start.region, start.secrets, images=images)
+    script = _prepare(start.region, start.secrets, start.forms, images=images)
+    if start.runs_models:
+        script += _firewall(start)
     if not start.bundle:
         return script
     unpacks = f"aws s3 cp --region {start.region} {start.bundle} - | tar -xz -C /opt/mark/model"
     return f"{script}install -d -m 755 /opt/mark/model\n{unpacks}\n"
 
 
-def _prepare(region: str, secrets: Mapping[str, str], *, images: tuple[str, ...]) -> str:
+def _firewall(start: Start) -> str:
+    """Neither the agent's user nor a container with a network of its own reaches the metadata service.
+
+    The agent does not start where that cannot be had. By IPv6 the service answers only where it is asked to.
+    """
+    rules = [f"iptables OUTPUT -d 169.254.169.254 -m owner --uid-owner {USER} -j REJECT"]
+    rules += ["iptables DOCKER-USER -d 169.254.169.254 -j REJECT"] if start.model_image else []
+    rules.append(f"ip6tables OUTPUT -d fd00:ec2::254 -m owner --uid-owner {USER} -j REJECT")
+    listed = "\n".join(rules)
+    return f"""\
+while read -r tables rule; do
+  "$tables" -w -C $rule 2> /dev/null || "$tables" -w -I $rule || test "$tables" = ip6tables
+done <<'RULES'
+{listed}
+RULES
+"""
+
+
+def _prepare(region: str, secrets: Mapping[str, str], forms: Mapping[str, str], *, images: tuple[str, ...]) -> str:
     registries = sorted({one.partition("/")[0] for one in images if ".dkr.ecr." in one})
     lines = [
         "#!/bin/bash",
@@ -268,7 +336,7 @@ def _prepare(region: str, secrets: Mapping[str, str], *, images: tuple[str, ...]
     for variable, secret in sorted(secrets.items()):
         read = f"aws secretsmanager get-secret-value --region {region} --secret-id {secret}"
         lines.append(f'value="$({read} --query SecretString --output text)"')
-        lines.append(f'printf \'{variable}=%s\\n\' "$value" >> "$told"')
+        lines.append(f'printf \'{variable}={forms.get(variable, "%s")}\\n\' "$value" >> "$told"')
     lines.append('mv -f "$told" /run/mark/environment')
     for registry in registries:
         login = f"aws ecr get-login-password --region {registry.split('.')[3]}"
@@ -282,12 +350,14 @@ def _unit(start: Start) -> str:
     model = "-v /opt/mark/model:/model:ro -e PYTHONPATH=/model " if start.bundle else ""
     run = (
         f"docker run --rm --name mark {_logged(start.region, start.log)}--network host --read-only "
+        f"{f'--user {USER} {_NO_RIGHTS}' if start.runs_models else ''}"
         f"--tmpfs {SCRATCH}:mode=1777 --env-file /etc/mark/environment --env-file /run/mark/environment "
         f"{gpus}{model}{start.image} "
         f"python -m mark.live.processes.cloud {start.process}"
     )
     # wanted, not required: one that fails at first is started again, and what requires it would not be
-    model_unit = " mark-model.service" if start.model_image else ""
+    model_unit = " mark-metadata.service" if start.runs_models else ""
+    model_unit += " mark-model.service" if start.model_image else ""
     off = (
         "ExecStopPost=/bin/sh -c 'if [ \"$SERVICE_RESULT\" = success ]; then systemctl --no-block poweroff; fi'\n"
         if start.powers_off
@@ -320,11 +390,40 @@ def _logged(region: str, group: str, more: str = "") -> str:
     return f"--log-driver awslogs {variables}--log-opt mode=non-blocking "
 
 
+_NO_RIGHTS = "--cap-drop ALL --security-opt no-new-privileges "
+
+
+def _metadata_unit(start: Start) -> str:
+    """It reads the metadata as root, whom the firewall lets through, and can do nothing else."""
+    lease = f"-e MARK_STORE_URL={start.lease} " if start.lease else ""
+    logged = _logged(start.region, start.log, "-metadata")
+    run = (
+        f"docker run --rm --name mark-metadata {logged}--network host --read-only --user 0 {_NO_RIGHTS}{lease}"
+        f"{start.image} python -m mark.live.processes.metadata"
+    )
+    return f"""[Unit]
+After=network-online.target docker.service
+Requires=docker.service
+Wants=network-online.target
+StartLimitIntervalSec=0
+
+[Service]
+Environment=HOME=/root
+ExecStartPre=-/usr/bin/docker rm -f mark-metadata
+ExecStartPre=/usr/local/bin/mark-prepare
+ExecStart=/usr/bin/{run}
+Restart=always
+RestartSec=2
+TimeoutStartSec=900
+"""
+
+
 def _model_unit(start: Start) -> str:
     gpus = "--gpus all " if start.gpu else ""
     model = "-v /opt/mark/model:/model:ro " if start.bundle else ""
     logged = _logged(start.region, start.log, "-model")
-    run = f"docker run --rm --name mark-model {logged}--network host {gpus}{model}{start.model_image}"
+    ports = "".join(f"-p 127.0.0.1:{port}:{port} " for port in start.model_ports)
+    run = f"docker run --rm --name mark-model {logged}{ports}{gpus}{model}{start.model_image}"
     return f"""[Unit]
 After=docker.service
 Requires=docker.service

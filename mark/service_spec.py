@@ -62,6 +62,14 @@ class ServedModel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSpec:
+    """The part of a service that agents of one model read. `seed`: the service's."""
+
+    served: ServedModel
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSpec:
     """A service: its name, models, the seed of whatever is drawn, and what stands around its fleets and is billed.
 

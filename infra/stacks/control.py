@@ -8,9 +8,8 @@ from aws_cdk import Aws, aws_ecs, aws_iam
 from constructs import Construct
 
 from infra.blueprint import Blueprint
-from infra.roles import allow, make_role, names_of, of_images, of_roles
+from infra.roles import LIVE, allow, make_role, names_of, of_images, of_roles
 from infra.stack import ServiceStack, compact, excuse
-from infra.stacks.functions import LIVE
 from infra.stacks.network import Place
 from infra.user_data import SCRATCH
 
@@ -99,7 +98,7 @@ class ControlStack(ServiceStack):
             allow(
                 "StoreSecret",
                 ("secretsmanager:GetSecretValue",),
-                (self.imported("store-secret"),),
+                (self.imported("controller-secret"),),
                 why="the store's password",
             ),
         )
@@ -116,7 +115,7 @@ class ControlStack(ServiceStack):
             "readonlyRootFilesystem": True,
             "mountPoints": [{"sourceVolume": "scratch", "containerPath": SCRATCH, "readOnly": False}],
             "environment": [{"name": name, "value": value} for name, value in sorted(environment.items())],
-            "secrets": [{"name": "MARK_STORE_URL", "valueFrom": self.imported("store-secret")}],
+            "secrets": [{"name": "MARK_STORE_URL", "valueFrom": self.imported("controller-secret")}],
             "stopTimeout": STOP_S,
             "logConfiguration": {
                 "logDriver": "awslogs",

@@ -10,7 +10,7 @@ from aws_cdk import aws_lambda
 from constructs import Construct
 
 from infra.blueprint import Blueprint
-from infra.roles import allow, make_role, names_of, of_function_image, of_roles
+from infra.roles import LIVE, allow, make_role, names_of, of_function_image, of_roles
 from infra.stack import ServiceStack, compact, excuse, words
 from infra.stacks.network import Place
 from mark.aws.names import LEASE, role_name
@@ -25,8 +25,6 @@ NETWORK_ACTIONS = (
     "ec2:UnassignPrivateIpAddresses",
 )
 NETWORK_WHY = f"Lambda joins the function to the network with them (Lambda developer guide): {NO_RESOURCE}"
-LIVE = "live"
-"""The alias that keeps environments provisioned."""
 
 
 class FunctionsStack(ServiceStack):
@@ -103,7 +101,7 @@ class FunctionsStack(ServiceStack):
         known = {
             Deferred.BUCKET: self.imported("bucket"),
             Deferred.EVENTS_URL: self.imported("events-url"),
-            Deferred.STORE: blueprint.name(LEASE) if blueprint.lean else self.imported("store-secret"),
+            Deferred.STORE: blueprint.name(LEASE) if blueprint.lean else self.imported("report-secret"),
         }
         reports, lean = spec.role == "report", blueprint.lean
         own = {"bucket": known[Deferred.BUCKET]} if reports else {}

@@ -15,13 +15,14 @@ from aws_cdk import (
 from constructs import Construct
 
 from infra.blueprint import Blueprint
-from infra.roles import STORE, TOKEN
+from infra.roles import TOKEN, store_secret
 from infra.stack import ServiceStack, excuse
 from infra.stacks.launch import GATEWAY_PORT, HTTPS
 from infra.stacks.network import Place
 from infra.templates import image_of, make_profile, make_template
 from infra.user_data import Start
 from mark.aws.resources import TemplateSpec
+from mark.store.users import StoreUser
 
 SIGNAL_MIN = 15
 """Minutes that a deployment waits for a new gateway's word that it answers; then it is taken back."""
@@ -104,7 +105,10 @@ class GatewaysStack(ServiceStack):
             image=blueprint.image,
             region=Aws.REGION,
             log=blueprint.log("gateway"),
-            secrets={"MARK_STORE_URL": blueprint.name(STORE), "MARK_TOKEN": blueprint.name(TOKEN)},
+            secrets={
+                "MARK_STORE_URL": blueprint.name(store_secret(StoreUser.GATEWAY)),
+                "MARK_TOKEN": blueprint.name(TOKEN),
+            },
             environment={"MARK_SETTINGS": blueprint.processes, "MARK_SERVICE": blueprint.service},
             signals=(blueprint.name("gateways"), GROUP),
             answers=f"http://localhost:{GATEWAY_PORT}{LIVE}",

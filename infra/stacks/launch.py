@@ -6,20 +6,24 @@ always from the latest version: CloudFormation never moves a template's default 
 
 from __future__ import annotations
 
+import json
 from typing import Any
+from urllib.parse import urlsplit
 
 from aws_cdk import Aws, aws_ec2, aws_iam
 from constructs import Construct
 
 from infra.blueprint import Blueprint
-from infra.roles import STORE
+from infra.roles import store_secret
 from infra.stack import ServiceStack, excuse
 from infra.stacks.network import Place
 from infra.templates import image_of, make_profile, make_template
 from infra.user_data import Start
+from mark.aws.names import LEASE
 from mark.aws.resources import TemplateSpec
 from mark.config.rollout import MachineSettings
 from mark.domain.fleet import Role
+from mark.store.users import StoreUser
 
 HTTPS, STORE_PORT, GATEWAY_PORT, AGENT_PORTS = 443, 6379, 8080, (8000, 8001)
 """An agent's ports: HTTP for whoever watches, frames for gateways."""
@@ -135,14 +139,42 @@ class LaunchStack(ServiceStack):
             image=self.blueprint.agent_image,
             region=Aws.REGION,
             log=self.blueprint.log("agent"),
-            secrets={"MARK_STORE_URL": self.blueprint.name(STORE)},
+            secrets={"MARK_STORE_URL": self.blueprint.name(store_secret(StoreUser.AGENT))},
+            forms=store_forms(self.blueprint, StoreUser.AGENT),
             environment={"MARK_SERVICE": self.blueprint.service},
+            runs_models=True,
+            lease=lease_url(self.blueprint) if self.blueprint.lean else "",
+            model_ports=server_ports(json.loads(self.blueprint.processes)),
             gpu=bool(machine.accelerator),
             model_image=rollout.model_image or "",
             bundle=f"s3://{self.imported('bucket')}/{rollout.bundle}" if rollout.bundle else "",
             powers_off=True,
         )
         make_template(self, template, image=image, profile=profile, group=self._agents.attr_group_id, start=start)
+
+
+def lease_url(blueprint: Blueprint, secret: str = "") -> str:
+    """The store's URL in the lean shape. The nodes' certificate is for their name, and they have no fixed one."""
+    return f"rediss+lease://{secret}{blueprint.name(LEASE)}.{Aws.REGION}:{STORE_PORT}?ssl_cert_reqs=none"
+
+
+def store_forms(blueprint: Blueprint, user: StoreUser) -> dict[str, str]:
+    """Forms of a start's variables: in the lean shape the user's secret is a password, the URL is known here."""
+    return {"MARK_STORE_URL": lease_url(blueprint, f"{user.value}:%s@")} if blueprint.lean else {}
+
+
+def server_ports(settings: object) -> tuple[int, ...]:
+    """Ports of model servers that the settings' backends call on their own instance."""
+    if isinstance(settings, list):
+        return tuple(sorted({port for one in settings for port in server_ports(one)}))
+    if not isinstance(settings, dict):
+        return ()
+    found = {port for one in settings.values() for port in server_ports(one)}
+    target = settings.get("target")
+    if isinstance(target, str) and target.startswith(("http://", "https://")):
+        url = urlsplit(target)
+        found.add(url.port or (80 if url.scheme == "http" else 443))
+    return tuple(sorted(found))
 
 
 def _rule(protocol: str, port: int, *, why: str, cidr: str = "", group: str = "") -> dict[str, Any]:

@@ -9,15 +9,16 @@ from aws_cdk import Aws, aws_autoscaling, aws_ec2, aws_iam
 from constructs import Construct
 
 from infra.blueprint import Blueprint
-from infra.roles import STORE, TOKEN, allow, make_role, names_of, of_images, of_roles, secret_arn
+from infra.roles import TOKEN, allow, make_role, names_of, of_images, of_roles, secret_arn, store_secret
 from infra.stack import ServiceStack, excuse
 from infra.stacks.control import controller_environment
 from infra.stacks.gateways import GRACE_S, LIVE, wait_for_answers
-from infra.stacks.launch import HTTPS, STORE_PORT
+from infra.stacks.launch import HTTPS, STORE_PORT, store_forms
 from infra.stacks.network import Place
 from infra.templates import image_of, make_template
 from infra.user_data import NODE_PROCESSES, NodeStart
 from mark.aws.resources import TemplateSpec
+from mark.store.users import StoreUser
 
 GROUP = "Nodes"
 """The group in the template."""
@@ -65,7 +66,13 @@ class NodesStack(ServiceStack):
             logs={
                 process: blueprint.log("gateway" if process == "store" else process) for process in NODE_PROCESSES
             },
-            secrets={"MARK_STORE_URL": blueprint.name(STORE), "MARK_TOKEN": blueprint.name(TOKEN)},
+            service=blueprint.service,
+            secrets={
+                "MARK_STORE_URL": blueprint.name(store_secret(StoreUser.CONTROLLER)),
+                "MARK_TOKEN": blueprint.name(TOKEN),
+            },
+            forms=store_forms(blueprint, StoreUser.CONTROLLER),
+            agents_secret=blueprint.name(store_secret(StoreUser.AGENT)),
             certificate=node.certificate,
             environment={
                 **controller_environment(self, place),
@@ -97,7 +104,8 @@ class NodesStack(ServiceStack):
     def _profile(self, certificate: str) -> aws_iam.CfnInstanceProfile:
         """All that a gateway, a controller and their start may do."""
         blueprint, reads = self.blueprint, ("secretsmanager:GetSecretValue",)
-        bucket, store = self.imported("bucket"), secret_arn(self, STORE)
+        bucket = self.imported("bucket")
+        store, agents = (secret_arn(self, store_secret(user)) for user in (StoreUser.CONTROLLER, StoreUser.AGENT))
         names = names_of(self, secret=store, bucket=bucket, zone=self._zone)
         logs = tuple(names.arn("logs", f"log-group:{blueprint.log(name)}:*") for name in ("controller", "gateway"))
         stack = names.arn("cloudformation", f"stack/{blueprint.name('nodes')}/*")
@@ -105,7 +113,12 @@ class NodesStack(ServiceStack):
             *of_roles(names, "controller", "gateway", "node"),
             *of_images(names, sorted({blueprint.image, blueprint.controller_image})),
             allow("Log", ("logs:CreateLogStream", "logs:PutLogEvents"), logs, why="what its processes say"),
-            allow("Secrets", reads, (store, secret_arn(self, TOKEN)), why="the store, and what clients must send"),
+            allow(
+                "Secrets",
+                reads,
+                (store, agents, secret_arn(self, TOKEN)),
+                why="the store's users, and what clients must send",
+            ),
             allow("Certificate", reads, (certificate,), why="the certificate that clients see"),
             allow("Answers", ("cloudformation:SignalResource",), (stack,), why="an update waits for it"),
         )

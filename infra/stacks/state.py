@@ -2,20 +2,25 @@
 
 In the lean shape the nodes hold the store (`nodes.py`), and here are the table of the lease and the hosted zone.
 
-The store's URL with its password is a secret; nothing else knows it, and no template holds it.
+Each role is a user of the store (`mark.store.users`) with a password of its own, in a secret that no other role
+reads and no template holds: as part of the store's URL, or alone where the start script knows the rest of it.
 """
 
 from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
 
 from aws_cdk import aws_dynamodb, aws_ec2, aws_elasticache, aws_route53, aws_secretsmanager
 from constructs import Construct
 
 from infra.blueprint import Blueprint
-from infra.roles import STORE, TOKEN
-from infra.stack import ServiceStack, excuse
+from infra.roles import STORE, TOKEN, store_secret
+from infra.stack import ServiceStack, excuse, words
 from infra.stacks.launch import STORE_PORT
 from infra.stacks.network import Place
 from mark.aws.names import LEASE
+from mark.store.users import PROCESSES, StoreUser, rules_of
 
 CLIENTS = ("agents", "controllers", "gateways", "reports")
 ENGINES = {"valkey": ("8.0", "valkey8"), "redis": ("7.1", "redis7")}
@@ -24,8 +29,10 @@ NOTHING_EVICTED = {"maxmemory-policy": "noeviction"}
 """ElastiCache would evict what has a time to live: the controllers' lease first. A store that is full says so."""
 PASSWORD_LENGTH = 64
 LONGEST_ID = 40
-"""Of a replication group."""
-NO_ROTATION = "a new one has to reach every process at once: rotate it by replacing this secret with `mark deploy`"
+"""Of a replication group, and of a user of ElastiCache."""
+NODES_USERS = (StoreUser.AGENT, StoreUser.CONTROLLER)
+"""Users with a secret in the lean shape: what else runs on a node has what the node makes of the controller's."""
+NO_ROTATION = "a new one has to reach the store and every process of its role at once"
 OWN_KEY = "the account's own key of Secrets Manager encrypts it; only roles of the service may read it"
 
 
@@ -34,27 +41,71 @@ def store_id(blueprint: Blueprint) -> str:
     return blueprint.name(STORE)[:LONGEST_ID].rstrip("-")
 
 
+def short_id(name: str) -> str:
+    """A user's id: its name, cut where that is too long, and told apart by a hash."""
+    if len(name) <= LONGEST_ID:
+        return name
+    return f"{name[: LONGEST_ID - 9].rstrip('-')}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
 class StateStack(ServiceStack):
     """Replication group, its group and subnets, and the secrets."""
 
     def __init__(self, scope: Construct, *, blueprint: Blueprint) -> None:
         super().__init__(scope, "state", blueprint=blueprint, about="what its processes share")
-        password = self._generated("Password", blueprint.name("password"), "password of the store")
         self._generated("Token", blueprint.name(TOKEN), "bearer token of the service's clients")
-        secret_of = f"{{{{resolve:secretsmanager:{password.ref}:SecretString}}}}"
         if blueprint.lean:
-            # the nodes' certificate is for their name; a client knows them by their addresses
-            host, scheme, more = f"{self._lease_table()}.{self.region}", "rediss+lease", "?ssl_cert_reqs=none"
+            self._lease_table()
             self._zone()
-        else:
-            host = self._replication_group(secret_of).attr_primary_end_point_address
-            scheme, more = "rediss", ""
-        url = f"{scheme}://:{secret_of}@{host}:{STORE_PORT}{more}"
-        secret = aws_secretsmanager.CfnSecret(
-            self, "Url", name=blueprint.name(STORE), description="URL of the store", secret_string=url
+            for user in NODES_USERS:
+                self._generated(
+                    words(user), blueprint.name(store_secret(user)), f"password of {user} at the store"
+                )
+            return
+        passwords = {user: self._password(user) for user in PROCESSES}
+        host = self._replication_group(passwords).attr_primary_end_point_address
+        for user, password in passwords.items():
+            secret = aws_secretsmanager.CfnSecret(
+                self,
+                f"Url{words(user)}",
+                name=blueprint.name(store_secret(user)),
+                description=f"URL of the store for {user}",
+                secret_string=f"rediss://{user.value}:{password}@{host}:{STORE_PORT}",
+            )
+            _excuse_secret(secret)
+            self.publish(f"{user.value}-secret", secret.ref)
+
+    def _password(self, user: StoreUser) -> str:
+        """A reference to the user's password, which no template holds."""
+        name = self.blueprint.name(f"password-{user.value}")
+        secret = self._generated(f"Password{words(user)}", name, f"password of {user} at the store")
+        return f"{{{{resolve:secretsmanager:{secret.ref}:SecretString}}}}"
+
+    def _users(self, passwords: Mapping[StoreUser, str]) -> str:
+        """A user for each role, and a default one that ElastiCache asks for and that can do nothing."""
+        engine, service = self.blueprint.rollout.store.engine, self.blueprint.service
+        asked = {user.value: (rules_of(user, service), password) for user, password in passwords.items()}
+        asked["default"] = ("off -@all", passwords[StoreUser.CONTROLLER])
+        users = [
+            aws_elasticache.CfnUser(
+                self,
+                f"User{words(name)}",
+                engine=engine,
+                user_id=short_id(self.blueprint.name(name)),
+                user_name=name,
+                access_string=rules,
+                passwords=[password],
+            )
+            for name, (rules, password) in asked.items()
+        ]
+        group = aws_elasticache.CfnUserGroup(
+            self,
+            "Users",
+            engine=engine,
+            user_group_id=store_id(self.blueprint),
+            user_ids=[user.ref for user in users],
         )
-        _excuse_secret(secret)
-        self.publish("store-secret", secret.ref)
+        return group.ref
 
     def _lease_table(self) -> str:
         """Table of the controllers' lease and the journals' tail; its name."""
@@ -152,7 +203,7 @@ class StateStack(ServiceStack):
         )
         return group.ref
 
-    def _replication_group(self, password: str) -> aws_elasticache.CfnReplicationGroup:
+    def _replication_group(self, passwords: Mapping[StoreUser, str]) -> aws_elasticache.CfnReplicationGroup:
         place, store = Place(self), self.blueprint.rollout.store
         reach = self._reach(place)
         version, family = ENGINES[store.engine]
@@ -171,7 +222,7 @@ class StateStack(ServiceStack):
             multi_az_enabled=copies,
             at_rest_encryption_enabled=True,
             transit_encryption_enabled=True,
-            auth_token=password,
+            user_group_ids=[self._users(passwords)],
             port=STORE_PORT,
             cache_subnet_group_name=self._subnets(place),
             security_group_ids=[reach.attr_group_id],
@@ -181,6 +232,11 @@ class StateStack(ServiceStack):
             group,
             "nobody but its clients' security groups reaches the port",
             nag=("AwsSolutions-AEC5",),
+        )
+        excuse(
+            group,
+            "each role is a user with a password of its own, which an AUTH token for all would undo",
+            nag=("AwsSolutions-AEC6",),
         )
         if not copies:
             excuse(group, "rollout.store.replicas is 0", nag=("AwsSolutions-AEC4",))

@@ -36,11 +36,13 @@ AT_ONCE = 500
 class ServiceSetup:
     """A service: its resources, and what is in them.
 
-    `store_url` goes into the instances' user data and is told to the report. `code` is the functions' zip.
+    `agents_store`, a URL, goes into the instances' user data, `reports_store` is told to the report. `code` is the
+    functions' zip.
     """
 
     resources: Resources
-    store_url: str
+    agents_store: str
+    reports_store: str
     image_id: str
     code: bytes
 
@@ -72,7 +74,7 @@ def set_up(aws: Aws, setup: ServiceSetup) -> ServiceResources:
     make_alarm(aws, wanted.alarm, wanted.tags)
     names = _names(wanted, raw.arn)
     make_bucket(aws, names.bucket, wanted.expiries, wanted.tags)
-    known = {Deferred.BUCKET: names.bucket, Deferred.EVENTS_URL: events.url, Deferred.STORE: setup.store_url}
+    known = {Deferred.BUCKET: names.bucket, Deferred.EVENTS_URL: events.url, Deferred.STORE: setup.reports_store}
     _make_functions(aws, setup, names, known, raw_arn=raw.arn)
     return ServiceResources(
         raw_url=raw.url,
@@ -183,7 +185,7 @@ def _make_template(aws: Aws, setup: ServiceSetup, template: TemplateSpec) -> Non
 
 
 def _template_data(setup: ServiceSetup, template: TemplateSpec) -> dict[str, Any]:
-    user_data = json.dumps({"service": setup.resources.service, "store_url": setup.store_url})
+    user_data = json.dumps({"service": setup.resources.service, "store_url": setup.agents_store})
     return {
         "ImageId": setup.image_id,
         "UserData": base64.b64encode(user_data.encode()).decode(),
@@ -255,5 +257,6 @@ def _names(wanted: Resources, raw_arn: str) -> Names:
         account=account,
         partition=partition,
         bucket=bucket_name(wanted.service, account),
+        infer=tuple(one.name for one in wanted.functions if one.role == "infer"),
         sender=wanted.sender,
     )

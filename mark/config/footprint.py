@@ -34,8 +34,9 @@ from mark.domain.service_prices import ServiceItem
 UNKNOWN_PAYLOAD_MIB: float = default_of(ModelSpec, "payload_mib")
 """Model where none is named."""
 DEFAULT_ZONES = 2
-SECRETS = 3
-"""The store's password, its URL, and the clients' token."""
+LEAN_SECRETS, HA_SECRETS = 4, 9
+"""The clients' token, and a password for each user of the store. Lean: two such users, and the team's certificate.
+`ha`: four, and for each the store's URL with it."""
 MODEL_ALARMS, SERVICE_ALARMS = 3, 3
 """Of a model: burn rate, overflow, silence. Of the service: dead letters, a full store, a front out of reach."""
 MODEL_METRICS, SERVICE_METRICS = 4, 1
@@ -100,7 +101,7 @@ def footprint_of(settings: Settings, *, models: int = 1) -> Footprint:
         disk_gib=rollout.machine_kinds[0].disk_gib,
         endpoints=endpoints,
         lambda_through_endpoint=network.private and network.vpc is None,
-        secrets=SECRETS + lean,
+        secrets=LEAN_SECRETS if lean else HA_SECRETS,
         queue_requests_per_hour=LAMBDA_POLLS_PER_HOUR + CONTROLLER_POLLS_PER_HOUR,
         prices=load_service_prices(prices.region, settings.service_prices),
     )

@@ -18,6 +18,7 @@ from mark.domain.tensor import TensorSpec
 from mark.live.local.run_dir import Running
 from mark.live.models import LiveModel
 from mark.service_spec import ServedModel
+from mark.store.users import StoreUser
 
 MODEL_FOLDER = "MARK_BACKEND_FOLDER"
 """Path of a user's modules for a function on this machine; in an account they are in its zip or image."""
@@ -43,7 +44,14 @@ def make_resources(
     """Make what the service needs, as its rollout's stacks do."""
     infer = [function_of(model.served) for model in models if model.served.overflow is not None]
     wanted = describe(running.name, on_this_machine(rollout), infer, store="MARK_STORE_URL")
-    return set_up(aws, ServiceSetup(resources=wanted, store_url=running.store, image_id=IMAGE, code=_stub()))
+    setup = ServiceSetup(
+        resources=wanted,
+        agents_store=running.store_for(StoreUser.AGENT),
+        reports_store=running.store_for(StoreUser.REPORT),
+        image_id=IMAGE,
+        code=_stub(),
+    )
+    return set_up(aws, setup)
 
 
 def on_this_machine(rollout: RolloutSettings) -> RolloutSettings:

@@ -23,8 +23,10 @@ def open_link(url: str) -> Link:
     return connect(*_located(url))
 
 
-def open_async_link(url: str) -> AsyncLink:
-    """A link to the store for one event loop."""
+def open_async_link(url: str, leader: Callable[[], str] | None = None) -> AsyncLink:
+    """A link to the store for one event loop. leader: asks which node leads, in place of the table's lease."""
+    if leader is not None and follows_lease(url):
+        return connect_async(at_node(url, table_of(url)[0]), leader)
     return connect_async(*_located(url))
 
 
@@ -53,9 +55,14 @@ def port_of(url: str) -> int:
     return urlsplit(url).port or 6379
 
 
-def _located(url: str) -> tuple[str, Callable[[], str] | None]:
+def leader_of(url: str) -> Callable[[], str] | None:
+    """Asks the table's lease which node leads; None where the URL names the store itself."""
     if not follows_lease(url):
-        return url, None
+        return None
     name, region = table_of(url)
     aws = Aws(AwsSettings(region=region, role="member", **SOON))
-    return at_node(url, name), lambda: LeaseTable(aws.tables, name).leader()
+    return lambda: LeaseTable(aws.tables, name).leader()
+
+
+def _located(url: str) -> tuple[str, Callable[[], str] | None]:
+    return (at_node(url, table_of(url)[0]) if follows_lease(url) else url), leader_of(url)

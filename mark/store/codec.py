@@ -13,7 +13,7 @@ from mark.domain.documents import plain
 from mark.domain.errors import Misconfigured
 from mark.domain.member import Member, Peer
 from mark.domain.traffic import Warmed
-from mark.service_spec import ServiceSpec
+from mark.service_spec import AgentSpec, ServiceSpec
 
 Value = TypeVar("Value")
 
@@ -43,6 +43,7 @@ class Codec(Generic[Value]):
 
 
 SPEC = Codec(ServiceSpec)
+AGENT_SPEC = Codec(AgentSpec)
 CLOCK = Codec(ClockAnchor)
 MEMBER = Codec(Member)
 PEER = Codec(Peer)

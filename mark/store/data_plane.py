@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 
 from mark.domain.clock import ClockAnchor
+from mark.domain.errors import Misconfigured
 from mark.domain.member import Member, Peer
 from mark.domain.spending import SpendingLimit
 from mark.domain.traffic import GatewayReport, Warmed
-from mark.service_spec import ServiceSpec
-from mark.store.codec import MEMBER, PEER, WARMED
+from mark.service_spec import AgentSpec, ServiceSpec
+from mark.store.codec import AGENT_SPEC, MEMBER, PEER, WARMED
 from mark.store.connect import AsyncLink
 from mark.store.hosts import share_wall_async
 from mark.store.keys import Keys
@@ -82,18 +83,21 @@ class AgentStore:
         """Share the host's offset of wall from monotonic clock, seconds; `offset_s` where none is stored yet."""
         return await share_wall_async(self._link, self._keys, offset_s)
 
-    async def spec(self) -> ServiceSpec:
-        """Read the service's spec; Misconfigured where there is none."""
-        return spec_of(self._keys, await self._link.call("GET", self._keys.of("spec")))
+    async def spec(self, model: str) -> AgentSpec:
+        """Read what agents of the model are told, no more of the service; Misconfigured where nothing is."""
+        data = await self._link.call("GET", self._keys.of("served", model))
+        if data is None:
+            raise Misconfigured(f"the store has no model {model!r} of the service {self._keys.service!r}")
+        return AGENT_SPEC.decode(data)
 
     async def announce(self, member: Member) -> bool:
         """Say that it is there (and again each second); whether it shall drain."""
         args = (self._ttl_ms, member.instance, MEMBER.encode(member))
-        return bool(await self._link.run(ANNOUNCE, self._keys.members, args))
+        return bool(await self._link.run(ANNOUNCE, self._keys.announced, args))
 
     async def leave(self, instance: str) -> None:
         """Say that it is there no more; a request to drain is heeded and forgotten."""
-        await self._link.run(LEAVE, self._keys.members, (self._ttl_ms, instance))
+        await self._link.run(LEAVE, self._keys.announced, (self._ttl_ms, instance))
 
     async def clock(self) -> ClockAnchor:
         """The service's clock; the wall's own where none is set."""

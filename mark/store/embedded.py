@@ -58,11 +58,18 @@ class EmbeddedRedis:
     """
 
     def __init__(
-        self, folder: Path, *, options: Mapping[str, str] | None = None, executable: Path | None = None
+        self,
+        folder: Path,
+        *,
+        options: Mapping[str, str] | None = None,
+        users: str = "",
+        executable: Path | None = None,
     ) -> None:
+        """`users`: Redis' file of them (`mark.store.users`); without it whoever reaches the server may do all."""
         self._folder = _private(folder.absolute())
         self._socket = _socket_path(self._folder)
-        self._process = self._started({**DEFAULTS, **(options or {})}, executable)
+        known = {"aclfile": str(_written(self._folder / "users.acl", users))} if users else {}
+        self._process = self._started({**DEFAULTS, **known, **(options or {})}, executable)
         try:
             self._wait_until_ready()
         except BaseException:
@@ -167,6 +174,14 @@ def _private(folder: Path) -> Path:
     except OSError as error:
         raise Misconfigured(f"cannot keep a store in {folder}: {error.strerror}") from error
     return folder
+
+
+def _written(path: Path, text: str) -> Path:
+    """A file of these words that only this user reads."""
+    path.unlink(missing_ok=True)
+    path.touch(mode=0o600)
+    path.write_text(text, encoding="ascii")
+    return path
 
 
 def _socket_path(folder: Path) -> Path:

@@ -7,12 +7,13 @@ process of the service has begun on for KEEP_S is forgotten.
 from __future__ import annotations
 
 import socket
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from mark.domain.errors import RetryLater
 from mark.store.connect import AsyncLink, Link
 from mark.store.keys import Keys
+from mark.store.scripts import WALL
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 KEEP_S = 30 * 24 * 3600
@@ -23,37 +24,27 @@ def share_wall(link: Link, keys: Keys, offset_s: float) -> float:
 
     Read first: a store whose disk is full answers reads, and a process that begins then shall begin.
     """
-    key = _key(keys)
-    told = link.call("GET", key)
-    if told is None:
-        link.call("SET", key, repr(offset_s), "NX", "EX", KEEP_S)
-        told = link.call("GET", key)
-    else:
-        with suppress(RetryLater):
-            link.call("EXPIRE", key, KEEP_S)
-    return _read(told, offset_s)
+    told = link.call("HGET", keys.walls[0], _boot())
+    with suppress(RetryLater) if told is not None else nullcontext():
+        told = link.run(WALL, keys.walls, _args(offset_s))
+    return float(told)
 
 
 async def share_wall_async(link: AsyncLink, keys: Keys, offset_s: float) -> float:
     """`share_wall` on an event loop."""
-    key = _key(keys)
-    told = await link.call("GET", key)
-    if told is None:
-        await link.call("SET", key, repr(offset_s), "NX", "EX", KEEP_S)
-        told = await link.call("GET", key)
-    else:
-        with suppress(RetryLater):
-            await link.call("EXPIRE", key, KEEP_S)
-    return _read(told, offset_s)
+    told = await link.call("HGET", keys.walls[0], _boot())
+    with suppress(RetryLater) if told is not None else nullcontext():
+        told = await link.run(WALL, keys.walls, _args(offset_s))
+    return float(told)
 
 
 def forget_wall(link: Link, keys: Keys) -> None:
     """Have the next process of this host be its first."""
-    link.call("DEL", _key(keys))
+    link.call("HDEL", keys.walls[0], _boot())
 
 
-def _key(keys: Keys) -> str:
-    return keys.of("host", _boot())
+def _args(offset_s: float) -> tuple[float, str, str]:
+    return 1000 * KEEP_S, _boot(), repr(offset_s)
 
 
 def _boot() -> str:
@@ -62,7 +53,3 @@ def _boot() -> str:
         return BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:  # elsewhere than on Linux
         return socket.gethostname()
-
-
-def _read(told: bytes | None, offset_s: float) -> float:
-    return offset_s if told is None else float(told)

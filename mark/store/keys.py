@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mark.domain.errors import Misconfigured
 
-MODEL_PARTS = ("arrivals", "traffic", "latency", "gauges", "ledger", "noted", "rollup", "journal")
+MODEL_PARTS = ("served", "arrivals", "traffic", "latency", "gauges", "ledger", "noted", "rollup", "journal")
 """Kinds of keys of each model."""
 MODEL_DOCUMENTS = ("model", "tallies", "load", "replays", "shadow", "trained", "trained-on")
 """Status documents that are one model's."""
@@ -41,8 +41,23 @@ class Keys:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """Keys of the scripts on members: members, when each was seen, version, when anybody was, drains."""
-        return tuple(self.of(part) for part in ("members", "seen", "version", "heard", "drain"))
+        """Keys of the scripts on members: members, when each was seen, version, when anybody was."""
+        return tuple(self.of(part) for part in ("members", "seen", "version", "heard"))
+
+    @property
+    def drains(self) -> tuple[str, str]:
+        """Instances that shall drain, a set: an agent may read it and take out, not put in; when each was told."""
+        return self.of("drains"), self.of("drains-at")
+
+    @property
+    def announced(self) -> tuple[str, ...]:
+        """Keys of an agent's scripts: those on members, and its request to drain."""
+        return (*self.members, self.drains[0])
+
+    @property
+    def walls(self) -> tuple[str, str]:
+        """Offset of wall from monotonic clock by host, and when a process began there last."""
+        return self.of("walls"), self.of("walls-seen")
 
     @property
     def peers(self) -> tuple[str, ...]:

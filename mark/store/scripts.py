@@ -10,6 +10,7 @@ call on. `heard` holds when anybody was heard last, and since when somebody has 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from hashlib import sha1
 
@@ -24,6 +25,11 @@ class Script:
     def __post_init__(self) -> None:
         object.__setattr__(self, "sha", sha1(self.text.encode(), usedforsecurity=False).hexdigest())
 
+    @property
+    def commands(self) -> frozenset[str]:
+        """Redis' commands that it calls, in lower case."""
+        return frozenset(name.lower() for name in re.findall(r"redis\.call\('(\w+)'", self.text))
+
 
 _NOW = """
 local time = redis.call('TIME')
@@ -33,11 +39,11 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 _MEMBERS = (
     _NOW
     + """
--- KEYS: members, seen, version, heard, drain. ARGV[1]: ttl in ms.
+-- KEYS: members, seen, version, heard; for agents drains, too. ARGV[1]: ttl in ms.
 local ttl = tonumber(ARGV[1])
 local function changed()
   -- The first version is the time, so that it rises even where the store forgot everything.
-  if redis.call('SET', KEYS[3], now, 'NX') == false then redis.call('INCR', KEYS[3]) end
+  if redis.call('SETNX', KEYS[3], now) == 0 then redis.call('INCR', KEYS[3]) end
 end
 local function expire(calls_often)
   local heard = redis.call('HMGET', KEYS[4], 'last', 'since')
@@ -68,7 +74,7 @@ if redis.call('HGET', KEYS[1], ARGV[2]) ~= ARGV[3] then
   redis.call('HSET', KEYS[1], ARGV[2], ARGV[3])
   changed()
 end
-return redis.call('ZSCORE', KEYS[5], ARGV[2]) and 1 or 0
+return redis.call('SISMEMBER', KEYS[5], ARGV[2])
 """
 )
 
@@ -77,7 +83,7 @@ LEAVE = Script(
     + """
 -- ARGV: ttl, instance.
 redis.call('ZREM', KEYS[2], ARGV[2])
-redis.call('ZREM', KEYS[5], ARGV[2])
+redis.call('SREM', KEYS[5], ARGV[2])
 if redis.call('HDEL', KEYS[1], ARGV[2]) == 1 then changed() end
 return 1
 """
@@ -124,10 +130,30 @@ return 1
 DRAIN = Script(
     _NOW
     + """
--- KEYS: drain. ARGV: for how long a request that nobody heeds is kept (ms), instances.
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[1])
-for i = 2, #ARGV do redis.call('ZADD', KEYS[1], 'NX', now, ARGV[i]) end
+-- KEYS: drains, when each was asked for. ARGV: for how long a request that nobody heeds is kept (ms), instances.
+for _, old in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now - ARGV[1])) do
+  redis.call('SREM', KEYS[1], old)
+  redis.call('ZREM', KEYS[2], old)
+end
+for i = 2, #ARGV do
+  if redis.call('SADD', KEYS[1], ARGV[i]) == 1 then redis.call('ZADD', KEYS[2], now, ARGV[i]) end
+end
 return 1
+"""
+)
+
+WALL = Script(
+    _NOW
+    + """
+-- KEYS: offsets by host, when a process began there last. ARGV: for how long a host is remembered (ms), host,
+-- offset. The offset of its first process.
+redis.call('ZADD', KEYS[2], now, ARGV[2])
+redis.call('HSETNX', KEYS[1], ARGV[2], ARGV[3])
+for _, gone in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now - ARGV[1])) do
+  redis.call('HDEL', KEYS[1], gone)
+  redis.call('ZREM', KEYS[2], gone)
+end
+return redis.call('HGET', KEYS[1], ARGV[2])
 """
 )
 

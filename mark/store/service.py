@@ -15,8 +15,8 @@ from mark.domain.lease import Lease, LeaseLost
 from mark.domain.member import Member, Peer
 from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed
 from mark.ports import JournalTail, LeaseKeeper
-from mark.service_spec import ServiceSpec
-from mark.store.codec import CLOCK, MEMBER, PEER, SPEC, WARMED
+from mark.service_spec import AgentSpec, ServiceSpec
+from mark.store.codec import AGENT_SPEC, CLOCK, MEMBER, PEER, SPEC, WARMED
 from mark.store.connect import Link
 from mark.store.hosts import forget_wall, share_wall
 from mark.store.journal import StoreJournal, journal_lines, journal_segments, restore_journal
@@ -83,6 +83,9 @@ class ServiceStore:
             if self._link.call("SREM", self._keys.of("retired"), name):
                 for key in self._model_keys(name):
                     self._link.call("PERSIST", key)
+        for served in spec.models:
+            told = AGENT_SPEC.encode(AgentSpec(served=served, seed=spec.seed))
+            self._link.call("SET", self._keys.of("served", served.name), told)
         self._link.call("SET", self._keys.of("spec"), SPEC.encode(spec))
 
     def retire_models(self) -> tuple[str, ...]:
@@ -144,7 +147,7 @@ class ServiceStore:
     def forget_members(self) -> None:
         """Forget all announced agents: a service that starts has none yet."""
         for member in self.members():
-            self._link.run(LEAVE, self._keys.members, (ttl_ms(self._member_ttl_s), member.instance))
+            self._link.run(LEAVE, self._keys.announced, (ttl_ms(self._member_ttl_s), member.instance))
 
     def gateways(self) -> tuple[Peer, ...]:
         """Gateways that announced themselves lately, by name."""
@@ -253,7 +256,7 @@ class StoreMembership:
     def __init__(self, store: ServiceStore, link: Link, keys: Keys, model: str) -> None:
         self._store = store
         self._link = link
-        self._drains = keys.of("drain")
+        self._drains = keys.drains
         self._model = model
 
     def members(self) -> tuple[Member, ...]:
@@ -263,12 +266,13 @@ class StoreMembership:
     def drain(self, instances: Sequence[str]) -> None:
         """Request that these drain: their agents get it with their next announcement, until they leave."""
         if instances:
-            self._link.run(DRAIN, (self._drains,), (ttl_ms(KEEP_DRAINS_S), *instances))
+            self._link.run(DRAIN, self._drains, (ttl_ms(KEEP_DRAINS_S), *instances))
 
     def undrain(self, instances: Sequence[str]) -> None:
         """Forget such requests: a standby that is woken again may serve, whatever became of it before."""
         if instances:
-            self._link.call("ZREM", self._drains, *instances)
+            self._link.call("SREM", self._drains[0], *instances)
+            self._link.call("ZREM", self._drains[1], *instances)
 
 
 def ttl_ms(seconds: float) -> int:

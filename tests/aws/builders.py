@@ -55,7 +55,9 @@ def service(
     """A service with one model; `rollout`: the settings of its resources."""
     settings = RolloutSettings.model_validate(rollout or {})
     wanted = describe(name, settings, [infer or infer_function(name)], store="MARK_STORE_URL")
-    plain = ServiceSetup(resources=wanted, store_url="redis://x", image_id=IMAGE, code=zipped())
+    plain = ServiceSetup(
+        resources=wanted, agents_store="redis://x", reports_store="redis://x", image_id=IMAGE, code=zipped()
+    )
     return replace(plain, **differs)
 
 

@@ -28,6 +28,7 @@ NAMES = Names(
     zone="Z0123456789",
     host="shop.example.org",
     costs=True,
+    infer=("mark-shop-infer-m", "mark-shop-words", "mark-shop-words:live"),
 )
 RENAMED = {
     "dynamodb:TransactWriteItems": "dynamodb:PutItem",

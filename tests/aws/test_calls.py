@@ -96,7 +96,7 @@ def test_each_role_calls_what_is_listed_for_it(called: Recorder, monkeypatch: py
             warm.handler({"function": "mark-shop-infer-m", "concurrency": 1}, CONTEXT)
         with called.acting("setup"):
             changed = replace(infer_function(), memory_mib=1024)
-            better = {"store_url": "redis://y", "code": zipped("pass  # better")}
+            better = {"agents_store": "redis://y", "code": zipped("pass  # better")}
             set_up(there.aws, service(infer=changed, rollout={"report": REPORT}, **better))
             tear_down(there.aws, "shop")
         there.close()

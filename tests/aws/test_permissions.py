@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -208,3 +209,14 @@ def test_a_report_is_from_an_address_or_its_verified_domain() -> None:
     [sends] = [item for item in statements("report", names) if item.sid == "Sender"]
     where = "arn:aws:ses:eu-west-1:123456789012:identity"
     assert sends.resources == (f"{where}/mark@example.com", f"{where}/example.com")
+
+
+@pytest.mark.parametrize("role", ["controller", "gateway", "profiler", "warm"])
+def test_whoever_calls_functions_calls_those_that_infer_by_their_names(role: str) -> None:
+    """Not the one that mails the report, nor those that read events or warm others up."""
+    invoking = [item for item in statements(role, NAMES) if "lambda:InvokeFunction" in item.actions]
+    assert [item.resources for item in invoking] == [
+        tuple(NAMES.arn("lambda", f"function:{name}") for name in NAMES.infer)
+    ]
+    assert not any("*" in resource for item in invoking for resource in item.resources)
+    assert not any("lambda:InvokeFunction" in item.actions for item in statements(role, replace(NAMES, infer=())))

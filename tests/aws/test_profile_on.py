@@ -139,7 +139,9 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
         redis.stop()
 
 
-NAMES_HERE = replace(NAMES, service="onshop", bucket=bucket_name("onshop", NAMES.account))
+NAMES_HERE = replace(
+    NAMES, service="onshop", bucket=bucket_name("onshop", NAMES.account), infer=("mark-onshop-tiny",)
+)
 
 
 def _config(home: Path, anchor: ClockAnchor) -> EmulatedAwsConfig:

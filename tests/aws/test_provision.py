@@ -170,7 +170,7 @@ def test_what_has_changed_is_brought_up_to_date(there: Aws) -> None:
     set_up(there, service())
     infer = replace(infer_function(), environment={"A": "2"}, memory_mib=1024)
     before = there.lambda_.get_function_configuration(FunctionName=infer.name)
-    set_up(there, service(store_url="redis://y", infer=infer, code=zipped("pass  # better")))
+    set_up(there, service(agents_store="redis://y", infer=infer, code=zipped("pass  # better")))
 
     function = there.lambda_.get_function_configuration(FunctionName=infer.name)
     assert function["Environment"]["Variables"] == {"A": "2", "AWS_SDK_UA_APP_ID": "mark-infer"}

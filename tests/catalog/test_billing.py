@@ -151,7 +151,7 @@ def test_overhead_of_a_month_in_the_shape_ha():
         "controllers' CPUs": 2 * 730 * 0.03238,
         "controllers' memory": 2 * 2 * 730 * 0.00356,
         "service's addresses": 4 * 730 * 0.005,
-        "secrets": 3 * 0.4,
+        "secrets": 9 * 0.4,
         "alarms": 6 * 0.1,
         "dashboards": 3.0,
         "metrics": 5 * 0.3,
@@ -164,7 +164,7 @@ def test_overhead_of_a_month_in_the_shape_ha():
     logs = found.pop("logs")
     assert 0.0 < logs < 1.0
     assert found == pytest.approx(expected)
-    assert sum(expected.values()) + logs == pytest.approx(194.86, abs=0.01)
+    assert sum(expected.values()) + logs == pytest.approx(197.26, abs=0.01)
 
 
 def test_bytes_are_billed_by_the_balancer_and_where_they_cross_between_zones():

@@ -44,7 +44,7 @@ def test_what_is_smaller_costs_less() -> None:
         store={"replicas": 0},
         **HA,
     )
-    assert month_usd(small) < 0.41 * month_usd(settings(**HA))
+    assert month_usd(small) < 0.42 * month_usd(settings(**HA))
 
 
 def test_a_private_network_pays_for_endpoints_instead_of_addresses() -> None:

@@ -58,6 +58,8 @@ FREE: Mapping[str, str] = {
     "AWS::EC2::VPC": NETWORK,
     "AWS::EC2::VPCGatewayAttachment": NETWORK,
     "AWS::ECS::TaskDefinition": PART,
+    "AWS::ElastiCache::User": PART,
+    "AWS::ElastiCache::UserGroup": PART,
     "AWS::ElastiCache::ParameterGroup": PART,
     "AWS::ElastiCache::SubnetGroup": PART,
     "AWS::ElasticLoadBalancingV2::Listener": PART,

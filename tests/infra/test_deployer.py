@@ -167,6 +167,8 @@ NAMED: dict[str, tuple[str, str]] = {
     "AWS::ECS::TaskDefinition": ("Family", "task-definition/{}:1"),
     "AWS::ElastiCache::ReplicationGroup": ("ReplicationGroupId", "replicationgroup:{}"),
     "AWS::ElastiCache::SubnetGroup": ("CacheSubnetGroupName", "subnetgroup:{}"),
+    "AWS::ElastiCache::User": ("UserId", "user:{}"),
+    "AWS::ElastiCache::UserGroup": ("UserGroupId", "usergroup:{}"),
     "AWS::Events::Rule": ("Name", "rule/{}"),
     "AWS::IAM::InstanceProfile": ("InstanceProfileName", "instance-profile/{}"),
     "AWS::IAM::Role": ("RoleName", "role/{}"),
@@ -325,7 +327,10 @@ def accesses_of(document: Mapping[str, Any]) -> Iterator[Access]:
 EXPORTS = {
     "<mark-shop-bucket>": "mark-shop-archive-bucket-1abc",
     "<mark-shop-report-arn>": f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:mark-shop-report",
-    "<mark-shop-store-secret>": f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:mark-shop-store-AbCdEf",
+    "<mark-shop-controller-secret>": (
+        f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:mark-shop-store-controller-AbCdEf"
+    ),
+    "<mark-shop-report-secret>": f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:mark-shop-store-report-AbCdEf",
     "<mark-shop-zone>": "Z0",
 }
 """What earlier stacks export -> a value that it may have."""

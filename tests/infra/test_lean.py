@@ -8,24 +8,29 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from mark.aws.permissions.calls import ROLES
 from mark.aws.permissions.policies import needs
 from mark.config.footprint import footprint_of
-from mark.domain.errors import Misconfigured
+from mark.domain.errors import Misconfigured, RetryLater
 from mark.live.aws_resources import launches_of
 from mark.live.processes.cloud import deployed, resources
 from mark.live.store_link import at_node, follows_lease, port_of, table_of
 from mark.rollout.synth import Synthesis, synthesise
+from mark.store.connect import connect
+from mark.store.embedded import EmbeddedRedis
+from mark.store.keys import Keys
+from mark.store.users import for_user, url_of
 from tests.infra.conftest import ACCOUNT, LEAN, REGION, Template, of_type, plain, settings
 from tests.infra.test_bill import BILLED, ELSEWHERE, FREE, count, the_one, types_in
 from tests.infra.test_templates import TAGS, UNTAGGED
 from tests.infra.test_templates import resources as all_resources
 
 PASSWORD = "p" * 64
-URL = f"rediss+lease://:{PASSWORD}@mark-shop-lease.us-east-1:6379?ssl_cert_reqs=none"
+URL = f"rediss+lease://controller:{PASSWORD}@mark-shop-lease.us-east-1:6379?ssl_cert_reqs=none"
 
 
 @pytest.fixture
@@ -188,7 +193,8 @@ def test_the_store_of_a_node_gets_password_and_certificate_of_the_secrets(script
     certificate = json.dumps({"certificate": "CHAIN", "key": "KEY"})
     fakes = {
         "aws": f"""case "$*" in
-  *mark-shop-store*) echo '{URL}' ;;
+  *mark-shop-store-controller*) echo '{PASSWORD}' ;;
+  *mark-shop-store-agent*) echo agents ;;
   *mark-shop-token*) echo token ;;
   *shop-tls*) echo '{certificate}' ;;
 esac""",
@@ -211,11 +217,38 @@ esac""",
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    conf = dict(line.split(" ", 1) for line in (tmp_path / "run/store.conf").read_text().splitlines())
-    assert (conf["requirepass"], conf["masterauth"], conf["port"]) == (PASSWORD, PASSWORD, "0")
+    written = (tmp_path / "run/store.conf").read_text()
+    conf = dict(line.split(" ", 1) for line in written.splitlines())
+    assert (conf["masteruser"], conf["masterauth"], conf["port"]) == ("replica", PASSWORD, "0")
+    read = {name: environment_of(tmp_path / "run" / name) for name in ("controller", "gateway")}
+    assert read["controller"] == {"MARK_STORE_URL": URL}, "it needs no token"
+    assert read["gateway"]["MARK_TOKEN"] == "token"
+    url = urlsplit(read["gateway"]["MARK_STORE_URL"])
+    assert (url.username, url.hostname, url.port) == ("gateway", "mark-shop-lease.us-east-1", 6379)
+    assert url.password is not None
+    assert PASSWORD not in url.password
+    users = "".join(f"{line}\n" for line in written.splitlines() if line.startswith("user "))
+    passwords = {"controller": PASSWORD, "node": PASSWORD, "gateway": url.password, "agent": "agents"}
+    keys = Keys("shop")
+    with EmbeddedRedis(tmp_path / "redis", users=users) as server:
+        for user, password in passwords.items():
+            link = connect(url_of(server.url, user, password))
+            if user == "node":
+                assert link.call("ROLE")[0] == b"master"
+            else:
+                assert link.call("GET", keys.of("clock")) is None
+            link.close()
+        link = connect(url_of(server.url, "agent", "agents"))
+        with pytest.raises(RetryLater, match="no permissions"):
+            link.call("GET", keys.of("spec"))
+        link.close()
     assert conf["replicaof"] == "127.0.0.1 1", "it serves nobody before its controller says what it is"
     assert (tmp_path / "run/tls/key.pem").read_text() == "KEY\n"
     assert (tmp_path / "run/tls/authorities.pem").read_text() == "CHAIN\nAUTHORITIES\n"
+
+
+def environment_of(file: Path) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in file.read_text().splitlines())
 
 
 def test_processes_of_a_node_understand_what_the_templates_say(script: str) -> None:
@@ -230,16 +263,19 @@ def test_processes_of_a_node_understand_what_the_templates_say(script: str) -> N
 
 
 def test_the_stores_url_names_the_table_of_the_lease(lean: dict[str, Template]) -> None:
-    [url] = [
-        one for one in of_type(lean["state"], "AWS::SecretsManager::Secret").values() if "SecretString" in one
-    ]
-    written = plain(url["SecretString"])
-    assert written.startswith("rediss+lease://:{{resolve:secretsmanager:")
-    assert written.endswith("@mark-shop-lease.us-east-1:6379?ssl_cert_reqs=none")
+    one = of_type(lean["launch"], "AWS::EC2::LaunchTemplate")["TemplateMarkShopServing"]
+    script = plain(one["LaunchTemplateData"]["UserData"])
+    host = "mark-shop-lease.us-east-1:6379?ssl_cert_reqs=none"
+    assert f"printf 'MARK_STORE_URL=rediss+lease://agent:%s@{host}\\n' \"$value\"" in script
+    assert f"-e MARK_STORE_URL=rediss+lease://{host} " in script, "who only asks which node leads has no password"
+    assert "\nMARK_LEADER=metadata\n" in script
     [table] = of_type(lean["state"], "AWS::DynamoDB::Table").values()
     assert table_of(URL) == (table["TableName"], REGION)
     assert follows_lease(URL)
-    assert at_node(URL, "10.0.0.1") == f"rediss://:{PASSWORD}@10.0.0.1:6379?ssl_cert_reqs=none"
+    assert at_node(URL, "10.0.0.1") == f"rediss://controller:{PASSWORD}@10.0.0.1:6379?ssl_cert_reqs=none"
+    own = for_user(at_node(URL, "10.0.0.1"), "node")
+    assert own == f"rediss://node:{PASSWORD}@10.0.0.1:6379?ssl_cert_reqs=none"
+    assert for_user("redis://10.0.0.1:6379", "node") == "redis://10.0.0.1:6379", "a store without users"
     assert port_of(URL) == 6379
     assert not follows_lease("rediss://:x@store:6379")
 

@@ -13,6 +13,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from infra.stacks.launch import server_ports
+from infra.stacks.state import short_id
+from infra.user_data import Start, start_script
 from mark.aws.names import repository_of
 from mark.aws.permissions.calls import ROLES
 from mark.aws.permissions.policies import Names, statements
@@ -20,8 +23,10 @@ from mark.config.rollout import RolloutSettings
 from mark.domain.times import CloudTimes
 from mark.live.aws_resources import launches_of
 from mark.live.processes.cloud import resources as resources_of_controllers
+from mark.live.processes.metadata import PORT
 from mark.rollout.synth import Synthesis
 from mark.rollout.templates import ACCESS, write_templates
+from mark.store.users import PROCESSES, rules_of
 from tests.infra.conftest import ACCOUNT, REGION, Template, of_type, plain, settings
 
 UNTAGGED = {
@@ -168,7 +173,7 @@ def test_start_scripts_run(templates: dict[str, Template], tmp_path: Path) -> No
         file.write_text(script)
         done = subprocess.run(["bash", "-n", str(file)], capture_output=True, text=True, check=False)  # noqa: S603, S607
         assert done.returncode == 0, done.stderr
-        assert "secretsmanager get-secret-value --region us-east-1 --secret-id mark-shop-store" in script
+        assert "secretsmanager get-secret-value --region us-east-1 --secret-id mark-shop-store-agent" in script
         assert ("--gpus all" in script) == name.endswith("Nvidia")
         assert "mark.live.processes.cloud agent" in script
         assert "\nMARK_SERVICE=shop\n" in script
@@ -299,7 +304,7 @@ def test_what_instances_say_is_kept(templates: dict[str, Template]) -> None:
         for one in of_type(templates[part], "AWS::EC2::LaunchTemplate").values():
             script = plain(one["LaunchTemplateData"]["UserData"])
             runs = [line for line in script.splitlines() if "docker run " in line]
-            assert len(runs) == (2 if process == "agent" else 1)
+            assert len(runs) == (3 if process == "agent" else 1)
             assert all(f"--log-driver awslogs --log-opt awslogs-region={REGION} " in run for run in runs)
             assert all(f"awslogs-group={group} " in run for run in runs)
 
@@ -307,9 +312,9 @@ def test_what_instances_say_is_kept(templates: dict[str, Template]) -> None:
 def test_an_agent_does_not_give_up_with_its_model_server(templates: dict[str, Template]) -> None:
     """What systemd requires is never started again for what waits for it; and it gives up at five failures."""
     one = of_type(templates["launch"], "AWS::EC2::LaunchTemplate")["TemplateMarkShopServing"]
-    _, model, agent = plain(one["LaunchTemplateData"]["UserData"]).split("[Unit]\n")
+    _, model, _, agent = plain(one["LaunchTemplateData"]["UserData"]).split("[Unit]\n")
     assert "Requires=docker.service\n" in agent
-    assert "Wants=network-online.target mark-model.service\n" in agent
+    assert "Wants=network-online.target mark-metadata.service mark-model.service\n" in agent
     assert "StartLimitIntervalSec=0\n" in model
     assert "StartLimitIntervalSec=0\n" in agent
 
@@ -319,9 +324,97 @@ def test_the_store_has_tls_and_a_password_that_no_template_holds(templates: dict
     assert group["TransitEncryptionEnabled"] is True
     assert group["AtRestEncryptionEnabled"] is True
     assert group["AutomaticFailoverEnabled"] is True
-    assert plain(group["AuthToken"]) == "{{resolve:secretsmanager:<Password>:SecretString}}"
-    url = of_type(templates["state"], "AWS::SecretsManager::Secret")["Url"]
-    assert plain(url["SecretString"]).startswith("rediss://:{{resolve:secretsmanager:<Password>")
+    assert "AuthToken" not in group
+    [users] = of_type(templates["state"], "AWS::ElastiCache::UserGroup").values()
+    assert plain(group["UserGroupIds"]) == ["<Users>"]
+    assert plain(users["UserIds"]) == [f"<User{name.capitalize()}>" for name in (*PROCESSES, "default")]
+    told = {one["UserName"]: one for one in of_type(templates["state"], "AWS::ElastiCache::User").values()}
+    secrets = of_type(templates["state"], "AWS::SecretsManager::Secret")
+    for user in PROCESSES:
+        name, kind = user.value, user.value.capitalize()
+        password = f"{{{{resolve:secretsmanager:<Password{kind}>:SecretString}}}}"
+        assert plain(told[name]["Passwords"]) == [password]
+        assert told[name]["AccessString"] == rules_of(user, "shop")
+        assert plain(secrets[f"Url{kind}"]["SecretString"]).startswith(f"rediss://{name}:{password}@")
+        assert secrets[f"Url{kind}"]["Name"] == f"mark-shop-store-{name}"
+    assert told["default"]["AccessString"] == "off -@all"
+    assert len({one["UserId"] for one in told.values()}) == len(told) == 5
+
+
+def test_ids_of_users_are_short_and_stay_apart() -> None:
+    names = [f"mark-{'a' * 40}-{user.value}" for user in PROCESSES]
+    assert len({*map(short_id, names)}) == len(names)
+    assert all(len(short_id(name)) <= 40 for name in names)
+
+
+def test_each_role_reads_its_own_secret_of_the_store_and_no_other(
+    templates: dict[str, Template], lean: dict[str, Template]
+) -> None:
+    told: dict[str, set[str]] = {}
+    for found in (templates, lean):
+        for stack in found.values():
+            for role in of_type(stack, "AWS::IAM::Role").values():
+                for one in plain(role.get("Policies", [{}])[0].get("PolicyDocument", {}).get("Statement", [])):
+                    if "secretsmanager:GetSecretValue" in one["Action"]:
+                        read = set(re.findall(r"mark-shop-(store-\w+|\w+-secret)", str(one["Resource"])))
+                        told.setdefault(role["RoleName"], set()).update(read)
+    assert told == {
+        "mark-shop-agent": {"store-agent"},
+        "mark-shop-gateway": {"store-gateway"},
+        "mark-shop-node": {"store-agent", "store-controller"},
+        "mark-shop-report-role": {"report-secret"},
+        "mark-shop-start": {"controller-secret"},
+    }
+
+
+def test_model_code_cannot_be_the_instance(templates: dict[str, Template], tmp_path: Path) -> None:
+    """Its user, and the network of a server of its own, are kept from the metadata before anything runs."""
+    one = of_type(templates["launch"], "AWS::EC2::LaunchTemplate")["TemplateMarkShopServing"]
+    script = plain(one["LaunchTemplateData"]["UserData"])
+    runs = {line.split("--name ")[1].split(" ")[0]: line for line in script.splitlines() if "docker run " in line}
+    assert "--user 10001 --cap-drop ALL --security-opt no-new-privileges" in runs["mark"]
+    assert "--user 0 --cap-drop ALL" in runs["mark-metadata"]
+    assert "/opt/mark/model" not in runs["mark-metadata"], "it loads no model"
+    assert "--network host" not in runs["mark-model"]
+    assert f"AWS_EC2_METADATA_SERVICE_ENDPOINT=http://127.0.0.1:{PORT}\n" in script
+    prepare = script.partition("/usr/local/bin/mark-prepare <<'MARK'\n")[2].partition("\nMARK\n")[0]
+    firewall = prepare[prepare.index("while read -r tables rule") :].partition("\nRULES\n")[0] + "\nRULES\n"
+    assert wall(firewall, tmp_path, known="") == [
+        "iptables -w -I OUTPUT -d 169.254.169.254 -m owner --uid-owner 10001 -j REJECT",
+        "iptables -w -I DOCKER-USER -d 169.254.169.254 -j REJECT",
+        "ip6tables -w -I OUTPUT -d fd00:ec2::254 -m owner --uid-owner 10001 -j REJECT",
+    ]
+    assert wall(firewall, tmp_path, known="-C") == [], "rules that stand are not doubled"
+    with pytest.raises(subprocess.CalledProcessError):
+        wall(firewall, tmp_path, known="none")  # an agent does not start where they cannot be had
+
+
+def test_a_models_own_server_is_reached_on_loopback() -> None:
+    target = {"kind": "tf-serving", "target": "http://localhost:8501/v1"}
+    models = [{"backend": target}, {"backend": {"kind": "python", "target": "a.py:B"}}]
+    assert server_ports({"service": {"serve": models}}) == (8501,)
+    assert server_ports({"target": "http://localhost"}) == (80,)
+    start = Start(
+        process="agent", image="i", region=REGION, log="l", secrets={}, model_image="m", model_ports=(8500, 8501)
+    )
+    [run] = [line for line in start_script(start).splitlines() if "--name mark-model " in line]
+    assert "-p 127.0.0.1:8500:8500 -p 127.0.0.1:8501:8501 " in run
+
+
+def wall(script: str, folder: Path, *, known: str) -> list[str]:
+    """Rules that the script adds; a call with `known` in it succeeds at once, and with `none` none does."""
+    (folder / "added").write_text("")
+    body = f"""case " $* " in
+  *" {known or "-never"} "*) exit 0 ;;
+  *" -C "*) exit 1 ;;
+esac
+test "{known}" != none && echo "$(basename "$0") $*" >> {folder}/added"""
+    for name in ("iptables", "ip6tables"):
+        (folder / name).write_text(f"#!/bin/bash\n{body}\n")
+        (folder / name).chmod(0o755)
+    environment = {"PATH": f"{folder}:/usr/bin:/bin"}
+    subprocess.run(["bash", "-euo", "pipefail", "-c", script], env=environment, check=True)  # noqa: S603, S607
+    return (folder / "added").read_text().splitlines()
 
 
 def test_the_store_evicts_nothing(templates: dict[str, Template], others: dict[str, Template]) -> None:
@@ -369,7 +462,8 @@ def test_roles_may_do_what_their_calls_need(
 ) -> None:
     [policy] = of_type(templates[part], "AWS::IAM::Role")[resource]["Policies"]
     bucket = "<mark-shop-bucket>" if role == "controller" else ""
-    names = Names(service="shop", region=REGION, account=ACCOUNT, bucket=bucket)
+    infer = ("mark-shop-inception-v3", "mark-shop-inception-v3:live")
+    names = Names(service="shop", region=REGION, account=ACCOUNT, bucket=bucket, infer=infer)
     granted = plain(policy["PolicyDocument"]["Statement"])
     wanted = [statement.document() for statement in statements(role, names)]
     assert [_listed(one) for one in granted] == [_listed(one) for one in wanted]

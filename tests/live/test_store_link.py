@@ -82,6 +82,23 @@ def test_who_leads_says_where_the_store_is(url: str, monkeypatch: pytest.MonkeyP
     link.close()
 
 
+def test_an_agent_is_told_where_the_leader_is_and_asks_no_table(url: str) -> None:
+    """No table is there at all: the metadata says it, and the store's failures have it asked again."""
+    hosts = ["127.0.0.2", "127.0.0.1"]
+
+    async def asked() -> Any:
+        there = open_async_link(url, leader=lambda: hosts.pop(0))
+        try:
+            with pytest.raises(RetryLater, match="did not answer"):
+                await there.call("PING")
+            return await there.call("PING")
+        finally:
+            await there.aclose()
+
+    assert asyncio.run(asked()) in (True, b"PONG")
+    assert hosts == []
+
+
 @pytest.mark.usefixtures("there")
 def test_a_node_without_an_address_says_so(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RetryLater, match="does not say which address this node has"):

@@ -12,6 +12,8 @@ from mark.store.data_plane import AgentStore, GatewayStore
 from mark.store.embedded import EmbeddedRedis
 from mark.store.service import ServiceStore
 
+FULL = "MISCONF Errors writing to the AOF file: No space left on device"
+
 
 def test_the_first_process_says_it_and_all_others_follow(
     redis: EmbeddedRedis, store: ServiceStore, service: str
@@ -41,9 +43,13 @@ def test_a_store_that_takes_no_writes_tells_it_all_the_same(
     call = link.call
 
     def read_only(*words: str | bytes | float) -> object:
-        if words[0] != "GET":
-            raise RetryLater("MISCONF Errors writing to the AOF file: No space left on device")
+        if words[0] != "HGET":
+            raise RetryLater(FULL)
         return call(*words)
 
+    def none(*_: object) -> None:
+        raise RetryLater(FULL)
+
     monkeypatch.setattr(link, "call", read_only)
+    monkeypatch.setattr(link, "run", none)
     assert store.share_wall(7.0) == 5.0

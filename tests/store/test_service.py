@@ -13,7 +13,7 @@ from mark.domain.costs import LedgerRecord, Transition
 from mark.domain.errors import Misconfigured
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.traffic import GatewayReport, ModelTraffic
-from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
+from mark.service_spec import AgentSpec, BackendSpec, ServedModel, ServiceSpec
 from mark.store import ledger, traffic
 from mark.store.codec import TRANSITION
 from mark.store.connect import Link, connect_async
@@ -54,13 +54,17 @@ def reported(redis: EmbeddedRedis, service: str, *reports: GatewayReport) -> Non
 def test_a_service_is_read_as_it_was_written(store: ServiceStore, redis: EmbeddedRedis, service: str) -> None:
     store.put_spec(SPEC)
 
-    async def read() -> list[ServiceSpec]:
+    async def read() -> tuple[ServiceSpec, AgentSpec]:
         link = connect_async(redis.url)
-        specs = [await GatewayStore(link, service).spec(), await AgentStore(link, service).spec()]
+        whole = await GatewayStore(link, service).spec()
+        part = await AgentStore(link, service).spec(SPEC.models[0].name)
+        with pytest.raises(Misconfigured, match="no model 'other'"):
+            await AgentStore(link, service).spec("other")
         await link.aclose()
-        return specs
+        return whole, part
 
-    assert [store.spec(), *asyncio.run(read())] == [SPEC] * 3
+    assert store.spec() == SPEC
+    assert asyncio.run(read()) == (SPEC, AgentSpec(served=SPEC.models[0], seed=SPEC.seed))
 
 
 def test_an_unknown_service_is_named(store: ServiceStore, service: str) -> None:
@@ -308,7 +312,7 @@ def test_what_is_known_of_a_removed_model_expires_and_stays_where_it_is_back(
             store.put_status(f"{document}:{model}", {})
     assert store.retire_models() == ()
     assert set(lives("words").values()) == {-1}
-    assert len(lives("words")) == 16
+    assert len(lives("words")) == 17
 
     store.put_spec(spec("digits"))
     assert store.retire_models() == ("words",)

@@ -17,6 +17,8 @@ from mark.domain.errors import Misconfigured, RetryLater
 ENDPOINT = "http://169.254.169.254"
 DMI = Path("/sys/class/dmi/id")
 """The file in which Linux names the machine's maker: Amazon, on EC2."""
+LEADER = "meta-data/mark/leader"
+"""Not on AWS: which node leads, where a process beside an agent answers for the service (lean shape)."""
 TIMEOUT_S = 2.0
 TOKEN_TTL_S = 21_600
 NOT_FOUND, UNAUTHORIZED = 404, 401
@@ -91,6 +93,13 @@ class Imds:
         if text is None:
             return None
         return datetime.fromisoformat(json.loads(text)["time"]).timestamp()
+
+    def leader(self) -> str:
+        """The address of the node that leads. RetryLater where nobody knows it."""
+        found = self.get(LEADER)
+        if not found:
+            raise RetryLater("the metadata service does not say which node leads")
+        return found
 
     def close(self) -> None:
         """Close the connection."""

@@ -20,7 +20,7 @@ class Call:
     within: str = ""
 
 
-_FEEDS = Call("lambda", "Invoke", "warm-up pings")
+_FEEDS = Call("lambda", "Invoke", "warm-up pings", within="Inference")
 _ALERTS = (
     Call("cloudwatch", "DescribeAlarms", "which alarms ring"),
     Call("sqs", "GetQueueAttributes", "how many messages nobody could read", within="DeadLetters"),
@@ -44,7 +44,7 @@ CONTROLLER = (
 )
 """Calls of controllers while they serve."""
 
-GATEWAY = (Call("lambda", "Invoke", "requests that instances bounced"),)
+GATEWAY = (Call("lambda", "Invoke", "requests that instances bounced", within="Inference"),)
 """Calls of gateways."""
 
 MEMBER = (Call("dynamodb", "GetItem", "which node leads: its store is the service's"),)
@@ -87,7 +87,7 @@ PROFILER = (
     Call("ec2", "DescribeLaunchTemplateVersions", "what the service's instances start"),
     Call("ec2", "RunInstances", "rent one instance of a type"),
     Call("ec2", "TerminateInstances", "end it"),
-    Call("lambda", "Invoke", "measure the model on Lambda"),
+    Call("lambda", "Invoke", "measure the model on Lambda", within="Inference"),
 )
 """Calls of `mark profile --on`."""
 

@@ -24,7 +24,7 @@ class Names:
 
     `bucket` (a name), `repository` (of the model's image, a name), `secret` (an ARN) and `sender` (an identity of
     SES) are left out where the service has none, so are `zone` (an id) and `host`, the name in it that clients
-    call. `costs`: whether Cost Explorer may be asked.
+    call. `costs`: whether Cost Explorer may be asked. `infer`: the functions that infer, with their aliases.
     """
 
     service: str
@@ -38,6 +38,7 @@ class Names:
     zone: str = ""
     host: str = ""
     costs: bool = False
+    infer: tuple[str, ...] = ()
 
     def arn(self, service: str, rest: str) -> str:
         """The ARN of something of the account, in the region."""
@@ -96,6 +97,10 @@ def _prefix(part: str) -> Callable[[Names], tuple[str, ...]]:
 
 def _functions(names: Names) -> tuple[str, ...]:
     return (names.arn("lambda", f"function:{name_of(names.service, '')}*"),)
+
+
+def _inference(names: Names) -> tuple[str, ...]:
+    return tuple(names.arn("lambda", f"function:{name}") for name in names.infer)
 
 
 def _used_by_launches(names: Names) -> tuple[str, ...]:
@@ -172,6 +177,7 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
             "the model's image",
         ),
         "ImageLogin": (lambda n: ("*",) if n.repository else (), _in_region, NO_RESOURCE),
+        "Inference": (_inference, _owned, "the functions that infer, and none that mails or reads events"),
         "InstanceRole": (lambda n: (n.role("agent"),), _passed_to("ec2"), "instances run as their role"),
         "Journals": (_prefix(JOURNAL), _always, "copies of the service's journals"),
         "LambdaReads": (_everything, _in_region, NO_RESOURCE),

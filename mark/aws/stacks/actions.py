@@ -128,6 +128,18 @@ STACK_ACTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
                 "DescribeCacheSubnetGroups ListTagsForResource ModifyCacheSubnetGroup RemoveTagsFromResource"
             ),
         ),
+        "AWS::ElastiCache::User": (
+            (
+                "elasticache: AddTagsToResource CreateUser DeleteUser DescribeUsers ListTagsForResource "
+                "ModifyUser RemoveTagsFromResource"
+            ),
+        ),
+        "AWS::ElastiCache::UserGroup": (
+            (
+                "elasticache: AddTagsToResource CreateUserGroup DeleteUserGroup DescribeUserGroups "
+                "ListTagsForResource ModifyUserGroup RemoveTagsFromResource"
+            ),
+        ),
         "AWS::ElasticLoadBalancingV2::Listener": (
             (
                 "elasticloadbalancing: AddTags CreateListener DeleteListener DescribeListenerAttributes "

@@ -39,7 +39,8 @@ class RunningModel(TypedDict):
 class Running:
     """A running service: addresses of its parts and their processes.
 
-    `step`: what it is doing while it starts, since `began_at` (epoch seconds).
+    `step`: what it is doing while it starts, since `began_at` (epoch seconds). `store`: the URL for controllers
+    and commands; `stores`: those for other users of it, where it tells them apart.
     """
 
     name: str
@@ -52,9 +53,14 @@ class Running:
     status_page: str = ""
     aws_endpoint: str = ""
     store: str = ""
+    stores: Mapping[str, str] = field(default_factory=dict)
     token: str | None = None
     models: tuple[RunningModel, ...] = ()
     processes: dict[str, int] = field(default_factory=dict)
+
+    def store_for(self, user: str) -> str:
+        """The store's URL for a user of it: his own, or the one that everybody has."""
+        return self.stores.get(user, self.store)
 
 
 class RunFolder:

@@ -57,6 +57,7 @@ from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.published_status import MODEL, PublishedModel
 from mark.store.service import ServiceStore
+from mark.store.users import StoreUser, acl_file, make_passwords, url_of
 
 log = logging.getLogger(__name__)
 
@@ -178,8 +179,16 @@ class Supervisor:
         url = self._settings.service.store
         if url is None:
             shutil.rmtree(self._store_folder, ignore_errors=True)
-            self._redis = StoreKeeper(EmbeddedRedis(self._store_folder), lambda: EmbeddedRedis(self._store_folder))
-            url = self._redis.url
+            passwords = make_passwords()
+            users = acl_file(self._running.name, passwords)
+
+            def start() -> EmbeddedRedis:
+                return EmbeddedRedis(self._store_folder, users=users)
+
+            self._redis = StoreKeeper(start(), start)
+            stores = {user.value: url_of(self._redis.url, user, passwords[user]) for user in passwords}
+            self._note(stores=stores)
+            url = stores[StoreUser.CONTROLLER]
         self._note(store=url)
         return ServiceStore(connect(url), self._running.name)
 

@@ -43,7 +43,7 @@ LONGEST_WAIT_S = 0.5
 
 def run(environment: Mapping[str, str]) -> int:
     """Be the agent of this instance until it is drained."""
-    imds = Imds(environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or ENDPOINT)
+    imds = _metadata(environment)
     identity = imds.identity()
     log_json(identity.instance)
     booted_at = float(imds.get(BOOTED_AT) or 0.0)
@@ -53,17 +53,24 @@ def run(environment: Mapping[str, str]) -> int:
         imds.close()
 
 
+def _metadata(environment: Mapping[str, str]) -> Imds:
+    return Imds(environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or ENDPOINT)
+
+
 async def _serve(identity: Identity, imds: Imds, booted_at: float, environment: Mapping[str, str]) -> int:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     user_data = identity.user_data  # a rollout's instance has a start script there, which sets the environment
-    link = open_async_link(environment.get("MARK_STORE_URL") or user_data["store_url"])
+    leading = _metadata(environment)
+    link = open_async_link(
+        environment.get("MARK_STORE_URL") or user_data["store_url"],
+        leading.leader if environment.get("MARK_LEADER") == "metadata" else None,
+    )
     store = AgentStore(link, identity.tags["mark:service"])
     tags, alone = identity.tags, is_standalone(identity.tags)
     WALL.adopt(await store.share_wall(WALL.offset_s))
-    spec = await store.spec()
-    served = spec.served(tags[PROFILE_OF if alone else MODEL])
-    served = standalone_model(served) if alone else served
+    spec = await store.spec(tags[PROFILE_OF if alone else MODEL])
+    served = standalone_model(spec.served) if alone else spec.served
     launched_as = of_type(tags[OFFERING], imds.get("meta-data/instance-type") or "")
     offering = standalone_offering(served, tags) if alone else served.offering(launched_as)
     clock = _Clock(store)
@@ -98,6 +105,7 @@ async def _serve(identity: Identity, imds: Imds, booted_at: float, environment: 
         watching.cancel()
         faulthandler.cancel_dump_traceback_later()
         await link.aclose()
+        leading.close()
 
 
 async def _watch_loop(loaded: asyncio.Event) -> None:

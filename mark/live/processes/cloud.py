@@ -47,6 +47,7 @@ from mark.report.terminal import fail
 from mark.store.connect import connect
 from mark.store.replication import NodeStore
 from mark.store.service import ServiceStore
+from mark.store.users import StoreUser, for_user
 from mark.telemetry.structured_logs import log_json
 
 log = logging.getLogger("mark.gateway")
@@ -196,7 +197,7 @@ def _store(
         put,
         partial(failures.record, "keeping the nodes' name in DNS"),
     )
-    own = NodeStore(connect(at_node(url, address)), port_of(url))
+    own = NodeStore(connect(for_user(at_node(url, address), StoreUser.NODE)), port_of(url))
     return store, StoreNode(own, address=address, leader=table.leader, name=name)
 
 

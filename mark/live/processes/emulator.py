@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mark.aws.archive import bucket_name
+from mark.aws.names import name_of
 from mark.aws.permissions.policies import Names
 from mark.aws.quotas import code_of_quota
 from mark.catalog.load import load_prices
@@ -26,6 +27,7 @@ from mark.emulator.server import EmulatedAws
 from mark.live.local.heartbeat import keep_beating
 from mark.live.local.process_start import begin
 from mark.live.local.run_dir import RunFolder
+from mark.live.models import model_names
 from mark.simulator.rng import stream
 
 log = logging.getLogger(__name__)
@@ -93,6 +95,7 @@ def names_here(settings: Settings) -> Names:
         repository=image.partition("/")[2].partition("@")[0].partition(":")[0],
         sender=settings.rollout.report.sender or "",
         host=settings.rollout.node.name or "",
+        infer=tuple(name_of(settings.service.name, model) for model in model_names(settings)),
     )
 
 

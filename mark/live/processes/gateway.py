@@ -21,6 +21,7 @@ from mark.live.store_link import open_async_link
 from mark.serving.gateway.server import GatewayConfig, serve_gateway
 from mark.steady_time import WALL
 from mark.store.data_plane import GatewayStore
+from mark.store.users import StoreUser
 
 PEER_PORT = 8080
 """Where gateways with an address and TLS of their own reach each other."""
@@ -43,7 +44,7 @@ async def serve(
     """Be a gateway of that service until SIGTERM. own_address: as in GatewayConfig."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    link = open_async_link(running.store)
+    link = open_async_link(running.store_for(StoreUser.GATEWAY))
     store = GatewayStore(link, running.name)
     aws = aws_of(settings, running, "gateway")
     overflow = LambdaOverflow(aws, concurrency=_lambda_calls(settings))

@@ -1,0 +1,104 @@
+"""A process beside an agent: the part of EC2's metadata that the agent may read, on loopback, and no credentials.
+
+The agent loads model code, whose user the instance's firewall keeps from the metadata service itself. This
+process runs as another user and answers in its place (AWS_EC2_METADATA_SERVICE_ENDPOINT names it): who the
+instance is, its tags, a spot notice. Where MARK_STORE_URL follows a lease it also says which node leads, so that
+agents need no role of AWS.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+from mark.aws.ec2.imds import ENDPOINT, LEADER, Imds
+from mark.domain.errors import RetryLater
+from mark.telemetry.structured_logs import log_json
+
+HOST, PORT = "127.0.0.1", 1338
+READABLE = re.compile(
+    r"meta-data/(instance-id|local-ipv4|instance-type|spot/instance-action|tags/instance(/[\w:.=+@-]+)?)"
+)
+"""Paths below latest/ that are answered. No credentials, no user data, no path that leads elsewhere."""
+SESSION = "one-for-all"
+"""Who may read at all may read all of it."""
+READ_S = 2.0
+"""Time that a client has to send its request: there is one thread."""
+
+Read = Callable[[str], str | None]
+
+
+def read_from(imds: Imds, leader: Callable[[], str] | None, path: str) -> str | None:
+    """What an agent is told of a path under latest/; None where it is nothing. RetryLater without an answer."""
+    if path == "user-data":
+        return ""  # a start script: all that an agent takes from it stands in its environment
+    if path == LEADER:
+        return leader() if leader is not None else None
+    if READABLE.fullmatch(path) is None or ".." in path:
+        return None
+    return imds.get(path)
+
+
+class Metadata(HTTPServer):
+    """Answers one request at a time."""
+
+    def __init__(self, read: Read, port: int = PORT) -> None:
+        super().__init__((HOST, port), _Handler)
+        self.read = read
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that broke off is its own affair."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Metadata
+    timeout = READ_S
+
+    def do_PUT(self) -> None:
+        """A session, whoever asks: what it opens is no secret from this machine."""
+        self._reply(200 if self.path == "/latest/api/token" else 404, SESSION)
+
+    def do_GET(self) -> None:
+        """An item; 404 also for what an agent may not read."""
+        try:
+            text = self.server.read(self.path.removeprefix("/latest/"))
+        except RetryLater as error:
+            self._reply(503, str(error))
+            return
+        self._reply(200 if text is not None else 404, text or "")
+
+    def _reply(self, status: int, text: str) -> None:
+        body = text.encode() if status != 404 else b""
+        self.send_response(status)
+        self.send_header("content-type", "text/plain")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Each look of an agent is no news."""
+
+
+def main(environment: Mapping[str, str]) -> None:
+    """Answer until the process is ended."""
+    log_json("metadata")
+    imds = Imds(environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or ENDPOINT)
+    url = environment.get("MARK_STORE_URL", "")
+    Metadata(partial(read_from, imds, _leader_of(url))).serve_forever()
+
+
+def _leader_of(url: str) -> Callable[[], str] | None:
+    if not url:
+        return None
+    from mark.live.store_link import leader_of  # noqa: PLC0415 - boto3 is large, and only this shape needs it
+
+    return leader_of(url)
+
+
+if __name__ == "__main__":
+    main(os.environ)
+    sys.exit(0)

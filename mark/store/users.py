@@ -1,0 +1,143 @@
+"""Users of the store: what each role may touch there, for Redis from 6.2 on and for ElastiCache alike.
+
+One table says it, by kinds of keys and by what is called on them; the commands within a script come from its
+text, because Redis asks for them too. Redis 6.2 knows no keys that are only to be read. So what a role reads and
+must not change is of a type that none of its commands changes: no agent may SET a document, nor add to the set of
+drains.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from urllib.parse import urlsplit, urlunsplit
+
+from mark.store.keys import Keys
+from mark.store.scripts import (
+    ANNOUNCE,
+    LEAVE,
+    LEAVE_PEERS,
+    LEDGER,
+    MEMBERS,
+    PEERS,
+    REPORT,
+    TRAFFIC,
+    VERSION,
+    WALL,
+    Script,
+)
+
+
+class StoreUser(StrEnum):
+    """A user of the store: a role of the service's processes, or what Redis itself needs."""
+
+    #: Controllers, and people's commands.
+    CONTROLLER = "controller"
+    GATEWAY = "gateway"
+    AGENT = "agent"
+    #: The function that mails the report.
+    REPORT = "report"
+    #: A node's controller at its own Redis: it says who leads.
+    NODE = "node"
+    #: A Redis that copies the one that leads.
+    REPLICA = "replica"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """Access of one user. `keys`: kinds of the service's keys, `NAME:*` those of each model. None: no key."""
+
+    keys: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
+    scripts: tuple[Script, ...] = ()
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """All commands, those within scripts included, in lower case and order."""
+        within = {name for script in self.scripts for name in script.commands}
+        return tuple(sorted({*self.calls, *within, *(("eval", "evalsha") if self.scripts else ())}))
+
+
+_MEMBERS = ("members", "seen", "version", "heard")
+_WALLS = ("walls", "walls-seen")
+ACCESSES: Mapping[StoreUser, Access] = MappingProxyType(
+    {
+        StoreUser.AGENT: Access(
+            keys=(*_MEMBERS, "drains", "clock", "served:*", *_WALLS),
+            calls=("get", "hget"),
+            scripts=(ANNOUNCE, LEAVE, WALL),
+        ),
+        StoreUser.GATEWAY: Access(
+            keys=(
+                *_MEMBERS, "clock", "spec", "warmed", "status:budget", "peers", "peers-seen", "sequences",
+                "gateways", "arrivals:*", "traffic:*", "latency:*", "gauges:*", *_WALLS,
+            ),
+            calls=("get", "hget", "hvals"),
+            scripts=(LEAVE_PEERS, MEMBERS, PEERS, REPORT, VERSION, WALL),
+        ),
+        StoreUser.REPORT: Access(
+            keys=(
+                "clock", "spec", "gateways", "traffic:*", "latency:*", "gauges:*", "ledger:*", "rollup:*",
+                "journal:*", "status:*", "once:*",
+            ),
+            calls=("del", "get", "hmget", "set", "xrange"),
+            scripts=(LEDGER, TRAFFIC),
+        ),
+        StoreUser.CONTROLLER: Access(
+            keys=("*",),
+            calls=(
+                "del", "eval", "evalsha", "exists", "expire", "get", "hdel", "hget", "hgetall", "hincrby",
+                "hincrbyfloat", "hkeys", "hlen", "hmget", "hset", "hsetnx", "hvals", "incr", "llen", "lrange",
+                "ltrim", "persist", "rpush", "sadd", "set", "setnx", "sismember", "smembers", "srem", "time",
+                "xadd", "xdel", "xlen", "xrange", "xrevrange", "zadd", "zrangebyscore", "zrem", "zscore",
+            ),
+        ),
+        StoreUser.NODE: Access(calls=("dbsize", "replicaof", "role")),
+        StoreUser.REPLICA: Access(calls=("ping", "psync", "replconf")),
+    }
+)  # fmt: skip
+"""What each user may do, and nothing else. None publishes or subscribes: there are no channels."""
+PROCESSES = (StoreUser.AGENT, StoreUser.CONTROLLER, StoreUser.GATEWAY, StoreUser.REPORT)
+"""Users that are a role's, each with a password of its own."""
+NOBODY = "reset on nopass +ping"
+"""Who does not say who he is may ask whether the store is there."""
+
+
+def rules_of(user: StoreUser, service: str) -> str:
+    """The user's rights in Redis' words, as ElastiCache takes them too: `on ~KEY ... -@all +COMMAND ...`."""
+    access, keys = ACCESSES[user], Keys(service)
+    patterns = (f"~{keys.of(kind)}" for kind in access.keys)
+    return " ".join(("on", *patterns, "-@all", *(f"+{command}" for command in access.commands)))
+
+
+def acl_file(service: str, passwords: Mapping[StoreUser, str]) -> str:
+    """Redis' file of users: those that have a password, by its hash, and nobody else."""
+    hashes = {user: hashlib.sha256(password.encode()).hexdigest() for user, password in passwords.items()}
+    lines = (user_line(user, service, hashes[user]) for user in sorted(hashes))
+    return "\n".join((f"user default {NOBODY}", *lines, ""))
+
+
+def user_line(user: StoreUser, service: str, sha256: str) -> str:
+    """A user as Redis' files have it, with its password's hash."""
+    return f"user {user.value} resetchannels #{sha256} {rules_of(user, service)}"
+
+
+def make_passwords() -> dict[StoreUser, str]:
+    """A password for each role, of letters that a URL takes."""
+    return {user: secrets.token_urlsafe(32) for user in PROCESSES}
+
+
+def for_user(url: str, user: str) -> str:
+    """The URL for another user who has the same password; as it is where it names no user."""
+    parts = urlsplit(url)
+    return url_of(url, user, parts.password) if parts.username and parts.password else url
+
+
+def url_of(url: str, user: str, password: str) -> str:
+    """The store's URL for that user, in place of the one that it names."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=f"{user}:{password}@{parts.netloc.rpartition('@')[2]}"))
