@@ -122,8 +122,9 @@ def begin(store: ServiceStore, at: float, **changes: Any) -> Life:
             [model.served],
             footprint=None,
             store=store,
-            clock=plane,
-            wake=lambda: None,  # type: ignore[arg-type]
+            clock=plane,  # type: ignore[arg-type]
+            outside=lambda: None,
+            wake=lambda: None,
         ),
     )
 
