@@ -21,8 +21,9 @@ class Blueprint:
     """All that the stacks say.
 
     `models` are all that are served, `infer` the functions of those that overflow. `zones` are the settings', or
-    the region's first two. `gateway_machine`: name of the kind that gateways and controllers run on. `bundles`:
-    handler -> key in the service's bucket. `processes`: the settings as those in the account read them, JSON.
+    the region's first two. `gateway_machine`: name of the kind that gateways and controllers run on.
+    `monthly_usd`: what the service may cost in a month, as AWS's own budget has it. `bundles`: handler -> key in
+    the service's bucket. `processes`: the settings as those in the account read them, JSON.
     """
 
     service: str
@@ -34,6 +35,7 @@ class Blueprint:
     rollout: RolloutSettings
     models: tuple[str, ...]
     infer: tuple[LambdaSpec, ...]
+    monthly_usd: float
     bundles: Mapping[str, str]
     processes: str
 

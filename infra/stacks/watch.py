@@ -1,4 +1,4 @@
-"""Monitoring: alarms by mail and a dashboard.
+"""Monitoring: alarms by mail, a budget of AWS's own, and a dashboard.
 
 Controllers write the metrics of a model each minute (namespace MArk, dimensions service and model): BurnRate (1 is
 a budget that lasts exactly), UsdPerHour, OverflowShare, Gateways (the live ones); and UsdPerHour of all models, by
@@ -9,18 +9,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from aws_cdk import Aws, aws_cloudwatch, aws_sns
+from aws_cdk import Aws, aws_budgets, aws_cloudwatch, aws_sns
 from constructs import Construct
 
 from infra.blueprint import Blueprint
 from infra.stack import ServiceStack, compact, document, excuse
 from infra.stacks.state import store_id
+from mark.aws.ec2.launch import SERVICE
 from mark.aws.resources import MINUTE_S, AlarmSpec, alarm_about
 from mark.live.background.cloudwatch import BURN, GATEWAYS, NAMESPACE, OVERFLOW, SPEND
 
 FAST_BURN = 14.4
 """2 % of a month's budget in an hour (Google's SRE workbook, chapter 5)."""
 SILENT_MIN, BURN_MIN, SPEND_MIN, OVERFLOW_MIN, FULL_MIN = 3, 5, 5, 10, 5
+SPENT_PERCENT = {"ACTUAL": 80, "FORECASTED": 100}
+"""Of the month's budget: so much is spent, or so much will be by AWS's forecast."""
 FULL_PERCENT = 80
 """Of the store's memory; copies hold the same, so its first node speaks for all."""
 
@@ -50,6 +53,7 @@ class WatchStack(ServiceStack):
         if blueprint.mails:
             self._failed_report()
         self._make("DeadLetters", blueprint.resources.alarm)
+        self._month()
         if blueprint.lean:
             return  # a dashboard costs 3 USD a month, and ElastiCache's metrics are not there
         self._full_store()
@@ -74,7 +78,7 @@ class WatchStack(ServiceStack):
         )
         publishes = {
             "Effect": "Allow",
-            "Principal": {"Service": "cloudwatch.amazonaws.com"},
+            "Principal": {"Service": ["budgets.amazonaws.com", "cloudwatch.amazonaws.com"]},
             "Action": "sns:Publish",
             "Resource": topic.ref,
             "Condition": {"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}},
@@ -86,10 +90,41 @@ class WatchStack(ServiceStack):
             "Resource": topic.ref,
             "Condition": {"Bool": {"aws:SecureTransport": "false"}},
         }
-        aws_sns.CfnTopicPolicy(
+        self._topic_policy = aws_sns.CfnTopicPolicy(
             self, "AlarmsPolicy", topics=[topic.ref], policy_document=document(publishes, encrypted)
         )
         return topic
+
+    def _month(self) -> None:
+        """AWS's own budget on what bears the service's tag: it needs nothing of the service, and lags by hours.
+
+        Its subscribers cannot change in place, so it tells the topic, which has those of all alarms.
+        """
+        tells = [{"subscriptionType": "SNS", "address": self._topic.ref}]
+        budget = aws_budgets.CfnBudget(
+            self,
+            "Spending",
+            budget={
+                "budgetName": self.blueprint.name("spending"),
+                "budgetType": "COST",
+                "timeUnit": "MONTHLY",
+                "budgetLimit": {"amount": self.blueprint.monthly_usd, "unit": "USD"},
+                "costFilters": {"TagKeyValue": [f"user:{SERVICE}${self.blueprint.service}"]},
+            },
+            notifications_with_subscribers=[
+                {
+                    "notification": {
+                        "notificationType": kind,
+                        "comparisonOperator": "GREATER_THAN",
+                        "threshold": percent,
+                        "thresholdType": "PERCENTAGE",
+                    },
+                    "subscribers": tells,
+                }
+                for kind, percent in SPENT_PERCENT.items()
+            ],
+        )
+        budget.add_resource_dependency(self._topic_policy)  # AWS looks whether the budget may tell it
 
     def _metric(self, name: str, model: str) -> tuple[str, str, dict[str, str]]:
         return NAMESPACE, name, {"service": self.blueprint.service, "model": model}

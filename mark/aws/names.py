@@ -45,6 +45,11 @@ def bucket_pattern(service: str) -> str:
     return f"{whole}*" if len(whole) + RANDOM_LETTERS <= LONGEST_BUCKET else f"{stack[:KEPT]}*"
 
 
+def pause_parameter(service: str) -> str:
+    """The parameter that stands while the service is paused from outside its network."""
+    return f"/mark/{service}/pause"
+
+
 def role_name(function: str) -> str:
     """The name of a function's role: its own and `-role`; cut where that is too long, and told apart by a hash."""
     whole = f"{function}-role"

@@ -25,7 +25,7 @@ CHAOS_EXAMPLES = (
     "mark chaos refuse --offering c5.large:spot --seconds 60",
     "mark chaos clear",
 )
-PAUSE_EXAMPLES = ("mark pause", "mark pause --off")
+PAUSE_EXAMPLES = ("mark pause", "mark pause --off", "mark pause --aws", "mark pause --aws --off")
 DOWN_EXAMPLES = ("mark down", "mark down --name other")
 PROFILE_EXAMPLES = (
     "mark profile --target my.py:Model --model mine --as c5.large --out profile.json",
@@ -198,6 +198,15 @@ def chaos(
 def pause(
     *,
     off: Annotated[bool, typer.Option("--off", help="Resume: rent again what is needed.")] = False,
+    aws: Annotated[
+        bool, typer.Option("--aws", help="Pause from anywhere, by credentials alone; with --off, end that pause.")
+    ] = False,
+    within: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS", help="With --aws: time for controllers before this command acts.  [default: 90]"
+        ),
+    ] = None,
     name: given.Name = None,
     json: given.Json = False,
     config: given.Config = None,
@@ -207,8 +216,17 @@ def pause(
     Instances drain and terminate, and Lambda is not called. Requests get 503 until `mark pause --off`.
     Controllers, gateways and the store stay. The exit status is 1 when no controller confirms, or instances do
     not end in time.
+
+    With --aws it needs neither the store nor a controller: it writes a parameter that controllers poll each 20 s,
+    which stands until `mark pause --aws --off`. Instances of the fleet that no controller ends in time it
+    terminates itself, by their tags.
     """
     settings = given.settings_from(config, service__name=name)
+    if aws:
+        from mark.live.commands.outside_pause import pause_outside
+
+        pause_outside(settings, on=not off, within_s=within, as_json=json)
+        return
     from mark.live.commands.pause import pause as pause_service
 
     pause_service(settings, on=not off, as_json=json)

@@ -67,6 +67,7 @@ PROCESS_ENDPOINTS = (
     "secretsmanager",
     "servicequotas",
     "sqs",
+    "ssm",
 )
 """Services that processes and start scripts call; S3 has a gateway endpoint, which is free."""
 MAIL_ENDPOINTS = ("secretsmanager", "email")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from mark.controller.policy import ControllerPolicy
+from mark.domain.orders import Launch, Order, StartStandby
 from mark.domain.spending import SpendingLimit
 
 
@@ -30,3 +32,10 @@ def apply_spending_limit(policy: ControllerPolicy, spending_limit: SpendingLimit
         keep_observed=False,
         keep_planned=False,
     )
+
+
+def sendable_orders(orders: Sequence[Order], spending_limit: SpendingLimit) -> tuple[Order, ...]:
+    """Orders that a recovered controller may send again: while nothing may be rented, none that rents."""
+    if spending_limit is not SpendingLimit.PAUSE:
+        return tuple(orders)
+    return tuple(order for order in orders if not isinstance(order, Launch | StartStandby))

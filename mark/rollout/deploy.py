@@ -12,6 +12,7 @@ from typing import Any
 
 from mark.aws.errors import code_of, translated
 from mark.aws.names import name_of
+from mark.aws.outside_pause import read_pause
 from mark.aws.stacks.cloudformation import StackEvent, Stacks, first_failure
 from mark.aws.stacks.lock import RolloutLock
 from mark.config.service import Mode
@@ -55,6 +56,9 @@ def deploy(settings: Settings, *, yes: bool) -> None:
     _refuse_emulated(settings)
     with open_account(settings) as account, lock(account, service) as held:
         settle(account.stacks, service)
+        paused = read_pause(account.aws, service)
+        if paused is not None:
+            note(f"{service} is {paused.reason}: until then its controllers launch nothing")
         settings = in_zones(settings, account.stacks, account.aws)
         synthesis = synthesise(settings)
         compared = compare(account.stacks, synthesis, service)

@@ -14,6 +14,7 @@ from mark.aws.dns import remove_addresses
 from mark.aws.ec2.inventory import loose_volumes
 from mark.aws.ec2.launch import SERVICE
 from mark.aws.names import name_of
+from mark.aws.outside_pause import remove_pause
 from mark.aws.provision import end_instances
 from mark.aws.stacks.cloudformation import StackState
 from mark.aws.stacks.lock import RolloutLock
@@ -53,6 +54,7 @@ def destroy(settings: Settings, *, yes: bool) -> None:
         going = in_order(account.stacks.named(name_of(service, "")), service)
         if not going:
             _end(account, service, EventLog(0))
+            remove_pause(account.aws, service)
             show(f"nothing of {service} stands in account {account.id}, region {account.region}")
             _say_what_is_left(account, service)
             _say_what_stays(account, stays)
@@ -63,6 +65,7 @@ def destroy(settings: Settings, *, yes: bool) -> None:
             show("nothing was changed")
             return
         remove_stacks(account, going, settings, held)
+        remove_pause(account.aws, service)
         show(f"the service {service} is gone from account {account.id}, region {account.region}")
         _say_what_is_left(account, service)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.table import Table
 
+from mark.aws.outside_pause import read_pause
 from mark.aws.preflight import caller, is_verified, machine_image, mail_account, manifest_type
 from mark.aws.prices import type_facts
 from mark.aws.session import Aws
@@ -94,6 +95,7 @@ def _findings(
         ("machine images", lambda: check_machine_images(settings, aws)),
         ("certificate", lambda: iter((check_certificate(settings),))),
         ("mail", lambda: check_mail(settings, aws)),
+        ("pause", lambda: check_pause(settings, aws)),
     )
     for what, check in checks:
         report(what)
@@ -278,6 +280,14 @@ def _sandbox(to: Sequence[str], aws: Aws) -> Finding:
         detail = f"in the sandbox, and {', '.join(lacking)} is not verified: the report would be refused"
         return Finding(check="SES", state="error", message=detail, remedy=remedy)
     return Finding(check="SES", state="warning", message="in the sandbox: verified addresses only", remedy=remedy)
+
+
+def check_pause(settings: Settings, aws: Aws) -> Iterator[Finding]:
+    """Warn of a pause from outside: nothing is rented while it stands."""
+    paused = read_pause(aws, settings.service.name)
+    if paused is not None:
+        remedy = f"`mark pause --aws --off --name {settings.service.name}`, when the service is to go on"
+        yield Finding(check="pause", state="warning", message=f"the service is {paused.reason}", remedy=remedy)
 
 
 def _document(settings: Settings, aws: Aws, findings: Sequence[Finding], *, ok: bool) -> dict[str, object]:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mark.catalog.billing import HOURS_PER_MONTH
 from mark.config.settings import Settings
 from mark.domain.errors import PlanInfeasible
 from mark.domain.footprint import Footprint
@@ -40,6 +41,11 @@ class Spending:
     named: bool
     #: Lambda with as many calls at once as the settings allow, all the time; 0 where no model overflows.
     lambda_usd: float
+
+    @property
+    def month_usd(self) -> float:
+        """USD of a month in which instances cost the most that they may, without Lambda."""
+        return HOURS_PER_MONTH * (self.limit_usd + self.around_usd)
 
 
 def limited(settings: Settings, models: Sequence[LiveModel]) -> Settings:

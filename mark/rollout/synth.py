@@ -23,7 +23,7 @@ from mark.domain.footprint import Footprint
 from mark.live.aws_resources import MODEL_FOLDER, function_of
 from mark.live.models import LiveModel, make_live_models
 from mark.rollout.bundles import Bundle, find_bundles, overflowing
-from mark.rollout.spending import Spending, limited, spending_of
+from mark.rollout.spending import Spending, limited, rounded_up, spending_of
 from mark.rollout.zones import require_zones
 
 SYNTH_S = 300
@@ -72,9 +72,13 @@ def synthesise(settings: Settings) -> Synthesis:
     models = make_live_models(settings)
     settings = limited(named := settings, models)
     bundles = find_bundles(settings, models)
+    footprint = footprint_of(settings, models=len(models))
+    spending = spending_of(named, models, footprint)
     with tempfile.TemporaryDirectory(prefix="mark-synth-") as folder:
         source, target = Path(folder) / "blueprint.json", Path(folder) / "out"
-        source.write_text(json_text(_blueprint(settings, models, bundles), allow_nan=True), encoding="utf-8")
+        source.write_text(
+            json_text(_blueprint(settings, models, bundles, spending), allow_nan=True), encoding="utf-8"
+        )
         _run_app(source, target)
         order: list[str] = json.loads((target / "order.json").read_text(encoding="utf-8"))
         manifest = json.loads((target / "manifest.json").read_text(encoding="utf-8"))
@@ -84,14 +88,13 @@ def synthesise(settings: Settings) -> Synthesis:
             if stack["type"] == STACK
         }
         read = {name: json.loads((target / files[name]).read_text(encoding="utf-8")) for name in order}
-    footprint = footprint_of(settings, models=len(models))
     return Synthesis(
         templates=read,
         bundles=bundles,
         assembly=manifest,
         models=models,
         footprint=footprint,
-        spending=spending_of(named, models, footprint),
+        spending=spending,
     )
 
 
@@ -128,7 +131,9 @@ def check_settings(settings: Settings) -> None:
         raise Misconfigured("rollout.gateway.scheme internet-facing needs a network that is not private")
 
 
-def _blueprint(settings: Settings, models: Sequence[LiveModel], bundles: tuple[Bundle, ...]) -> dict[str, Any]:
+def _blueprint(
+    settings: Settings, models: Sequence[LiveModel], bundles: tuple[Bundle, ...], spending: Spending
+) -> dict[str, Any]:
     """infra/blueprint.py says what it holds."""
     settings = sized(settings, models=len(models))
     service, region = settings.service, settings.service.aws.region
@@ -143,6 +148,7 @@ def _blueprint(settings: Settings, models: Sequence[LiveModel], bundles: tuple[B
         "rollout": settings.rollout.model_dump(mode="json"),
         "models": [model.name for model in models],
         "infer": [asdict(_elsewhere(function)) for function in infer],
+        "monthly_usd": settings.budget.monthly_usd or rounded_up(spending.month_usd),
         "bundles": {bundle.handler: bundle.key for bundle in bundles},
         "processes": settings.model_dump_json(exclude_defaults=True, exclude=LEFT_OUT),
     }

@@ -22,7 +22,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from mark.accounting.budget import Reached
 from mark.domain.documents import plain
 from mark.domain.fleet import InstanceState, Role
-from mark.domain.spending import LimitCause, SpendingLimit
+from mark.domain.spending import LimitCause, OutsidePause, SpendingLimit
 
 log = logging.getLogger(__name__)
 
@@ -253,6 +253,14 @@ class PauseRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OutsidePauseStatus:
+    """The last answer to whether somebody paused the service from outside its network."""
+
+    #: The pause that stands.
+    pause: OutsidePause | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetStatus:
     """Spending so far, its budget, and the limit that follows."""
 
@@ -444,6 +452,7 @@ BACKGROUND = StoredStatus(BackgroundStatus, "background-failures")
 PROCESSES = StoredStatus(ProcessesStatus, "processes")
 BUDGET = StoredStatus(BudgetStatus, "budget")
 PAUSE = StoredStatus(PauseRequest, "paused")
+OUTSIDE_PAUSE = StoredStatus(OutsidePauseStatus, "paused-from-outside")
 NIGHTLY = StoredStatus(NightlyStatus, "replaying")
 ALERTS = StoredStatus(AlertsStatus, "alerts")
 ARCHIVE = StoredStatus(ArchiveStatus, "archive")

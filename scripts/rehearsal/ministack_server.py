@@ -1,13 +1,28 @@
-"""ministack with the one resource type of ours that it lacks. Its own Python runs this, by path and with -P."""
+"""ministack with the two resource types of ours that it lacks. Its own Python runs this, by path and with -P."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
 INGRESS = "AWS::EC2::SecurityGroupIngress"
+BUDGET = "AWS::Budgets::Budget"
+
+
+def make_budget(_logical: str, properties: Mapping[str, Any], _stack: str) -> tuple[str, dict[str, str]]:
+    """Make a budget by the call that CloudFormation makes; its name, and no attributes."""
+    status, _, body = _budgets()._create_budget(dict(properties))  # noqa: SLF001 - no public door
+    if status != HTTPStatus.OK:
+        raise ValueError(str(body))
+    return str(properties["Budget"]["BudgetName"]), {}
+
+
+def remove_budget(name: str, _: Mapping[str, Any]) -> None:
+    """Remove it; one that is gone is no error."""
+    _budgets()._delete_budget({"BudgetName": name})  # noqa: SLF001 - no public door
 
 
 def make_rule(logical: str, properties: Mapping[str, Any], stack: str) -> tuple[str, dict[str, str]]:
@@ -34,11 +49,16 @@ def _as_kept(properties: Mapping[str, Any]) -> list[Any]:
     return rules
 
 
+def _budgets() -> Any:
+    return importlib.import_module("ministack.services.budgets")
+
+
 def _provisioners() -> Any:
     return importlib.import_module("ministack.services.cloudformation.provisioners")
 
 
 if __name__ == "__main__":
     handlers = _provisioners()._RESOURCE_HANDLERS  # noqa: SLF001 - no public door
+    handlers[BUDGET] = {"create": make_budget, "delete": remove_budget}
     handlers[INGRESS] = {"create": make_rule, "delete": remove_rule}
     importlib.import_module("ministack.app").main()

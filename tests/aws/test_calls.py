@@ -16,6 +16,7 @@ from mark.aws.alarms import read_alerts
 from mark.aws.archive import put_object
 from mark.aws.functions.overflow import LambdaOverflow
 from mark.aws.functions.warmup import warm_up
+from mark.aws.outside_pause import read_pause
 from mark.aws.provision import set_up, tear_down
 from mark.aws.quotas import read_quotas
 from mark.domain.fleet import Role
@@ -89,6 +90,7 @@ def test_each_role_calls_what_is_listed_for_it(called: Recorder, monkeypatch: py
             there.inbox.close()  # the last notice is left to the next controller
             warm_up(there.aws.lambda_, "mark-shop-infer-m", 1)
             read_alerts(there.aws, "shop")
+            assert read_pause(there.aws, "shop") is None
             put_object(there.aws.objects, there.bucket, "journal/x", b"", content_type="text/plain")
         with called.acting("gateway"):
             gateway(there)

@@ -15,6 +15,7 @@ import pytest
 
 from mark.aws.alarms import Alerts, read_alerts
 from mark.aws.ec2.inventory import list_inventory
+from mark.aws.outside_pause import read_pause
 from mark.aws.preflight import available_zones, caller, is_verified, machine_image, mail_account, manifest_type
 from mark.aws.prices import on_demand_usd_per_hour, spot_usd_per_hour, type_facts
 from mark.aws.quotas import lambda_concurrency, read_quotas
@@ -89,6 +90,7 @@ def test_the_doctor_asks_what_is_listed_for_it_and_understands_the_answers(
     assert is_verified(there, "b@example.org") is None
     assert mail_account(there).sandbox
     assert list_inventory(there, "shop") == ()
+    assert read_pause(there, "shop") is None
     assert machine_image(there, "ami-0abcdef1234567890") is None
     sqs = world.client("sqs")
     assert read_alerts(there, "shop").dead_letters is None

@@ -11,6 +11,7 @@ import pytest
 
 from mark.catalog.load import load_prices
 from mark.cli.main import run
+from mark.rollout import destroy
 from tests.emulator.conftest import World, config_for, fleet, template
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/shop/agent:1"
@@ -94,6 +95,37 @@ def test_each_finding_says_what_to_do(doctor: Doctor) -> None:
     assert all(
         finding["remedy"] for finding in found.values() if finding["state"] in {"warning", "error", "unknown"}
     )
+
+
+PAUSE = "/mark/shop/pause"
+
+
+def test_a_pause_from_outside_is_a_warning_that_says_what_ends_it(world: World, doctor: Doctor) -> None:
+    assert "pause" not in doctor()[1]
+    world.client("ssm").put_parameter(Name=PAUSE, Value='{"by": "anna", "at": 0}', Type="String")
+    found = doctor()[1]["pause"]
+    assert (found["state"], "paused from outside by anna" in found["message"]) == ("warning", True)
+    assert "`mark pause --aws --off --name shop`" in found["remedy"]
+    world.client("ssm").delete_parameter(Name=PAUSE)
+
+
+def test_what_is_paused_from_outside_is_said_of_the_account_and_goes_with_the_service(
+    world: World,
+    account: None,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(destroy, "loose_volumes", lambda *_: ())  # the emulated AWS has no disks to lose
+    config = tmp_path / "mark.yaml"
+    config.write_text("service: {name: shop, serve: [{model: inception-v3}]}")
+    world.client("ssm").put_parameter(Name=PAUSE, Value="stop", Type="String")
+    assert run(["status", "--aws", "--config", str(config)]) == 0
+    assert "shop is paused from outside, until `mark pause --aws --off`" in capsys.readouterr().out
+    assert run(["destroy", "--yes", "--config", str(config)]) == 0
+    assert run(["status", "--aws", "--json", "--config", str(config)]) == 0
+    said = capsys.readouterr().out
+    assert json.loads(said[said.index("{") :])["paused"] is None
 
 
 def test_an_account_of_default_quotas_is_asked_for_nothing_that_the_rollout_cannot_launch(doctor: Doctor) -> None:

@@ -31,6 +31,7 @@ from mark.aws.functions.overflow import LambdaOverflow
 from mark.aws.functions.warmup import warm_up
 from mark.aws.inbox import EventInbox
 from mark.aws.lease_table import LeaseTable
+from mark.aws.outside_pause import read_pause
 from mark.aws.permissions.calls import CALLS, ROLES
 from mark.aws.session import Aws
 from mark.controller.journal import Header, entry_line, header_line, read_journal
@@ -55,6 +56,7 @@ from mark.domain.orders import (
 )
 from mark.live.control.journal_opening import known_quotas
 from mark.live.control.node import NodesName
+from mark.live.control.outside_pause_watch import OutsidePauseWatch
 from mark.ports import InferRequest, TailLine
 from tests.aws.aws_stand_in import ASLEEP, SERVING, AwsStandIn, standing_in
 from tests.aws.builders import OFFERINGS, ON_DEMAND, SLEEPER, FakeAgents, FakeLedger, HandClock, aws, launch
@@ -73,8 +75,14 @@ ORDERS: tuple[Order, ...] = (
     Terminate(token="t1-5", reason="r", instances=(SERVING,)),
 )
 LAUNCH, START, STOP, _, END = ORDERS
-MEANT = ("ConditionalCheckFailedException", "TransactionConflictException", "TransactionInProgressException")
-"""What the lease table hopes for: somebody was faster, or is at it. It says so in words of its own."""
+MEANT = (
+    "ConditionalCheckFailedException",
+    "ParameterNotFound",
+    "TransactionConflictException",
+    "TransactionInProgressException",
+)
+"""What the lease table hopes for, that somebody was faster or is at it, and that nobody paused the service: they
+are said in words of their own."""
 HISTORY = Demand(end_at=0.0, mean_rps=(30.0,), max_rps=(30.0,))
 LEASE = Lease(holder="a", epoch=1, ttl_s=10.0)
 
@@ -338,6 +346,14 @@ def passing_on(_: Aws) -> list[str]:
     return []
 
 
+def looking_outside(there: Aws) -> list[str]:
+    """By a controller, which keeps its last answer."""
+    told: list[str] = []
+    watch = OutsidePauseWatch(lambda: read_pause(there, "shop"), record=lambda why: told.append(why or "no pause"))
+    watch.poll()
+    return told
+
+
 def leased(there: Aws) -> LeaseTable:
     return LeaseTable(there.tables, "leases", address="10.0.0.1")
 
@@ -368,4 +384,5 @@ RUNS: dict[tuple[str, str], Callable[[Aws], list[str]]] = {
     ("sqs", "GetQueueUrl"): lambda there: [read_alerts(there, "shop").unknown],
     ("sqs", "ReceiveMessage"): polling,
     ("sqs", "SendMessage"): passing_on,
+    ("ssm", "GetParameter"): looking_outside,
 }

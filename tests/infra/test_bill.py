@@ -48,6 +48,8 @@ NETWORK = "a part of a network, which Amazon VPC does not bill"
 PERMISSION = "IAM is free"
 PART = "a part of a resource that is billed"
 FREE: Mapping[str, str] = {
+    "AWS::Budgets::Budget": "one without actions is free (BudgetsUsage of AWS's list AWSBudgets, 2020-10-01: "
+    "huggingface.co/datasets/labofsahil/aws-pricing-dataset 50682afa, read 2026-11-22)",
     "AWS::EC2::InternetGateway": f"{NETWORK}; the addresses behind it have a line",
     "AWS::EC2::Route": NETWORK,
     "AWS::EC2::RouteTable": NETWORK,

@@ -138,6 +138,7 @@ GENERATED: dict[str, Callable[[str, str], str]] = {
     "AWS::AutoScaling::AutoScalingGroup": (
         lambda stack, logical: f"autoScalingGroup:{RANDOM}:autoScalingGroupName/{stack}-{logical}-{RANDOM}"
     ),
+    "AWS::Budgets::Budget": lambda stack, _: f"budget/{stack.removesuffix('watch')}spending",
     "AWS::ElastiCache::ParameterGroup": (
         lambda stack, logical: f"parametergroup:{f'{stack}-{logical}-{RANDOM}'.lower()}"
     ),
@@ -153,7 +154,8 @@ GENERATED: dict[str, Callable[[str, str], str]] = {
     "AWS::S3::Bucket": lambda stack, logical: shortened(f"{stack}-{logical}-{RANDOM}".lower(), 63),
     "AWS::SecretsManager::Secret": lambda _, logical: f"secret:{logical}-{RANDOM}-AbCdEf",
 }
-"""CloudFormation's names of what a template gives none: type -> the end of its ARN, of stack and logical name.
+"""CloudFormation's names of what a template gives none: type -> the end of its ARN, of stack and logical name. (A
+budget's is in the template, deeper than others'.)
 
 From AWS's own examples (user guides of CloudFormation, Auto Scaling and Secrets Manager); how a name that would be
 too long is cut is not documented, and assumed here to be as short as examples show. Types with ids are left out.
@@ -188,7 +190,11 @@ PART_OF = {
     "AWS::SQS::QueuePolicy",
 }
 """Types whose actions are on what they belong to."""
-WITHOUT_REGION = {"iam": f"arn:aws:iam::{ACCOUNT}:", "s3": "arn:aws:s3:::"}
+WITHOUT_REGION = {
+    "budgets": f"arn:aws:budgets::{ACCOUNT}:",
+    "iam": f"arn:aws:iam::{ACCOUNT}:",
+    "s3": "arn:aws:s3:::",
+}
 OF_DASHBOARDS = f"arn:aws:cloudwatch::{ACCOUNT}:"
 
 

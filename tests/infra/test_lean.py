@@ -121,8 +121,10 @@ def test_cfn_lint_finds_no_error(lean_synthesis: Synthesis, tmp_path: Path) -> N
 
 def test_everything_is_tagged_and_explained(lean: dict[str, Template]) -> None:
     for name, resource in all_resources(lean):
-        tags = resource.get("Properties", {}).get("Tags", resource.get("Properties", {}).get("HostedZoneTags"))
-        if resource["Type"] not in UNTAGGED or tags:
+        properties = resource.get("Properties", {})
+        found = [properties[key] for key in ("Tags", "HostedZoneTags", "ResourceTags") if key in properties]
+        if resource["Type"] not in UNTAGGED or found:
+            [tags] = found
             told = tags if isinstance(tags, dict) else {tag["Key"]: tag["Value"] for tag in tags}
             assert TAGS.items() <= told.items(), name
         for skip in resource.get("Metadata", {}).get("checkov", {}).get("skip", []):

@@ -111,7 +111,8 @@ def test_every_suppression_has_a_reason(templates: dict[str, Template]) -> None:
 
 def test_everything_is_tagged_with_owner_and_service(templates: dict[str, Template]) -> None:
     for name, resource in resources(templates):
-        tags = resource.get("Properties", {}).get("Tags")
+        properties = resource.get("Properties", {})
+        tags = properties.get("Tags") or properties.get("ResourceTags")
         if resource["Type"] in UNTAGGED and not tags:
             continue
         assert tags, f"{name} has no tags"
@@ -515,6 +516,32 @@ def test_controllers_are_told_what_they_launch_from(templates: dict[str, Templat
     assert told["MARK_QUALIFIER"] == "live"
     assert json.loads(told["MARK_SETTINGS"])["service"]["name"] == "shop"
     assert [secret["Name"] for secret in container["Secrets"]] == ["MARK_STORE_URL"]
+
+
+def test_aws_has_a_budget_of_its_own_on_the_service_s_tag_and_may_tell_the_alarms_topic(
+    synthesis: Synthesis, templates: dict[str, Template]
+) -> None:
+    [budget] = of_type(templates["watch"], "AWS::Budgets::Budget").values()
+    told = budget["Budget"]
+    assert (told["BudgetName"], told["BudgetType"], told["TimeUnit"]) == ("mark-shop-spending", "COST", "MONTHLY")
+    assert told["CostFilters"] == {"TagKeyValue": ["user:mark:service$shop"]}
+    assert told["BudgetLimit"]["Unit"] == "USD"
+    month = synthesis.spending.month_usd
+    assert month <= told["BudgetLimit"]["Amount"] <= 1.1 * month
+    notifications = budget["NotificationsWithSubscribers"]
+    assert [
+        (one["Notification"]["NotificationType"], one["Notification"]["Threshold"]) for one in notifications
+    ] == [
+        ("ACTUAL", 80),
+        ("FORECASTED", 100),
+    ]
+    for one in notifications:
+        assert one["Subscribers"] == [{"SubscriptionType": "SNS", "Address": {"Ref": "Alarms"}}]
+    assert templates["watch"]["Resources"]["Spending"]["DependsOn"] == ["AlarmsPolicy"]
+    [policy] = of_type(templates["watch"], "AWS::SNS::TopicPolicy").values()
+    allowed = policy["PolicyDocument"]["Statement"][0]
+    assert "budgets.amazonaws.com" in allowed["Principal"]["Service"]
+    assert allowed["Condition"] == {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
 
 
 def test_alarms_watch_what_matters(templates: dict[str, Template]) -> None:

@@ -21,6 +21,7 @@ class Call:
 
 
 _FEEDS = Call("lambda", "Invoke", "warm-up pings", within="Inference")
+_PAUSED = Call("ssm", "GetParameter", "whether somebody paused the service from outside", within="OutsidePause")
 _ALERTS = (
     Call("cloudwatch", "DescribeAlarms", "which alarms ring"),
     Call("sqs", "GetQueueAttributes", "how many messages nobody could read", within="DeadLetters"),
@@ -39,6 +40,7 @@ CONTROLLER = (
     Call("sqs", "ChangeMessageVisibilityBatch", "leave what is not written down to the next controller"),
     Call("sqs", "DeleteMessageBatch", "an event is written down"),
     Call("sqs", "ReceiveMessage", "hear of spot notices and of instances that change state"),
+    _PAUSED,
     _FEEDS,
     *_ALERTS,
 )
@@ -77,10 +79,20 @@ DOCTOR = (
     Call("service-quotas", "ListServiceQuotas", "the account's vCPU quotas"),
     Call("sesv2", "GetAccount", "whether mail goes to everybody"),
     Call("sesv2", "GetEmailIdentity", "whether the report's sender is verified"),
+    _PAUSED,
     Call("sts", "GetCallerIdentity", "whose credentials these are"),
     *_ALERTS,
 )
 """Calls of `mark doctor` and `mark status --aws`."""
+
+PAUSER = (
+    Call("ec2", "DescribeInstances", "which instances of the service run"),
+    Call("ec2", "TerminateInstances", "end its fleet where no controller does"),
+    Call("ssm", "DeleteParameter", "the service goes on", within="OutsidePause"),
+    Call("ssm", "PutParameter", "the service pauses", within="OutsidePause"),
+    Call("sts", "GetCallerIdentity", "who paused it"),
+)
+"""Calls of `mark pause --aws`."""
 
 PROFILER = (
     Call("ec2", "DescribeInstances", "where the rented instance is, and whether it has ended"),
@@ -131,7 +143,9 @@ DEPLOYER = (
     Call("s3", "HeadObject", "whether a bundle is there"),
     Call("s3", "PutObject", "bundles, and templates too long for a call"),
     Call("ssm", "DeleteParameter", "the rollout is over"),
+    Call("ssm", "DeleteParameter", "removal: a pause from outside goes with the service", within="OutsidePause"),
     Call("ssm", "GetParameter", "whether another rollout is under way"),
+    _PAUSED,
     Call("ssm", "PutParameter", "no other rollout meanwhile"),
     Call("sts", "GetCallerIdentity", "whose credentials these are"),
 )
@@ -194,6 +208,7 @@ ROLES: Mapping[str, tuple[Call, ...]] = MappingProxyType(
         "interruption": INTERRUPTION,
         "member": MEMBER,
         "node": NODE,
+        "pauser": PAUSER,
         "profiler": PROFILER,
         "report": REPORT,
         "snapshot-report": SNAPSHOT_REPORT,

@@ -11,7 +11,19 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from mark.aws.ec2.launch import SERVICE
-from mark.aws.names import DEAD_LETTERS, EVENTS, JOURNAL, LEASE, QUEUES, RAW, REPORT, REPORTS, RULES, name_of
+from mark.aws.names import (
+    DEAD_LETTERS,
+    EVENTS,
+    JOURNAL,
+    LEASE,
+    QUEUES,
+    RAW,
+    REPORT,
+    REPORTS,
+    RULES,
+    name_of,
+    pause_parameter,
+)
 
 Conditions = Mapping[str, Mapping[str, str | list[str]]]
 """Operator -> condition key -> what it must be, as a policy document has it."""
@@ -213,6 +225,11 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
         "NewFunctions": (_functions, _made_for, "functions are tagged when they are made"),
         "NewMappings": (_everything, _mappings_of_own, NO_RESOURCE),
         "NewTemplates": (lambda n: n.ec2("launch-template"), _made_for, "templates are tagged when they are made"),
+        "OutsidePause": (
+            lambda n: (n.arn("ssm", f"parameter{pause_parameter(n.service)}"),),
+            _always,
+            "a pause that needs no more than credentials",
+        ),
         "OwnFunctions": (_functions, _owned, "functions of the service"),
         "OwnInstances": (lambda n: n.ec2("instance"), _owned, "instances of the service"),
         "OwnRoles": (

@@ -19,6 +19,7 @@ from mark.aws.stacks.deployer import deployer_policy, rollout_policies
 _LAUNCH = ("LaunchFrom", "LaunchTemplates", "LaunchedAlong", "LaunchedTagged")
 _BESIDE = {
     "InstanceRole": ("iam:PassRole",),
+    "OutsidePause": ("ssm:GetParameter",),
     "Record": ("route53:ChangeResourceRecordSets",),
     "Sender": ("ses:SendEmail", "ses:SendRawEmail"),
     "SpotRole": ("iam:CreateServiceLinkedRole",),

@@ -26,6 +26,9 @@ STACK_ACTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "elasticloadbalancing: DescribeTargetGroups DescribeTargetHealth",
             "iam: CreateServiceLinkedRole PassRole",
         ),
+        "AWS::Budgets::Budget": (
+            "budgets: ListTagsForResource ModifyBudget TagResource UntagResource ViewBudget",
+        ),
         "AWS::CloudWatch::Alarm": (
             "cloudwatch: DeleteAlarms DescribeAlarms ListTagsForResource PutMetricAlarm TagResource UntagResource",
         ),

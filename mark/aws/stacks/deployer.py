@@ -188,6 +188,7 @@ def _named(names: Names) -> Mapping[str, tuple[str, ...]]:
     where = f"{names.region}:{names.account}"
     parts = (
         f"autoscaling:{where}:autoScalingGroup:*:autoScalingGroupName/{own}",
+        f"budgets::{names.account}:budget/{own}",
         f"cloudwatch:{where}:alarm:{own}",
         f"cloudwatch::{names.account}:dashboard/{own}",
         f"dynamodb:{where}:table/{own}",

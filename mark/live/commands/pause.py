@@ -45,9 +45,10 @@ def pause(settings: Settings, *, on: bool, as_json: bool) -> None:
             report("instances answer what they hold and end", 0.0)
             _until(lambda: _left(store, names) == 0, ENDED_S)
     left = _left(store, names)
+    outside = acknowledged and not on and _limit_cause(store) is LimitCause.OUTSIDE
     if as_json:
         show_json(_document(store, service, on=on, acknowledged=acknowledged, left=left))
-    elif acknowledged and not (on and left):
+    elif acknowledged and not (on and left) and not outside:
         _show(service, on=on)
     if not acknowledged:
         note(
@@ -59,14 +60,21 @@ def pause(settings: Settings, *, on: bool, as_json: bool) -> None:
             f"the service {service} is pausing, but has instances that did not end within {ENDED_S:g} s: {left}; "
             "`mark status` says which"
         )
-    if not acknowledged or (on and left):
+    elif outside:
+        goes_on = f"mark pause --aws --off{flags_of(service)}"
+        note(f"the service {service} is paused from outside, too; `{goes_on}` ends that")
+    if not acknowledged or (on and left) or outside:
         raise typer.Exit(NOT_DONE)
+
+
+def flags_of(service: str) -> str:
+    """The flag that names this service to a command, where it needs one."""
+    return "" if service == ServiceSettings().name else f" --name {service}"
 
 
 def _show(service: str, *, on: bool) -> None:
     if on:
-        flag = "" if service == ServiceSettings().name else f" --name {service}"
-        show(f"the service {service} is paused: 0 instances left; `mark pause --off{flag}` goes on")
+        show(f"the service {service} is paused: 0 instances left; `mark pause --off{flags_of(service)}` goes on")
     else:
         show(f"the service {service} goes on: the next plan rents what it needs")
 
@@ -87,10 +95,14 @@ def _is_acknowledged(store: ServiceStore, *, on: bool) -> bool:
     """True where a controller acts and follows the request. One that has gone left its last status behind."""
     if store.leases.held_by() is None:
         return False
+    cause = _limit_cause(store)
+    return cause is not None and (cause is LimitCause.PAUSE) == on
+
+
+def _limit_cause(store: ServiceStore) -> LimitCause | None:
+    """The cause of the spending limit as it was published last."""
     budget = BUDGET.read(store)
-    if budget is None:
-        return False
-    return (budget.limit_cause is LimitCause.PAUSE) == on
+    return None if budget is None else budget.limit_cause
 
 
 def _found(settings: Settings) -> tuple[ServiceStore, tuple[str, ...]]:

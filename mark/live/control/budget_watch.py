@@ -1,4 +1,4 @@
-"""The spending limit of a live service: set by its budget, or by a pause (`mark pause`)."""
+"""The spending limit of a live service: set by its budget, or by a pause (`mark pause`), here or from outside."""
 
 from __future__ import annotations
 
@@ -16,10 +16,18 @@ from mark.config.budget import BudgetSettings
 from mark.domain.costs import FleetUsage, Transition
 from mark.domain.errors import RetryLater
 from mark.domain.footprint import Footprint
-from mark.domain.spending import LimitCause, SpendingLimit
+from mark.domain.spending import LimitCause, OutsidePause, SpendingLimit
 from mark.live.clock import ServiceClock
 from mark.service_spec import ServedModel
-from mark.store.published_status import BUDGET, MODEL, PAUSE, BudgetStatus, PublishedModel
+from mark.store.published_status import (
+    BUDGET,
+    MODEL,
+    OUTSIDE_PAUSE,
+    PAUSE,
+    BudgetStatus,
+    OutsidePauseStatus,
+    PublishedModel,
+)
 from mark.store.service import ServiceStore
 
 log = logging.getLogger(__name__)
@@ -41,14 +49,15 @@ class BudgetWatch:
         footprint: Footprint | None,
         store: ServiceStore,
         clock: ServiceClock,
+        outside: Callable[[], OutsidePauseStatus | None],
         wake: Callable[[], None],
     ) -> None:
-        """`wake` is called when the limit changes."""
+        """`outside`: the process's last answer about a pause from outside; `wake`: told of another limit."""
         self._budget = Budget(
             daily_usd=asked.daily_usd, monthly_usd=asked.monthly_usd, when_reached=asked.when_reached
         )
         self._served, self._store, self._clock, self._wake = served, store, clock, wake
-        self._footprint = footprint
+        self._footprint, self._outside = footprint, outside
         self._verdict = Verdict()
         self._day_usd = self._month_usd = 0.0
         self._polls = 0
@@ -75,13 +84,12 @@ class BudgetWatch:
             self._compute_spending()
         self._polls += 1
         verdict = judge(self._budget, day_usd=self._day_usd, month_usd=self._month_usd)
+        outside = self._paused_outside()
+        if outside is not None:
+            verdict = _paused(verdict, LimitCause.OUTSIDE, outside.reason)
         paused = PAUSE.read(self._store)
         if paused is not None and paused.on:
-            verdict = Verdict(
-                spending_limit=SpendingLimit.PAUSE,
-                cause=LimitCause.PAUSE,
-                reasons=("paused by hand", *verdict.reasons),
-            )
+            verdict = _paused(verdict, LimitCause.PAUSE, "paused by hand")
         before, self._verdict = self._verdict, verdict
         BUDGET.write(self._store, self._document())
         if verdict.reasons != before.reasons:
@@ -91,6 +99,15 @@ class BudgetWatch:
             )
         if verdict.spending_limit is not before.spending_limit:
             self._wake()
+
+    def _paused_outside(self) -> OutsidePause | None:
+        """The pause from outside by the last answer: where this process had none, the one that the store keeps."""
+        kept, answer = OUTSIDE_PAUSE.read(self._store), self._outside()
+        if answer is None:
+            return None if kept is None else kept.pause
+        if answer != (kept or OutsidePauseStatus()):
+            OUTSIDE_PAUSE.write(self._store, answer)
+        return answer.pause
 
     def _compute_spending(self) -> None:
         now = self._clock.now()
@@ -142,3 +159,8 @@ class BudgetWatch:
             limit_cause=self._verdict.cause,
             reasons=self._verdict.reasons,
         )
+
+
+def _paused(verdict: Verdict, cause: LimitCause, reason: str) -> Verdict:
+    """The verdict of a service that is paused besides."""
+    return Verdict(spending_limit=SpendingLimit.PAUSE, cause=cause, reasons=(reason, *verdict.reasons))

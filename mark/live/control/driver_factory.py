@@ -16,6 +16,7 @@ from mark.config.service import Mode
 from mark.config.settings import Settings
 from mark.controller.runner import Controller
 from mark.controller.service_time_ratios import measured_ratios
+from mark.controller.spending_limit import sendable_orders
 from mark.domain.lease import Lease
 from mark.domain.quota import Quotas
 from mark.domain.spending import SpendingLimit
@@ -112,7 +113,8 @@ class DriverFactory:
             journal=written.journal,
             header=written.header,
         )
-        return driver, lambda over: driver.run(over, recovered.unseen if recovered else ())
+        unseen = recovered.unseen if recovered else ()
+        return driver, lambda over: driver.run(over, sendable_orders(unseen, shared.spending_limit()))
 
     def _open(self, model: LiveModel, now: float, retraining: Retraining) -> OpenedJournal:
         return open_journal(

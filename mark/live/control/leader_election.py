@@ -12,8 +12,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
+from mark.aws.outside_pause import read_pause
 from mark.config.settings import Settings
 from mark.domain.errors import RetryLater
 from mark.domain.lease import Lease, LeaseLost
@@ -22,6 +24,7 @@ from mark.live.background.failures import BackgroundFailures
 from mark.live.background.nightly_replays import NightlyReplays
 from mark.live.background.worker import start_background_worker
 from mark.live.control.driver_factory import DriverFactory, ModelForecasters
+from mark.live.control.outside_pause_watch import OutsidePauseWatch
 from mark.live.control.term import Term
 from mark.live.forecasting.retraining import Retraining
 from mark.live.local.run_dir import Running
@@ -103,6 +106,10 @@ class Leader:
         self._forecasters = forecasters.by_model
         self._replays = NightlyReplays(settings, running, store=store, slot=forecasters.slot)
         self._caught_up_at = -math.inf
+        self._outside = OutsidePauseWatch(
+            lambda: read_pause(self._aws, running.name),
+            record=partial(failures.record, "reading the pause from outside"),
+        )
 
     def run(self, stop: threading.Event) -> None:
         """Act whenever the lease can be had, until `stop` is set."""
@@ -113,6 +120,8 @@ class Leader:
             stop=stop,
             failures=self._failures,
         )
+        self._outside.poll()  # before the lease is held: AWS may take long to answer
+        threading.Thread(target=self._outside.run, args=(stop,), daemon=True).start()
         until = time.monotonic() + CATCH_UP_S
         while not (stop.is_set() or self._is_caught_up() or time.monotonic() > until):
             stop.wait(TRY_EACH_S)
@@ -180,6 +189,7 @@ class Leader:
                     aws=self._aws,
                     lease=lease,
                     failures=self._failures,
+                    outside=self._outside.latest,
                     make_driver=factory.make,
                 )
                 term.run(self._models, self._forecasters, stop, beside=self._beside())

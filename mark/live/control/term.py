@@ -28,6 +28,7 @@ from mark.live.control.driver import ModelDriver
 from mark.live.control.driver_factory import MakeDriver, ModelForecasters, Shared
 from mark.live.control.quota_watch import QuotaWatch
 from mark.live.models import LiveModel
+from mark.store.published_status import OutsidePauseStatus
 from mark.store.service import ServiceStore
 
 log = logging.getLogger(__name__)
@@ -47,10 +48,13 @@ class Term:
         aws: Aws,
         lease: Lease,
         failures: BackgroundFailures,
+        outside: Callable[[], OutsidePauseStatus | None],
         make_driver: MakeDriver,
     ) -> None:
+        """`outside`: the process's last answer about a pause from outside."""
         self._settings, self._background, self._make_driver = settings, failures, make_driver
         self._store, self._aws, self._lease = store, aws, lease
+        self._outside = outside
         self._over = threading.Event()
         self._failure: BaseException | None = None
 
@@ -112,6 +116,7 @@ class Term:
             footprint=footprint_of(self._settings, models=len(models)),
             store=self._store,
             clock=ServiceClock(self._store),
+            outside=self._outside,
             wake=wake,
         )
         watch.poll()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from rich.table import Table
 
 from mark.aws.alarms import read_alerts
 from mark.aws.ec2.guard import AWAKE
 from mark.aws.ec2.inventory import InventoryItem, list_inventory
+from mark.aws.outside_pause import read_pause
 from mark.catalog.load import PriceSnapshot, load_prices
 from mark.config.settings import Settings
 from mark.live.background.alerts import alerts_status
@@ -30,12 +31,16 @@ def show_standing(settings: Settings, *, as_json: bool) -> None:
     try:
         rows = list_inventory(aws, settings.service.name)
         alerts = alerts_status(read_alerts(aws, settings.service.name), at=time.time())
+        paused = read_pause(aws, settings.service.name)
     finally:
         aws.close()
-    hourly = sum(_usd_per_hour(row, prices) for row in rows)
+    hourly = sum(usd_per_hour(row, prices) for row in rows)
     if as_json:
-        show_json({**_document(settings, rows, hourly), "alerts": ALERTS.dump(alerts)})
+        document = _document(settings, rows, hourly)
+        show_json({**document, "alerts": ALERTS.dump(alerts), "paused": paused and asdict(paused)})
         return
+    if paused is not None:
+        show(f"{settings.service.name} is {paused.reason}")
     show(*(banner.text for banner in alert_banners(alerts)))
     if not rows:
         show(f"{settings.service.name} has no instance in {aws.settings.region}")
@@ -46,7 +51,8 @@ def show_standing(settings: Settings, *, as_json: bool) -> None:
     )
 
 
-def _usd_per_hour(row: InventoryItem, prices: PriceSnapshot) -> float:
+def usd_per_hour(row: InventoryItem, prices: PriceSnapshot) -> float:
+    """What an instance costs an hour by the catalogue; 0 for one that is not awake, or whose type has no price."""
     known = {item.name: item for item in prices.types}.get(row.instance_type)
     if known is None or row.state not in AWAKE:
         return 0.0
@@ -60,18 +66,20 @@ def _document(settings: Settings, rows: Sequence[InventoryItem], hourly: float) 
         "service": settings.service.name,
         "region": settings.service.aws.region,
         "usd_per_hour": hourly,
-        "instances": [
-            {
-                "id": row.id,
-                "model": row.model,
-                "role": row.role,
-                "offering": row.offering,
-                "instance_type": row.instance_type,
-                "market": "spot" if row.is_spot else "on-demand",
-                "state": row.state,
-            }
-            for row in rows
-        ],
+        "instances": [instance_document(row) for row in rows],
+    }
+
+
+def instance_document(row: InventoryItem) -> dict[str, object]:
+    """An instance as documents have it (docs/json.md)."""
+    return {
+        "id": row.id,
+        "model": row.model,
+        "role": row.role,
+        "offering": row.offering,
+        "instance_type": row.instance_type,
+        "market": "spot" if row.is_spot else "on-demand",
+        "state": row.state,
     }
 
 
@@ -83,7 +91,7 @@ def _table(rows: Sequence[InventoryItem], prices: PriceSnapshot) -> Table:
     kinds = Counter(replace(row, id="", offering="") for row in rows)
     for row, count in sorted(kinds.items()):
         market = "spot" if row.is_spot else "on-demand"
-        hourly = count * _usd_per_hour(row, prices)
+        hourly = count * usd_per_hour(row, prices)
         words = (row.model or "-", row.role or "-", row.instance_type, market, row.state)
         table.add_row(*words, str(count), f"{hourly:.4f}")
     return table

@@ -526,11 +526,12 @@ def led(monkeypatch: pytest.MonkeyPatch, looks: int, *, free: bool) -> list[str]
     store: Any = SimpleNamespace(leases=leases, take_over=lambda _lease, _models: None)
     anything: Any = None
     monkeypatch.setattr(leader_election, "aws_of", lambda *_: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(leader_election, "read_pause", lambda *_: None)
     monkeypatch.setattr(leader_election, "TRY_EACH_S", 0.001)
     kept: Any = (Kept(said, looks), None)
     leader_election.Leader(
         anything,
-        anything,
+        SimpleNamespace(name="test"),  # type: ignore[arg-type]
         (),
         store=store,
         holder="test",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from mark.config.settings import Settings
 from mark.domain.clock import ClockAnchor
 from mark.domain.costs import Transition
 from mark.domain.fleet import Role
-from mark.domain.spending import LimitCause, SpendingLimit
+from mark.domain.spending import LimitCause, OutsidePause, SpendingLimit
 from mark.live.clock import ServiceClock
 from mark.live.commands import pause
 from mark.live.control.budget_watch import BudgetWatch
@@ -29,7 +29,14 @@ from mark.service_spec import ServedModel, ServiceSpec
 from mark.store.connect import connect, connect_async
 from mark.store.data_plane import GatewayStore
 from mark.store.embedded import EmbeddedRedis
-from mark.store.published_status import BUDGET, PAUSE, BudgetStatus, PauseRequest
+from mark.store.published_status import (
+    BUDGET,
+    OUTSIDE_PAUSE,
+    PAUSE,
+    BudgetStatus,
+    OutsidePauseStatus,
+    PauseRequest,
+)
 from mark.store.service import ServiceStore
 from tests.footprints import FOOTPRINT
 
@@ -70,7 +77,20 @@ def at(store: ServiceStore, service_at: float) -> None:
     store.put_clock(ClockAnchor(wall_at=0.0, service_at=service_at, speed=0.0))
 
 
-def watch(store: ServiceStore, served: ServedModel, woken: list[int], **asked: Any) -> BudgetWatch:
+Outside = Callable[[], OutsidePauseStatus | None]
+STANDS, NONE_STANDS = (
+    OutsidePauseStatus(pause=OutsidePause(by="arn:aws:iam::1:user/anna", at=NOON)),
+    OutsidePauseStatus(),
+)
+
+
+def watch(
+    store: ServiceStore,
+    served: ServedModel,
+    woken: list[int],
+    outside: Outside = lambda: None,
+    **asked: Any,
+) -> BudgetWatch:
     settings = BudgetSettings.model_validate(asked)
     return BudgetWatch(
         settings,
@@ -78,6 +98,7 @@ def watch(store: ServiceStore, served: ServedModel, woken: list[int], **asked: A
         footprint=FOOTPRINT,
         store=store,
         clock=ServiceClock(store),
+        outside=outside,
         wake=lambda: woken.append(1),
     )
 
@@ -173,6 +194,42 @@ def test_a_pause_by_hand_comes_before_the_budget_and_goes(store: ServiceStore, s
     PAUSE.write(store, PauseRequest(on=False, at=NOON))
     made.poll()
     assert (made.spending_limit(), published_cause(store)) == (SpendingLimit.FLOOR, LimitCause.BUDGET)
+
+
+def test_a_pause_from_outside_ends_all_says_who_and_goes(store: ServiceStore, served: ServedModel) -> None:
+    woken: list[int] = []
+    answers = [NONE_STANDS, STANDS, STANDS, NONE_STANDS]
+    made = watch(store, served, woken, lambda: answers.pop(0), daily_usd=0.01, when_reached="floor")
+    made.poll()
+    assert (made.spending_limit(), published_cause(store)) == (SpendingLimit.FLOOR, LimitCause.BUDGET)
+    made.poll()
+    assert (made.spending_limit(), published_cause(store)) == (SpendingLimit.PAUSE, LimitCause.OUTSIDE)
+    told = BUDGET.read(store)
+    assert told is not None
+    assert told.reasons[0] == (
+        "paused from outside by arn:aws:iam::1:user/anna on 2024-10-04 at 12:00 UTC, "
+        "until `mark pause --aws --off`"
+    )
+    PAUSE.write(store, PauseRequest(on=True, at=NOON))
+    made.poll()
+    assert published_cause(store) is LimitCause.PAUSE  # whoever ends that one hears of the other
+    PAUSE.write(store, PauseRequest(on=False, at=NOON))
+    made.poll()
+    assert (made.spending_limit(), published_cause(store)) == (SpendingLimit.FLOOR, LimitCause.BUDGET)
+    assert len(woken) == 3
+
+
+def test_a_controller_that_cannot_ask_outside_keeps_to_what_the_one_before_heard(
+    store: ServiceStore, served: ServedModel
+) -> None:
+    watch(store, served, [], lambda: STANDS).poll()
+    assert OUTSIDE_PAUSE.read(store) == STANDS
+    unable = watch(store, served, [], lambda: None)
+    unable.poll()
+    assert unable.spending_limit() is SpendingLimit.PAUSE
+    watch(store, served, [], lambda: NONE_STANDS).poll()
+    unable.poll()
+    assert unable.spending_limit() is SpendingLimit.NONE
 
 
 @pytest.mark.parametrize(
@@ -279,4 +336,15 @@ def test_a_pause_that_leaves_instances_running_fails(
     assert paused(tmp_path) == 1
     said = capsys.readouterr()
     assert "did not end within 0.05 s: 1;" in said.err
+    assert said.out == ""
+
+
+def test_a_pause_that_ends_says_that_another_stands_outside(
+    other: ServiceStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert other.leases.acquire("controller", 60.0) is not None
+    BUDGET.write(other, BudgetStatus(limited_by=SpendingLimit.PAUSE, limit_cause=LimitCause.OUTSIDE))
+    assert paused(tmp_path, "--off") == 1
+    said = capsys.readouterr()
+    assert f"`mark pause --aws --off --name {other.spec().name}` ends that" in said.err
     assert said.out == ""

@@ -124,8 +124,9 @@ def begin(store: ServiceStore, at: float, *, quotas: Quotas | None = (), **chang
             [model.served],
             footprint=None,
             store=store,
-            clock=plane,
-            wake=lambda: None,  # type: ignore[arg-type]
+            clock=plane,  # type: ignore[arg-type]
+            outside=lambda: None,
+            wake=lambda: None,
         ),
     )
 

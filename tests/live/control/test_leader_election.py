@@ -68,11 +68,14 @@ def said(
         over.set()
 
     leases = SimpleNamespace(times=TIMES, acquire=acquire, renew=renew, release=lambda _lease: None)
-    anything: Any = SimpleNamespace(leases=leases, take_over=lambda _lease, _models: None)
+    anything: Any = SimpleNamespace(
+        leases=leases, take_over=lambda _lease, _models: None, name="test", record=lambda *_: None
+    )
     monkeypatch.setattr(leader_election, "aws_of", lambda *_: SimpleNamespace(close=lambda: None))
     monkeypatch.setattr(leader_election, "Term", lambda *_, **__: SimpleNamespace(run=run))
     monkeypatch.setattr(leader_election, "NightlyReplays", lambda *_, **__: SimpleNamespace(run=None))
     monkeypatch.setattr(leader_election, "start_background_worker", lambda **_: None)
+    monkeypatch.setattr(leader_election, "read_pause", lambda *_: None)
     monkeypatch.setattr(leader_election, "TRY_EACH_S", 0.001)
     monkeypatch.setattr(leader_election, "PAUSE_S", 0.001)
     leader = leader_election.Leader(

@@ -55,7 +55,13 @@ class Acts:
         models: Any = [SimpleNamespace(name=name, served=SimpleNamespace(offerings=())) for name in ("a", "b")]
         store: Any = self
         term = Term(
-            Settings(), store=store, aws=anything, lease=anything, failures=anything, make_driver=make_driver
+            Settings(),
+            store=store,
+            aws=anything,
+            lease=anything,
+            failures=anything,
+            outside=lambda: None,
+            make_driver=make_driver,
         )
         term.run(models, {"a": anything, "b": anything}, threading.Event())
 

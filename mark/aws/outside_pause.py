@@ -1,0 +1,61 @@
+"""A pause from outside the service's network: a parameter of Systems Manager that controllers poll.
+
+Whoever has credentials can write it, while store, gateways and controllers are dead. A standard parameter is free,
+and so are its reads at the standard throughput of 40 a second (Systems Manager pricing and quotas).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+from mark.aws.errors import code_of, translated
+from mark.aws.names import pause_parameter
+from mark.aws.session import Aws
+from mark.domain.errors import MarkError
+from mark.domain.spending import OutsidePause
+
+ABSENT = "ParameterNotFound"
+
+
+def read_pause(aws: Aws, service: str) -> OutsidePause | None:
+    """The pause that stands; None where there is none. Errors: MarkError.
+
+    Whatever the parameter holds, it is a pause: somebody may have written it by AWS's own command.
+    """
+    try:
+        with translated():
+            text = aws.parameters.get_parameter(Name=pause_parameter(service))["Parameter"].get("Value", "")
+    except MarkError as error:
+        if code_of(error) == ABSENT:
+            return None
+        raise
+    return _parsed(text)
+
+
+def write_pause(aws: Aws, service: str, pause: OutsidePause) -> None:
+    """Have it stand, in the place of an earlier one. Errors: MarkError."""
+    with translated():
+        aws.parameters.put_parameter(
+            Name=pause_parameter(service), Value=json.dumps(asdict(pause)), Type="String", Overwrite=True
+        )
+
+
+def remove_pause(aws: Aws, service: str) -> bool:
+    """Take it away; False where there was none. Errors: MarkError."""
+    try:
+        with translated():
+            aws.parameters.delete_parameter(Name=pause_parameter(service))
+    except MarkError as error:
+        if code_of(error) == ABSENT:
+            return False
+        raise
+    return True
+
+
+def _parsed(text: str) -> OutsidePause:
+    try:
+        found = json.loads(text)
+        return OutsidePause(by=str(found["by"]), at=float(found["at"]))
+    except (ValueError, TypeError, KeyError):
+        return OutsidePause()
