@@ -56,7 +56,6 @@ class NodesStack(ServiceStack):
         blueprint = self.blueprint
         node = blueprint.rollout.node
         assert node.name, "checked before the app runs"
-        assert node.certificate, "checked before the app runs"
         start = NodeStart(
             image=blueprint.image,
             store_image=node.store_image,
@@ -65,7 +64,8 @@ class NodesStack(ServiceStack):
                 process: blueprint.log("gateway" if process == "store" else process) for process in NODE_PROCESSES
             },
             secrets={"MARK_STORE_URL": blueprint.name(STORE), "MARK_TOKEN": blueprint.name(TOKEN)},
-            certificate=node.certificate,
+            certificate=node.certificate or "",
+            name=node.name,
             environment={
                 **controller_environment(self, place),
                 "MARK_PORT": str(HTTPS),
@@ -93,7 +93,7 @@ class NodesStack(ServiceStack):
             more={"instanceType": node.instance_type},
         )
 
-    def _profile(self, certificate: str) -> aws_iam.CfnInstanceProfile:
+    def _profile(self, certificate: str | None) -> aws_iam.CfnInstanceProfile:
         """All that a gateway, a controller and their start may do."""
         blueprint, reads = self.blueprint, ("secretsmanager:GetSecretValue",)
         bucket, store = self.imported("bucket"), secret_arn(self, STORE)
@@ -105,9 +105,10 @@ class NodesStack(ServiceStack):
             *of_images(names, [blueprint.image]),
             allow("Log", ("logs:CreateLogStream", "logs:PutLogEvents"), logs, why="what its processes say"),
             allow("Secrets", reads, (store, secret_arn(self, TOKEN)), why="the store, and what clients must send"),
-            allow("Certificate", reads, (certificate,), why="the certificate that clients see"),
             allow("Answers", ("cloudformation:SignalResource",), (stack,), why="an update waits for it"),
         )
+        if certificate:
+            may = (*may, allow("Certificate", reads, (certificate,), why="the certificate that clients see"))
         name = blueprint.name("node")
         taken = make_role(self, "NodeRole", service="ec2", may=may, name=name)
         return aws_iam.CfnInstanceProfile(self, "NodeProfile", instance_profile_name=name, roles=[taken.ref])

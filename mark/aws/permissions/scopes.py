@@ -11,7 +11,19 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from mark.aws.ec2.launch import SERVICE
-from mark.aws.names import DEAD_LETTERS, EVENTS, JOURNAL, LEASE, QUEUES, RAW, REPORT, REPORTS, RULES, name_of
+from mark.aws.names import (
+    DEAD_LETTERS,
+    EVENTS,
+    JOURNAL,
+    LEASE,
+    QUEUES,
+    RAW,
+    REPORT,
+    REPORTS,
+    RULES,
+    TOKEN,
+    name_of,
+)
 
 Conditions = Mapping[str, Mapping[str, str | list[str]]]
 """Operator -> condition key -> what it must be, as a policy document has it."""
@@ -272,6 +284,11 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
             lambda n: n.ec2("launch-template"),
             _tagged_by("CreateLaunchTemplate"),
             "tags are given when a template is made",
+        ),
+        "Token": (
+            lambda n: (n.arn("secretsmanager", f"secret:{name_of(n.service, TOKEN)}-??????"),),
+            _always,
+            "what clients must send; Secrets Manager ends its name with six characters of its own",
         ),
     }
 )
