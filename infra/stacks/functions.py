@@ -169,7 +169,7 @@ def _identity(spec: LambdaSpec) -> dict[str, Any]:
 ERROR_HANDLING = {
     "infer": "gateways wait for its answer and count what fails",
     "interruption": "it reads a queue, which has its dead letters",
-    "probe": "who calls it waits for its answer",
+    "probe": "`mark try` waits for its answer and shows what failed",
     "report": "the alarm `reportfails` tells of each failure; tomorrow's report comes anyway",
     "warm": "who calls it waits for its answer",
 }

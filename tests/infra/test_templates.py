@@ -411,7 +411,7 @@ def test_a_function_is_excused_for_what_is_true_of_it(templates: dict[str, Templ
     }
     assert "VpcConfig" in made["Report"]["Properties"]
     assert [name for name, skips in excused.items() if "CKV_AWS_117" not in skips] == ["Probe", "Report"]
-    assert len({skips["CKV_AWS_116"] for skips in excused.values()}) == len(made) == 4
+    assert len({skips["CKV_AWS_116"] for skips in excused.values()}) == len(made) == 5
 
 
 def test_a_private_network_reaches_whatever_processes_call(others: dict[str, Template]) -> None:
