@@ -84,7 +84,7 @@ class NodeStart:
 
     `image`: the gateway's. `secrets`, `forms`: as in Start, of the controller. `agents_secret`: the agents'
     password at the store. `logs`: the log group by process. `certificate`: ARN of the secret with the clients'
-    certificate, which the store uses too. `signals`: as in Start.
+    certificate, which the store uses too; empty: nodes make one for `name`. `signals`: as in Start.
     """
 
     image: str
@@ -97,6 +97,7 @@ class NodeStart:
     forms: Mapping[str, str]
     agents_secret: str
     certificate: str
+    name: str
     environment: Mapping[str, str]
     store_port: int
     signals: tuple[str, str]
@@ -167,12 +168,10 @@ def _prepare_node(node: NodeStart) -> str:
     )
     return _prepare(node.region, node.secrets, node.forms, images=_images(node)) + "\n".join(
         [
-            "jq() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1][1:]])' \"$2\"; }",
             f"install -d -m 700 -o {USER} {TLS_FILES}.$$",
-            f'certificate="$({read} {node.certificate} --query SecretString --output text)"',
-            f'for part in certificate key; do jq -er .$part <<< "$certificate" > {TLS_FILES}.$$/$part.pem; done',
-            # replicas check the other node's certificate: a private authority's root is the end of its chain
             f"cd {TLS_FILES}.$$",
+            *(_read_certificate(node) if node.certificate else _make_certificate(node.name)),
+            # replicas check the other node's certificate: a private authority's root is the end of its chain
             "cat certificate.pem /etc/pki/tls/certs/ca-bundle.crt > authorities.pem",
             "cd /",
             f"chown -R {USER} {TLS_FILES}.$$",
@@ -197,6 +196,41 @@ def _prepare_node(node: NodeStart) -> str:
 
 def _images(node: NodeStart) -> tuple[str, ...]:
     return tuple(dict.fromkeys((node.image, node.store_image, node.controller_image)))
+
+
+def _read_certificate(node: NodeStart) -> list[str]:
+    """Write certificate.pem and key.pem as the secret has them."""
+    read = f"aws secretsmanager get-secret-value --region {node.region} --secret-id {node.certificate}"
+    return [
+        "jq() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1][1:]])' \"$2\"; }",
+        f'certificate="$({read} --query SecretString --output text)"',
+        'for part in certificate key; do jq -er .$part <<< "$certificate" > $part.pem; done',
+    ]
+
+
+def _make_certificate(name: str) -> list[str]:
+    """Make certificate.pem and key.pem. The authority's key follows from the store's URL with its password.
+
+    So nodes have the same authority, and the stores trust each other, also while one replaces the other.
+    """
+    ed25519 = "302e020100300506032b657004220420"  # PKCS #8 (RFC 8410, section 7); 32 bytes of key follow
+    request = "[req]\\nprompt=no\\ndistinguished_name=name\\n"
+    authority = (
+        f"{request}x509_extensions=authority\\n[name]\\nCN=MArk\\n"
+        "[authority]\\nbasicConstraints=critical,CA:TRUE\\nsubjectKeyIdentifier=hash\\n"
+    )
+    return [
+        "command -v openssl > /dev/null || dnf install -y -q openssl",
+        f"key={ed25519}$(grep ^MARK_STORE_URL= /run/mark/environment | sha256sum | cut -c 1-64)",
+        "printf \"$(sed 's/../\\\\x&/g' <<< $key)\" | openssl pkey -inform DER -out authority.key",
+        f"openssl req -x509 -key authority.key -days 3650 -out authority.pem -config <(printf '{authority}')",
+        "openssl ecparam -name prime256v1 -genkey -noout | openssl pkcs8 -topk8 -nocrypt -out key.pem",
+        f"openssl req -new -key key.pem -config <(printf '{request}[name]\\nCN={name[:64]}\\n') \\",
+        "  | openssl x509 -req -CA authority.pem -CAkey authority.key -set_serial 0x$(openssl rand -hex 8) \\",
+        f"    -days 825 -out node.pem -extfile <(printf 'subjectAltName=DNS:{name}\\n')",
+        "cat node.pem authority.pem > certificate.pem",
+        "rm authority.key authority.pem node.pem",
+    ]
 
 
 def _node_unit(node: NodeStart, process: str) -> str:

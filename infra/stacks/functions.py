@@ -6,12 +6,13 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from aws_cdk import aws_lambda
+from aws_cdk import aws_ec2, aws_lambda
 from constructs import Construct
 
 from infra.blueprint import Blueprint
 from infra.roles import LIVE, allow, make_role, names_of, of_function_image, of_roles
 from infra.stack import ServiceStack, compact, excuse, words
+from infra.stacks.launch import HTTPS
 from infra.stacks.network import Place
 from mark.aws.names import LEASE, role_name
 from mark.aws.permissions.policies import NO_RESOURCE, Statement
@@ -38,6 +39,8 @@ class FunctionsStack(ServiceStack):
                     self._infer(f"Infer{words(function.model)}", function)
                 case "interruption":
                     self._interruption(function)
+                case "probe":
+                    self._probe(function)
                 case "report":
                     self._report(function)
                 case other:
@@ -72,6 +75,30 @@ class FunctionsStack(ServiceStack):
             function_name=function.ref,
             batch_size=reader.batch,
             function_response_types=list(reader.answers),
+        )
+
+    def _probe(self, spec: LambdaSpec) -> None:
+        """It stands in the network, and reaches nothing but what answers HTTPS there."""
+        place = Place(self)
+        group = aws_ec2.CfnSecurityGroup(
+            self,
+            "ProbeGroup",
+            group_description=f"MArk {self.blueprint.service}: the function of mark try",
+            vpc_id=place.vpc,
+            security_group_egress=[
+                {
+                    "ipProtocol": "tcp",
+                    "fromPort": HTTPS,
+                    "toPort": HTTPS,
+                    "cidrIp": place.cidr,
+                    "description": "the service",
+                }
+            ],
+        )
+        reach = allow("Network", NETWORK_ACTIONS, ("*",), why=NETWORK_WHY)
+        function = self._function("Probe", spec, self._code(spec), more=(reach,))
+        function.vpc_config = aws_lambda.CfnFunction.VpcConfigProperty(
+            subnet_ids=place.subnets, security_group_ids=[group.attr_group_id]
         )
 
     def _report(self, spec: LambdaSpec) -> None:
@@ -121,7 +148,7 @@ class FunctionsStack(ServiceStack):
             reserved_concurrent_executions=most,
             **{keys[key]: value for key, value in code.items()},
         )
-        _excuse(function, spec.role, alone=lean or not reports)
+        _excuse(function, spec.role, alone=spec.role != "probe" and (lean or not reports))
         return function
 
 
@@ -140,6 +167,7 @@ def _identity(spec: LambdaSpec) -> dict[str, Any]:
 ERROR_HANDLING = {
     "infer": "gateways wait for its answer and count what fails",
     "interruption": "it reads a queue, which has its dead letters",
+    "probe": "`mark try` waits for its answer and shows what failed",
     "report": "the alarm `reportfails` tells of each failure; tomorrow's report comes anyway",
     "warm": "who calls it waits for its answer",
 }

@@ -57,7 +57,6 @@ class NodesStack(ServiceStack):
         blueprint = self.blueprint
         node = blueprint.rollout.node
         assert node.name, "checked before the app runs"
-        assert node.certificate, "checked before the app runs"
         start = NodeStart(
             image=blueprint.image,
             controller_image=blueprint.controller_image,
@@ -73,7 +72,8 @@ class NodesStack(ServiceStack):
             },
             forms=store_forms(blueprint, StoreUser.CONTROLLER),
             agents_secret=blueprint.name(store_secret(StoreUser.AGENT)),
-            certificate=node.certificate,
+            certificate=node.certificate or "",
+            name=node.name,
             environment={
                 **controller_environment(self, place),
                 "MARK_PORT": str(HTTPS),
@@ -101,7 +101,7 @@ class NodesStack(ServiceStack):
             more={"instanceType": node.instance_type},
         )
 
-    def _profile(self, certificate: str) -> aws_iam.CfnInstanceProfile:
+    def _profile(self, certificate: str | None) -> aws_iam.CfnInstanceProfile:
         """All that a gateway, a controller and their start may do."""
         blueprint, reads = self.blueprint, ("secretsmanager:GetSecretValue",)
         bucket = self.imported("bucket")
@@ -119,9 +119,10 @@ class NodesStack(ServiceStack):
                 (store, agents, secret_arn(self, TOKEN)),
                 why="the store's users, and what clients must send",
             ),
-            allow("Certificate", reads, (certificate,), why="the certificate that clients see"),
             allow("Answers", ("cloudformation:SignalResource",), (stack,), why="an update waits for it"),
         )
+        if certificate:
+            may = (*may, allow("Certificate", reads, (certificate,), why="the certificate that clients see"))
         name = blueprint.name("node")
         taken = make_role(self, "NodeRole", service="ec2", may=may, name=name)
         return aws_iam.CfnInstanceProfile(self, "NodeProfile", instance_profile_name=name, roles=[taken.ref])

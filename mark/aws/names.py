@@ -13,10 +13,14 @@ RULES = ("spot-interruption", "rebalance", "state-change")
 RAW, DEAD_LETTERS, EVENTS = "raw", "raw-dead", "events"
 QUEUES = (EVENTS, RAW, DEAD_LETTERS)
 DEAD_LETTER_ALARM = "deadletters"
-HANDLERS = ("interruption", "report", "warm")
+HANDLERS = ("interruption", "probe", "report", "warm")
 """Functions that are no model's."""
 REPORT = "report"
 """The schedule that mails it, and the function that it calls."""
+PROBE = "probe"
+"""The function that sends a request from within the network (`mark try`)."""
+TOKEN = "token"  # noqa: S105 - its name
+"""The secret that clients must send."""
 LEASE = "lease"
 """The table of the controllers' lease, in the lean shape."""
 JOURNAL, REPORTS = "journal", "reports"

@@ -23,6 +23,7 @@ from mark.aws.names import (
     DEAD_LETTERS,
     EVENTS,
     JOURNAL,
+    PROBE,
     RAW,
     REPORT,
     REPORTS,
@@ -41,7 +42,7 @@ RUNTIME = "python3.12"
 """Of the tested one, 3.11, Lambda has a C library that is too old for numpy's wheels; the code runs on both."""
 CALLER = "AWS_SDK_UA_APP_ID"
 """Has the SDK name who calls, as `session.py` does: the account's trail then says who called what."""
-INFER_TIMEOUT_S, INTERRUPTION_TIMEOUT_S, WARM_TIMEOUT_S, REPORT_TIMEOUT_S = 60, 10, 60, 120
+INFER_TIMEOUT_S, INTERRUPTION_TIMEOUT_S, PROBE_TIMEOUT_S, REPORT_TIMEOUT_S, WARM_TIMEOUT_S = 60, 10, 45, 120, 60
 HANDLER_MEMORY_MIB, REPORT_MEMORY_MIB = 256, 1024
 """The report draws plots."""
 KEEP_S = 24 * 3600
@@ -250,7 +251,7 @@ def describe(
         dead_letters=name_of(service, DEAD_LETTERS),
         attempts=RAW_ATTEMPTS,
     )
-    interruption, *others = _handlers(service, rollout.report, store)
+    interruption, *others = _handlers(service, rollout, store)
     return Resources(
         service=service,
         tags=service_tags(service, rollout.owner),
@@ -317,7 +318,7 @@ def queue_policy(queue_arn: str, senders: Sequence[str] = ()) -> dict[str, Any]:
     return {"Version": "2012-10-17", "Statement": [encrypted, *([sends] if senders else [])]}
 
 
-def _handlers(service: str, report: ReportMailSettings, store: StoreVariable) -> tuple[LambdaSpec, ...]:
+def _handlers(service: str, rollout: RolloutSettings, store: StoreVariable) -> tuple[LambdaSpec, ...]:
     """The functions that are no model's; `interruption` first."""
     interruption = LambdaSpec(
         role="interruption",
@@ -329,8 +330,12 @@ def _handlers(service: str, report: ReportMailSettings, store: StoreVariable) ->
     warm = LambdaSpec(
         role="warm", name=name_of(service, "warm"), memory_mib=HANDLER_MEMORY_MIB, timeout_s=WARM_TIMEOUT_S
     )
+    probe = LambdaSpec(
+        role="probe", name=name_of(service, PROBE), memory_mib=HANDLER_MEMORY_MIB, timeout_s=PROBE_TIMEOUT_S
+    )
+    report, handlers = rollout.report, (interruption, warm, *((probe,) if rollout.functions.probe else ()))
     if not mails(report):
-        return interruption, warm
+        return handlers
     mailing = LambdaSpec(
         role="report",
         name=name_of(service, REPORT),
@@ -344,7 +349,7 @@ def _handlers(service: str, report: ReportMailSettings, store: StoreVariable) ->
         },
         deferred={store: Deferred.STORE, "MARK_REPORT_BUCKET": Deferred.BUCKET},
     )
-    return interruption, warm, mailing
+    return *handlers, mailing
 
 
 def launch_templates(service: str, rollout: RolloutSettings) -> dict[tuple[Role, str], TemplateSpec]:

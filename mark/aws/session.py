@@ -156,6 +156,11 @@ class Aws:
         return client
 
     @property
+    def secrets(self) -> Any:
+        """Secrets Manager."""
+        return self._client("secretsmanager")
+
+    @property
     def costs(self) -> CostExplorerClient:
         """The client of Cost Explorer."""
         client: CostExplorerClient = self._client("ce")

@@ -13,6 +13,7 @@ from mark.cli import options as given
 EXAMPLES = (
     "mark doctor",
     "mark doctor --config mark.yaml --json",
+    "mark doctor --trial --config mark.yaml",
     "mark doctor --prices prices.json",
 )
 
@@ -25,6 +26,7 @@ def doctor(
             metavar="FILE", help="Also write AWS's prices of today to this file.  [default: not written]"
         ),
     ] = None,
+    trial: given.Trial = False,
     name: given.Name = None,
     json: given.Json = False,
     config: given.Config = None,
@@ -34,7 +36,7 @@ def doctor(
     Each finding says what to do. Where the service runs on this machine, its emulated AWS is checked. The exit
     status is 1 when something must be fixed.
     """
-    settings = given.settings_from(config, service__name=name)
+    settings = given.rollout_settings(config, trial=trial, service__name=name)
     from mark.rollout.doctor import DoctorOptions, examine
 
     status = examine(settings, DoctorOptions(prices=prices), as_json=json)

@@ -16,6 +16,7 @@ LOAD_EXAMPLES = (
     "mark load --rate 50 --duration 60",
     "mark load --trace load.csv.gz --speed 20 --duration 3600 --json",
 )
+TRY_EXAMPLES = ("mark try", "mark try --model digits --json", "mark try --config mark.yaml")
 STATUS_EXAMPLES = ("mark status", "mark status --watch", "mark status --json", "mark status --aws")
 INTERRUPT_EXAMPLES = ("mark interrupt --share 0.4",)
 CHAOS_EXAMPLES = (
@@ -108,6 +109,32 @@ def load(
         reading=TraceReading.of(settings),
     )
     load_service(options, as_json=json)
+
+
+def try_(
+    *,
+    model: given.ServedModel = None,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST[:PORT]",
+            help="Address in the service's network, where it is another.  [default: the service's own]",
+        ),
+    ] = None,
+    name: given.Name = None,
+    json: given.Json = False,
+    config: given.Config = None,
+) -> None:
+    """Send one request, and say who answered it and how fast.
+
+    The request is the model's example, zeros. A service on this machine is asked directly; one in an AWS account
+    by its function `probe` (rollout.functions.probe, which --trial sets), since its address is internal. The exit
+    status is 1 when no model answered.
+    """
+    settings = given.settings_from(config, service__name=name)
+    from mark.live.commands.try_service import try_service
+
+    try_service(settings, model=model, address=address, as_json=json)
 
 
 def status(

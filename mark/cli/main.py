@@ -88,6 +88,7 @@ def _group(panel: str, name: str, summary: str) -> typer.Typer:
 _add(app, SERVE, "demo", demo.demo, demo.EXAMPLES)
 _add(app, SERVE, "up", live.up, live.UP_EXAMPLES)
 _add(app, SERVE, "load", live.load, live.LOAD_EXAMPLES)
+_add(app, SERVE, "try", live.try_, live.TRY_EXAMPLES)
 _add(app, SERVE, "interrupt", live.interrupt, live.INTERRUPT_EXAMPLES)
 _add(app, SERVE, "chaos", live.chaos, live.CHAOS_EXAMPLES)
 _add(app, SERVE, "feed", report.feed, report.FEED_EXAMPLES)

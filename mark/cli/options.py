@@ -123,6 +123,12 @@ World = Annotated[
         autocompletion=complete.choices("ideal", "typical", "rough"),
     ),
 ]
+Trial = Annotated[
+    bool,
+    typer.Option(
+        "--trial", help="With the settings of a first deploy, and say which differ (docs/first-deploy.md)."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")]
 
 
@@ -130,6 +136,16 @@ def settings_from(config: Path | None, **flags: Any) -> Settings:
     """Settings of the file under the flags given; each flag is named by its key, with `__` for a dot."""
     known = {key.replace("__", "."): (flag_name(key), _plain(value)) for key, value in flags.items()}
     return load_settings(config, known)
+
+
+def rollout_settings(config: Path | None, *, trial: bool, **flags: Any) -> Settings:
+    """The settings to roll out: those of the file, or of a trial of them."""
+    settings = settings_from(config, **flags)
+    if not trial:
+        return settings
+    from mark.rollout.trial import tried  # noqa: PLC0415 - it takes long to import
+
+    return tried(settings)
 
 
 def flag_name(key: str) -> str:

@@ -64,6 +64,7 @@ def report(
             help="Read a download of the service's bucket (journal/) instead of its store.  [default: the store]",
         ),
     ] = None,
+    trial: given.Trial = False,
     name: given.Name = None,
     json: given.Json = False,
     config: given.Config = None,
@@ -73,7 +74,7 @@ def report(
     Other policies are replayed on the same arrivals. Days are days of UTC. Each whole day is replayed once and
     kept beside the service's state, so that you can run the command from cron.
     """
-    settings = given.settings_from(config, service__name=name)
+    settings = given.rollout_settings(config, trial=trial, service__name=name)
     from mark.live.cost_report.report import ReportOptions, chosen_policies, parse_period, report_service
 
     options = ReportOptions(

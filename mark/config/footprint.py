@@ -101,7 +101,7 @@ def footprint_of(settings: Settings, *, models: int = 1) -> Footprint:
         disk_gib=rollout.machine_kinds[0].disk_gib,
         endpoints=endpoints,
         lambda_through_endpoint=network.private and network.vpc is None,
-        secrets=LEAN_SECRETS if lean else HA_SECRETS,
+        secrets=LEAN_SECRETS - rollout.node.self_signed if lean else HA_SECRETS,
         queue_requests_per_hour=LAMBDA_POLLS_PER_HOUR + CONTROLLER_POLLS_PER_HOUR,
         prices=load_service_prices(prices.region, settings.service_prices),
     )

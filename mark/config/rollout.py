@@ -200,10 +200,21 @@ class NodeSettings(Part):
         "`key` the private key, both PEM.",
     )
 
+    self_signed: bool = Field(
+        False,
+        description="Instead of `certificate`: nodes make it, by an authority of the service's own. No client can "
+        "check it.",
+    )
     store_image: str = Field(
         "public.ecr.aws/docker/library/redis:7.2-alpine",
         description="Image of the store: Redis or Valkey, with TLS.",
     )
+
+    @model_validator(mode="after")
+    def _one_certificate(self) -> Self:
+        if self.self_signed and self.certificate is not None:
+            raise ValueError("self_signed: nodes take `certificate`, or make their own; leave one of them out")
+        return self
 
     @property
     def machine(self) -> MachineSettings:
@@ -234,6 +245,11 @@ class FunctionSettings(Part):
         None,
         description="Memory of each inference function, or what its model needs. Left out, a service has 3008, "
         "the most in a new account, and a replay 3072.",
+    )
+    probe: bool = Field(
+        False,
+        description="Whether `mark try` reaches the service in an account: by a function in its network, which "
+        "sends the request. AWS may take up to 40 minutes to remove it.",
     )
     reserved: PositiveInt | None = Field(None, description="Most calls at once of each; left out, the account's.")
 
@@ -368,6 +384,11 @@ class RolloutSettings(Part):
         if len(set(names)) != len(names):
             raise ValueError(f"machines: each kind once, not {', '.join(names)}")
         return self
+
+
+def node_name(rollout: RolloutSettings, service: str) -> str:
+    """Name of the nodes that clients call; what a trial calls them where none is given."""
+    return rollout.node.name or f"{service}.mark.internal"
 
 
 def endpoint_services(rollout: RolloutSettings) -> tuple[str, ...]:

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import mark
-from mark.aws.names import HANDLERS, REPORT
+from mark.aws.names import HANDLERS, PROBE, REPORT
 from mark.aws.resources import mails
+from mark.config.service import BackendSettings
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
 from mark.live.models import LiveModel
+from mark.service_spec import BackendSpec
 
 BUILDER = "scripts.handlers.build"
 DOCKERFILE = "infra/image/infer.Dockerfile"
@@ -41,9 +43,22 @@ def find_bundles(settings: Settings, models: Sequence[LiveModel]) -> tuple[Bundl
     """The bundles of a service. Misconfigured, with the command that makes them, where they are not right."""
     functions, mailed = settings.rollout.functions, mails(settings.rollout.report)
     in_zip = overflowing(models) if functions.infer_image is None else []
-    handlers = (name for name in HANDLERS if name != REPORT or mailed)
+    left_out = {name for name, wanted in ((PROBE, functions.probe), (REPORT, mailed)) if not wanted}
+    handlers = (name for name in HANDLERS if name not in left_out)
     names = (*(("infer",) if in_zip else ()), *handlers)
     return tuple(_found(functions.bundles, name, in_zip) for name in names)
+
+
+def fits_function(settings: Settings, backend: BackendSettings) -> bool:
+    """True where a function can answer for the model: there is an image for it, or the zip holds its module."""
+    functions, module = settings.rollout.functions, _module_of(backend)
+    if functions.infer_image is not None or not module:
+        return bool(module)
+    try:
+        with zipfile.ZipFile(functions.bundles / "infer.zip") as archive:
+            return not _files_of(module).isdisjoint(archive.namelist())
+    except (OSError, zipfile.BadZipFile):
+        return False
 
 
 def _found(folder: Path, name: str, in_zip: Sequence[LiveModel]) -> Bundle:
@@ -59,7 +74,7 @@ def _found(folder: Path, name: str, in_zip: Sequence[LiveModel]) -> Bundle:
 
 def _check_models(path: Path, in_zip: Sequence[LiveModel]) -> None:
     """Misconfigured where a function would not find its model."""
-    wanted = {model.name: module for model in in_zip if (module := _module_of(model))}
+    wanted = {model.name: module for model in in_zip if (module := _module_of(model.served.backend))}
     if not wanted:
         return
     try:
@@ -88,16 +103,17 @@ def _is_file(module: str) -> bool:
     return module.endswith(".py")
 
 
-def _module_of(model: LiveModel) -> str:
+def _module_of(backend: BackendSettings | BackendSpec) -> str:
     """The module of a model that is a class, or its file where it is named by that; empty for other backends."""
-    backend = model.served.backend
     module, colon, _ = backend.target.rpartition(":")
     return module if backend.kind == "python" and colon else ""
 
 
 def _makes(folder: Path, in_zip: Sequence[LiveModel]) -> str:
     """The exact command, to be pasted as it is."""
-    modules = sorted({module for model in in_zip if (module := _module_of(model)) and not _is_file(module)})
+    modules = sorted(
+        {module for model in in_zip if (module := _module_of(model.served.backend)) and not _is_file(module)}
+    )
     words = [
         "-m",
         BUILDER,

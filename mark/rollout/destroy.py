@@ -18,6 +18,7 @@ from mark.aws.outside_pause import remove_pause
 from mark.aws.provision import end_instances
 from mark.aws.stacks.cloudformation import StackState
 from mark.aws.stacks.lock import RolloutLock
+from mark.config.rollout import node_name
 from mark.config.settings import Settings
 from mark.domain.errors import RetryLater
 from mark.report.formatting import plural
@@ -88,7 +89,7 @@ def remove_stacks(account: Account, going: Sequence[StackState], settings: Setti
             _end(account, service, log)
             ended = True
         log.stack(state.name, "delete")
-        if state.name.endswith("-state") and settings.rollout.shape == "lean":
+        if state.name.endswith("-state"):
             _forget_name(account, settings, state)
         finish(account.stacks, state.name, list(logged(account.stacks.remove(state), log)), gone=True)
         if state.name.endswith("-launch"):
@@ -98,10 +99,10 @@ def remove_stacks(account: Account, going: Sequence[StackState], settings: Setti
 
 def _forget_name(account: Account, settings: Settings, state: StackState) -> None:
     """Remove the nodes' name: nobody keeps it any more, and a hosted zone that has one cannot be removed."""
-    node = settings.rollout.node
-    zone = node.zone or state.exports.get(name_of(settings.service.name, "zone"))
-    if zone and node.name:
-        remove_addresses(account.aws.names, zone, node.name)
+    rollout, service = settings.rollout, settings.service.name
+    zone = state.exports.get(name_of(service, "zone")) or (rollout.node.zone if rollout.shape == "lean" else None)
+    if zone:
+        remove_addresses(account.aws.names, zone, node_name(rollout, service))
 
 
 def _end(account: Account, service: str, log: EventLog) -> None:

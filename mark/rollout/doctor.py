@@ -144,6 +144,8 @@ def check_certificate(settings: Settings) -> Finding:
     wanted, makes = (
         ("secretsmanager", "secretsmanager create-secret") if lean else ("acm", "acm request-certificate")
     )
+    if lean and rollout.node.self_signed:
+        return Finding(check="certificate", state="ok", message="nodes make it; no client can check it")
     if arn is None:
         return Finding(check="certificate", state="skipped", message=f"rollout.{key} is not set")
     _, _, service, where, *_ = arn.split(":")

@@ -22,6 +22,7 @@ Act = Literal["create", "create again", "update", "keep", "delete"]
 STAYS = "archive"
 """The stack that outlives the service: bucket and logs."""
 FUNCTION, IMAGE, ZIP = "AWS::Lambda::Function", "Image", "Zip"
+ZONE = "AWS::Route53::HostedZone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,7 @@ def compare(stacks: Stacks, synthesis: Synthesis, service: str) -> tuple[StackPl
         else:
             before = stacks.template(name)
             _refuse_repacked(before, template)
+            _refuse_renamed(before, template)
             changes = tuple(template_changes(before, template))
             plans.append(StackPlan(name=name, act="update" if changes else "keep", changes=changes, state=state))
     return tuple(plans)
@@ -119,6 +121,24 @@ def _refuse_repacked(before: Mapping[str, Any], after: Mapping[str, Any]) -> Non
                 "the other (rollout.functions.infer_image): deploy once with offerings: {overflow: false} of its "
                 "model, which removes it, then as you want it"
             )
+
+
+def _refuse_renamed(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    """Misconfigured where the nodes' own zone would change: nodes use it, and it holds their address."""
+    was, becomes = (_zones(one) for one in (before, after))
+    if was != becomes:
+        had, gets = (" and ".join(zones) or "none" for zones in (was, becomes))
+        raise Misconfigured(
+            f"the service stands with a hosted zone of its own for {had}, and would get {gets}: rollout.node.name "
+            "and node.zone cannot change while it stands, also where a trial chose the name. `mark destroy`, then "
+            "deploy anew; the archive stays"
+        )
+
+
+def _zones(template: Mapping[str, Any]) -> tuple[str, ...]:
+    """Names of the hosted zones that a template makes."""
+    resources = template.get("Resources", {}).values()
+    return tuple(sorted(str(one["Properties"]["Name"]).rstrip(".") for one in resources if one["Type"] == ZONE))
 
 
 def _refuse_reshaped(there: Mapping[str, StackState], synthesis: Synthesis, service: str) -> None:

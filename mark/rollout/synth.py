@@ -38,7 +38,7 @@ LEFT_OUT: Any = {
     "rollout": {
         **dict.fromkeys(("owner", "account", "service_role", "image", "agent_image", "training_image"), True),
         **dict.fromkeys(("model_image", "bundle", "certificate"), True),
-        "functions": {"bundles", "infer_image", "provisioned", "reserved"},
+        "functions": {"bundles", "infer_image", "probe", "provisioned", "reserved"},
         "archive": True,
         "report": {"to", "schedule", "timezone"},
         "node": {"name", "certificate", "ami", "store_image"},
@@ -104,7 +104,8 @@ def check_settings(settings: Settings) -> None:
     lean = rollout.shape == "lean"
     wanted = {"image": rollout.image}
     if lean:
-        wanted |= {"node.name": rollout.node.name, "node.certificate": rollout.node.certificate}
+        wanted |= {"node.name": rollout.node.name}
+        wanted |= {} if rollout.node.self_signed else {"node.certificate": rollout.node.certificate}
     else:
         wanted |= {"certificate": rollout.certificate}
     if lean and rollout.certificate and rollout.node.name is None:

@@ -1,9 +1,9 @@
 """A rollout from nothing to nothing on ministack: `python -m scripts.rehearsal.run [PART ...]`, some minutes.
 
 `newcomer`: from `mark init` to the first report by mail. `deploy`: what `mark deploy` does when something fails.
-`cdk`: CDK's command line and the AWS CLI instead of it. `move`: from one shape to the other. Each step says what
-it found; the first that is not as it should be ends it with status 1. What the service does when it runs is
-rehearsed elsewhere: by the live service.
+`cdk`: CDK's command line and the AWS CLI instead of it. `move`: from one shape to the other. `trial`: a stranger's
+first day. Each step says what it found; the first that is not as it should be ends it with status 1. What the
+service does when it runs is rehearsed elsewhere: by the live service.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from scripts.rehearsal import cdk, deploy, ministack, move, newcomer
+from scripts.rehearsal import cdk, deploy, ministack, move, newcomer, trial
 from scripts.rehearsal.folder import Failed, RehearsalFolder
 from scripts.rehearsal.settings import SERVICE, lay_bundles, settings
 
@@ -52,6 +52,15 @@ PARTS: Mapping[str, tuple[Step, ...]] = {
         move.gives_the_second_the_firsts_token,
         move.removes_the_first,
     ),
+    "trial": (
+        trial.begins_with_a_file,
+        trial.builds_what_the_deploy_asks_for,
+        trial.asks_the_doctor,
+        trial.deploys,
+        trial.tries_it,
+        trial.goes_over_or_says_why_not,
+        trial.removes_it_all,
+    ),
 }
 
 
@@ -68,7 +77,7 @@ def rehearse(parts: Sequence[str]) -> None:
 
 def _place(part: str, folder: Path, aws: Mapping[str, str]) -> RehearsalFolder:
     """An empty folder for the newcomer; for the others one with settings and bundles."""
-    if part == "newcomer":
+    if part in ("newcomer", "trial"):
         return RehearsalFolder(folder, aws, service="mark")
     lay_bundles(folder / "bundles")
     return RehearsalFolder(folder, aws, service=SERVICE, config=settings("ha"))

@@ -15,10 +15,12 @@ from lambda_handlers import interruption, warm
 from mark.aws.alarms import read_alerts
 from mark.aws.archive import put_object
 from mark.aws.functions.overflow import LambdaOverflow
+from mark.aws.functions.probe import ask_from_within
 from mark.aws.functions.warmup import warm_up
 from mark.aws.outside_pause import read_pause
 from mark.aws.provision import set_up, tear_down
 from mark.aws.quotas import read_quotas
+from mark.aws.stacks.cloudformation import Stacks
 from mark.domain.fleet import Role
 from mark.domain.orders import SpotWarned, StartStandby, StopStandby, Terminate
 from mark.ports import InferRequest
@@ -99,8 +101,17 @@ def test_each_role_calls_what_is_listed_for_it(called: Recorder, monkeypatch: py
         with called.acting("setup"):
             changed = replace(infer_function(), memory_mib=1024)
             better = {"agents_store": "redis://y", "code": zipped("pass  # better")}
-            set_up(there.aws, service(infer=changed, rollout={"report": REPORT}, **better))
+            rollout = {"report": REPORT, "functions": {"probe": True}}
+            set_up(there.aws, service(infer=changed, rollout=rollout, **better))
+        there.aws.secrets.create_secret(Name="mark-shop-token", SecretString="t")
+        with called.acting("prober"):
+            assert Stacks(there.aws).state("mark-shop-gateways") is None
+            with suppress(ValueError):  # moto runs no function, and says so in plain words
+                ask_from_within(there.aws, "shop", "https://shop.mark.internal/v2/models/m/infer", "{}")
+        with called.acting("setup"):
             tear_down(there.aws, "shop")
         there.close()
     for role in ("setup", "controller", "gateway", "interruption", "warm"):
         called.assert_permitted(role, replace(NAMES, bucket=there.bucket))
+    reads = frozenset({("StackReads", "cloudformation:DescribeStacks")})  # moto's stacks are judged by nobody
+    called.assert_permitted("prober", replace(NAMES, bucket=there.bucket), unseen=reads)

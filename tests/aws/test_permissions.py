@@ -32,6 +32,7 @@ BESIDE = {
     "infer": LOGS,
     "interruption": LOGS | {"sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"},
     "node": {"dynamodb:ConditionCheckItem"},
+    "probe": LOGS,
     "profiler": LAUNCH - {"ec2:RunInstances", "iam:CreateServiceLinkedRole"},
     "report": LOGS | {"ses:SendRawEmail"},
     "snapshot-report": LOGS | {"ses:SendRawEmail"},

@@ -23,6 +23,7 @@ LIVE = {
     for name in (
         "up",
         "load",
+        "try",
         "status",
         "report",
         "feed",

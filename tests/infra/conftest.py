@@ -40,7 +40,7 @@ LEAN = {
 
 def settings(folder: Path, **rollout: Any) -> Settings:
     """A service in the shape `ha` with all that a rollout can have."""
-    for name in ("infer", "interruption", "report", "warm"):
+    for name in ("infer", "interruption", "probe", "report", "warm"):
         (folder / f"{name}.zip").write_bytes(f"the code of {name}".encode())
     given = {
         "shape": "ha",
@@ -53,7 +53,7 @@ def settings(folder: Path, **rollout: Any) -> Settings:
         "certificate": f"arn:aws:acm:{REGION}:{ACCOUNT}:certificate/0000",
         "network": {"zones": ZONES},
         "machines": [{}, {"architecture": "arm64"}, {"accelerator": "nvidia"}],
-        "functions": {"bundles": str(folder), "provisioned": 2},
+        "functions": {"bundles": str(folder), "provisioned": 2, "probe": True},
         "report": {"sender": "mark@example.com", "to": ["team@example.com"]},
         "archive": {"journals_days": 400},
         "alarms": {"to": ["team@example.com"], "max_usd_per_hour": 5},

@@ -102,6 +102,20 @@ def test_the_mailed_report_needs_neither_network_nor_endpoint(lean: dict[str, Te
     assert {one["Sid"] for one in written} == {"Journals", "Lease", "Logs", "Reports", "Sender"}
 
 
+def test_the_probe_reaches_https_in_the_network_and_nothing_else(lean: dict[str, Template]) -> None:
+    found = of_type(lean["functions"], "AWS::Lambda::Function")
+    [probe] = [one for one in found.values() if one["FunctionName"] == "mark-shop-probe"]
+    [(name, group)] = of_type(lean["functions"], "AWS::EC2::SecurityGroup").items()
+    assert plain(probe["VpcConfig"]["SecurityGroupIds"]) == [f"<{name}.GroupId>"]
+    assert [(rule["FromPort"], rule["CidrIp"]) for rule in group["SecurityGroupEgress"]] == [(443, "10.77.0.0/16")]
+    assert "SecurityGroupIngress" not in group
+    [role] = [
+        one for name, one in of_type(lean["functions"], "AWS::IAM::Role").items() if name.startswith("Probe")
+    ]
+    written = plain(role["Policies"][0]["PolicyDocument"]["Statement"])
+    assert {one["Sid"] for one in written} == {"Logs", "Network"}
+
+
 def test_cfn_lint_finds_no_error(lean_synthesis: Synthesis, tmp_path: Path) -> None:
     own = ("functions", "launch", "state", "nodes", "watch")
     files = []

@@ -133,7 +133,7 @@ def test_no_nat_gateway_and_no_custom_resource(templates: dict[str, Template]) -
 
 def test_nobody_is_let_in_from_everywhere(templates: dict[str, Template]) -> None:
     groups = [group for part in templates.values() for group in of_type(part, "AWS::EC2::SecurityGroup").values()]
-    assert len(groups) == 7
+    assert len(groups) == 8
     for group in groups:
         for rule in group.get("SecurityGroupIngress", ()):
             assert rule.get("CidrIp") in (None, "10.77.0.0/16"), group["GroupDescription"]
@@ -496,7 +496,7 @@ def test_roles_are_taken_by_one_service_each(templates: dict[str, Template]) -> 
         for template in templates.values()
         for name, role in of_type(template, "AWS::IAM::Role").items()
     }
-    assert len(taken) == 9
+    assert len(taken) == 10
     for name, [statement] in taken.items():
         service = statement["Principal"]["Service"]
         assert statement["Action"] == "sts:AssumeRole"
@@ -585,8 +585,8 @@ def test_a_function_is_excused_for_what_is_true_of_it(templates: dict[str, Templ
         for name, resource in made.items()
     }
     assert "VpcConfig" in made["Report"]["Properties"]
-    assert [name for name, skips in excused.items() if "CKV_AWS_117" not in skips] == ["Report"]
-    assert len({skips["CKV_AWS_116"] for skips in excused.values()}) == len(made) == 4
+    assert [name for name, skips in excused.items() if "CKV_AWS_117" not in skips] == ["Probe", "Report"]
+    assert len({skips["CKV_AWS_116"] for skips in excused.values()}) == len(made) == 5
 
 
 def test_a_private_network_reaches_whatever_processes_call(others: dict[str, Template]) -> None:

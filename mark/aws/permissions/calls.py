@@ -103,6 +103,13 @@ PROFILER = (
 )
 """Calls of `mark profile --on`."""
 
+PROBER = (
+    Call("cloudformation", "DescribeStacks", "the address that clients call in the shape ha"),
+    Call("lambda", "Invoke", "have the function probe send the request"),
+    Call("secretsmanager", "GetSecretValue", "what clients must send", within="Token"),
+)
+"""Calls of `mark try`."""
+
 REPORT = (
     Call("ce", "GetCostAndUsage", "what AWS says that it cost"),
     Call("s3", "PutObject", "the report outlives its mail", within="Reports"),
@@ -209,6 +216,8 @@ ROLES: Mapping[str, tuple[Call, ...]] = MappingProxyType(
         "member": MEMBER,
         "node": NODE,
         "pauser": PAUSER,
+        "probe": (),
+        "prober": PROBER,
         "profiler": PROFILER,
         "report": REPORT,
         "snapshot-report": SNAPSHOT_REPORT,

@@ -236,6 +236,7 @@ PLATFORM: Mapping[str, tuple[Need, ...]] = MappingProxyType(
             *_LOGS,
             *_each("RawQueue", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"),
         ),
+        "probe": _LOGS,
         "report": _LOGS,
         "snapshot-report": _LOGS,
         "warm": _LOGS,

@@ -21,6 +21,7 @@ from mark.aws.names import (
     REPORT,
     REPORTS,
     RULES,
+    TOKEN,
     name_of,
     pause_parameter,
 )
@@ -295,6 +296,11 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
             lambda n: n.ec2("launch-template"),
             _tagged_by("CreateLaunchTemplate"),
             "tags are given when a template is made",
+        ),
+        "Token": (
+            lambda n: (n.arn("secretsmanager", f"secret:{name_of(n.service, TOKEN)}-??????"),),
+            _always,
+            "what clients must send; Secrets Manager ends its name with six characters of its own",
         ),
     }
 )

@@ -1,0 +1,50 @@
+"""A request to a service that is reached from its own network alone, through the function `probe`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, cast
+
+from mark.aws.error_codes import NOT_THERE
+from mark.aws.errors import code_of, translated
+from mark.aws.names import PROBE, TOKEN, name_of
+from mark.domain.errors import MarkError, Misconfigured
+
+if TYPE_CHECKING:
+    from mark.aws.session import Aws
+    from mark.protocols.probe import ProbeReply
+
+
+def clients_token(aws: Aws, service: str) -> str:
+    """The bearer token of the service's clients. Misconfigured where no such service stands."""
+    name = name_of(service, TOKEN)
+    try:
+        with translated():
+            return str(aws.secrets.get_secret_value(SecretId=name)["SecretString"])
+    except MarkError as error:
+        if code_of(error) not in NOT_THERE:
+            raise
+        raise Misconfigured(
+            f"there is no secret {name} in {aws.settings.region}: the service {service} is neither up on this "
+            "machine (`mark up`) nor deployed there (`mark deploy --trial`)"
+        ) from error
+
+
+def ask_from_within(aws: Aws, service: str, url: str, body: str) -> ProbeReply:
+    """Have the function send the request. Misconfigured where the service has no such function."""
+    function = name_of(service, PROBE)
+    asked = json.dumps({"url": url, "body": body, "token": clients_token(aws, service)})
+    try:
+        with translated():
+            answer = aws.lambda_.invoke(FunctionName=function, Payload=asked.encode())
+            payload = answer["Payload"].read()
+    except MarkError as error:
+        if code_of(error) not in NOT_THERE:
+            raise
+        raise Misconfigured(
+            f"there is no function {function}, which sends the request: write rollout.functions.probe: true and "
+            "deploy, or call the service from its network"
+        ) from error
+    if answer.get("FunctionError"):
+        raise Misconfigured(f"the function {function} failed: {payload[:500].decode(errors='replace')}")
+    return cast("ProbeReply", json.loads(payload))
