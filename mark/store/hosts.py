@@ -24,7 +24,7 @@ def share_wall(link: Link, keys: Keys, offset_s: float) -> float:
 
     Read first: a store whose disk is full answers reads, and a process that begins then shall begin.
     """
-    told = link.call("HGET", keys.walls[0], _boot())
+    told = link.call("ZSCORE", keys.walls[0], _boot())
     with suppress(RetryLater) if told is not None else nullcontext():
         told = link.run(WALL, keys.walls, _args(offset_s))
     return float(told)
@@ -32,7 +32,7 @@ def share_wall(link: Link, keys: Keys, offset_s: float) -> float:
 
 async def share_wall_async(link: AsyncLink, keys: Keys, offset_s: float) -> float:
     """`share_wall` on an event loop."""
-    told = await link.call("HGET", keys.walls[0], _boot())
+    told = await link.call("ZSCORE", keys.walls[0], _boot())
     with suppress(RetryLater) if told is not None else nullcontext():
         told = await link.run(WALL, keys.walls, _args(offset_s))
     return float(told)
@@ -40,7 +40,7 @@ async def share_wall_async(link: AsyncLink, keys: Keys, offset_s: float) -> floa
 
 def forget_wall(link: Link, keys: Keys) -> None:
     """Have the next process of this host be its first."""
-    link.call("HDEL", keys.walls[0], _boot())
+    link.call("ZREM", keys.walls[0], _boot())
 
 
 def _args(offset_s: float) -> tuple[float, str, str]:

@@ -41,8 +41,8 @@ class Keys:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """Keys of the scripts on members: members, when each was seen, version, when anybody was."""
-        return tuple(self.of(part) for part in ("members", "seen", "version", "heard"))
+        """Keys of the scripts on members: they, when each was seen, version, when anybody was, digests."""
+        return tuple(self.of(part) for part in ("members", "seen", "version", "heard-at", "digests"))
 
     @property
     def drains(self) -> tuple[str, str]:
@@ -57,7 +57,7 @@ class Keys:
     @property
     def walls(self) -> tuple[str, str]:
         """Offset of wall from monotonic clock by host, and when a process began there last."""
-        return self.of("walls"), self.of("walls-seen")
+        return self.of("wall-offsets"), self.of("walls-seen")
 
     @property
     def peers(self) -> tuple[str, ...]:

@@ -6,6 +6,9 @@ twice, because its answer was lost, does no more than once sent.
 **When a member is gone.** When it has been silent for `ttl`. But after an outage of the store all have, and are
 well: where *nobody* was heard for `ttl`, neither agent nor gateway, all members get one more `ttl` from the next
 call on. `heard` holds when anybody was heard last, and since when somebody has been.
+
+**Sorted sets for numbers.** An agent may write the hash of members and must not read it, so its user has no
+command that reads a hash: whatever else agents keep here is in sorted sets.
 """
 
 from __future__ import annotations
@@ -39,25 +42,26 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 _MEMBERS = (
     _NOW
     + """
--- KEYS: members, seen, version, heard; for agents drains, too. ARGV[1]: ttl in ms.
+-- KEYS: members, seen, version, heard, digests; for agents drains, too. ARGV[1]: ttl in ms.
 local ttl = tonumber(ARGV[1])
 local function changed()
   -- The first version is the time, so that it rises even where the store forgot everything.
   if redis.call('SETNX', KEYS[3], now) == 0 then redis.call('INCR', KEYS[3]) end
 end
 local function expire(calls_often)
-  local heard = redis.call('HMGET', KEYS[4], 'last', 'since')
-  local last, since = tonumber(heard[1] or 0), tonumber(heard[2] or 0)
+  local last = tonumber(redis.call('ZSCORE', KEYS[4], 'last') or 0)
+  local since = tonumber(redis.call('ZSCORE', KEYS[4], 'since') or 0)
   if now - last > ttl and since <= last then
     since = now
-    redis.call('HSET', KEYS[4], 'since', now)
+    redis.call('ZADD', KEYS[4], now, 'since')
   end
-  if calls_often and (now - last) * 8 > ttl then redis.call('HSET', KEYS[4], 'last', now) end
+  if calls_often and (now - last) * 8 > ttl then redis.call('ZADD', KEYS[4], now, 'last') end
   if now - since <= ttl then return end
   local gone = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', '(' .. now - ttl)
   for _, id in ipairs(gone) do
     redis.call('HDEL', KEYS[1], id)
     redis.call('ZREM', KEYS[2], id)
+    redis.call('ZREM', KEYS[5], id)
   end
   if #gone > 0 then changed() end
 end
@@ -67,14 +71,13 @@ end
 ANNOUNCE = Script(
     _MEMBERS
     + """
--- ARGV: ttl, instance, member. Whether it shall drain.
+-- ARGV: ttl, instance, member, digest of it (a number). Whether it shall drain. The digest says whether the member
+-- is news: no agent may read what others announced, and so none can read its own.
 redis.call('ZADD', KEYS[2], now, ARGV[2])
 expire(true)
-if redis.call('HGET', KEYS[1], ARGV[2]) ~= ARGV[3] then
-  redis.call('HSET', KEYS[1], ARGV[2], ARGV[3])
-  changed()
-end
-return redis.call('SISMEMBER', KEYS[5], ARGV[2])
+redis.call('HSET', KEYS[1], ARGV[2], ARGV[3])
+if redis.call('ZADD', KEYS[5], 'CH', ARGV[4], ARGV[2]) == 1 then changed() end
+return redis.call('SISMEMBER', KEYS[6], ARGV[2])
 """
 )
 
@@ -83,7 +86,8 @@ LEAVE = Script(
     + """
 -- ARGV: ttl, instance.
 redis.call('ZREM', KEYS[2], ARGV[2])
-redis.call('SREM', KEYS[5], ARGV[2])
+redis.call('ZREM', KEYS[5], ARGV[2])
+redis.call('SREM', KEYS[6], ARGV[2])
 if redis.call('HDEL', KEYS[1], ARGV[2]) == 1 then changed() end
 return 1
 """
@@ -148,12 +152,12 @@ WALL = Script(
 -- KEYS: offsets by host, when a process began there last. ARGV: for how long a host is remembered (ms), host,
 -- offset. The offset of its first process.
 redis.call('ZADD', KEYS[2], now, ARGV[2])
-redis.call('HSETNX', KEYS[1], ARGV[2], ARGV[3])
+redis.call('ZADD', KEYS[1], 'NX', ARGV[3], ARGV[2])
 for _, gone in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now - ARGV[1])) do
-  redis.call('HDEL', KEYS[1], gone)
+  redis.call('ZREM', KEYS[1], gone)
   redis.call('ZREM', KEYS[2], gone)
 end
-return redis.call('HGET', KEYS[1], ARGV[2])
+return redis.call('ZSCORE', KEYS[1], ARGV[2])
 """
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import Lock
 from typing import Any
@@ -32,6 +33,8 @@ from mark.store.traffic import (
     traffic_keys,
     traffic_totals,
 )
+
+_log = logging.getLogger(__name__)
 
 MEMBER_TTL_S = 3.0
 """After how long a silent agent is gone, in wall seconds; they announce themselves each second."""
@@ -293,5 +296,13 @@ def clock_of(data: bytes | None) -> ClockAnchor:
 
 
 def members_of(answer: Sequence[bytes]) -> tuple[Member, ...]:
-    """Stored members by instance id."""
-    return tuple(sorted(map(MEMBER.decode, answer), key=lambda member: member.instance))
+    """Stored members by instance id, but for those that cannot be read: what one agent writes stops nobody."""
+    return tuple(sorted(_readable(answer), key=lambda member: member.instance))
+
+
+def _readable(answer: Sequence[bytes]) -> Iterator[Member]:
+    for data in answer:
+        try:
+            yield MEMBER.decode(data)
+        except Misconfigured as error:
+            _log.warning("an agent announced itself in a way that cannot be read, and is left out: %s", error)

@@ -62,13 +62,13 @@ class Access:
         return tuple(sorted({*self.calls, *within, *(("eval", "evalsha") if self.scripts else ())}))
 
 
-_MEMBERS = ("members", "seen", "version", "heard")
-_WALLS = ("walls", "walls-seen")
+_MEMBERS = ("members", "seen", "version", "heard-at", "digests")
+_WALLS = ("wall-offsets", "walls-seen")
 ACCESSES: Mapping[StoreUser, Access] = MappingProxyType(
     {
         StoreUser.AGENT: Access(
             keys=(*_MEMBERS, "drains", "clock", "served:*", *_WALLS),
-            calls=("get", "hget"),
+            calls=("get", "zscore"),
             scripts=(ANNOUNCE, LEAVE, WALL),
         ),
         StoreUser.GATEWAY: Access(
@@ -76,7 +76,7 @@ ACCESSES: Mapping[StoreUser, Access] = MappingProxyType(
                 *_MEMBERS, "clock", "spec", "warmed", "status:budget", "peers", "peers-seen", "sequences",
                 "gateways", "arrivals:*", "traffic:*", "latency:*", "gauges:*", *_WALLS,
             ),
-            calls=("get", "hget", "hvals"),
+            calls=("get", "hvals", "zscore"),
             scripts=(LEAVE_PEERS, MEMBERS, PEERS, REPORT, VERSION, WALL),
         ),
         StoreUser.REPORT: Access(
@@ -91,7 +91,7 @@ ACCESSES: Mapping[StoreUser, Access] = MappingProxyType(
             keys=("*",),
             calls=(
                 "del", "eval", "evalsha", "exists", "expire", "get", "hdel", "hget", "hgetall", "hincrby",
-                "hincrbyfloat", "hkeys", "hlen", "hmget", "hset", "hsetnx", "hvals", "incr", "llen", "lrange",
+                "hincrbyfloat", "hkeys", "hlen", "hmget", "hset", "hvals", "incr", "llen", "lrange",
                 "ltrim", "persist", "rpush", "sadd", "set", "setnx", "sismember", "smembers", "srem", "time",
                 "xadd", "xdel", "xlen", "xrange", "xrevrange", "zadd", "zrangebyscore", "zrem", "zscore",
             ),

@@ -43,7 +43,7 @@ def test_a_store_that_takes_no_writes_tells_it_all_the_same(
     call = link.call
 
     def read_only(*words: str | bytes | float) -> object:
-        if words[0] != "HGET":
+        if words[0] != "ZSCORE":
             raise RetryLater(FULL)
         return call(*words)
 

@@ -185,6 +185,27 @@ def test_an_agent_reads_no_key_of_the_services_others(agent: Link, part: str) ->
             agent.call("EVAL", script, count, KEYS.of(part))
 
 
+@pytest.mark.parametrize("words", [("HGET", "i-2"), ("HMGET", "i-2"), ("HVALS",), ("HGETALL",)], ids=" ".join)
+def test_an_agent_reads_no_key_of_another_agents_wire(agent: Link, words: tuple[str, ...]) -> None:
+    with pytest.raises(RetryLater, match=r"no permissions|NOPERM"):
+        agent.call(words[0], KEYS.of("members"), *words[1:])
+
+
+def test_what_an_agent_announces_and_nobody_can_read_stops_nobody(
+    agent: Link, server: EmbeddedRedis, store: ServiceStore
+) -> None:
+    async def announce() -> None:
+        link = connect_async(url(server, StoreUser.AGENT))
+        await AgentStore(link, SERVICE).announce(a_member("i-1"))
+        await link.aclose()
+
+    asyncio.run(announce())
+    agent.call("HSET", KEYS.of("members"), "i-2", b"whatever it likes")
+    assert [member.instance for member in store.members()] == ["i-1"]
+    agent.call("HDEL", KEYS.of("members"), "i-2")
+    store.forget_members()
+
+
 REFUSED = [
     ("CONFIG", "GET", "*"), ("KEYS", "*"), ("SCAN", "0"), ("FLUSHALL",), ("FLUSHDB",), ("ACL", "LIST"),
     ("DEBUG", "SLEEP", "1"), ("SHUTDOWN",), ("REPLICAOF", "NO", "ONE"), ("MONITOR",), ("CLIENT", "LIST"),
