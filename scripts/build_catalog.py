@@ -222,6 +222,7 @@ def _kairos_model(name: str, qos_ms: float, shape: Mapping[str, str]) -> dict[st
         "accelerators": ["T4"],
         "cpu": True,
         "redispatch": True,
+        "sizes": "kairos",
     }
 
 

@@ -27,7 +27,8 @@ from mark.domain.offering import (
 )
 from mark.domain.plan import Excuse
 from mark.domain.profile import Profile
-from mark.planner.batching import TunedBatch, tune_batching
+from mark.domain.sizes import SizeDistribution
+from mark.planner.batching import TunedBatch, capacity_rps, tune_batching
 
 LAMBDA_MEMORY_GIB = 10.0
 """The largest Lambda function (Lambda quotas: 10,240 MB)."""
@@ -62,7 +63,9 @@ def make_offerings(
         else:
             unasked = None if name in named else _unasked(priced[name], sets)
             reason = unasked or _unfit(model, priced[name], market, world)
-        found = reason or _offer(slo, priced[name], profile=profiles.of(name), market=market, world=world)
+        found = reason or _offer(
+            slo, priced[name], profile=profiles.of(name), market=market, world=world, sizes=model.sizes
+        )
         if isinstance(found, Offering):
             offerings.append(found)
         else:
@@ -88,6 +91,7 @@ def standby_offering(
         profile=profiles.of(instance_type),
         market=Market.ON_DEMAND,
         world=world,
+        sizes=model.sizes,
         boot_s=world.times.wake_of(item).median_s,
     )
     if isinstance(found, Offering):
@@ -109,6 +113,8 @@ def make_lambda(model: ModelSpec, profiles: ProfileSet, slo: Slo) -> tuple[Lambd
         reason = "needs an accelerator, Lambda has none"
     elif profile is None:
         reason = f"no profile of {model.name} on lambda"
+    elif model.sizes is not None and model.sizes.largest > 1:
+        reason = f"its profile is of one item, a request has up to {model.sizes.largest}"
     else:
         offering = LambdaOffering(
             latency_s=profile.latency_s(1),
@@ -159,11 +165,26 @@ def _unsold(item: InstanceType, market: Market, world: World) -> str | None:
     return f"{item.vcpus} vCPU, a quota of the account is {quota:g}" if item.vcpus > quota else None
 
 
-def _only_idle(tuned: TunedBatch | None, profile: Profile) -> TunedBatch | None:
+def _only_idle(tuned: TunedBatch | None, profile: Profile, sizes: SizeDistribution | None) -> TunedBatch | None:
     """An instance that is in time only for what finds it idle: no batch forms on it."""
     if tuned is None:
         return None
-    return TunedBatch(batch=BatchPolicy(max_batch=1, max_wait_s=0.0), capacity_rps=1.0 / profile.latency_s(1))
+    single = BatchPolicy(max_batch=1, max_wait_s=0.0)
+    return TunedBatch(batch=single, capacity_rps=capacity_rps(profile, 1, sizes))
+
+
+def _too_large(sizes: SizeDistribution, profile: Profile, slo: Slo, late: float) -> str | None:
+    """Reason for which requests of these sizes are beyond the type: any of them may be sent to it."""
+    if sizes.largest > profile.max_batch:
+        return f"a request has up to {sizes.largest} items, its profile ends at {profile.max_batch}"
+    size = sizes.quantile(slo.target)
+    takes_s = profile.latency_s(size) * late
+    if takes_s <= slo.latency_s:
+        return None
+    return (
+        f"a request of {size} items, which {slo.target:.4g} of them do not exceed, takes {takes_s * 1000:.4g} ms, "
+        f"beyond the objective of {slo.latency_s * 1000:.4g} ms"
+    )
 
 
 def _offer(
@@ -173,14 +194,18 @@ def _offer(
     profile: Profile,
     market: Market,
     world: World,
+    sizes: SizeDistribution | None,
     boot_s: float | None = None,
 ) -> Offering | str:
     """The offering under its tuned batch, or why no batch keeps the objective."""
     cv = world.cv_of(profile.cv)
     late = noise_quantile(cv, slo.target)
+    too_large = _too_large(sizes, profile, slo, late) if sizes else None
+    if too_large:
+        return too_large
     # What comes while a batch runs waits for one uncertain time and takes another.
-    tuned = tune_batching(profile, slo.latency_s / second_quantile(cv, slo.target))
-    tuned = tuned or _only_idle(tune_batching(profile, slo.latency_s / late), profile)
+    tuned = tune_batching(profile, slo.latency_s / second_quantile(cv, slo.target), sizes)
+    tuned = tuned or _only_idle(tune_batching(profile, slo.latency_s / late), profile, sizes)
     if tuned is None:
         first = profile.points[0]
         tail = f", and {late:.2f} times as long at the target of {slo.target:.4g}" if late > 1.0 else ""

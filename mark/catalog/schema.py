@@ -158,6 +158,7 @@ class ModelEntry(_Entry):
     accelerators: tuple[str, ...] = ()
     cpu: bool = True
     redispatch: bool = True
+    sizes: str | None = None
 
     def to_domain(self) -> ModelSpec:
         """The domain's word for it."""
@@ -170,6 +171,7 @@ class ModelEntry(_Entry):
             cpu=self.cpu,
             payload_mib=self.payload_mib,
             redispatch=self.redispatch,
+            usual_sizes=self.sizes,
             source=f"objective: {self.objective_source or NOT_STATED}; "
             f"memory: {self.memory_source or NOT_STATED}; "
             f"payload: {self.payload_source or NOT_STATED}",

@@ -96,6 +96,14 @@ StartS = Annotated[
 DurationS = Annotated[
     float | None, typer.Option(metavar="SECONDS", help="Length of the replay.  [default: to the end]")
 ]
+Sizes = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SPEC",
+        help="Sizes of requests in items: lognormal:MU,SIGMA,MIN,MAX, normal:MU,SIGMA,MIN,MAX, constant:N, "
+        "kairos, or a CSV size,probability (docs/kairos.md).  [default: the model's, or one each]",
+    ),
+]
 Seed = Annotated[int | None, typer.Option(metavar="NUMBER", help="Seed of all random draws.  [default: 0]")]
 Types = Annotated[
     str | None,

@@ -56,6 +56,7 @@ def simulate(
             help="Move through the trace X times as fast, as a rehearsal does: 1/X of the requests.  [default: 1]",
         ),
     ] = None,
+    sizes: given.Sizes = None,
     seed: given.Seed = None,
     out: Annotated[
         Path | None,
@@ -120,6 +121,7 @@ def simulate(
         trace__start_s=start_s,
         trace__duration_s=duration_s,
         trace__speed=speed,
+        trace__sizes=sizes,
         seed=seed,
         out=out,
         forecaster=forecaster,

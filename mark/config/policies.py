@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from mark.catalog.latency_tables import load_sizes
 from mark.catalog.load import known_models, load_prices
 from mark.catalog.type_sets import check_types
 from mark.cloudmodel.world import WORLDS, World
@@ -13,6 +14,7 @@ from mark.config.settings import Settings, cache_dir
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import LAMBDA_PROFILED_GIB, MachineKind
+from mark.domain.sizes import SizeDistribution
 from mark.plugins.load import is_oracle, load_forecaster
 from mark.policies.assemble import Overrides, PolicySpec
 from mark.policies.bundles import policy_names
@@ -32,6 +34,18 @@ def chosen_model(settings: Settings) -> ModelSpec:
     if settings.model not in known:
         raise unknown("model", settings.model, known)
     return known[settings.model]
+
+
+def sized_model(settings: Settings) -> ModelSpec:
+    """The model with the sizes of its requests in a replay or a plan: the load's, or else its usual ones."""
+    model = chosen_model(settings)
+    return replace(model, sizes=chosen_sizes(settings, model))
+
+
+def chosen_sizes(settings: Settings, model: ModelSpec) -> SizeDistribution | None:
+    """Sizes of requests in items; None where each is one."""
+    spec = settings.trace.sizes or model.usual_sizes
+    return load_sizes(spec) if spec else None
 
 
 def chosen_slo(settings: Settings, model: ModelSpec) -> Slo:

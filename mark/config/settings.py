@@ -53,6 +53,12 @@ class TraceSettings(Part):
         0.0, description="Where the replay starts on the trace's clock; what lies before is the history."
     )
     duration_s: Positive | None = Field(None, description="How long the replay lasts; to the end when left out.")
+    sizes: str | None = Field(
+        None,
+        description="Sizes of requests in items (docs/kairos.md): lognormal:MU,SIGMA,MIN,MAX, "
+        "normal:MU,SIGMA,MIN,MAX, constant:N, kairos, or a CSV size,probability. Left out, the model's, or one "
+        "item each.",
+    )
     speed: float = Field(
         1.0,
         ge=1,
@@ -310,6 +316,8 @@ def _anchored(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
     trace = tree.get("trace")
     if isinstance(trace, dict) and isinstance(trace.get("file"), str):
         trace["file"] = trace["file"] if "://" in trace["file"] else str(folder / trace["file"])
+    if isinstance(trace, dict) and "sizes" in trace:
+        trace["sizes"] = _anchored_file(trace["sizes"], folder, ".csv")
     if isinstance(tree.get("profiles"), list):
         tree["profiles"] = [_anchored_file(item, folder, ".json") for item in tree["profiles"]]
     tree.update({"forecaster": _anchored_file(tree["forecaster"], folder, ".py")} if "forecaster" in tree else {})

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from mark.domain.errors import Misconfigured
+from mark.domain.sizes import SizeDistribution
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,8 @@ class ModelSpec:
 
     `accelerators` names the accelerators it can use; `cpu` says whether it also runs without one.
     `payload_mib` is the size of one request with its answer; `redispatch` says whether a request that was in
-    flight on a lost instance may run again elsewhere.
+    flight on a lost instance may run again elsewhere. `sizes` are those of its requests in items, None where
+    each is one; `usual_sizes` names what they are where a load does not say.
     """
 
     name: str
@@ -65,4 +67,6 @@ class ModelSpec:
     cpu: bool = True
     payload_mib: float = 0.2
     redispatch: bool = True
+    sizes: SizeDistribution | None = None
+    usual_sizes: str | None = None
     source: str = ""

@@ -112,6 +112,16 @@ class Profile:
                 break
         return worst
 
+    def latencies_s(self, largest: int) -> list[float]:
+        """Seconds that batches of 1, 2, ... `largest` take."""
+        self.latency_s(largest)  # refuses what was not profiled
+        found: list[float] = []
+        worst = 0.0
+        for point in self.points:
+            worst = max(worst, point.latency_s)
+            found += [worst] * (min(point.batch, largest) - len(found))
+        return found
+
     def dips(self, tolerance: float = 0.05) -> tuple[LatencyPoint, ...]:
         """Points more than `tolerance` below an earlier, smaller batch: a measurement to doubt."""
         found: list[LatencyPoint] = []

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
@@ -41,6 +42,10 @@ class SizeDistribution:
     def mean(self) -> float:
         """Mean size in items."""
         return math.fsum(s * p for s, p in zip(self.sizes, self.probabilities, strict=True))
+
+    def quantile(self, share: float) -> int:
+        """The smallest size that so large a share of requests does not exceed."""
+        return self.sizes[bisect_left(self.cumulative, share)]
 
     @property
     def cumulative(self) -> tuple[float, ...]:

@@ -74,9 +74,11 @@ def make_experiment(
     """The experiment that the settings describe, on `workload` where one is given instead of a trace file."""
     cache = usable_cache()
     chosen = chosen_policies(settings)
+    load = workload or chosen_workload(settings)
+    chosen = replace(chosen, model=replace(chosen.model, sizes=load.sizes))
     spec = ExperimentSpec(
         **{field.name: getattr(chosen, field.name) for field in fields(chosen)},
-        workload=workload or chosen_workload(settings),
+        workload=load,
         faults=chosen_faults(settings),
         cache_dir=cache,
     )
@@ -122,7 +124,7 @@ def line_up(settings: Settings, experiment: Experiment) -> Lineup:
 def warm_engine(experiment: Experiment, report: Report) -> None:
     """Have the engine compiled, by a minute of almost no load: the first time on a machine takes some 10 s."""
     report("compiling the engine (once a machine)", 0.0)
-    workload = Workload(trace=constant(1.0, duration_s=60.0), seed=0)
+    workload = Workload(trace=constant(1.0, duration_s=60.0), seed=0, sizes=experiment.spec.workload.sizes)
     spec = replace(experiment.spec, workload=workload, faults=FaultScript())
     warm = Experiment(spec, kernel=compiled_kernel(usable_cache()), build_forecaster=build_forecaster)
     with suppress(MarkError):  # where this policy cannot run, the first one that can compiles the engine

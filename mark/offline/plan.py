@@ -11,7 +11,7 @@ from rich.table import Table
 from mark.catalog.break_even import break_even_rps
 from mark.catalog.load import load_prices, load_profiles
 from mark.config.footprint import advise_shape, footprint_of
-from mark.config.policies import as_rolled_out, check_names, chosen_limits, chosen_model, chosen_slo, chosen_world
+from mark.config.policies import as_rolled_out, check_names, chosen_limits, chosen_slo, chosen_world, sized_model
 from mark.config.settings import Settings
 from mark.domain.demand import HORIZON, UNIT_S, Demand, Forecast, point_forecast
 from mark.domain.errors import Misconfigured, unknown
@@ -42,7 +42,7 @@ def plan_settings(
 ) -> None:
     """Plan for a rate, or for the rates in a file, and print it."""
     settings = as_rolled_out(settings)
-    model = chosen_model(settings)
+    model = sized_model(settings)
     check_names(settings)
     slo = chosen_slo(settings, model)
     supply = find_supply(

@@ -119,7 +119,10 @@ def run_remarks(settings: Settings, experiment: Experiment, policy: str) -> tupl
     excuse = experiment.supply.overflow_excuse
     overflow = [f"Lambda: {excuse.reason}"] if excuse else []
     tuned = (*experiment.changes(policy), *shared_changes(settings, policy, experiment))
-    return (*replaced, *tuned, *overflow, *experiment.spec.workload.notes, *experiment.supply.warnings)
+    sizes = experiment.spec.workload.sizes
+    sized = [f"requests have {sizes.mean:.4g} items on average (sizes {sizes.name})"] if sizes else []
+    notes = experiment.spec.workload.notes
+    return (*replaced, *tuned, *overflow, *sized, *notes, *experiment.supply.warnings)
 
 
 def _draw(outcome: SimulationOutcome, folder: OutFolder | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mark.config.policies import chosen_model, chosen_sizes
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
 from mark.offline.trace_source import TraceReading, read_place
@@ -27,12 +28,14 @@ def workload_on(settings: Settings, trace: Trace) -> Workload:
     chosen = settings.trace
     if chosen.mean_rps is not None:
         trace = trace.scaled(chosen.mean_rps, chosen.start_s, chosen.duration_s)
+    sizes = chosen_sizes(settings, chosen_model(settings)) if settings.model else None
     workload = Workload(
         trace=with_bursts(trace, chosen.bursts, settings.seed),
         seed=settings.seed,
         start_s=chosen.start_s,
         duration_s=chosen.duration_s,
         speed=chosen.speed,
+        sizes=sizes,
     )
     first_s, last_s = workload.whole_seconds
     if last_s <= first_s:

@@ -20,6 +20,8 @@ from mark.domain.errors import PlanInfeasible
 from mark.domain.objective import Slo
 from mark.domain.offering import Offering
 from mark.domain.plan import Excuse, Plan, PlannedCount, PlanRequest
+from mark.domain.sizes import SizeDistribution
+from mark.planner.batching import capacity_rps
 
 PlanFunction = Callable[[PlanRequest], Plan]
 HOUR_S = 3600.0
@@ -74,7 +76,7 @@ class TwoWindows:
     max_scale_down_rate: float = 2.0
 
 
-def cheapest_type(offerings: Sequence[Offering], slo: Slo) -> Offering:
+def cheapest_type(offerings: Sequence[Offering], slo: Slo, sizes: SizeDistribution | None = None) -> Offering:
     """The offering that is cheapest per request without batching, among those whose T_1 meets `slo.latency_s`.
 
     Ties by name. Raises PlanInfeasible where none does.
@@ -84,12 +86,16 @@ def cheapest_type(offerings: Sequence[Offering], slo: Slo) -> Offering:
         raise PlanInfeasible(
             f"no offering answers a single request within {slo.latency_s * 1000:.0f} ms; add a faster type"
         )
-    return min(able, key=lambda item: (item.usd_per_hour * item.profile.latency_s(1), item.name))
+
+    def alone_s(item: Offering) -> float:
+        return item.profile.latency_s(1) if sizes is None else 1.0 / single_rps(item, sizes)
+
+    return min(able, key=lambda item: (item.usd_per_hour * alone_s(item), item.name))
 
 
-def single_rps(offering: Offering) -> float:
-    """Capacity without batching: 1 / T_1."""
-    return 1.0 / offering.profile.latency_s(1)
+def single_rps(offering: Offering, sizes: SizeDistribution | None = None) -> float:
+    """Capacity without batching: 1 / T_1, or one over the mean time of a request of these sizes."""
+    return capacity_rps(offering.profile, 1, sizes)
 
 
 def peak_count(history: Demand, capacity_rps: float) -> int:

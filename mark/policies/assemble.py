@@ -115,6 +115,7 @@ class Assembly:
             late=spec.late,
             managed_cpu_factor=spec.managed_cpu_factor,
             managed_gpu_factor=spec.managed_gpu_factor,
+            sizes=spec.model.sizes,
         )
 
     def bundle(self, policy: str, given: Ingredients, overrides: Overrides | None = None) -> PolicyBundle:

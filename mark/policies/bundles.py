@@ -20,6 +20,7 @@ from mark.domain.errors import Misconfigured, unknown
 from mark.domain.objective import Slo
 from mark.domain.offering import BatchPolicy, LambdaOffering, Market, Offering
 from mark.domain.service_prices import ServiceItem
+from mark.domain.sizes import SizeDistribution
 from mark.planner.baselines import cheapest_type, peak_count, single_rps
 from mark.planner.batching import tune_batching
 from mark.policies.tuning import Setting, grid
@@ -105,6 +106,8 @@ class Ingredients:
     late: Late = Late.SERVE
     managed_cpu_factor: float = MANAGED_CPU_FACTOR
     managed_gpu_factor: float = MANAGED_GPU_FACTOR
+    #: Sizes of requests in items; None where each is one.
+    sizes: SizeDistribution | None = None
 
 
 def _mark(given: Ingredients) -> PolicyBundle:
@@ -140,10 +143,10 @@ def _milp(given: Ingredients) -> PolicyBundle:
     return replace(bundle, controller=replace(bundle.controller, name="milp", planner="milp"))
 
 
-def _unbatched(offering: Offering) -> Offering:
+def _unbatched(offering: Offering, sizes: SizeDistribution | None) -> Offering:
     """The same instances serving one request at a time: batching is MArk's."""
     single = BatchPolicy(max_batch=1, max_wait_s=0.0)
-    return replace(offering, batch=single, capacity_rps=single_rps(offering))
+    return replace(offering, batch=single, capacity_rps=single_rps(offering, sizes))
 
 
 def _autoscaled(
@@ -173,7 +176,7 @@ def _autoscaled(
 
 def _single(given: Ingredients) -> tuple[Offering, ...]:
     """The type cheapest per request without batches, on demand."""
-    return (_unbatched(cheapest_type(given.on_demand, given.slo)),)
+    return (_unbatched(cheapest_type(given.on_demand, given.slo, given.sizes), given.sizes),)
 
 
 def _sagemaker(given: Ingredients, name: str = "sagemaker", planner: str = "target-tracking") -> PolicyBundle:
@@ -206,7 +209,7 @@ def _batched(given: Ingredients) -> tuple[Offering, ...]:
     """
     halved = []
     for item in given.offerings:
-        batch = tune_batching(item.profile, given.slo.latency_s / 2)
+        batch = tune_batching(item.profile, given.slo.latency_s / 2, given.sizes)
         if batch is not None:
             halved.append(replace(item, batch=batch.batch, capacity_rps=batch.capacity_rps))
     kind = min(halved or given.offerings, key=lambda item: (item.usd_per_request, item.name))
@@ -247,7 +250,7 @@ def _managed_instances(given: Ingredients) -> PolicyBundle:
     able = [o for o in given.on_demand if not (o.instance_type.accelerator or o.instance_type.credits)]
     if not able:
         raise Misconfigured("managed-instances have no accelerators, and no other type serves this model")
-    kind = _unbatched(cheapest_type(able, given.slo))
+    kind = _unbatched(cheapest_type(able, given.slo, given.sizes), given.sizes)
     return replace(
         _autoscaled("managed-instances", "managed-instances", given.slo, (kind,)),
         cpu_price_factor=MANAGED_INSTANCES_FACTOR,

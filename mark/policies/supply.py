@@ -65,8 +65,14 @@ def find_supply(
 ) -> Supply:
     """Everything that can be rented; without `limits` Lambda is switched off.
 
-    Misconfigured where nothing serves the model within the objective.
+    Misconfigured where nothing serves the model within the objective, or a size is beyond all profiles.
     """
+    most = max((profile.max_batch for profile in profiles.profiles), default=0)
+    if model.sizes is not None and model.sizes.largest > most > 0:
+        raise Misconfigured(
+            f"sizes {model.sizes.name!r}: size {model.sizes.largest} is beyond the profile of {model.name}, "
+            f"which ends at {most}"
+        )
 
     def offered(in_market: Market) -> tuple[tuple[Offering, ...], tuple[Excuse, ...]]:
         return make_offerings(

@@ -195,7 +195,7 @@ class Experiment:
                 f"{policy} is tuned on the load before the run, two minutes at least: give a --start-s of "
                 f"{2 * UNIT_S:g} or more, or a longer trace"
             )
-        return Workload(trace=load.trace, seed=load.seed, start_s=begin_s, duration_s=end_s - begin_s)
+        return load.at_full_speed(begin_s, end_s - begin_s)
 
     def yardsticks(self) -> Yardsticks:
         """Reference and floor of the load: what the best fleet with perfect knowledge of it costs.

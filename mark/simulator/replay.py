@@ -164,6 +164,8 @@ def _engine(scenario: Scenario, bundle: PolicyBundle, kernel: Kernel) -> Engine:
         network_s=scenario.world.network_s,
         monitor=bundle.controller.monitor,
         speed=workload.speed,
+        sizes=None if workload.sizes is None else lambda from_s, to_s: workload.items(from_s, min(to_s, end_s)),
+        largest=1 if workload.sizes is None else workload.sizes.largest,
     )
 
 

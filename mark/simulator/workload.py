@@ -9,6 +9,9 @@ Cells are drawn in fixed blocks. Counts and instants have a stream of their own 
 the trace can be had alone, in any order and in chunks of any size, with the same arrivals; and demand and counts
 per second need no instants. Only the last blocks are kept: a week of arrivals is never in memory at once.
 
+Where requests have sizes, those of a block are drawn from a stream of their own: the arrivals are the same with
+and without them.
+
 A rehearsal moves through the trace X times as fast with the trace's rates: of X requests one is sent, and stands
 for all of them. A cell's count is then Poisson with the cell's mean over X, where the trace holds counts too; of
 raw instants each is kept with probability 1 / X.
@@ -26,6 +29,7 @@ from numpy.typing import NDArray
 
 from mark.domain.demand import UNIT_S, WINDOW_S, Demand
 from mark.domain.errors import Misconfigured
+from mark.domain.sizes import SizeDistribution
 from mark.simulator.rng import stream
 from mark.simulator.traces.trace import Trace
 
@@ -46,17 +50,26 @@ class Workload:
 
     All times are seconds on the trace's clock, 0 at its first bin. The part before `start_s` is the history.
     `speed` is how many times as fast as the clock on the wall the trace is moved through, 1 at least; each arrival
-    stands for so many. `notes` says what was cut or thinned.
+    stands for so many. `sizes` are those of the requests in items, None where all have one. `notes` says what was
+    cut or thinned.
     """
 
     def __init__(
-        self, *, trace: Trace, seed: int, start_s: float = 0.0, duration_s: float | None = None, speed: float = 1.0
+        self,
+        *,
+        trace: Trace,
+        seed: int,
+        start_s: float = 0.0,
+        duration_s: float | None = None,
+        speed: float = 1.0,
+        sizes: SizeDistribution | None = None,
     ) -> None:
         if not (math.isfinite(speed) and speed >= 1.0):
             raise Misconfigured(f"a speed must be 1 or more, not {speed:g}")
         self.trace = trace
         self.seed = seed
         self.speed = speed
+        self.sizes = sizes
         self.start_s, self.end_s, cut = trace.span(start_s, duration_s)
         thinned = (f"at {speed:g} times the trace's speed each request stands for {speed:g}",)
         self.notes = (*trace.notes, *cut, *(thinned if speed != 1.0 else ()))
@@ -86,9 +99,11 @@ class Workload:
         """The same load with all of its arrivals."""
         if self.speed == 1.0:
             return self
-        return Workload(
-            trace=self.trace, seed=self.seed, start_s=self.start_s, duration_s=self.end_s - self.start_s
-        )
+        return self.at_full_speed(self.start_s, self.end_s - self.start_s)
+
+    def at_full_speed(self, start_s: float, duration_s: float) -> Workload:
+        """Another stretch of the same load, with all of its arrivals."""
+        return Workload(trace=self.trace, seed=self.seed, start_s=start_s, duration_s=duration_s, sizes=self.sizes)
 
     def arrivals(self, from_s: float, to_s: float) -> Floats:
         """Arrival instants in [from_s, to_s), rising, shape (arrivals,); the same however calls are chunked."""
@@ -96,6 +111,17 @@ class Workload:
         if len(parts) == 1:
             return parts[0].copy()
         return np.concatenate(parts) if parts else np.empty(0)
+
+    def items(self, from_s: float, to_s: float) -> Ints:
+        """Items of each of the arrivals in [from_s, to_s), shape (arrivals,)."""
+        if self.sizes is None:
+            return np.ones(self.arrivals(from_s, to_s).size, dtype=np.int64)
+        sizes, cumulative = np.array(self.sizes.sizes), self.sizes.cumulative
+        parts = []
+        for block, instants in self._stretches(from_s, to_s):
+            drawn = stream(self.seed, f"sizes-{block}").random(instants.size)[_places(instants, from_s, to_s)]
+            parts.append(sizes[np.searchsorted(cumulative, drawn, side="right")])
+        return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
     def second_counts(self, from_s: float, to_s: float) -> Ints:
         """Arrivals of each second of [from_s, to_s), both whole seconds. Shape (seconds,)."""
@@ -149,16 +175,21 @@ class Workload:
 
     def _parts(self, from_s: float, to_s: float) -> Iterator[Floats]:
         """The arrivals of [from_s, to_s), block by block."""
+        for _, instants in self._stretches(from_s, to_s):
+            yield instants[_places(instants, from_s, to_s)]
+
+    def _stretches(self, from_s: float, to_s: float) -> Iterator[tuple[int, Floats]]:
+        """The blocks around [from_s, to_s), each with its number and all of its arrivals; raw instants are one."""
         if not to_s > from_s:
             return
         if self._raw is not None:
-            yield _between(self._raw, from_s, to_s)
+            yield 0, self._raw
             return
         # One cell more on either side: whether an edge falls just before or just after a cell's start is rounding.
         first = max(0, math.floor(from_s / self._cell_s) - 1)
         last = min(self._cells, math.ceil(to_s / self._cell_s) + 1)
         for block in self._blocks(first, last):
-            yield _between(self._instants(block), from_s, to_s)
+            yield block, self._instants(block)
 
     def _blocks(self, first: int, last: int) -> range:
         """The blocks that hold the cells [first, last)."""
@@ -223,6 +254,6 @@ def _kept(raw: Floats | None, seed: int, speed: float) -> Floats | None:
     return raw[drawn * speed < 1.0]
 
 
-def _between(rising: Floats, from_s: float, to_s: float) -> Floats:
+def _places(rising: Floats, from_s: float, to_s: float) -> slice:
     low, high = np.searchsorted(rising, (from_s, to_s))
-    return rising[low:high]
+    return slice(int(low), int(high))

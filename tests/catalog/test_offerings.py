@@ -11,6 +11,7 @@ from mark.domain.errors import Misconfigured
 from mark.domain.objective import Slo
 from mark.domain.offering import Market, Offering
 from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
+from mark.domain.sizes import sizes_from_formula
 
 PRICES = load_prices()
 
@@ -184,3 +185,37 @@ def test_a_type_that_is_in_time_only_when_it_is_idle_takes_one_request_at_a_time
     assert (offering(known, IDEAL).batch.max_batch, offering(known, IDEAL).capacity_rps) == (2, 2 / 1.1)
     assert (offering(known, TYPICAL).batch.max_batch, offering(known, TYPICAL).capacity_rps) == (1, 1 / 1.1)
     assert offering(quick, TYPICAL).batch.max_batch == 2
+
+
+def sized(name, spec):
+    return replace(model(name), sizes=sizes_from_formula(spec))
+
+
+def test_a_type_must_answer_the_sizes_that_the_objective_counts():
+    small, _ = offer("rm2", spec=sized("rm2", "constant:20"))
+    large, excuses = offer("rm2", spec=sized("rm2", "constant:900"))
+    assert set(large) < set(small)
+    assert "r5n.large" in small
+    assert "a request of 900 items" in excuses["r5n.large"]
+    assert "beyond the objective" in excuses["r5n.large"]
+
+
+def test_capacity_counts_requests_of_their_sizes():
+    items, requests = (offer("rm2", spec=sized("rm2", f"constant:{n}"))[0]["g4dn.xlarge"] for n in (1, 50))
+    assert requests.batch == items.batch
+    assert requests.capacity_rps == pytest.approx(items.capacity_rps / 50, rel=0.2)
+
+
+def test_one_item_each_is_no_size_at_all():
+    plain, sized_ = offer("rm2")[0], offer("rm2", spec=sized("rm2", "constant:1"))[0]
+    for name, offering in plain.items():
+        assert sized_[name].capacity_rps == pytest.approx(offering.capacity_rps)
+
+
+def test_lambda_takes_no_requests_of_several_items():
+    known = load_profiles("inception-v3")
+    spec = sized("inception-v3", "constant:2")
+    found, excuse = make_lambda(spec, known, spec.slo)
+    assert found is None
+    assert excuse.reason == "its profile is of one item, a request has up to 2"
+    assert make_lambda(sized("inception-v3", "constant:1"), known, spec.slo)[0] is not None

@@ -9,7 +9,9 @@ from rich.table import Table
 
 from mark import __version__
 from mark.cli.main import run
-from mark.config.settings import Settings
+from mark.config.policies import sized_model
+from mark.config.settings import Settings, TraceSettings
+from mark.domain.sizes import kairos_sizes, sizes_from_formula
 from mark.live.commands import demo
 from mark.simulator.traces.generators import constant
 from mark.simulator.traces.trace import read_trace
@@ -276,3 +278,35 @@ def test_a_study_is_printed_with_its_assumptions(mark, monkeypatch):
     assert document(mark("reproduce", "mark-fig9", "--seed", "7", "--json"))["rows"] == [{"ours": 1}]
     assert "assumed: a stated one" in mark("reproduce", "mark-fig9").out
     assert seeds == [7, 0]
+
+
+def test_a_plan_counts_the_items_of_requests(mark):
+    def instances(*flags):
+        found = document(mark("plan", "--model", "rm2", "--rate", "300", *flags, "--json"))
+        return sum(item["count"] for item in found["counts"])
+
+    assert instances("--sizes", "constant:200") > instances("--sizes", "constant:1")
+
+
+def test_the_shipped_query_size_models_have_sizes_without_the_flag():
+    usual = {name: sized_model(Settings(model=name)).sizes for name in ("rm2", "inception-v3")}
+    assert usual["rm2"] == kairos_sizes()
+    assert usual["inception-v3"] is None
+    named = Settings(model="rm2", trace=TraceSettings(sizes="constant:1"))
+    assert sized_model(named).sizes == sizes_from_formula("constant:1")
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("constant:2000", "sizes 'constant:2000': size 2000 is beyond the profile of rm2, which ends at 1000"),
+        ("constant:x", "'x' is no number"),
+        ("nowhere.csv", "nowhere.csv: cannot be read"),
+    ],
+    ids=["beyond-the-profile", "no-number", "no-file"],
+)
+def test_bad_sizes_are_refused_in_one_line(mark, spec, said):
+    answer = mark("plan", "--model", "rm2", "--rate", "10", "--sizes", spec)
+    assert answer.status == 2
+    assert said in answer.err
+    assert len(answer.err.strip().splitlines()) == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mark.domain.errors import Misconfigured
-from mark.domain.sizes import kairos_sizes, sizes_from_csv, sizes_from_formula
+from mark.domain.sizes import kairos_sizes, size_distribution, sizes_from_csv, sizes_from_formula
 
 
 def test_formulas_round_up_to_whole_items_and_clip_at_both_ends():
@@ -84,3 +84,8 @@ def test_the_mix_of_kairos_is_the_one_of_its_artifact():
         found[-(-size // 10) * 10] += probability
 
     assert found == pytest.approx(drawn, abs=3e-4)
+
+
+def test_a_quantile_is_the_size_that_so_many_do_not_exceed() -> None:
+    sizes = size_distribution("test", {1: 0.5, 7: 0.4, 30: 0.1})
+    assert [sizes.quantile(share) for share in (0.1, 0.5, 0.51, 0.9, 0.95, 1.0)] == [1, 1, 7, 7, 30, 30]

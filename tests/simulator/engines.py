@@ -37,9 +37,11 @@ def engine(
     seed: int = 5,
     start_at: float = 0.0,
     network_s: float = 0.0,
+    sizes: Sequence[int] | None = None,
 ) -> Engine:
-    """An engine before its first arrival, without instances."""
+    """An engine before its first arrival, without instances. sizes: items of each arrival."""
     instants = np.asarray(arrivals, dtype=np.float64)
+    items = None if sizes is None else np.asarray(sizes, dtype=np.int64)
     length_s = duration_s or float(np.ceil(instants.max(initial=0.0))) + 1.0
     return Engine(
         kernel_=kernel,
@@ -53,6 +55,8 @@ def engine(
         noise=np.random.default_rng(seed + 1),
         network_s=network_s,
         monitor=monitor,
+        sizes=None if items is None else lambda from_s, to_s: items[(instants >= from_s) & (instants < to_s)],
+        largest=1 if items is None else int(items.max(initial=1)),
     )
 
 

@@ -11,6 +11,7 @@ from mark.controller.policy import MonitorPolicy
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
 from mark.domain.objective import Slo
 from mark.domain.offering import PING_S, LambdaOffering
+from mark.domain.profile import LatencyPoint
 from mark.simulator.engine.arrays import FIRST_QUEUE, FIRST_SLOTS
 from mark.simulator.engine.compiled import Kernel
 from tests.planner.builders import KNOWN, offering
@@ -285,3 +286,58 @@ def test_the_run_does_not_depend_on_how_it_is_cut(kernel: Kernel) -> None:
         return made.served(), seconds.answered.tolist(), seconds.missed.tolist(), made.lambda_usage()
 
     assert go([70.0]) == go([*np.arange(0.37, 70.0, 0.37).tolist(), 70.0])
+
+
+def test_a_batch_is_limited_in_items_and_takes_the_time_of_its_items(kernel: Kernel) -> None:
+    """Ten items a batch, a second and a tenth per item: 6 | 4 5 | 3 12 alone | 10, in order of arrival."""
+    sizes = [6, 4, 5, 3, 12, 10]
+    kind = batching(10, 1.1, 2.0)
+    points = tuple(LatencyPoint(batch=size, latency_s=1.0 + 0.1 * size) for size in range(1, 13))
+    kind = replace(kind, profile=replace(kind.profile, points=points))
+    made = engine(kernel, [0.1 * n for n in range(6)], dispatch=PATIENT, duration_s=20.0, sizes=sizes)
+    made.add(kind, standby=False)
+    made.run_until(20.0)
+    # 6 alone, since it found the instance idle; then 4 + 5 (3 no longer fits), 3 (12 does not), 12, 10.
+    taken_s = np.cumsum([1.6, 1.9, 1.3, 2.2, 2.0])
+    finished = [taken_s[batch] for batch in (0, 1, 1, 2, 3, 4)]
+    assert made.batches() == 5
+    assert made.served().instance == 6
+    assert made.latency().mean_s == pytest.approx(np.mean(finished) - 0.25)
+
+
+def test_what_a_lost_instance_held_keeps_its_size(kernel: Kernel) -> None:
+    made = engine(kernel, [0.0, 0.1, 0.2], dispatch=PATIENT, duration_s=20.0, sizes=[2, 3, 5])
+    kind = batching(10, 0.1, 1.0)  # a tenth of a second for an item
+    lost = made.add(kind, standby=False)
+    made.run_until(0.15)
+    made.add(replace(kind, batch=replace(kind.batch, max_batch=4)), standby=False)
+    made.remove(lost, redispatch=True)
+    made.run_until(20.0)
+    # 2 at once on the other, 0.15 to 0.35 s; then 3 (5 does not fit), then 5.
+    assert made.latency().mean_s == pytest.approx((0.35 + (0.65 - 0.1) + (1.15 - 0.2)) / 3)
+
+
+def test_a_large_request_goes_to_the_type_that_answers_it_sooner(kernel: Kernel) -> None:
+    """For one item the first is faster, for fifty the second: the size decides."""
+    steep, flat = (
+        offering("steep", batch=50, points={1: 0.1, 50: 5.0}),
+        offering("flat", batch=50, points={50: 0.3}),
+    )
+    for size, seconds in ((1, 0.1), (50, 0.3)):
+        made = engine(kernel, [0.0], dispatch=PATIENT, duration_s=9.0, sizes=[size])
+        for kind in (steep, flat):
+            made.add(kind, standby=False)
+        made.run_until(9.0)
+        assert made.latency().mean_s == pytest.approx(seconds)
+
+
+def test_the_bouncer_sees_the_size_of_a_request(kernel: Kernel) -> None:
+    strict = DispatchPolicy(bounced=Bounced.NOWHERE, late=Late.SHED)
+    kind = batching(10, 0.1, 1.0)
+    for size, shed in ((4, 0), (6, 1)):  # 0.4 s and 0.6 s, within 0.5 s
+        made = engine(
+            kernel, [0.0], slo=Slo(latency_s=0.5, target=0.9), dispatch=strict, duration_s=9.0, sizes=[size]
+        )
+        made.add(kind, standby=False)
+        made.run_until(9.0)
+        assert made.served().shed == shed

@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from mark.controller.policy import MonitorPolicy
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
+from mark.dispatch.routing import SERVER_FIELDS
 from mark.domain.objective import Slo
 from mark.domain.offering import LambdaOffering
+from mark.domain.profile import LatencyPoint
 from mark.planner.queueing import mean_wait_s
 from mark.simulator.engine.arrays import noise_factors
 from mark.simulator.engine.compiled import Kernel, plain_kernel
@@ -27,10 +29,10 @@ ALONE = DispatchPolicy(bounced=Bounced.NOWHERE, admission_factor=None)
 ONLY_LAMBDA = DispatchPolicy(bounced=Bounced.LAMBDA)
 
 
-def eventful(kernel: Kernel, dispatch: DispatchPolicy, seed: int) -> Engine:
+def eventful(kernel: Kernel, dispatch: DispatchPolicy, seed: int, largest: int | None = None) -> Engine:
     """Instances of four kinds come, slow down, are warned, drained and lost, under a load in waves.
 
-    Two kinds and Lambda take longer at times than at others.
+    Two kinds and Lambda take longer at times than at others. largest: the largest size; None for no sizes.
     """
     rng = np.random.default_rng(seed)
     arrivals = np.concatenate(
@@ -45,8 +47,15 @@ def eventful(kernel: Kernel, dispatch: DispatchPolicy, seed: int) -> Engine:
         monitor=MonitorPolicy(offering="T", requests=60, seconds=2.5),
         duration_s=20.0,
         network_s=0.001,
+        sizes=None
+        if largest is None
+        else np.random.default_rng(9).integers(1, largest + 1, arrivals.size).tolist(),
     )
     kinds = [batching(4, 0.1, 0.25), offering(rps=8.0), burstable(0.2), batching(16, 0.05, 0.5)]
+    if largest is not None and largest > 1:  # profiled up to the largest size
+        points = (LatencyPoint(batch=1, latency_s=0.05), LatencyPoint(batch=largest, latency_s=0.4))
+        kinds = [replace(kind, profile=replace(kind.profile, points=points)) for kind in kinds]
+        kinds[0] = replace(kinds[0], batch=replace(kinds[0].batch, max_batch=4))
     kinds = [replace(kind, cv=cv) for kind, cv in zip(kinds, (0.1, 0.0, 0.25, 0.1), strict=True)]
     slots = [made.add(kind, standby=kind is kinds[2], balance=0.01) for kind in kinds]
     stops = sorted(rng.uniform(0.0, 16.0, 12))
@@ -100,6 +109,24 @@ def test_compiled_and_plain_give_the_same_run(kernel: Kernel, dispatch: Dispatch
         assert np.array_equal(fast._fleet.servers, slow._fleet.servers)
         assert fast.lambda_usage() == slow.lambda_usage()
         assert fast.slo_window() == slow.slo_window()
+
+
+@pytest.mark.parametrize("dispatch", RULES[:6], ids=lambda d: f"{d.routing}-{d.bounced}-{d.late}")
+def test_compiled_and_plain_give_the_same_run_with_sizes(kernel: Kernel, dispatch: DispatchPolicy) -> None:
+    fast, slow = eventful(kernel, dispatch, 1, 16), eventful(plain_kernel(), dispatch, 1, 16)
+    assert fast.served() == slow.served()
+    assert np.array_equal(fast._tally.histogram, slow._tally.histogram)
+    assert np.array_equal(fast._fleet.servers, slow._fleet.servers)
+
+
+@pytest.mark.parametrize("dispatch", RULES, ids=lambda d: f"{d.routing}-{d.bounced}-{d.late}-{d.admission_factor}")
+def test_requests_of_one_item_are_served_as_those_without_sizes(kernel: Kernel, dispatch: DispatchPolicy) -> None:
+    sized, plain = eventful(kernel, dispatch, 2, 1), eventful(kernel, dispatch, 2)
+    assert sized._tally.totals == plain._tally.totals
+    assert np.array_equal(sized._tally.seconds, plain._tally.seconds)
+    assert np.array_equal(sized._tally.histogram, plain._tally.histogram)
+    for name in SERVER_FIELDS:
+        assert np.array_equal(sized._fleet.servers[name], plain._fleet.servers[name]), name
 
 
 def test_the_eventful_run_reaches_every_outcome(kernel: Kernel) -> None:

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mark.domain.errors import Misconfigured
+from mark.domain.sizes import size_distribution
 from mark.simulator.traces.trace import Trace, holds_whole_counts, trace_of_arrivals
 from mark.simulator.workload import Workload, uniform_order
 
@@ -179,3 +180,35 @@ def test_blocks_shrink_with_the_rate_so_that_memory_does_not_grow():
 def test_five_days_of_history_are_7200_minutes():
     load = workload(np.full(5 * 86_400, 65.5))
     assert len(load.history(432_000.0, 7200)) == 7200
+
+
+SIZES = size_distribution("test", {1: 0.2, 7: 0.5, 30: 0.3})
+
+
+@given(shape=SHAPES, seed=st.integers(0, 1000), cuts=st.lists(st.floats(0, 1), max_size=6))
+@settings(max_examples=100, deadline=None)
+def test_each_arrival_keeps_its_size_however_calls_are_chunked(shape, seed, cuts):
+    load, plain = workload(*shape, seed, sizes=SIZES), workload(*shape, seed)
+    length_s = load.end_s
+    edges = [0.0, *sorted(cut * length_s for cut in cuts), length_s]
+    parts = [load.items(low, high) for low, high in pairwise(edges)]
+    assert np.concatenate(parts).tolist() == load.items(0.0, length_s).tolist()
+    assert load.arrivals(0.0, length_s).tolist() == plain.arrivals(0.0, length_s).tolist()
+    assert [part.size for part in parts] == [load.arrivals(low, high).size for low, high in pairwise(edges)]
+    assert set(plain.items(0.0, length_s).tolist()) <= {1}
+
+
+def test_sizes_come_as_often_as_their_distribution_says():
+    drawn = workload([50.0] * 2000, sizes=SIZES).items(0.0, 2000.0)
+    for size, share in zip(SIZES.sizes, SIZES.probabilities, strict=True):
+        assert np.mean(drawn == size) == pytest.approx(share, abs=0.01)
+
+
+def test_raw_instants_have_sizes_too_and_another_speed_keeps_the_arrivals_of_one_without():
+    trace = trace_of_arrivals("raw", np.sort(np.random.default_rng(4).uniform(0.0, 100.0, 2000)))
+    load = Workload(trace=trace, seed=1, sizes=SIZES)
+    whole = load.items(0.0, 100.0)
+    assert whole.tolist() == [*load.items(0.0, 40.0), *load.items(40.0, 100.0)]
+    fast = Workload(trace=trace, seed=1, speed=4.0, sizes=SIZES)
+    assert fast.items(0.0, 100.0).size == fast.arrivals(0.0, 100.0).size < 700
+    assert fast.at_trace_speed.items(0.0, 100.0).tolist() == whole.tolist()

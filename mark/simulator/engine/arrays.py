@@ -87,11 +87,12 @@ def records(dtype: np.dtype[np.void], count: int) -> Records:
     return np.zeros(count, dtype).view(np.recarray)
 
 
-def fleet(count: int, queue: int, max_batch: int) -> kernel.Fleet:
-    """Room for `count` instances, each with a ring of `queue` requests."""
+def fleet(count: int, queue: int, max_batch: int, *, sized: bool) -> kernel.Fleet:
+    """Room for `count` instances, each with a ring of `queue` requests, which have sizes where `sized`."""
     return kernel.Fleet(
         servers=records(kernel.SERVER, count),
         queue=np.zeros((count, queue)),
+        sizes=np.zeros((count, queue), np.int64) if sized else None,
         batch_s=np.zeros((count, max_batch + 1)),
         noise=np.ones((1, DRAWS)),
     )
@@ -103,7 +104,8 @@ def with_more_slots(old: kernel.Fleet) -> kernel.Fleet:
     servers = records(kernel.SERVER, 2 * count)
     servers[:count] = old.servers
     rows = ((0, count), (0, 0))
-    return kernel.Fleet(servers, np.pad(old.queue, rows), np.pad(old.batch_s, rows), old.noise)
+    sizes = None if old.sizes is None else np.pad(old.sizes, rows)
+    return kernel.Fleet(servers, np.pad(old.queue, rows), sizes, np.pad(old.batch_s, rows), old.noise)
 
 
 def with_wider_batches(old: kernel.Fleet, max_batch: int) -> kernel.Fleet:
@@ -116,9 +118,11 @@ def with_longer_queues(old: kernel.Fleet) -> kernel.Fleet:
     """Rings twice as long, unrolled so that each starts at its head."""
     size = old.queue.shape[1]
     places = (old.servers.head[:, None] + np.arange(size)[None, :]) % size
-    unrolled = np.take_along_axis(old.queue, places, axis=1)
+    more = ((0, 0), (0, size))
+    queue = np.pad(np.take_along_axis(old.queue, places, axis=1), more)
+    sizes = None if old.sizes is None else np.pad(np.take_along_axis(old.sizes, places, axis=1), more)
     old.servers.head = 0
-    return old._replace(queue=np.pad(unrolled, ((0, 0), (0, size))))
+    return old._replace(queue=queue, sizes=sizes)
 
 
 def pool(made: Record, overflow: LambdaOffering | None, rng: np.random.Generator) -> Pool:

@@ -40,6 +40,7 @@ BLOCK_S = 3600.0
 class Engine:
     """Requests from arrival to answer. `arrivals(from_s, to_s)` gives sorted arrival instants.
 
+    `sizes(from_s, to_s)` gives their sizes in items, `largest` at most; None where all have one.
     `rng` draws the lives and the times of Lambda, `noise` the times of batches on offerings whose times vary;
     `network_s` is added to each answer. `speed` is a rehearsal's X, 1 for a plain replay.
     """
@@ -59,10 +60,14 @@ class Engine:
         noise: np.random.Generator,
         network_s: float = 0.0,
         speed: float = 1.0,
+        sizes: Callable[[float, float], Ints] | None = None,
+        largest: int = 1,
     ) -> None:
         self._kernel = kernel_
         self._speed = speed
         self._arrivals = arrivals
+        self._sizes = sizes
+        self._largest = largest
         self._overflow = overflow
         self._start_at = start_at
         self._now = start_at
@@ -77,7 +82,7 @@ class Engine:
             speed=speed,
             network_s=network_s,
         )
-        self._fleet = arrays.fleet(arrays.FIRST_SLOTS, arrays.FIRST_QUEUE, 1)
+        self._fleet = arrays.fleet(arrays.FIRST_SLOTS, arrays.FIRST_QUEUE, 1, sized=sizes is not None)
         self._pool = arrays.pool(self._rules, overflow, rng)
         self._tally = arrays.tally(start_at, seconds)
         self._normals = noise.standard_normal(arrays.DRAWS)
@@ -87,18 +92,21 @@ class Engine:
         self._used: set[int] = set()
         self._lists: tuple[Ints, Ints] | None = None
         self._block = np.empty(0)
+        self._block_sizes: Ints | None = None if sizes is None else np.empty(0, np.int64)
         self._block_until = start_at
         self._index = 0
         self._warm_pings = self._cold_pings = 0
 
     def add(self, offering: Offering, *, standby: bool, balance: float = 0.0) -> int:
         """A ready instance that accepts requests from now on; returns its slot."""
-        self._make_room(offering.batch.max_batch)
+        largest = offering.batch.max_batch
+        most = max(largest, self._largest)
+        self._make_room(most)
         row = self._noise_row(offering.cv)
         slot, fleet = self._free.pop(0), self._fleet
-        largest = offering.batch.max_batch
-        sizes = range(1, largest + 1)
-        fleet.batch_s[slot, 1 : largest + 1] = [self._speed * offering.profile.latency_s(b) for b in sizes]
+        fleet.batch_s[slot, 1 : most + 1] = [
+            self._speed * seconds for seconds in offering.profile.latencies_s(most)
+        ]
         fleet.servers[slot] = 0
         server = fleet.servers[slot]
         server.max_batch, server.standby, server.weight = largest, standby, offering.capacity_rps
@@ -151,17 +159,19 @@ class Engine:
 
     def remove(self, slot: int, *, redispatch: bool) -> None:
         """The instance is gone; what it held is sent elsewhere, or shed where the model forbids that."""
-        server, queue = self._fleet.servers[slot], self._fleet.queue
-        held = int(server.in_service + server.waiting)
-        lost = queue[slot, (server.head + np.arange(held)) % queue.shape[1]]
-        server.in_service = server.waiting = 0
+        server, queue, sizes = self._fleet.servers[slot], self._fleet.queue, self._fleet.sizes
+        held = int(kernel.held_requests(server, sizes))
+        places = (server.head + np.arange(held)) % queue.shape[1]
+        lost = queue[slot, places]
+        items = np.ones(held, np.int64) if sizes is None else sizes[slot, places]
+        server.in_service = server.waiting = server.serving = server.queued = 0
         self._accepting.discard(slot)
         self._used.discard(slot)
         self._free.append(slot)
         self._lists = None
-        for arrived_at in lost:
+        for arrived_at, size in zip(lost, items, strict=True):
             if redispatch:
-                self._send(float(arrived_at))
+                self._send(float(arrived_at), int(size))
             else:
                 shed(float(arrived_at), self._rules, self._tally)
 
@@ -170,11 +180,13 @@ class Engine:
         while self._now < until:
             if self._block_until <= self._now:
                 self._block = self._arrivals(self._block_until, self._block_until + BLOCK_S)
+                if self._sizes is not None:
+                    self._block_sizes = self._sizes(self._block_until, self._block_until + BLOCK_S)
                 self._block_until += BLOCK_S
                 self._index = 0
             stop = min(until, self._block_until)
             self._index, code = self._kernel.run(
-                stop, self._block, self._index, self._rows, self._every, *self._state
+                stop, self._block, self._block_sizes, self._index, self._rows, self._every, *self._state
             )
             if code == kernel.QUEUE_FULL:
                 self._fleet = arrays.with_longer_queues(self._fleet)
@@ -333,8 +345,8 @@ class Engine:
     def _state(self) -> tuple[Record, kernel.Fleet, Pool, RunTally]:
         return self._rules, self._fleet, self._pool, self._tally
 
-    def _send(self, arrived_at: float) -> None:
-        if self._kernel.dispatch(self._now, arrived_at, self._rows, *self._state):
+    def _send(self, arrived_at: float, size: int) -> None:
+        if self._kernel.dispatch(self._now, arrived_at, size, self._rows, *self._state):
             self._fleet = arrays.with_longer_queues(self._fleet)
 
     def _noise_row(self, cv: float) -> int:

@@ -1,11 +1,16 @@
 """The request engine's inner loop, between two events of the control plane.
 
 Plain Python over arrays that the caller owns; `compiled.py` compiles it together with the dispatch decisions it
-calls. Servers are advanced lazily: a batch that ended by `now` is completed when its instance is next looked at,
-and at the end of each stretch, always with its true finish time. State stands in a few arrays of records, because
-compiled code pays for every array that it hands on. A batch's true end (`done_at`) is the engine's secret: what
-decides about requests sees its expected end (`free_at`). Lambda's pool is in `kernel_lambda.py`, what is counted
-in `kernel_tally.py`.
+calls. A request has a size in items, 1 where the load has none; a batch is limited in items and takes the time of
+all of them. Servers are advanced lazily: a batch that ended by `now` is completed when its instance is next looked
+at, and at the end of each stretch, always with its true finish time. State stands in a few arrays of records,
+because compiled code pays for every array that it hands on. A batch's true end (`done_at`) is the engine's secret:
+what decides about requests sees its expected end (`free_at`). Lambda's pool is in `kernel_lambda.py`, what is
+counted in `kernel_tally.py`.
+
+Without sizes `Fleet.sizes` is None. It is an argument of each function that asks, because the compiler then leaves
+out what is not needed: there are two compiled variants of this one source, and sizes cost nothing where there are
+none.
 """
 
 from __future__ import annotations
@@ -14,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mark.dispatch.batcher import batch_size
+from mark.dispatch.batcher import batch_size, fits, places_after, whole_batches
 from mark.dispatch.bouncer import late_finish_at, predicted_finish_at, stays
 from mark.dispatch.credits import earned, slowed_s
 from mark.dispatch.overflow import (
@@ -63,6 +68,9 @@ SERVER = np.dtype(
         ("max_balance", "f8"),
         ("slow", "f8"),  # how much longer work takes at baseline; 1 for unlimited types
         ("surplus", "f8"),  # credits used beyond the balance (unlimited types)
+        # Where requests have sizes, `in_service` counts items and `waiting` places (`mark.dispatch.batcher`):
+        ("serving", "i8"),  # requests in the batch in service
+        ("queued", "i8"),  # requests queued behind it
     ]
 )
 RULES = np.dtype(
@@ -80,11 +88,13 @@ class Fleet(NamedTuple):
     """One row per instance. servers: records of SERVER; batch_s: shape (slots, largest batch + 1), seconds.
 
     queue: shape (slots, capacity), rings of arrival times, those in service first; capacity is a power of two.
+    sizes: the items of the same requests; None where all have one.
     noise: shape (kinds, draws), factors on a batch's time used in turn; row 0 is without noise.
     """
 
     servers: Records
     queue: Floats
+    sizes: Ints | None
     batch_s: Floats
     noise: Floats
 
@@ -92,6 +102,7 @@ class Fleet(NamedTuple):
 def run(
     until: float,
     arrivals: Floats,
+    sizes: Ints | None,
     index: int,
     rows: Ints,
     every: Ints,
@@ -102,6 +113,7 @@ def run(
 ) -> tuple[int, int]:
     """Dispatch the arrivals before `until` from `index` on, then bring all servers to `until`.
 
+    sizes: items of each arrival, None where all have one.
     rows: the accepting slots, every: all slots in use. Returns the next index and why it stopped: DONE,
     QUEUE_FULL (grow the rings and call again) or BREACHED (the monitor's window missed the target).
     """
@@ -109,9 +121,10 @@ def run(
         now = arrivals[index]
         index += 1
         tally.seconds[second_of(now, rules)].arrivals += 1
-        outcome = _offer(now, now, rows, rules, fleet, tally)
+        size = _size_at(index - 1, sizes)
+        outcome = _offer(now, now, size, rows, rules, fleet, tally)
         if outcome == BOUNCED:
-            outcome = _bounce(now, now, rows, rules, fleet, pool, tally)
+            outcome = _bounce(now, now, size, rows, rules, fleet, pool, tally)
         if outcome == FULL:
             return index, QUEUE_FULL
         if window_closed(now, rules, tally.totals):
@@ -135,29 +148,31 @@ def settle(now: float, every: Ints, rules: Record, fleet: Fleet, pool: Pool, tal
 
 
 def dispatch(
-    now: float, arrived_at: float, rows: Ints, rules: Record, fleet: Fleet, pool: Pool, tally: RunTally
+    now: float, arrived_at: float, size: int, rows: Ints, rules: Record, fleet: Fleet, pool: Pool, tally: RunTally
 ) -> bool:
     """Send one request somewhere; True when a queue has become full."""
-    outcome = _offer(now, arrived_at, rows, rules, fleet, tally)
+    outcome = _offer(now, arrived_at, size, rows, rules, fleet, tally)
     if outcome == BOUNCED:
-        outcome = _bounce(now, arrived_at, rows, rules, fleet, pool, tally)
+        outcome = _bounce(now, arrived_at, size, rows, rules, fleet, pool, tally)
     return bool(outcome == FULL)
 
 
-def _offer(now: float, arrived_at: float, rows: Ints, rules: Record, fleet: Fleet, tally: RunTally) -> int:
+def _offer(
+    now: float, arrived_at: float, size: int, rows: Ints, rules: Record, fleet: Fleet, tally: RunTally
+) -> int:
     """Route it and let the Bouncer of that instance say whether it stays there."""
-    row = _route(now, rows, rules, fleet, tally)
+    row = _route(now, size, rows, rules, fleet, tally)
     if row == NONE:
         return BOUNCED
     server = fleet.servers[row]
     if server.in_service > 0 and server.done_at <= now:
         _advance(row, now, rules, fleet, tally)
-    finish_at = _finish_at(now, server)
+    finish_at = _finish_at(now, size, row, fleet)
     late_at = late_finish_at(
         now,
         finish_at,
         server.in_service,
-        server.waiting,
+        _ahead(size, server, fleet.sizes),
         server.max_batch,
         server.full_batch_s,
         server.cv,
@@ -165,34 +180,46 @@ def _offer(now: float, arrived_at: float, rows: Ints, rules: Record, fleet: Flee
     )
     deadline_at = arrived_at + rules.objective_s
     if stays(finish_at, late_at, server.terminates_at, arrived_at, deadline_at, rules.factor):
-        return _enqueue_or_shed(row, now, arrived_at, finish_at, rules, fleet, tally)
+        return _enqueue_or_shed(row, now, arrived_at, size, finish_at, rules, fleet, tally)
     return BOUNCED
 
 
-def _route(now: float, rows: Ints, rules: Record, fleet: Fleet, tally: RunTally) -> int:
+def _route(now: float, size: int, rows: Ints, rules: Record, fleet: Fleet, tally: RunTally) -> int:
     if rules.routing == BY_WEIGHT:
         return weighted(rows, fleet.servers)
     _advance_all(now, rows, rules, fleet, tally)
     if rules.routing == BY_OUTSTANDING:
         return least_outstanding(rows, fleet.servers)
-    return least_finish(now, rows, fleet.servers)
+    return _least_finish(now, size, rows, fleet, fleet.sizes)
+
+
+def _least_finish(now: float, size: int, rows: Ints, fleet: Fleet, sizes: Ints | None) -> int:
+    """`least_finish`, where an instance takes its own time for this size."""
+    if sizes is None:
+        return least_finish(now, rows, fleet.servers)
+    best, best_at = NONE, np.inf
+    for row in rows:
+        at = _finish_at(now, size, row, fleet)
+        if at < best_at and at <= fleet.servers[row].terminates_at:
+            best, best_at = row, at
+    return best
 
 
 def _bounce(
-    now: float, arrived_at: float, rows: Ints, rules: Record, fleet: Fleet, pool: Pool, tally: RunTally
+    now: float, arrived_at: float, size: int, rows: Ints, rules: Record, fleet: Fleet, pool: Pool, tally: RunTally
 ) -> int:
     """Its instance did not admit it: Lambda, the instance that finishes first, or nobody."""
     _advance_all(now, rows, rules, fleet, tally)
     deadline_at = arrived_at + rules.objective_s
-    row = least_finish(now, rows, fleet.servers)
-    finish_at = _finish_at(now, fleet.servers[row]) if row != NONE else np.inf
+    row = _least_finish(now, size, rows, fleet, fleet.sizes)
+    finish_at = _finish_at(now, size, row, fleet) if row != NONE else np.inf
     if rules.overflows and _overflow(now, arrived_at, finish_at, rules, pool, tally):
         return TAKEN
     give_up_s = rules.give_up_s
     if after_bounce(False, rules.shed_late, np.inf, finish_at, arrived_at, deadline_at, give_up_s) == SHED:
         shed(arrived_at, rules, tally)
         return TAKEN
-    return _enqueue_or_shed(row, now, arrived_at, finish_at, rules, fleet, tally)
+    return _enqueue_or_shed(row, now, arrived_at, size, finish_at, rules, fleet, tally)
 
 
 def _overflow(
@@ -221,46 +248,118 @@ def _warm_one_more(now: float, deadline_at: float, rules: Record, pool: Pool, ta
         note_in_flight(pool.belief, now, pool.marks.warm + pool.marks.cold)
 
 
-def _finish_at(now: float, server: Record) -> float:
+def _finish_at(now: float, size: int, row: int, fleet: Fleet) -> float:
+    server = fleet.servers[row]
     return predicted_finish_at(
         now,
         server.free_at,
         server.in_service,
-        server.waiting,
+        _ahead(size, server, fleet.sizes),
         server.max_batch,
-        server.single_s,
+        _alone_s(size, server, fleet.batch_s[row], fleet.sizes),
         server.full_batch_s,
     )
 
 
+def _size_at(place: int, sizes: Ints | None) -> int:
+    return 1 if sizes is None else sizes[place]
+
+
+def _alone_s(size: int, server: Record, batch_s: Floats, sizes: Ints | None) -> float:
+    """Seconds that it takes where nothing waits, at the pace at which one item would be served now."""
+    if sizes is None:
+        return float(server.single_s)
+    return float(server.single_s * (batch_s[size] / batch_s[1]))
+
+
+def _ahead(size: int, server: Record, sizes: Ints | None) -> int:
+    """Places before the last one that the request would get; none where it would start at once."""
+    if sizes is None or (server.in_service == 0 and server.waiting == 0):
+        return int(server.waiting)
+    return places_after(server.waiting, size, server.max_batch) - 1
+
+
 def _enqueue_or_shed(
-    row: int, now: float, arrived_at: float, finish_at: float, rules: Record, fleet: Fleet, tally: RunTally
+    row: int,
+    now: float,
+    arrived_at: float,
+    size: int,
+    finish_at: float,
+    rules: Record,
+    fleet: Fleet,
+    tally: RunTally,
 ) -> int:
     if finish_at - arrived_at > rules.give_up_s:
         shed(arrived_at, rules, tally)
         return TAKEN
     server, queue = fleet.servers[row], fleet.queue
     capacity = queue.shape[1]
-    held = server.in_service + server.waiting
-    queue[row, (server.head + held) & (capacity - 1)] = arrived_at
-    server.waiting += 1
+    held = held_requests(server, fleet.sizes)
+    place = (server.head + held) & (capacity - 1)
+    queue[row, place] = arrived_at
+    _join(size, row, place, server, fleet.sizes)
     if server.in_service == 0:
-        _start_batch(now, server, fleet.batch_s[row], fleet.noise, tally.totals)
+        _start_batch(now, row, fleet, tally.totals)
         tally.totals.due_at = min(tally.totals.due_at, server.done_at)
     return FULL if held + 2 > capacity else TAKEN
 
 
-def _start_batch(now: float, server: Record, batch_s: Floats, noise: Floats, totals: Record) -> None:
-    size = batch_size(server.waiting, server.max_batch)
+def _start_batch(now: float, row: int, fleet: Fleet, totals: Record) -> None:
+    server, batch_s, noise = fleet.servers[row], fleet.batch_s[row], fleet.noise
+    items = _take(row, server, fleet.sizes)
     factor = noise[server.noise, totals.drawn & (noise.shape[1] - 1)]
     totals.drawn += 1
-    expected_s = batch_s[size]
+    expected_s = batch_s[items]
     if server.burn_per_s > 0.0:
         expected_s = _spend_credits(now, expected_s * factor, server, batch_s) / factor
-    server.in_service = size
-    server.waiting -= size
+    server.in_service = items
     server.free_at = now + expected_s
     server.done_at = now + expected_s * factor
+
+
+def held_requests(server: Record, sizes: Ints | None) -> int:
+    """Requests in service or waiting."""
+    if sizes is None:
+        return int(server.in_service + server.waiting)
+    return int(server.serving + server.queued)
+
+
+def _join(size: int, row: int, place: int, server: Record, sizes: Ints | None) -> None:
+    """It waits: its size is noted at its place in the ring."""
+    if sizes is None:
+        server.waiting += 1
+    else:
+        sizes[row, place] = size
+        server.waiting = places_after(server.waiting, size, server.max_batch)
+        server.queued += 1
+
+
+def _take(row: int, server: Record, sizes: Ints | None) -> int:
+    """Take the next batch from the queue; its items."""
+    if sizes is None:
+        taken = batch_size(server.waiting, server.max_batch)
+        server.waiting -= taken
+        return taken
+    requests, items = 0, 0
+    while requests < server.queued:
+        size = sizes[row, (server.head + requests) & (sizes.shape[1] - 1)]
+        if not fits(items, size, server.max_batch):
+            break
+        requests += 1
+        items += size
+    server.waiting -= min(server.waiting, whole_batches(items, server.max_batch))
+    server.queued -= requests
+    server.serving = requests
+    return items
+
+
+def _leave(server: Record, sizes: Ints | None) -> None:
+    if sizes is not None:
+        server.serving = 0
+
+
+def _served_requests(server: Record, sizes: Ints | None) -> int:
+    return int(server.in_service if sizes is None else server.serving)
 
 
 def _spend_credits(now: float, work_s: float, server: Record, batch_s: Floats) -> float:
@@ -311,19 +410,20 @@ def _advance(row: int, now: float, rules: Record, fleet: Fleet, tally: RunTally)
     capacity = held.size
     while server.in_service > 0 and server.done_at <= now:
         finish_at = server.done_at
-        size = server.in_service
-        for place in range(size):
+        requests = _served_requests(server, fleet.sizes)
+        for place in range(requests):
             answer(held[(server.head + place) & (capacity - 1)], finish_at, rules, tally)
-        _count_batch(size, server, tally.totals)
-        server.head = (server.head + size) & (capacity - 1)
+        _count_batch(requests, server, tally.totals)
+        server.head = (server.head + requests) & (capacity - 1)
         server.in_service = 0
+        _leave(server, fleet.sizes)
         if server.waiting > 0:
-            _start_batch(finish_at, server, fleet.batch_s[row], fleet.noise, tally.totals)
+            _start_batch(finish_at, row, fleet, tally.totals)
 
 
-def _count_batch(size: int, server: Record, totals: Record) -> None:
+def _count_batch(requests: int, server: Record, totals: Record) -> None:
     totals.batches += 1
     if server.standby:
-        totals.standby += size
+        totals.standby += requests
     else:
-        totals.instance += size
+        totals.instance += requests
