@@ -289,18 +289,16 @@ def _terse(source: Path) -> str:
     return f"{ast.unparse(tree)}\n"
 
 
-def _packed(path: str, text: str, mode: str) -> str:
-    """A file in less than half of the room: EC2 takes 16 KiB of user data, a stack six of them in 50."""
-    packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
-    return f"install -m {mode} /dev/null {path}\nbase64 -d <<< {packed} | gunzip > {path}\n"
-
-
 _AWS_CALL = f"#!/usr/bin/python3\n{_terse(Path(__file__).with_name('aws_call.py'))}"
+PACKED_AWS_CALL = base64.b64encode(gzip.compress(_AWS_CALL.encode(), mtime=0)).decode()
+"""In half of the room: EC2 takes 16 KiB of user data."""
 _HEAD = f"""#!/bin/bash
 set -euo pipefail
 systemctl disable --now --no-block ecs.service || true  # the machine image's own container agent
 install -d -m 700 /etc/mark {TOOLS}
-{_packed(f"{TOOLS}/aws", _AWS_CALL, mode="700")}"""
+install -m 700 /dev/null {TOOLS}/aws
+base64 -d <<< {PACKED_AWS_CALL} | gunzip > {TOOLS}/aws
+"""
 
 
 def _signal(region: str, answers: str, stack: str, group: str, *, ready: str = "") -> str:

@@ -79,13 +79,15 @@ def test_each_finding_says_what_to_do(doctor: Doctor) -> None:
         "instance types": "error",  # p2 has been retired
         "image": "error",
         "machines[1].ami": "error",
+        "agent_image": "skipped",
+        "training_image": "skipped",
         "model_image": "skipped",
         "functions.infer_image": "skipped",
         "certificate": "skipped",
         "sender": "error",
         "SES": "error",
     }
-    both = "infra/image/Dockerfile --platform linux/amd64,linux/arm64"
+    both = "infra/image/Dockerfile --target models --platform linux/amd64,linux/arm64"
     assert f"{both} -t {IMAGE} --push ." in found["image"]["remedy"]
     assert "--quota-code L-7212CCBC" in found["vCPUs p spot"]["remedy"]
     assert found["instance types"]["message"] == "not in us-east-1: p2.xlarge"

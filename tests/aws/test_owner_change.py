@@ -67,7 +67,7 @@ def asked(standing: Standing, of_processes: str) -> Iterator[tuple[str, Access]]
         ("controller", "ec2", "StopInstances", ids),
         ("controller", "ec2", "TerminateInstances", ids),
         ("controller", "lambda", "Invoke", {"FunctionName": "mark-shop-infer-m"}),
-        ("gateway", "lambda", "Invoke", {"FunctionName": "mark-shop-infer-m", "Qualifier": "live"}),
+        ("gateway", "lambda", "Invoke", {"FunctionName": "mark-shop-words", "Qualifier": "live"}),
     )
     for role, service, operation, params in calls:
         found = accesses(account, service, operation, params)

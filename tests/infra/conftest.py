@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from infra.app import what_is_missing
+from infra.user_data import PACKED_AWS_CALL
 from mark.config.settings import Settings
 from mark.rollout.synth import Synthesis, synthesise
 from tests.once import once_a_run
@@ -133,10 +134,12 @@ def plain(value: Any) -> Any:
     )
 
 
+MAPPED = {("Tools", "aws", "packed"): PACKED_AWS_CALL}
 FUNCTIONS = {
     "Fn::Join": lambda value: value[0].join(str(plain(part)) for part in value[1]),
     "Ref": lambda value: KNOWN.get(value, f"<{value}>"),
     "Fn::GetAtt": lambda value: f"<{'.'.join(value)}>",
     "Fn::ImportValue": lambda value: f"<{value}>",
     "Fn::Base64": plain,
+    "Fn::FindInMap": lambda value: MAPPED[tuple(value)],
 }

@@ -13,10 +13,14 @@ from infra.user_data import NodeStart, node_script
 
 NODE = NodeStart(
     image="123456789012.dkr.ecr.us-east-1.amazonaws.com/mark:1",
+    controller_image="123456789012.dkr.ecr.us-east-1.amazonaws.com/mark:1",
     store_image="redis",
     region="us-east-1",
     logs=dict.fromkeys(("store", "controller", "gateway"), "/mark/shop/x"),
-    secrets={"MARK_STORE_URL": "mark-shop-store"},
+    service="shop",
+    secrets={"MARK_STORE_URL": "mark-shop-store-controller"},
+    forms={"MARK_STORE_URL": "rediss+lease://controller:%s@x:6379"},
+    agents_secret="mark-shop-store-agent",
     certificate="",
     name="shop.mark.internal",
     environment={},

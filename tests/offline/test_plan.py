@@ -37,7 +37,7 @@ def test_a_large_load_is_said_in_whole_requests(mark) -> None:
     ("rate", "said", "made"),
     [
         ("120", "at 120 rollout.shape lean does (2 x t4g.small)", ("lean", 2, None)),
-        ("1000", "4 x c6g.medium (one to spare) and 2 x cache.t4g.small", ("ha", 4, "cache.t4g.small")),
+        ("1000", "2 x c6gn.medium (one to spare) and 2 x cache.t4g.small", ("ha", 2, "cache.t4g.small")),
     ],
     ids=["two nodes do", "more than two nodes carry"],
 )
