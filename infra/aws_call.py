@@ -14,12 +14,15 @@ import json
 import shutil
 import sys
 import time
-from urllib.error import HTTPError
+from typing import Any
+from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode
 from urllib.request import Request, urlopen
 
 METADATA = "http://169.254.169.254/latest/"
 TIMEOUT_S = 30
+WAITS_S = (1, 2, 4)
+"""Between tries."""
 JSON = "application/x-amz-json-1.1"
 
 
@@ -96,14 +99,26 @@ def main(words: list[str]) -> None:
     region = words[words.index("--region") + 1]
     headers = signed(call, region, _role_keys(), time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()))
     asks = Request(f"https://{call[1]}{call[2]}", data=call[4] or None, headers=headers)
-    try:
-        with urlopen(asks, timeout=TIMEOUT_S) as reply:  # noqa: S310 - https
-            if words[1] == "cp":
-                shutil.copyfileobj(reply, sys.stdout.buffer)
-            else:
-                sys.stdout.write(answer_of(words[1], reply.read()))
-    except HTTPError as error:
-        sys.exit(f"aws {' '.join(words)}: {error}: {error.read().decode(errors='replace')}")
+    with _answered(asks, " ".join(words)) as reply:
+        if words[1] == "cp":
+            shutil.copyfileobj(reply, sys.stdout.buffer)
+        else:
+            sys.stdout.write(answer_of(words[1], reply.read()))
+
+
+def _answered(asks: Request, said: str) -> Any:
+    """The reply; what AWS throttles, or cannot answer now, is asked again as the CLI does."""
+    for wait_s in (*WAITS_S, 0):
+        try:
+            return urlopen(asks, timeout=TIMEOUT_S)  # noqa: S310 - https
+        except HTTPError as error:
+            if wait_s == 0 or (error.code < 500 and error.code != 429):
+                sys.exit(f"aws {said}: {error}: {error.read().decode(errors='replace')}")
+        except URLError as error:
+            if wait_s == 0:
+                sys.exit(f"aws {said}: {error}")
+        time.sleep(wait_s)
+    return None
 
 
 if __name__ == "__main__":

@@ -32,6 +32,15 @@ def remove_addresses(names: Any, zone: str, host: str) -> bool:
     return bool(found)
 
 
+def remove_all_addresses(names: Any, zone: str) -> None:
+    """Remove every A record of a zone that goes with its service, whatever name it was deployed under."""
+    with translated():
+        pages = list(names.get_paginator("list_resource_record_sets").paginate(HostedZoneId=zone))
+    for one in (record for page in pages for record in page["ResourceRecordSets"]):
+        if one["Type"] == "A":
+            _change(names, zone, "DELETE", one)
+
+
 def _record(host: str, addresses: Sequence[str]) -> dict[str, Any]:
     return {
         "Name": f"{host}.",

@@ -53,6 +53,10 @@ class LaunchLimits:
             return Note(kind=NoteKind.LAUNCH_BREAKER, text=text)
         return None
 
+    def has_quota(self, name: str) -> bool:
+        """True where the account's quota leaves one of it, beside what runs and what was ordered."""
+        return self._quotas.left(name) >= 1
+
     def allowed(self, name: str, wanted: int) -> tuple[int, tuple[Note, ...]]:
         """The part of `wanted` that may be launched, and a note for each limit that cut them."""
         if (note := self.barred(name)) is not None:

@@ -125,8 +125,10 @@ def _size(
         return [Terminate(token=tokens.next(), reason=reason, instances=surplus)]
     calm = not state.bridging and not coming and len(spare) == len(standbys)
     outdated = min((i.id for i in spare if i.outdated), default=None)
-    # the next tick launches one in its place, which it could not while launches are barred
-    if not calm or outdated is None or limits.barred(standby.offering.name) is not None:
+    # the next tick launches one in its place, which it could not while launches are barred or the quota is used
+    # up: one asleep takes none of it, so that its end leaves no room
+    name = standby.offering.name
+    if not calm or outdated is None or limits.barred(name) is not None or not limits.has_quota(name):
         return []
     reason = "an earlier deploy launched this standby: one of today's takes its place"
     return [Terminate(token=tokens.next(), reason=reason, instances=(outdated,))]

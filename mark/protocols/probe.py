@@ -6,6 +6,7 @@ import ssl
 import time
 import urllib.error
 import urllib.request
+from http.client import HTTPException
 from typing import TypedDict
 
 TIMEOUT_S = 30.0
@@ -37,7 +38,7 @@ def ask(url: str, body: str, token: str | None) -> ProbeReply:
             status, served_by, text = reply.status, reply.headers.get(SERVED_BY, ""), reply.read()
     except urllib.error.HTTPError as error:
         status, served_by, text = error.code, error.headers.get(SERVED_BY, ""), error.read()
-    except OSError as error:
+    except (OSError, HTTPException) as error:
         status, served_by, text = 0, "", str(getattr(error, "reason", error)).encode()
     ms = round(1000 * (time.monotonic() - began), 1)
     return {"status": status, "served_by": served_by, "ms": ms, "body": text.decode("utf-8", "replace")}

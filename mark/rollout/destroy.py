@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from mark.aws.dns import remove_addresses
+from mark.aws.dns import remove_addresses, remove_all_addresses
 from mark.aws.ec2.inventory import loose_volumes
 from mark.aws.ec2.launch import SERVICE
 from mark.aws.names import name_of
@@ -100,9 +100,11 @@ def remove_stacks(account: Account, going: Sequence[StackState], settings: Setti
 def _forget_name(account: Account, settings: Settings, state: StackState) -> None:
     """Remove the nodes' name: nobody keeps it any more, and a hosted zone that has one cannot be removed."""
     rollout, service = settings.rollout, settings.service.name
-    zone = state.exports.get(name_of(service, "zone")) or (rollout.node.zone if rollout.shape == "lean" else None)
-    if zone:
-        remove_addresses(account.aws.names, zone, node_name(rollout, service))
+    own = state.exports.get(name_of(service, "zone"))
+    if own:  # today's settings may have another name than those that it was deployed with: a trial's, say
+        remove_all_addresses(account.aws.names, own)
+    elif rollout.shape == "lean" and rollout.node.zone:
+        remove_addresses(account.aws.names, rollout.node.zone, node_name(rollout, service))
 
 
 def _end(account: Account, service: str, log: EventLog) -> None:

@@ -20,6 +20,16 @@ def make_budget(_logical: str, properties: Mapping[str, Any], _stack: str) -> tu
     return str(properties["Budget"]["BudgetName"]), {}
 
 
+def change_budget(
+    name: str, _old: Mapping[str, Any], properties: Mapping[str, Any], _stack: str
+) -> tuple[str, dict[str, str]]:
+    """Change it in place, whatever else of the resource has changed with it."""
+    status, _, body = _budgets()._update_budget({"NewBudget": dict(properties["Budget"])})  # noqa: SLF001 - as above
+    if status != HTTPStatus.OK:
+        raise ValueError(str(body))
+    return name, {}
+
+
 def remove_budget(name: str, _: Mapping[str, Any]) -> None:
     """Remove it; one that is gone is no error."""
     _budgets()._delete_budget({"BudgetName": name})  # noqa: SLF001 - no public door
@@ -59,6 +69,6 @@ def _provisioners() -> Any:
 
 if __name__ == "__main__":
     handlers = _provisioners()._RESOURCE_HANDLERS  # noqa: SLF001 - no public door
-    handlers[BUDGET] = {"create": make_budget, "delete": remove_budget}
+    handlers[BUDGET] = {"create": make_budget, "update": change_budget, "delete": remove_budget}
     handlers[INGRESS] = {"create": make_rule, "delete": remove_rule}
     importlib.import_module("ministack.app").main()

@@ -138,8 +138,8 @@ def test_the_nodes_name_goes_before_its_zone(monkeypatch: pytest.MonkeyPatch) ->
     settings = Settings.model_validate({"service": {"name": "shop"}, **lean})
     monkeypatch.setattr(destroy, "end_instances", lambda *_: ())
     monkeypatch.setattr(
-        destroy, "remove_addresses", lambda names, zone, host: there.done.append(f"{names} {zone} {host}")
+        destroy, "remove_all_addresses", lambda names, zone: there.done.append(f"{names} {zone}, all")
     )
     held: Any = SimpleNamespace(confirm=lambda: None)
     destroy.remove_stacks(account, destroy.in_order(there.named("mark-shop-"), "shop"), settings, held)
-    assert there.done == ["nodes", "route53 Z1 shop.example.org", "state", "launch"]
+    assert there.done == ["nodes", "route53 Z1, all", "state", "launch"]

@@ -360,6 +360,9 @@ class Ec2Cloud:
         allowed = tuple(name for name in order.equivalents if self._guard.forbidden_reason(name) is None)
         order = replace(order, equivalents=allowed)
         count, why = self._guard.reserve(self._setup.model, order)
+        if why is not None and order.equivalents:  # the dearest of them counted: less may fit
+            order = replace(order, equivalents=())
+            count, why = self._guard.reserve(self._setup.model, order)
         try:
             if count > 0:
                 self._ask_fleet(replace(order, count=count), now)

@@ -15,7 +15,7 @@ from typing import TypedDict
 
 import typer
 
-from mark.aws.functions.probe import ask_from_within
+from mark.aws.functions.probe import ask_from_within, clients_token
 from mark.aws.names import name_of
 from mark.aws.session import Aws
 from mark.aws.stacks.cloudformation import Stacks
@@ -110,14 +110,14 @@ def route_to_account(settings: Settings, aws: Aws, model: str | None, address: s
     service, region = settings.service.name, settings.service.aws.region
     url = f"https://{address or _address(settings, Stacks(aws))}{_path(found.name)}"
     body = json_text(example_body(found.served.inputs), compact=True)
-    return Route(
-        service=service,
-        model=found.name,
-        through=f"{name_of(service, 'probe')} in {region}",
-        url=url,
-        body=body,
-        ask=lambda: ask_from_within(aws, service, url, body),
-    )
+    if settings.rollout.gateway.scheme == "internet-facing":  # the function has no way out of its network
+        through, asked = "the internet", lambda: ask(url, body, clients_token(aws, service))
+    else:
+        through, asked = (
+            f"{name_of(service, 'probe')} in {region}",
+            lambda: ask_from_within(aws, service, url, body),
+        )
+    return Route(service=service, model=found.name, through=through, url=url, body=body, ask=asked)
 
 
 def described(route: Route, reply: ProbeReply, total_ms: float) -> TryDocument:

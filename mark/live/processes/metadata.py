@@ -8,6 +8,7 @@ agents need no role of AWS.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -26,6 +27,7 @@ READABLE = re.compile(
 """Paths below latest/ that are answered. No credentials, no user data, no path that leads elsewhere."""
 SESSION = "one-for-all"
 """Who may read at all may read all of it."""
+log = logging.getLogger("mark.metadata")
 READ_S = 2.0
 """Time that a client has to send its request: there is one thread."""
 
@@ -50,8 +52,10 @@ class Metadata(HTTPServer):
         super().__init__((HOST, port), _Handler)
         self.read = read
 
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A client that broke off is its own affair."""
+    def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 - as the base has it
+        """A client that broke off is its own affair; whatever else ends an answer is told."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            log.exception("an agent's question about its instance cannot be answered")
 
 
 class _Handler(BaseHTTPRequestHandler):
