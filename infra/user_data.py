@@ -332,7 +332,11 @@ def _prepare_one(start: Start) -> str:
     if not start.bundle:
         return script
     unpacks = f"aws s3 cp --region {start.region} {start.bundle} - | tar -xz -C /opt/mark/model"
-    return f"{script}install -d -m 755 /opt/mark/model\n{unpacks}\n"
+    # once a boot: each unit prepares, and a model that runs reads these files
+    return (
+        f"{script}install -d -m 755 /opt/mark/model\n"
+        f"[ -e /run/mark/unpacked ] || {{ {unpacks} && touch /run/mark/unpacked; }}\n"
+    )
 
 
 def _firewall(start: Start) -> str:
@@ -404,7 +408,7 @@ StartLimitIntervalSec=0
 [Service]
 Environment=HOME=/root
 ExecStartPre=-/usr/bin/docker rm -f mark
-ExecStartPre=/usr/local/bin/mark-prepare
+ExecStartPre=/usr/bin/flock /run/mark-prepare.lock /usr/local/bin/mark-prepare
 ExecStart=/usr/bin/{run}
 {off}Restart=on-failure
 RestartSec=2
@@ -442,7 +446,7 @@ StartLimitIntervalSec=0
 [Service]
 Environment=HOME=/root
 ExecStartPre=-/usr/bin/docker rm -f mark-metadata
-ExecStartPre=/usr/local/bin/mark-prepare
+ExecStartPre=/usr/bin/flock /run/mark-prepare.lock /usr/local/bin/mark-prepare
 ExecStart=/usr/bin/{run}
 Restart=always
 RestartSec=2
@@ -464,7 +468,7 @@ StartLimitIntervalSec=0
 [Service]
 Environment=HOME=/root
 ExecStartPre=-/usr/bin/docker rm -f mark-model
-ExecStartPre=/usr/local/bin/mark-prepare
+ExecStartPre=/usr/bin/flock /run/mark-prepare.lock /usr/local/bin/mark-prepare
 ExecStart=/usr/bin/{run}
 Restart=always
 RestartSec=2

@@ -54,8 +54,11 @@ def remove_pause(aws: Aws, service: str) -> bool:
 
 
 def _parsed(text: str) -> OutsidePause:
+    """Whatever stands there is a pause, also where somebody wrote it by hand."""
     try:
         found = json.loads(text)
-        return OutsidePause(by=str(found["by"]), at=float(found["at"]))
-    except (ValueError, TypeError, KeyError):
+        pause = OutsidePause(by=str(found["by"]), at=float(found["at"]))
+        _ = pause.reason  # not every number is an instant
+    except (ArithmeticError, KeyError, OSError, TypeError, ValueError):
         return OutsidePause()
+    return pause

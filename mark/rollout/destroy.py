@@ -29,11 +29,11 @@ from mark.rollout.plan import STAYS
 from mark.rollout.show import EventLog, agreed
 
 ORDER = (
+    "watch",
     "control",
     "gateways",
     "nodes",
     "reports",
-    "watch",
     "functions",
     "events",
     "state",
@@ -41,7 +41,8 @@ ORDER = (
     "network",
 )
 """Parts as they go. A stack that is unknown here, of another version, goes after those that launch."""
-LAUNCHING = ORDER[:3]
+LAUNCHING = ORDER[:4]
+"""Those that launch, and the alarms, which import from them and would ring."""
 END_S, POLL_S = 600.0, 2.0
 """Time that instances may take to end."""
 

@@ -31,7 +31,7 @@ class Script:
     @property
     def commands(self) -> frozenset[str]:
         """Redis' commands that it calls, in lower case."""
-        return frozenset(name.lower() for name in re.findall(r"redis\.call\('(\w+)'", self.text))
+        return frozenset(name.lower() for name in re.findall(r"redis\.p?call\('(\w+)'", self.text))
 
 
 _NOW = """
@@ -77,7 +77,7 @@ redis.call('ZADD', KEYS[2], now, ARGV[2])
 expire(true)
 redis.call('HSET', KEYS[1], ARGV[2], ARGV[3])
 if redis.call('ZADD', KEYS[5], 'CH', ARGV[4], ARGV[2]) == 1 then changed() end
-return redis.call('SISMEMBER', KEYS[6], ARGV[2])
+return redis.pcall('SISMEMBER', KEYS[6], ARGV[2]) == 1
 """
 )
 
@@ -135,6 +135,9 @@ DRAIN = Script(
     _NOW
     + """
 -- KEYS: drains, when each was asked for. ARGV: for how long a request that nobody heeds is kept (ms), instances.
+-- An agent may have made something else of a set that was not there.
+local kind = redis.call('TYPE', KEYS[1]).ok
+if kind ~= 'set' and kind ~= 'none' then redis.call('DEL', KEYS[1]) end
 for _, old in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now - ARGV[1])) do
   redis.call('SREM', KEYS[1], old)
   redis.call('ZREM', KEYS[2], old)

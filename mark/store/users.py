@@ -93,7 +93,7 @@ ACCESSES: Mapping[StoreUser, Access] = MappingProxyType(
                 "del", "eval", "evalsha", "exists", "expire", "get", "hdel", "hget", "hgetall", "hincrby",
                 "hincrbyfloat", "hkeys", "hlen", "hmget", "hset", "hvals", "incr", "llen", "lrange",
                 "ltrim", "persist", "rpush", "sadd", "set", "setnx", "sismember", "smembers", "srem", "time",
-                "xadd", "xdel", "xlen", "xrange", "xrevrange", "zadd", "zrangebyscore", "zrem", "zscore",
+                "type", "xadd", "xdel", "xlen", "xrange", "xrevrange", "zadd", "zrangebyscore", "zrem", "zscore",
             ),
         ),
         StoreUser.NODE: Access(calls=("dbsize", "replicaof", "role")),

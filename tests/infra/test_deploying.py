@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from dataclasses import replace
 from io import StringIO
 from types import SimpleNamespace
@@ -15,6 +17,7 @@ from mark.domain.errors import Misconfigured
 from mark.rollout import destroy
 from mark.rollout.deploy import finish, settle
 from mark.rollout.show import agreed
+from tests.infra.conftest import Template
 
 NAME = "mark-shop-events"
 SHOP = Settings.model_validate({"service": {"name": "shop"}})
@@ -124,6 +127,39 @@ def test_what_launches_goes_before_instances_end(monkeypatch: pytest.MonkeyPatch
         "end instances",
     ]
     assert list(there.there) == ["mark-shop-archive"]
+
+
+@pytest.mark.parametrize("shape", ["lean", "ha"])
+def test_no_stack_goes_before_one_that_imports_from_it(
+    shape: str, templates: dict[str, Template], lean: dict[str, Template]
+) -> None:
+    """CloudFormation removes no export that is in use."""
+    templates = templates if shape == "ha" else lean
+    exported = {
+        json.dumps(output["Export"]["Name"]): name
+        for name, template in templates.items()
+        for output in template.get("Outputs", {}).values()
+        if "Export" in output
+    }
+    places = {part: place for place, part in enumerate(destroy.ORDER)}
+    imports = [
+        (name, exported[json.dumps(value)]) for name, template in templates.items() for value in _imports(template)
+    ]
+    assert len(imports) > 10
+    for name, source in imports:
+        assert source == "archive" or places[name] < places[source], (name, source)
+
+
+def _imports(part: Any) -> Iterator[Any]:
+    if isinstance(part, list):
+        for item in part:
+            yield from _imports(item)
+    elif isinstance(part, dict):
+        for key, value in part.items():
+            if key == "Fn::ImportValue":
+                yield value
+            else:
+                yield from _imports(value)
 
 
 def test_the_nodes_name_goes_before_its_zone(monkeypatch: pytest.MonkeyPatch) -> None:

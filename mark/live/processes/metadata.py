@@ -14,7 +14,8 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Lock
 
 from mark.aws.ec2.imds import ENDPOINT, LEADER, Imds
 from mark.domain.errors import RetryLater
@@ -29,7 +30,10 @@ SESSION = "one-for-all"
 """Who may read at all may read all of it."""
 log = logging.getLogger("mark.metadata")
 READ_S = 2.0
-"""Time that a client has to send its request: there is one thread."""
+"""Time that a client has to send its request."""
+
+_ONE_AT_A_TIME = Lock()
+"""`Imds` keeps one connection."""
 
 Read = Callable[[str], str | None]
 
@@ -42,11 +46,12 @@ def read_from(imds: Imds, leader: Callable[[], str] | None, path: str) -> str | 
         return leader() if leader is not None else None
     if READABLE.fullmatch(path) is None or ".." in path:
         return None
-    return imds.get(path)
+    with _ONE_AT_A_TIME:
+        return imds.get(path)
 
 
-class Metadata(HTTPServer):
-    """Answers one request at a time."""
+class Metadata(ThreadingHTTPServer):
+    """Answers a spot notice also while somebody waits for the leader."""
 
     def __init__(self, read: Read, port: int = PORT) -> None:
         super().__init__((HOST, port), _Handler)

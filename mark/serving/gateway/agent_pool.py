@@ -82,7 +82,7 @@ class AgentConnection(FrameLink):
         super().connection_made(transport)
         if self._certificate:
             shown = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
-            if not hmac.compare_digest(sha256(shown).hexdigest(), self._certificate):
+            if not hmac.compare_digest(sha256(shown).hexdigest().encode(), self._certificate.encode()):
                 self.give_up("%s refused", "its certificate is not the one that stands in the store")
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -441,6 +441,6 @@ async def _drain(gateway: Gateway) -> None:
             router.overflow.in_flight for router in gateway.routers.values() if router.overflow is not None
         )
         flying += sum(connection.is_busy for connection in http.connections)
-        if not flying and (passed_s > http.limits.leave_s or not http.connections):
+        if not flying and not http.connections:
             return
         await asyncio.sleep(0.01)
