@@ -109,7 +109,7 @@ TLS_FILES = "/run/mark/tls"
 USER = "10001"
 """Of the image's processes (infra/image/Dockerfile): it reads the key."""
 METADATA = f"http://{HOST}:{PORT}"
-"""Where agents read what they may of the instance's metadata."""
+"""Address at which agents read what they may of the instance's metadata."""
 NODE_PROCESSES = ("store", "controller", "gateway")
 
 

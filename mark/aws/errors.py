@@ -30,7 +30,7 @@ from mark.steady_time import steady_time
 _log = logging.getLogger(__name__)
 
 REPORT_EACH_S = 3600.0
-"""What AWS refuses again and again is an error in the log so often: a process runs for weeks."""
+"""Period after which a repeated refusal of AWS is an error in the log again: a process runs for weeks."""
 REPORTED_AT: dict[tuple[str, str], float] = {}
 """When a call's code was last in the log, steady seconds."""
 

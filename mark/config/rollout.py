@@ -350,7 +350,7 @@ class RolloutSettings(Part):
 
     @property
     def agent_version(self) -> str:
-        """What new instances run, as a tag of theirs says it: another once image, model or machines differ."""
+        """Version of what new instances run, a tag of theirs: another once image, model or machines differ."""
         parts = (
             self.agent_image or self.image,
             self.model_image,

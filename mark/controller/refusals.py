@@ -79,7 +79,7 @@ def count_refusals(state: State, seen: Observation, policy: ControllerPolicy) ->
 def back_off(
     state: State, streaks: tuple[RefusalStreak, ...], seen: Observation, policy: ControllerPolicy
 ) -> tuple[tuple[tuple[str, float], ...], tuple[PoolBackoff, ...]]:
-    """What is left out everywhere, and what in one zone, after the refusals of a tick."""
+    """Offerings left out everywhere, and pools left out in one zone, after the refusals of a tick."""
     everywhere = {name: until for name, until in state.capacity_backoff if until > seen.now}
     pools = {(pool.offering, pool.zone): pool.until for pool in state.pool_backoff if pool.until > seen.now}
     in_a_row = {(streak.offering, streak.zone): streak.count for streak in streaks}
@@ -102,7 +102,7 @@ def _refused_launches(seen: Observation) -> Iterator[LaunchRefused]:
 
 
 def _pool_of(fact: LaunchRefused, policy: ControllerPolicy) -> Pool:
-    """What a refusal is of: only a lack of capacity is one of the zone that it names."""
+    """Scope of a refusal: only a lack of capacity is one of the zone that it names."""
     zone = fact.zone or ""
     return fact.offering, zone if fact.cause is RefusalCause.CAPACITY and zone in policy.zones else ""
 

@@ -215,7 +215,7 @@ def _still_requested(state: State, seen: Observation, policy: ControllerPolicy) 
 
 
 def _with_what_came(state: State, requested: tuple[Requested, ...]) -> tuple[Desired, ...]:
-    """What is desired, with what came of other offerings in the place of what was ordered, until the next plan."""
+    """Desired counts, with what came of other offerings in the place of what was ordered, until the next plan."""
     before = {item.token: Counter(dict(item.others)) for item in state.requested}
     wanted = _desired_now(state)
     for item in requested:
@@ -272,7 +272,7 @@ def _equivalents(
     name: str,
     count: int,
 ) -> tuple[str, ...]:
-    """What AWS may launch as well where an offering is left out in a zone: nothing refused, nothing limited."""
+    """Offerings that AWS may launch as well where one is left out in a zone: none refused, none limited."""
     scarce = {pool.offering for pool in state.pool_backoff}
     if policy.equivalent_price_factor <= 0 or name not in scarce:
         return ()

@@ -44,7 +44,7 @@ def ec2_backend() -> Any:
 
 
 def sold_in(instance_type: str, zone: str) -> bool:
-    """Whether AWS sells a type in a zone, by what moto has recorded of DescribeInstanceTypeOfferings."""
+    """True where AWS sells a type in a zone, by what moto has recorded of DescribeInstanceTypeOfferings."""
     filters = {"location": [zone], "instance-type": [instance_type]}
     return bool(ec2_backend().describe_instance_type_offerings("availability-zone", filters))
 

@@ -31,7 +31,7 @@ def new_nonce() -> bytes:
 
 
 def token_digest(key: str, token: str | None) -> bytes:
-    """What a Hello says of the clients' token: the agent can check one, and learns none. Empty without one."""
+    """Digest of the clients' token in a Hello: the agent can check one, and learns none. Empty without one."""
     return b"" if token is None else hmac.digest(key.encode(), b"mark token" + token.encode(), "sha256")
 
 

@@ -100,11 +100,11 @@ ACCESSES: Mapping[StoreUser, Access] = MappingProxyType(
         StoreUser.REPLICA: Access(calls=("ping", "psync", "replconf")),
     }
 )  # fmt: skip
-"""What each user may do, and nothing else. None publishes or subscribes: there are no channels."""
+"""Rights of each user; it has no other. None publishes or subscribes: there are no channels."""
 PROCESSES = (StoreUser.AGENT, StoreUser.CONTROLLER, StoreUser.GATEWAY, StoreUser.REPORT)
 """Users that are a role's, each with a password of its own."""
 NOBODY = "reset on nopass +ping"
-"""Who does not say who he is may ask whether the store is there."""
+"""Rules of whoever does not log in: to ask whether the store is there."""
 
 
 def rules_of(user: StoreUser, service: str) -> str:

@@ -43,7 +43,7 @@ LONGEST_GAP_S = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scarcity:
-    """What is asked: minutes of the service's clock without capacity, and how fast that clock runs."""
+    """Arguments: minutes of the service's clock without capacity, and how fast that clock runs."""
 
     minutes: float = 10.0
     rps: float = 40.0
@@ -53,7 +53,7 @@ class Scarcity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What was seen. Ticks, gaps and refusals are those of the minutes without capacity."""
+    """Outcome of a rehearsal. Ticks, gaps and refusals are those of the minutes without capacity."""
 
     sent: int
     #: Answered by a model, and shed with 503.
@@ -129,7 +129,7 @@ def figures_of(
 
 
 def faults_of(found: Figures) -> Iterator[str]:
-    """What is not as it should be, a sentence each."""
+    """Findings that are not as they should be, a sentence each."""
     if found.lost:
         yield f"{found.lost} of {found.sent} requests were not answered"
     if found.attained is None or found.attained < TARGET:

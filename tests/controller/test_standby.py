@@ -288,7 +288,7 @@ def test_of_surplus_standbys_the_outdated_end_first() -> None:
 def test_a_replacement_leaves_at_most_one_standby_missing_and_none_during_a_failover(
     lost: list[int], old: list[bool]
 ) -> None:
-    """What is ordered is done by the next look; by the end, after calm, nothing outdated is left."""
+    """Orders are done by the next look; by the end, after calm, nothing outdated is left."""
     made, now = Stepped(WITH_STANDBY), 0.0
     there = {one.id: replace(one, outdated=is_old) for one, is_old in zip(pool(6), old, strict=True)}
     for count in (*lost, *[0] * 24):

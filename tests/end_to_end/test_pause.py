@@ -83,7 +83,7 @@ def test_controllers_that_live_obey_a_pause_from_outside_themselves(home: Rig) -
 
 
 def polls(home: Rig) -> int:
-    """How often controllers asked whether somebody paused the service from outside."""
+    """The number of times that controllers asked whether somebody paused the service from outside."""
     used = EmulatedControls(home.running["aws_endpoint"]).state()["permissions"]["used"]
     return int(used["controller"]["OutsidePause ssm:GetParameter"])
 

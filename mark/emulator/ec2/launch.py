@@ -21,7 +21,7 @@ NO_CAPACITY = "InsufficientInstanceCapacity"
 NOT_SOLD = "InvalidFleetConfiguration"
 """EC2 Fleet's code for a type that a zone does not sell (aws/karpenter-provider-aws #6483)."""
 Sold = Callable[[str, str], bool]
-"""Whether AWS sells a type, by name, in an availability zone."""
+"""A rule that says whether AWS sells a type, by name, in an availability zone."""
 BY_PRICE = ("lowest-price", "lowestPrice", "price-capacity-optimized", "capacity-optimized")
 OPTIONS = {
     "AllocationStrategy",

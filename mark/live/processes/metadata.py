@@ -27,7 +27,7 @@ READABLE = re.compile(
 )
 """Paths below latest/ that are answered. No credentials, no user data, no path that leads elsewhere."""
 SESSION = "one-for-all"
-"""Who may read at all may read all of it."""
+"""One session for all: whoever may read at all may read all of it."""
 log = logging.getLogger("mark.metadata")
 READ_S = 2.0
 """Time that a client has to send its request."""
@@ -39,7 +39,7 @@ Read = Callable[[str], str | None]
 
 
 def read_from(imds: Imds, leader: Callable[[], str] | None, path: str) -> str | None:
-    """What an agent is told of a path under latest/; None where it is nothing. RetryLater without an answer."""
+    """The answer to an agent for a path under latest/; None where there is none. RetryLater without a reply."""
     if path == "user-data":
         return ""  # a start script: all that an agent takes from it stands in its environment
     if path == LEADER:

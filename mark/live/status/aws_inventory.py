@@ -52,7 +52,7 @@ def show_standing(settings: Settings, *, as_json: bool) -> None:
 
 
 def usd_per_hour(row: InventoryItem, prices: PriceSnapshot) -> float:
-    """What an instance costs an hour by the catalogue; 0 for one that is not awake, or whose type has no price."""
+    """Cost of an instance an hour by the catalogue; 0 for one that is not awake, or whose type has no price."""
     known = {item.name: item for item in prices.types}.get(row.instance_type)
     if known is None or row.state not in AWAKE:
         return 0.0

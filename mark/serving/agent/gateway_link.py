@@ -42,7 +42,7 @@ def _text(value: bytes) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class FramePort:
-    """What the connections of an agent's port for frames share.
+    """State that the connections of an agent's port for frames share.
 
     `key`: which gateways have to know. `on_token`: takes what a gateway says of its clients' token. `open`: those
     that are connected, known or not.

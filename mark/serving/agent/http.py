@@ -28,7 +28,7 @@ _LENGTH = oip.HEADER_LENGTH.encode()
 
 
 class AgentAccess:
-    """Who may send requests to the HTTP port.
+    """Access rule of the HTTP port.
 
     key: the agent's. digest: of the token, under that key; empty for all comers, None while unknown.
     """
