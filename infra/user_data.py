@@ -248,24 +248,7 @@ def _node_unit(node: NodeStart, process: str) -> str:
             f"{common}--tmpfs {SCRATCH}:mode=1777 --env-file /etc/mark/environment "
             f"--env-file /run/mark/{process} {tls}{image} python -m mark.live.processes.cloud {process}"
         )
-    return f"""[Unit]
-After=network-online.target docker.service
-Requires=docker.service
-Wants=network-online.target
-StartLimitIntervalSec=0
-
-[Service]
-Environment=HOME=/root
-ExecStartPre=-/usr/bin/docker rm -f {name}
-ExecStartPre=/usr/bin/flock /run/mark-prepare.lock /usr/local/bin/mark-prepare
-ExecStart=/usr/bin/{run}
-Restart=always
-RestartSec=2
-TimeoutStartSec=900
-
-[Install]
-WantedBy=multi-user.target
-"""
+    return _service(name, run, installed=True)
 
 
 def _variables(variables: Mapping[str, str]) -> str:
@@ -392,31 +375,46 @@ def _unit(start: Start) -> str:
         f"python -m mark.live.processes.cloud {start.process}"
     )
     # wanted, not required: one that fails at first is started again, and what requires it would not be
-    model_unit = " mark-metadata.service" if start.runs_models else ""
-    model_unit += " mark-model.service" if start.model_image else ""
+    beside = " mark-metadata.service" if start.runs_models else ""
+    beside += " mark-model.service" if start.model_image else ""
     off = (
         "ExecStopPost=/bin/sh -c 'if [ \"$SERVICE_RESULT\" = success ]; then systemctl --no-block poweroff; fi'\n"
         if start.powers_off
         else ""
     )
+    return _service("mark", run, beside=beside, restart="on-failure", after_stop=off, installed=True)
+
+
+def _service(
+    name: str,
+    run: str,
+    *,
+    online: bool = True,
+    beside: str = "",
+    restart: str = "always",
+    after_stop: str = "",
+    installed: bool = False,
+) -> str:
+    """The systemd unit of a container; one that is not installed starts with the unit that wants it.
+
+    online: it waits for the network. beside: units that start before it, each after a space. after_stop: a line.
+    """
+    network, wants = ("network-online.target ", f"Wants=network-online.target{beside}\n") if online else ("", "")
+    install = "\n[Install]\nWantedBy=multi-user.target\n" if installed else ""
     return f"""[Unit]
-After=network-online.target docker.service{model_unit}
+After={network}docker.service{beside}
 Requires=docker.service
-Wants=network-online.target{model_unit}
-StartLimitIntervalSec=0
+{wants}StartLimitIntervalSec=0
 
 [Service]
 Environment=HOME=/root
-ExecStartPre=-/usr/bin/docker rm -f mark
+ExecStartPre=-/usr/bin/docker rm -f {name}
 ExecStartPre=/usr/bin/flock /run/mark-prepare.lock /usr/local/bin/mark-prepare
 ExecStart=/usr/bin/{run}
-{off}Restart=on-failure
+{after_stop}Restart={restart}
 RestartSec=2
 TimeoutStartSec=900
-
-[Install]
-WantedBy=multi-user.target
-"""
+{install}"""
 
 
 def _logged(region: str, group: str, more: str = "") -> str:
@@ -437,21 +435,7 @@ def _metadata_unit(start: Start) -> str:
         f"docker run --rm --name mark-metadata {logged}--network host --read-only --user 0 {_NO_RIGHTS}{lease}"
         f"{start.image} python -m mark.live.processes.metadata"
     )
-    return f"""[Unit]
-After=network-online.target docker.service
-Requires=docker.service
-Wants=network-online.target
-StartLimitIntervalSec=0
-
-[Service]
-Environment=HOME=/root
-ExecStartPre=-/usr/bin/docker rm -f mark-metadata
-ExecStartPre=/usr/bin/flock /run/mark-prepare.lock /usr/local/bin/mark-prepare
-ExecStart=/usr/bin/{run}
-Restart=always
-RestartSec=2
-TimeoutStartSec=900
-"""
+    return _service("mark-metadata", run)
 
 
 def _model_unit(start: Start) -> str:
@@ -460,17 +444,4 @@ def _model_unit(start: Start) -> str:
     logged = _logged(start.region, start.log, "-model")
     ports = "".join(f"-p 127.0.0.1:{port}:{port} " for port in start.model_ports)
     run = f"docker run --rm --name mark-model {logged}{ports}{gpus}{model}{start.model_image}"
-    return f"""[Unit]
-After=docker.service
-Requires=docker.service
-StartLimitIntervalSec=0
-
-[Service]
-Environment=HOME=/root
-ExecStartPre=-/usr/bin/docker rm -f mark-model
-ExecStartPre=/usr/bin/flock /run/mark-prepare.lock /usr/local/bin/mark-prepare
-ExecStart=/usr/bin/{run}
-Restart=always
-RestartSec=2
-TimeoutStartSec=900
-"""
+    return _service("mark-model", run, online=False)

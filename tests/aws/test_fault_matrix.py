@@ -81,8 +81,8 @@ MEANT = (
     "TransactionConflictException",
     "TransactionInProgressException",
 )
-"""What the lease table hopes for, that somebody was faster or is at it, and that nobody paused the service: they
-are said in words of their own."""
+"""Answers said in words of their own: what the lease table hopes for, that somebody was faster or is at it, and
+that nobody paused the service."""
 HISTORY = Demand(end_at=0.0, mean_rps=(30.0,), max_rps=(30.0,))
 LEASE = Lease(holder="a", epoch=1, ttl_s=10.0)
 

@@ -1,4 +1,4 @@
-"""Who a gateway and an agent are to each other: only what both know the key of, on this connection."""
+"""The handshake of a gateway and an agent: only what both know the key of, on this connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each user of the store can do there: its whole life, and nothing beyond it."""
+"""Each user of the store lives its whole life there, and can do nothing beyond it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def store(server: EmbeddedRedis) -> Iterator[ServiceStore]:
 
 @pytest.fixture
 def agent(server: EmbeddedRedis, store: ServiceStore) -> Iterator[Link]:
-    """What a hostile model has: the agent's password, and whatever words it likes."""
+    """A hostile model's link: the agent's password, and whatever words it likes."""
     assert store.service == SERVICE
     link = connect(url(server, StoreUser.AGENT))
     yield link
@@ -264,7 +264,7 @@ def test_another_service_on_the_same_server_is_out_of_reach(server: EmbeddedRedi
 
 
 def test_controllers_may_give_every_command_of_the_store_and_no_other() -> None:
-    """What agents, nodes and replicas do beyond it is told apart by their own rows."""
+    """Other rows tell what agents, nodes and replicas do beyond it."""
     direct = {name.lower() for path in SOURCES for name in re.findall(r'\.call\(\s*"([A-Z]+)', path.read_text())}
     within = {name for script in SCRIPTS.values() for name in script.commands}
     known = {"eval", "evalsha"}
