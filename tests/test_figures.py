@@ -325,8 +325,8 @@ def three_days() -> list[Line]:
         lines.append(judged_line(where, "hedged, rough", usd, 0.97))
         lines.append(judged_line(where, "hedged, ideal", usd, over=1.3))
         lines.append(judged_line(where, "autoscaler", 1.0, 0.9))
-        lines.append(judged_line(where, "autoscaler-spill", 10.0))
-        lines.append(judged_line(where, "mark", usd / 0.9))
+        lines += [judged_line(where, "autoscaler-spill", 10.0 + more) for more in (-2.0, 1.0, 1.0)]
+        lines.append(judged_line(where, "mark", (usd - 1.0) / 0.9))
         elsewhere_usd = 5.0 if day == list(rivals.DAYS)[2] else 12.0
         lines.append(judged_line(rivals.place(day, "paper", Market.ON_DEMAND), "reactive", elsewhere_usd))
     return lines
@@ -341,7 +341,7 @@ def test_hedged_is_held_against_the_cheapest_rival_of_each_day_that_keeps_the_ob
     text = rivals.summary(found)
     row = next(row for row in text.splitlines() if row.startswith("| paper | spot |"))
     assert row == (
-        "| paper | spot | 0.800 | <= 0.84 | yes | 0.400 | 0.900 | 0.800 (autoscaler-spill 0.9950) "
+        "| paper | spot | 0.800 | <= 0.84 | yes | 0.464 | 0.900 | 0.800 (autoscaler-spill 0.9950) "
         "| 0.800 (autoscaler-spill 0.9950) | 0.800 (reactive 0.9950) |"
     )
 

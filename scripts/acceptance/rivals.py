@@ -7,7 +7,7 @@ one day and one set of types; which rival was the cheapest is known when all of 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
@@ -19,7 +19,7 @@ from mark.policies.assemble import Overrides
 from mark.policies.bundles import policy_names, tuning_grid
 from mark.policies.overrides import OWN_POLICIES
 from mark.policies.tuning import RULES
-from mark.report.runs.rivals import best_of
+from mark.report.runs.rivals import best_of, keeps_objective
 from mark.simulator.experiment import Experiment, ExperimentSpec
 from mark.simulator.results import RunResult
 from scripts.acceptance.figures_page import Check, FigureTable, Line, Row, geometric_mean, part_text, table
@@ -73,11 +73,13 @@ TITLE = "Beside the cheapest rival that keeps the objective"
 NOTE = f"""Serving cost of `hedged` (mean of the seeds {", ".join(map(str, SEEDS))}) over that of the cheapest
 rival that keeps the objective, by serving cost, both choosing from the same types, on three judged days:
 {", ".join(DAYS)} (the last by the minute; policies were chosen on days 1 to 4, forecasters on the first
-week). Rivals are all policies that are not ours ([what they are](decisions/0020-rivals.md)), with seed 1;
-`mark` as published stands beside them and is none. The world is `typical`, without quotas for the paper's
-types (an account has no P instances until AWS raises that one). `{CURRENT}` is with Inception-v3's assumed
-profiles on c7i and g4dn, the other sets with published ones alone: `{CPU}` is c5. "Perfect" is the same ratio
-with a forecast that knows each minute to come. Those that teams tune are tuned on the day before:
+week). Rivals are all policies that are not ours ([what they are](decisions/0020-rivals.md)). One of the same
+market that keeps the objective with seed {SEED} is run with the other seeds, too, tuned as with that one: spot
+prices differ with the seed, and means of the same seeds are compared. `mark` as published stands beside them
+and is none; it and "perfect", the same ratio with a forecast that knows each minute to come, are compared
+with seed {SEED} alone. The world is `typical`, without quotas for the paper's types (an account has no P
+instances until AWS raises that one). `{CURRENT}` is with Inception-v3's assumed profiles on c7i and g4dn, the
+other sets with published ones alone: `{CPU}` is c5. Those that teams tune are tuned on the day before:
 {" and ".join(f"`{name}`" for name in FULLY_TUNED)} on all settings of their grid, the others, to
 save hours, on each second one. `rough`: 25 % of variation, half of the wakes refused, a
 pool lost in every hour.
@@ -114,7 +116,7 @@ def of_day(day: str, types: str) -> FigureTable:
             line = Line.of(where, IN_IDEAL, kind.run("hedged"), kind.yardsticks())
             found.add(FigureTable(lines=[line]))
         for name in (MARK, *IN_MARKET, *(ON_DEMAND if market is Market.ON_DEMAND else ())):
-            found.add(_of_rival(where, name, usual))
+            found.add(_of_rival(where, name, usual, [experiment(seed) for seed in SEEDS if seed != SEED]))
     return found
 
 
@@ -132,7 +134,7 @@ def rival_run(experiment: Experiment, policy: str, *, fully: bool) -> RunResult:
 class Beside:
     """`hedged` on one day beside the cheapest rival that keeps the objective; no ratio where none does."""
 
-    rival: Line
+    rival: Seeds
     ratio: float | None
     perfect: float | None
     #: `hedged` beside `mark`.
@@ -146,34 +148,59 @@ class Beside:
         return f"{self.ratio:.3f} ({self.rival.policy} {self.rival.attained:.4f})"
 
 
+@dataclass(frozen=True, slots=True)
+class Seeds:
+    """A policy's lines of one place, one a seed, the usual seed first: SEEDS of it, or that one alone."""
+
+    lines: tuple[Line, ...]
+
+    @property
+    def policy(self) -> str:
+        """Its name."""
+        return self.lines[0].policy
+
+    @property
+    def attained(self) -> float:
+        """The mean share that was answered in time."""
+        return fmean(line.attained for line in self.lines)
+
+    @property
+    def usd(self) -> float:
+        """The mean serving cost, USD."""
+        return fmean(line.serving_usd for line in self.lines)
+
+    @property
+    def usual_usd(self) -> float:
+        """The serving cost with the usual seed, USD: beside what is measured with that one alone."""
+        return self.lines[0].serving_usd
+
+
+def _by_policy(lines: Iterable[Line]) -> dict[str, Seeds]:
+    found: dict[str, tuple[Line, ...]] = {}
+    for line in lines:
+        found[line.policy] = (*found.get(line.policy, ()), line)
+    return {policy: Seeds(of_policy) for policy, of_policy in found.items()}
+
+
 def beside(lines: Sequence[Line], day: str, types: str, market: Market) -> Beside | None:
     """The comparison of one day; None where it was not measured."""
-    here = [line for line in lines if line.where == place(day, types, market)]
-    ours = [line for line in here if line.policy == HEDGED]
-    rivals = [line for line in here if line.policy in IN_MARKET]
+    here = _by_policy(line for line in lines if line.where == place(day, types, market))
     anywhere = place(day, types, Market.ON_DEMAND)
-    rivals += [line for line in lines if line.where == anywhere and line.policy in ON_DEMAND]
-    if not ours or not rivals:
-        return None
-    usd = fmean(line.serving_usd for line in ours)
-    mark = [usd / line.serving_usd for line in here if line.policy == MARK]
-    to_mark = mark[0] if mark else None
+    rivals = [one for policy, one in here.items() if policy in IN_MARKET]
+    rivals += _by_policy(line for line in lines if line.where == anywhere and line.policy in ON_DEMAND).values()
+    ours, mark, perfect = here.get(HEDGED), here.get(MARK), here.get(PERFECT)
     target = model(MODEL).slo.target
     rival = best_of(
-        rivals,
-        lacking=lambda line: target - line.attained,
-        usd=lambda line: line.serving_usd,
-        name=lambda line: line.policy,
+        rivals, lacking=lambda one: target - one.attained, usd=lambda one: one.usd, name=lambda one: one.policy
     )
-    assert rival is not None
-    if rival.attained < target:
-        return Beside(rival=rival, ratio=None, perfect=None, to_mark=to_mark)
-    perfect = [line.serving_usd / rival.serving_usd for line in here if line.policy == PERFECT]
+    if ours is None or rival is None:
+        return None
+    kept = rival.attained >= target
     return Beside(
         rival=rival,
-        ratio=usd / rival.serving_usd,
-        perfect=perfect[0] if perfect else None,
-        to_mark=to_mark,
+        ratio=ours.usd / rival.usd if kept else None,
+        perfect=perfect.usual_usd / rival.usual_usd if kept and perfect else None,
+        to_mark=ours.usual_usd / mark.usual_usd if mark else None,
     )
 
 
@@ -199,13 +226,22 @@ def _spec(load: AcceptanceLoad, market: Market, types: str, world: World) -> Exp
     return replace(spec, profile_sets=(*spec.profile_sets, *TYPE_SETS[types]))
 
 
-def _of_rival(where: str, policy: str, experiment: Experiment) -> FigureTable:
+def _of_rival(where: str, policy: str, experiment: Experiment, others: Sequence[Experiment]) -> FigureTable:
+    """The rival with the usual seed, and with the others, as it was tuned, where it keeps the objective.
+
+    Spot prices differ with the seed, so that ours with three seeds compare with nothing but the same three.
+    """
     run = rival_run(experiment, policy, fully=policy in FULLY_TUNED)
     found = FigureTable(lines=[Line.of(where, policy, run)])
+    setting = None
     if run.tuned is not None:
         trial = run.tuned.trial
+        setting = trial.setting
         chosen = f"{RULES[trial.setting.rule]} at {trial.setting.utilisation:g}"
         found.rows.append((where, policy, chosen, f"{run.tuned.replays}", f"{trial.attained:.4f}"))
+    if policy in IN_MARKET and keeps_objective(run):
+        again = [one.run(policy, overrides=Overrides(setting=setting)) for one in others]
+        found.add(FigureTable(lines=[Line.of(where, policy, one) for one in again]))
     return found
 
 
