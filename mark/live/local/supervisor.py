@@ -355,12 +355,13 @@ class Supervisor:
         names = tuple(self._children.pids())
         controllers = [name for name in names if name.startswith("controller")]
         self._children.stop(controllers)
+        self._children.stop([name for name in names if name.startswith("gateway")])  # they answer what they took
         self._keep_journals()
         if self._aws is not None:
             with suppress(RetryLater):  # the emulated AWS is gone, and all instances with it
                 remove_resources(self._aws, self._running.name)
             self._aws.close()
-        self._children.stop([name for name in names if name not in controllers and name != "aws"])
+        self._children.stop([name for name in self._children.pids() if name != "aws"])
         self._children.stop()
         if self._redis is not None:
             self._redis.stop()
