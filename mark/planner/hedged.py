@@ -129,9 +129,14 @@ def plan_hedged(request: PlanRequest) -> Plan:
         excuses=_excuses(request, terms, {item.offering for item in counts}),
         reason=_reason(counts, expected, carried, capacity_rps, worth),
         standbys_awake=_standbys_awake(request, table, kept_rps),
-        standby_target=standby_target(request.history, request.backup),
+        standby_target=standby_target(request.history, request.backup, alone_rps=_alone_rps(counts)),
         wake_delay_s=wake_delay_s(request.history, request.backup, kept_rps),
     )
+
+
+def _alone_rps(counts: Sequence[PlannedCount]) -> float:
+    """Capacity of a fleet of one instance, requests/s; 0 for any other."""
+    return counts[0].usable_rps if sum(item.count for item in counts) == 1 else 0.0
 
 
 def wait_s(offerings: Sequence[Offering], slo: Slo) -> float:

@@ -83,13 +83,16 @@ def expected_shortfall(request: PlanRequest, table: RateTable) -> Shortfall:
     )
 
 
-def standby_target(history: Demand, backup: Backup) -> int | None:
+def standby_target(history: Demand, backup: Backup, *, alone_rps: float = 0.0) -> int | None:
     """Size of the standby set that is worth its disks, by the surges that the history holds; None without one.
 
     A surge is what lies above the mean of the SURGE_BASELINE_S before it: what lasts longer, or comes every day
     at its hour, is the plan's. The k-th standby serves the k-th slice of that, while it is filled far enough to
     wake it. It gains what Lambda would cost then, less the first w seconds of each excursion; it costs its rent
     then and its disk always. As many are kept as gain most together, and more where some cannot be woken.
+
+    alone_rps: the capacity of a fleet that is one instance. What it carries is no surge, however suddenly it came:
+    the instance cannot be smaller. A larger fleet's headroom changes with each plan, and standbys would with it.
     """
     item = backup.standby
     if item is None or not len(history) or not math.isfinite(backup.lambda_usd):
@@ -97,7 +100,8 @@ def standby_target(history: Demand, backup: Backup) -> int | None:
     rates = np.array(history.mean_rps, np.float64)
     if len(history) < FEWEST_UNITS:
         return math.ceil(UNKNOWN_SHARE * float(np.quantile(rates, 0.5)) / item.capacity_rps)
-    excess = surges_rps(rates, max(1, round(SURGE_BASELINE_S / history.unit_s)))
+    units = max(1, round(SURGE_BASELINE_S / history.unit_s))
+    excess = np.minimum(surges_rps(rates, units), np.maximum(0.0, rates[units:] - alone_rps))
     hours = len(excess) * history.unit_s / 3600.0
     gained = best = 0.0
     size = 0

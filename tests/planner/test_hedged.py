@@ -247,6 +247,8 @@ def test_the_standby_set_is_as_large_as_the_surges_that_were_seen_pay_for() -> N
     assert standby_target(history(200.0, 120), backup) == 3, "four while it is new, two at its end"
     assert standby_target(history(100.0, 120), backup) == 2
     assert standby_target(history(12.0, 120), backup) == 0
+    assert standby_target(history(200.0, 120), backup, alone_rps=300.0) == 0, "the one instance carries them"
+    assert standby_target(history(200.0, 120), backup, alone_rps=100.0) == 2, "but not these"
     assert standby_target(history(200.0, 120), replace(backup, asleep_usd_per_hour=5.0)) == 0
     assert standby_target(history(200.0, 120), replace(backup, standby=None)) is None
     assert standby_target(Demand(end_at=0.0, mean_rps=(300.0,) * 20, max_rps=(300.0,) * 20), backup) == 3
