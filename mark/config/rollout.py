@@ -331,7 +331,8 @@ class RolloutSettings(Part):
     machines: Annotated[tuple[MachineSettings, ...], Field(min_length=1)] | None = Field(
         None,
         description="Kinds of instances that may be rented: what needs another kind is never offered. Left out, "
-        "a service has those without an accelerator, and a replay takes any.",
+        "a service has those without an accelerator; so has a replay of settings with a section rollout, while "
+        "one without it takes any.",
     )
     network: NetworkSettings = Field(NetworkSettings(), description="Where it stands.")
     store: StoreSettings = Field(StoreSettings(), description="What its processes share.")

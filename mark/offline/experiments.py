@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 
 from mark.cloudmodel.world import WORLDS
-from mark.config.policies import ALL, chosen_overrides, chosen_policies, usable_cache
+from mark.config.policies import ALL, as_rolled_out, chosen_overrides, chosen_policies, usable_cache
 from mark.config.settings import ManagedSettings, OverflowSettings, PolicySettings, Settings
 from mark.domain.errors import MarkError, Misconfigured, unknown
 from mark.domain.offering import Market
@@ -71,7 +71,12 @@ def chosen_faults(settings: Settings) -> FaultScript:
 def make_experiment(
     settings: Settings, *, workload: Workload | None = None, market: Market | None = None
 ) -> Experiment:
-    """The experiment that the settings describe, on `workload` where one is given instead of a trace file."""
+    """The experiment that the settings describe, on `workload` where one is given instead of a trace file.
+
+    With a section `rollout` it has what that deploys; without one, any kind of machine.
+    """
+    if "rollout" in settings.model_fields_set:
+        settings = as_rolled_out(settings)
     cache = usable_cache()
     chosen = chosen_policies(settings)
     load = workload or chosen_workload(settings)

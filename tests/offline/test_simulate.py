@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from mark.cli.main import INTERRUPTED
+from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
 from mark.offline import out_folder
+from mark.offline.experiments import make_experiment
 from mark.simulator.experiment import Experiment
 from mark.simulator.traces.generators import constant
 from mark.simulator.traces.trace import write_trace
@@ -49,6 +51,24 @@ def test_the_document_has_what_is_promised_and_adds_up(mark):
     assert parts["serving"] == pytest.approx(parts["instances"] + parts["standby"] + parts["lambda"])
     assert parts["total"] == pytest.approx(parts["serving"] + parts["overhead"])
     assert run["floor_usd"] <= run["reference_usd"]
+
+
+def test_a_replay_of_settings_with_a_rollout_offers_what_that_deploys(tmp_path):
+    write_trace(constant(5.0, duration_s=600.0), tmp_path / "load.csv.gz")
+    said = {
+        "trace": {"file": str(tmp_path / "load.csv.gz"), "start_s": 300},
+        "model": "inception-v3",
+        "profiles": ["assumed-current"],
+    }
+
+    def offered(**more):
+        experiment = make_experiment(Settings.model_validate({**said, **more}))
+        return {item.instance_type.name for item in experiment.supply.offerings}
+
+    with_gpus = {"machines": [{"accelerator": "nvidia"}]}
+    assert "g4dn.xlarge" in offered()
+    assert offered(rollout={}) == offered() - {"g4dn.xlarge"}
+    assert offered(rollout=with_gpus) == {"g4dn.xlarge"}
 
 
 def test_the_world_is_typical_unless_another_is_named(mark):
