@@ -1,9 +1,9 @@
 """Minutes without capacity, live: `python -m scripts.rehearsal.scarcity [--minutes 10] [--speed 1]`.
 
-A service on this machine meets InsufficientInstanceCapacity for every CreateFleet and StartInstances, and a minute
-later loses 40 % of its spot instances. Meanwhile the controller has to go on ticking, each request to be answered
-once, and Lambda to keep the objective for what nothing else can serve. Prints its figures; status 1 where one is
-not as it should be. It takes some minutes longer than the lack lasts.
+A service on this machine that has its fleet and its standbys meets InsufficientInstanceCapacity for every
+CreateFleet and StartInstances, and a minute later loses 40 % of its spot instances. Meanwhile the controller has to
+go on ticking, each request to be answered once, and Lambda to keep the objective for what nothing else can serve.
+Prints its figures; status 1 where one is not as it should be. It takes some minutes longer than the lack lasts.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import argparse
 import json
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -32,8 +34,13 @@ from mark.store.service import ServiceStore
 
 NO_CAPACITY = "InsufficientInstanceCapacity"
 MODEL, TYPES = "inception-v3", ("c5.large", "c5.xlarge")
-HISTORY_S = 3600.0
+HISTORY_S = 1800.0
+"""Under an hour: nothing is known of surges then, and standbys are kept for half of the load."""
+CALM_MIN = 4.0
+"""The load's first minutes: standbys boot, and sleep."""
 TAKEN, TAKEN_AT_MIN = 0.4, 1.0
+"""So long after capacity has gone."""
+POLL_S = 0.5
 AFTER_MIN = 2.0
 """The load goes on for so long after capacity is back."""
 TARGET = 0.98
@@ -83,24 +90,32 @@ def rehearse(asked: Scarcity) -> Figures:
                 ServiceStore(connect(running.store), running.name),
                 EmulatedControls(running.aws_endpoint),
             )
-            began_at = store.clock().service_at
+            began_at = store.clock().service_at + CALM_MIN * 60.0
             seconds = asked.minutes * 60.0
-            controls.fault({"kind": "capacity", "action": "CreateFleet", "code": NO_CAPACITY, "seconds": seconds})
-            controls.fault(
-                {
-                    "kind": "error",
-                    "service": "ec2",
-                    "action": "StartInstances",
-                    "code": NO_CAPACITY,
-                    "status": 500,
-                    "seconds": seconds,
-                }
-            )
-            load = drive(running, settings, show_live=False)
+            over = threading.Event()
+            lack = threading.Thread(target=_take_capacity, args=(store, controls, began_at, seconds, over))
+            lack.start()
+            try:
+                load = drive(running, settings, show_live=False)
+            finally:
+                over.set()
+                lack.join()
             _, ticks = read_journal(store.journal_lines(MODEL))
             inside = [tick for tick in ticks if began_at <= tick.seen.now < began_at + seconds]
             forbidden = sum(controls.state()["permissions"].get("refused", {}).values())
     return figures_of(load, inside, from_at=began_at, to_at=began_at + seconds, forbidden=forbidden)
+
+
+def _take_capacity(
+    store: ServiceStore, controls: EmulatedControls, at: float, seconds: float, over: threading.Event
+) -> None:
+    """From `at` on, service time, refuse launches and wakes for so many seconds."""
+    while (left_s := store.clock().wall_time(at) - time.time()) > 0:
+        if over.wait(min(left_s, POLL_S)):
+            return
+    controls.fault({"kind": "capacity", "action": "CreateFleet", "code": NO_CAPACITY, "seconds": seconds})
+    refused = {"kind": "error", "service": "ec2", "action": "StartInstances", "code": NO_CAPACITY, "status": 500}
+    controls.fault(refused | {"seconds": seconds})
 
 
 def figures_of(
@@ -140,13 +155,16 @@ def faults_of(found: Figures) -> Iterator[str]:
         yield "no spot instance was taken away: raise the rate"
     if not found.refused_launches:
         yield "no launch was refused"
+    if not found.refused_wakes:
+        yield "no wake was refused"
     if found.forbidden:
         yield f"{found.forbidden} calls were not allowed"
 
 
 def _settings(asked: Scarcity, file: Path) -> Settings:
-    """The service, and the load that it gets: an hour of history, the lack, and some minutes after it."""
-    length_s = (asked.minutes + AFTER_MIN) * 60.0
+    """The service, and the load that it gets: history, calm minutes, the lack, and some minutes after it."""
+    length_s = (CALM_MIN + asked.minutes + AFTER_MIN) * 60.0
+    taken = InterruptSettings(at_min=CALM_MIN + TAKEN_AT_MIN, share=TAKEN)
     write_trace(constant(asked.rps, duration_s=HISTORY_S + length_s, seed=asked.seed), file)
     plain = Settings(seed=asked.seed)
     return plain.model_copy(
@@ -156,7 +174,7 @@ def _settings(asked: Scarcity, file: Path) -> Settings:
             "offerings": OfferingSettings(types=TYPES),
             "forecaster": "moving-mean",
             "trace": TraceSettings(file=str(file), start_s=HISTORY_S, duration_s=length_s, speed=asked.speed),
-            "faults": FaultSettings(stress=0.0, interrupts=(InterruptSettings(at_min=TAKEN_AT_MIN, share=TAKEN),)),
+            "faults": FaultSettings(stress=0.0, interrupts=(taken,)),
             "service": plain.service.model_copy(
                 update={"name": "scarcity", "port": 0, "status_port": 0, "stress": 0.0}
             ),

@@ -45,9 +45,16 @@ def test_figures_count_what_was_refused_and_how_long_no_plan_was_made() -> None:
 
 def test_a_fault_is_a_lost_request_a_missed_objective_or_a_controller_that_stands() -> None:
     found = figures_of(LOAD, [tick(150.0)], from_at=0.0, to_at=200.0)  # type: ignore[arg-type]
-    good = replace(found, lost=0, longest_gap_s=60.0, warned=1, refused_launches=1)
+    good = replace(found, lost=0, longest_gap_s=60.0, warned=1, refused_launches=1, refused_wakes=1)
     assert list(faults_of(good)) == []
-    for wrong in ({"lost": 1}, {"attained": 0.97}, {"longest_gap_s": 121.0}, {"warned": 0}, {"forbidden": 1}):
+    for wrong in (
+        {"lost": 1},
+        {"attained": 0.97},
+        {"longest_gap_s": 121.0},
+        {"warned": 0},
+        {"refused_wakes": 0},
+        {"forbidden": 1},
+    ):
         assert len(list(faults_of(replace(good, **wrong)))) == 1  # type: ignore[arg-type]
 
 
