@@ -1,8 +1,8 @@
 """Minutes without capacity, live: `python -m scripts.rehearsal.scarcity [--minutes 10] [--speed 1]`.
 
 A service on this machine that has its fleet and its standbys meets InsufficientInstanceCapacity for every
-CreateFleet and StartInstances, and a minute later loses 40 % of its spot instances. Meanwhile the controller has to
-go on ticking, each request to be answered once, and Lambda to keep the objective for what nothing else can serve.
+CreateFleet and StartInstances, and a minute later loses 40 % of its spot instances. Meanwhile the controller has
+to go on ticking, each request to be answered once, and Lambda to keep the objective for what nothing else serves.
 Prints its figures; status 1 where one is not as it should be. It takes some minutes longer than the lack lasts.
 """
 
