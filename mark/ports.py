@@ -335,6 +335,11 @@ class OpenSupernet(Protocol):
     @property
     def figures(self) -> TrainedSupernet: ...
 
+    @property
+    def gpu(self) -> str:
+        """Name of the GPU that it is on; empty on a CPU."""
+        ...
+
     def save(self, path: Path) -> None:
         """Write all weights and statistics to one file."""
         ...
@@ -355,6 +360,6 @@ class SupernetWorkshop(Protocol):
         """Train, calibrate and search. Shows its progress on stderr."""
         ...
 
-    def open(self, source: SupernetSource, figures: TrainedSupernet, path: Path) -> OpenSupernet:
-        """Make the supernet that was trained before, with the weights of that file."""
+    def open(self, source: SupernetSource, figures: TrainedSupernet, path: Path, *, gpu: bool) -> OpenSupernet:
+        """Make the supernet that was trained before, with the weights of that file, on a CPU or a GPU."""
         ...
