@@ -113,12 +113,7 @@ class NodesStack(ServiceStack):
             *of_roles(names, "controller", "gateway", "node"),
             *of_images(names, sorted({blueprint.image, blueprint.controller_image})),
             allow("Log", ("logs:CreateLogStream", "logs:PutLogEvents"), logs, why="what its processes say"),
-            allow(
-                "Secrets",
-                reads,
-                (store, agents, secret_arn(self, TOKEN)),
-                why="the store's users, and what clients must send",
-            ),
+            allow("Secrets", reads, (store, agents), why="the store's users"),
             allow("Answers", ("cloudformation:SignalResource",), (stack,), why="an update waits for it"),
         )
         if certificate:

@@ -123,6 +123,7 @@ ALREADY_DONE = (
     "QueueAlreadyExists",
     "QueueNameExists",
     "ResourceConflictException",
+    "ResourceExistsException",
     "TokenAlreadyExistsException",
 )
 UNAUTHORIZED = (
@@ -181,6 +182,7 @@ MISCONFIGURED = (
     "EFSMountFailureException",
     "EmptyBatchRequest",
     "EncryptedVolumesNotSupported",
+    "EncryptionFailure",
     "EncryptionTypeMismatch",
     "EntityTooLarge",
     "ExpiredNextTokenException",

@@ -27,6 +27,7 @@ from mark.emulator.functions.api import LambdaApi
 from mark.emulator.moto_app import StrictMoto
 from mark.emulator.pricing import Pricing
 from mark.emulator.ses import Ses
+from mark.emulator.signature import AccessKey, SignedRequest, check
 from mark.protocols.local_names import is_local_name
 
 LOG = logging.getLogger(__name__)
@@ -121,6 +122,7 @@ class Front:
         calls: Counter[tuple[str, str]],
         gate: Gate,
         authorizer: Authorizer | None,
+        key: AccessKey | None,
     ) -> None:
         self._services = services
         self._imds = imds
@@ -129,6 +131,7 @@ class Front:
         self._calls = calls
         self._gate = gate
         self._authorizer = authorizer
+        self._key = key
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -155,6 +158,8 @@ class Front:
         _name(call)
         self._calls[call.role, f"{call.service}:{call.action}"] += 1
         try:
+            if self._key is not None:
+                check(self._key, _as_signed(call))
             self._gate.check(call.role)
             strict.check(call.service, call.action, call.path, call.body)
             self._authorize(call)
@@ -265,6 +270,17 @@ def _name(call: Call) -> None:
         call.action = f"{call.scope['method']} {call.path}"
 
 
+def _as_signed(call: Call) -> SignedRequest:
+    scope = call.scope
+    return SignedRequest(
+        method=scope["method"],
+        path=scope["raw_path"].decode("latin-1"),
+        query=scope["query_string"].decode("latin-1"),
+        headers=((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]),
+        body=call.body,
+    )
+
+
 def _of_bucket(call: Call) -> str:
     """S3's actions differ by method, by whether an object is meant, by what of it: `PUT /bucket?versioning`."""
     _, bucket, *key = call.path.split("/", 2)
@@ -281,7 +297,7 @@ def _text(call: Call) -> str:
 
 
 def _refusal(call: Call, error: ApiError) -> Answer:
-    query = bool(call.form) or call.body.startswith(b"Action=")
+    query = bool(call.form) or call.body.startswith(b"Action=") or call.service == "route53"  # XML, too
     if OPERATION.fullmatch(call.path):
         return Answer(error.status, cbor_error(error), CBOR_TYPE, CBOR_HEADERS)
     content_type, body = error_body(error, query=query, service=call.service)

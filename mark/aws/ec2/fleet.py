@@ -30,6 +30,7 @@ from mark.aws.ec2.launch import (
     refused,
     row_of,
     shortfall,
+    unfilled,
     wakes_held_back,
     wakes_refused,
 )
@@ -433,7 +434,7 @@ class Ec2Cloud:
         for order in due:
             had = sum(row.token == order.token for row in (self._rows | self._unlisted).values())
             if had < order.count:
-                self._facts.append(refused(order, RefusalCause.CAPACITY, now, count=order.count - had))
+                self._facts += unfilled(self._setup, order, order.count - had, now)
 
     def _drain(self, names: Sequence[str]) -> None:
         """Ask the agents to leave; end at once those that have never served.

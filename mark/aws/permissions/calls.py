@@ -46,7 +46,10 @@ CONTROLLER = (
 )
 """Calls of controllers while they serve."""
 
-GATEWAY = (Call("lambda", "Invoke", "requests that instances bounced", within="Inference"),)
+GATEWAY = (
+    Call("lambda", "Invoke", "requests that instances bounced", within="Inference"),
+    Call("secretsmanager", "GetSecretValue", "which tokens of clients count", within="Token"),
+)
 """Calls of gateways."""
 
 MEMBER = (Call("dynamodb", "GetItem", "which node leads: its store is the service's"),)
@@ -109,6 +112,13 @@ PROBER = (
     Call("secretsmanager", "GetSecretValue", "what clients must send", within="Token"),
 )
 """Calls of `mark try`."""
+
+ROTATOR = (
+    Call("secretsmanager", "DescribeSecret", "how far a rotation is"),
+    Call("secretsmanager", "PutSecretValue", "the next token"),
+    Call("secretsmanager", "UpdateSecretVersionStage", "which token clients send, and which count"),
+)
+"""Calls of `mark rotate`."""
 
 REPORT = (
     Call("ce", "GetCostAndUsage", "what AWS says that it cost"),
@@ -220,6 +230,7 @@ ROLES: Mapping[str, tuple[Call, ...]] = MappingProxyType(
         "prober": PROBER,
         "profiler": PROFILER,
         "report": REPORT,
+        "rotator": ROTATOR,
         "snapshot-report": SNAPSHOT_REPORT,
         "setup": SETTING_UP,
         "warm": WARM,

@@ -364,10 +364,13 @@ def _list_records(_account: Account, params: Params) -> Iterator[Access]:
     yield Access(action="route53:ListResourceRecordSets", resource=_zone(params))
 
 
-def _secret(account: Account, params: Params) -> Iterator[Access]:
-    name = str(params["SecretId"])
-    arn = name if name.startswith("arn:") else account.arn("secretsmanager", f"secret:{name}-AbCdEf")
-    yield Access(action="secretsmanager:GetSecretValue", resource=arn)
+def _on_secret(action: str) -> Rule:
+    def rule(account: Account, params: Params) -> Iterator[Access]:
+        name = str(params["SecretId"])
+        arn = name if name.startswith("arn:") else account.arn("secretsmanager", f"secret:{name}-AbCdEf")
+        yield Access(action=action, resource=arn)
+
+    return rule
 
 
 def _send(account: Account, params: Params) -> Iterator[Access]:
@@ -483,7 +486,10 @@ RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
         ("s3", "PutBucketTagging"): _of_bucket("s3:PutBucketTagging"),
         ("s3", "PutBucketVersioning"): _of_bucket("s3:PutBucketVersioning"),
         ("s3", "PutObject"): _of_object("s3:PutObject"),
-        ("secretsmanager", "GetSecretValue"): _secret,
+        ("secretsmanager", "DescribeSecret"): _on_secret("secretsmanager:DescribeSecret"),
+        ("secretsmanager", "GetSecretValue"): _on_secret("secretsmanager:GetSecretValue"),
+        ("secretsmanager", "PutSecretValue"): _on_secret("secretsmanager:PutSecretValue"),
+        ("secretsmanager", "UpdateSecretVersionStage"): _on_secret("secretsmanager:UpdateSecretVersionStage"),
         ("service-quotas", "ListServiceQuotas"): _without_resource("servicequotas:ListServiceQuotas"),
         ("sesv2", "GetAccount"): _without_resource("ses:GetAccount"),
         ("sesv2", "GetEmailIdentity"): _named(

@@ -199,6 +199,10 @@ class AgentConnections:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.open: dict[str, AgentConnection] = {}
 
+    def set_token(self, token: str) -> None:
+        """Tell agents that token on later connections; those that are connected go by the one they know."""
+        self._token = token
+
     def set_members(self, members: dict[str, Member]) -> None:
         """Connect to new members. An agent that is no longer a member stays while its connection does."""
         self._members = members
