@@ -23,16 +23,18 @@ from mark.report.tables import make_table, texts
 from mark.report.terminal import note, progress, show, show_json
 from mark.rollout.doctor_quotas import check_lambda, check_vcpus
 from mark.rollout.findings import Finding
-from mark.rollout.images import FOR_FUNCTIONS, FOR_PROCESSES, builds, process_images
+from mark.rollout.images import (
+    FOR_FUNCTIONS,
+    FOR_PROCESSES,
+    OF_ONE_PROCESSOR,
+    lacking_processor,
+    process_images,
+    remedy_of,
+)
 from mark.rollout.refresh_prices import refresh_prices
 from mark.rollout.show import offerings_line
 from mark.rollout.zones import check_zones
 
-OF_ONE_PROCESSOR = (
-    "application/vnd.docker.distribution.manifest.v2+json",
-    "application/vnd.oci.image.manifest.v1+json",
-)
-"""Media types of manifests that are no list (OCI image specification, Docker's image manifest v2)."""
 ERRORS_FOUND = 1
 """Exit status where something must be fixed."""
 OLD_DAYS = 30
@@ -201,14 +203,12 @@ def check_image(settings: Settings, models: Sequence[LiveModel], aws: Aws) -> It
         if image is None:
             yield Finding(check=key, state="skipped", message=f"rollout.{key} is not set")
             continue
-        makes = f"{builds(image, dockerfile, wanted, target)}; " if dockerfile else "push it, or "
-        remedy = f"{makes}name one that is there (`aws ecr describe-images`)"
+        remedy = remedy_of(image, dockerfile, wanted, target)
         found = manifest_type(aws, image)
         if found is None:
             yield Finding(check=key, state="error", message=f"{image} is not in ECR", remedy=remedy)
-        elif found in OF_ONE_PROCESSOR and len(wanted) > 1:
-            detail = f"{image} is for one processor, and its processes run on {' and '.join(wanted)}"
-            yield Finding(check=key, state="error", message=detail, remedy=remedy)
+        elif (lacks := lacking_processor(image, found, wanted)) is not None:
+            yield Finding(check=key, state="error", message=lacks, remedy=remedy)
         else:
             alone = f", of one processor: it must be {wanted[0]}" if found in OF_ONE_PROCESSOR and wanted else ""
             yield Finding(check=key, state="ok", message=f"{image} is there{alone}")

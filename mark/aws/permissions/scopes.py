@@ -190,6 +190,11 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
             "the model's image",
         ),
         "ImageLogin": (lambda n: ("*",) if n.repository else (), _in_region, NO_RESOURCE),
+        "Images": (
+            lambda n: (n.arn("ecr", "repository/*"),),
+            _always,
+            "the images that settings name may be in any repository of the account",
+        ),
         "Inference": (_inference, _owned, "the functions that infer, and none that mails or reads events"),
         "InstanceRole": (lambda n: (n.role("agent"),), _passed_to("ec2"), "instances run as their role"),
         "Journals": (_prefix(JOURNAL), _always, "copies of the service's journals"),
