@@ -16,7 +16,7 @@ from mark.service_spec import ServedModel
 from mark.serving.agent.queue import AgentCore, Job
 from mark.serving.queue_estimate import QueueEstimate
 from tests.serving.fakes import EchoBackend
-from tests.serving.harness import INFER, INPUTS, Client, live, run, served, truth, until
+from tests.serving.harness import INFER, INPUTS, LAMBDA, Client, live, run, served, truth, until
 
 
 def rows_of(count: int) -> bytes:
@@ -193,3 +193,14 @@ def test_a_size_has_a_place_on_the_wire_and_one_item_has_no_byte() -> None:
     assert with_size(encode(plain), 1) == encode(plain)
     (sized,) = FrameParser().feed(with_size(encode(plain), 700))
     assert sized == plain._replace(details=RequestDetails(size=700))
+
+
+def test_lambda_takes_requests_of_one_item_alone() -> None:
+    async def test() -> None:
+        model = served(dispatch=DispatchPolicy(bounced=Bounced.LAMBDA, late=Late.SHED), overflow=LAMBDA)
+        async with live(model, agents=0) as running:
+            assert (await running.ask()).status == 200
+            assert (await running.ask(x_mark_size="2")).status == 503
+            assert [request.size for _, request in running.overflow.calls] == [1]
+
+    run(test())

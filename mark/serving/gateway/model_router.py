@@ -19,7 +19,6 @@ from mark.dispatch.overflow import TO_INSTANCE, TO_LAMBDA, after_bounce
 from mark.dispatch.policy import Bounced, Late, Routing
 from mark.dispatch.redispatch import AfterLoss, after_loss, at_work
 from mark.dispatch.routing import NONE, least_finish, least_finish_of_size, least_outstanding, weighted
-from mark.domain.sizes import LARGEST_SIZE
 from mark.domain.spending import SpendingLimit
 from mark.domain.traffic import CLIENT_ERROR
 from mark.protocols.frames import Response
@@ -95,7 +94,7 @@ class ModelRouter:
         self._is_paused = False
         profiles = {offering.name: offering.profile for offering in served.offerings}
         #: Items of the largest request, which every offering can take.
-        self.largest = min((profile.max_batch for profile in profiles.values()), default=LARGEST_SIZE)
+        self.largest = min((profile.max_batch for profile in profiles.values()), default=1)
         self._profiles_s = {name: (0.0, *profile.latencies_s(self.largest)) for name, profile in profiles.items()}
 
     def profile_s(self, offering: str) -> Sequence[float]:
@@ -144,7 +143,8 @@ class ModelRouter:
         """Route a request that was not admitted: to Lambda, to the instance that finishes first, or shed it."""
         agent, instance_at = self._first_to_finish(now, request.size)
         calls, policy = self.overflow, self._policy
-        lambda_open = not lambda_refused and self._lambda_open(len(request.body))
+        # Lambda's profiles are of one item: a replay with sizes has no overflow either.
+        lambda_open = not lambda_refused and request.size == 1 and self._lambda_open(len(request.body))
         lambda_at = calls.finish_at(now) if calls is not None and lambda_open else math.inf
         if calls is not None and lambda_open and policy.late is Late.SHED and lambda_at > request.deadline_at:
             calls.warm_one_more(self, now, request.deadline_at)
