@@ -242,7 +242,8 @@ class InferRequest(NamedTuple):
     """One request's bytes as the client sent them.
 
     `header_length` is OIP v2's Inference-Header-Content-Length where binary tensors follow the JSON, else 0.
-    `accept` says on SageMaker's paths in which media types the client takes the answer; empty for any.
+    `accept` says on SageMaker's paths in which media types the client takes the answer; empty for any. `size`, in
+    items, is what batches and service times are counted in.
     """
 
     path: str
@@ -250,6 +251,7 @@ class InferRequest(NamedTuple):
     body: bytes
     header_length: int = 0
     accept: str = ""
+    size: int = 1
 
 
 class InferReply(NamedTuple):

@@ -265,8 +265,14 @@ class Gateway:
     def _offer(self, request: InferenceRequest, parsed: ParsedHead) -> None:
         (
             router, request.shape, request.path, request.content_type, request.header_length, has_trace,
-            request.variant, allowed_s, has_id, request.accept,
+            request.variant, allowed_s, has_id, request.accept, request.size,
         ) = parsed  # fmt: skip
+        if not request.size:
+            request.size = oip.count_rows(request.body, request.header_length)
+            if request.size > router.largest:
+                request.request_id = request.headers.get("x-mark-request-id") or self._next_id()
+                request.fail(400, f"a request has at most {router.largest} rows")
+                return
         request.traceparent = request.headers["traceparent"] if has_trace else b""
         request.arrived_at = now = time.monotonic()
         request.deadline_at = now + allowed_s
