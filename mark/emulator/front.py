@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from mark.emulator import strict
 from mark.emulator.authorization.authorizer import Authorizer
-from mark.emulator.authorization.requests import operation_and_params
+from mark.emulator.authorization.requests import operation_and_params, simulation_body
 from mark.emulator.control import Control
 from mark.emulator.ec2.account_limits import ACCOUNT_SETTINGS, AccountLimits
 from mark.emulator.ec2.api import Ec2Api
@@ -25,6 +25,7 @@ from mark.emulator.events.scheduler import Scheduler
 from mark.emulator.faults import Fault, Faults, error_of
 from mark.emulator.functions.api import LambdaApi
 from mark.emulator.moto_app import StrictMoto
+from mark.emulator.moto_parts import query_parameters
 from mark.emulator.pricing import Pricing
 from mark.emulator.ses import Ses
 from mark.emulator.signature import AccessKey, SignedRequest, check
@@ -220,6 +221,9 @@ class Front:
                 unquote(match[1]), call.headers(), call.scope["query_string"].decode(), call.body
             )
             return Answer(status, body, "application/json", headers)
+        if call.action == "SimulatePrincipalPolicy" and self._authorizer is not None:
+            answers = self._authorizer.simulate(query_parameters("iam", call.action, call.body))
+            return Answer(200, simulation_body(answers), "text/xml")
         document = self._fault_target(call)
         return None if document is None else Answer(200, json.dumps(document).encode())
 

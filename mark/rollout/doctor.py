@@ -21,6 +21,7 @@ from mark.live.models import LiveModel, make_live_models
 from mark.live.service_session import service_aws
 from mark.report.tables import make_table, texts
 from mark.report.terminal import note, progress, show, show_json
+from mark.rollout.deep import check_deep
 from mark.rollout.doctor_quotas import check_lambda, check_vcpus
 from mark.rollout.findings import Finding
 from mark.rollout.images import (
@@ -43,9 +44,10 @@ OLD_DAYS = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorOptions:
-    """Flags of `mark doctor`. `prices`: a price file to write or to renew."""
+    """Flags of `mark doctor`. `prices`: a price file to write or to renew. `deep`: check the role that stands."""
 
     prices: Path | None = None
+    deep: bool = False
 
 
 def examine(settings: Settings, options: DoctorOptions, *, as_json: bool) -> int:
@@ -55,7 +57,9 @@ def examine(settings: Settings, options: DoctorOptions, *, as_json: bool) -> int
     aws = service_aws(settings, "doctor")
     try:
         with progress() as report:
-            findings = list(_findings(settings, models, aws, today, lambda what: report(what, 0.0)))
+            findings = list(
+                _findings(settings, models, aws, today, lambda what: report(what, 0.0), deep=options.deep)
+            )
             if options.prices is not None and findings[0].state == "ok":
                 report("prices", 0.0)
                 findings.append(refresh_prices(aws, load_prices(settings.prices), options.prices, today))
@@ -77,7 +81,13 @@ def _where_prices_are(settings: Settings) -> Settings:
 
 
 def _findings(
-    settings: Settings, models: Sequence[LiveModel], aws: Aws, today: date, report: Callable[[str], None]
+    settings: Settings,
+    models: Sequence[LiveModel],
+    aws: Aws,
+    today: date,
+    report: Callable[[str], None],
+    *,
+    deep: bool,
 ) -> Iterator[Finding]:
     """One check after another; without credentials the account is asked nothing."""
     report("credentials")
@@ -98,6 +108,7 @@ def _findings(
         ("certificate", lambda: iter((check_certificate(settings),))),
         ("mail", lambda: check_mail(settings, aws)),
         ("pause", lambda: check_pause(settings, aws)),
+        *((("deep", lambda: check_deep(settings, models, aws, caller(aws))),) if deep else ()),
     )
     for what, check in checks:
         report(what)

@@ -71,18 +71,21 @@ WARM = (_FEEDS,)
 """Calls of the warm handler."""
 
 DOCTOR = (
+    Call("cloudformation", "DescribeStacks", "what stands, for --deep"),
     Call("ec2", "DescribeAvailabilityZones", "which zones the account has"),
     Call("ec2", "DescribeImages", "whether a machine image fits the settings"),
     Call("ec2", "DescribeInstanceTypes", "whether types are what the catalogue says"),
     Call("ec2", "DescribeInstances", "what the service has in the account"),
     Call("ec2", "DescribeSpotPriceHistory", "spot prices of now"),
     Call("ecr", "DescribeImages", "whether the service's image is there"),
+    Call("iam", "SimulatePrincipalPolicy", "whether the controllers' role may do what they do, for --deep"),
     Call("lambda", "GetAccountSettings", "how many calls Lambda runs at once"),
     Call("pricing", "GetProducts", "list prices of now"),
     Call("service-quotas", "ListServiceQuotas", "the account's vCPU quotas"),
     Call("sesv2", "GetAccount", "whether mail goes to everybody"),
     Call("sesv2", "GetEmailIdentity", "whether the report's sender is verified"),
     _PAUSED,
+    Call("sts", "AssumeRole", "make DryRun calls as the controllers, for --deep"),
     Call("sts", "GetCallerIdentity", "whose credentials these are"),
     *_ALERTS,
 )
@@ -238,6 +241,11 @@ ROLES: Mapping[str, tuple[Call, ...]] = MappingProxyType(
     }
 )
 """Calls by role: the service's processes, its functions, and the commands that people run."""
+
+PROCESSES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"controller": ("controller",), "node": ("controller", "gateway", "node")}
+)
+"""IAM role `mark-SERVICE-NAME` -> the roles of all processes that run in it; controllers have one or the other."""
 
 CALLS = frozenset((call.service, call.action) for calls in ROLES.values() for call in calls)
 """All of them: (service, action)."""

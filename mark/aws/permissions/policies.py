@@ -161,6 +161,7 @@ _NEEDS: Mapping[tuple[str, str], tuple[Need, ...]] = MappingProxyType(
         ("iam", "DeleteRolePolicy"): _each("OwnRoles", "iam:DeleteRolePolicy"),
         ("iam", "GetRole"): _each("OwnRoles", "iam:GetRole"),
         ("iam", "PutRolePolicy"): _each("OwnRoles", "iam:PutRolePolicy"),
+        ("iam", "SimulatePrincipalPolicy"): _each("ControllersRoles", "iam:SimulatePrincipalPolicy"),
         ("lambda", "CreateEventSourceMapping"): _each("NewMappings", "lambda:CreateEventSourceMapping"),
         ("lambda", "CreateFunction"): (
             *_each("NewFunctions", "lambda:CreateFunction", "lambda:TagResource"),
@@ -219,6 +220,7 @@ _NEEDS: Mapping[tuple[str, str], tuple[Need, ...]] = MappingProxyType(
         ("ssm", "DeleteParameter"): _each("RolloutLock", "ssm:DeleteParameter"),
         ("ssm", "GetParameter"): _each("RolloutLock", "ssm:GetParameter"),
         ("ssm", "PutParameter"): _each("RolloutLock", "ssm:PutParameter"),
+        ("sts", "AssumeRole"): _each("ControllersRoles", "sts:AssumeRole"),
         ("sts", "GetCallerIdentity"): (),  # everybody may ask who he is
     }
 )

@@ -170,6 +170,11 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
             _always,
             "the service's bucket",
         ),
+        "ControllersRoles": (
+            lambda n: (n.role("controller"), n.role("node")),
+            _always,
+            "the role that controllers run in, by the rollout's shape",
+        ),
         "CostReads": (lambda n: ("*",) if n.costs else (), _always, NO_RESOURCE),
         "DeadLetters": (_queues(DEAD_LETTERS), _always, "messages about instances that nobody could read"),
         "Ec2Reads": (_everything, _in_region, NO_RESOURCE),

@@ -181,7 +181,10 @@ def _create_fleet(account: Account, params: Params) -> Iterator[Access]:
 
 
 def _run_instances(account: Account, params: Params) -> Iterator[Access]:
+    """As with fleets, nothing is judged by a template that is not there."""
     found = account.inventory.template(params["LaunchTemplate"]) if params.get("LaunchTemplate") else None
+    if params.get("LaunchTemplate") and found is None:
+        return
     data = {**(found.data if found else {}), **params}
     asked = [
         *(found.data.get("TagSpecifications") or () if found else ()),
@@ -451,6 +454,7 @@ RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
             for name in ("DeleteParameter", "GetParameter", "PutParameter")
         },
         ("ce", "GetCostAndUsage"): _without_resource("ce:GetCostAndUsage"),
+        ("cloudformation", "DescribeStacks"): _without_resource("cloudformation:DescribeStacks"),
         ("cloudwatch", "DeleteAlarms"): _each_alarm,
         ("cloudwatch", "DescribeAlarms"): _without_resource("cloudwatch:DescribeAlarms"),
         ("cloudwatch", "PutMetricAlarm"): _named(
@@ -471,6 +475,7 @@ RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
         ("events", "PutTargets"): _named("events:PutTargets", _RULE, "Rule"),
         ("events", "RemoveTargets"): _named("events:RemoveTargets", _RULE, "Rule"),
         ("iam", "CreateRole"): _named("iam:CreateRole", _ROLE, "RoleName", tagging="iam:TagRole"),
+        ("iam", "SimulatePrincipalPolicy"): _named("iam:SimulatePrincipalPolicy", "{name}", "PolicySourceArn"),
         ("lambda", "CreateEventSourceMapping"): _create_mapping,
         ("lambda", "CreateFunction"): _create_function,
         ("lambda", "DeleteEventSourceMapping"): _delete_mapping,
@@ -498,7 +503,8 @@ RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
         ("sesv2", "SendEmail"): _send,
         ("sqs", "CreateQueue"): _named("sqs:CreateQueue", _QUEUE, "QueueName", tagging="sqs:TagQueue"),
         ("sqs", "GetQueueUrl"): _named("sqs:GetQueueUrl", _QUEUE, "QueueName"),
+        ("sts", "AssumeRole"): _named("sts:AssumeRole", "{name}", "RoleArn"),
         ("sts", "GetCallerIdentity"): _none,
     }
 )
-"""A call -> what IAM is asked for it. No stack of a service is made here: CloudFormation's are left out."""
+"""A call -> what IAM is asked for it. No stack of a service is made here: CloudFormation's writes are left out."""
