@@ -71,8 +71,8 @@ def _text(settings: Settings, path: Path, offered: Collection[str]) -> str:
 
 
 def _packed(texts: Mapping[str, str]) -> str:
-    terse = {name: _terse(json.loads(text)) for name, text in sorted(texts.items())}
-    return base64.b64encode(zlib.compress(_terse(terse).encode(), 9)).decode()
+    documents = {name: json.loads(text) for name, text in sorted(texts.items())}
+    return base64.b64encode(zlib.compress(_terse(documents).encode(), 9)).decode()
 
 
 def _terse(document: object) -> str:
