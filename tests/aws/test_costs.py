@@ -21,6 +21,7 @@ from tests.aws.builders import aws
 from tests.aws.iam import NAMES
 from tests.aws.lease_tables import TABLE, make_table
 from tests.aws.recording import Recorder
+from tests.lambda_handlers.records import CONTEXT
 
 FIRST, SECOND, END = date(2026, 11, 1), date(2026, 11, 2), date(2026, 11, 3)
 TAGS = {"mark:service": "shop", "mark:owner": "team"}
@@ -123,6 +124,7 @@ def test_the_report_of_a_snapshot_calls_what_is_listed_for_it(
             return {"message": send_mail(there.mail, MAIL, sender="a@example.org", to=["b@example.org"])}
 
         config = IdempotencyConfig(event_key_jmespath="time")
+        config.register_lambda_context(CONTEXT)
         once = idempotent_function(
             mail, data_keyword_argument="event", persistence_store=done_before(), config=config
         )
