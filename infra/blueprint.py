@@ -23,7 +23,8 @@ class Blueprint:
     `models` are all that are served, `infer` the functions of those that overflow. `zones` are the settings', or
     the region's first two. `gateway_machine`: name of the kind that gateways and controllers run on.
     `monthly_usd`: what the service may cost in a month, as AWS's own budget has it. `bundles`: handler -> key in
-    the service's bucket. `processes`: the settings as those in the account read them, JSON.
+    the service's bucket. `processes`: the settings as those in the account read them, JSON; `files`: files that
+    these name, as `mark.config.carried` packs them, empty where they name none.
     """
 
     service: str
@@ -38,6 +39,7 @@ class Blueprint:
     monthly_usd: float
     bundles: Mapping[str, str]
     processes: str
+    files: str
 
     def name(self, part: str) -> str:
         """`mark-SERVICE-PART`."""
@@ -57,6 +59,11 @@ class Blueprint:
     def lean(self) -> bool:
         """True for the lean shape: nodes instead of gateways, controllers and ElastiCache."""
         return self.rollout.shape == "lean"
+
+    @property
+    def told(self) -> dict[str, str]:
+        """Variables from which processes read the settings (mark/live/processes/cloud.py)."""
+        return {"MARK_SETTINGS": self.processes, **({"MARK_FILES": self.files} if self.files else {})}
 
     @property
     def mails(self) -> bool:

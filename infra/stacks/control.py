@@ -140,7 +140,7 @@ def controller_environment(stack: ServiceStack, place: Place) -> dict[str, str]:
     )
     return {
         "MARK_SERVICE": blueprint.service,
-        "MARK_SETTINGS": blueprint.processes,
+        **blueprint.told,
         "MARK_EVENTS_URL": stack.imported("events-url"),
         "MARK_BUCKET": stack.imported("bucket"),
         "MARK_TEMPLATES": compact(templates),

@@ -109,7 +109,7 @@ class GatewaysStack(ServiceStack):
                 "MARK_STORE_URL": blueprint.name(store_secret(StoreUser.GATEWAY)),
                 "MARK_TOKEN": blueprint.name(TOKEN),
             },
-            environment={"MARK_SETTINGS": blueprint.processes, "MARK_SERVICE": blueprint.service},
+            environment={**blueprint.told, "MARK_SERVICE": blueprint.service},
             signals=(blueprint.name("gateways"), GROUP),
             answers=f"http://localhost:{GATEWAY_PORT}{LIVE}",
         )

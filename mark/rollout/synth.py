@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mark.aws.resources import LambdaSpec, mails
+from mark.config.carried import carry_files
 from mark.config.footprint import footprint_of, gateway_machine, sized
 from mark.config.settings import Settings
 from mark.domain.documents import json_text
@@ -139,6 +140,8 @@ def _blueprint(
     settings = sized(settings, models=len(models))
     service, region = settings.service, settings.service.aws.region
     infer = [function_of(model.served) for model in overflowing(models)]
+    offered = {item.instance_type.name for model in models for item in model.served.offerings}
+    told, files = carry_files(settings, offered)
     return {
         "service": service.name,
         "region": region,
@@ -151,7 +154,8 @@ def _blueprint(
         "infer": [asdict(_elsewhere(function)) for function in infer],
         "monthly_usd": settings.budget.monthly_usd or rounded_up(spending.month_usd),
         "bundles": {bundle.handler: bundle.key for bundle in bundles},
-        "processes": settings.model_dump_json(exclude_defaults=True, exclude=LEFT_OUT),
+        "processes": told.model_dump_json(exclude_defaults=True, exclude=LEFT_OUT),
+        "files": files,
     }
 
 

@@ -14,21 +14,36 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
+
 from scripts.own_venvs import tool
 
 ACCOUNT = "123456789012"
 """ministack takes an access key of twelve digits for the account."""
 START_S, STOP_S = 60.0, 5.0
+HOME = "us-east-1"
+"""The region of whoever names none."""
+ZONES = "REHEARSED_ZONES"
+"""The variable that tells ministack's server its zones: of itself it has a, b and c everywhere."""
+
+
+def recorded_zones(region: str) -> tuple[str, ...]:
+    """Zones that an account sees in a region, as moto has them from AWS."""
+    return tuple(sorted(zone.name for zone in RegionsAndZonesBackend.zones[region]))
 
 
 @contextmanager
-def running(folder: Path | None = None) -> Iterator[dict[str, str]]:
-    """A ministack of its own on a free port; the environment that makes boto3 speak to it."""
+def running(folder: Path | None = None, *, region: str = HOME) -> Iterator[dict[str, str]]:
+    """A ministack of its own on a free port; the environment that makes boto3 speak to it.
+
+    Its account has the zones that accounts see in the region, as they were recorded.
+    """
     python, server_file = tool("ministack") / "python", Path(__file__).with_name("ministack_server.py")
     with tempfile.TemporaryDirectory(prefix="mark-ministack-") as scratch:
         place = folder or Path(scratch)
         port = free_port()
         given = {"GATEWAY_PORT": str(port), "BIND_HOST": "127.0.0.1", "TMPDIR": scratch, "LOG_LEVEL": "WARNING"}
+        given |= {"MINISTACK_REGION": region, ZONES: " ".join(recorded_zones(region))}
         with (place / "ministack.log").open("wb") as log:
             server = subprocess.Popen(  # noqa: S603 - installed by own_venvs
                 [str(python), "-P", str(server_file)],
@@ -46,8 +61,8 @@ def running(folder: Path | None = None) -> Iterator[dict[str, str]]:
                 "AWS_ENDPOINT_URL": endpoint,
                 "AWS_ACCESS_KEY_ID": ACCOUNT,
                 "AWS_SECRET_ACCESS_KEY": "test",
-                "AWS_REGION": "us-east-1",
-                "AWS_DEFAULT_REGION": "us-east-1",
+                "AWS_REGION": region,
+                "AWS_DEFAULT_REGION": region,
             }
         finally:
             _stop(server)

@@ -1,15 +1,20 @@
-"""ministack with the two resource types of ours that it lacks. Its own Python runs this, by path and with -P."""
+"""ministack with the two resource types of ours that it lacks, and with the zones of one region.
+
+Its own Python runs this, by path and with -P.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import importlib
+import os
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
 INGRESS = "AWS::EC2::SecurityGroupIngress"
 BUDGET = "AWS::Budgets::Budget"
+SUBNET = "AWS::EC2::Subnet"
 
 
 def make_budget(_logical: str, properties: Mapping[str, Any], _stack: str) -> tuple[str, dict[str, str]]:
@@ -48,6 +53,31 @@ def remove_rule(_: str, properties: Mapping[str, Any]) -> None:
     rules[:] = [rule for rule in rules if rule not in kept]
 
 
+ZONE = """<item><zoneName>{0}</zoneName><zoneState>available</zoneState><regionName>{1}</regionName>
+<groupName>{1}-zg-1</groupName><optInStatus>opt-in-not-required</optInStatus>
+<zoneType>availability-zone</zoneType></item>"""
+
+
+def keep_to_zones(zones: list[str]) -> None:
+    """The account has these zones, and no subnet stands in another."""
+    ec2, subnet = importlib.import_module("ministack.services.ec2"), _provisioners()._RESOURCE_HANDLERS[SUBNET]  # noqa: SLF001 - no public door
+    listed = "".join(ZONE.format(zone, zone[:-1]) for zone in zones)
+    made = subnet["create"]
+
+    def create(logical: str, properties: Mapping[str, Any], stack: str) -> Any:
+        if properties["AvailabilityZone"] not in zones:
+            raise ValueError(  # as EC2 says it (aws-samples/saas-reference-architecture-ecs #12)
+                f"Value ({properties['AvailabilityZone']}) for parameter availabilityZone is invalid. Subnets can "
+                f"currently only be created in the following availability zones: {', '.join(zones)}."
+            )
+        return made(logical, properties, stack)
+
+    subnet["create"] = create
+    ec2._ACTION_MAP["DescribeAvailabilityZones"] = lambda _: ec2._xml(  # noqa: SLF001 - as above
+        200, "DescribeAvailabilityZonesResponse", f"<availabilityZoneInfo>{listed}</availabilityZoneInfo>"
+    )
+
+
 def _rules_of(properties: Mapping[str, Any]) -> list[Any]:
     groups = importlib.import_module("ministack.services.ec2")._security_groups  # noqa: SLF001 - no public door
     rules: list[Any] = groups.get(properties["GroupId"], {}).setdefault("IpPermissions", [])
@@ -71,4 +101,5 @@ if __name__ == "__main__":
     handlers = _provisioners()._RESOURCE_HANDLERS  # noqa: SLF001 - no public door
     handlers[BUDGET] = {"create": make_budget, "update": change_budget, "delete": remove_budget}
     handlers[INGRESS] = {"create": make_rule, "delete": remove_rule}
+    keep_to_zones(os.environ["REHEARSED_ZONES"].split())
     importlib.import_module("ministack.app").main()

@@ -2,8 +2,9 @@
 
 `newcomer`: from `mark init` to the first report by mail. `deploy`: what `mark deploy` does when something fails.
 `cdk`: CDK's command line and the AWS CLI instead of it. `move`: from one shape to the other. `trial`: a stranger's
-first day. Each step says what it found; the first that is not as it should be ends it with status 1. What the
-service does when it runs is rehearsed elsewhere: by the live service.
+first day, in three regions or in those that `--region` names. Each step says what it found; the first that is not
+as it should be ends it with status 1. What the service does when it runs is rehearsed elsewhere: by the live
+service.
 """
 
 from __future__ import annotations
@@ -64,15 +65,23 @@ PARTS: Mapping[str, tuple[Step, ...]] = {
 }
 
 
-def rehearse(parts: Sequence[str]) -> None:
-    """All steps of these parts; Failed where one is not as it should be."""
+def rehearse(parts: Sequence[str], regions: Sequence[str] = trial.REGIONS) -> None:
+    """All steps of these parts, the trial's in each region; Failed where one is not as it should be."""
     for part in parts:
-        with tempfile.TemporaryDirectory(prefix="mark-rehearsal-") as folder, ministack.running() as aws:
-            there = _place(part, Path(folder) / part, aws)
-            for step in PARTS[part]:
-                began = time.monotonic()
-                print(f"{part}: {step.__name__.replace('_', ' ')} ...", flush=True)
-                print(f"  {step(there)} ({time.monotonic() - began:.0f} s)", flush=True)
+        for region in regions if part == "trial" else (ministack.HOME,):
+            _rehearse_one(part, region)
+
+
+def _rehearse_one(part: str, region: str) -> None:
+    with (
+        tempfile.TemporaryDirectory(prefix="mark-rehearsal-") as folder,
+        ministack.running(region=region) as aws,
+    ):
+        there = _place(part, Path(folder) / part, aws)
+        for step in PARTS[part]:
+            began = time.monotonic()
+            print(f"{part} in {region}: {step.__name__.replace('_', ' ')} ...", flush=True)
+            print(f"  {step(there)} ({time.monotonic() - began:.0f} s)", flush=True)
 
 
 def _place(part: str, folder: Path, aws: Mapping[str, str]) -> RehearsalFolder:
@@ -87,6 +96,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """The command line; SystemExit where a step failed."""
     parser = argparse.ArgumentParser(prog="python -m scripts.rehearsal.run", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all when left out")
+    parser.add_argument(
+        "--region", action="append", choices=trial.REGIONS, help="of the part trial; all when left out"
+    )
     asked = parser.parse_args(arguments)
     for part in asked.parts:
         if part not in PARTS:
@@ -94,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # its servers end with it
     began = time.monotonic()
     try:
-        rehearse(asked.parts or tuple(PARTS))
+        rehearse(asked.parts or tuple(PARTS), asked.region or trial.REGIONS)
     except Failed as error:
         sys.exit(f"failed: {error}")
     print(f"all as it should be, in {(time.monotonic() - began) / 60:.1f} min")

@@ -1,39 +1,94 @@
 """Rehearsed as a stranger's first day, by docs/first-deploy.md alone, within the limits of a new account.
 
-`mark init` -> `doctor --trial` -> `deploy --trial` -> `try` -> `report` -> `destroy`.
+`mark init` -> `doctor --trial` -> `deploy --trial` -> `try` -> `report` -> `destroy`, in one of three regions. The
+commands of `mark` are the page's own lines (`LINES`); what else the page has is not run, each for a reason.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 
 import yaml
 
 from mark.emulator.ec2.account_limits import NEW_MEMORY_MB
+from mark.live.processes.cloud import deployed, live_models
 from scripts.rehearsal.folder import RehearsalFolder, check
-from scripts.rehearsal.ministack import free_port
+from scripts.rehearsal.ministack import ACCOUNT, HOME, free_port, recorded_zones
+from scripts.rehearsal.page import console_lines, words_of
+from scripts.rehearsal.region_prices import lay_instance_prices, lay_service_prices
 
 HERE = "here.yaml"
 AMI = "ami-0123456789abcdef0"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 """Media type of an image for one processor."""
+REGIONS = (HOME, "ap-northeast-1", "eu-west-1")
+"""With MArk's own prices; without a zone `b`; one more that has no prices of ours."""
+PAGE = "docs/first-deploy.md"
+INIT, DOCTOR = "mark init", "mark doctor --trial --config mark.yaml"
+DEPLOY, TRY = "mark deploy --trial --config mark.yaml", "mark try --config mark.yaml"
+DESTROY, REPORT = "mark destroy --config mark.yaml", "mark report --trial --archive kept --config mark.yaml"
+PRICES = "mark doctor --trial --prices prices.json --config mark.yaml"
+LINES = (INIT, DOCTOR, DEPLOY, TRY, PRICES, DESTROY, REPORT)
+"""The page's commands of `mark`, in their order."""
+BUILDS = '(cd CLONE && python -m scripts.handlers.build interruption probe warm --to "$OLDPWD/dist/lambda")'
+NO_DOCKER = "there is no Docker here; a manifest is laid into the registry instead"
+NO_CLI = "a boto3 call does the same; part `cdk` runs the AWS CLI"
+NOT_RUN: Mapping[str, str] = MappingProxyType(
+    {
+        "ECR=123456789012.dkr.ecr.us-east-1.amazonaws.com": NO_DOCKER,
+        "aws ecr create-repository --repository-name mark --region us-east-1": NO_CLI,
+        (
+            "aws ecr get-login-password --region us-east-1 | docker login --username AWS --password-stdin $ECR"
+        ): NO_DOCKER,
+        "pip wheel --no-deps -w . CLONE": "it is for the image",
+        "docker build -f CLONE/infra/image/Dockerfile --platform linux/amd64 -t $ECR/mark:1 .": NO_DOCKER,
+        "docker push $ECR/mark:1": NO_DOCKER,
+        "cp CLONE/mark/catalog/data/services_us_east_1_*.json services.json": "as a reader would edit it, too",
+        "aws s3 sync s3://BUCKET/journal/mark kept": NO_CLI,
+        "aws ecr delete-repository --repository-name mark --region us-east-1 --force": NO_CLI,
+    }
+)
+"""Commands of the page that are not run, and why."""
 TOKEN, KEY, CERTIFICATE = "token", "key.pem", "certificate.pem"
 
 
 def begins_with_a_file(there: RehearsalFolder) -> str:
-    """`mark init`, and the three lines that docs/first-deploy.md names."""
-    there.bare("init")
+    """`mark init`, and the lines that docs/first-deploy.md names: three, and in another region three more."""
+    _page(there, INIT)
     path = there.folder / "mark.yaml"
     text = path.read_text(encoding="utf-8")
     for line in ("rollout:", "  owner: ", "  image: "):
         text = re.sub(rf"^# ({re.escape(line)})", r"\1", text, flags=re.MULTILINE)
     # ministack publishes no machine images
     text = text.replace("\nrollout:\n", f"\nrollout:\n  machines: [{{ami: {AMI}}}]\n  node: {NODE}\n")
-    path.write_text(text, encoding="utf-8")
-    return "the marks taken off `rollout`, `owner` and `image`"
+    region = _region(there)
+    path.write_text(text.replace(HOME, region), encoding="utf-8")
+    if region == HOME:
+        return "the marks taken off `rollout`, `owner` and `image`"
+    return f"the marks taken off; {_names_its_prices(there, region)}"
+
+
+def _names_its_prices(there: RehearsalFolder, region: str) -> str:
+    """MArk ships the prices of one region: in another each missing file is said, and then written.
+
+    ministack has no price list, so `region_prices` writes the files.
+    """
+    path = there.folder / "mark.yaml"
+    said = there.run("deploy", "--trial", "--yes", expect=2).strip().splitlines()[-1]
+    check(f"the prices are of {HOME}, the service is in {region}" in said, f"instances have no prices: {said}")
+    listed = _page(there, PRICES, expect=1)
+    check("prices renewed" in listed, f"AWS is asked for its prices: {listed}")
+    lay_instance_prices(there.folder, region)
+    path.write_text(f"{path.read_text(encoding='utf-8')}prices: prices.json\n", encoding="utf-8")
+    said = there.run("deploy", "--trial", "--yes", expect=2).strip().splitlines()[-1]
+    check(f"nothing says what AWS's services cost in {region}" in said, f"services have no prices: {said}")
+    lay_service_prices(there.folder, region)
+    path.write_text(f"{path.read_text(encoding='utf-8')}service_prices: services.json\n", encoding="utf-8")
+    return "the two files of prices are asked for by name"
 
 
 NODE = f"{{ami: {AMI}, architecture: amd64, instance_type: t3.small}}"
@@ -41,7 +96,7 @@ NODE = f"{{ami: {AMI}, architecture: amd64, instance_type: t3.small}}"
 
 def builds_what_the_deploy_asks_for(there: RehearsalFolder) -> str:
     """A deploy without bundles says what differs, and the command that builds them."""
-    said = there.run("deploy", "--trial", "--yes", expect=2)
+    said = _page(there, DEPLOY, "--yes", expect=2)
     check("service.serve: digits" in said and "rollout.nodes: 1" in said, f"what differs is said: {said}")
     found = re.search(r"`\((cd .*)\)` makes it", said)
     check(found is not None, f"the command is said: {said}")
@@ -65,7 +120,7 @@ def asks_the_doctor(there: RehearsalFolder) -> str:
 
 def deploys(there: RehearsalFolder) -> str:
     """The service stands, and could in a new account: ministack has no such limits, so they are compared here."""
-    said = there.run("deploy", "--trial", "--yes")
+    said = _page(there, DEPLOY, "--yes")
     cost = re.search(r"About [\d.]+ USD/h now", said)
     check(cost is not None, f"what it costs is said: {said}")
     assert cost is not None
@@ -76,7 +131,24 @@ def deploys(there: RehearsalFolder) -> str:
         names == [f"mark-mark-{name}" for name in ("interruption", "probe", "warm")], f"three functions: {names}"
     )
     check(all(one["MemorySize"] <= NEW_MEMORY_MB for one in functions), f"{NEW_MEMORY_MB} MB at most: {functions}")
-    return f"{len(there.stacks())} stacks. {cost[0]}"
+    subnets = there.client("ec2").describe_subnets(Filters=[{"Name": "tag:mark:service", "Values": ["mark"]}])
+    stands = sorted(one["AvailabilityZone"] for one in subnets["Subnets"])
+    check(stands == list(recorded_zones(_region(there))[:2]), f"in the account's first zones: {stands}")
+    _its_node_can_begin(there)
+    return f"{len(there.stacks())} stacks in {' and '.join(stands)}. {cost[0]}"
+
+
+def _its_node_can_begin(there: RehearsalFolder) -> None:
+    """With what its start script says, and no file of this machine."""
+    template = there.template("mark-mark-nodes")
+    text = template if isinstance(template, str) else json.dumps(template)
+    told = {
+        name: json.loads(f'"{value}"') for name, value in re.findall(r"(MARK_SETTINGS|MARK_FILES)=(.*?)\\n", text)
+    }
+    check(str(there.folder) not in text, "no folder of this machine is in the template")
+    settings, _ = deployed({**told, "MARK_STORE_URL": "rediss+lease://x"})
+    [model] = live_models(settings, "")
+    check(model.prices.region == _region(there), f"it plans with the region's prices: {model.prices.region}")
 
 
 def tries_it(there: RehearsalFolder) -> str:
@@ -87,13 +159,13 @@ def tries_it(there: RehearsalFolder) -> str:
     """
     token = there.client("secretsmanager").get_secret_value(SecretId="mark-mark-token")["SecretString"]
     with _up(there, token) as address:
-        told = json.loads(there.run("try", "--address", address, "--json"))
+        told = json.loads(_page(there, TRY, "--address", address, "--json"))
         local = json.loads(_beside(there).run("try", "--json"))
         there.client("secretsmanager").put_secret_value(SecretId="mark-mark-token", SecretString="another" * 4)
         refused = there.run("try", "--address", address, expect=1)
         spent = json.loads(_beside(there).bare("report", "--since", "24h", "--policy", "none", "--json"))
     check(told["status"] == 200 and told["model"] == "digits", f"digits answered: {told}")
-    check(told["through"] == "mark-mark-probe in us-east-1", f"through the function: {told}")
+    check(told["through"] == f"mark-mark-probe in {_region(there)}", f"through the function: {told}")
     check(told["answer"]["outputs"] == local["answer"]["outputs"], "the same answer as from here")
     check("answered with status 401" in refused, f"another token is refused: {refused}")
     return (
@@ -137,7 +209,12 @@ def _beside(there: RehearsalFolder) -> RehearsalFolder:
 
 
 def goes_over_or_says_why_not(there: RehearsalFolder) -> str:
-    """A deploy of the whole service with a name of its own is refused before anything is touched."""
+    """A deploy of the whole service with a name of its own is refused before anything is touched.
+
+    It is the same everywhere, so one region tells.
+    """
+    if _region(there) != HOME:
+        return "left out here"
     path = there.folder / "mark.yaml"
     trial = path.read_text(encoding="utf-8")
     node = NODE.replace("{", "{name: api.example.com, self_signed: true, ")
@@ -154,13 +231,57 @@ def goes_over_or_says_why_not(there: RehearsalFolder) -> str:
 
 def removes_it_all(there: RehearsalFolder) -> str:
     """As docs/first-deploy.md ends."""
-    there.run("destroy", "--yes")
+    _page(there, DESTROY, "--yes")
     check(list(there.stacks()) == ["mark-mark-archive"], "the archive alone stays")
-    return "the archive stays"
+    left = [what for what in _standing(there) if "archive" not in what]
+    check(not left, f"nothing else of the service is left: {left}")
+    (there.folder / "kept").mkdir()
+    said = _page(there, REPORT, expect=2)
+    check("kept holds no figures of digits" in said, f"a trial of less than an hour leaves no report: {said}")
+    return "the archive stays, and nothing else; it has no full hour to report"
+
+
+def _standing(there: RehearsalFolder) -> Iterator[str]:
+    """What bears the service's name in the account, beside stacks, logs and images."""
+    of = there.client
+    yield from (f"function {one['FunctionName']}" for one in of("lambda").list_functions()["Functions"])
+    yield from (f"queue {one}" for one in of("sqs").list_queues().get("QueueUrls", ()))
+    yield from (f"secret {one['Name']}" for one in of("secretsmanager").list_secrets()["SecretList"])
+    yield from (f"table {one}" for one in of("dynamodb").list_tables()["TableNames"])
+    yield from (f"zone {one['Name']}" for one in of("route53").list_hosted_zones()["HostedZones"])
+    yield from (f"alarm {one['AlarmName']}" for one in of("cloudwatch").describe_alarms()["MetricAlarms"])
+    yield from (f"rule {one['Name']}" for one in of("events").list_rules()["Rules"])
+    yield from (
+        f"role {one['RoleName']}" for one in of("iam").list_roles()["Roles"] if one["RoleName"].startswith("mark")
+    )
+    ec2 = of("ec2")
+    templates = ec2.describe_launch_templates()["LaunchTemplates"]
+    yield from (f"launch template {one['LaunchTemplateName']}" for one in templates)
+    tagged = [{"Name": "tag:mark:service", "Values": [there.service]}]
+    yield from (f"network {one['VpcId']}" for one in ec2.describe_vpcs(Filters=tagged)["Vpcs"])
+    yield from (f"volume {one['VolumeId']}" for one in ec2.describe_volumes(Filters=tagged)["Volumes"])
+    instances = (i for one in ec2.describe_instances(Filters=tagged)["Reservations"] for i in one["Instances"])
+    yield from (f"instance {one['InstanceId']}" for one in instances if one["State"]["Name"] != "terminated")
+    yield from (f"budget {one['BudgetName']}" for one in _budgets(there))
+
+
+def _budgets(there: RehearsalFolder) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = there.client("budgets").describe_budgets(AccountId=ACCOUNT).get("Budgets", [])
+    return found
 
 
 def _errors(there: RehearsalFolder, *, expect: int) -> list[str]:
     """The checks that the doctor wants mended."""
-    said = there.run("doctor", "--trial", "--json", expect=expect)
+    said = _page(there, DOCTOR, "--json", expect=expect)
     told = json.loads(said[said.index("{\n") :].partition("\n}\n")[0] + "\n}")
     return list(dict.fromkeys(found["check"] for found in told["findings"] if found["state"] == "error"))
+
+
+def _page(there: RehearsalFolder, line: str, *more: str, expect: int = 0) -> str:
+    """Run a line of the page, with words that only a rehearsal needs; what it said."""
+    assert line in console_lines(PAGE), line
+    return there.bare(*words_of(line), *more, expect=expect)
+
+
+def _region(there: RehearsalFolder) -> str:
+    return there.aws["AWS_REGION"]

@@ -8,19 +8,24 @@ from typing import Any
 
 import boto3
 import pytest
+from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig, idempotent_function
 from moto import mock_aws
 
-from mark.aws.archive import put_object
+from lambda_handlers.mailing import done_before
+from mark.aws.archive import get_object, put_object, snapshot_key
 from mark.aws.costs import daily_usd
 from mark.aws.mail import send_mail
 from mark.aws.session import Aws
 from mark.domain.errors import Misconfigured
 from tests.aws.builders import aws
 from tests.aws.iam import NAMES
+from tests.aws.lease_tables import TABLE, make_table
 from tests.aws.recording import Recorder
+from tests.lambda_handlers.records import CONTEXT
 
 FIRST, SECOND, END = date(2026, 11, 1), date(2026, 11, 2), date(2026, 11, 3)
 TAGS = {"mark:service": "shop", "mark:owner": "team"}
+MAIL = b"From: a@example.org\r\n\r\nhello"
 
 
 def day(at: date, usd: str, unit: str = "USD") -> dict[str, Any]:
@@ -82,7 +87,7 @@ def test_the_report_calls_what_is_listed_for_it(called: Recorder) -> None:
     with mock_aws(), called.acting("report"):
         there = aws(role="report")
         there.mail.create_email_identity(EmailIdentity="a@example.org")
-        send_mail(there.mail, b"From: a@example.org\r\n\r\nhello", sender="a@example.org", to=["b@example.org"])
+        send_mail(there.mail, MAIL, sender="a@example.org", to=["b@example.org"])
         daily_usd(there, FIRST, END, TAGS)
         secrets = boto3.client("secretsmanager", region_name="us-east-1")
         secrets.create_secret(Name="s", SecretString="redis://x")
@@ -95,3 +100,39 @@ def test_the_report_calls_what_is_listed_for_it(called: Recorder) -> None:
         NAMES, bucket="kept", secret=NAMES.arn("secretsmanager", "secret:s-AbCdEf"), sender="a@example.org"
     )
     called.assert_permitted("report", names, but=frozenset(ours))
+
+
+def test_the_report_of_a_snapshot_calls_what_is_listed_for_it(
+    called: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once done, it is not done again; what failed is forgotten, so that it may be."""
+    monkeypatch.setenv("MARK_REPORT_TABLE", TABLE)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    with mock_aws():
+        there = aws(role="report")
+        make_table(there.tables)
+        there.mail.create_email_identity(EmailIdentity="a@example.org")
+        there.objects.create_bucket(Bucket="kept")
+        put_object(there.objects, "kept", snapshot_key("shop"), b"s", content_type="application/gzip")
+
+        def mail(event: dict[str, Any]) -> dict[str, str]:
+            get_object(there.objects, "kept", snapshot_key("shop"))
+            daily_usd(there, FIRST, END, TAGS)
+            put_object(there.objects, "kept", "reports/a.html", b"a", content_type="text/html")
+            if event["time"] == "never":
+                raise Misconfigured("never")
+            return {"message": send_mail(there.mail, MAIL, sender="a@example.org", to=["b@example.org"])}
+
+        config = IdempotencyConfig(event_key_jmespath="time")
+        config.register_lambda_context(CONTEXT)
+        once = idempotent_function(
+            mail, data_keyword_argument="event", persistence_store=done_before(), config=config
+        )
+        with called.acting("snapshot-report"):
+            first = once(event={"time": "now"})
+            assert once(event={"time": "now"}) == first
+            with pytest.raises(Misconfigured, match="never"):
+                once(event={"time": "never"})
+        there.close()
+    names = replace(NAMES, bucket="kept", sender="a@example.org")
+    called.assert_permitted("snapshot-report", names)

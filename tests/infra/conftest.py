@@ -13,10 +13,14 @@ from infra.app import what_is_missing
 from infra.user_data import PACKED_AWS_CALL
 from mark.config.settings import Settings
 from mark.rollout.synth import Synthesis, synthesise
+from mark.rollout.trial import trial_settings
+from scripts.rehearsal.ministack import recorded_zones
+from scripts.rehearsal.region_prices import PRICES, SERVICES, lay_prices
 from tests.once import once_a_run
 
 REGION, ACCOUNT = "us-east-1", "123456789012"
 ZONES = [f"{REGION}a", f"{REGION}b"]
+TOKYO = "ap-northeast-1"
 Template = Mapping[str, Any]
 
 
@@ -102,6 +106,30 @@ def lean_synthesis(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
         pytest.skip(lacking)
     made = partial(synthesise, settings(tmp_path_factory.mktemp("bundles"), **LEAN))
     return once_a_run(tmp_path_factory, "lean_synthesis", made)
+
+
+@pytest.fixture(scope="session")
+def trial_synthesis(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
+    """A trial in Tokyo, which has no zone `b` and no prices of ours."""
+    lacking = what_is_missing()
+    if lacking:
+        pytest.skip(lacking)
+    made = partial(synthesise, trial_in(TOKYO, tmp_path_factory.mktemp("tokyo")))
+    return once_a_run(tmp_path_factory, "trial_synthesis", made)
+
+
+def trial_in(region: str, folder: Path) -> Settings:
+    """A trial of `digits` as docs/first-deploy.md has it, in the first two zones that an account sees there."""
+    whole = settings(folder, **LEAN, network={"zones": recorded_zones(region)[:2]}, machines=None)
+    tree = whole.model_dump(mode="json", exclude_defaults=True)
+    backend = {"kind": "python", "target": "models.digits:Digits"}
+    tree["service"] |= {"serve": [{"model": "digits", "backend": backend}], "aws": {"region": region}}
+    tree["rollout"]["node"] = {}
+    if region != REGION:
+        lay_prices(folder, region)
+        tree |= {"prices": str(folder / PRICES), "service_prices": str(folder / SERVICES)}
+    made, _ = trial_settings(Settings.model_validate(tree), fits=lambda _: False)
+    return made
 
 
 @pytest.fixture(scope="session")

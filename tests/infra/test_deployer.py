@@ -17,8 +17,9 @@ from moto import mock_aws
 
 from infra.app import what_is_missing
 from mark.aws.names import bucket_pattern, role_name
+from mark.aws.permissions.calls import ROLES
 from mark.aws.permissions.evaluate import Access, evaluate
-from mark.aws.permissions.policies import Names
+from mark.aws.permissions.policies import Names, statements
 from mark.aws.stacks.access import access_template, boundary
 from mark.aws.stacks.actions import STACK_ACTIONS, stack_actions
 from mark.aws.stacks.cloudformation import Stacks
@@ -45,6 +46,7 @@ NAMES = Names(
     host="shop.example.org",
 )
 LONGEST_SERVICE, LONGEST_REGION = "s" * 31, "ap-southeast-1"
+LONGEST_INLINE = 10_240
 BY_ID = "id-0123456789abcdef0"
 RANDOM = "1TKLTMITMM0EO"
 CERTIFICATE = f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:shop-tls-AbCdEf"
@@ -132,6 +134,23 @@ def test_no_policy_is_longer_than_iam_takes(service: str) -> None:
     for shape in rights:
         sids = [item["Sid"] for item in shape["Statement"]]
         assert len(set(sids)) == len(sids)
+
+
+@pytest.mark.parametrize("models", [1, 10])
+@pytest.mark.parametrize("roles", [(role,) for role in ROLES] + [("controller", "gateway", "node")], ids=str)
+def test_no_role_has_more_than_iam_takes_within_it(roles: tuple[str, ...], models: int) -> None:
+    """A role's own policies have 10,240 letters (IAM quotas); each model has a function and its alias."""
+    longest = f"mark-{LONGEST_SERVICE}-"
+    functions = (longest + str(number).rjust(64 - len(longest), "m") for number in range(models))
+    names = replace(
+        NAMES,
+        service=LONGEST_SERVICE,
+        region=LONGEST_REGION,
+        bucket="b" * 63,
+        infer=tuple(name for function in functions for name in (function, f"{function}:live")),
+    )
+    written = [item.document() for role in roles for item in statements(role, names)]
+    assert length_of({"Version": "2012-10-17", "Statement": written}) <= LONGEST_INLINE
 
 
 GENERATED: dict[str, Callable[[str, str], str]] = {

@@ -130,12 +130,14 @@ def test_the_probe_gets_in_where_clients_are_named_that_leave_the_network_out(
         assert (rule["FromPort"], rule["ToPort"], rule["IpProtocol"]) == (443, 443, "tcp")
 
 
-def test_cfn_lint_finds_no_error(lean_synthesis: Synthesis, tmp_path: Path) -> None:
+def test_cfn_lint_finds_no_error(lean_synthesis: Synthesis, trial_synthesis: Synthesis, tmp_path: Path) -> None:
+    """Of two nodes, and of a trial's one."""
     own = ("functions", "launch", "state", "nodes", "watch")
     files = []
-    for part in own:
-        files.append(tmp_path / f"{part}.template.json")
-        files[-1].write_text(json.dumps(lean_synthesis.templates[f"mark-shop-{part}"]))
+    for shape, made in (("lean", lean_synthesis), ("trial", trial_synthesis)):
+        for part in own:
+            files.append(tmp_path / f"{shape}-{part}.template.json")
+            files[-1].write_text(json.dumps(made.templates[f"mark-shop-{part}"]))
     lint = Path(sys.executable).parent / "cfn-lint"
     done = subprocess.run(  # noqa: S603 - our own tool
         [str(lint), "--format", "parseable", "--ignore-checks", "W3010", "--", *map(str, files)],

@@ -16,6 +16,7 @@ from mark.rollout.synth import Synthesis, synthesise
 from scripts.handlers.build import packed
 from scripts.own_venvs import tool
 from scripts.rehearsal.run import PARTS, rehearse
+from scripts.rehearsal.trial import REGIONS
 from tests.infra.conftest import REGION, ZONES, of_type, plain, settings
 
 CHECKOV = ("--framework", "cloudformation", "--skip-download", "-o", "json")
@@ -39,8 +40,12 @@ def checkov(name: str, template: Any, folder: Path) -> dict[str, Any]:
     return found
 
 
-def test_checkov_finds_nothing_and_no_suppression_is_stale(synthesis: Synthesis, tmp_path: Path) -> None:
-    for name, template in synthesis.templates.items():
+@pytest.mark.parametrize("shape", ["synthesis", "lean_synthesis", "trial_synthesis"])
+def test_checkov_finds_nothing_and_no_suppression_is_stale(
+    shape: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    made: Synthesis = request.getfixturevalue(shape)
+    for name, template in made.templates.items():
         found = checkov(name, template, tmp_path)
         assert [(one["check_id"], one["resource"]) for one in found["failed_checks"]] == []
         skipped = {(one["resource"].rpartition(".")[2], one["check_id"]) for one in found["skipped_checks"]}
@@ -105,4 +110,9 @@ def test_a_private_network_has_endpoints_and_no_way_out(tmp_path: Path) -> None:
 
 
 def test_a_rollout_is_rehearsed_from_nothing_to_nothing() -> None:
-    rehearse(tuple(PARTS))
+    rehearse(tuple(part for part in PARTS if part != "trial"))
+
+
+@pytest.mark.parametrize("region", REGIONS)
+def test_a_first_day_is_rehearsed_in_each_region(region: str) -> None:
+    rehearse(["trial"], [region])

@@ -134,8 +134,7 @@ REPORT = (
 SNAPSHOT_REPORT = (
     Call("ce", "GetCostAndUsage", "what AWS says that it cost"),
     Call("dynamodb", "DeleteItem", "a report that failed may be mailed again"),
-    Call("dynamodb", "GetItem", "whether it was mailed before"),
-    Call("dynamodb", "PutItem", "this report is under way"),
+    Call("dynamodb", "PutItem", "this report is under way, or was mailed before"),
     Call("dynamodb", "UpdateItem", "this report was mailed"),
     Call("s3", "GetObject", "the service's last snapshot", within="Journals"),
     Call("s3", "PutObject", "the report outlives its mail", within="Reports"),

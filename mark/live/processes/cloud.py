@@ -1,11 +1,12 @@
 """A process of the service in an AWS account: `python -m mark.live.processes.cloud agent|gateway|controller`.
 
 The rollout's templates say in its environment what the processes of one machine read from their folder:
-MARK_SETTINGS (JSON) and MARK_STORE_URL; for gateways MARK_TOKEN; for controllers MARK_EVENTS_URL, MARK_TEMPLATES
-("role/machine" -> launch template), MARK_VERSION (what new instances run), MARK_SUBNETS ([[zone, subnet]]),
-MARK_OWNER and MARK_BUCKET. Where nodes hold the store (MARK_STORE_URL begins with rediss+lease), controllers have
-MARK_ZONE and MARK_HOST, the name that clients call, MARK_PUBLIC where these come from the internet, and
-MARK_SNAPSHOT where a report is mailed; gateways have MARK_PORT, MARK_TLS_CERTIFICATE and MARK_TLS_KEY.
+MARK_SETTINGS (JSON), MARK_FILES (the files that these name, where they name any) and MARK_STORE_URL; for gateways
+MARK_TOKEN; for controllers MARK_EVENTS_URL, MARK_TEMPLATES ("role/machine" -> launch template), MARK_VERSION (what
+new instances run), MARK_SUBNETS ([[zone, subnet]]), MARK_OWNER and MARK_BUCKET. Where nodes hold the store
+(MARK_STORE_URL begins with rediss+lease), controllers have MARK_ZONE and MARK_HOST, the name that clients call,
+MARK_PUBLIC where these come from the internet, and MARK_SNAPSHOT where a report is mailed; gateways have
+MARK_PORT, MARK_TLS_CERTIFICATE and MARK_TLS_KEY.
 MARK_QUALIFIER, where it is set, is the functions' alias that has MARK_PROVISIONED provisioned environments.
 """
 
@@ -17,6 +18,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
@@ -31,6 +33,7 @@ from mark.aws.ec2.imds import ENDPOINT, Imds
 from mark.aws.ec2.inventory import public_addresses
 from mark.aws.lease_table import LeaseTable
 from mark.aws.session import Aws, AwsSettings
+from mark.config.carried import carried_settings
 from mark.config.settings import Settings, process_environment
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.live.aws_resources import RESOURCES
@@ -87,7 +90,9 @@ def _own_address(environment: Mapping[str, str]) -> str | None:
 
 def deployed(environment: Mapping[str, str]) -> tuple[Settings, Running]:
     """The settings, and where the service's parts are. AWS is where boto3 finds it."""
-    settings = Settings.model_validate_json(required_variable(environment, "MARK_SETTINGS"))
+    carried = environment.get("MARK_FILES", "")
+    folder = Path(tempfile.mkdtemp(prefix="mark-files-")) if carried else Path()
+    settings = carried_settings(required_variable(environment, "MARK_SETTINGS"), carried, folder)
     files = {"tls_certificate": "MARK_TLS_CERTIFICATE", "tls_key": "MARK_TLS_KEY"}
     tls = {name: Path(environment[variable]) for name, variable in files.items() if environment.get(variable)}
     service = settings.service.model_copy(update={"host": EVERYWHERE, **tls})

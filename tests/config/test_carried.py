@@ -1,0 +1,84 @@
+"""Files that the settings name go to the account with them: no folder of the deploying machine is there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mark.catalog.load import load_prices
+from mark.config.carried import carried_settings, carry_files
+from mark.config.footprint import footprint_of
+from mark.config.settings import Settings, load_settings
+from mark.domain.errors import Misconfigured
+from mark.live.models import make_live_models
+from mark.rollout.synth import LEFT_OUT
+from scripts.rehearsal.region_prices import CATALOG, lay_prices
+
+TOKYO = "ap-northeast-1"
+ROOM = 3_000
+"""Letters that the user data of a lean node has to spare, and some: 16,384 less 12,664."""
+
+
+def folder_of_tokyo(folder: Path, **more: Any) -> Settings:
+    """Settings read from a folder with the prices of a region that MArk ships none of."""
+    lay_prices(folder, TOKYO)
+    (folder / "own.json").write_text((CATALOG / "profiles" / "assumed-current.json").read_text())
+    config = folder / "mark.yaml"
+    tree = {
+        "prices": "prices.json",
+        "service_prices": "services.json",
+        "service": {"aws": {"region": TOKYO}, "serve": [{"model": "inception-v3", "profiles": ["own.json"]}]},
+        **more,
+    }
+    config.write_text(json.dumps(tree))
+    return load_settings(config, {})
+
+
+def sent(settings: Settings, offered: set[str]) -> tuple[str, str]:
+    told, files = carry_files(settings, offered)
+    return told.model_dump_json(exclude_defaults=True, exclude=LEFT_OUT), files
+
+
+def test_the_account_plans_and_bills_as_the_deploy_did_and_knows_no_folder_of_it(tmp_path: Path) -> None:
+    here = folder_of_tokyo(tmp_path)
+    models = make_live_models(here)
+    offered = {item.instance_type.name for model in models for item in model.served.offerings}
+    told, files = sent(here, offered)
+    assert str(tmp_path) not in told
+    (there := tmp_path / "there").mkdir()
+    for gone in ("prices.json", "services.json", "own.json"):
+        (tmp_path / gone).rename(tmp_path / f"{gone}.gone")
+    arrived = carried_settings(told, files, there)
+    assert [one.served for one in make_live_models(arrived)] == [one.served for one in models]
+    for gone in ("prices.json", "services.json", "own.json"):
+        (tmp_path / f"{gone}.gone").rename(tmp_path / gone)
+    assert footprint_of(arrived) == footprint_of(here)
+    assert sent(here, offered) == (told, files), "the same settings give the same template"
+
+
+def test_prices_of_a_region_fit_into_the_start_script_of_a_node(tmp_path: Path) -> None:
+    here = folder_of_tokyo(tmp_path, offerings={"types": ["c5.large", "c5.xlarge"]})
+    plain = here.model_copy(update={"service": here.service.model_copy(update={"serve": ()})})
+    told, files = sent(plain, {"c5.large"})
+    assert len(files) < ROOM
+    (there := tmp_path / "there").mkdir()
+    arrived = carried_settings(told, files, there)
+    names = [item.name for item in load_prices(arrived.prices).types]
+    assert {"c5.large", "c5.xlarge", plain.rollout.node.instance_type} <= set(names)
+    assert len(names) < 10
+
+
+def test_settings_that_name_no_file_are_sent_as_they_are() -> None:
+    settings = Settings.model_validate({"profiles": ["assumed-current"], "service": {"name": "shop"}})
+    told, files = sent(settings, set())
+    assert files == ""
+    assert carried_settings(told, files, Path("/nowhere")) == settings
+
+
+def test_a_file_that_is_not_there_is_named() -> None:
+    settings = Settings.model_validate({"models": "mine.json"})
+    with pytest.raises(Misconfigured, match=r"cannot read mine\.json"):
+        carry_files(settings, ())
