@@ -455,6 +455,7 @@ def test_what_stays_is_the_bucket_and_the_logs(templates: dict[str, Template]) -
         ("control", "ControllerRole", "controller"),
         ("functions", "InterruptionRole", "interruption"),
         ("functions", "WarmRole", "warm"),
+        ("functions", "TrainRole", "train"),
         ("functions", "InferInceptionV3Role", "infer"),
     ],
 )
@@ -462,9 +463,11 @@ def test_roles_may_do_what_their_calls_need(
     templates: dict[str, Template], part: str, resource: str, role: str
 ) -> None:
     [policy] = of_type(templates[part], "AWS::IAM::Role")[resource]["Policies"]
-    bucket = "<mark-shop-bucket>" if role == "controller" else ""
+    bucket = "<mark-shop-bucket>" if role in ("controller", "train") else ""
     infer = ("mark-shop-inception-v3", "mark-shop-inception-v3:live")
-    names = Names(service="shop", region=REGION, account=ACCOUNT, bucket=bucket, infer=infer)
+    names = Names(
+        service="shop", region=REGION, account=ACCOUNT, bucket=bucket, infer=infer, train="mark-shop-train"
+    )
     granted = plain(policy["PolicyDocument"]["Statement"])
     wanted = [statement.document() for statement in statements(role, names)]
     assert [_listed(one) for one in granted] == [_listed(one) for one in wanted]
