@@ -15,6 +15,7 @@ from mark.aws.permissions.policies import Statement
 from mark.aws.permissions.scopes import Names
 from mark.aws.stacks.access import access_template
 from mark.config.settings import Settings
+from mark.config.training import trains_in_function
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.report.overhead import overhead_line
@@ -67,7 +68,8 @@ def _access(settings: Settings, synthesis: Synthesis) -> dict[str, Any]:
         host=rollout.node.name or "",
     )
     certificate = rollout.node.certificate
-    images = sorted({one for one in (rollout.functions.infer_image, rollout.training_image) if one})
+    trains = rollout.training_image if trains_in_function(settings) else None
+    images = sorted({one for one in (rollout.functions.infer_image, trains) if one})
     return access_template(
         names,
         types_of(synthesis),
