@@ -6,7 +6,7 @@ from typing import Any
 
 from aws_cdk import CfnMapping, CfnParameter, Fn, aws_ec2, aws_iam
 
-from infra.roles import TOKEN, allow, make_role, names_of, of_images, of_roles, secret_arn, store_secret
+from infra.roles import allow, make_role, names_of, of_images, of_roles, secret_arn, store_secret
 from infra.stack import ServiceStack, camel, words
 from infra.user_data import PACKED_AWS_CALL, NodeStart, Start, node_script, start_script
 from mark.aws.resources import TemplateSpec, tag_list
@@ -52,8 +52,6 @@ def make_profile(stack: ServiceStack, role: str) -> aws_iam.CfnInstanceProfile:
         allow("Log", ("logs:CreateLogStream", "logs:PutLogEvents"), (log,), why="what its processes say"),
     ]
     if not is_agent:
-        token, reads = secret_arn(stack, TOKEN), ("secretsmanager:GetSecretValue",)
-        may.append(allow("TokenSecret", reads, (token,), why="what clients must send"))
         stack_arn = names.arn("cloudformation", f"stack/{blueprint.name('gateways')}/*")
         may.append(
             allow("Answers", ("cloudformation:SignalResource",), (stack_arn,), why="an update waits for it")

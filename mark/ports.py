@@ -242,7 +242,8 @@ class InferRequest(NamedTuple):
     """One request's bytes as the client sent them.
 
     `header_length` is OIP v2's Inference-Header-Content-Length where binary tensors follow the JSON, else 0.
-    `accept` says on SageMaker's paths in which media types the client takes the answer; empty for any.
+    `accept` says on SageMaker's paths in which media types the client takes the answer; empty for any. `size`, in
+    items, is what batches and service times are counted in.
     """
 
     path: str
@@ -250,6 +251,7 @@ class InferRequest(NamedTuple):
     body: bytes
     header_length: int = 0
     accept: str = ""
+    size: int = 1
 
 
 class InferReply(NamedTuple):
@@ -335,6 +337,11 @@ class OpenSupernet(Protocol):
     @property
     def figures(self) -> TrainedSupernet: ...
 
+    @property
+    def gpu(self) -> str:
+        """Name of the GPU that it is on; empty on a CPU."""
+        ...
+
     def save(self, path: Path) -> None:
         """Write all weights and statistics to one file."""
         ...
@@ -355,6 +362,6 @@ class SupernetWorkshop(Protocol):
         """Train, calibrate and search. Shows its progress on stderr."""
         ...
 
-    def open(self, source: SupernetSource, figures: TrainedSupernet, path: Path) -> OpenSupernet:
-        """Make the supernet that was trained before, with the weights of that file."""
+    def open(self, source: SupernetSource, figures: TrainedSupernet, path: Path, *, gpu: bool) -> OpenSupernet:
+        """Make the supernet that was trained before, with the weights of that file, on a CPU or a GPU."""
         ...

@@ -109,6 +109,18 @@ class FunctionsStack(ServiceStack):
         function.vpc_config = aws_lambda.CfnFunction.VpcConfigProperty(
             subnet_ids=place.subnets, security_group_ids=[group.attr_group_id]
         )
+        gateway = self.blueprint.rollout.gateway
+        if gateway.scheme == "internal" and gateway.clients:  # they may leave the network's own range out
+            aws_ec2.CfnSecurityGroupIngress(
+                self,
+                "ProbeToService",
+                group_id=self.imported("nodes-group" if self.blueprint.lean else "balancer-group"),
+                source_security_group_id=group.attr_group_id,
+                ip_protocol="tcp",
+                from_port=HTTPS,
+                to_port=HTTPS,
+                description="the function of mark try",
+            )
 
     def _report(self, spec: LambdaSpec) -> None:
         """It reads the store, so it stands in the network; a snapshot of it in the lean shape, so it does not."""

@@ -17,6 +17,7 @@ from infra.stacks.launch import HTTPS, STORE_PORT, store_forms
 from infra.stacks.network import Place
 from infra.templates import image_of, make_template
 from infra.user_data import NODE_PROCESSES, NodeStart
+from mark.aws.permissions.calls import PROCESSES
 from mark.aws.resources import TemplateSpec
 from mark.store.users import StoreUser
 
@@ -109,15 +110,10 @@ class NodesStack(ServiceStack):
         logs = tuple(names.arn("logs", f"log-group:{blueprint.log(name)}:*") for name in ("controller", "gateway"))
         stack = names.arn("cloudformation", f"stack/{blueprint.name('nodes')}/*")
         may = (
-            *of_roles(names, "controller", "gateway", "node"),
+            *of_roles(names, *PROCESSES["node"]),
             *of_images(names, [blueprint.image]),
             allow("Log", ("logs:CreateLogStream", "logs:PutLogEvents"), logs, why="what its processes say"),
-            allow(
-                "Secrets",
-                reads,
-                (store, agents, secret_arn(self, TOKEN)),
-                why="the store's users, and what clients must send",
-            ),
+            allow("Secrets", reads, (store, agents), why="the store's users"),
             allow("Answers", ("cloudformation:SignalResource",), (stack,), why="an update waits for it"),
         )
         if certificate:

@@ -158,6 +158,7 @@ class ModelEntry(_Entry):
     accelerators: tuple[str, ...] = ()
     cpu: bool = True
     redispatch: bool = True
+    rows_are_items: bool = False
     sizes: str | None = None
 
     def to_domain(self) -> ModelSpec:
@@ -171,6 +172,7 @@ class ModelEntry(_Entry):
             cpu=self.cpu,
             payload_mib=self.payload_mib,
             redispatch=self.redispatch,
+            rows_are_items=self.rows_are_items,
             usual_sizes=self.sizes,
             source=f"objective: {self.objective_source or NOT_STATED}; "
             f"memory: {self.memory_source or NOT_STATED}; "

@@ -14,6 +14,7 @@ EXAMPLES = (
     "mark doctor",
     "mark doctor --config mark.yaml --json",
     "mark doctor --trial --config mark.yaml",
+    "mark doctor --deep --config mark.yaml",
     "mark doctor --prices prices.json",
 )
 
@@ -26,6 +27,12 @@ def doctor(
             metavar="FILE", help="Also write AWS's prices of today to this file.  [default: not written]"
         ),
     ] = None,
+    deep: Annotated[
+        bool,
+        typer.Option(
+            "--deep", help="After a deploy: also check that the controllers' role may make each of its calls."
+        ),
+    ] = False,
     trial: given.Trial = False,
     name: given.Name = None,
     json: given.Json = False,
@@ -39,6 +46,6 @@ def doctor(
     settings = given.rollout_settings(config, trial=trial, service__name=name)
     from mark.rollout.doctor import DoctorOptions, examine
 
-    status = examine(settings, DoctorOptions(prices=prices), as_json=json)
+    status = examine(settings, DoctorOptions(prices=prices, deep=deep), as_json=json)
     if status:
         raise typer.Exit(status)

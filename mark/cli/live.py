@@ -80,6 +80,12 @@ def load(
     ] = 1.0,
     start_s: given.StartS = None,
     mean_rps: given.MeanRps = None,
+    sizes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPEC", help="Sizes of requests in items, as mark simulate takes them.  [default: one each]"
+        ),
+    ] = None,
     model: given.ServedModel = None,
     seed: given.Seed = None,
     name: given.Name = None,
@@ -93,6 +99,7 @@ def load(
     forecasts follow a clock that runs X times as fast; service times and the objective stay real.
     """
     settings = given.settings_from(config, trace__where=where, trace__rows=rows, trace__bursts=bursts)
+    from mark.catalog.latency_tables import load_sizes
     from mark.live.commands.load import LoadOptions, load_service
     from mark.offline.trace_source import TraceReading
 
@@ -106,6 +113,7 @@ def load(
         duration_s=duration,
         speed=speed,
         seed=seed or 0,
+        sizes=load_sizes(sizes) if sizes else None,
         reading=TraceReading.of(settings),
     )
     load_service(options, as_json=json)

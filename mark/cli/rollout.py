@@ -1,4 +1,4 @@
-"""`mark synth`, `diff`, `deploy`, `destroy`: flags and help."""
+"""`mark synth`, `diff`, `deploy`, `rotate`, `destroy`: flags and help."""
 # ruff: noqa: PLC0415 - what takes long to import is imported when it is needed
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ DEPLOY_EXAMPLES = (
     "mark deploy --trial --config mark.yaml",
     "mark deploy --config mark.yaml --yes",
 )
+ROTATE_EXAMPLES = ("mark rotate --plan --config mark.yaml", "mark rotate token --keep-old 3600 --config mark.yaml")
 DESTROY_EXAMPLES = ("mark destroy --config mark.yaml",)
 
 
@@ -64,6 +65,31 @@ def deploy(*, trial: given.Trial = False, yes: Yes = False, config: given.Config
     from mark.rollout.deploy import deploy as roll_out
 
     roll_out(settings, yes=yes)
+
+
+def rotate(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME]...", help="Secrets to rotate.  [default: all that can be]"),
+    ] = None,
+    *,
+    plan: Annotated[bool, typer.Option("--plan", help="Print the steps; change nothing.")] = False,
+    keep_old: Annotated[
+        float,
+        typer.Option("--keep-old", metavar="S", min=0.0, help="Seconds for which the old token counts, too."),
+    ] = 3600.0,
+    config: given.Config = None,
+) -> None:
+    """Rotate a deployed service's secrets; lose no request.
+
+    A new token of the clients is made, gateways accept it beside the old one, clients read it, and the old one
+    goes after the time that --keep-old says. No process starts anew. A rotation that was interrupted goes on when
+    you run this again. Secrets that cannot be rotated so are named, with the reason.
+    """
+    settings = given.settings_from(config)
+    from mark.rollout.rotate import rotate as rotate_secrets
+
+    rotate_secrets(settings, tuple(names or ()), keep_old_s=keep_old, plan_only=plan)
 
 
 def destroy(*, yes: Yes = False, config: given.Config = None) -> None:

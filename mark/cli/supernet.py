@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,6 +35,7 @@ TRAIN_EXAMPLES = (
 PROFILE_EXAMPLES = (
     "mark supernet profile",
     "mark supernet profile --artifact mine --batches 1,4,16 --seconds 60 --json",
+    "mark supernet profile --gpu --as g4dn.xlarge",
 )
 SHOW_EXAMPLES = ("mark supernet show", "mark supernet show --json")
 
@@ -84,6 +86,7 @@ def profile(
     as_type: AsType = None,
     batches: Batches = None,
     seconds: Seconds = 30.0,
+    gpu: Annotated[bool, typer.Option("--gpu", help="Measure on this machine's GPU.")] = False,
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
@@ -95,7 +98,7 @@ def profile(
     given.settings_from(config)
     from mark.offline.supernet.commands import profile_supernet
 
-    profile_supernet(artifact, _measuring(as_type, batches, seconds), as_json=json)
+    profile_supernet(artifact, replace(_measuring(as_type, batches, seconds), gpu=gpu), as_json=json)
 
 
 def show(

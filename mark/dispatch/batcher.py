@@ -34,3 +34,15 @@ def places_after(waiting: int, size: int, max_batch: int) -> int:
     if begun > 0 and not fits(begun, size, max_batch):
         waiting += max_batch - begun
     return waiting + (size if size <= max_batch else whole_batches(size, max_batch))
+
+
+def places_ahead(in_service: int, waiting: int, size: int, max_batch: int) -> int:
+    """Places before the last one that a request of `size` would get; none where it would start at once."""
+    if in_service == 0 and waiting == 0:
+        return 0
+    return places_after(waiting, size, max_batch) - 1
+
+
+def places_left(waiting: int, items: int, max_batch: int) -> int:
+    """Places that are waiting once a batch of so many items was taken."""
+    return waiting - min(waiting, whole_batches(items, max_batch))

@@ -5,6 +5,9 @@ half of what was expected: one hiccup says little, a machine that has become slo
 Sizes that were never seen move with the mean of those that were. All stay within a factor of the profile, and what
 is read is the running maximum over the sizes: a larger batch is never promised sooner. How much batches vary is
 measured as well, more slowly: the coefficient of variation of their time over what was expected.
+
+Sizes are in items. A request that is larger than a batch goes alone: such sizes have estimates of their own, never
+below that of a full batch.
 """
 
 from __future__ import annotations
@@ -27,10 +30,15 @@ def estimate_cv(cv: float) -> float:
 
 
 class MeasuredTimes:
-    """Seconds by batch size. profile_s: what a batch of 1, 2, ... should take; cv: how much that should vary."""
+    """Seconds by batch size. profile_s: what a batch of 1, 2, ... should take; cv: how much that should vary.
 
-    def __init__(self, profile_s: Sequence[float], cv: float = 0.0) -> None:
+    beyond_s: what a request that is one, two, ... items larger than the largest batch should take.
+    """
+
+    def __init__(self, profile_s: Sequence[float], cv: float = 0.0, beyond_s: Sequence[float] = ()) -> None:
         self._profile = tuple(profile_s)
+        self._beyond = tuple(beyond_s)
+        self._beyond_ratio: dict[int, float] = {}
         self._ratio = [1.0] * len(self._profile)
         self._seen = [False] * len(self._profile)
         self._mean_ratio = 1.0
@@ -39,13 +47,20 @@ class MeasuredTimes:
 
     def note(self, size: int, took_s: float) -> None:
         """Take in a measurement."""
-        place = size - 1
-        expected = self._ratio[place] if self._seen[place] else self._mean_ratio
-        ratio = took_s / self._profile[place]
+        place, batches = size - 1, len(self._profile)
+        if place < batches:
+            expected = self._ratio[place] if self._seen[place] else self._mean_ratio
+            ratio = took_s / self._profile[place]
+        else:
+            expected = self._beyond_ratio.get(size, self._mean_ratio)
+            ratio = took_s / self._beyond[place - batches]
         off = min(ratio / expected, HICCUP) - 1.0
         self._variance += VARIANCE_SHARE * (off * off - self._variance)
-        self._seen[place] = True
-        self._ratio[place] = _moved(expected, ratio)
+        if place < batches:
+            self._seen[place] = True
+            self._ratio[place] = _moved(expected, ratio)
+        else:
+            self._beyond_ratio[size] = _moved(expected, ratio)
         self._mean_ratio = _moved(self._mean_ratio, ratio)
         times = (
             profile * (own if seen else self._mean_ratio)
@@ -55,7 +70,20 @@ class MeasuredTimes:
 
     def knows(self, size: int) -> bool:
         """True where a batch of that size was measured."""
-        return self._seen[size - 1]
+        return self._seen[size - 1] if size <= len(self._seen) else size in self._beyond_ratio
+
+    @property
+    def largest(self) -> int:
+        """The largest size that is known: of a batch, or of a request that goes alone."""
+        return len(self._profile) + len(self._beyond)
+
+    def items_s(self, size: int) -> float:
+        """Service time of so many items now."""
+        batches = len(self._profile)
+        if size <= batches:
+            return self._batch_s[size - 1]
+        ratio = self._beyond_ratio.get(size, self._mean_ratio)
+        return max(self._batch_s[-1], self._beyond[size - batches - 1] * ratio)
 
     @property
     def cv(self) -> float:

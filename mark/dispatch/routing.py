@@ -14,12 +14,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mark.dispatch.batcher import places_ahead
 from mark.dispatch.bouncer import predicted_finish_at
 
 Ints = NDArray[np.int64]
 Rows = Ints | Sequence[int]
 Servers = Any
 """A record array or a list of objects; numpy's stubs cannot name a record's fields."""
+Server = Any
+"""One of them."""
+BatchTimes = Any
+"""Seconds by the items of a batch: an array, or a sequence of floats. The place of 0 items is not used."""
 
 SERVER_FIELDS = {
     "free_at": "f8",  # expected end of the batch in service, s; in the past where it is overdue
@@ -51,6 +56,34 @@ def least_finish(now: float, rows: Rows, servers: Servers) -> int:
             server.full_batch_s,
         )
         if at < best_at and at <= server.terminates_at:
+            best, best_at = row, at
+    return best
+
+
+def alone_s(size: int, single_s: float, batch_s: BatchTimes) -> float:
+    """Seconds that a request of `size` items takes alone: as much longer than one item as its profile says."""
+    return single_s * float(batch_s[size] / batch_s[1])
+
+
+def sized_finish_at(now: float, size: int, server: Server, batch_s: BatchTimes) -> float:
+    """The expected finish of a request of `size` items that joins this instance now; batch_s: its profile."""
+    return predicted_finish_at(
+        now,
+        server.free_at,
+        server.in_service,
+        places_ahead(server.in_service, server.waiting, size, server.max_batch),
+        server.max_batch,
+        alone_s(size, server.single_s, batch_s),
+        server.full_batch_s,
+    )
+
+
+def least_finish_of_size(now: float, size: int, rows: Rows, servers: Servers, batch_s: BatchTimes) -> int:
+    """`least_finish` of a request of `size` items; batch_s: one profile for each row."""
+    best, best_at = NONE, np.inf
+    for row in rows:
+        at = sized_finish_at(now, size, servers[row], batch_s[row])
+        if at < best_at and at <= servers[row].terminates_at:
             best, best_at = row, at
     return best
 

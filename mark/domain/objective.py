@@ -56,7 +56,8 @@ class ModelSpec:
     `accelerators` names the accelerators it can use; `cpu` says whether it also runs without one.
     `payload_mib` is the size of one request with its answer; `redispatch` says whether a request that was in
     flight on a lost instance may run again elsewhere. `sizes` are those of its requests in items, None where
-    each is one; `usual_sizes` names what they are where a load does not say.
+    each is one; `usual_sizes` names what they are where a load does not say. `rows_are_items`: a live request that
+    does not give its size has as many items as the first input has rows.
     """
 
     name: str
@@ -67,6 +68,7 @@ class ModelSpec:
     cpu: bool = True
     payload_mib: float = 0.2
     redispatch: bool = True
+    rows_are_items: bool = False
     sizes: SizeDistribution | None = None
     usual_sizes: str | None = None
     source: str = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -193,3 +194,22 @@ class LambdaOffering:
     def usd_per_cold_start(self) -> float:
         """The price that a cold start adds to its request (MArk section 4.5: 1 USD = 7,000 starts at 3 GB)."""
         return self.memory_gib * self.cold_start_s * self.usd_per_gib_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpotPrice:
+    """Price of a spot offering now, USD an hour."""
+
+    by_zone: Mapping[str, float]
+    #: In the dearest zone that its launches may use.
+    dearest: float
+
+
+def current_usd_per_hour(offering: Offering, zone: str, spot: Mapping[str, SpotPrice]) -> float:
+    """The price of an instance now, USD an hour: the most that it can cost where its zone is not known.
+
+    zone: its availability zone, empty where it is not known. spot: by offering's name; an offering that it lacks
+    costs what its list price says.
+    """
+    price = spot.get(offering.name)
+    return offering.usd_per_hour if price is None else price.by_zone.get(zone, price.dearest)

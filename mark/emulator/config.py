@@ -12,6 +12,7 @@ from mark.aws.permissions.policies import Names
 from mark.cloudmodel.world import IDEAL, World
 from mark.domain.clock import ClockAnchor
 from mark.domain.offering import InstanceType
+from mark.emulator.signature import AccessKey
 
 ACCOUNT = "123456789012"
 REGION = "us-east-1"
@@ -64,7 +65,8 @@ class EmulatedAwsConfig:
     roles the account knows; what their policies do not allow is refused. None: nobody is judged.
     `listing_lag_s`: so long, in service time, listings lack what was launched and show what ended as running, and
     a fleet's order that comes again is answered with nothing in it; 0 for listings that are exact.
-    `sells_by_zone`: types are had only in the zones that AWS sells them in.
+    `sells_by_zone`: types are had only in the zones that AWS sells them in. `key`: the account's: no call is
+    answered that another has signed. None: any key does.
     """
 
     types: Mapping[str, InstanceType]
@@ -85,5 +87,6 @@ class EmulatedAwsConfig:
     names: Names | None = None
     listing_lag_s: float = 0.0
     sells_by_zone: bool = False
+    key: AccessKey | None = None
     kill_after_s: float = 2.0
     restart_after_s: float = 1.0

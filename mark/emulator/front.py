@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from mark.emulator import strict
 from mark.emulator.authorization.authorizer import Authorizer
-from mark.emulator.authorization.requests import operation_and_params
+from mark.emulator.authorization.requests import operation_and_params, simulation_body
 from mark.emulator.control import Control
 from mark.emulator.ec2.account_limits import ACCOUNT_SETTINGS, AccountLimits
 from mark.emulator.ec2.api import Ec2Api
@@ -25,8 +25,10 @@ from mark.emulator.events.scheduler import Scheduler
 from mark.emulator.faults import Fault, Faults, error_of
 from mark.emulator.functions.api import LambdaApi
 from mark.emulator.moto_app import StrictMoto
+from mark.emulator.moto_parts import query_parameters
 from mark.emulator.pricing import Pricing
 from mark.emulator.ses import Ses
+from mark.emulator.signature import AccessKey, SignedRequest, check
 from mark.protocols.local_names import is_local_name
 
 LOG = logging.getLogger(__name__)
@@ -121,6 +123,7 @@ class Front:
         calls: Counter[tuple[str, str]],
         gate: Gate,
         authorizer: Authorizer | None,
+        key: AccessKey | None,
     ) -> None:
         self._services = services
         self._imds = imds
@@ -129,6 +132,7 @@ class Front:
         self._calls = calls
         self._gate = gate
         self._authorizer = authorizer
+        self._key = key
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -155,6 +159,8 @@ class Front:
         _name(call)
         self._calls[call.role, f"{call.service}:{call.action}"] += 1
         try:
+            if self._key is not None:
+                check(self._key, _as_signed(call))
             self._gate.check(call.role)
             strict.check(call.service, call.action, call.path, call.body)
             self._authorize(call)
@@ -215,6 +221,9 @@ class Front:
                 unquote(match[1]), call.headers(), call.scope["query_string"].decode(), call.body
             )
             return Answer(status, body, "application/json", headers)
+        if call.action == "SimulatePrincipalPolicy" and self._authorizer is not None:
+            answers = self._authorizer.simulate(query_parameters("iam", call.action, call.body))
+            return Answer(200, simulation_body(answers), "text/xml")
         document = self._fault_target(call)
         return None if document is None else Answer(200, json.dumps(document).encode())
 
@@ -265,6 +274,17 @@ def _name(call: Call) -> None:
         call.action = f"{call.scope['method']} {call.path}"
 
 
+def _as_signed(call: Call) -> SignedRequest:
+    scope = call.scope
+    return SignedRequest(
+        method=scope["method"],
+        path=scope["raw_path"].decode("latin-1"),
+        query=scope["query_string"].decode("latin-1"),
+        headers=((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]),
+        body=call.body,
+    )
+
+
 def _of_bucket(call: Call) -> str:
     """S3's actions differ by method, by whether an object is meant, by what of it: `PUT /bucket?versioning`."""
     _, bucket, *key = call.path.split("/", 2)
@@ -281,7 +301,7 @@ def _text(call: Call) -> str:
 
 
 def _refusal(call: Call, error: ApiError) -> Answer:
-    query = bool(call.form) or call.body.startswith(b"Action=")
+    query = bool(call.form) or call.body.startswith(b"Action=") or call.service == "route53"  # XML, too
     if OPERATION.fullmatch(call.path):
         return Answer(error.status, cbor_error(error), CBOR_TYPE, CBOR_HEADERS)
     content_type, body = error_body(error, query=query, service=call.service)

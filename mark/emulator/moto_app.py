@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -13,7 +14,7 @@ from moto.core.model_instances import reset_model_data
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
 from mark.emulator.errors import CBOR_HEADERS, CBOR_TYPE, ApiError, cbor_error, error_body
-from mark.emulator.moto_parts import LAMBDA_BACKEND, QUEUE, RESOURCE_TYPES, sqs_backend
+from mark.emulator.moto_parts import LAMBDA_BACKEND, QUEUE, RESOURCE_TYPES, SECRETS_BACKEND, sqs_backend
 
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 
@@ -32,6 +33,7 @@ class StrictMoto:
         self._stopping = threading.Event()
         _refuse_unknown_resources()
         _leave_queues_to_us()
+        _follow_moved_stages()
         self._polls = _end_long_polls(self._stopping)
         self._moto = DomainDispatcherApplication(create_backend_app)
         self._bridge: Any = WSGIMiddleware(self._call, workers=THREADS)  # type: ignore[arg-type]
@@ -121,3 +123,22 @@ def _leave_queues_to_us() -> None:
 
     create_event_source_mapping.original = original  # type: ignore[attr-defined]
     LAMBDA_BACKEND.create_event_source_mapping = create_event_source_mapping
+
+
+def _follow_moved_stages() -> None:
+    """Moto reads a secret as before, and as unchanged, when the stage of one of its versions has moved."""
+    moves = SECRETS_BACKEND.update_secret_version_stage
+    original = getattr(moves, "original", moves)
+
+    def update_secret_version_stage(
+        self: Any, secret_id: str, version_stage: str, remove_from_version_id: str, move_to_version_id: str
+    ) -> Any:
+        told = original(self, secret_id, version_stage, remove_from_version_id, move_to_version_id)
+        secret = self.secrets[secret_id]
+        secret.last_changed_date = time.time()
+        if version_stage == "AWSCURRENT" and move_to_version_id:
+            secret.set_default_version_id(move_to_version_id)
+        return told
+
+    update_secret_version_stage.original = original  # type: ignore[attr-defined]
+    SECRETS_BACKEND.update_secret_version_stage = update_secret_version_stage

@@ -19,6 +19,7 @@ from moto.events.models import EventTemplateParser as _EventTemplateParser  # ty
 from moto.events.models import Rule as _Rule
 from moto.events.models import events_backends
 from moto.scheduler.models import scheduler_backends
+from moto.secretsmanager.models import SecretsManagerBackend as _SecretsBackend
 from moto.sqs.models import Queue as _Queue
 from moto.sqs.models import sqs_backends
 from werkzeug.datastructures import MultiDict
@@ -31,6 +32,7 @@ LAMBDA_BACKEND: Any = _LambdaBackend
 QUEUE: Any = _Queue
 RESOURCE_TYPES: Any = _parsing
 RULE: Any = _Rule
+SECRETS_BACKEND: Any = _SecretsBackend
 
 
 def cloudwatch_backend() -> Any:

@@ -159,7 +159,14 @@ class EmulatedAws:
         )
         imds = Imds(machines.find, clock)
         return Front(
-            services, imds=imds, control=control, faults=faults, calls=calls, gate=gate, authorizer=authorizer
+            services,
+            imds=imds,
+            control=control,
+            faults=faults,
+            calls=calls,
+            gate=gate,
+            authorizer=authorizer,
+            key=config.key,
         )
 
     def _authorizer(self, machines: Machines) -> Authorizer | None:
@@ -225,12 +232,13 @@ class EmulatedAws:
 
     def _function_environment(self, spec: FunctionSpec) -> Mapping[str, str]:
         """Environment that Lambda sets."""
+        key = self._config.key
         return {
             "AWS_ENDPOINT_URL": self.url,
             "AWS_REGION": REGION,
             "AWS_DEFAULT_REGION": REGION,
-            "AWS_ACCESS_KEY_ID": "AKIAEMULATED",
-            "AWS_SECRET_ACCESS_KEY": "emulated",
+            "AWS_ACCESS_KEY_ID": key.id if key else "AKIAEMULATED",
+            "AWS_SECRET_ACCESS_KEY": key.secret if key else "emulated",
             "AWS_LAMBDA_FUNCTION_NAME": spec.name,
             "AWS_LAMBDA_FUNCTION_VERSION": spec.version,
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(spec.memory_mb),

@@ -25,7 +25,6 @@ MODEL_FOLDER = "MARK_BACKEND_FOLDER"
 """Path of a user's modules for a function on this machine; in an account they are in its zip or image."""
 IMAGE = "ami-0123456789abcdef0"
 """Any image will do where instances are processes."""
-ANYBODY = Credentials(access_key_id="mark", secret_access_key="mark")  # noqa: S106 - the emulated AWS checks none
 OWNED_BY = "mark"
 """Owner of what stands on this machine."""
 RESOURCES = "resources"
@@ -35,8 +34,14 @@ RESOURCES = "resources"
 def aws_of(settings: Settings, running: Running, role: str) -> Aws:
     """Clients for the AWS that the service rents from, boto3's own where none is named; `role`: who calls."""
     region, endpoint = settings.service.aws.region, running.aws_endpoint or None
-    keys = ANYBODY if endpoint else None
-    return Aws(AwsSettings(region=region, endpoint_url=endpoint, credentials=keys, role=role))
+    return Aws(AwsSettings(region=region, endpoint_url=endpoint, credentials=credentials_of(running), role=role))
+
+
+def credentials_of(running: Running) -> Credentials | None:
+    """The key of the AWS on this machine; None where the service's AWS is none, and boto3 finds one."""
+    if not running.aws_endpoint:
+        return None
+    return Credentials(access_key_id=running.aws_access_key_id, secret_access_key=running.aws_secret_access_key)
 
 
 def make_resources(

@@ -12,7 +12,7 @@ from mark.aws.names import HANDLERS, TRAIN
 from mark.catalog.load import PriceSnapshot, known_models, load_models, shipped_sets
 from mark.catalog.shipped_models import MODEL_FILE, PROFILE_FILE, folder_of
 from mark.config.footprint import footprint_of
-from mark.config.policies import as_rolled_out, chosen_overrides, chosen_policies, usable_cache
+from mark.config.policies import as_rolled_out, chosen_overrides, chosen_policies, sized_model, usable_cache
 from mark.config.service import BackendSettings, Mode, OfferingSettings, ServedSettings
 from mark.config.settings import Settings
 from mark.controller.runner import KEEP_HISTORY
@@ -189,7 +189,8 @@ def _check_described(settings: Settings, entry: ServedSettings) -> None:
 def _make(settings: Settings, entry: ServedSettings, service: str) -> LiveModel:
     _check_described(settings, entry)
     policy = settings.policies[0]
-    assembly = Assembly(chosen_policies(settings))
+    chosen = chosen_policies(settings)
+    assembly = Assembly(replace(chosen, model=sized_model(settings)))
     history = _history(settings, entry)
     bundle = assembly.bundle(policy, assembly.ingredients(history), chosen_overrides(settings))
     inputs, outputs = _tensors(entry.backend)
@@ -205,7 +206,7 @@ def _make(settings: Settings, entry: ServedSettings, service: str) -> LiveModel:
     if controller.standby is not None:
         offerings[controller.standby.offering.name] = controller.standby.offering
     served = ServedModel(
-        model=assembly.spec.model,
+        model=chosen.model,
         slo=controller.slo,
         dispatch=bundle.dispatch,
         offerings=tuple(offerings[name] for name in sorted(offerings)),

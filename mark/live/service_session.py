@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from mark.aws.session import Aws, AwsSettings
 from mark.config.settings import Settings
-from mark.live.aws_resources import ANYBODY
+from mark.live.aws_resources import credentials_of
 from mark.live.local.run_dir import RunFolder
 
 
@@ -18,7 +18,7 @@ def service_aws(settings: Settings, role: str) -> Aws:
         AwsSettings(
             region=settings.service.aws.region,
             endpoint_url=running.aws_endpoint if running else None,
-            credentials=ANYBODY if running else None,
+            credentials=credentials_of(running) if running else None,
             role=role,
         )
     )

@@ -75,7 +75,7 @@ class FrameError(MarkError):
 
 
 class RequestDetails(NamedTuple):
-    """Reserved fields of a request: the wire carries them, and nothing fills or reads them yet.
+    """Further fields of a request. All but `size` are reserved: nothing fills or reads them yet.
 
     The deadline is no detail: each request has it (`left_us`).
     """
@@ -273,6 +273,11 @@ def encode_request(  # noqa: PLR0913, PLR0917 on the gateway's hot path, where a
         len(accept),
     )
     return b"".join((head, path, content_type, request_id, traceparent, accept, body))
+
+
+def with_size(plain: bytes, size: int) -> bytes:
+    """The bytes of a plain request's frame with its size in items."""
+    return plain if size == 1 else _detailed(plain, _request_details(RequestDetails(size=size)))
 
 
 def encode_response(id_: int, status: int, kind: bytes, header_length: int, body: bytes) -> bytes:

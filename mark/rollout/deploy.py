@@ -13,17 +13,20 @@ from typing import Any
 from mark.aws.errors import code_of, translated
 from mark.aws.names import name_of
 from mark.aws.outside_pause import read_pause
+from mark.aws.preflight import manifest_type
+from mark.aws.session import Aws
 from mark.aws.stacks.cloudformation import StackEvent, Stacks, first_failure
 from mark.aws.stacks.lock import RolloutLock
 from mark.config.service import Mode
 from mark.config.settings import Settings
 from mark.domain.documents import json_text
 from mark.domain.errors import MarkError, Misconfigured
-from mark.live.models import served_models
+from mark.live.models import LiveModel, served_models
 from mark.report.overhead import overhead_line
 from mark.report.terminal import note, show, show_json
 from mark.rollout.account import Account, lock, open_account, tags_of
 from mark.rollout.bundles import Bundle
+from mark.rollout.images import FOR_PROCESSES, lacking_processor, process_images, remedy_of
 from mark.rollout.plan import STAYS, StackPlan, compare, is_long, refuse_stuck, with_change_sets
 from mark.rollout.show import EventLog, agreed, offerings_line, plan_document, plan_table
 from mark.rollout.spending import spending_line
@@ -63,6 +66,7 @@ def deploy(settings: Settings, *, yes: bool) -> None:
         synthesis = synthesise(settings)
         compared = compare(account.stacks, synthesis, service)
         refuse_stuck(compared)
+        refuse_images(settings, synthesis.models, account.aws)
         plans = tuple(with_change_sets(compared, account.stacks, synthesis, tags_of(settings)))
         work = [plan for plan in plans if plan.act != "keep"]
         if not work:
@@ -94,6 +98,27 @@ def _refuse_emulated(settings: Settings) -> None:
             f"{', '.join(emulated)}: an emulated backend answers zeros, on instances that are paid for; name what "
             "runs the model (service.serve[].backend), or take it out of service.serve"
         )
+
+
+def refuse_images(settings: Settings, models: Sequence[LiveModel], aws: Aws) -> None:
+    """Misconfigured where an image lacks a processor that its processes run on.
+
+    A registry that cannot be asked is no reason to stop: that is said, and `mark doctor` has the rest.
+    """
+    for one in process_images(settings, models):
+        if one.image is None:
+            continue
+        try:
+            found = manifest_type(aws, one.image)
+        except MarkError as error:
+            processors = " and ".join(one.architectures)
+            note(f"rollout.{one.key}: ECR could not be asked whether {one.image} is for {processors}: {error}")
+            continue
+        if found is None:
+            note(f"rollout.{one.key}: {one.image} is not in ECR; what runs it will not start before it is")
+        elif (lacks := lacking_processor(one.image, found, one.architectures)) is not None:
+            remedy = remedy_of(one.image, FOR_PROCESSES, one.architectures, one.target)
+            raise Misconfigured(f"rollout.{one.key}: {lacks}; {remedy}")
 
 
 def settle(stacks: Stacks, service: str) -> None:

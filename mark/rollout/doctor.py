@@ -21,18 +21,21 @@ from mark.live.models import LiveModel, make_live_models
 from mark.live.service_session import service_aws
 from mark.report.tables import make_table, texts
 from mark.report.terminal import note, progress, show, show_json
+from mark.rollout.deep import check_deep
 from mark.rollout.doctor_quotas import check_lambda, check_vcpus
 from mark.rollout.findings import Finding
-from mark.rollout.images import FOR_FUNCTIONS, FOR_PROCESSES, builds, process_images
+from mark.rollout.images import (
+    FOR_FUNCTIONS,
+    FOR_PROCESSES,
+    OF_ONE_PROCESSOR,
+    lacking_processor,
+    process_images,
+    remedy_of,
+)
 from mark.rollout.refresh_prices import refresh_prices
 from mark.rollout.show import offerings_line
 from mark.rollout.zones import check_zones
 
-OF_ONE_PROCESSOR = (
-    "application/vnd.docker.distribution.manifest.v2+json",
-    "application/vnd.oci.image.manifest.v1+json",
-)
-"""Media types of manifests that are no list (OCI image specification, Docker's image manifest v2)."""
 ERRORS_FOUND = 1
 """Exit status where something must be fixed."""
 OLD_DAYS = 30
@@ -41,9 +44,10 @@ OLD_DAYS = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorOptions:
-    """Flags of `mark doctor`. `prices`: a price file to write or to renew."""
+    """Flags of `mark doctor`. `prices`: a price file to write or to renew. `deep`: check the role that stands."""
 
     prices: Path | None = None
+    deep: bool = False
 
 
 def examine(settings: Settings, options: DoctorOptions, *, as_json: bool) -> int:
@@ -53,7 +57,9 @@ def examine(settings: Settings, options: DoctorOptions, *, as_json: bool) -> int
     aws = service_aws(settings, "doctor")
     try:
         with progress() as report:
-            findings = list(_findings(settings, models, aws, today, lambda what: report(what, 0.0)))
+            findings = list(
+                _findings(settings, models, aws, today, lambda what: report(what, 0.0), deep=options.deep)
+            )
             if options.prices is not None and findings[0].state == "ok":
                 report("prices", 0.0)
                 findings.append(refresh_prices(aws, load_prices(settings.prices), options.prices, today))
@@ -75,7 +81,13 @@ def _where_prices_are(settings: Settings) -> Settings:
 
 
 def _findings(
-    settings: Settings, models: Sequence[LiveModel], aws: Aws, today: date, report: Callable[[str], None]
+    settings: Settings,
+    models: Sequence[LiveModel],
+    aws: Aws,
+    today: date,
+    report: Callable[[str], None],
+    *,
+    deep: bool,
 ) -> Iterator[Finding]:
     """One check after another; without credentials the account is asked nothing."""
     report("credentials")
@@ -96,6 +108,7 @@ def _findings(
         ("certificate", lambda: iter((check_certificate(settings),))),
         ("mail", lambda: check_mail(settings, aws)),
         ("pause", lambda: check_pause(settings, aws)),
+        *((("deep", lambda: check_deep(settings, models, aws, caller(aws))),) if deep else ()),
     )
     for what, check in checks:
         report(what)
@@ -202,14 +215,12 @@ def check_image(settings: Settings, models: Sequence[LiveModel], aws: Aws) -> It
         if image is None:
             yield Finding(check=key, state="skipped", message=f"rollout.{key} is not set")
             continue
-        makes = f"{builds(image, dockerfile, wanted, target)}; " if dockerfile else "push it, or "
-        remedy = f"{makes}name one that is there (`aws ecr describe-images`)"
+        remedy = remedy_of(image, dockerfile, wanted, target)
         found = manifest_type(aws, image)
         if found is None:
             yield Finding(check=key, state="error", message=f"{image} is not in ECR", remedy=remedy)
-        elif found in OF_ONE_PROCESSOR and len(wanted) > 1:
-            detail = f"{image} is for one processor, and its processes run on {' and '.join(wanted)}"
-            yield Finding(check=key, state="error", message=detail, remedy=remedy)
+        elif (lacks := lacking_processor(image, found, wanted)) is not None:
+            yield Finding(check=key, state="error", message=lacks, remedy=remedy)
         else:
             alone = f", of one processor: it must be {wanted[0]}" if found in OF_ONE_PROCESSOR and wanted else ""
             yield Finding(check=key, state="ok", message=f"{image} is there{alone}")

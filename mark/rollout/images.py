@@ -14,6 +14,11 @@ from mark.plugins.trained import may_train_with_torch
 from mark.rollout.bundles import CLONE
 
 FOLDER = CLONE / "infra" / "image"
+OF_ONE_PROCESSOR = (
+    "application/vnd.docker.distribution.manifest.v2+json",
+    "application/vnd.oci.image.manifest.v1+json",
+)
+"""Media types of manifests that are no list (OCI image specification, Docker's image manifest v2)."""
 FOR_PROCESSES, FOR_FUNCTIONS = "Dockerfile", "infer.Dockerfile"
 LAMBDA_TAKES = ("--platform", "linux/amd64", "--provenance=false")
 """Functions are of x86_64, and Lambda refuses the list of manifests that provenance makes of an image."""
@@ -56,6 +61,22 @@ def process_images(settings: Settings, models: Sequence[LiveModel]) -> tuple[Pro
         )
         for key, (image, on, torch) in needs.items()
     )
+
+
+def lacking_processor(image: str, manifest: str, architectures: Sequence[str]) -> str | None:
+    """The fault of an image that is for fewer processors than it has to be; None where none shows.
+
+    manifest: its media type, which tells one processor from a list of them, not which ones.
+    """
+    if manifest not in OF_ONE_PROCESSOR or len(architectures) < 2:
+        return None
+    return f"{image} is for one processor, and its processes run on {' and '.join(architectures)}"
+
+
+def remedy_of(image: str, dockerfile: str | None, architectures: Sequence[str] = (), target: str = "") -> str:
+    """What to do about an image that is missing, or lacks a processor."""
+    makes = f"{builds(image, dockerfile, architectures, target)}; " if dockerfile else "push it, or "
+    return f"{makes}name one that is there (`aws ecr describe-images`)"
 
 
 def builds(image: str, dockerfile: str, architectures: Sequence[str] = (), target: str = "") -> str:

@@ -47,6 +47,8 @@ class PublishedInstance:
     interrupt_at: float | None = None
     #: CPU credits that are left; None where its type has none.
     credits: float | None = None
+    #: Its price while it runs, as of the last tick, USD an hour; None where its offering is not known.
+    usd_per_hour: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -130,7 +130,7 @@ class ElasticNetwork:
         for name, module in list(made.named_modules()):
             if isinstance(module, LayerSelect):
                 made.set_submodule(name, module.extracted())
-        return made.eval()
+        return made.to(example.device).eval()
 
     @contextmanager
     def _in_force(self, control: Control) -> Iterator[None]:

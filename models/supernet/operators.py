@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -141,6 +142,15 @@ class SubnetNorm(nn.Module):
         self._seen: list[Statistics] | None = None
         self.train(norm.training)
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Move the statistics as well, each once: torch moves parameters and buffers only (`Module.to`)."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        moved = {id(one): Statistics(fn(one.mean), fn(one.variance)) for one in self.statistics.values()}
+        self._active = None if self._active is None else moved.get(id(self._active))
+        self._once = {key: moved[id(one)] for key, one in self._once.items() if id(one) in moved}
+        self.statistics = {control: moved[id(one)] for control, one in self.statistics.items()}
+        return self
+
     def switch(self, control: Control) -> None:
         """Use that subnet's statistics."""
         self._active = self.statistics.get(control)
@@ -184,7 +194,7 @@ class SubnetNorm(nn.Module):
 
     def keep(self, control: Control, found: Statistics) -> None:
         """Keep the statistics of a subnet, once where another has the same."""
-        key = found.mean.numpy().tobytes() + found.variance.numpy().tobytes()
+        key = found.mean.cpu().numpy().tobytes() + found.variance.cpu().numpy().tobytes()
         self.statistics[control] = self._once.setdefault(key, found)
 
     def share(self, control: Control) -> None:

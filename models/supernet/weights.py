@@ -28,7 +28,7 @@ def save(path: Path, elastic: ElasticNetwork) -> None:
     """Write the file."""
     controls = elastic.calibrated
     arrays: Arrays = {
-        f"weights.{name}": tensor.detach().numpy() for name, tensor in elastic.network.state_dict().items()
+        f"weights.{name}": tensor.detach().cpu().numpy() for name, tensor in elastic.network.state_dict().items()
     }
     arrays[DEPTHS] = np.array([control.depths for control in controls], np.int64).reshape(len(controls), -1)
     arrays[SHARES] = np.array([(control.expand, control.width) for control in controls], np.float64)
@@ -79,7 +79,7 @@ def _packed(norm: SubnetNorm, controls: tuple[Control, ...]) -> Arrays:
             places[id(found)] = len(different)
             different.append(found)
         used.append(places[id(found)])
-    parts = [part.numpy() for found in different for part in found]
+    parts = [part.cpu().numpy() for found in different for part in found]
     return {
         "values": np.concatenate([np.zeros(0, np.float32), *parts]),
         "channels": np.array([len(found.mean) for found in different], np.int64),

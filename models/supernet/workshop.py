@@ -90,14 +90,20 @@ class Workshop:
             )
         return OpenedSupernet(elastic, figures, judged[0])
 
-    def open(self, source: SupernetSource, figures: TrainedSupernet, path: Path) -> OpenedSupernet:
+    def open(self, source: SupernetSource, figures: TrainedSupernet, path: Path, *, gpu: bool) -> OpenedSupernet:
         """Make the network again and read its weights and statistics. Misconfigured where they do not fit it."""
+        if gpu and not torch.cuda.is_available():
+            raise Misconfigured("torch sees no GPU here: measure without --gpu, or on a machine that has one")
         elastic = _elastic(source)
         weights.load(path, elastic)
         unknown = [subnet.variant for subnet in figures.subnets if subnet.control not in elastic.calibrated]
         if unknown:
             raise Misconfigured(f"{path} has no statistics of {', '.join(unknown)}; train the supernet again")
-        return OpenedSupernet(elastic, figures, _examples(source, held_out=True)[0])
+        judged = _examples(source, held_out=True)[0]
+        if gpu:
+            elastic.network.to("cuda")
+            judged = judged.to("cuda")
+        return OpenedSupernet(elastic, figures, judged)
 
 
 class OpenedSupernet:
@@ -118,7 +124,12 @@ class OpenedSupernet:
         controls = {control.variant: control for control in self._elastic.calibrated}
         if variant not in controls:
             raise Misconfigured(f"no variant {variant!r}; there are {', '.join(controls)}")
-        return ServedSubnet(self._elastic, controls[variant], tuple(self._judged.shape[1:]))
+        return ServedSubnet(self._elastic, controls[variant], self._judged[:1])
+
+    @property
+    def gpu(self) -> str:
+        """The GPU that holds the network; empty on a CPU."""
+        return torch.cuda.get_device_name(self._judged.device) if self._judged.is_cuda else ""
 
     def actuation(self) -> Actuation:
         """Time random switches and reloads, and compare every calibrated subnet with the same one extracted."""
@@ -126,7 +137,7 @@ class OpenedSupernet:
         torch.set_num_threads(1)
         try:
             rng = np.random.default_rng(self.figures.seed)
-            switched = _switch_times(self._elastic, rng)
+            switched = _switch_times(self._elastic, rng, _finisher(self._judged))
             reloaded = _reload_times(self._elastic, self.figures, self._judged[:1], rng)
             difference, largest = _differences(self._elastic, self._judged[:COMPARED])
         finally:
@@ -145,10 +156,10 @@ class OpenedSupernet:
 class ServedSubnet:
     """A model as agents serve it; each call switches to its subnet first."""
 
-    def __init__(self, elastic: ElasticNetwork, control: Control, shape: tuple[int, ...]) -> None:
-        self._elastic, self._control = elastic, control
+    def __init__(self, elastic: ElasticNetwork, control: Control, example: Tensor) -> None:
+        self._elastic, self._control, self._device = elastic, control, example.device
         elastic.switch(control)
-        classes = int(elastic(torch.zeros((1, *shape))).shape[1])
+        shape, classes = tuple(example.shape[1:]), int(elastic(example).shape[1])
         self.inputs = (TensorSpec(name="input", datatype="FP32", shape=(-1, *shape)),)
         self.outputs = (
             TensorSpec(name="probabilities", datatype="FP32", shape=(-1, classes)),
@@ -159,7 +170,7 @@ class ServedSubnet:
         """Answer a batch with probabilities and the likeliest label."""
         self._elastic.switch(self._control)
         items = torch.from_numpy(np.ascontiguousarray(inputs["input"], np.float32))
-        probabilities = torch.softmax(self._elastic(items), dim=1).numpy()
+        probabilities = torch.softmax(self._elastic(items.to(self._device)), dim=1).cpu().numpy()
         return {"probabilities": probabilities, "label": probabilities.argmax(axis=1)}
 
 
@@ -217,13 +228,19 @@ def _accuracy(elastic: ElasticNetwork, control: Control, judged: Examples) -> fl
     return float((elastic(judged[0]).argmax(dim=1) == judged[1]).double().mean())
 
 
-def _switch_times(elastic: ElasticNetwork, rng: np.random.Generator) -> list[float]:
+def _finisher(example: Tensor) -> Callable[[], None]:
+    """Waits until the example's device has done all that it was told: a GPU works behind the program's back."""
+    return torch.cuda.synchronize if example.is_cuda else lambda: None
+
+
+def _switch_times(elastic: ElasticNetwork, rng: np.random.Generator, finish: Callable[[], None]) -> list[float]:
     """Seconds of switches between subnets that are drawn."""
     known = elastic.calibrated
     took = []
     for place in rng.integers(len(known), size=SWITCHES):
         began = time.perf_counter()
         elastic.switch(known[int(place)])
+        finish()
         took.append(time.perf_counter() - began)
     return took
 
@@ -232,6 +249,7 @@ def _reload_times(
     elastic: ElasticNetwork, figures: TrainedSupernet, example: Tensor, rng: np.random.Generator
 ) -> list[float]:
     """Seconds to read extracted subnets' weights, from files that are cached, into networks that are built."""
+    finish = _finisher(example)
     with tempfile.TemporaryDirectory(prefix="mark-supernet-") as folder:
         stored = []
         for subnet in figures.subnets:
@@ -243,6 +261,7 @@ def _reload_times(
             path, network = stored[int(place)]
             began = time.perf_counter()
             load_weights(path, network)
+            finish()
             took.append(time.perf_counter() - began)
     return took
 

@@ -114,8 +114,16 @@ def _take_capacity(
         if over.wait(min(left_s, POLL_S)):
             return
     controls.fault({"kind": "capacity", "action": "CreateFleet", "code": NO_CAPACITY, "seconds": seconds})
-    refused = {"kind": "error", "service": "ec2", "action": "StartInstances", "code": NO_CAPACITY, "status": 500}
-    controls.fault(refused | {"seconds": seconds})
+    controls.fault(
+        {
+            "kind": "error",
+            "service": "ec2",
+            "action": "StartInstances",
+            "code": NO_CAPACITY,
+            "status": 500,
+            "seconds": seconds,
+        }
+    )
 
 
 def figures_of(

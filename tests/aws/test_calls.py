@@ -14,6 +14,7 @@ from moto import mock_aws
 from lambda_handlers import interruption, warm
 from mark.aws.alarms import read_alerts
 from mark.aws.archive import put_object
+from mark.aws.client_tokens import valid_tokens
 from mark.aws.functions.overflow import LambdaOverflow
 from mark.aws.functions.probe import ask_from_within
 from mark.aws.functions.warmup import warm_up
@@ -101,8 +102,10 @@ def test_each_role_calls_what_is_listed_for_it(called: Recorder, monkeypatch: py
             read_alerts(there.aws, "shop")
             assert read_pause(there.aws, "shop") is None
             put_object(there.aws.objects, there.bucket, "journal/x", b"", content_type="text/plain")
+        there.aws.secrets.create_secret(Name="mark-shop-token", SecretString="t")
         with called.acting("gateway"):
             gateway(there)
+            assert valid_tokens(there.aws, "shop") == ("t",)
         with called.acting("warm"):
             warm.handler({"function": "mark-shop-infer-m", "concurrency": 1}, CONTEXT)
         with called.acting("setup"):
@@ -117,7 +120,6 @@ def test_each_role_calls_what_is_listed_for_it(called: Recorder, monkeypatch: py
             assert carry_out(there.aws.objects, there.bucket, key) == ""
         with called.acting("controller"):
             assert read_result(fetch_result(there.aws, there.bucket, key), ORDER) == {}
-        there.aws.secrets.create_secret(Name="mark-shop-token", SecretString="t")
         with called.acting("prober"):
             assert Stacks(there.aws).state("mark-shop-gateways") is None
             with suppress(ValueError):  # moto runs no function, and says so in plain words

@@ -16,10 +16,13 @@ import pytest
 from mark.aws.alarms import Alerts, read_alerts
 from mark.aws.ec2.inventory import list_inventory
 from mark.aws.outside_pause import read_pause
+from mark.aws.permissions.policies import statements
 from mark.aws.preflight import available_zones, caller, is_verified, machine_image, mail_account, manifest_type
 from mark.aws.prices import on_demand_usd_per_hour, spot_usd_per_hour, type_facts
 from mark.aws.quotas import lambda_concurrency, read_quotas
+from mark.aws.role_checks import simulate, take_role
 from mark.aws.session import Aws
+from mark.aws.stacks.cloudformation import Stacks
 from mark.catalog.load import load_prices
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured, RetryLater
@@ -96,6 +99,11 @@ def test_the_doctor_asks_what_is_listed_for_it_and_understands_the_answers(
     assert read_alerts(there, "shop").dead_letters is None
     sqs.create_queue(QueueName="mark-shop-raw-dead")
     assert read_alerts(there, "shop") == Alerts(dead_letters=0, ringing=())
+    assert Stacks(there).state("mark-shop-archive") is None
+    node = NAMES.role("node")
+    take_role(there, node, "node").close()
+    with pytest.raises(RetryLater):  # nobody's policies are known to this account
+        list(simulate(there, node, statements("member", NAMES), region=NAMES.region, without=()))
     ours = frozenset({("ecr", "CreateRepository"), ("sqs", "CreateQueue")})
     several = replace(NAMES, repository="shop/*", sender="*@example.org")
     called.assert_permitted("doctor", several, by="", but=ours)

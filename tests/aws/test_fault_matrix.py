@@ -22,6 +22,7 @@ from botocore.exceptions import ClientError
 from lambda_handlers import interruption
 from mark.aws.alarms import read_alerts
 from mark.aws.archive import put_object
+from mark.aws.client_tokens import valid_tokens
 from mark.aws.dns import put_addresses
 from mark.aws.ec2.fleet import Ec2Cloud
 from mark.aws.ec2.guard import Guard, Guardrails
@@ -384,6 +385,7 @@ RUNS: dict[tuple[str, str], Callable[[Aws], list[str]]] = {
     ("s3", "PutObject"): asking(
         lambda there: put_object(there.objects, "bucket", "key", b"", content_type="text/plain")
     ),
+    ("secretsmanager", "GetSecretValue"): asking(lambda there: valid_tokens(there, "shop")),
     ("service-quotas", "ListServiceQuotas"): lambda there: [str(known_quotas(there))],
     ("sqs", "ChangeMessageVisibilityBatch"): closing,
     ("sqs", "DeleteMessageBatch"): acknowledging,

@@ -17,7 +17,7 @@ from mark.aws.permissions.policies import Names, Statement, policy, statements
 from mark.domain.errors import Misconfigured
 from tests.aws.iam import NAMES, action_of, decided, reference
 
-PREFIXES = {"LaunchFrom", "LaunchedAlong", "Artifacts", "Objects", "Journals", "Reports", "Trainings"}
+PREFIXES = {"LaunchFrom", "LaunchedAlong", "Artifacts", "Images", "Objects", "Journals", "Reports", "Trainings"}
 SEEN_AS_A_WHOLE = {"ce:GetCostAndUsage", "cloudformation:DescribeStacks", "cloudwatch:DescribeAlarms"}
 """They take a resource, but are asked for all: which there are is what is asked."""
 LAUNCH = {"ec2:RunInstances", "ec2:CreateTags", "iam:PassRole", "iam:CreateServiceLinkedRole"}
@@ -203,6 +203,8 @@ def test_rollouts_call_what_is_listed_for_the_deployer() -> None:
         found |= {"change_resource_record_sets", "list_resource_record_sets"}
     if "loose_volumes" in text:
         found |= {"describe_volumes"}
+    if "manifest_type(" in text:
+        found |= {"describe_images"}
     if "available_zones" in text:
         found |= {"describe_availability_zones", "describe_subnets"}
     assert found == {xform_name(call.action) for call in ROLES["deployer"]}

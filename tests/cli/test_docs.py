@@ -35,7 +35,7 @@ LIVE = {
         "doctor",
     )
 }
-ROLLOUT = {"mark synth", "mark diff", "mark deploy", "mark destroy"}
+ROLLOUT = {"mark synth", "mark diff", "mark deploy", "mark rotate", "mark destroy"}
 """They need an account; scripts/rehearsal/run.py runs them."""
 TAKE_MINUTES = {"mark supernet train", "mark supernet profile"}
 """tests/offline/test_supernet.py runs them with a smaller network."""

@@ -71,3 +71,26 @@ def test_the_variation_is_measured_whatever_was_assumed(cv: float) -> None:
     for normal in np.random.default_rng(3).standard_normal(4000):
         measured.note(2, 0.2 * noise_factor(cv, normal))
     assert measured.cv == pytest.approx(cv, abs=0.05)
+
+
+@given(runs(), st.lists(st.tuples(st.integers(1, 4), st.floats(0.0, 1e4)), max_size=20))
+def test_a_request_beyond_a_batch_is_never_promised_sooner_than_a_full_one(
+    run: tuple[list[float], list[tuple[int, float]]], beyond: list[tuple[int, float]]
+) -> None:
+    profile, seen = run
+    measured = MeasuredTimes(profile, beyond_s=[profile[-1] * more for more in (1, 2, 3, 4)])
+    for size, took_s in [*seen, *((len(profile) + more, took_s) for more, took_s in beyond)]:
+        measured.note(size, took_s)
+    assert measured.largest == len(profile) + 4
+    for size in range(1, measured.largest + 1):
+        assert measured.items_s(size) >= measured.batch_s[min(size, len(profile)) - 1]
+
+
+def test_a_size_beyond_a_batch_is_measured_for_itself() -> None:
+    measured = MeasuredTimes((0.1, 0.2), beyond_s=(0.3, 0.4))
+    assert measured.items_s(4) == 0.4
+    for _ in range(60):
+        measured.note(4, 0.8)
+    assert measured.knows(4)
+    assert not measured.knows(3)
+    assert measured.items_s(4) == pytest.approx(0.8, rel=0.01)

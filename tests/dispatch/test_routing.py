@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.dispatch.routing import NONE, SERVER_FIELDS, Servers, least_finish, least_outstanding, weighted
+from mark.dispatch.routing import (
+    NONE,
+    SERVER_FIELDS,
+    Servers,
+    least_finish,
+    least_finish_of_size,
+    least_outstanding,
+    sized_finish_at,
+    weighted,
+)
 
 DTYPE = np.dtype(list(SERVER_FIELDS.items()))
 
@@ -84,3 +93,41 @@ def test_least_outstanding_counts_served_and_waiting() -> None:
     assert least_outstanding(rows(0, 1, 2), made) == 1
     assert least_outstanding(rows(0, 2), made) == 2
     assert least_outstanding(rows(2, 1), made) == 2
+
+
+queues = st.lists(
+    st.tuples(st.integers(0, 8), st.integers(0, 20), st.floats(0.01, 1.0), st.floats(1.0, 3.0)),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(held=queues, now=st.floats(0.0, 2.0))
+def test_a_request_of_one_item_goes_where_one_without_a_size_goes(
+    held: list[tuple[int, int, float, float]], now: float
+) -> None:
+    made = servers(
+        len(held),
+        in_service=[float(one[0]) for one in held],
+        waiting=[float(one[1]) for one in held],
+        max_batch=8,
+        single_s=[one[2] for one in held],
+        full_batch_s=[one[2] * one[3] for one in held],
+    )
+    every, profiles = rows(*range(len(held))), [[0.0, 1.0]] * len(held)
+    assert least_finish_of_size(now, 1, every, made, profiles) == least_finish(now, every, made)
+
+
+def test_a_large_request_goes_to_the_idle_instance_that_is_fast_for_its_size() -> None:
+    made = servers(2, single_s=[0.01, 0.02], full_batch_s=[0.4, 0.1], max_batch=4)
+    profiles = [[0.0, 0.01, 0.1, 0.2, 0.4], [0.0, 0.02, 0.04, 0.06, 0.1]]
+    assert least_finish_of_size(0.0, 1, rows(0, 1), made, profiles) == 0
+    assert least_finish_of_size(0.0, 3, rows(0, 1), made, profiles) == 1
+
+
+def test_a_request_that_does_not_fit_behind_those_that_wait_is_a_batch_later() -> None:
+    (server,) = servers(1, in_service=4, waiting=3, free_at=1.0, full_batch_s=0.5, max_batch=4)
+    profile = [0.0, 0.1, 0.2, 0.3, 0.5, 0.6]
+    assert sized_finish_at(0.0, 1, server, profile) == 1.5
+    assert sized_finish_at(0.0, 2, server, profile) == 2.0
+    assert sized_finish_at(0.0, 5, server, profile) == 2.5

@@ -214,6 +214,7 @@ def test_down_leaves_nothing_and_up_works_again_at_once(live: Rig) -> None:
     assert after.err.count("\n") == 1
     assert "no service everyday is up" in after.err
     document = live.up(CONFIG.format(name=live.name))
-    assert set(document) == {"gateway", "status_page", "aws_endpoint", "token", "models"}
+    keys = {"aws_access_key_id", "aws_secret_access_key"}
+    assert set(document) == {"gateway", "status_page", "aws_endpoint", "token", "models", *keys}
     assert set(document["models"][0]) == {"name", "example"}
     infer(live, document["models"][0])

@@ -71,8 +71,8 @@ def client(live: Rig, service: str) -> Any:
         service,
         endpoint_url=live.running["aws_endpoint"],
         region_name="us-east-1",
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
+        aws_access_key_id=live.running["aws_access_key_id"],
+        aws_secret_access_key=live.running["aws_secret_access_key"],
     )
 
 

@@ -27,7 +27,7 @@ from mark.controller.journal import read_journal
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import MarkError
 from mark.emulator.config import LambdaLimits
-from mark.live.aws_resources import ANYBODY, make_resources, resources_document
+from mark.live.aws_resources import make_resources, resources_document
 from mark.live.local.run_dir import Running
 from mark.live.models import make_live_models
 from mark.live.store_link import at_node
@@ -35,6 +35,7 @@ from mark.protocols.oip import example_body
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.service import ServiceStore
+from tests.aws.builders import KEYS
 from tests.aws.lease_tables import TABLE, make_table
 from tests.emulator.conftest import World, config_for
 from tests.end_to_end.rig import launched_by_token
@@ -176,7 +177,7 @@ def service(tmp_path: Path) -> Iterator[tuple[World, Aws, Node, Node]]:
             lambdas=LambdaLimits(cold_start_s=0.0),
         )
     )
-    aws = Aws(AwsSettings(region="us-east-1", endpoint_url=endpoint, credentials=ANYBODY))
+    aws = Aws(AwsSettings(region="us-east-1", endpoint_url=endpoint, credentials=KEYS))
     make_table(aws.tables)
     zone = aws.names.create_hosted_zone(Name="example.org.", CallerReference="x")["HostedZone"]["Id"]
     url = f"redis+lease://{TABLE}.us-east-1:{store_port}"

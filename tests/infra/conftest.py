@@ -23,6 +23,7 @@ Template = Mapping[str, Any]
 PRIVATE = {
     "store": {"engine": "redis"},
     "network": {"private": True, "zones": ZONES},
+    "gateway": {"scheme": "internal", "clients": ["192.0.2.0/24"]},
     "report": {"sender": "mark@example.com", "to": ["team@example.com"], "reconcile": True},
 }
 """Differences of `others`."""

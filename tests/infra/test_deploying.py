@@ -10,12 +10,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from mark.aws.stacks.cloudformation import StackEvent, StackState
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
+from mark.live.models import make_live_models
 from mark.rollout import destroy
-from mark.rollout.deploy import finish, settle
+from mark.rollout.deploy import finish, refuse_images, settle
 from mark.rollout.show import agreed
 from tests.infra.conftest import Template
 
@@ -70,6 +72,66 @@ def test_a_failure_is_named_with_what_it_left(status: str, said: str) -> None:
     there: Any = Answers(state(NAME, status))
     with pytest.raises(Misconfigured, match=rf"{NAME} failed at Raw \(AWS::SQS::Queue\): too long\. .*{said}"):
         finish(there, NAME, [failed("too long")])
+
+
+REGISTRY = "123456789012.dkr.ecr.us-east-1.amazonaws.com"
+ONE, SEVERAL = "manifest.v1+json", "index.v1+json"
+
+
+def registry(kind: str = "", asked: list[str] | None = None, refuses: str = "") -> Any:
+    """ECR whose images are all of this kind; or that refuses, with this code."""
+
+    def describe_images(**call: Any) -> dict[str, Any]:
+        if asked is not None:
+            asked.append(call["repositoryName"])
+        if refuses:
+            error: Any = {"Error": {"Code": refuses, "Message": "as AWS says it"}}
+            raise ClientError(error, "DescribeImages")
+        return {"imageDetails": [{"imageManifestMediaType": f"application/vnd.oci.image.{kind}"}]}
+
+    ecr = SimpleNamespace(describe_images=describe_images)
+    return SimpleNamespace(images=ecr, settings=SimpleNamespace(region="us-east-1"))
+
+
+def with_images(**images: Any) -> Settings:
+    return Settings.model_validate({"service": {"name": "shop"}, "rollout": images})
+
+
+def test_an_image_that_lacks_a_processor_is_not_deployed() -> None:
+    """Nodes are Graviton, instances mostly are not: either would fail at its first boot."""
+    shop = with_images(image=f"{REGISTRY}/shop/mark:1")
+    models = make_live_models(shop)
+    with pytest.raises(
+        Misconfigured, match=r"rollout\.image: .* its processes run on amd64 and arm64; "
+    ) as refused:
+        refuse_images(shop, models, registry(ONE))
+    assert "--platform linux/amd64,linux/arm64" in str(refused.value)
+    refuse_images(shop, models, registry(SEVERAL))
+
+
+def test_each_image_is_asked_for_what_runs_it_alone() -> None:
+    """One processor is enough for agents where no type of another is rented."""
+    asked: list[str] = []
+    images = {"image": f"{REGISTRY}/shop/mark:1", "agent_image": f"{REGISTRY}/shop/agent:1"}
+    shop = with_images(**images, node={"instance_type": "t3.small", "architecture": "amd64"}, machines=[{}])
+    refuse_images(shop, make_live_models(shop), registry(ONE, asked))
+    assert asked == ["shop/mark", "shop/agent"]
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("AccessDeniedException", "ECR could not be asked whether {image} is for amd64 and arm64: "),
+        ("ImageNotFoundException", "{image} is not in ECR"),
+    ],
+)
+def test_a_registry_that_does_not_know_is_named_and_stops_nothing(
+    code: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image = f"{REGISTRY}/shop/mark:1"
+    shop = with_images(image=image)
+    refuse_images(shop, make_live_models(shop), registry(refuses=code))
+    assert said.format(image=image).replace(" ", "") in "".join(capsys.readouterr().err.split())
 
 
 def test_where_nobody_can_answer_nothing_seems_to_be_done(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.keys import Keys
 from mark.store.users import for_user, url_of
-from tests.infra.conftest import ACCOUNT, LEAN, REGION, Template, of_type, plain, settings
+from tests.infra.conftest import ACCOUNT, LEAN, REGION, Template, by_part, of_type, plain, settings
 from tests.infra.test_bill import BILLED, ELSEWHERE, FREE, count, the_one, types_in
 from tests.infra.test_templates import TAGS, UNTAGGED
 from tests.infra.test_templates import resources as all_resources
@@ -114,6 +114,20 @@ def test_the_probe_reaches_https_in_the_network_and_nothing_else(lean: dict[str,
     ]
     written = plain(role["Policies"][0]["PolicyDocument"]["Statement"])
     assert {one["Sid"] for one in written} == {"Logs", "Network"}
+
+
+def test_the_probe_gets_in_where_clients_are_named_that_leave_the_network_out(
+    lean: dict[str, Template], others: dict[str, Template], tmp_path: Path
+) -> None:
+    assert not of_type(lean["functions"], "AWS::EC2::SecurityGroupIngress"), "the network's own range has it"
+    elsewhere = LEAN | {"gateway": {"scheme": "internal", "clients": ["192.0.2.0/24"]}}
+    nodes = by_part(synthesise(settings(tmp_path, **elsewhere)))
+    for found, entrance in ((nodes, "nodes"), (others, "balancer")):
+        [(name, _)] = of_type(found["functions"], "AWS::EC2::SecurityGroup").items()
+        [rule] = of_type(found["functions"], "AWS::EC2::SecurityGroupIngress").values()
+        assert plain(rule["SourceSecurityGroupId"]) == f"<{name}.GroupId>"
+        assert rule["GroupId"] == {"Fn::ImportValue": f"mark-shop-{entrance}-group"}
+        assert (rule["FromPort"], rule["ToPort"], rule["IpProtocol"]) == (443, 443, "tcp")
 
 
 def test_cfn_lint_finds_no_error(lean_synthesis: Synthesis, tmp_path: Path) -> None:

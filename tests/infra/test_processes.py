@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -141,6 +142,8 @@ def test_spend_is_of_what_runs() -> None:
     there = tuple(PublishedInstance(id=state.value, offering=rented.name, state=state) for state in states)
     assert spend(served, PublishedModel(observed=there)) == pytest.approx(0.2)
     assert spend(served, None) == 0.0
+    now = tuple(replace(one, usd_per_hour=0.3) for one in there)
+    assert spend(served, PublishedModel(observed=now)) == pytest.approx(0.6), "as the last tick priced them"
 
 
 def test_what_all_models_spend_is_told_of_the_service() -> None:

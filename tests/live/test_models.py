@@ -15,3 +15,16 @@ def test_a_model_bears_no_name_of_the_services_own_functions(name: str) -> None:
     settings = Settings.model_validate({"service": {"serve": [{"model": name}]}})
     with pytest.raises(Misconfigured, match=f"a model cannot be named {name}"):
         make_live_models(settings)
+
+
+def rates(**trace: str) -> dict[str, float]:
+    serve = [{"model": "rm2", "offerings": {"types": ["r5n.large", "c5n.2xlarge"]}}]
+    (model,) = make_live_models(Settings.model_validate({"service": {"serve": serve}, "trace": trace}))
+    assert model.served.model.sizes is None  # who serves needs no distribution
+    return {offering.name: offering.capacity_rps for offering in model.served.offerings}
+
+
+def test_plans_of_a_live_service_count_requests_of_the_sizes_that_settings_name() -> None:
+    one, fifty, hundred = (rates(sizes=f"constant:{size}") for size in (1, 50, 100))
+    assert set(one) == set(fifty) == set(hundred)
+    assert all(hundred[name] < fifty[name] < 0.1 * one[name] for name in one)

@@ -49,6 +49,19 @@ def test_the_largest_subnet_is_the_network_that_was_wrapped() -> None:
     assert elastic.network.state_dict().keys() == names
 
 
+def test_what_moves_the_network_moves_each_subnet_s_statistics_once(calibrated: ElasticNetwork) -> None:
+    smallest = min(SPACE.controls())
+    calibrated.switch(smallest)
+    before, once = calibrated(IMAGES), calibrated.statistics_bytes()
+
+    calibrated.network.to(torch.float64)
+
+    torch.testing.assert_close(calibrated(IMAGES.double()), before.double(), rtol=1e-4, atol=1e-4)
+    calibrated.switch(smallest)
+    assert calibrated(IMAGES.double()).dtype is torch.float64
+    assert calibrated.statistics_bytes() == 2 * once
+
+
 @pytest.mark.parametrize("control", [pytest.param(control, id=control.variant) for control in SPACE.controls()])
 def test_a_subnet_answers_as_the_same_one_extracted(calibrated: ElasticNetwork, control: Control) -> None:
     calibrated.switch(SPACE.largest)

@@ -111,15 +111,26 @@ def test_what_is_wrong_with_a_user_s_network_is_one_line(mark, folder, old, new,
         (("train", "--as", "c5.lage"), "did you mean 'c5.large'"),
         (("profile", "--seconds", "0"), "--seconds must be above 0"),
         (("profile", "--artifact", "none"), "no supernet in none"),
+        (("profile", "--gpu"), "say which instance type this machine's GPU stands for: --as TYPE"),
         (("show", "--artifact", "none"), "mark supernet train --out none"),
     ],
-    ids=["epochs", "type", "seconds", "profile", "show"],
+    ids=["epochs", "type", "seconds", "profile", "gpu", "show"],
 )
 def test_a_wrong_flag_is_one_line(mark, arguments, said):
     answer = mark("supernet", *arguments)
 
     assert (answer.status, answer.out) == (2, "")
     assert said in answer.err
+
+
+def test_without_a_gpu_none_is_measured(mark, folder, monkeypatch):
+    trained(mark, "mine")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+
+    answer = mark("supernet", "profile", "--artifact", "mine", "--gpu", "--as", "g4dn.xlarge", *QUICK)
+
+    assert answer.status == 2
+    assert "torch sees no GPU here" in answer.err
 
 
 def test_a_torn_artifact_is_refused(mark, folder):

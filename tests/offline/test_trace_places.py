@@ -10,7 +10,7 @@ import pytest
 from mark.config.policies import chosen_policies
 from mark.config.settings import Settings
 from mark.live.commands import demo
-from mark.live.commands.load import LoadOptions, due_times
+from mark.live.commands.load import LoadOptions, due_requests
 from mark.offline.trace_source import TraceReading
 from mark.offline.workloads import chosen_workload
 from mark.policies.assemble import Assembly
@@ -106,7 +106,7 @@ def test_a_load_sends_what_a_replay_of_the_same_export_draws(mark):
     )  # fmt: skip
     trace = {"file": "export.json", "mean_rps": 10, "start_s": 300, "duration_s": 600, "bursts": "strong"}
     workload = chosen_workload(Settings.model_validate({"seed": 3, "trace": trace}))
-    assert (due_times(options) + 300.0).tolist() == pytest.approx(workload.arrivals(300.0, 900.0).tolist())
+    assert (due_requests(options)[0] + 300.0).tolist() == pytest.approx(workload.arrivals(300.0, 900.0).tolist())
 
 
 def test_the_demo_s_slice_names_the_trace_that_it_writes(mark, monkeypatch):

@@ -204,3 +204,26 @@ def test_documents() -> None:
     assert metadata["inputs"][0] == {"name": "image", "datatype": "FP32", "shape": [-1, 3]}
     assert oip.server_metadata("mark", "1")["extensions"] == ["binary_tensor_data"]
     assert json.loads(oip.error_reply(400, "so").body) == {"error": "so"}
+
+
+@pytest.mark.parametrize(
+    ("body", "rows"),
+    [
+        (b'{"inputs": [{"name": "x", "shape": [8, 2], "datatype": "FP32", "data": []}]}', 8),
+        (b'{"id":"inputs","inputs":[{"name":"shape","shape" : [ 3 ],"data":[]},{"shape":[9]}]}', 3),
+        (b'{"parameters": {"shape": [7]}, "inputs": [{"data": [1, 2], "shape": [2]}]}', 2),
+        (b'{"inputs": [{"data": ["\\"shape\\": [5]"], "shape": [1]}]}', 1),
+        (b'{"inputs": [{"name": "x", "shape": [0, 2]}]}', 1),
+        (b'{"inputs": [{"name": "x", "shape": []}]}', 1),
+        (b"no JSON", 1),
+        (b"", 1),
+    ],
+    ids=["plain", "names like keys", "parameters", "text", "no row", "no dimension", "no JSON", "empty"],
+)
+def test_the_rows_of_a_request_are_those_of_its_first_input(body: bytes, rows: int) -> None:
+    assert oip.count_rows(body, 0) == rows
+
+
+def test_rows_are_not_looked_for_in_binary_tensors() -> None:
+    head = b'{"inputs": []}'
+    assert oip.count_rows(head + b'"shape": [8]', len(head)) == 1

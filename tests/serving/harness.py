@@ -20,7 +20,7 @@ from mark.domain.tensor import TensorSpec
 from mark.protocols import oip
 from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
 from mark.serving.agent.process import AgentConfig, serve_agent
-from mark.serving.gateway.server import GatewayConfig, serve_gateway
+from mark.serving.gateway.server import GatewayConfig, TokenReader, serve_gateway
 from mark.serving.http.server import HttpLimits
 from tests.serving.fakes import EchoBackend, FakeLambda, FakeStore
 
@@ -236,6 +236,7 @@ async def live(
     limits: HttpLimits | None = None,
     token: str | None = None,
     encrypted: bool = False,
+    tokens: TokenReader | None = None,
     **config: Any,
 ) -> AsyncIterator[Live]:
     model = model or served()
@@ -249,6 +250,7 @@ async def live(
             overflow=running.overflow,
             stop=running.gateway_stop,
             on_bound=bound.set_result,
+            tokens=tokens,
         )
     )
     try:

@@ -21,6 +21,7 @@ class Server:
     def __init__(self, answer: Callable[[int], bytes | None], *, after: int = 0, wait_s: float = 0.0) -> None:
         """It answers `wait_s` after so many requests have come."""
         self.ids: list[bytes] = []
+        self.sizes: list[bytes | None] = []
         self._answer, self._after, self._wait_s = answer, after, wait_s
         self._come = asyncio.Event()
 
@@ -40,6 +41,7 @@ class Server:
                 await reader.readexactly(2)
                 headers = dict(line.split(b": ", 1) for line in head.split(b"\r\n")[1:] if b": " in line)
                 self.ids.append(headers[b"x-mark-request-id"])
+                self.sizes.append(headers.get(b"x-mark-size"))
                 if len(self.ids) >= self._after:
                     self._come.set()
                 await self._come.wait()
@@ -54,15 +56,23 @@ class Server:
             writer.transport.abort()
 
 
-def sent(server: Server, due_s: list[float], *, objective_s: float = 0.5) -> LoadResult:
+def sent(
+    server: Server, due_s: list[float], sizes: list[int] | None = None, *, objective_s: float = 0.5
+) -> LoadResult:
     async def run() -> LoadResult:
         async with server:
             target = Target(host="127.0.0.1", port=server.port, path="/v2/models/m/infer", body=b"{}")
             load = Load(target, objective_s=objective_s, run_id="r")
             await load.connect()
-            return await load.run(due_s, stop=asyncio.Event())
+            return await load.run(due_s, sizes, stop=asyncio.Event())
 
     return asyncio.run(asyncio.wait_for(run(), 60.0))
+
+
+def test_a_request_of_several_items_says_so():
+    server = Server(lambda _: ANSWER % b"instance")
+    sent(server, [0.0, 0.05, 0.1], [3, 1, 170])
+    assert dict(zip(server.ids, server.sizes, strict=True)) == {b"r-0": b"3", b"r-1": None, b"r-2": b"170"}
 
 
 def test_answers_are_counted_by_who_gave_them():

@@ -30,6 +30,7 @@ from mark.aws.ec2.launch import (
     refused,
     row_of,
     shortfall,
+    unfilled,
     wakes_held_back,
     wakes_refused,
 )
@@ -42,8 +43,9 @@ from mark.aws.errors import cause_of, code_of, family_of, refused_is_later, reme
 from mark.aws.inbox import Arrived, EventInbox
 from mark.aws.session import Aws
 from mark.domain.errors import AlreadyDone, MarkError, Misconfigured, NoCapacity, RetryLater
-from mark.domain.fleet import FleetView
+from mark.domain.fleet import FleetView, Instance
 from mark.domain.member import Member, MemberState
+from mark.domain.offering import current_usd_per_hour
 from mark.domain.orders import (
     Drain,
     Fact,
@@ -124,6 +126,7 @@ class Ec2Cloud:
         """All instances that are not gone."""
         now = self._clock.now()
         self._prices.read(now)
+        self._guard.update_prices(self._prices.known())
         self._send_again(now)
         self._list(now)
         self._tell_lacking(now)
@@ -189,6 +192,11 @@ class Ec2Cloud:
     def troubles(self) -> tuple[str, ...]:
         """Orders that AWS refuses and nobody but a person can mend, as sentences."""
         return self._troubles.sentences
+
+    def usd_per_hour(self, instance: Instance) -> float | None:
+        """The price of an instance of this fleet now; None where its offering is not known."""
+        offering = self._setup.offerings.get(instance.offering)
+        return None if offering is None else current_usd_per_hour(offering, instance.zone, self._prices.known())
 
     def close(self) -> None:
         """End the warm-up thread; returns when the pings under way have."""
@@ -433,7 +441,7 @@ class Ec2Cloud:
         for order in due:
             had = sum(row.token == order.token for row in (self._rows | self._unlisted).values())
             if had < order.count:
-                self._facts.append(refused(order, RefusalCause.CAPACITY, now, count=order.count - had))
+                self._facts += unfilled(self._setup, order, order.count - had, now)
 
     def _drain(self, names: Sequence[str]) -> None:
         """Ask the agents to leave; end at once those that have never served.

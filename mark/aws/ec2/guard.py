@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from threading import Lock
 
 from mark.aws.ec2.observed import Ec2Row
-from mark.domain.offering import Offering
+from mark.domain.offering import Offering, SpotPrice, current_usd_per_hour
 from mark.domain.orders import Launch
 
 AWAKE = ("pending", "running")
@@ -34,13 +34,13 @@ class Guard:
     """The guardrails of one service, shared by the clouds of its models.
 
     `offerings` are those of all its models, by name. An instance of an offering that is no longer known counts
-    as much as the dearest one that is.
+    as much as the dearest one that is. Spot instances count at the prices of now (`update_prices`).
     """
 
     def __init__(self, rails: Guardrails, offerings: Mapping[str, Offering]) -> None:
         self._rails = rails
         self._offerings = offerings
-        self._dearest = max((item.usd_per_hour for item in offerings.values()), default=0.0)
+        self._spot: Mapping[str, SpotPrice] = {}
         self._lock = Lock()
         self._inventory: dict[str, Ec2Row] = {}
         self._unlisted: set[str] = set()
@@ -57,6 +57,11 @@ class Guard:
                 name: row for name, row in self._inventory.items() if row.model != model or name in self._unlisted
             } | dict(rows)
 
+    def update_prices(self, spot: Mapping[str, SpotPrice]) -> None:
+        """Replace the prices of these spot offerings, by name. Until they are known, list prices count."""
+        with self._lock:
+            self._spot = {**self._spot, **spot}
+
     def launched(self, rows: Mapping[str, Ec2Row]) -> None:
         """Add instances that were rented since the last listing."""
         with self._lock:
@@ -68,8 +73,8 @@ class Guard:
         offering, limit = self._offerings.get(name), self._rails.max_usd_per_hour
         if offering is None:
             return f"offering {name} is unknown"
-        if offering.usd_per_hour > limit:
-            return f"one costs {offering.usd_per_hour:.4f} USD an hour, the limit is {limit:g}"
+        if (usd := self._price(offering)) > limit:
+            return f"one costs {usd:.4f} USD an hour, the limit is {limit:g}"
         return None
 
     def reserve(self, model: str, order: Launch) -> tuple[int, str | None]:
@@ -142,8 +147,14 @@ class Guard:
 
     def _dearest_of(self, order: Launch) -> float:
         """The price of one instance of the dearest offering that an order may bring, USD an hour."""
-        return max(self._offerings[name].usd_per_hour for name in order.offerings)
+        return max(self._price(self._offerings[name]) for name in order.offerings)
+
+    def _price(self, offering: Offering) -> float:
+        """The price of one more, in whichever zone it comes, USD an hour."""
+        return current_usd_per_hour(offering, "", self._spot)
 
     def _usd_per_hour(self, row: Ec2Row) -> float:
         offering = self._offerings.get(row.offering)
-        return offering.usd_per_hour if offering else self._dearest
+        if offering is None:
+            return max(map(self._price, self._offerings.values()), default=0.0)
+        return current_usd_per_hour(offering, row.zone, self._spot)

@@ -150,11 +150,15 @@ def fleet_request(setup: FleetSetup, order: Launch) -> dict[str, Any]:
 def _overrides(setup: FleetSetup, order: Launch, offering: Offering) -> list[dict[str, str]]:
     """The offering's type in each subnet that it may stand in and that the order does not leave out."""
     kind, zone = offering.instance_type.name, offering.zone
-    out = order.zones_without(offering.name)
-    subnets = [subnet for where, subnet in setup.subnets if zone in ("any", where) and where not in out]
-    if subnets:
-        return [{"InstanceType": kind, "SubnetId": subnet} for subnet in subnets]
+    if places := _places(setup, order, offering):
+        return [{"InstanceType": kind, "SubnetId": subnet} for _, subnet in places]
     return [{"InstanceType": kind}] if zone == "any" else [{"InstanceType": kind, "AvailabilityZone": zone}]
+
+
+def _places(setup: FleetSetup, order: Launch, offering: Offering) -> list[tuple[str, str]]:
+    """Zones and subnets in which an order asks for an offering."""
+    out = order.zones_without(offering.name)
+    return [place for place in setup.subnets if offering.zone in ("any", place[0]) and place[0] not in out]
 
 
 def launched_rows(
@@ -199,6 +203,22 @@ def shortfall(
     return [
         replace(refused(order, _cause(code, zone), now, code=code, count=count), offering=offering, zone=zone)
         for (code, offering, zone), count in zip(ordered, counts, strict=True)
+    ]
+
+
+def unfilled(setup: FleetSetup, order: Launch, lacking: int, now: float) -> list[LaunchRefused]:
+    """The refusals of an order to which EC2 answered nothing: a fact for each zone that it asked for its offering.
+
+    Which of them refused is not known: DescribeFleets tells an instant fleet's errors by its id, and AWS does not
+    promise that a repeated order names the first one's fleet. But zones that the order left out were not asked.
+    Its equivalents may not have been tried, so they stay: the next order hears.
+    """
+    offering = setup.offerings[order.offering]
+    asked = dict.fromkeys(zone for zone, _ in _places(setup, order, offering))
+    zones = tuple(asked) or (None if offering.zone == "any" else offering.zone,)
+    return [
+        replace(refused(order, RefusalCause.CAPACITY, now, count=0 if index else lacking), zone=zone)
+        for index, zone in enumerate(zones)
     ]
 
 

@@ -10,12 +10,14 @@ from mark.aws.ec2.observed import Ec2Row
 from mark.aws.prices import spot_usd_per_hour_by_zone
 from mark.aws.session import Aws
 from mark.domain.errors import MarkError
-from mark.domain.offering import Market, Offering
+from mark.domain.offering import Market, Offering, SpotPrice
 
 READ_EVERY_S = 3600.0
 """Prices "adjust gradually" (EC2 user guide): in an hour they move by some tenths of a percent."""
 READ_AGAIN_S = 300.0
 """After a failure."""
+ANY_ZONE = "any"
+"""The zone of an offering that may stand in each."""
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +52,18 @@ class ObservedSpotPrices:
         if (item := self._offerings.get(row.offering)) is None:
             return None
         return self._prices.get(self._spot.get(row.offering, ""), {}).get(row.zone, item.usd_per_hour)
+
+    def known(self) -> dict[str, SpotPrice]:
+        """The price of each spot offering, by name; without those that AWS does not price where it may stand."""
+        found: dict[str, SpotPrice] = {}
+        for name, kind in self._spot.items():
+            prices = self._prices.get(kind, {})
+            fixed = self._offerings[name].zone
+            own = frozenset((fixed,)) if fixed != ANY_ZONE else self._zones
+            usable = [usd for zone, usd in prices.items() if not own or zone in own]
+            if usable:
+                found[name] = SpotPrice(by_zone=prices, dearest=max(usable))
+        return found
 
     def lowest(self) -> tuple[tuple[str, float], ...]:
         """The price of each spot offering in its cheapest zone, by name; without those that AWS does not price."""

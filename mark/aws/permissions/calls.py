@@ -49,7 +49,10 @@ CONTROLLER = (
 )
 """Calls of controllers while they serve."""
 
-GATEWAY = (Call("lambda", "Invoke", "requests that instances bounced", within="Inference"),)
+GATEWAY = (
+    Call("lambda", "Invoke", "requests that instances bounced", within="Inference"),
+    Call("secretsmanager", "GetSecretValue", "which tokens of clients count", within="Token"),
+)
 """Calls of gateways."""
 
 MEMBER = (Call("dynamodb", "GetItem", "which node leads: its store is the service's"),)
@@ -77,18 +80,21 @@ WARM = (_FEEDS,)
 """Calls of the warm handler."""
 
 DOCTOR = (
+    Call("cloudformation", "DescribeStacks", "what stands, for --deep"),
     Call("ec2", "DescribeAvailabilityZones", "which zones the account has"),
     Call("ec2", "DescribeImages", "whether a machine image fits the settings"),
     Call("ec2", "DescribeInstanceTypes", "whether types are what the catalogue says"),
     Call("ec2", "DescribeInstances", "what the service has in the account"),
     Call("ec2", "DescribeSpotPriceHistory", "spot prices of now"),
     Call("ecr", "DescribeImages", "whether the service's image is there"),
+    Call("iam", "SimulatePrincipalPolicy", "whether the controllers' role may do what they do, for --deep"),
     Call("lambda", "GetAccountSettings", "how many calls Lambda runs at once"),
     Call("pricing", "GetProducts", "list prices of now"),
     Call("service-quotas", "ListServiceQuotas", "the account's vCPU quotas"),
     Call("sesv2", "GetAccount", "whether mail goes to everybody"),
     Call("sesv2", "GetEmailIdentity", "whether the report's sender is verified"),
     _PAUSED,
+    Call("sts", "AssumeRole", "make DryRun calls as the controllers, for --deep"),
     Call("sts", "GetCallerIdentity", "whose credentials these are"),
     *_ALERTS,
 )
@@ -118,6 +124,13 @@ PROBER = (
     Call("secretsmanager", "GetSecretValue", "what clients must send", within="Token"),
 )
 """Calls of `mark try`."""
+
+ROTATOR = (
+    Call("secretsmanager", "DescribeSecret", "how far a rotation is"),
+    Call("secretsmanager", "PutSecretValue", "the next token"),
+    Call("secretsmanager", "UpdateSecretVersionStage", "which token clients send, and which count"),
+)
+"""Calls of `mark rotate`."""
 
 REPORT = (
     Call("ce", "GetCostAndUsage", "what AWS says that it cost"),
@@ -154,6 +167,7 @@ DEPLOYER = (
     Call("ec2", "DescribeSubnets", "the zones of a network that is there"),
     Call("ec2", "DescribeVolumes", "removal: which disks outlived their instances"),
     Call("ec2", "TerminateInstances", "removal"),
+    Call("ecr", "DescribeImages", "whether images are for the processors that run them", within="Images"),
     Call("route53", "ChangeResourceRecordSets", "removal: the nodes' name goes with them"),
     Call("route53", "ListResourceRecordSets", "removal: whether the nodes' name is there"),
     Call("s3", "HeadObject", "whether a bundle is there"),
@@ -229,6 +243,7 @@ ROLES: Mapping[str, tuple[Call, ...]] = MappingProxyType(
         "prober": PROBER,
         "profiler": PROFILER,
         "report": REPORT,
+        "rotator": ROTATOR,
         "snapshot-report": SNAPSHOT_REPORT,
         "setup": SETTING_UP,
         "train": TRAIN,
@@ -236,6 +251,11 @@ ROLES: Mapping[str, tuple[Call, ...]] = MappingProxyType(
     }
 )
 """Calls by role: the service's processes, its functions, and the commands that people run."""
+
+PROCESSES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"controller": ("controller",), "node": ("controller", "gateway", "node")}
+)
+"""IAM role `mark-SERVICE-NAME` -> the roles of all processes that run in it; controllers have one or the other."""
 
 CALLS = frozenset((call.service, call.action) for calls in ROLES.values() for call in calls)
 """All of them: (service, action)."""

@@ -161,6 +161,7 @@ _NEEDS: Mapping[tuple[str, str], tuple[Need, ...]] = MappingProxyType(
         ("iam", "DeleteRolePolicy"): _each("OwnRoles", "iam:DeleteRolePolicy"),
         ("iam", "GetRole"): _each("OwnRoles", "iam:GetRole"),
         ("iam", "PutRolePolicy"): _each("OwnRoles", "iam:PutRolePolicy"),
+        ("iam", "SimulatePrincipalPolicy"): _each("ControllersRoles", "iam:SimulatePrincipalPolicy"),
         ("lambda", "CreateEventSourceMapping"): _each("NewMappings", "lambda:CreateEventSourceMapping"),
         ("lambda", "CreateFunction"): (
             *_each("NewFunctions", "lambda:CreateFunction", "lambda:TagResource"),
@@ -199,7 +200,10 @@ _NEEDS: Mapping[tuple[str, str], tuple[Need, ...]] = MappingProxyType(
             Need("scheduler:UpdateSchedule", "Schedule"),
             Need("iam:PassRole", "HandScheduleRole"),
         ),
+        ("secretsmanager", "DescribeSecret"): _each("Token", "secretsmanager:DescribeSecret"),
         ("secretsmanager", "GetSecretValue"): _each("StoreSecret", "secretsmanager:GetSecretValue"),
+        ("secretsmanager", "PutSecretValue"): _each("Token", "secretsmanager:PutSecretValue"),
+        ("secretsmanager", "UpdateSecretVersionStage"): _each("Token", "secretsmanager:UpdateSecretVersionStage"),
         ("service-quotas", "ListServiceQuotas"): _each("QuotaReads", "servicequotas:ListServiceQuotas"),
         ("sesv2", "GetAccount"): _each("MailReads", "ses:GetAccount"),
         ("sesv2", "GetEmailIdentity"): _each("Sender", "ses:GetEmailIdentity"),
@@ -216,6 +220,7 @@ _NEEDS: Mapping[tuple[str, str], tuple[Need, ...]] = MappingProxyType(
         ("ssm", "DeleteParameter"): _each("RolloutLock", "ssm:DeleteParameter"),
         ("ssm", "GetParameter"): _each("RolloutLock", "ssm:GetParameter"),
         ("ssm", "PutParameter"): _each("RolloutLock", "ssm:PutParameter"),
+        ("sts", "AssumeRole"): _each("ControllersRoles", "sts:AssumeRole"),
         ("sts", "GetCallerIdentity"): (),  # everybody may ask who he is
     }
 )

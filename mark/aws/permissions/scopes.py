@@ -181,6 +181,11 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
             _always,
             "the service's bucket",
         ),
+        "ControllersRoles": (
+            lambda n: (n.role("controller"), n.role("node")),
+            _always,
+            "the role that controllers run in, by the rollout's shape",
+        ),
         "CostReads": (lambda n: ("*",) if n.costs else (), _always, NO_RESOURCE),
         "DeadLetters": (_queues(DEAD_LETTERS), _always, "messages about instances that nobody could read"),
         "Ec2Reads": (_everything, _in_region, NO_RESOURCE),
@@ -201,6 +206,11 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
             "the model's image",
         ),
         "ImageLogin": (lambda n: ("*",) if n.repository else (), _in_region, NO_RESOURCE),
+        "Images": (
+            lambda n: (n.arn("ecr", "repository/*"),),
+            _always,
+            "the images that settings name may be in any repository of the account",
+        ),
         "Inference": (_inference, _owned, "the functions that infer, and none that mails or reads events"),
         "InstanceRole": (lambda n: (n.role("agent"),), _passed_to("ec2"), "instances run as their role"),
         "Journals": (_prefix(JOURNAL), _always, "copies of the service's journals"),

@@ -181,7 +181,10 @@ def _create_fleet(account: Account, params: Params) -> Iterator[Access]:
 
 
 def _run_instances(account: Account, params: Params) -> Iterator[Access]:
+    """As with fleets, nothing is judged by a template that is not there."""
     found = account.inventory.template(params["LaunchTemplate"]) if params.get("LaunchTemplate") else None
+    if params.get("LaunchTemplate") and found is None:
+        return
     data = {**(found.data if found else {}), **params}
     asked = [
         *(found.data.get("TagSpecifications") or () if found else ()),
@@ -364,10 +367,13 @@ def _list_records(_account: Account, params: Params) -> Iterator[Access]:
     yield Access(action="route53:ListResourceRecordSets", resource=_zone(params))
 
 
-def _secret(account: Account, params: Params) -> Iterator[Access]:
-    name = str(params["SecretId"])
-    arn = name if name.startswith("arn:") else account.arn("secretsmanager", f"secret:{name}-AbCdEf")
-    yield Access(action="secretsmanager:GetSecretValue", resource=arn)
+def _on_secret(action: str) -> Rule:
+    def rule(account: Account, params: Params) -> Iterator[Access]:
+        name = str(params["SecretId"])
+        arn = name if name.startswith("arn:") else account.arn("secretsmanager", f"secret:{name}-AbCdEf")
+        yield Access(action=action, resource=arn)
+
+    return rule
 
 
 def _send(account: Account, params: Params) -> Iterator[Access]:
@@ -448,6 +454,7 @@ RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
             for name in ("DeleteParameter", "GetParameter", "PutParameter")
         },
         ("ce", "GetCostAndUsage"): _without_resource("ce:GetCostAndUsage"),
+        ("cloudformation", "DescribeStacks"): _without_resource("cloudformation:DescribeStacks"),
         ("cloudwatch", "DeleteAlarms"): _each_alarm,
         ("cloudwatch", "DescribeAlarms"): _without_resource("cloudwatch:DescribeAlarms"),
         ("cloudwatch", "PutMetricAlarm"): _named(
@@ -468,6 +475,7 @@ RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
         ("events", "PutTargets"): _named("events:PutTargets", _RULE, "Rule"),
         ("events", "RemoveTargets"): _named("events:RemoveTargets", _RULE, "Rule"),
         ("iam", "CreateRole"): _named("iam:CreateRole", _ROLE, "RoleName", tagging="iam:TagRole"),
+        ("iam", "SimulatePrincipalPolicy"): _named("iam:SimulatePrincipalPolicy", "{name}", "PolicySourceArn"),
         ("lambda", "CreateEventSourceMapping"): _create_mapping,
         ("lambda", "CreateFunction"): _create_function,
         ("lambda", "DeleteEventSourceMapping"): _delete_mapping,
@@ -483,7 +491,10 @@ RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
         ("s3", "PutBucketTagging"): _of_bucket("s3:PutBucketTagging"),
         ("s3", "PutBucketVersioning"): _of_bucket("s3:PutBucketVersioning"),
         ("s3", "PutObject"): _of_object("s3:PutObject"),
-        ("secretsmanager", "GetSecretValue"): _secret,
+        ("secretsmanager", "DescribeSecret"): _on_secret("secretsmanager:DescribeSecret"),
+        ("secretsmanager", "GetSecretValue"): _on_secret("secretsmanager:GetSecretValue"),
+        ("secretsmanager", "PutSecretValue"): _on_secret("secretsmanager:PutSecretValue"),
+        ("secretsmanager", "UpdateSecretVersionStage"): _on_secret("secretsmanager:UpdateSecretVersionStage"),
         ("service-quotas", "ListServiceQuotas"): _without_resource("servicequotas:ListServiceQuotas"),
         ("sesv2", "GetAccount"): _without_resource("ses:GetAccount"),
         ("sesv2", "GetEmailIdentity"): _named(
@@ -492,7 +503,8 @@ RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
         ("sesv2", "SendEmail"): _send,
         ("sqs", "CreateQueue"): _named("sqs:CreateQueue", _QUEUE, "QueueName", tagging="sqs:TagQueue"),
         ("sqs", "GetQueueUrl"): _named("sqs:GetQueueUrl", _QUEUE, "QueueName"),
+        ("sts", "AssumeRole"): _named("sts:AssumeRole", "{name}", "RoleArn"),
         ("sts", "GetCallerIdentity"): _none,
     }
 )
-"""A call -> what IAM is asked for it. No stack of a service is made here: CloudFormation's are left out."""
+"""A call -> what IAM is asked for it. No stack of a service is made here: CloudFormation's writes are left out."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from mark.aws.permissions.calls import ROLES
+from mark.aws.permissions.calls import PROCESSES, ROLES
 from mark.aws.permissions.evaluate import Access, evaluate
 from mark.aws.permissions.policies import Names, policy
 from mark.emulator.authorization.accesses import Account, Params, accesses
@@ -48,6 +48,21 @@ class Authorizer:
                 self._refuse(service, _words(role, access))
             for sid in decision.by:
                 self._used[role, sid, access.action] += 1
+
+    def simulate(self, params: Params) -> list[tuple[str, str, bool]]:
+        """IAM's SimulatePrincipalPolicy of the controllers' role: action, resource, and whether it is allowed."""
+        part = str(params["PolicySourceArn"]).rpartition("-")[2]
+        if part not in PROCESSES:
+            raise ApiError("NoSuchEntity", f"The role with name {params['PolicySourceArn']} cannot be found.", 404)
+        policies = [self._policies[role] for role in PROCESSES[part]]
+        given = {
+            one["ContextKeyName"]: tuple(one["ContextKeyValues"]) for one in params.get("ContextEntries") or ()
+        }
+        return [
+            (action, resource, evaluate(Access(action=action, resource=resource, context=given), policies).allowed)
+            for action in params["ActionNames"]
+            for resource in params.get("ResourceArns") or ["*"]
+        ]
 
     def _refuse(self, service: str, message: str) -> NoReturn:
         self._refused[message] += 1

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 from urllib.parse import parse_qs, unquote
 from xml.etree import ElementTree as ET
+from xml.sax.saxutils import escape
 
 from mark.emulator.ec2.query_protocol import params_of
 from mark.emulator.moto_parts import query_parameters, service_model
@@ -90,6 +91,17 @@ def _record_names(body: bytes) -> dict[str, Any]:
     sets = (one for one in root.iter() if one.tag.endswith("}ResourceRecordSet"))
     names = (next(part.text or "" for part in one if part.tag.endswith("}Name")) for one in sets)
     return {"ChangeBatch": {"Changes": [{"ResourceRecordSet": {"Name": name}} for name in names]}}
+
+
+def simulation_body(answers: Iterable[tuple[str, str, bool]]) -> bytes:
+    """The reply of SimulatePrincipalPolicy, of action, resource and whether it is allowed."""
+    members = "".join(
+        f"<member><EvalActionName>{action}</EvalActionName><EvalResourceName>{escape(resource)}</EvalResourceName>"
+        f"<EvalDecision>{'allowed' if allowed else 'implicitDeny'}</EvalDecision></member>"
+        for action, resource, allowed in answers
+    )
+    name, inner = "SimulatePrincipalPolicy", f"<EvaluationResults>{members}</EvaluationResults>"
+    return f"<{name}Response><{name}Result>{inner}</{name}Result></{name}Response>".encode()
 
 
 def _cbor(body: bytes) -> dict[str, Any]:

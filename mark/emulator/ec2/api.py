@@ -15,6 +15,7 @@ from mark.emulator.ec2.account_limits import AccountLimits
 from mark.emulator.ec2.instance_filters import matching
 from mark.emulator.ec2.instance_xml import describe_instances
 from mark.emulator.ec2.launch import Launches, Sold, over_quota, sold_everywhere
+from mark.emulator.ec2.launch_templates import find_template
 from mark.emulator.ec2.machine import Machine, MachineState
 from mark.emulator.ec2.machines import Machines, not_found
 from mark.emulator.ec2.query_protocol import Params, params_of, serialize
@@ -119,9 +120,18 @@ class Ec2Api:
             raise not_emulated(f"ec2:{action}")
         params = params_of(action, form)
         if params.get("DryRun"):
+            self._refuse_absent(params)
             raise ApiError("DryRunOperation", "Request would have succeeded, but DryRun flag is set.", 412)
         token = params.get("ClientToken", "") if action in ("RunInstances", "CreateFleet") else ""
         return self._once(action, token, params, handler) if token else handler(params)
+
+    def _refuse_absent(self, params: Params) -> None:
+        """ApiError for an instance or a launch template that is not there; permission was judged before."""
+        self._machines.named(params.get("InstanceIds") or [])
+        references = [params["LaunchTemplate"]] if params.get("LaunchTemplate") else []
+        configs = params.get("LaunchTemplateConfigs") or ()
+        for reference in (*references, *(one["LaunchTemplateSpecification"] for one in configs)):
+            find_template(reference)
 
     def _once(self, action: str, token: str, params: Params, handler: Callable[[Params], str]) -> str:
         """Reply to a token that came before: the same, or an error where the parameters are others."""

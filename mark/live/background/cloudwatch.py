@@ -118,7 +118,10 @@ def _minute(
 
 
 def spend(model: ServedModel, told: PublishedModel | None) -> float:
-    """USD an hour of the instances that were published as running; a stopped one costs its disk."""
+    """USD an hour of the instances that were published as running; a stopped one costs its disk.
+
+    One that was published without its price counts at its offering's.
+    """
     prices = {offering.name: offering.usd_per_hour for offering in model.offerings}
-    running = () if told is None else (one.offering for one in told.observed if one.state not in NOT_BILLED)
-    return sum(prices.get(name, 0.0) for name in running)
+    running = () if told is None else (one for one in told.observed if one.state not in NOT_BILLED)
+    return sum(prices.get(one.offering, 0.0) if one.usd_per_hour is None else one.usd_per_hour for one in running)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
+from mark.domain.sizes import SizeDistribution
 from mark.live.clock import adopt_wall
 from mark.live.local.clock_control import run_clock
 from mark.live.local.run_dir import Running, RunningModel, find_running
@@ -48,6 +49,8 @@ class LoadOptions:
     duration_s: float | None
     speed: float
     seed: int
+    #: items of the requests; None where all have one
+    sizes: SizeDistribution | None = None
     reading: TraceReading = field(default_factory=TraceReading)
 
 
@@ -68,12 +71,14 @@ class LoadDocument(TypedDict):
 def load_service(options: LoadOptions, *, as_json: bool) -> None:
     """Send the load and print what became of it."""
     running = find_running(options.service)
-    due_s = due_times(options)
+    due_s, sizes = due_requests(options)
     if not due_s.size:
         raise Misconfigured(_nothing_due(options))
     model = chosen(running, options.model)
     with progress() as report:
-        result = send(running, model, due_s, speed=options.speed, report=lambda share: report("sending", share))
+        result = send(
+            running, model, due_s, sizes, speed=options.speed, report=lambda share: report("sending", share)
+        )
     document = load_document(result)
     if as_json:
         show_json(document)
@@ -81,8 +86,11 @@ def load_service(options: LoadOptions, *, as_json: bool) -> None:
         _show(document, model)
 
 
-def due_times(options: LoadOptions) -> NDArray[np.float64]:
-    """Due times of the requests, real seconds from the start. A replay at that speed draws the same instants."""
+def due_requests(options: LoadOptions) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
+    """Due times of the requests, real seconds from the start, and their items; None where all have one.
+
+    A replay at that speed draws the same instants and sizes.
+    """
     if (options.trace is None) == (options.rate_rps is None):
         raise Misconfigured("give the load to send: either --trace FILE or --rate RPS")
     if options.trace is not None:
@@ -98,11 +106,17 @@ def due_times(options: LoadOptions) -> NDArray[np.float64]:
         assert options.rate_rps is not None
         trace = constant(options.rate_rps, duration_s=options.start_s + options.duration_s, seed=options.seed)
     workload = Workload(
-        trace=trace, seed=options.seed, start_s=options.start_s, duration_s=options.duration_s, speed=options.speed
+        trace=trace,
+        seed=options.seed,
+        start_s=options.start_s,
+        duration_s=options.duration_s,
+        speed=options.speed,
+        sizes=options.sizes,
     )
     for text in workload.notes:
         note(text)
-    return (workload.arrivals(workload.start_s, workload.end_s) - workload.start_s) / options.speed
+    due_s = (workload.arrivals(workload.start_s, workload.end_s) - workload.start_s) / options.speed
+    return due_s, workload.items(workload.start_s, workload.end_s) if workload.sizes is not None else None
 
 
 def _nothing_due(options: LoadOptions) -> str:
@@ -118,6 +132,7 @@ def send(
     running: Running,
     model: RunningModel,
     due_s: NDArray[np.float64],
+    sizes: NDArray[np.int64] | None = None,
     *,
     speed: float,
     report: Callable[[float], None] = lambda _share: None,
@@ -127,13 +142,14 @@ def send(
     adopt_wall(ServiceStore(connect(running.store), running.name))
     began_wall = steady_time() + LEAD_S
     with run_clock(running, speed=speed, from_wall=began_wall, for_s=length_s):
-        return uvloop.run(_send(running, model, due_s, began_wall, report))
+        return uvloop.run(_send(running, model, due_s, sizes, began_wall, report))
 
 
 async def _send(
     running: Running,
     model: RunningModel,
     due_s: NDArray[np.float64],
+    sizes: NDArray[np.int64] | None,
     began_wall: float,
     report: Callable[[float], None],
 ) -> LoadResult:
@@ -142,7 +158,12 @@ async def _send(
     load = Load(_target(running, model), objective_s=model["latency_ms"] / 1000, run_id=secrets.token_hex(4))
     await load.connect()
     ahead_s = began_wall - steady_time()
-    return await load.run((due_s + ahead_s).tolist(), stop=stop, progress=lambda _result, share: report(share))
+    return await load.run(
+        (due_s + ahead_s).tolist(),
+        None if sizes is None else sizes.tolist(),
+        stop=stop,
+        progress=lambda _result, share: report(share),
+    )
 
 
 def _target(running: Running, model: RunningModel) -> Target:

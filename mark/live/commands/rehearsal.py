@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from mark.config.policies import chosen_overrides
+from mark.config.policies import chosen_model, chosen_overrides, chosen_sizes
 from mark.config.settings import Settings
 from mark.controller.journal import Header, read_journal
 from mark.controller.state import Decision, Observation
 from mark.domain.fleet import FleetView
 from mark.domain.orders import Launch, Order, WarmLambda
 from mark.live.commands.down import end
-from mark.live.commands.load import LoadDocument, LoadOptions, chosen, due_times, load_document, send
+from mark.live.commands.load import LoadDocument, LoadOptions, chosen, due_requests, load_document, send
 from mark.live.commands.up import heeding_ends, start
 from mark.live.local.emulator_client import EmulatedControls
 from mark.live.local.run_dir import Running
@@ -135,9 +135,10 @@ def drive(running: Running, settings: Settings, *, show_live: bool) -> LoadDocum
         duration_s=settings.trace.duration_s,
         speed=speed,
         seed=settings.seed,
+        sizes=chosen_sizes(settings, chosen_model(settings)),
         reading=TraceReading.of(settings),
     )
-    due_s = due_times(options)
+    due_s, sizes = due_requests(options)
     model = chosen(running, settings.model)
     over = threading.Event()
     threads = [threading.Thread(target=_interrupt, args=(running, settings, speed, over), daemon=True)]
@@ -146,7 +147,7 @@ def drive(running: Running, settings: Settings, *, show_live: bool) -> LoadDocum
     for thread in threads:
         thread.start()
     try:
-        return load_document(send(running, model, due_s, speed=speed))
+        return load_document(send(running, model, due_s, sizes, speed=speed))
     finally:
         over.set()
         for thread in threads:

@@ -149,6 +149,8 @@ def up_document(running: Running) -> dict[str, object]:
         "gateway": running.gateway,
         "status_page": running.status_page,
         "aws_endpoint": running.aws_endpoint,
+        "aws_access_key_id": running.aws_access_key_id,
+        "aws_secret_access_key": running.aws_secret_access_key,
         "token": running.token,
         "models": [{"name": model["name"], "example": model["example"]} for model in running.models],
     }

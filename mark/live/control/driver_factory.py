@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from mark.aws.ec2.fleet import Ec2Cloud
 from mark.aws.ec2.guard import Guard
 from mark.aws.ec2.launch import FleetSetup
+from mark.aws.ec2.spot_prices import ObservedSpotPrices
 from mark.aws.inbox import EventInbox
 from mark.aws.session import Aws
 from mark.config.service import Mode
@@ -109,6 +110,7 @@ class DriverFactory:
                 began_at=written.began_at,
                 trained=retraining.told,
                 troubles=lambda: cloud.troubles,
+                usd_per_hour=cloud.usd_per_hour,
             ),
             journal=written.journal,
             header=written.header,
@@ -152,7 +154,10 @@ class DriverFactory:
     def cloud(self, model: LiveModel, run: str, clock: ServiceClock, warmer: Warmer, shared: Shared) -> LiveCloud:
         """The fleet that serves, or the one that would, where the service only observes."""
         if self._settings.service.mode is Mode.OBSERVE:
-            return ShadowCloud(model.served, store=self._store, clock=clock)
+            zones = {zone for zone, _ in shared.launches["subnets"]}
+            offerings = {offering.name: offering for offering in model.served.offerings}
+            prices = ObservedSpotPrices(self._aws, offerings, zones)
+            return ShadowCloud(model.served, store=self._store, clock=clock, prices=prices)
         setup = FleetSetup(
             service=self._running.name,
             model=model.name,

@@ -1,14 +1,14 @@
-"""`ShadowCloud`: the Cloud port of a service that only observes. It rents nothing and calls nobody.
+"""`ShadowCloud`: the Cloud port of a service that only observes. It rents nothing.
 
 What is ordered comes to be at the times that a launch, a wake and the offering's boot take on average, is never
 refused and never interrupted, and is written into the ledger: so the bill is that of the fleet that would have
-been. What an instance may become is `mark.cloudmodel.lifecycle`'s. The fleet is kept in the store; whoever acts
-next goes on with it.
+been. Of AWS it asks spot prices alone. What an instance may become is `mark.cloudmodel.lifecycle`'s. The fleet is
+kept in the store; whoever acts next goes on with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, assert_never
 
@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 from mark.cloudmodel.lifecycle import DAY_S, Event, Life, Phase, launched, next_due, step, wake, when_drained
 from mark.domain.costs import Transition
 from mark.domain.fleet import FleetView, Instance, Role
+from mark.domain.offering import SpotPrice, current_usd_per_hour
 from mark.domain.orders import (
     Drain,
     Fact,
@@ -44,11 +45,27 @@ class LiveCloud(Cloud, Protocol):
     def troubles(self) -> tuple[str, ...]:
         """Orders that AWS refuses and nobody but a person can mend, as sentences."""
 
+    def usd_per_hour(self, instance: Instance) -> float | None:
+        """The price of an instance now; None where its offering is not known."""
+
     def poll_events(self) -> None:
         """Write what has become of instances meanwhile into the ledger."""
 
     def close(self) -> None:
         """End what runs in the background."""
+
+
+class SpotPrices(Protocol):
+    """Spot prices as AWS says them (`mark.aws.ec2.spot_prices`)."""
+
+    def read(self, now: float) -> None:
+        """Ask AWS, where it is time to."""
+
+    def known(self) -> Mapping[str, SpotPrice]:
+        """The price of each spot offering, by name."""
+
+    def lowest(self) -> tuple[tuple[str, float], ...]:
+        """The price of each spot offering in its cheapest zone, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,15 +104,26 @@ _FLEET = TypeAdapter(ShadowFleet)
 
 
 class ShadowCloud:
-    """One model's fleet as it would have been."""
+    """One model's fleet as it would have been.
+
+    `prices`: without them a spot instance costs what its offering says, and with them what it costs in the
+    dearest zone, since nobody can say which it would have stood in.
+    """
 
     def __init__(
-        self, served: ServedModel, *, store: ServiceStore, clock: Clock, times: CloudTimes | None = None
+        self,
+        served: ServedModel,
+        *,
+        store: ServiceStore,
+        clock: Clock,
+        prices: SpotPrices | None = None,
+        times: CloudTimes | None = None,
     ) -> None:
         self._served, self._store, self._clock = served, store, clock
         self._times = times or CloudTimes()
         self._name = f"shadow:{served.name}"
-        self._usd_per_hour = {offering.name: offering.usd_per_hour for offering in served.offerings}
+        self._offerings = {offering.name: offering for offering in served.offerings}
+        self._prices = prices
         document = store.status(self._name)
         kept = ShadowFleet() if document is None else _FLEET.validate_python(document)
         self._fleet = {shadow.id: shadow for shadow in kept.instances}
@@ -106,8 +134,13 @@ class ShadowCloud:
     def observe(self) -> FleetView:
         """The fleet as it would stand now."""
         now = self._clock.now()
+        if self._prices is not None:
+            self._prices.read(now)
         self._advance(now)
-        return FleetView(instances=tuple(self._fleet[name].instance for name in sorted(self._fleet)))
+        return FleetView(
+            instances=tuple(self._fleet[name].instance for name in sorted(self._fleet)),
+            spot_usd_per_hour=() if self._prices is None else self._prices.lowest(),
+        )
 
     def drain_facts(self) -> Sequence[Fact]:
         """None: nothing happens to what is not there."""
@@ -150,6 +183,10 @@ class ShadowCloud:
     def troubles(self) -> tuple[str, ...]:
         """None: nothing is refused."""
         return ()
+
+    def usd_per_hour(self, instance: Instance) -> float | None:
+        """The price of an instance now; None where its offering is not known."""
+        return self._price(instance.offering)
 
     def poll_events(self) -> None:
         """Write down what has begun to run meanwhile."""
@@ -223,9 +260,14 @@ class ShadowCloud:
                 role=shadow.role,
                 state=shadow.life.ec2,
                 at=at,
-                usd_per_hour=self._usd_per_hour.get(shadow.offering),
+                usd_per_hour=self._price(shadow.offering),
             )
         )
+
+    def _price(self, name: str) -> float | None:
+        offering = self._offerings.get(name)
+        spot = {} if self._prices is None else self._prices.known()
+        return None if offering is None else current_usd_per_hour(offering, "", spot)
 
     def _keep(self) -> None:
         kept = ShadowFleet(instances=tuple(self._fleet.values()), launches=self._launches)

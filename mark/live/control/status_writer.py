@@ -44,12 +44,15 @@ class ModelStatusWriter:
         began_at: float,
         trained: Callable[[], ForecasterStatus | None],
         troubles: Callable[[], Sequence[str]] = tuple,
+        usd_per_hour: Callable[[Instance], float | None] = lambda _instance: None,
     ) -> None:
         """`trained` gives the forecaster's last training, and the one that runs; `troubles` what AWS refuses.
 
+        `usd_per_hour` gives an instance's price of now, None where nobody knows it.
         The last hour's entries of the controller before this one are kept.
         """
         self._began_at, self._trained, self._troubles = began_at, trained, troubles
+        self._usd_per_hour = usd_per_hour
         self._served, self._bundle, self._notes = model.served, model.bundle, model.notes
         self._assumed_rps = model.assumed_rps
         self._store, self._clock = store, clock
@@ -94,7 +97,7 @@ class ModelStatusWriter:
             market=offerings[0].market.value if offerings else "none",
             planned=dict(desired[-1].counts) if desired else {},
             requested=dict(sorted(requested.items())),
-            observed=tuple(map(_observed, controller.fleet)),
+            observed=tuple(_observed(one, self._usd_per_hour(one)) for one in controller.fleet),
             lambda_warm=controller.lambda_warm,
             series=self._series(controller, came),
             requests=round(sum(came.mean_rps) * came.unit_s),
@@ -168,7 +171,7 @@ def _plan(decision: Decision) -> PlanStatus | None:
     )
 
 
-def _observed(instance: Instance) -> PublishedInstance:
+def _observed(instance: Instance, usd_per_hour: float | None) -> PublishedInstance:
     return PublishedInstance(
         id=instance.id,
         offering=instance.offering,
@@ -176,6 +179,7 @@ def _observed(instance: Instance) -> PublishedInstance:
         state=instance.state,
         interrupt_at=instance.terminates_at,
         credits=instance.credits,
+        usd_per_hour=usd_per_hour,
     )
 
 

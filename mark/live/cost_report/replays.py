@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from mark.accounting.daily_costs import DAY_S, days_between
 from mark.catalog.billing import bill_provisioned
-from mark.config.policies import chosen_overrides
+from mark.config.policies import chosen_model, chosen_overrides, chosen_sizes
 from mark.config.settings import Settings
 from mark.domain.demand import UNIT_S
 from mark.domain.errors import MarkError, Misconfigured
@@ -134,7 +134,8 @@ def _provisioned_usd(served: ServedModel, seconds: float) -> float:
 
 
 def _experiment(settings: Settings, trace: Trace, from_s: float, to_s: float) -> Experiment:
-    workload = Workload(trace=trace, seed=settings.seed, start_s=from_s, duration_s=to_s - from_s)
+    sizes = chosen_sizes(settings, chosen_model(settings))
+    workload = Workload(trace=trace, seed=settings.seed, start_s=from_s, duration_s=to_s - from_s, sizes=sizes)
     return make_experiment(settings, workload=workload)
 
 

@@ -52,6 +52,8 @@ class Running:
     gateway: str = ""
     status_page: str = ""
     aws_endpoint: str = ""
+    aws_access_key_id: str = ""
+    aws_secret_access_key: str = field(default="", repr=False)
     store: str = ""
     stores: Mapping[str, str] = field(default_factory=dict)
     token: str | None = None

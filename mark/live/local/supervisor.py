@@ -27,6 +27,7 @@ from mark.config.settings import Settings
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.domain.traffic import Warmed
+from mark.emulator.signature import new_key
 from mark.live.aws_resources import RESOURCES, aws_of, make_resources, remove_resources, resources_document
 from mark.live.clock import adopt_wall
 from mark.live.local.access import bearer_token
@@ -199,7 +200,13 @@ class Supervisor:
 
     def _start_aws(self) -> EmulatedControls:
         port = choose_port("127.0.0.1", 0)
-        self._note(aws_endpoint=f"http://127.0.0.1:{port}", step="starting the emulated AWS")
+        key = new_key()
+        self._note(
+            aws_endpoint=f"http://127.0.0.1:{port}",
+            aws_access_key_id=key.id,
+            aws_secret_access_key=key.secret,
+            step="starting the emulated AWS",
+        )
         self._start("aws", "emulator", str(port), repr(self._since))
         controls = self._controls = EmulatedControls(self._running.aws_endpoint)
         self._until("the emulated AWS answers", lambda: _succeeds(controls.state))

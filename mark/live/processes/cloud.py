@@ -64,7 +64,8 @@ def main(process: str, environment: Mapping[str, str]) -> int:
     settings, running = deployed(environment)
     if process == "gateway":
         port = int(environment.get("MARK_PORT") or PORT)
-        uvloop.run(gateway.serve(settings, running, socket.gethostname(), port, _own_address(environment)))
+        own = _own_address(environment)
+        uvloop.run(gateway.serve(settings, running, socket.gethostname(), port, own, token_in_secret=True))
     elif process == "controller":
         _control(settings, running, environment)
     else:

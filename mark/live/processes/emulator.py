@@ -25,9 +25,10 @@ from mark.domain.clock import ClockAnchor
 from mark.emulator.config import ACCOUNT, REGION, Draws, EmulatedAwsConfig, LambdaLimits
 from mark.emulator.ec2.account_limits import NEW, NEW_CONCURRENCY, NEW_LISTING_LAG_S, NEW_MEMORY_MB
 from mark.emulator.server import EmulatedAws
+from mark.emulator.signature import AccessKey
 from mark.live.local.heartbeat import keep_beating
 from mark.live.local.process_start import begin
-from mark.live.local.run_dir import RunFolder
+from mark.live.local.run_dir import RunFolder, Running
 from mark.live.models import model_names
 from mark.simulator.rng import stream
 
@@ -38,7 +39,9 @@ AGENT = "mark.live.processes.agent:run"
 
 async def main(folder: RunFolder, port: int, began_at: float) -> None:
     """Be AWS until SIGTERM."""
-    config = emulated_aws(folder.settings(), logs=folder.logs, port=port, began_at=began_at)
+    config = emulated_aws(
+        folder.settings(), logs=folder.logs, port=port, began_at=began_at, key=key_of(folder.expected())
+    )
     serving = asyncio.ensure_future(EmulatedAws(config).serve(lambda url: log.info("answers", extra={"url": url})))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
     beating = asyncio.ensure_future(keep_beating())
@@ -47,7 +50,14 @@ async def main(folder: RunFolder, port: int, began_at: float) -> None:
     beating.cancel()
 
 
-def emulated_aws(settings: Settings, *, logs: Path, port: int, began_at: float) -> EmulatedAwsConfig:
+def key_of(running: Running) -> AccessKey:
+    """The key of the account, which the service's folder keeps for its processes."""
+    return AccessKey(id=running.aws_access_key_id, secret=running.aws_secret_access_key)
+
+
+def emulated_aws(
+    settings: Settings, *, logs: Path, port: int, began_at: float, key: AccessKey | None = None
+) -> EmulatedAwsConfig:
     """The account that a service with these settings gets. began_at: what its clock showed first, service time."""
     seed = settings.seed
     prices = load_prices(settings.prices)
@@ -80,6 +90,7 @@ def emulated_aws(settings: Settings, *, logs: Path, port: int, began_at: float) 
         port=port,
         closed=True,
         names=names_here(settings),
+        key=key,
         environment={"MARK_CACHE": str(cache_dir()), "OMP_NUM_THREADS": "1"},
         python_path=tuple(path for path in sys.path if path),  # where a user's own model may lie
     )

@@ -6,11 +6,14 @@ import asyncio
 import secrets
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
 import uvloop
 
+from mark.aws.client_tokens import AGAIN_S, READ_EACH_S, valid_tokens
 from mark.aws.functions.overflow import LambdaOverflow
+from mark.aws.session import Aws
 from mark.config.settings import Settings
 from mark.live.aws_resources import aws_of
 from mark.live.local.access import server_tls
@@ -18,7 +21,7 @@ from mark.live.local.heartbeat import keep_beating
 from mark.live.local.process_start import begin
 from mark.live.local.run_dir import RunFolder, Running
 from mark.live.store_link import open_async_link
-from mark.serving.gateway.server import GatewayConfig, serve_gateway
+from mark.serving.gateway.server import GatewayConfig, TokenReader, serve_gateway
 from mark.steady_time import WALL
 from mark.store.data_plane import GatewayStore
 from mark.store.users import StoreUser
@@ -39,9 +42,18 @@ async def main(folder: RunFolder, name: str, port: int) -> None:
 
 
 async def serve(
-    settings: Settings, running: Running, name: str, port: int, own_address: str | None = None
+    settings: Settings,
+    running: Running,
+    name: str,
+    port: int,
+    own_address: str | None = None,
+    *,
+    token_in_secret: bool = False,
 ) -> None:
-    """Be a gateway of that service until SIGTERM. own_address: as in GatewayConfig."""
+    """Be a gateway of that service until SIGTERM. own_address: as in GatewayConfig.
+
+    token_in_secret: the clients' token is in a secret of AWS, where another may follow it at any time.
+    """
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     link = open_async_link(running.store_for(StoreUser.GATEWAY))
@@ -61,11 +73,16 @@ async def serve(
     try:
         WALL.adopt(await store.share_wall(WALL.offset_s))
         spec = await store.spec()
-        await serve_gateway(config, spec=spec, link=store, overflow=overflow, stop=stop)
+        tokens = _reader(aws, running.name) if token_in_secret else None
+        await serve_gateway(config, spec=spec, link=store, overflow=overflow, stop=stop, tokens=tokens)
     finally:
         overflow.close()
         aws.close()
         await link.aclose()
+
+
+def _reader(aws: Aws, service: str) -> TokenReader:
+    return TokenReader(read=partial(valid_tokens, aws, service), each_s=READ_EACH_S, again_s=AGAIN_S)
 
 
 def _lambda_calls(settings: Settings) -> int:

@@ -41,6 +41,7 @@ class Measuring:
     instance_type: str | None
     batches: tuple[int, ...] | None
     seconds: float
+    gpu: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +82,7 @@ def profile_supernet(folder: Path, measuring: Measuring, *, as_json: bool) -> No
     workshop = make_workshop()
     source = make_supernet(known.target, None if known.target == SHIPPED else Path())
     with _blamed(known.target):
-        opened = workshop.open(source, known, folder / WEIGHTS_FILE)
+        opened = workshop.open(source, known, folder / WEIGHTS_FILE, gpu=measuring.gpu)
     _measure_and_print(opened, folder, measuring, as_json=as_json)
 
 
@@ -95,6 +96,8 @@ def _check(measuring: Measuring) -> None:
         raise Misconfigured(f"--seconds must be above 0, not {measuring.seconds:g}")
     if measuring.instance_type is not None:
         load_prices(None).instance_type(measuring.instance_type)
+    elif measuring.gpu and instance_type_here() is None:
+        raise Misconfigured("say which instance type this machine's GPU stands for: --as TYPE")
 
 
 @contextmanager
@@ -122,6 +125,7 @@ def _measured(opened: OpenSupernet, measuring: Measuring) -> tuple[Profile, ...]
     """A profile of each variant, all measured in turn, as agents call it."""
     here = instance_type_here()
     instance_type = measuring.instance_type or here or USUAL_TYPE
+    machine = machine_here() if here is None else f"EC2 {here}"
     subnets = opened.figures.subnets
     served = {subnet.variant: opened.model(subnet.variant) for subnet in subnets}
     with progress() as report, unheard():
@@ -139,7 +143,7 @@ def _measured(opened: OpenSupernet, measuring: Measuring) -> tuple[Profile, ...]
             points[subnet.variant],
             model=opened.figures.name,
             instance_type=instance_type,
-            machine=machine_here() if here is None else f"EC2 {here}",
+            machine=f"{machine}, {opened.gpu}" if opened.gpu else machine,
             date=datetime.now(UTC).date().isoformat(),
             evidence=Evidence.MEASURED if here == instance_type else Evidence.STAND_IN,
             variant=subnet.variant,

@@ -91,7 +91,7 @@ class GatewayConnection(FrameLink):
             reply = error_reply(500, f"the response has {len(reply.body)} bytes, more than {MAX_BODY_BYTES}")
         kind = reply.content_type.encode("latin-1")
         frame = encode_response(job.id, reply.status, kind, reply.header_length, reply.body)
-        self._mirror.answered(time.monotonic(), self._core.measured.full_batch_s)
+        self._mirror.answered(time.monotonic(), self._core.measured.full_batch_s, job.request.size)
         self.write(frame)
 
     def bounced(self, job: Job) -> None:
@@ -103,7 +103,7 @@ class GatewayConnection(FrameLink):
         """Publish the state if the gateway's estimate is off."""
         core, mirror = self._core, self._mirror
         off_s = abs(mirror.free_at - core.free_at) if core.in_service else 0.0
-        counts_agree = mirror.waiting == len(core.waiting) and mirror.in_service == core.in_service
+        counts_agree = mirror.waiting == core.places and mirror.in_service == core.in_service
         known = counts_agree and off_s <= NEWS_SHARE * core.measured.full_batch_s
         if not known or self._published != (core.accepting, core.terminates_at):
             self.publish()
@@ -114,7 +114,7 @@ class GatewayConnection(FrameLink):
             return
         core, mirror, now = self._core, self._mirror, time.monotonic()
         measured = core.measured
-        waiting = len(core.waiting)
+        waiting = core.places
         state = State(
             self._seen,
             core.accepting,
@@ -151,18 +151,23 @@ class GatewayConnection(FrameLink):
         if type(frame) is not Request:
             self._on_control_frame(frame)
             return
-        core = self._core
+        core, size = self._core, frame.details.size
         self._seen += 1
-        self._mirror.sent(now, core.measured.single_s)
         request = InferRequest(
             path=_text(frame.path),
             content_type=_text(frame.content_type),
             body=frame.body,
             header_length=frame.header_length,
             accept=_text(frame.accept),
+            size=size,
         )
         arrived_at, deadline_at = now - frame.elapsed_us * 1e-6, now + frame.left_us * 1e-6
-        finish_at = core.take(Job(self, frame.id, arrived_at, deadline_at, request, frame.forced), now)
+        job = Job(self, frame.id, arrived_at, deadline_at, request, frame.forced)
+        if size > core.measured.largest:
+            self.answered(job, error_reply(400, f"a request has at most {core.measured.largest} items here"))
+            return
+        self._mirror.sent(now, core.measured.items_s(size), size)
+        finish_at = core.take(job, now)
         if finish_at is not None:
             self.publish()  # first: where the request goes now is decided with it
             self.write(encode(Bounced(frame.id, int((finish_at - now) * 1e6))))

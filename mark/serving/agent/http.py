@@ -17,7 +17,7 @@ from mark.protocols import oip
 from mark.protocols.handshake import token_digest
 from mark.service_spec import ServedModel, ServiceSpec
 from mark.serving.agent.queue import AgentCore, Job
-from mark.serving.gateway.parsed_head import MAX_TYPE_BYTES, accept_of
+from mark.serving.gateway.parsed_head import MAX_TYPE_BYTES, accept_of, size_of
 from mark.serving.gateway.routes import OPEN_TO_ALL, Endpoint, Route, Routes, versions_of
 from mark.serving.http.exchange import HttpExchange
 from mark.telemetry.metrics import CONTENT_TYPE, counter, exposition, gauge
@@ -125,12 +125,18 @@ class AgentHttp:
         if not length.isdigit() or len(length) > 10 or int(length) > len(exchange.body):
             exchange.refuse(400, "inference-header-content-length does not fit the body")
             return
+        try:
+            size = size_of(headers, self._core.measured.largest)
+        except oip.BadRequest as error:
+            exchange.refuse(error.status, str(error))
+            return
         request = InferRequest(
             path=route.forward.decode(),
             content_type=headers.get("content-type", b"").decode("latin-1"),
             body=exchange.body,
             header_length=int(length),
             accept=accept_of(headers, route)[:MAX_TYPE_BYTES].decode("latin-1"),
+            size=size,
         )
         self._count += 1
         job = Job(self, self._count, now, now + self._served.slo.latency_s, request)
@@ -172,7 +178,7 @@ class AgentHttp:
         )
         gauges = (
             ("waiting", "Requests in the queue", len(core.waiting)),
-            ("in_service", "Requests in the batch that runs", core.in_service),
+            ("in_service", "Items in the batch that runs", core.in_service),
             ("single_seconds", "Service time of a batch of one", core.measured.single_s),
             ("full_batch_seconds", "Service time of a full batch", core.measured.full_batch_s),
         )

@@ -85,10 +85,11 @@ class Agent:
     ) -> None:
         self.config, self.served, self.offering = config, served, offering
         self.link, self.backend = link, backend
-        sizes = range(1, offering.batch.max_batch + 1)
+        profile_s, most = offering.profile.latencies_s(offering.profile.max_batch), offering.batch.max_batch
         self.core = AgentCore(
             backend,
-            profile_s=[offering.profile.latency_s(size) for size in sizes],
+            profile_s=profile_s[:most],
+            beyond_s=profile_s[most:],
             admission_factor=served.dispatch.admission_factor,
             admission_sigmas=served.dispatch.admission_sigmas,
             give_up_s=served.dispatch.give_up_s,

@@ -2,8 +2,9 @@
 
 The Bouncer (`dispatch/bouncer.py`) admits a request that is predicted to finish in time, from the service times
 measured here; gateways see its refusals as backpressure. None is admitted that would finish after the instance
-terminates. One batch runs at a time; the requests that have come meanwhile are the next one. A health check of the
-backend runs beside it: a batch that hangs, or FAILURES_IN_A_ROW failed ones, set `broken`.
+terminates. One batch runs at a time; the requests that have come meanwhile are the next one, as far as their items
+fit. A health check of the backend runs beside it: a batch that hangs, or FAILURES_IN_A_ROW failed ones, set
+`broken`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from mark.dispatch.batcher import batch_size
+from mark.dispatch.batcher import batch_size, fits, places_after, places_ahead, places_left
 from mark.dispatch.bouncer import late_finish_at, predicted_finish_at, stays
 from mark.dispatch.hung import hung_after_s
 from mark.dispatch.measured import MeasuredTimes
@@ -66,10 +67,12 @@ class Job(NamedTuple):
 class AgentCore:
     """Queue, batches and admission of one instance.
 
+    `in_service` counts items and `places` what waits (`dispatch/batcher.py`): requests, where each is one item.
     admission_factor: None admits everything. admission_sigmas: deviations beyond the expected finish that must be
     in time (`dispatch/policy.py`). give_up_s: the gateways' time-out, within which even a forced request must be
     answered, so that nothing is queued for nobody. cv: coefficient of variation of a batch's time, until it was
-    measured. hung_after_s: no batch counts as hung before.
+    measured. hung_after_s: no batch counts as hung before. beyond_s: seconds of requests larger than a batch
+    (`dispatch/measured.py`).
     """
 
     def __init__(
@@ -82,11 +85,12 @@ class AgentCore:
         give_up_s: float = math.inf,
         cv: float = 0.0,
         hung_after_s: float = math.inf,
+        beyond_s: Sequence[float] = (),
     ) -> None:
-        self.measured = MeasuredTimes(profile_s, cv)
+        self.measured = MeasuredTimes(profile_s, cv, beyond_s)
         self.max_batch = len(profile_s)
         self.waiting: deque[Job] = deque()
-        self.in_service = 0
+        self.places = self.in_service = 0
         self.free_at = 0.0
         self.terminates_at = math.inf
         self.accepting = False
@@ -116,11 +120,11 @@ class AgentCore:
 
         A queued job runs after `start` has been called.
         """
-        measured, in_service, waiting = self.measured, self.in_service, len(self.waiting)
-        full_s = measured.full_batch_s
-        finish_at = predicted_finish_at(
-            now, self.free_at, in_service, waiting, self.max_batch, measured.single_s, full_s
-        )
+        measured, in_service, waiting, size = self.measured, self.in_service, self.places, job.request.size
+        full_s, alone_s = measured.full_batch_s, measured.single_s
+        if size != 1:
+            waiting, alone_s = places_ahead(in_service, waiting, size, self.max_batch), measured.items_s(size)
+        finish_at = predicted_finish_at(now, self.free_at, in_service, waiting, self.max_batch, alone_s, full_s)
         late_at = late_finish_at(
             now, finish_at, in_service, waiting, self.max_batch, full_s, measured.cv, self._sigmas
         )
@@ -133,21 +137,28 @@ class AgentCore:
             self.bounced += 1
             return finish_at
         self.waiting.append(job)
+        self.places = self.places + 1 if size == 1 else places_after(self.places, size, self.max_batch)
         return None
 
     def withdraw(self, client: Client, id_: int) -> None:
         """Remove a cancelled request from the queue."""
         kept = [job for job in self.waiting if job.client is not client or job.id != id_]
         if len(kept) != len(self.waiting):
-            self.waiting = deque(kept)
+            self._keep(kept)
 
     def drop(self, client: Client) -> None:
         """Remove all requests of a client that has gone from the queue."""
         kept = [job for job in self.waiting if job.client is not client]
         if len(kept) != len(self.waiting):
             log.info("requests of a gateway that left dropped", extra={"requests": len(self.waiting) - len(kept)})
-            self.waiting = deque(kept)
+            self._keep(kept)
             self.publish_if_changed()
+
+    def _keep(self, jobs: list[Job]) -> None:
+        """Let these be the queue."""
+        self.waiting, self.places = deque(jobs), 0
+        for job in jobs:
+            self.places = places_after(self.places, job.request.size, self.max_batch)
 
     def start(self) -> None:
         """Begin a batch if none runs and the queue is not empty."""
@@ -155,20 +166,36 @@ class AgentCore:
             try:
                 self._begin()
             except Exception as error:  # noqa: BLE001 - the driver of batches: what waits behind is tried too
-                self.fail_unexpected(self.waiting.popleft(), error)
+                job = self.waiting.popleft()
+                self._keep(list(self.waiting))
+                self.fail_unexpected(job, error)
 
     def _begin(self) -> None:
-        size = batch_size(len(self.waiting), self.max_batch)
+        items, count = self._next_batch()
         now = time.monotonic()
-        free_at = now + self.measured.batch_s[size - 1]
-        batch = list(itertools.islice(self.waiting, size))
+        free_at = now + self.measured.items_s(items)
+        batch = list(itertools.islice(self.waiting, count))
         assert batch, "an idle server takes at least one of those that wait"
         task = asyncio.get_running_loop().create_task(_infer(self._backend, batch))
         task.add_done_callback(lambda done: self._ended(done, batch, now))
         for _ in batch:
             self.waiting.popleft()
-        self._task, self.in_service, self.free_at = task, len(batch), free_at
+        self.places = places_left(self.places, items, self.max_batch)
+        self._task, self.in_service, self.free_at = task, items, free_at
         self._batch, self._age_s = batch, 0.0
+
+    def _next_batch(self) -> tuple[int, int]:
+        """Items and requests of the batch that an idle server takes now."""
+        if self.places == len(self.waiting):  # a request has a place at least: each is one item
+            count = batch_size(self.places, self.max_batch)
+            return count, count
+        items = count = 0
+        for job in self.waiting:
+            if not fits(items, job.request.size, self.max_batch):
+                break
+            items += job.request.size
+            count += 1
+        return items, count
 
     def publish_if_changed(self) -> None:
         """Have every client publish the state if its estimate is off."""
@@ -203,9 +230,9 @@ class AgentCore:
         if not self.in_service:
             return
         self._age_s += passed_s
-        size = len(self._batch)
-        expected_s = self.measured.batch_s[size - 1]
-        if self._age_s > hung_after_s(expected_s, self._hung_after_s, is_first=not self.measured.knows(size)):
+        items = self.in_service
+        expected_s = self.measured.items_s(items)
+        if self._age_s > hung_after_s(expected_s, self._hung_after_s, is_first=not self.measured.knows(items)):
             self._abandon(expected_s)
 
     def _abandon(self, expected_s: float) -> None:
@@ -220,6 +247,7 @@ class AgentCore:
         while self.waiting:
             job = self.waiting.popleft()
             job.client.bounced(job)
+        self.places = 0
         self.publish_if_changed()
         self.broken.set()
 
@@ -233,7 +261,7 @@ class AgentCore:
     def _ended(self, task: asyncio.Task[Sequence[InferReply]], batch: list[Job], began_at: float) -> None:
         if self._abandoned or (task.cancelled() and self._closing):
             return
-        now = time.monotonic()
+        now, items = time.monotonic(), self.in_service
         self.in_service = 0
         self.free_at = now
         self.batches += 1
@@ -242,7 +270,7 @@ class AgentCore:
         if error is None:
             self._failures = 0
             replies = task.result()
-            self._measure(replies, now - began_at)
+            self._measure(replies, items, now - began_at)
         else:
             replies = self._failed(error, len(batch))
         for job, reply in zip(batch, replies, strict=True):
@@ -252,11 +280,11 @@ class AgentCore:
         self.start()
         self.publish_if_changed()
 
-    def _measure(self, replies: Sequence[InferReply], took_s: float) -> None:
+    def _measure(self, replies: Sequence[InferReply], items: int, took_s: float) -> None:
         """Measure a batch that the model answered; the time to read an invalid request is not the model's."""
         try:
             if all(reply.status < CLIENT_ERROR for reply in replies):
-                self.measured.note(len(replies), took_s)
+                self.measured.note(items, took_s)
         except Exception as error:  # noqa: BLE001 - the batch has its answers all the same
             self.unexpected.note(error)
 

@@ -83,15 +83,15 @@ class EmulatedBackend:
             self._account = CpuCredits(self._burst, balance=balance, now=self._now())
 
     async def infer(self, batch: Sequence[InferRequest]) -> Sequence[InferReply]:
-        """Zeros, after the time that so many requests take."""
+        """Zeros, after the time that so many items take."""
         loop = asyncio.get_running_loop()
         began_at = loop.time()
         if abs(began_at - self._free_at) < SAME_TURN_S:
             began_at = self._free_at
         replies = await answer_async(batch, self._name, self.inputs, self._zeros)
-        answered = sum(reply.status == 200 for reply in replies)
-        if answered:
-            self._free_at = began_at + self._work(answered)
+        items = sum(request.size for request, reply in zip(batch, replies, strict=True) if reply.status == 200)
+        if items:
+            self._free_at = began_at + self._work(items)
             await asyncio.sleep(self._free_at - loop.time())
         return replies
 
@@ -107,9 +107,9 @@ class EmulatedBackend:
             )
         return zeros(self.outputs, rows)
 
-    def _work(self, requests: int) -> float:
+    def _work(self, items: int) -> float:
         factor = noise_factor(self._cv, float(self._rng.standard_normal()))
-        work_s = self._profile.latency_s(requests) * factor
+        work_s = self._profile.latency_s(items) * factor
         if self._account is None:
             return work_s
         return self._account.spend(self._now(), work_s, self._speed())

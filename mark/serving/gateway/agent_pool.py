@@ -16,6 +16,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from mark.dispatch.batcher import places_after
 from mark.domain.member import Member
 from mark.protocols.frames import (
     Bounced,
@@ -27,6 +28,7 @@ from mark.protocols.frames import (
     State,
     encode,
     encode_request,
+    with_size,
 )
 from mark.protocols.handshake import GatewayHandshake, new_nonce
 from mark.serving.frame_link import HANDSHAKE_S, FrameLink
@@ -64,12 +66,12 @@ class AgentConnection(FrameLink):
         super().__init__(log, router.unexpected, "agent", instance=member.instance)
         self._handshake = GatewayHandshake(member.wire_key, new_nonce(), token)
         self._certificate = member.certificate
-        self.view = AgentView(member.instance)
+        self.view = AgentView(member.instance, router.profile_s(member.offering))
         self.router = router
         self.in_flight: dict[int, InferenceRequest] = {}
         self.closed = asyncio.Event()
         self._changed = changed
-        self._sent = 0
+        self._sent = self._last_sized = 0
         self._idle_s = 0.0
 
     @property
@@ -119,8 +121,12 @@ class AgentConnection(FrameLink):
         )
         self._sent = id_
         self.in_flight[id_] = request
-        view = self.view
-        view.sent(now, view.single_s)
+        view, size = self.view, request.size
+        if size == 1:
+            view.sent(now, view.single_s)
+        else:
+            self._last_sized, frame = id_, with_size(frame, size)
+            view.sent(now, view.alone_s(size), size)
         self.write(frame)
 
     def check_timeouts(self, passed_s: float, now: float) -> None:
@@ -163,16 +169,27 @@ class AgentConnection(FrameLink):
             self._on_control_frame(frame, now)
             return
         view = self.view
-        view.answered(now, view.full_batch_s)
-        request = self.in_flight.pop(frame.id, None)
+        request = self.in_flight.get(frame.id)
+        view.answered(now, view.full_batch_s, 1 if request is None else request.size)
         if request is not None:
+            del self.in_flight[frame.id]
             self.router.answer(request, frame, "standby" if view.standby else "instance", now)
+
+    def _unseen_places(self, state: State) -> int:
+        """Places that the requests on their way to the agent add to its queue."""
+        if self._last_sized <= state.seen:
+            return max(0, self._sent - state.seen)
+        waiting, max_batch = state.waiting, len(state.batch_s)
+        for id_, request in self.in_flight.items():
+            if id_ > state.seen:
+                waiting = places_after(waiting, request.size, max_batch)
+        return waiting - state.waiting
 
     def _on_control_frame(self, frame: Frame, now: float) -> None:
         match frame:
             case State():
                 accepted = self.view.accepting
-                self.view.on_state(frame, max(0, self._sent - frame.seen), now)
+                self.view.on_state(frame, self._unseen_places(frame), now)
                 if self.view.accepting != accepted:
                     self._changed()
             case Bounced(id=id_):
@@ -198,6 +215,10 @@ class AgentConnections:
         self._members: dict[str, Member] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.open: dict[str, AgentConnection] = {}
+
+    def set_token(self, token: str) -> None:
+        """Tell agents that token on later connections; those that are connected go by the one they know."""
+        self._token = token
 
     def set_members(self, members: dict[str, Member]) -> None:
         """Connect to new members. An agent that is no longer a member stays while its connection does."""

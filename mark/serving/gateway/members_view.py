@@ -12,27 +12,32 @@ import math
 from collections.abc import Iterable, Sequence
 
 from mark.dispatch.bouncer import predicted_finish_at
+from mark.dispatch.routing import alone_s, sized_finish_at
 from mark.protocols.frames import State
 from mark.serving.queue_estimate import QueueEstimate
 
 
 class AgentView(QueueEstimate):
-    """One agent as the gateway sees it; times are the loop's. `current` is the weighted rule's running credit."""
+    """One agent as the gateway sees it; times are the loop's. `current` is the weighted rule's running credit.
+
+    profile_s: what its offering's profile says of 0, 1, 2, ... items, the first of which is not used.
+    """
 
     __slots__ = (
         "accepting",
         "current",
         "full_batch_s",
         "instance",
+        "profile_s",
         "single_s",
         "standby",
         "terminates_at",
         "weight",
     )
 
-    def __init__(self, instance: str) -> None:
+    def __init__(self, instance: str, profile_s: Sequence[float]) -> None:
         super().__init__()
-        self.instance = instance
+        self.instance, self.profile_s = instance, profile_s
         self.accepting = self.standby = False
         self.single_s = self.full_batch_s = self.weight = self.current = 0.0
         self.terminates_at = math.inf
@@ -47,8 +52,14 @@ class AgentView(QueueEstimate):
         self.max_batch = len(state.batch_s)
         self.single_s, self.full_batch_s, self.weight = state.batch_s[0], state.batch_s[-1], state.weight
 
-    def finish_at(self, now: float) -> float:
+    def alone_s(self, size: int) -> float:
+        """Seconds that a request of `size` items takes where nothing waits."""
+        return alone_s(size, self.single_s, self.profile_s)
+
+    def finish_at(self, now: float, size: int = 1) -> float:
         """The expected finish of a request that is sent now."""
+        if size != 1:
+            return sized_finish_at(now, size, self, self.profile_s)
         return predicted_finish_at(
             now,
             self.free_at,
@@ -65,9 +76,11 @@ class ModelView:
 
     def __init__(self) -> None:
         self.agents: list[AgentView] = []
+        self.profiles_s: list[Sequence[float]] = []
         self.rows: Sequence[int] = ()
 
     def set_agents(self, agents: Iterable[AgentView]) -> None:
         """Replace the agents that accept requests."""
         self.agents = sorted(agents, key=lambda agent: agent.instance)
+        self.profiles_s = [agent.profile_s for agent in self.agents]
         self.rows = range(len(self.agents))

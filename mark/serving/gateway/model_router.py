@@ -12,13 +12,13 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Concatenate, ParamSpec, Protocol
 
 from mark.dispatch.overflow import TO_INSTANCE, TO_LAMBDA, after_bounce
 from mark.dispatch.policy import Bounced, Late, Routing
 from mark.dispatch.redispatch import AfterLoss, after_loss, at_work
-from mark.dispatch.routing import NONE, least_finish, least_outstanding, weighted
+from mark.dispatch.routing import NONE, least_finish, least_finish_of_size, least_outstanding, weighted
 from mark.domain.spending import SpendingLimit
 from mark.domain.traffic import CLIENT_ERROR
 from mark.protocols.frames import Response
@@ -92,6 +92,14 @@ class ModelRouter:
         self.unexpected = unexpected
         self._only: Agent | None = None
         self._is_paused = False
+        profiles = {offering.name: offering.profile for offering in served.offerings}
+        #: Items of the largest request, which every offering can take.
+        self.largest = min((profile.max_batch for profile in profiles.values()), default=1)
+        self._profiles_s = {name: (0.0, *profile.latencies_s(self.largest)) for name, profile in profiles.items()}
+
+    def profile_s(self, offering: str) -> Sequence[float]:
+        """Seconds of 0, 1, 2, ... items by the profile; the same for all sizes where it is offered no more."""
+        return self._profiles_s.get(offering) or (0.0, *[1.0] * self.largest)
 
     def set_agents(self, agents: list[Agent]) -> None:
         """Replace the agents that accept requests."""
@@ -122,7 +130,7 @@ class ModelRouter:
             if only is not None and only.view.terminates_at == math.inf:  # all rules agree on one that stays
                 only.send(request, now, forced=False)
                 return
-            agent = self._route(now)
+            agent = self._route(now, request.size)
             if agent is None:
                 self.bounced(request, now)
             else:
@@ -133,9 +141,10 @@ class ModelRouter:
     @_fails_its_request
     def bounced(self, request: InferenceRequest, now: float, *, lambda_refused: bool = False) -> None:
         """Route a request that was not admitted: to Lambda, to the instance that finishes first, or shed it."""
-        agent, instance_at = self._first_to_finish(now)
+        agent, instance_at = self._first_to_finish(now, request.size)
         calls, policy = self.overflow, self._policy
-        lambda_open = not lambda_refused and self._lambda_open(len(request.body))
+        # Lambda's profiles are of one item: a replay with sizes has no overflow either.
+        lambda_open = not lambda_refused and request.size == 1 and self._lambda_open(len(request.body))
         lambda_at = calls.finish_at(now) if calls is not None and lambda_open else math.inf
         if calls is not None and lambda_open and policy.late is Late.SHED and lambda_at > request.deadline_at:
             calls.warm_one_more(self, now, request.deadline_at)
@@ -257,12 +266,12 @@ class ModelRouter:
         self.tally.failed += 1
         self.fail(request, status, text)
 
-    def _route(self, now: float) -> Agent | None:
+    def _route(self, now: float, size: int) -> Agent | None:
         view = self.view
         if not self._agents:
             return None
         if self._policy.routing is Routing.LEAST_FINISH:
-            row = least_finish(now, view.rows, view.agents)
+            row = self._least_finish(now, size)
         elif self._policy.routing is Routing.WEIGHTED:
             row = weighted(view.rows, view.agents)
         else:
@@ -270,15 +279,21 @@ class ModelRouter:
         if row == NONE:
             return None
         agent = self._agents[row]
-        return agent if agent.view.finish_at(now) <= agent.view.terminates_at else None
+        return agent if agent.view.finish_at(now, size) <= agent.view.terminates_at else None
 
-    def _first_to_finish(self, now: float) -> tuple[Agent | None, float]:
+    def _first_to_finish(self, now: float, size: int) -> tuple[Agent | None, float]:
         if not self._agents:
             return None, math.inf
-        row = least_finish(now, self.view.rows, self.view.agents)
+        row = self._least_finish(now, size)
         if row == NONE:
             return None, math.inf
-        return self._agents[row], self._agents[row].view.finish_at(now)
+        return self._agents[row], self._agents[row].view.finish_at(now, size)
+
+    def _least_finish(self, now: float, size: int) -> int:
+        view = self.view
+        if size == 1:
+            return least_finish(now, view.rows, view.agents)
+        return least_finish_of_size(now, size, view.rows, view.agents, view.profiles_s)
 
     def _lambda_open(self, body_bytes: int) -> bool:
         calls = self.overflow

@@ -32,6 +32,8 @@ class ParsedHead(NamedTuple):
     #: the client chooses the request's id
     has_id: bool
     accept: bytes
+    #: in items; 0: the request's own rows, which its body has
+    size: int
 
 
 def parse_head(request: InferenceRequest, route: Route, router: ModelRouter) -> ParsedHead:
@@ -65,7 +67,18 @@ def parse_head(request: InferenceRequest, route: Route, router: ModelRouter) -> 
         _allowed_s(headers, router.objective_s),
         request_id is not None,
         accept,
+        size_of(headers, router.largest, from_rows=route.shape == "oip" and router.served.model.rows_are_items),
     )
+
+
+def size_of(headers: Headers, largest: int, *, from_rows: bool = False) -> int:
+    """The size in items that a client gives; without one 1, or 0 where the body's rows are to be counted."""
+    text = headers.get("x-mark-size")
+    if text is None:
+        return 0 if from_rows else 1
+    if not text.isdigit() or len(text) > 9 or not 1 <= (size := int(text)) <= largest:
+        raise BadRequest(f"x-mark-size must be a whole number of items from 1 to {largest}")
+    return size
 
 
 def accept_of(headers: Headers, route: Route) -> bytes:

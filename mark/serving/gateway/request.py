@@ -37,7 +37,7 @@ class InferenceRequest(HttpExchange):
 
     __slots__ = (
         "accept", "arrived_at", "content_type", "deadline_at", "header_length", "idempotency", "losses", "path",
-        "request_id", "shape", "traceparent", "variant",
+        "request_id", "shape", "size", "traceparent", "variant",
     )  # fmt: skip
 
     head: Head[ParsedHead] | None
@@ -53,6 +53,8 @@ class InferenceRequest(HttpExchange):
     traceparent: bytes
     #: protocol of the client's errors: oip or sagemaker
     shape: str
+    #: in items
+    size: int
     #: the model's variant that was asked for
     variant: bytes
     #: record of its id, None where the gateway made the id
@@ -73,7 +75,7 @@ class InferenceRequest(HttpExchange):
         HttpExchange.__init__(self, connection, method, target, headers, body, keep_alive, head)
         self.shape = "oip"
         self.request_id = self.path = self.content_type = self.accept = self.traceparent = self.variant = b""
-        self.header_length = 0
+        self.header_length, self.size = 0, 1
         self.arrived_at = self.deadline_at = 0.0
         self.idempotency = None
         self.losses = ()
@@ -86,6 +88,7 @@ class InferenceRequest(HttpExchange):
             body=self.body,
             header_length=self.header_length,
             accept=self.accept.decode("latin-1"),
+            size=self.size,
         )
 
     def answer(self, status: int, content_type: bytes, header_length: int, body: bytes, by: bytes) -> None:

@@ -15,12 +15,12 @@ import secrets
 import socket
 import ssl
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import mark
-from mark.domain.errors import RetryLater
+from mark.domain.errors import MarkError, RetryLater
 from mark.domain.member import Peer
 from mark.ports import GatewayLink, Overflow
 from mark.protocols import oip
@@ -86,6 +86,16 @@ class GatewayConfig:
     limits: HttpLimits = field(default_factory=HttpLimits)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenReader:
+    """Reads which tokens count, by a call that may wait; errors: MarkError."""
+
+    read: Callable[[], Sequence[str]]
+    #: Seconds between two readings, and after one that failed.
+    each_s: float
+    again_s: float
+
+
 class Gateway:
     """Handles the requests of one process. Made and used in one event loop."""
 
@@ -115,7 +125,7 @@ class Gateway:
             admits=self._admits,
             unexpected=self.unexpected,
         )
-        self._token = config.token.encode() if config.token is not None else None
+        self._tokens: tuple[bytes, ...] = () if config.token is None else (config.token.encode(),)
         self._ids = f"{config.name}-{secrets.token_hex(4)}-".encode()
         self._count = 0
 
@@ -140,6 +150,14 @@ class Gateway:
             self._handle_index(request)
         else:
             self._handle_get(request, route)
+
+    def accept(self, tokens: Sequence[str]) -> None:
+        """Accept these tokens and no other; agents are told the first. Nothing for a gateway open to all."""
+        if self._tokens:
+            self._tokens = tuple(token.encode() for token in tokens)
+            for connection in self.http.connections:
+                connection.forget_head()  # its token was looked at before
+            self.agents.set_token(tokens[0])
 
     def _miss(self, request: InferenceRequest) -> None:
         """Answer 501 for a feature that is not supported, else 404 with the models that are served."""
@@ -169,10 +187,11 @@ class Gateway:
         return self._is_allowed(headers, None)
 
     def _is_allowed(self, headers: dict[str, bytes], route: Route | None) -> bool:
-        if self._token is None:
+        if not self._tokens:
             return True
         scheme, _, token = headers.get("authorization", b"").partition(b" ")
-        if scheme.lower() == b"bearer" and hmac.compare_digest(token.lstrip(b" "), self._token):
+        sent = token.lstrip(b" ")
+        if scheme.lower() == b"bearer" and any(hmac.compare_digest(sent, known) for known in self._tokens):
             return True
         return route is not None and route.endpoint in OPEN_TO_ALL
 
@@ -246,8 +265,14 @@ class Gateway:
     def _offer(self, request: InferenceRequest, parsed: ParsedHead) -> None:
         (
             router, request.shape, request.path, request.content_type, request.header_length, has_trace,
-            request.variant, allowed_s, has_id, request.accept,
+            request.variant, allowed_s, has_id, request.accept, request.size,
         ) = parsed  # fmt: skip
+        if not request.size:
+            request.size = oip.count_rows(request.body, request.header_length)
+            if request.size > router.largest:
+                request.request_id = request.headers.get("x-mark-request-id") or self._next_id()
+                request.fail(400, f"a request has at most {router.largest} rows")
+                return
         request.traceparent = request.headers["traceparent"] if has_trace else b""
         request.arrived_at = now = time.monotonic()
         request.deadline_at = now + allowed_s
@@ -359,14 +384,18 @@ async def serve_gateway(
     overflow: Overflow | None,
     stop: asyncio.Event,
     on_bound: Callable[[int], None] | None = None,
+    tokens: TokenReader | None = None,
 ) -> None:
-    """Serve until `stop`. on_bound: called with the port once requests are taken."""
+    """Serve until `stop`. on_bound: called with the port once requests are taken. tokens: those that count."""
     gateway = Gateway(config, spec, overflow=overflow)
     loop = asyncio.get_running_loop()
+    pause_s = await _read_tokens(gateway, tokens) if tokens is not None else 0.0
     listening = listen(config.host, config.port)
     try:
         me, own = await _own_port(gateway, listening)
         following = await gateway.sync.begin(link, gateway.agents, gateway.peers, stop, me)
+        if tokens is not None:
+            following = (*following, loop.create_task(_follow_tokens(gateway, tokens, pause_s)))
         server = await loop.create_server(gateway.http.connection, sock=listening, ssl=config.tls, backlog=4096)
     except BaseException:
         listening.close()
@@ -417,6 +446,22 @@ async def _own_port(gateway: Gateway, shared: socket.socket) -> tuple[Peer, asyn
     host, port = (LOOPBACK, 0) if config.own_address is None else (config.own_address, config.peer_port)
     own = await asyncio.get_running_loop().create_server(gateway.http.connection, host, port)
     return Peer(name=config.name, host=host, port=own.sockets[0].getsockname()[1]), own
+
+
+async def _follow_tokens(gateway: Gateway, tokens: TokenReader, pause_s: float) -> None:
+    while True:
+        await asyncio.sleep(pause_s)
+        pause_s = await _read_tokens(gateway, tokens)
+
+
+async def _read_tokens(gateway: Gateway, tokens: TokenReader) -> float:
+    """Accept what is read now; seconds until the next reading. What cannot be read leaves things as they are."""
+    try:
+        gateway.accept(await asyncio.to_thread(tokens.read))
+    except MarkError as error:
+        log.warning("tokens cannot be read; the last ones count", extra={"reason": str(error)})
+        return tokens.again_s
+    return tokens.each_s
 
 
 async def _sweep(gateway: Gateway) -> None:

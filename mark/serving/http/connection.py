@@ -274,6 +274,10 @@ class HttpConnection(asyncio.Protocol):
                 )
             )
 
+    def forget_head(self) -> None:
+        """Have the next request's head parsed, though this connection has sent it before."""
+        self._head = None
+
     def _learn(self, data: bytes, exchange: HttpExchange) -> None:
         """The chunk was one request, no more and no less: remember its head."""
         cut = len(data) - len(exchange.body)

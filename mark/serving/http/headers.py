@@ -17,6 +17,7 @@ KNOWN_HEADERS = (
     "x-mark-deadline-ms",
     "x-mark-forwarded",
     "x-mark-request-id",
+    "x-mark-size",
     "x-mark-variant",
     "x-amzn-sagemaker-target-variant",
 )

@@ -69,6 +69,7 @@ class LoadResult:
 class _Sent:
     number: int
     due_at: float
+    size: int
     again: bool = False
 
 
@@ -89,13 +90,14 @@ class Load:
     async def run(
         self,
         due_s: Sequence[float],
+        sizes: Sequence[int] | None = None,
         *,
         stop: asyncio.Event,
         progress: Callable[[LoadResult, float], None] = lambda _result, _share: None,
     ) -> LoadResult:
         """Send a request at each of `due_s`, seconds from now, rising. `progress` gets the share sent, in [0, 1].
 
-        Setting `stop` ends it early; what is in flight is waited for.
+        sizes: items of each; None where all have one. Setting `stop` ends it early; what is in flight is awaited.
         """
         began = self._loop.time()
         reported = began
@@ -104,7 +106,8 @@ class Load:
         while position < total and not stop.is_set():
             now = self._loop.time() - began
             while position < total and due_s[position] <= now:
-                self._send(_Sent(position, began + due_s[position]))
+                size = 1 if sizes is None else sizes[position]
+                self._send(_Sent(position, began + due_s[position], size))
                 position += 1
             if position < total:
                 await self._pause(stop, min(REPORT_EACH_S, began + due_s[position] - self._loop.time()))
@@ -184,6 +187,8 @@ class Load:
             f"content-type: application/json\r\ncontent-length: {len(target.body)}\r\n"
             f"x-mark-request-id: {self._run_id}-{sent.number}\r\n"
         )
+        if sent.size != 1:
+            head += f"x-mark-size: {sent.size}\r\n"
         if target.token:
             head += f"authorization: Bearer {target.token}\r\n"
         return head.encode("ascii") + b"\r\n" + target.body

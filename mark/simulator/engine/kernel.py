@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mark.dispatch.batcher import batch_size, fits, places_after, whole_batches
+from mark.dispatch.batcher import batch_size, fits, places_after, places_ahead, places_left
 from mark.dispatch.bouncer import late_finish_at, predicted_finish_at, stays
 from mark.dispatch.credits import earned, slowed_s
 from mark.dispatch.overflow import (
@@ -31,7 +31,15 @@ from mark.dispatch.overflow import (
     note_in_flight,
     warms_one_more,
 )
-from mark.dispatch.routing import NONE, SERVER_FIELDS, least_finish, least_outstanding, weighted
+from mark.dispatch.routing import (
+    NONE,
+    SERVER_FIELDS,
+    least_finish,
+    least_finish_of_size,
+    least_outstanding,
+    sized_finish_at,
+    weighted,
+)
 from mark.simulator.engine.kernel_lambda import Pool, invoke, reap, start_environment
 from mark.simulator.engine.kernel_tally import (
     Floats,
@@ -197,12 +205,7 @@ def _least_finish(now: float, size: int, rows: Ints, fleet: Fleet, sizes: Ints |
     """`least_finish`, where an instance takes its own time for this size."""
     if sizes is None:
         return least_finish(now, rows, fleet.servers)
-    best, best_at = NONE, np.inf
-    for row in rows:
-        at = _finish_at(now, size, row, fleet)
-        if at < best_at and at <= fleet.servers[row].terminates_at:
-            best, best_at = row, at
-    return best
+    return least_finish_of_size(now, size, rows, fleet.servers, fleet.batch_s)
 
 
 def _bounce(
@@ -249,14 +252,19 @@ def _warm_one_more(now: float, deadline_at: float, rules: Record, pool: Pool, ta
 
 
 def _finish_at(now: float, size: int, row: int, fleet: Fleet) -> float:
-    server = fleet.servers[row]
+    return _finish_of(now, size, fleet.servers[row], fleet.batch_s[row], fleet.sizes)
+
+
+def _finish_of(now: float, size: int, server: Record, batch_s: Floats, sizes: Ints | None) -> float:
+    if sizes is not None:
+        return sized_finish_at(now, size, server, batch_s)
     return predicted_finish_at(
         now,
         server.free_at,
         server.in_service,
-        _ahead(size, server, fleet.sizes),
+        server.waiting,
         server.max_batch,
-        _alone_s(size, server, fleet.batch_s[row], fleet.sizes),
+        server.single_s,
         server.full_batch_s,
     )
 
@@ -265,18 +273,10 @@ def _size_at(place: int, sizes: Ints | None) -> int:
     return 1 if sizes is None else sizes[place]
 
 
-def _alone_s(size: int, server: Record, batch_s: Floats, sizes: Ints | None) -> float:
-    """Seconds that it takes where nothing waits, at the pace at which one item would be served now."""
-    if sizes is None:
-        return float(server.single_s)
-    return float(server.single_s * (batch_s[size] / batch_s[1]))
-
-
 def _ahead(size: int, server: Record, sizes: Ints | None) -> int:
-    """Places before the last one that the request would get; none where it would start at once."""
-    if sizes is None or (server.in_service == 0 and server.waiting == 0):
+    if sizes is None:
         return int(server.waiting)
-    return places_after(server.waiting, size, server.max_batch) - 1
+    return places_ahead(server.in_service, server.waiting, size, server.max_batch)
 
 
 def _enqueue_or_shed(
@@ -347,7 +347,7 @@ def _take(row: int, server: Record, sizes: Ints | None) -> int:
             break
         requests += 1
         items += size
-    server.waiting -= min(server.waiting, whole_batches(items, server.max_batch))
+    server.waiting = places_left(server.waiting, items, server.max_batch)
     server.queued -= requests
     server.serving = requests
     return items

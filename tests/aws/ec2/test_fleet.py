@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from mark.aws.ec2.guard import UNLISTED_S, Guard, Guardrails
-from mark.aws.ec2.launch import FleetSetup, fleet_request, launched_rows, shortfall
+from mark.aws.ec2.launch import FleetSetup, fleet_request, launched_rows, shortfall, unfilled
 from mark.aws.ec2.observed import Ec2Row
 from mark.aws.errors import REPORTED_AT
 from mark.aws.session import Aws
@@ -636,6 +636,19 @@ def test_an_order_of_which_ec2_says_nothing_the_second_time_is_looked_for_by_its
     lacking = [fact.count for fact in next_one.cloud.drain_facts() if isinstance(fact, LaunchRefused)]
     assert lacking == ([] if launched else [2])
     next_one.cloud.close()
+
+
+def test_what_never_came_is_refused_in_the_zones_that_the_order_asked_and_in_no_other() -> None:
+    order = replace(launch(3, kind=SPOT.name), equivalents=(OTHER.name,))
+    everywhere = unfilled(ZONED, order, 2, 7.0)
+    left_out = unfilled(ZONED, replace(order, without=((SPOT.name, "us-east-1a"),)), 2, 7.0)
+
+    assert [(fact.offering, fact.zone, fact.count, fact.cause) for fact in everywhere] == [
+        (SPOT.name, "us-east-1a", 2, RefusalCause.CAPACITY),
+        (SPOT.name, "us-east-1b", 0, RefusalCause.CAPACITY),
+    ]
+    assert [(fact.offering, fact.zone, fact.count) for fact in left_out] == [(SPOT.name, "us-east-1b", 2)]
+    assert [fact.zone for fact in unfilled(replace(ZONED, subnets=()), order, 2, 7.0)] == [None]
 
 
 KEY = "Client.InternalError"

@@ -60,6 +60,18 @@ def test_a_spot_instance_costs_what_its_zone_does_and_the_lowest_is_planned_with
     assert prices.usd_per_hour(row(ZONES[0], "gone:spot")) is None
 
 
+def test_what_is_reserved_counts_at_the_dearest_zone_that_it_may_stand_in(there: Aws) -> None:
+    everywhere, only = ObservedSpotPrices(there, OFFERINGS), ObservedSpotPrices(there, OFFERINGS, ZONES[1:2])
+    assert everywhere.known() == {}
+    everywhere.read(0.0)
+    only.read(0.0)
+    found = {zone: everywhere.usd_per_hour(row(zone)) for zone in ZONES}
+    price = everywhere.known()[SPOT.name]
+    assert {zone: price.by_zone[zone] for zone in ZONES} == found
+    assert price.dearest == max(price.by_zone.values())
+    assert only.known()[SPOT.name].dearest == found[ZONES[1]]
+
+
 def test_only_zones_that_the_service_may_use_count_as_the_lowest(there: Aws) -> None:
     prices = ObservedSpotPrices(there, OFFERINGS, ZONES[1:2])
     prices.read(0.0)

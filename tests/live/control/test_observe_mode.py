@@ -19,6 +19,7 @@ from mark.domain.clock import ClockAnchor
 from mark.domain.demand import WINDOW_S, Demand, DemandUnit, point_forecast
 from mark.domain.fleet import InstanceState, Role
 from mark.domain.objective import ModelSpec
+from mark.domain.offering import SpotPrice
 from mark.domain.orders import Drain, Launch, StartStandby, StopStandby, WarmLambda
 from mark.domain.times import CloudTimes
 from mark.live.commands import feed
@@ -103,6 +104,36 @@ def test_what_is_launched_boots_serves_and_is_billed_until_it_is_drained(
     assert usage.running_s == pytest.approx(3600.0 + 7200.0 - 2 * TIMES.pending_s)
     assert cloud.drain_facts() == ()
     assert not cloud.has_pending_facts
+
+
+class Prices:
+    """Spot prices that are known once they were asked for."""
+
+    def __init__(self) -> None:
+        self.read_at: list[float] = []
+
+    def read(self, now: float) -> None:
+        self.read_at.append(now)
+
+    def known(self) -> dict[str, SpotPrice]:
+        return {SMALL.name: SpotPrice(by_zone={"a": 0.01, "b": 0.02}, dearest=0.02)} if self.read_at else {}
+
+    def lowest(self) -> tuple[tuple[str, float], ...]:
+        return ((SMALL.name, 0.01),) if self.read_at else ()
+
+
+def test_spot_costs_what_the_dearest_zone_does_and_is_planned_with_as_where_it_is_rented(
+    store: ServiceStore, clock: Clock
+) -> None:
+    prices = Prices()
+    cloud = ShadowCloud(SERVED, store=store, clock=clock, prices=prices)
+    assert cloud.observe().spot_usd_per_hour == ((SMALL.name, 0.01),)
+    assert prices.read_at == [clock.at]
+    cloud.submit(launch(1))
+    cloud.submit(launch(1, SLEEPER.name, token="t2"))
+    by_offering = {told.offering: told.usd_per_hour for told in store.transitions("m")}
+    assert by_offering == {SMALL.name: 0.02, SLEEPER.name: SLEEPER.usd_per_hour}
+    assert {cloud.usd_per_hour(one) for one in cloud.observe()} == {0.02, SLEEPER.usd_per_hour}
 
 
 def test_the_next_controller_goes_on_with_the_same_fleet(store: ServiceStore, clock: Clock) -> None:
@@ -245,7 +276,8 @@ def test_the_mode_is_what_chooses_the_cloud(store: ServiceStore) -> None:
     anything: Any = SimpleNamespace()  # no client of AWS is there to be called
     factory = DriverFactory(settings, anything, store=store, aws=anything, lease=anything)
     model: Any = SimpleNamespace(served=SERVED)
-    assert isinstance(factory.cloud(model, "run", Clock(), anything, anything), ShadowCloud)  # type: ignore[arg-type]
+    shared: Any = SimpleNamespace(launches={"subnets": ()})
+    assert isinstance(factory.cloud(model, "run", Clock(), anything, shared), ShadowCloud)  # type: ignore[arg-type]
 
 
 def test_lines_are_counted_as_requests_of_their_window(

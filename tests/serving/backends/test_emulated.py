@@ -191,3 +191,20 @@ def test_more_rows_than_it_can_answer_are_refused():
 
     assert replies[0].status == 413
     assert "send fewer" in error(replies[0])
+
+
+def test_a_batch_takes_as_long_as_its_items():
+    offering = of_batches(inception(), {1: 0.01, 4: 0.02, 8: 0.05})
+
+    async def scenario():
+        backend, loop = emulated(offering), asyncio.get_running_loop()
+        await backend.start()
+        took = []
+        for sizes in ((1,), (1, 1), (3, 1), (7,), (2, 2, 4)):
+            began = loop.time()
+            await backend.infer([ask([1, 2])._replace(size=size) for size in sizes])
+            took.append(round(loop.time() - began, 6))
+            await asyncio.sleep(1.0)
+        return took
+
+    assert run_virtually(scenario()) == [0.01, 0.02, 0.02, 0.05, 0.05]

@@ -10,10 +10,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
 from mark.domain.clock import ClockAnchor
+from mark.domain.errors import RetryLater
 from mark.domain.fleet import Role
 from mark.domain.spending import SpendingLimit
 from mark.domain.traffic import Warmed
 from mark.ports import InferReply
+from mark.serving.gateway.server import TokenReader
 from mark.serving.http.server import HttpLimits
 from tests.serving.fakes import FakeLambda
 from tests.serving.harness import BODY, INFER, LAMBDA, Live, live, run, served, until
@@ -226,6 +228,43 @@ def test_a_token_is_required_but_for_health() -> None:
                 return (await running.ask(authorization="Bearer secret")).status == 200
 
             await until(served_)
+
+    run(test())
+
+
+def test_tokens_follow_each_other_on_connections_that_stay_open() -> None:
+    valid, failing = ["old"], [False]
+
+    def read() -> list[str]:
+        if failing[0]:
+            raise RetryLater("the secret cannot be read")
+        return valid
+
+    async def test() -> None:
+        tokens = TokenReader(read=read, each_s=0.01, again_s=0.01)
+        async with live(token="old", tokens=tokens) as running:
+            clients = {name: await running.client() for name in ("old", "new")}
+
+            async def statuses() -> dict[str, int]:
+                for name, client in clients.items():
+                    client.send(authorization=f"Bearer {name}")
+                return {name: (await client.read()).status for name, client in clients.items()}
+
+            async def come(expected: dict[str, int]) -> None:
+                async def there() -> bool:
+                    return await statuses() == expected
+
+                await until(there)
+
+            await come({"old": 200, "new": 401})
+            valid[:] = ["old", "new"]
+            await come({"old": 200, "new": 200})
+            failing[0] = True
+            assert await statuses() == {"old": 200, "new": 200}
+            valid[:], failing[0] = ["new"], False
+            await come({"old": 401, "new": 200})
+            for client in clients.values():
+                await client.close()
 
     run(test())
 

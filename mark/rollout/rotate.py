@@ -1,0 +1,240 @@
+"""`mark rotate`: a service's secrets are replaced while it serves.
+
+The clients' token: a new version waits as AWSPENDING until every gateway has read it and accepts both; then it
+becomes AWSCURRENT, which clients read, and the old one, AWSPREVIOUS now, counts for a while more. Every step
+follows from the stages alone (`next_step`), so whoever runs the command again goes on where it was left.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import assert_never
+
+from mark.aws.client_tokens import AGAIN_S, CURRENT, PENDING, PREVIOUS, READ_EACH_S
+from mark.aws.error_codes import NOT_THERE
+from mark.aws.errors import code_of, translated
+from mark.aws.names import TOKEN, name_of
+from mark.aws.session import Aws
+from mark.config.rollout import RolloutSettings
+from mark.config.settings import Settings
+from mark.domain.errors import MarkError, Misconfigured
+from mark.live.service_session import service_aws
+from mark.report.terminal import show
+from mark.store.users import PROCESSES, StoreUser
+
+OURS = "mark-rotation-"
+"""Beginning of a version's id that this command made; Secrets Manager takes 32 to 64 characters."""
+READ_S = READ_EACH_S + 4 * AGAIN_S
+"""Time for every gateway to read what counts, also where some of its calls fail."""
+TOKEN_BYTES = 32
+
+
+class Move(StrEnum):
+    """A change of the secret's versions."""
+
+    MAKE = "make"
+    PUBLISH = "publish"
+    SETTLE = "settle"
+    RETIRE = "retire"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Versions:
+    """Ids of the versions that have a stage, empty where none has; `changed_at`: of the secret, epoch seconds."""
+
+    current: str
+    pending: str = ""
+    previous: str = ""
+    changed_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """The next change, not before `due_at` (epoch seconds)."""
+
+    move: Move
+    due_at: float = 0.0
+
+
+def next_step(versions: Versions, keep_old_s: float) -> Step | None:
+    """The next step of a rotation under way; None where none is. Misconfigured where somebody else rotates."""
+    if versions.pending and not versions.pending.startswith(OURS):
+        raise Misconfigured(
+            f"the version {versions.pending} is {PENDING}, and not of `mark rotate`: let the rotation that made "
+            "it end, or take that stage away"
+        )
+    if versions.pending and versions.pending == versions.current:
+        return Step(move=Move.SETTLE)
+    if versions.pending:
+        return Step(move=Move.PUBLISH, due_at=versions.changed_at + READ_S)
+    if versions.previous and versions.current.startswith(OURS):
+        return Step(move=Move.RETIRE, due_at=versions.changed_at + keep_old_s)
+    return None
+
+
+def after(versions: Versions, step: Step, at: float, made: str) -> Versions:
+    """The versions once the step is done at that time. made: id of a version that it makes."""
+    match step.move:
+        case Move.MAKE:
+            return replace(versions, pending=made, changed_at=at)
+        case Move.PUBLISH:
+            return replace(versions, current=versions.pending, previous=versions.current, changed_at=at)
+        case Move.SETTLE:
+            return replace(versions, pending="", changed_at=at)
+        case Move.RETIRE:
+            return replace(versions, previous="", changed_at=at)
+        case _:
+            assert_never(step.move)
+
+
+def steps_left(versions: Versions, now: float, keep_old_s: float) -> Iterator[Step]:
+    """All steps to the end, each with the time at which it is done; a new rotation where none is under way."""
+    step: Step | None = next_step(versions, keep_old_s) or Step(move=Move.MAKE)
+    while step is not None:
+        now = max(now, step.due_at)
+        yield replace(step, due_at=now)
+        versions = after(versions, step, now, made=OURS)
+        step = next_step(versions, keep_old_s)
+
+
+def reasons(rollout: RolloutSettings) -> Mapping[str, str]:
+    """Secrets that are not rotated, and why: by their part of the name."""
+    at_start = (
+        "its processes read it when they start, so a new one would have to reach the store and all of them at once"
+    )
+    if rollout.shape == "ha":
+        told = dict.fromkeys((f"store-{user.value}" for user in PROCESSES), at_start)
+        told |= dict.fromkeys((f"password-{user.value}" for user in PROCESSES), at_start)
+    else:
+        told = dict.fromkeys((f"store-{user.value}" for user in (StoreUser.AGENT, StoreUser.CONTROLLER)), at_start)
+        if rollout.node.certificate:
+            told["certificate"] = (
+                "it is yours: put the next one into its secret, then replace one node after the other"
+            )
+    return told
+
+
+def rotate(
+    settings: Settings,
+    names: Sequence[str],
+    *,
+    keep_old_s: float,
+    plan_only: bool,
+    clock: Callable[[], float] = time.time,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Rotate these secrets, or all that can be; `keep_old_s`: so long the old token counts beside the new one.
+
+    Misconfigured, before anything changes, for a name that is unknown or that cannot be rotated.
+    """
+    kept = reasons(settings.rollout)
+    for name in names:
+        if name in kept:
+            raise Misconfigured(f"{name} cannot be rotated: {kept[name]}")
+        if name != TOKEN:
+            raise Misconfigured(f"unknown secret {name!r}; known: {', '.join((TOKEN, *kept))}")
+    service = settings.service.name
+    with closing(service_aws(settings, "rotator")) as aws:
+        if plan_only:
+            for step in steps_left(_versions(aws, service), clock(), keep_old_s):
+                show(f"{TOKEN}  {_time(step.due_at)}  {_words(step.move)}")
+        else:
+            _rotate_token(aws, service, keep_old_s, clock, sleep)
+    if not names:
+        for name, why in kept.items():
+            show(f"{name}  not rotated: {why}")
+
+
+def _rotate_token(
+    aws: Aws, service: str, keep_old_s: float, clock: Callable[[], float], sleep: Callable[[float], None]
+) -> None:
+    versions = _versions(aws, service)
+    step = next_step(versions, keep_old_s)
+    if step is not None:
+        show(f"{TOKEN}  a rotation that was interrupted goes on")
+    step = step or Step(move=Move.MAKE)
+    while step is not None:
+        if (wait_s := step.due_at - clock()) > 0:
+            show(f"{TOKEN}  waits until {_time(step.due_at)} to {_words(step.move)}")
+            sleep(wait_s)
+            # somebody else may have gone on meanwhile
+            versions = _versions(aws, service)
+            step = next_step(versions, keep_old_s)
+            continue
+        with translated():
+            _do(aws, name_of(service, TOKEN), step.move, versions)
+        show(f"{TOKEN}  {_time(clock())}  done: {_words(step.move)}")
+        versions = _versions(aws, service)
+        step = next_step(versions, keep_old_s)
+    show(f"{TOKEN}  rotated; gateways refuse the old one within {READ_EACH_S / 60:g} minutes")
+
+
+def _do(aws: Aws, name: str, move: Move, versions: Versions) -> None:
+    moved = aws.secrets.update_secret_version_stage
+    match move:
+        case Move.MAKE:
+            aws.secrets.put_secret_value(
+                SecretId=name,
+                ClientRequestToken=f"{OURS}{uuid.uuid4()}",
+                SecretString=secrets.token_hex(TOKEN_BYTES),
+                VersionStages=[PENDING],
+            )
+        case Move.PUBLISH:  # Secrets Manager makes the old one AWSPREVIOUS by itself
+            moved(
+                SecretId=name,
+                VersionStage=CURRENT,
+                MoveToVersionId=versions.pending,
+                RemoveFromVersionId=versions.current,
+            )
+        case Move.SETTLE:
+            moved(SecretId=name, VersionStage=PENDING, RemoveFromVersionId=versions.pending)
+        case Move.RETIRE:
+            moved(SecretId=name, VersionStage=PREVIOUS, RemoveFromVersionId=versions.previous)
+        case _:
+            assert_never(move)
+
+
+def _versions(aws: Aws, service: str) -> Versions:
+    name = name_of(service, TOKEN)
+    try:
+        with translated():
+            told = aws.secrets.describe_secret(SecretId=name)
+    except MarkError as error:
+        if code_of(error) not in NOT_THERE:
+            raise
+        raise Misconfigured(
+            f"there is no secret {name} in {aws.settings.region}: the service {service} is not deployed there"
+        ) from error
+    staged = {stage: id_ for id_, stages in told["VersionIdsToStages"].items() for stage in stages}
+    changed = told.get("LastChangedDate") or told["CreatedDate"]
+    return Versions(
+        current=staged.get(CURRENT, ""),
+        pending=staged.get(PENDING, ""),
+        previous=staged.get(PREVIOUS, ""),
+        changed_at=changed.timestamp(),
+    )
+
+
+def _words(move: Move) -> str:
+    match move:
+        case Move.MAKE:
+            return "make a new token, which gateways accept beside the old one"
+        case Move.PUBLISH:
+            return "have clients read the new token, which every gateway accepts by then"
+        case Move.SETTLE:
+            return "note that the new token is the one in use"
+        case Move.RETIRE:
+            return "take the old token away"
+        case _:
+            assert_never(move)
+
+
+def _time(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
