@@ -20,7 +20,8 @@ from mark.config.rollout import MachineSettings, RolloutSettings
 class Blueprint:
     """All that the stacks say.
 
-    `models` are all that are served, `infer` the functions of those that overflow. `zones` are the settings', or
+    `models` are all that are served, `infer` the functions of those that overflow. `trains`: whether a function
+    trains forecasters. `zones` are the settings', or
     the region's first two. `gateway_machine`: name of the kind that gateways and controllers run on.
     `monthly_usd`: what the service may cost in a month, as AWS's own budget has it. `bundles`: handler -> key in
     the service's bucket. `processes`: the settings as those in the account read them, JSON; `files`: files that
@@ -36,6 +37,7 @@ class Blueprint:
     rollout: RolloutSettings
     models: tuple[str, ...]
     infer: tuple[LambdaSpec, ...]
+    trains: bool
     monthly_usd: float
     bundles: Mapping[str, str]
     processes: str
@@ -53,7 +55,7 @@ class Blueprint:
     def resources(self) -> Resources:
         """Resources that the service has on the emulated AWS too."""
         store: StoreVariable = "MARK_REPORT_TABLE" if self.lean else "MARK_STORE_SECRET"
-        return describe(self.service, self.rollout, self.infer, store=store)
+        return describe(self.service, self.rollout, self.infer, store=store, trains=self.trains)
 
     @property
     def lean(self) -> bool:
@@ -96,11 +98,6 @@ class Blueprint:
     def agent_image(self) -> str:
         """The image of agents."""
         return self.rollout.agent_image or self.image
-
-    @property
-    def controller_image(self) -> str:
-        """The image of controllers: they train forecasters."""
-        return self.rollout.training_image or self.image
 
 
 def read_blueprint(text: str) -> Blueprint:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from aws_cdk import Aws, aws_iam
 
 from infra.stack import ServiceStack, document, excuse, trusted
-from mark.aws.names import boundary_name, repository_of
+from mark.aws.names import TRAIN, boundary_name, repository_of
 from mark.aws.permissions.policies import NO_RESOURCE, Names, Statement, statements
 from mark.config.rollout import RolloutSettings
 from mark.store.users import StoreUser
@@ -43,6 +43,7 @@ def names_of(
         host=rollout.node.name or "",
         costs=rollout.report.reconcile,
         infer=tuple(name for one in stack.blueprint.infer for name in _called(one.name, rollout)),
+        train=stack.blueprint.name(TRAIN) if stack.blueprint.trains else "",
     )
 
 

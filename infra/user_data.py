@@ -82,13 +82,13 @@ def start_script(start: Start) -> str:
 class NodeStart:
     """Start of a node: store, controller and gateway beside each other, each a container of its own.
 
-    `image`: the gateway's. `secrets`, `forms`: as in Start, of the controller. `agents_secret`: the agents'
-    password at the store. `logs`: the log group by process. `certificate`: ARN of the secret with the clients'
-    certificate, which the store uses too; empty: nodes make one for `name`. `signals`: as in Start.
+    `image`: the gateway's and the controller's. `secrets`, `forms`: as in Start, of the controller.
+    `agents_secret`: the agents' password at the store. `logs`: the log group by process. `certificate`: ARN of the
+    secret with the clients' certificate, which the store uses too; empty: nodes make one for `name`. `signals`: as
+    in Start.
     """
 
     image: str
-    controller_image: str
     store_image: str
     region: str
     logs: Mapping[str, str]
@@ -195,7 +195,7 @@ def _prepare_node(node: NodeStart) -> str:
 
 
 def _images(node: NodeStart) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((node.image, node.store_image, node.controller_image)))
+    return node.image, node.store_image
 
 
 def _read_certificate(node: NodeStart) -> list[str]:
@@ -243,10 +243,9 @@ def _node_unit(node: NodeStart, process: str) -> str:
         kept = "-v /var/lib/mark/store:/data -v /run/mark/store.conf:/run/mark/store.conf:ro "
         run = f"{common}--user {USER} {kept}{tls}{node.store_image} redis-server /run/mark/store.conf"
     else:
-        image = node.controller_image if process == "controller" else node.image
         run = (
             f"{common}--tmpfs {SCRATCH}:mode=1777 --env-file /etc/mark/environment "
-            f"--env-file /run/mark/{process} {tls}{image} python -m mark.live.processes.cloud {process}"
+            f"--env-file /run/mark/{process} {tls}{node.image} python -m mark.live.processes.cloud {process}"
         )
     return _service(name, run, installed=True)
 

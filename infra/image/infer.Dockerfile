@@ -1,4 +1,5 @@
-# The image of the inference function, for a model that no zip of Lambda can hold, such as one in torch. Build it in
+# The image of the inference function, for a model that no zip of Lambda can hold, such as one in torch, and of the
+# function that trains forecasters (rollout.training_image; its stack names another handler). Build it in
 # the folder of mark.yaml, with MArk's wheel in it (docs/rollout.md):
 #     docker build -f .../infra/image/infer.Dockerfile --platform linux/amd64 --provenance=false \
 #         -t ACCOUNT.dkr.ecr.REGION.amazonaws.com/REPOSITORY:TAG .
@@ -11,6 +12,8 @@ FROM public.ecr.aws/lambda/python:3.12
 ARG MARK=
 # Where torch comes from: its build without CUDA, since Lambda has no GPUs.
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+# LightGBM's, one of the forecasters that are trained.
+RUN dnf install -y libgomp && dnf clean all
 WORKDIR ${LAMBDA_TASK_ROOT}
 RUN --mount=type=bind,target=/given cd /given && wheel="$(ls -v ./mark_serving-*.whl | tail -n 1)" \
     && pip install --no-cache-dir --extra-index-url "$TORCH_INDEX" \

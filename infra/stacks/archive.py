@@ -9,21 +9,21 @@ from constructs import Construct
 
 from infra.blueprint import Blueprint
 from infra.stack import ServiceStack, document, excuse, words
-from mark.aws.names import HANDLERS
+from mark.aws.names import HANDLERS, TRAIN
 from mark.aws.resources import ExpirySpec
 
 LOGS = ("agent", "controller", "gateway")
 
 
 class ArchiveStack(ServiceStack):
-    """The bucket (lambda/, artifacts/, journal/, reports/) and a log group for each process and function."""
+    """The bucket (lambda/, artifacts/, journal/, reports/, training/), a log group a process and a function."""
 
     def __init__(self, scope: Construct, *, blueprint: Blueprint) -> None:
         super().__init__(scope, "archive", blueprint=blueprint, about="bucket and logs, which outlive it")
         self._bucket()
         for process in LOGS:
             self._log(f"{process.capitalize()}Log", blueprint.log(process))
-        for handler in HANDLERS:
+        for handler in (*HANDLERS, *((TRAIN,) if blueprint.trains else ())):
             self._log(f"{handler.capitalize()}Log", f"/aws/lambda/{blueprint.name(handler)}")
         for infer in blueprint.infer:
             self._log(f"InferLog{words(infer.model)}", f"/aws/lambda/{infer.name}")

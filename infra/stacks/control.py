@@ -93,7 +93,7 @@ class ControlStack(ServiceStack):
         names = names_of(self)
         log = names.arn("logs", f"log-group:{self.blueprint.log('controller')}:*")
         starts = (
-            *of_images(names, [self.blueprint.controller_image]),
+            *of_images(names, [self.blueprint.image]),
             allow("Logs", ("logs:CreateLogStream", "logs:PutLogEvents"), (log,), why="the controllers' own log"),
             allow(
                 "StoreSecret",
@@ -109,7 +109,7 @@ class ControlStack(ServiceStack):
         environment, blueprint = controller_environment(self, place), self.blueprint
         return {
             "name": "controller",
-            "image": blueprint.controller_image,
+            "image": blueprint.image,
             "command": ["python", "-m", "mark.live.processes.cloud", "controller"],
             "essential": True,
             "readonlyRootFilesystem": True,

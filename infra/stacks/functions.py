@@ -29,7 +29,7 @@ NETWORK_WHY = f"Lambda joins the function to the network with them (Lambda devel
 
 
 class FunctionsStack(ServiceStack):
-    """`infer` for each model that may overflow, `interruption`, `warm`, and `report` where a report is mailed."""
+    """`infer` for each model that may overflow, `interruption`, `warm`, and the others where they are used."""
 
     def __init__(self, scope: Construct, *, blueprint: Blueprint) -> None:
         super().__init__(scope, "functions", blueprint=blueprint, about="its Lambda functions")
@@ -43,6 +43,8 @@ class FunctionsStack(ServiceStack):
                     self._probe(function)
                 case "report":
                     self._report(function)
+                case "train":
+                    self._train(function)
                 case other:
                     self._function(words(other), function, self._code(function))
 
@@ -65,6 +67,13 @@ class FunctionsStack(ServiceStack):
                 name=LIVE,
                 provisioned_concurrency_config={"provisionedConcurrentExecutions": warm},
             )
+
+    def _train(self, spec: LambdaSpec) -> None:
+        """In an image of its own, which costs nothing while nobody trains."""
+        image = self.blueprint.rollout.training_image
+        assert image is not None, "no function trains without it"
+        code = {"packageType": "Image", "code": {"imageUri": image}, "imageConfig": {"command": [spec.handler]}}
+        self._function("Train", spec, code, more=(of_function_image(names_of(self), image),))
 
     def _interruption(self, spec: LambdaSpec) -> None:
         function, reader = self._function("Interruption", spec, self._code(spec)), self.blueprint.resources.reader
@@ -143,11 +152,17 @@ class FunctionsStack(ServiceStack):
             Deferred.STORE: blueprint.name(LEASE) if blueprint.lean else self.imported("report-secret"),
         }
         reports, lean = spec.role == "report", blueprint.lean
-        own = {"bucket": known[Deferred.BUCKET]} if reports else {}
+        own = {"bucket": known[Deferred.BUCKET]} if reports or spec.role == "train" else {}
         own |= {"secret": known[Deferred.STORE]} if reports and not lean else {}
         may = of_roles(names_of(self, **own), "snapshot-report" if reports and lean else spec.role)
         taken = make_role(self, f"{id_}Role", service="lambda", may=(*may, *more), name=role_name(spec.name))
-        keys = {"packageType": "package_type", "code": "code", "handler": "handler", "runtime": "runtime"}
+        keys = {
+            "packageType": "package_type",
+            "code": "code",
+            "handler": "handler",
+            "imageConfig": "image_config",
+            "runtime": "runtime",
+        }
         most = blueprint.rollout.functions.reserved if spec.role == "infer" else None
         function = aws_lambda.CfnFunction(
             self,
@@ -181,6 +196,7 @@ ERROR_HANDLING = {
     "interruption": "it reads a queue, which has its dead letters",
     "probe": "`mark try` waits for its answer and shows what failed",
     "report": "the alarm `reportfails` tells of each failure; tomorrow's report comes anyway",
+    "train": "the controller that ordered it says that no result came, and goes on with what it has",
     "warm": "who calls it waits for its answer",
 }
 """Who hears of a function's failures, since none has dead letters of its own."""

@@ -60,7 +60,6 @@ class NodesStack(ServiceStack):
         assert node.name, "checked before the app runs"
         start = NodeStart(
             image=blueprint.image,
-            controller_image=blueprint.controller_image,
             store_image=node.store_image,
             region=Aws.REGION,
             logs={
@@ -112,7 +111,7 @@ class NodesStack(ServiceStack):
         stack = names.arn("cloudformation", f"stack/{blueprint.name('nodes')}/*")
         may = (
             *of_roles(names, *PROCESSES["node"]),
-            *of_images(names, sorted({blueprint.image, blueprint.controller_image})),
+            *of_images(names, [blueprint.image]),
             allow("Log", ("logs:CreateLogStream", "logs:PutLogEvents"), logs, why="what its processes say"),
             allow("Secrets", reads, (store, agents), why="the store's users"),
             allow("Answers", ("cloudformation:SignalResource",), (stack,), why="an update waits for it"),

@@ -19,11 +19,13 @@ REPORT = "report"
 """The schedule that mails it, and the function that it calls."""
 PROBE = "probe"
 """The function that sends a request from within the network (`mark try`)."""
+TRAIN = "train"
+"""The function that trains forecasters, where a service has it."""
 TOKEN = "token"  # noqa: S105 - its name
 """The secret that clients must send."""
 LEASE = "lease"
 """The table of the controllers' lease, in the lean shape."""
-JOURNAL, REPORTS = "journal", "reports"
+JOURNAL, REPORTS, TRAININGS = "journal", "reports", "training"
 """Folders of the bucket."""
 
 

@@ -6,7 +6,8 @@ there.
 
 EventBridge rules -> queue `raw` (dead letters apart) -> function `interruption` -> queue `events`
 launch templates: `serving` ends, `standby` stops, when an instance powers itself off
-functions: one `infer` a model, `interruption`, `warm`, and `report` where one is mailed, on a schedule
+functions: one `infer` a model, `interruption`, `warm`, `report` where one is mailed, on a schedule, and `train`
+  where forecasters train in an image of their own
 a bucket for what outlives the service; an alarm on dead letters
 """
 
@@ -28,6 +29,8 @@ from mark.aws.names import (
     REPORT,
     REPORTS,
     RULES,
+    TRAIN,
+    TRAININGS,
     name_of,
     template_name,
 )
@@ -43,8 +46,10 @@ RUNTIME = "python3.12"
 CALLER = "AWS_SDK_UA_APP_ID"
 """Has the SDK name who calls, as `session.py` does: the account's trail then says who called what."""
 INFER_TIMEOUT_S, INTERRUPTION_TIMEOUT_S, PROBE_TIMEOUT_S, REPORT_TIMEOUT_S, WARM_TIMEOUT_S = 60, 10, 45, 120, 60
-HANDLER_MEMORY_MIB, REPORT_MEMORY_MIB = 256, 1024
-"""The report draws plots."""
+TRAIN_TIMEOUT_S = 900
+"""The most that Lambda allows."""
+HANDLER_MEMORY_MIB, REPORT_MEMORY_MIB, TRAIN_MEMORY_MIB = 256, 1024, 2048
+"""The report draws plots. Training has a whole vCPU from 1,769 MB on (Lambda developer guide, memory)."""
 KEEP_S = 24 * 3600
 """Events of yesterday are of no use."""
 KEEP_DEAD_S = 14 * 24 * 3600
@@ -59,6 +64,8 @@ WINDOW_MIN = 15
 RETRIES, RETRY_S = 3, 3600
 """A report that cannot be made is tried again within the hour, no longer: tomorrow's comes anyway."""
 OLD_VERSIONS_DAYS = 30
+KEEP_TRAININGS_DAYS = 30
+"""A controller that restarts takes the last one; without it, the function trains again."""
 MINUTE_S = 60
 """Period of every alarm."""
 METADATA = {
@@ -241,9 +248,17 @@ class Resources:
 
 
 def describe(
-    service: str, rollout: RolloutSettings, infer: Sequence[LambdaSpec], *, store: StoreVariable
+    service: str,
+    rollout: RolloutSettings,
+    infer: Sequence[LambdaSpec],
+    *,
+    store: StoreVariable,
+    trains: bool = False,
 ) -> Resources:
-    """The resources of a service. Misconfigured where a report is to be mailed to nobody."""
+    """The resources of a service; `trains`: with the function that trains forecasters.
+
+    Misconfigured where a report is to be mailed to nobody.
+    """
     raw = QueueSpec(
         name=name_of(service, RAW),
         keep_s=KEEP_S,
@@ -263,12 +278,12 @@ def describe(
             RuleSpec(name=name_of(service, rule), about=f"{kind} -> {raw.name}", detail_type=kind)
             for rule, kind in DETAIL_TYPES.items()
         ),
-        functions=(*infer, interruption, *others),
+        functions=(*infer, interruption, *others, *([_training(service)] if trains else [])),
         reader=ReaderSpec(function=interruption.name, queue=raw.name),
         templates=launch_templates(service, rollout),
         alarm=_dead_letter_alarm(service, raw.dead_letters),
         schedule=_schedule(service, rollout.report) if mails(rollout.report) else None,
-        expiries=_expiries(rollout.archive),
+        expiries=_expiries(rollout.archive, trains=trains),
     )
 
 
@@ -352,6 +367,16 @@ def _handlers(service: str, rollout: RolloutSettings, store: StoreVariable) -> t
     return *handlers, mailing
 
 
+def _training(service: str) -> LambdaSpec:
+    return LambdaSpec(
+        role=TRAIN,
+        name=name_of(service, TRAIN),
+        memory_mib=TRAIN_MEMORY_MIB,
+        timeout_s=TRAIN_TIMEOUT_S,
+        deferred={"MARK_TRAINING_BUCKET": Deferred.BUCKET},
+    )
+
+
 def launch_templates(service: str, rollout: RolloutSettings) -> dict[tuple[Role, str], TemplateSpec]:
     """Launch templates of each role and kind of machine; the first kind's bear no kind in their names."""
     first = rollout.machine_kinds[0]
@@ -390,9 +415,10 @@ def _schedule(service: str, report: ReportMailSettings) -> ScheduleSpec:
     )
 
 
-def _expiries(archive: ArchiveSettings) -> tuple[ExpirySpec, ...]:
+def _expiries(archive: ArchiveSettings, *, trains: bool) -> tuple[ExpirySpec, ...]:
     """Expiry of the bucket's objects; journals and reports are kept for ever where the settings name no days."""
     days = {JOURNAL: archive.journals_days, REPORTS: archive.reports_days}
+    days |= {TRAININGS: KEEP_TRAININGS_DAYS} if trains else {}
     kept = (
         ExpirySpec(name=f"old-{part}", prefix=f"{part}/", objects_days=most)
         for part, most in days.items()

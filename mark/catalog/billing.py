@@ -239,6 +239,12 @@ def bill_shared(
             price(ServiceItem.INSIGHTS_METRIC),
         ),
         ("logs", watched.log_gib_per_hour * hours, "GiB", _log_usd(footprint)),
+        (
+            "training",
+            footprint.training_gib_s_per_hour * hours,
+            "GiB-s",
+            price(ServiceItem.LAMBDA_DURATION),
+        ),
         ("queues", footprint.queue_requests_per_hour * hours, "requests", price(ServiceItem.QUEUE_REQUEST)),
     )
     return tuple(

@@ -23,6 +23,7 @@ from mark.catalog.sizing import (
 from mark.config.parts import default_of
 from mark.config.rollout import MOST_NODES, MachineSettings, StoreSettings, endpoint_services
 from mark.config.settings import Settings
+from mark.config.training import models_trained_in_function
 from mark.domain.demand import UNIT_S
 from mark.domain.errors import Misconfigured
 from mark.domain.footprint import ControllerTasks, Footprint, Gateways, LeaseTable, Monitoring, StoreNodes
@@ -56,6 +57,9 @@ LEAN_ALARMS = 1
 """Of a lean service: dead letters. Its store's memory is no metric of AWS's."""
 LOGS_OF_NODE = 3
 """Gateway, controller and store."""
+HOURS_PER_DAY = 24.0
+TRAINING_GIB_S = 900 * 2.0
+"""Of a training that takes all the time that its function has (`mark.aws.resources`); most take less."""
 LINE_WRITES = 2 * (1 + 4)
 """Write units of a line of the journal's tail: a transaction bills twice, the check of the lease, and the line.
 Assumed: 4 KiB, compressed."""
@@ -102,6 +106,7 @@ def footprint_of(settings: Settings, *, models: int = 1) -> Footprint:
         endpoints=endpoints,
         lambda_through_endpoint=network.private and network.vpc is None,
         secrets=LEAN_SECRETS - rollout.node.self_signed if lean else HA_SECRETS,
+        training_gib_s_per_hour=_training_gib_s_per_hour(settings, models),
         queue_requests_per_hour=LAMBDA_POLLS_PER_HOUR + CONTROLLER_POLLS_PER_HOUR,
         prices=load_service_prices(prices.region, settings.service_prices),
     )
@@ -276,6 +281,12 @@ def _controllers(settings: Settings, machine: MachineSettings) -> ControllerTask
         memory_gib=control.memory_mib / MIB,
         architecture=machine.architecture,
     )
+
+
+def _training_gib_s_per_hour(settings: Settings, models: int) -> float:
+    """Trainings on schedule, each as long as its function may run; by drift alone, one a day."""
+    every_h = settings.service.retrain.every_h or HOURS_PER_DAY
+    return models_trained_in_function(settings, models=models) * TRAINING_GIB_S / every_h
 
 
 def _lease_table(nodes: int, models: int) -> LeaseTable:

@@ -320,8 +320,8 @@ class RolloutSettings(Part):
     )
     training_image: Image | None = Field(
         None,
-        description="Image in ECR of the controllers alone, with what their forecasters train with; left out, "
-        "`image`.",
+        description="Image in ECR of a Lambda function that trains the forecasters which take torch "
+        "(infra/image/infer.Dockerfile); left out, controllers train them, if `image` has torch.",
     )
     model_image: Image | None = Field(
         None, description="Image in ECR of a model server that an agent calls on its own machine, if there is one."

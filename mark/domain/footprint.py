@@ -105,6 +105,8 @@ class Footprint:
     #: True where calls of Lambda go through an endpoint, which bills their bytes.
     lambda_through_endpoint: bool
     secrets: int
+    #: Lambda's memory time of the function that trains forecasters, at most; 0 without one.
+    training_gib_s_per_hour: float
     #: Requests to SQS while nothing happens.
     queue_requests_per_hour: float
     prices: ServicePrices

@@ -17,6 +17,7 @@ from mark.domain.fleet import Role
 from mark.domain.tensor import TensorSpec
 from mark.live.local.run_dir import Running
 from mark.live.models import LiveModel
+from mark.plugins.trained import may_train_with_torch
 from mark.service_spec import ServedModel
 from mark.store.users import StoreUser
 
@@ -48,7 +49,13 @@ def make_resources(
 ) -> ServiceResources:
     """Make what the service needs, as its rollout's stacks do."""
     infer = [function_of(model.served) for model in models if model.served.overflow is not None]
-    wanted = describe(running.name, on_this_machine(rollout), infer, store="MARK_STORE_URL")
+    wanted = describe(
+        running.name,
+        on_this_machine(rollout),
+        infer,
+        store="MARK_STORE_URL",
+        trains=trains_forecasters(rollout, models),
+    )
     setup = ServiceSetup(
         resources=wanted,
         agents_store=running.store_for(StoreUser.AGENT),
@@ -57,6 +64,12 @@ def make_resources(
         code=_stub(),
     )
     return set_up(aws, setup)
+
+
+def trains_forecasters(rollout: RolloutSettings, models: Sequence[LiveModel]) -> bool:
+    """True where the service has a function that trains: an image is named for it, and a forecaster needs it."""
+    learning = (may_train_with_torch(model.bundle.forecaster) for model in models)
+    return rollout.training_image is not None and any(learning)
 
 
 def on_this_machine(rollout: RolloutSettings) -> RolloutSettings:

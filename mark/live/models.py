@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from mark.aws.names import HANDLERS
+from mark.aws.names import HANDLERS, TRAIN
 from mark.catalog.load import PriceSnapshot, known_models, load_models, shipped_sets
 from mark.catalog.shipped_models import MODEL_FILE, PROFILE_FILE, folder_of
 from mark.config.footprint import footprint_of
@@ -93,7 +93,7 @@ def make_live_models(settings: Settings) -> tuple[LiveModel, ...]:
     for name in names:
         if names.count(name) > 1:
             raise Misconfigured(f"the model {name} is served twice; a service holds a model once")
-        if name in HANDLERS:
+        if name in (*HANDLERS, TRAIN):
             raise Misconfigured(
                 f"a model cannot be named {name}: a function of the service has that name; rename it"
             )

@@ -110,6 +110,10 @@ class Ingredients:
     sizes: SizeDistribution | None = None
 
 
+LEARNING = {"hedged": "mixture", "mark": "lstm-vanilla", "milp": "lstm-vanilla"}
+"""Forecasters of the policies that have one that is trained."""
+
+
 def _mark(given: Ingredients) -> PolicyBundle:
     return PolicyBundle(
         controller=ControllerPolicy(
@@ -128,7 +132,7 @@ def _mark(given: Ingredients) -> PolicyBundle:
         dispatch=DispatchPolicy(
             routing=Routing.WEIGHTED, bounced=Bounced.LAMBDA, admission_factor=1.0, late=given.late
         ),
-        forecaster="lstm-vanilla",
+        forecaster=LEARNING["mark"],
     )
 
 
@@ -334,7 +338,7 @@ def _hedged(given: Ingredients) -> PolicyBundle:
             launch_breaker=LaunchBreakerPolicy(),
         ),
         dispatch=_bouncer(given),
-        forecaster="mixture",
+        forecaster=LEARNING["hedged"],
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from mark.aws.ec2.launch import FleetSetup, fleet_request
 from mark.aws.lease_table import LEASE as LEASE_ITEM
-from mark.aws.names import DEAD_LETTERS, LEASE, name_of
+from mark.aws.names import DEAD_LETTERS, LEASE, TRAIN, name_of
 from mark.aws.outside_pause import read_pause
 from mark.aws.permissions.calls import PROCESSES
 from mark.aws.permissions.policies import Names, Statement, statements
@@ -36,6 +36,7 @@ from mark.domain.errors import MarkError
 from mark.domain.fleet import Role
 from mark.domain.offering import Offering
 from mark.domain.orders import Launch
+from mark.live.aws_resources import trains_forecasters
 from mark.live.models import LiveModel
 from mark.rollout.findings import Finding
 
@@ -228,6 +229,7 @@ def _names(settings: Settings, models: Sequence[LiveModel], who: Caller, exports
         zone=rollout.node.zone or exports.get(name_of(service, "zone"), ""),
         host=rollout.node.name or "",
         infer=(*called, *aliased),
+        train=name_of(service, TRAIN) if trains_forecasters(rollout, models) else "",
     )
 
 

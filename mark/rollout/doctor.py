@@ -208,6 +208,7 @@ def check_image(settings: Settings, models: Sequence[LiveModel], aws: Aws) -> It
             for one in process_images(settings, models)
         ),
         ("model_image", rollout.model_image, None, (), ""),
+        ("training_image", rollout.training_image, FOR_FUNCTIONS, (), ""),
         ("functions.infer_image", of_functions, FOR_FUNCTIONS, (), ""),
     )
     for key, image, dockerfile, wanted, target in images:

@@ -10,7 +10,7 @@ from typing import Literal
 from mark.config.footprint import gateway_machine
 from mark.config.settings import Settings
 from mark.live.models import LiveModel
-from mark.plugins.load import forecaster_names
+from mark.plugins.trained import may_train_with_torch
 from mark.rollout.bundles import CLONE
 
 FOLDER = CLONE / "infra" / "image"
@@ -23,8 +23,6 @@ FOR_PROCESSES, FOR_FUNCTIONS = "Dockerfile", "infer.Dockerfile"
 LAMBDA_TAKES = ("--platform", "linux/amd64", "--provenance=false")
 """Functions are of x86_64, and Lambda refuses the list of manifests that provenance makes of an image."""
 DOCS = "docs/rollout.md"
-TRAINED_WITH_TORCH = ("lstm", "lstm-vanilla", "mixture")
-"""Forecasters that learn with torch; `mixture` goes without its LSTM where torch is absent, and says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +43,11 @@ def process_images(settings: Settings, models: Sequence[LiveModel]) -> tuple[Pro
     rented: set[str] = {item.instance_type.architecture for model in models for item in model.served.offerings}
     around: set[str] = {(rollout.node if rollout.shape == "lean" else gateway_machine(settings)).architecture}
     in_python = any(model.served.backend.kind == "python" for model in models)
-    trains = any(_may_train_with_torch(model.bundle.forecaster) for model in models)
+    learning = any(may_train_with_torch(model.bundle.forecaster) for model in models)
+    trains = learning and rollout.training_image is None  # else a function does
     needs: dict[str, tuple[str | None, set[str], bool]] = {
-        "image": (rollout.image, around, False),
+        "image": (rollout.image, around, trains),
         "agent_image": (rollout.agent_image, rented, in_python),
-        "training_image": (rollout.training_image, around, trains),
     }
     shared = [need for key, need in needs.items() if key == "image" or need[0] is None]
     needs["image"] = (
@@ -79,11 +77,6 @@ def remedy_of(image: str, dockerfile: str | None, architectures: Sequence[str] =
     """What to do about an image that is missing, or lacks a processor."""
     makes = f"{builds(image, dockerfile, architectures, target)}; " if dockerfile else "push it, or "
     return f"{makes}name one that is there (`aws ecr describe-images`)"
-
-
-def _may_train_with_torch(forecaster: str) -> bool:
-    """True for a forecaster of one's own, too: nobody knows what it needs."""
-    return forecaster in TRAINED_WITH_TORCH or forecaster not in forecaster_names()
 
 
 def builds(image: str, dockerfile: str, architectures: Sequence[str] = (), target: str = "") -> str:

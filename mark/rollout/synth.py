@@ -21,7 +21,7 @@ from mark.config.settings import Settings
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.domain.footprint import Footprint
-from mark.live.aws_resources import MODEL_FOLDER, function_of
+from mark.live.aws_resources import MODEL_FOLDER, function_of, trains_forecasters
 from mark.live.models import LiveModel, make_live_models
 from mark.rollout.bundles import Bundle, find_bundles, overflowing
 from mark.rollout.spending import Spending, limited, rounded_up, spending_of
@@ -37,7 +37,7 @@ COSTS_REGION = "us-east-1"
 LEFT_OUT: Any = {
     **dict.fromkeys(("trace", "faults", "out"), True),
     "rollout": {
-        **dict.fromkeys(("owner", "account", "service_role", "image", "agent_image", "training_image"), True),
+        **dict.fromkeys(("owner", "account", "service_role", "image", "agent_image"), True),
         **dict.fromkeys(("model_image", "bundle", "certificate"), True),
         "functions": {"bundles", "infer_image", "probe", "provisioned", "reserved"},
         "archive": True,
@@ -152,6 +152,7 @@ def _blueprint(
         "rollout": settings.rollout.model_dump(mode="json"),
         "models": [model.name for model in models],
         "infer": [asdict(_elsewhere(function)) for function in infer],
+        "trains": trains_forecasters(settings.rollout, models),
         "monthly_usd": settings.budget.monthly_usd or rounded_up(spending.month_usd),
         "bundles": {bundle.handler: bundle.key for bundle in bundles},
         "processes": told.model_dump_json(exclude_defaults=True, exclude=LEFT_OUT),

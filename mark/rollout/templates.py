@@ -15,6 +15,7 @@ from mark.aws.permissions.policies import Statement
 from mark.aws.permissions.scopes import Names
 from mark.aws.stacks.access import access_template
 from mark.config.settings import Settings
+from mark.config.training import trains_in_function
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.report.overhead import overhead_line
@@ -66,23 +67,25 @@ def _access(settings: Settings, synthesis: Synthesis) -> dict[str, Any]:
         zone=(rollout.node.zone or "*") if rollout.shape == "lean" else "",
         host=rollout.node.name or "",
     )
-    image, certificate = rollout.functions.infer_image, rollout.node.certificate
+    certificate = rollout.node.certificate
+    trains = rollout.training_image if trains_in_function(settings) else None
+    images = sorted({one for one in (rollout.functions.infer_image, trains) if one})
     return access_template(
         names,
         types_of(synthesis),
         secrets=(certificate,) if certificate else (),
-        more=(_reads(image, names.partition),) if image else (),
+        more=(_reads(images, names.partition),) if images else (),
     )
 
 
-def _reads(image: str, partition: str) -> Statement:
-    """Statement that lets the creator of a function read its image (Lambda developer guide)."""
+def _reads(images: Sequence[str], partition: str) -> Statement:
+    """Statement that lets the creator of functions read their images (Lambda developer guide)."""
     return Statement(
         sid="StackFunctionImage",
         actions=("ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"),
-        resources=(repository_of(image, partition),),
+        resources=tuple(dict.fromkeys(repository_of(image, partition) for image in images)),
         conditions={},
-        why="the image that a function runs",
+        why="the images that functions run",
     )
 
 

@@ -50,11 +50,12 @@ def service(
     *,
     rollout: Mapping[str, Any] | None = None,
     infer: LambdaSpec | None = None,
+    trains: bool = False,
     **differs: Any,
 ) -> ServiceSetup:
     """A service with one model; `rollout`: the settings of its resources."""
     settings = RolloutSettings.model_validate(rollout or {})
-    wanted = describe(name, settings, [infer or infer_function(name)], store="MARK_STORE_URL")
+    wanted = describe(name, settings, [infer or infer_function(name)], store="MARK_STORE_URL", trains=trains)
     plain = ServiceSetup(
         resources=wanted, agents_store="redis://x", reports_store="redis://x", image_id=IMAGE, code=zipped()
     )

@@ -29,6 +29,7 @@ NAMES = Names(
     host="shop.example.org",
     costs=True,
     infer=("mark-shop-infer-m", "mark-shop-words", "mark-shop-words:live"),
+    train="mark-shop-train",
 )
 RENAMED = {
     "dynamodb:TransactWriteItems": "dynamodb:PutItem",

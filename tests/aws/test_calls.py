@@ -22,13 +22,20 @@ from mark.aws.outside_pause import read_pause
 from mark.aws.provision import set_up, tear_down
 from mark.aws.quotas import read_quotas
 from mark.aws.stacks.cloudformation import Stacks
+from mark.aws.trainings import carry_out, fetch_result, order_training, training_key
+from mark.domain.demand import Demand
 from mark.domain.fleet import Role
 from mark.domain.orders import SpotWarned, StartStandby, StopStandby, Terminate
+from mark.plugins.trained import TrainingOrder, read_result
 from mark.ports import InferRequest
 from tests.aws.builders import REPORT, SLEEPER, SPOT, Scene, infer_function, launch, scene, service, zipped
 from tests.aws.iam import NAMES
 from tests.aws.recording import Recorder
 from tests.lambda_handlers.records import CONTEXT, batch, spot_event
+
+ORDER = TrainingOrder(
+    forecaster="last-value", history=Demand(end_at=60.0, mean_rps=(1.0,), max_rps=(1.0,)), seed=0, version="1"
+)
 
 
 def controller(there: Scene) -> None:
@@ -105,7 +112,14 @@ def test_each_role_calls_what_is_listed_for_it(called: Recorder, monkeypatch: py
             changed = replace(infer_function(), memory_mib=1024)
             better = {"agents_store": "redis://y", "code": zipped("pass  # better")}
             rollout = {"report": REPORT, "functions": {"probe": True}}
-            set_up(there.aws, service(infer=changed, rollout=rollout, **better))
+            set_up(there.aws, service(infer=changed, rollout=rollout, trains=True, **better))
+        key = training_key("shop", "m", ORDER.name)
+        with called.acting("controller"):
+            order_training(there.aws, "shop", there.bucket, key, ORDER)
+        with called.acting("train"):
+            assert carry_out(there.aws.objects, there.bucket, key) == ""
+        with called.acting("controller"):
+            assert read_result(fetch_result(there.aws, there.bucket, key), ORDER) == {}
         with called.acting("prober"):
             assert Stacks(there.aws).state("mark-shop-gateways") is None
             with suppress(ValueError):  # moto runs no function, and says so in plain words
@@ -113,7 +127,7 @@ def test_each_role_calls_what_is_listed_for_it(called: Recorder, monkeypatch: py
         with called.acting("setup"):
             tear_down(there.aws, "shop")
         there.close()
-    for role in ("setup", "controller", "gateway", "interruption", "warm"):
+    for role in ("setup", "controller", "gateway", "interruption", "train", "warm"):
         called.assert_permitted(role, replace(NAMES, bucket=there.bucket))
     reads = frozenset({("StackReads", "cloudformation:DescribeStacks")})  # moto's stacks are judged by nobody
     called.assert_permitted("prober", replace(NAMES, bucket=there.bucket), unseen=reads)

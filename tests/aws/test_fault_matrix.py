@@ -35,6 +35,7 @@ from mark.aws.lease_table import LeaseTable
 from mark.aws.outside_pause import read_pause
 from mark.aws.permissions.calls import CALLS, ROLES
 from mark.aws.session import Aws
+from mark.aws.trainings import fetch_result, order_training
 from mark.controller.journal import Header, entry_line, header_line, read_journal
 from mark.controller.policy import StandbyPolicy
 from mark.controller.recovery import Recovered, recover
@@ -58,6 +59,7 @@ from mark.domain.orders import (
 from mark.live.control.journal_opening import known_quotas
 from mark.live.control.node import NodesName
 from mark.live.control.outside_pause_watch import OutsidePauseWatch
+from mark.plugins.trained import TrainingOrder
 from mark.ports import InferRequest, TailLine
 from tests.aws.aws_stand_in import ASLEEP, SERVING, AwsStandIn, standing_in
 from tests.aws.builders import OFFERINGS, ON_DEMAND, SLEEPER, FakeAgents, FakeLedger, HandClock, aws, launch
@@ -66,7 +68,7 @@ from tests.controller.builders import POLICY as BASE
 from tests.controller.builders import seen
 from tests.lambda_handlers.records import CONTEXT, batch, spot_event
 
-PROCESSES = ("controller", "gateway", "node", "member", "interruption", "warm")
+PROCESSES = ("controller", "gateway", "node", "member", "interruption", "train", "warm")
 LIVE = sorted({(call.service, call.action) for role in PROCESSES for call in ROLES[role]})
 ORDERS: tuple[Order, ...] = (
     launch(2),
@@ -85,6 +87,7 @@ MEANT = (
 """Answers said in words of their own: what the lease table hopes for, that somebody was faster or is at it, and
 that nobody paused the service."""
 HISTORY = Demand(end_at=0.0, mean_rps=(30.0,), max_rps=(30.0,))
+TRAINING = TrainingOrder(forecaster="mixture", history=HISTORY, seed=0, version="1")
 LEASE = Lease(holder="a", epoch=1, ttl_s=10.0)
 
 
@@ -321,13 +324,16 @@ def polling(there: Aws) -> list[str]:
 
 
 def invoking(there: Aws) -> list[str]:
-    """By a gateway, whose request is answered without it, and by the warm-up, which counts what failed."""
+    """By a gateway, a warm-up, which counts what failed, and a controller whose forecaster stays as it was."""
     assert warm_up(there.lambda_, "f", 2).failed == 2
     overflow = LambdaOverflow(there, concurrency=1)
     request = InferRequest(path="/p", content_type="application/json", body=b"{}")
     with pytest.raises(MarkError) as raised:
         asyncio.run(overflow.invoke("f", request, 5.0))
     overflow.close()
+    with pytest.raises(MarkError) as untrained:
+        order_training(there, "shop", "bucket", "training/shop/m/1", TRAINING)
+    assert type(untrained.value) is type(raised.value)
     return [str(raised.value)]
 
 
@@ -375,6 +381,7 @@ RUNS: dict[tuple[str, str], Callable[[Aws], list[str]]] = {
     ("ec2", "TerminateInstances"): submitting(END),
     ("lambda", "Invoke"): invoking,
     ("route53", "ChangeResourceRecordSets"): naming,
+    ("s3", "GetObject"): asking(lambda there: fetch_result(there, "bucket", "training/shop/m/1")),
     ("s3", "PutObject"): asking(
         lambda there: put_object(there.objects, "bucket", "key", b"", content_type="text/plain")
     ),

@@ -17,7 +17,7 @@ from mark.aws.permissions.policies import Names, Statement, policy, statements
 from mark.domain.errors import Misconfigured
 from tests.aws.iam import NAMES, action_of, decided, reference
 
-PREFIXES = {"LaunchFrom", "LaunchedAlong", "Artifacts", "Images", "Objects", "Journals", "Reports"}
+PREFIXES = {"LaunchFrom", "LaunchedAlong", "Artifacts", "Images", "Objects", "Journals", "Reports", "Trainings"}
 SEEN_AS_A_WHOLE = {"ce:GetCostAndUsage", "cloudformation:DescribeStacks", "cloudwatch:DescribeAlarms"}
 """They take a resource, but are asked for all: which there are is what is asked."""
 LAUNCH = {"ec2:RunInstances", "ec2:CreateTags", "iam:PassRole", "iam:CreateServiceLinkedRole"}
@@ -40,6 +40,7 @@ BESIDE = {
         "cloudwatch:TagResource", "ec2:CreateTags", "events:TagResource", "iam:PassRole", "iam:TagRole",
         "lambda:TagResource", "sqs:TagQueue",
     },
+    "train": LOGS,
     "warm": LOGS,
 }  # fmt: skip
 """What AWS asks for beside a call's own action: tags, roles that are handed over, what AWS does as the role."""
@@ -171,6 +172,8 @@ def test_what_a_service_has_not_is_not_granted() -> None:
     assert statements("agent", bare) == ()
     assert not any(action.startswith("ce:") for item in statements("report", bare) for action in item.actions)
     assert of("report", "ce:GetCostAndUsage")
+    untrained = {item.sid for item in statements("controller", replace(NAMES, train=""))}
+    assert {item.sid for item in statements("controller", NAMES)} - untrained == {"Training", "Trainings"}
     assert {item.sid for item in statements("agent", NAMES)} == {"Artifacts", "Image", "ImageLogin", "StoreSecret"}
 
 
@@ -216,10 +219,13 @@ def test_a_report_is_from_an_address_or_its_verified_domain() -> None:
 
 @pytest.mark.parametrize("role", ["controller", "gateway", "profiler", "warm"])
 def test_whoever_calls_functions_calls_those_that_infer_by_their_names(role: str) -> None:
-    """Not the one that mails the report, nor those that read events or warm others up."""
+    """Not the one that mails, nor those that read events or warm up; a controller also the one that trains."""
     invoking = [item for item in statements(role, NAMES) if "lambda:InvokeFunction" in item.actions]
-    assert [item.resources for item in invoking] == [
-        tuple(NAMES.arn("lambda", f"function:{name}") for name in NAMES.infer)
-    ]
+    called = {"Inference": NAMES.infer} | ({"Training": (NAMES.train,)} if role == "controller" else {})
+    assert {item.sid: item.resources for item in invoking} == {
+        sid: tuple(NAMES.arn("lambda", f"function:{name}") for name in names) for sid, names in called.items()
+    }
     assert not any("*" in resource for item in invoking for resource in item.resources)
-    assert not any("lambda:InvokeFunction" in item.actions for item in statements(role, replace(NAMES, infer=())))
+    assert not any(
+        "lambda:InvokeFunction" in item.actions for item in statements(role, replace(NAMES, infer=(), train=""))
+    )

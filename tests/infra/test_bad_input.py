@@ -134,11 +134,11 @@ OWN = {"agent_image": f"{REGISTRY}/agent:1", "training_image": f"{REGISTRY}/trai
 @pytest.mark.parametrize(
     ("serve", "rollout", "targets"),
     [
-        ({"model": "inception-v3"}, {}, ("models", "service", "models")),
-        ({"model": "inception-v3", "forecaster": "ridge"}, {}, ("service", "service", "service")),
-        ({**DIGITS, "forecaster": "ridge"}, {}, ("models", "models", "service")),
-        (DIGITS, OWN, ("service", "models", "models")),
-        ({"model": "inception-v3"}, OWN, ("service", "service", "models")),
+        ({"model": "inception-v3"}, {}, ("models", "service")),
+        ({"model": "inception-v3", "forecaster": "ridge"}, {}, ("service", "service")),
+        ({**DIGITS, "forecaster": "ridge"}, {}, ("models", "models")),
+        (DIGITS, OWN, ("service", "models")),
+        ({"model": "inception-v3"}, OWN, ("service", "service")),
     ],
     ids=["trains", "no torch", "in Python", "images of their own", "its own server"],
 )
@@ -148,7 +148,7 @@ def test_torch_is_only_in_the_images_of_processes_that_use_it(
     image = f"{REGISTRY}/mark:1"
     settings = Settings.model_validate({"service": {"serve": [serve]}, "rollout": {"image": image, **rollout}})
     found = process_images(settings, make_live_models(settings))
-    assert [one.key for one in found] == ["image", "agent_image", "training_image"]
+    assert [one.key for one in found] == ["image", "agent_image"]
     assert tuple(one.target for one in found) == targets
     assert found[0].architectures == (("arm64",) if rollout else ("amd64", "arm64"))
     words = shlex.split(builds(image, FOR_PROCESSES, ("arm64",), found[0].target).split("`")[1])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mark.catalog.billing import Load, bill_overhead, bill_running
-from mark.config.footprint import footprint_of
+from mark.config.footprint import TRAINING_GIB_S, footprint_of
 from mark.config.settings import Settings
 from mark.domain.footprint import Footprint
 from mark.live.models import make_live_models
@@ -41,8 +41,8 @@ OF_FUNCTIONS = ("invocations", "duration", "provisioned")
 ELSEWHERE: Mapping[str, str] = {
     "AWS::EC2::VPCEndpoint": "interface endpoints are the line `endpoints`; the gateway endpoint of S3 is free",
     "AWS::Lambda::Alias": f"{OF_FUNCTIONS}: environments that it keeps are LambdaOffering.provisioned",
-    "AWS::Lambda::Function": f"{OF_FUNCTIONS} of inference, and `Lambda's logs`; handlers run seconds a day, "
-    "under 0.05 USD a month, and count failures alone",
+    "AWS::Lambda::Function": f"{OF_FUNCTIONS} of inference, `Lambda's logs`, `training`; handlers run seconds a "
+    "day, under 0.05 USD a month, and count failures alone",
 }
 NETWORK = "a part of a network, which Amazon VPC does not bill"
 PERMISSION = "IAM is free"
@@ -172,6 +172,19 @@ def test_the_footprint_of_a_private_network_has_its_endpoints(others: dict[str, 
     footprint = footprint_of(settings(bundles, **PRIVATE))
     check(others, footprint)
     assert (footprint.public, footprint.store.engine) == (False, "redis")
+
+
+@pytest.mark.parametrize(
+    ("differs", "usd"), [({}, 0.91), ({"training_image": None}, None)], ids=["in a function", "without one"]
+)
+def test_a_month_of_trainings_is_billed_where_a_function_trains(
+    templates: dict[str, Template], bundles: Path, differs: dict[str, Any], usd: float | None
+) -> None:
+    month = bill_overhead(footprint_of(settings(bundles, **differs)), Load(duration_s=730 * 3600.0))
+    billed = {line.item: round(line.usd, 2) for line in month}
+    assert billed.get("training") == usd
+    function = of_type(templates["functions"], "AWS::Lambda::Function")["Train"]
+    assert function["MemorySize"] / 1024 * function["Timeout"] == TRAINING_GIB_S
 
 
 @pytest.mark.parametrize("memory_mib", [2048, None, 6144])

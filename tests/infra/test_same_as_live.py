@@ -14,7 +14,7 @@ import pytest
 from moto import mock_aws
 
 from mark.aws.ec2.launch import OWNER, FleetSetup, fleet_request
-from mark.aws.names import HANDLERS, template_name
+from mark.aws.names import HANDLERS, TRAIN, template_name
 from mark.config.settings import load_settings
 from mark.domain.fleet import Role
 from mark.domain.offering import InstanceType
@@ -135,15 +135,24 @@ def test_rules_are_the_same(templates: dict[str, Template], made: Any) -> None:
     assert live == {name: rule | {"Tags": tags(rule["Tags"])} for name, rule in told.items()}
 
 
+def _of_zip(function: dict[str, Any], runtime: str) -> dict[str, Any]:
+    """What an image says instead: its command is the handler, and its base the runtime."""
+    if "ImageConfig" not in function:
+        return {}
+    (handler,) = function["ImageConfig"]["Command"]
+    return {"Handler": handler, "Runtime": runtime}
+
+
 def test_functions_are_the_same(templates: dict[str, Template], made: Any) -> None:
     told = described(templates["functions"], "AWS::Lambda::Function", "FunctionName")
     client = made("lambda")
     live = {one["FunctionName"]: one for one in client.list_functions()["Functions"]}
-    assert set(live) == set(told) == {f"mark-shop-{part}" for part in ("inception-v3", *HANDLERS)}
+    assert set(live) == set(told) == {f"mark-shop-{part}" for part in ("inception-v3", TRAIN, *HANDLERS)}
     for name, there in live.items():
         function = told[name]
+        said = {**function, **_of_zip(function, there["Runtime"])}
         for key in ("Handler", "MemorySize", "Runtime", "Timeout"):
-            assert there[key] == function[key], f"{name}: {key}"
+            assert there[key] == said[key], f"{name}: {key}"
         assert _variables(there) == _variables(function), name
         assert tags(client.list_tags(Resource=there["FunctionArn"])["Tags"]) == tags(function["Tags"])
 
@@ -155,7 +164,7 @@ def _variables(function: Any) -> dict[str, str]:
     return given | {name: LATER for name in given if name in ADDRESSES}
 
 
-ADDRESSES = {"EVENTS_QUEUE_URL", "MARK_REPORT_BUCKET", "MARK_STORE_URL"}
+ADDRESSES = {"EVENTS_QUEUE_URL", "MARK_REPORT_BUCKET", "MARK_STORE_URL", "MARK_TRAINING_BUCKET"}
 
 
 def test_the_raw_queue_is_read_the_same(templates: dict[str, Template], made: Any) -> None:
@@ -221,7 +230,7 @@ def test_the_bucket_keeps_the_same(templates: dict[str, Template], made: Any) ->
     [bucket] = [one["Name"] for one in s3.list_buckets()["Buckets"]]
     rules = s3.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"]
     assert [_as_stack_rule(rule) for rule in rules] == told["LifecycleConfiguration"]["Rules"]
-    assert len(rules) == 2
+    assert len(rules) == 3
     assert s3.get_bucket_versioning(Bucket=bucket)["Status"] == told["VersioningConfiguration"]["Status"]
     assert tags(s3.get_bucket_tagging(Bucket=bucket)["TagSet"]) == tags(told["Tags"])
 

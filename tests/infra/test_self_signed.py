@@ -13,7 +13,6 @@ from infra.user_data import NodeStart, node_script
 
 NODE = NodeStart(
     image="123456789012.dkr.ecr.us-east-1.amazonaws.com/mark:1",
-    controller_image="123456789012.dkr.ecr.us-east-1.amazonaws.com/mark:1",
     store_image="redis",
     region="us-east-1",
     logs=dict.fromkeys(("store", "controller", "gateway"), "/mark/shop/x"),

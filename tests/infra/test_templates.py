@@ -201,13 +201,17 @@ def test_each_process_pulls_and_runs_its_own_image(
     assert read(templates["gateways"]) == {"mark"}
     [task] = of_type(templates["control"], "AWS::ECS::TaskDefinition").values()
     [container] = task["ContainerDefinitions"]
-    assert container["Image"] == f"{shop}/training:1"
-    assert read(templates["control"]) == {"training"}
+    assert container["Image"] == f"{shop}/mark:1"
+    assert read(templates["control"]) == {"mark"}
     [node] = scripts(lean["nodes"])
     assert f"{shop}/mark:1 python -m mark.live.processes.cloud gateway\n" in node
-    assert f"{shop}/training:1 python -m mark.live.processes.cloud controller\n" in node
-    assert f"docker pull -q {shop}/training:1\n" in node
-    assert read(lean["nodes"]) == {"mark", "training"}
+    assert f"{shop}/mark:1 python -m mark.live.processes.cloud controller\n" in node
+    assert read(lean["nodes"]) == {"mark"}
+    for shape in (templates, lean):
+        function = of_type(shape["functions"], "AWS::Lambda::Function")["Train"]
+        assert (function["PackageType"], function["Code"]) == ("Image", {"ImageUri": f"{shop}/training:1"})
+        assert function["ImageConfig"] == {"Command": ["lambda_handlers.train.handler"]}
+        assert read(shape["functions"]) == {"training"}
 
 
 def test_controllers_know_what_new_instances_run(templates: dict[str, Template]) -> None:
@@ -455,6 +459,7 @@ def test_what_stays_is_the_bucket_and_the_logs(templates: dict[str, Template]) -
         ("control", "ControllerRole", "controller"),
         ("functions", "InterruptionRole", "interruption"),
         ("functions", "WarmRole", "warm"),
+        ("functions", "TrainRole", "train"),
         ("functions", "InferInceptionV3Role", "infer"),
     ],
 )
@@ -462,10 +467,12 @@ def test_roles_may_do_what_their_calls_need(
     templates: dict[str, Template], part: str, resource: str, role: str
 ) -> None:
     [policy] = of_type(templates[part], "AWS::IAM::Role")[resource]["Policies"]
-    bucket = "<mark-shop-bucket>" if role == "controller" else ""
+    bucket = "<mark-shop-bucket>" if role in ("controller", "train") else ""
     infer = ("mark-shop-inception-v3", "mark-shop-inception-v3:live")
-    names = Names(service="shop", region=REGION, account=ACCOUNT, bucket=bucket, infer=infer)
-    granted = plain(policy["PolicyDocument"]["Statement"])
+    names = Names(
+        service="shop", region=REGION, account=ACCOUNT, bucket=bucket, infer=infer, train="mark-shop-train"
+    )
+    granted = [one for one in plain(policy["PolicyDocument"]["Statement"]) if one["Sid"] != "Image"]
     wanted = [statement.document() for statement in statements(role, names)]
     assert [_listed(one) for one in granted] == [_listed(one) for one in wanted]
 
@@ -496,7 +503,7 @@ def test_roles_are_taken_by_one_service_each(templates: dict[str, Template]) -> 
         for template in templates.values()
         for name, role in of_type(template, "AWS::IAM::Role").items()
     }
-    assert len(taken) == 10
+    assert len(taken) == 11
     for name, [statement] in taken.items():
         service = statement["Principal"]["Service"]
         assert statement["Action"] == "sts:AssumeRole"
@@ -586,7 +593,7 @@ def test_a_function_is_excused_for_what_is_true_of_it(templates: dict[str, Templ
     }
     assert "VpcConfig" in made["Report"]["Properties"]
     assert [name for name, skips in excused.items() if "CKV_AWS_117" not in skips] == ["Probe", "Report"]
-    assert len({skips["CKV_AWS_116"] for skips in excused.values()}) == len(made) == 5
+    assert len({skips["CKV_AWS_116"] for skips in excused.values()}) == len(made) == 6
 
 
 def test_a_private_network_reaches_whatever_processes_call(others: dict[str, Template]) -> None:
@@ -616,7 +623,7 @@ def test_cost_explorer_may_be_asked_only_where_the_report_is_to_be_reconciled(
 @pytest.mark.slow
 def test_a_function_that_is_an_image_may_read_it_and_so_may_who_deploys_it(tmp_path: Path) -> None:
     image = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/shop/infer:1"
-    given = settings(tmp_path, functions={"bundles": str(tmp_path), "infer_image": image})
+    given = settings(tmp_path, functions={"bundles": str(tmp_path), "infer_image": image}, training_image=None)
     (tmp_path / "infer.zip").unlink()
     write_templates(given, tmp_path / "out")
     [path] = (tmp_path / "out").glob("*-mark-shop-functions.template.json")

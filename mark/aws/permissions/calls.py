@@ -35,7 +35,10 @@ CONTROLLER = (
     Call("ec2", "StartInstances", "wake standbys"),
     Call("ec2", "StopInstances", "put standbys to sleep that serve nobody"),
     Call("ec2", "TerminateInstances", "end instances that serve nobody, or do not end themselves"),
+    Call("lambda", "Invoke", "have a forecaster trained", within="Training"),
+    Call("s3", "GetObject", "what a forecaster learned", within="Trainings"),
     Call("s3", "PutObject", "journals outlive the store", within="Journals"),
+    Call("s3", "PutObject", "the order of a training", within="Trainings"),
     Call("service-quotas", "ListServiceQuotas", "plan within the account's vCPU quotas"),
     Call("sqs", "ChangeMessageVisibilityBatch", "leave what is not written down to the next controller"),
     Call("sqs", "DeleteMessageBatch", "an event is written down"),
@@ -66,6 +69,12 @@ NODE = (
 
 INTERRUPTION = (Call("sqs", "SendMessage", "what EventBridge said, in the controller's words"),)
 """Calls of the interruption handler."""
+
+TRAIN = (
+    Call("s3", "GetObject", "the order of a training", within="Trainings"),
+    Call("s3", "PutObject", "what a forecaster learned", within="Trainings"),
+)
+"""Calls of the function that trains forecasters."""
 
 WARM = (_FEEDS,)
 """Calls of the warm handler."""
@@ -236,6 +245,7 @@ ROLES: Mapping[str, tuple[Call, ...]] = MappingProxyType(
         "rotator": ROTATOR,
         "snapshot-report": SNAPSHOT_REPORT,
         "setup": SETTING_UP,
+        "train": TRAIN,
         "warm": WARM,
     }
 )

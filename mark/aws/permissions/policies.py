@@ -244,6 +244,7 @@ PLATFORM: Mapping[str, tuple[Need, ...]] = MappingProxyType(
         "probe": _LOGS,
         "report": _LOGS,
         "snapshot-report": _LOGS,
+        "train": _LOGS,
         "warm": _LOGS,
     }
 )

@@ -22,6 +22,7 @@ from mark.aws.names import (
     REPORTS,
     RULES,
     TOKEN,
+    TRAININGS,
     name_of,
     pause_parameter,
 )
@@ -38,6 +39,7 @@ class Names:
     `bucket` (a name), `repository` (of the model's image, a name), `secret` (an ARN) and `sender` (an identity of
     SES) are left out where the service has none, so are `zone` (an id) and `host`, the name in it that clients
     call. `costs`: whether Cost Explorer may be asked. `infer`: the functions that infer, with their aliases.
+    `train`: the one that trains forecasters, empty where there is none.
     """
 
     service: str
@@ -52,6 +54,7 @@ class Names:
     host: str = ""
     costs: bool = False
     infer: tuple[str, ...] = ()
+    train: str = ""
 
     def arn(self, service: str, rest: str) -> str:
         """The ARN of something of the account, in the region."""
@@ -114,6 +117,14 @@ def _functions(names: Names) -> tuple[str, ...]:
 
 def _inference(names: Names) -> tuple[str, ...]:
     return tuple(names.arn("lambda", f"function:{name}") for name in names.infer)
+
+
+def _training(names: Names) -> tuple[str, ...]:
+    return (names.arn("lambda", f"function:{names.train}"),) if names.train else ()
+
+
+def _trainings(names: Names) -> tuple[str, ...]:
+    return _prefix(TRAININGS)(names) if names.train else ()
 
 
 def _used_by_launches(names: Names) -> tuple[str, ...]:
@@ -312,6 +323,8 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
             _always,
             "what clients must send; Secrets Manager ends its name with six characters of its own",
         ),
+        "Training": (_training, _owned, "the function that trains forecasters"),
+        "Trainings": (_trainings, _always, "orders and results of trainings"),
     }
 )
 """A scope -> its resources (none: the service has no such thing), its conditions, and why it is as it is."""

@@ -26,6 +26,7 @@ from mark.live.background.worker import start_background_worker
 from mark.live.control.driver_factory import DriverFactory, ModelForecasters
 from mark.live.control.outside_pause_watch import OutsidePauseWatch
 from mark.live.control.term import Term
+from mark.live.forecasting.function_trainer import function_trainers
 from mark.live.forecasting.retraining import Retraining
 from mark.live.local.run_dir import Running
 from mark.live.models import LiveModel
@@ -216,12 +217,15 @@ class Leader:
                 self._node.resign()
 
 
-def make_forecasters(models: Sequence[LiveModel], settings: Settings) -> Forecasters:
+def make_forecasters(
+    models: Sequence[LiveModel], settings: Settings, running: Running, store: ServiceStore
+) -> Forecasters:
     """Make the policies' forecasters, and those that answer when they fail or are late."""
+    elsewhere = function_trainers(settings, running, store)
     retrain, name, slot = settings.service.retrain, settings.service.name, threading.Lock()
     by_model = {
         model.name: (
-            Retraining(model, retrain, slot=slot, service=name),
+            Retraining(model, retrain, slot=slot, service=name, elsewhere=elsewhere(model)),
             build_forecaster("last-value", model.setup),
         )
         for model in models

@@ -1,9 +1,10 @@
 """A model's forecaster in the service, retrained on a schedule and when it drifts.
 
-States: idle, or one `Training` in the background. All transitions are in `follow` (while we act, between two
-forecasts) and in `keep_up` (while another acts). What the current forecaster was made of is in the store before it
-is used: a controller that takes over makes the same from the cache, so that a journal goes on with the same
-forecasts. A training that fails or is late leaves the forecaster as it was.
+States: idle, or one `Training` in the background, in a child process or in the service's training function. All
+transitions are in `follow` (while we act, between two forecasts) and in `keep_up` (while another acts). What the
+current forecaster was made of is in the store before it is used: a controller that takes over makes the same from
+the cache, or from the function's result, so that a journal goes on with the same forecasts. A training that fails
+or is late leaves the forecaster as it was.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ from mark.controller.journal import Tick
 from mark.controller.runner import Journal, check_forecast
 from mark.controller.state import Decision, Note, NoteKind, Observation
 from mark.domain.demand import Demand, Forecast
+from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.fleet import FleetView
 from mark.live.forecasting.drift import Drift, DriftPolicy, update_drift, worsening
 from mark.live.forecasting.own_clock import OwnClock
-from mark.live.forecasting.training import Task, Training
+from mark.live.forecasting.training import Task, Trainer, Training
 from mark.live.models import LiveModel
 from mark.plugins.deadline import PunctualForecaster
 from mark.plugins.load import build_forecaster
@@ -45,6 +47,8 @@ REST = 4.0
 KEEP = 2
 """Trainings that stay in the cache: who makes the last but one when a new one comes need not train."""
 HOUR_S = 3600.0
+DAY_S = 24 * HOUR_S
+"""History from which on a forecaster learns."""
 
 
 def pause_after(took_s: float) -> float:
@@ -92,13 +96,19 @@ class Retraining:
         slot: threading.Lock,
         service: str,
         pause: Callable[[float], float] = pause_after,
+        elsewhere: Callable[[bool], Trainer] | None = None,
     ) -> None:
-        """Make the first forecaster. `slot` is shared by all of the service that may train, one at a time."""
+        """Make the first forecaster. `slot` is shared by all of the service that may train, one at a time.
+
+        elsewhere: makes what trains in another image, where this one may lack what it takes; it is told whether
+        another controller had the same made before.
+        """
         self.name = model.bundle.forecaster
+        self._elsewhere = elsewhere
         self._model, self._settings, self._slot, self._pause = model, settings, slot, pause
         cache_dir = model.setup.cache_dir
         self._cache = cache_dir / "services" / service / model.name if cache_dir else None
-        self._first = OwnClock(build_forecaster(self.name, model.setup), model.setup.history)
+        self._first = OwnClock(self._first_forecaster(), model.setup.history)
         self._current = PunctualForecaster(self._first, name=self.name)
         self._trained: Trained | None = None
         self._drift_policy = DriftPolicy(lead_units=model.bundle.controller.lead_units)
@@ -203,18 +213,29 @@ class Retraining:
 
     # Both.
 
+    def _first_forecaster(self) -> Forecaster:
+        """The forecaster of the model's own past; one that is still to be trained, where this image cannot."""
+        try:
+            return build_forecaster(self.name, self._model.setup)
+        except Misconfigured as error:
+            if self._elsewhere is None:
+                raise
+            log.warning("the first forecaster waits for its training", extra={"why": str(error)})
+            return _Untrained(str(error))
+
     def _due(self, now: float) -> TrainingCause | None:
         """The cause of a training that is due now; None where none is."""
-        asked, trained = self._settings, self._trained
+        trained = self._trained
         if trained is None or self._cache is None or time.monotonic() < self._rest_until:
             return None
-        since_h = (now - max(trained.at, self._tried_at)) / HOUR_S
-        if since_h < asked.at_least_h:
-            return None
-        if asked.every_h is not None and now - trained.at >= asked.every_h * HOUR_S:
-            return "schedule"
-        drift = worsening(self._drift, self._drift_policy)
-        return "drift" if drift is not None and asked.drift is not None and drift >= asked.drift else None
+        enough = len(self._history) * self._history.unit_s >= DAY_S
+        return due_cause(
+            self._settings,
+            since_trained_h=(now - trained.at) / HOUR_S,
+            since_tried_h=(now - self._tried_at) / HOUR_S,
+            lacking=self._elsewhere is not None and trained.took_s is None and enough,
+            drift=worsening(self._drift, self._drift_policy),
+        )
 
     def _train(self, why: TrainingCause, history: Demand, now: float, again: Trained | None = None) -> bool:
         """Begin, where nothing else is being trained in this process; returns whether it has."""
@@ -223,7 +244,8 @@ class Retraining:
         cache_dir = self._cache / f"{history.end_at:.0f}"
         task = Task(forecaster=self.name, history=history, seed=self._model.setup.seed, cache_dir=cache_dir)
         limit_s = self._settings.limit_min * 60
-        training = Training(task, limit_s=limit_s, prove=self._prove, slot=self._slot)
+        trainer = self._elsewhere(again is not None) if self._elsewhere is not None else None
+        training = Training(task, limit_s=limit_s, prove=self._prove, slot=self._slot, trainer=trainer)
         self._run = _Run(training=training, task=task, why=why, since=now, again=again)
         return True
 
@@ -265,6 +287,36 @@ class Retraining:
         store.put_status(f"trained:{self._model.name}", {"at": trained.at})
         _drop_older(run.task.cache_dir)
         return trained
+
+
+class _Untrained:
+    """A forecaster before its first training: the controller's fallback answers, and each tick says why."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def forecast(self, history: Demand, horizon: int) -> Forecast:  # noqa: ARG002 - the port's signature
+        """MarkError with the reason."""
+        raise MarkError(f"it is not trained yet: {self._reason}")
+
+
+def due_cause(
+    asked: RetrainSettings, *, since_trained_h: float, since_tried_h: float, lacking: bool, drift: float | None
+) -> TrainingCause | None:
+    """The cause of a training that is due; None where none is.
+
+    since_tried_h: hours since one began, infinite where none did. lacking: the first forecaster could not learn
+    here what it can elsewhere, and now has the history to. drift: recent losses by usual ones, where known.
+    """
+    if since_tried_h < asked.at_least_h:
+        return None
+    if lacking:
+        return "first"
+    if since_trained_h < asked.at_least_h:
+        return None
+    if asked.every_h is not None and since_trained_h >= asked.every_h:
+        return "schedule"
+    return "drift" if drift is not None and asked.drift is not None and drift >= asked.drift else None
 
 
 def _begun(why: TrainingCause, history: Demand, drift: float | None, limit_min: float) -> Note:

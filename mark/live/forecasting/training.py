@@ -1,7 +1,8 @@
 """One training in the background: in a child process of low priority, and then made again here from the cache.
 
 A factory is a function of history, seed and settings and keeps what it learned in the cache, so making it a second
-time is quick. The child gets its task on stdin, says on stdout what went wrong, and ends with its parent.
+time is quick. The child gets its task on stdin, says on stdout what went wrong, and ends with its parent. Who
+trains is a `Trainer`: the child, or a function of the service (`function_trainer.py`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from pydantic import TypeAdapter
 
@@ -31,8 +33,8 @@ STOP_S = 3.0
 """Time that a child has to end before it is killed."""
 
 
-class _TrainingFailed(Exception):
-    """The child did not train; the message has the reason."""
+class TrainingFailed(Exception):
+    """Nothing was trained; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,16 @@ def read_task(data: bytes) -> Task:
     return _TASK.validate_json(data)
 
 
+class Trainer(Protocol):
+    """Fills the cache of one task; `stop` may be called by another thread, and before `train`."""
+
+    def train(self, task: Task, limit_s: float) -> None:
+        """Have the task's cache hold what its forecaster learned. Errors: any, with the reason."""
+
+    def stop(self) -> None:
+        """End it: `train` then fails."""
+
+
 class Training:
     """Runs from when it is made. Once `done`, there is the `forecaster`, or an `error` with the reason.
 
@@ -66,16 +78,20 @@ class Training:
     """
 
     def __init__(
-        self, task: Task, *, limit_s: float, prove: Callable[[Forecaster], object], slot: threading.Lock
+        self,
+        task: Task,
+        *,
+        limit_s: float,
+        prove: Callable[[Forecaster], object],
+        slot: threading.Lock,
+        trainer: Trainer | None = None,
     ) -> None:
         self.forecaster: Forecaster | None = None
         self.error = ""
         self.seconds = 0.0
         self._task, self._limit_s, self._prove, self._slot = task, limit_s, prove, slot
+        self._trainer = trainer or ChildTrainer()
         self._over = threading.Event()
-        self._guard = threading.Lock()
-        self._child: subprocess.Popen[bytes] | None = None
-        self._stopped = False
         # The kernel ends a child when the thread that started it ends: this one waits for it.
         self._thread = threading.Thread(target=self._run, name=f"training-{task.forecaster}", daemon=True)
         self._thread.start()
@@ -90,18 +106,14 @@ class Training:
         return self._over.wait(seconds)
 
     def stop(self) -> None:
-        """End it; what its child is doing is lost, but for what it has cached."""
-        with self._guard:
-            self._stopped = True
-            child = self._child
-        if child is not None:
-            _end(child)
+        """End it; what its trainer is doing is lost, but for what it has cached."""
+        self._trainer.stop()
         self._thread.join(STOP_S)
 
     def _run(self) -> None:
         began = time.monotonic()
         try:
-            self._train()
+            self._trainer.train(self._task, self._limit_s)
             made = build_forecaster(self._task.forecaster, self._task.setup)
             self._prove(made)
             self.forecaster = made
@@ -113,21 +125,39 @@ class Training:
             self._slot.release()
             self._over.set()
 
-    def _train(self) -> None:
+
+class ChildTrainer:
+    """A child process of this one."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._stopped = False
+
+    def train(self, task: Task, limit_s: float) -> None:
+        """Wait for the child; see `Trainer`."""
         with self._guard:
             if self._stopped:
-                raise _TrainingFailed("the service ends")
+                raise TrainingFailed("the service ends")
             self._child = _spawn()
         with self._child as child:
             try:
-                said, _ = child.communicate(_TASK.dump_json(self._task), timeout=self._limit_s)
+                said, _ = child.communicate(_TASK.dump_json(task), timeout=limit_s)
             except subprocess.TimeoutExpired as error:
-                raise _TrainingFailed(f"not done within {self._limit_s:g} s") from error
+                raise TrainingFailed(f"not done within {limit_s:g} s") from error
             finally:
                 _end(child)
         if child.returncode != 0:
             lines = said.decode(errors="replace").splitlines()
-            raise _TrainingFailed(lines[-1] if lines else f"its process ended with status {child.returncode}")
+            raise TrainingFailed(lines[-1] if lines else f"its process ended with status {child.returncode}")
+
+    def stop(self) -> None:
+        """End the child."""
+        with self._guard:
+            self._stopped = True
+            child = self._child
+        if child is not None:
+            _end(child)
 
 
 def _spawn() -> subprocess.Popen[bytes]:

@@ -165,7 +165,7 @@ def _control(settings: Settings, running: Running, environment: Mapping[str, str
         store=store,
         holder=holder,
         failures=failures,
-        forecasters=make_forecasters(models, settings),
+        forecasters=make_forecasters(models, settings, running, store),
         publish=publish,
         node=node,
     )

@@ -36,7 +36,7 @@ def main(folder: RunFolder, name: str) -> None:
         store=store,
         holder=holder,
         failures=failures,
-        forecasters=make_forecasters(models, settings),
+        forecasters=make_forecasters(models, settings, running, store),
     ).run(stop)
 
 

@@ -14,12 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from mark.aws.archive import bucket_name
-from mark.aws.names import name_of
+from mark.aws.names import TRAIN, name_of
 from mark.aws.permissions.policies import Names
 from mark.aws.quotas import code_of_quota
 from mark.catalog.load import load_prices
 from mark.cloudmodel.world import WORLDS
 from mark.config.settings import Settings, cache_dir
+from mark.config.training import trains_in_function
 from mark.domain.clock import ClockAnchor
 from mark.emulator.config import ACCOUNT, REGION, Draws, EmulatedAwsConfig, LambdaLimits
 from mark.emulator.ec2.account_limits import NEW, NEW_CONCURRENCY, NEW_LISTING_LAG_S, NEW_MEMORY_MB
@@ -107,6 +108,7 @@ def names_here(settings: Settings) -> Names:
         sender=settings.rollout.report.sender or "",
         host=settings.rollout.node.name or "",
         infer=tuple(name_of(settings.service.name, model) for model in model_names(settings)),
+        train=name_of(settings.service.name, TRAIN) if trains_in_function(settings) else "",
     )
 
 

@@ -109,7 +109,12 @@ class World:
         self.model: Any = _model(folder, given["name"], given["seed"])
         self.history = self.model.history(BEGAN_AT)
         self.retraining = Retraining(
-            self.model, given["settings"], slot=given["slot"], service="mine", pause=given["pause"]
+            self.model,
+            given["settings"],
+            slot=given["slot"],
+            service="mine",
+            pause=given["pause"],
+            elsewhere=given.get("elsewhere"),
         )
 
     def tick(self, hours: float = 1 / 60, *, rate: float = 5.0, said: float | None = None) -> None:
