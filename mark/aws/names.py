@@ -21,6 +21,8 @@ PROBE = "probe"
 """The function that sends a request from within the network (`mark try`)."""
 TOKEN = "token"  # noqa: S105 - its name
 """The secret that clients must send."""
+AGENTS_PASSWORD = "store-agent"  # noqa: S105 - its name
+"""The secret by which agents reach the store: in the lean shape a password and no more."""
 LEASE = "lease"
 """The table of the controllers' lease, in the lean shape."""
 JOURNAL, REPORTS = "journal", "reports"
