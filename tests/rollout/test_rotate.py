@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -285,3 +286,48 @@ def test_token_and_password_are_rotated_beside_each_other(
     said = capsys.readouterr().out
     assert [said.count(f"{name}  rotated") for name in ("token", "store-agent")] == [1, 1]
     assert "store-controller  not rotated" in said
+
+
+class Publishing:
+    """Secrets Manager, where the new version is published and settled after some reads of the stages."""
+
+    def __init__(self, after_reads: int) -> None:
+        self.secrets, self.reads_left = self, after_reads
+
+    def get_secret_value(self, **asked: str) -> dict[str, str]:
+        stages = {"AWSCURRENT": "old", "AWSPENDING": "new"}
+        if self.reads_left <= 0:
+            stages = {"AWSCURRENT": "new", "AWSPREVIOUS": "old"}
+        self.reads_left -= 1
+        stage = asked["VersionStage"]
+        if stage not in stages:
+            raise ClientError({"Error": {"Code": "ResourceNotFoundException", "Message": stage}}, "GetSecretValue")
+        return {"SecretString": stages[stage]}
+
+
+@pytest.mark.parametrize("after_reads", range(4))
+def test_whoever_reads_while_the_new_one_is_published_misses_neither(after_reads: int) -> None:
+    for read in (valid_tokens, valid_passwords):
+        assert set(read(Publishing(after_reads), "shop")) == {"old", "new"}  # type: ignore[arg-type]
+
+
+def test_a_node_that_cannot_read_the_secret_says_so_and_keeps_what_it_knows() -> None:
+    now, readable, said, taken = [0.0], [True], list[str | None](), list[tuple[str, ...]]()
+
+    class Store:
+        def has_user(self, _user: StoreUser) -> bool:
+            return True
+
+        def take_passwords(self, _user: StoreUser, passwords: tuple[str, ...]) -> None:
+            taken.append(passwords)
+
+    def read() -> tuple[str, ...]:
+        if not readable[0]:
+            raise RetryLater("throttled")
+        return (f"read at {now[0]:g}",)
+
+    node = AgentsPasswords(Store(), read, said.append, each_s=600.0, again_s=60.0, monotonic=lambda: now[0])  # type: ignore[arg-type]
+    for now[0], readable[0] in ((0.0, True), (5.0, False), (600.0, False), (605.0, True), (660.0, True)):
+        node.poll()
+    assert said == [None, None, "throttled", "throttled", None]
+    assert taken == [("read at 0",)] * 4 + [("read at 660",)]
