@@ -428,7 +428,8 @@ _NO_RIGHTS = "--cap-drop ALL --security-opt no-new-privileges "
 
 def _metadata_unit(start: Start) -> str:
     """It reads the metadata as root, whom the firewall lets through, and can do nothing else."""
-    lease = f"-e MARK_STORE_URL={start.lease} " if start.lease else ""
+    service = start.environment.get("MARK_SERVICE", "")
+    lease = f"-e MARK_STORE_URL={start.lease} -e MARK_SERVICE={service} " if start.lease else ""
     logged = _logged(start.region, start.log, "-metadata")
     run = (
         f"docker run --rm --name mark-metadata {logged}--network host --read-only --user 0 {_NO_RIGHTS}{lease}"

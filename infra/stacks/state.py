@@ -32,7 +32,7 @@ LONGEST_ID = 40
 """Of a replication group, and of a user of ElastiCache."""
 NODES_USERS = (StoreUser.AGENT, StoreUser.CONTROLLER)
 """Users with a secret in the lean shape: what else runs on a node has what the node makes of the controller's."""
-NO_ROTATION = "`mark rotate` replaces the token; a password must reach the store and all of its role at once"
+NO_ROTATION = "`mark rotate` replaces the token and, on nodes, the agents' password; the others, it says why not"
 OWN_KEY = "the account's own key of Secrets Manager encrypts it; only roles of the service may read it"
 
 

@@ -23,6 +23,8 @@ TRAIN = "train"
 """The function that trains forecasters, where a service has it."""
 TOKEN = "token"  # noqa: S105 - its name
 """The secret that clients must send."""
+AGENTS_PASSWORD = "store-agent"  # noqa: S105 - its name
+"""The secret by which agents reach the store: in the lean shape a password and no more."""
 LEASE = "lease"
 """The table of the controllers' lease, in the lean shape."""
 JOURNAL, REPORTS, TRAININGS = "journal", "reports", "training"

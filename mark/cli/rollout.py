@@ -76,15 +76,16 @@ def rotate(
     plan: Annotated[bool, typer.Option("--plan", help="Print the steps; change nothing.")] = False,
     keep_old: Annotated[
         float,
-        typer.Option("--keep-old", metavar="S", min=0.0, help="Seconds for which the old token counts, too."),
+        typer.Option("--keep-old", metavar="S", min=0.0, help="Seconds for which the old value counts, too."),
     ] = 3600.0,
     config: given.Config = None,
 ) -> None:
     """Rotate a deployed service's secrets; lose no request.
 
     A new token of the clients is made, gateways accept it beside the old one, clients read it, and the old one
-    goes after the time that --keep-old says. No process starts anew. A rotation that was interrupted goes on when
-    you run this again. Secrets that cannot be rotated so are named, with the reason.
+    goes after the time that --keep-old says; with the shape lean the agents' password at the store goes the same
+    way. No process starts anew. A rotation that was interrupted goes on when you run this again. Secrets that
+    cannot be rotated so are named, with the reason.
     """
     settings = given.settings_from(config)
     from mark.rollout.rotate import rotate as rotate_secrets

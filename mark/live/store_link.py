@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from mark.aws.client_tokens import agents_password
 from mark.aws.lease_table import LeaseTable
 from mark.aws.session import Aws, AwsSettings
 from mark.store.connect import AsyncLink, Link, connect, connect_async
@@ -23,10 +24,15 @@ def open_link(url: str) -> Link:
     return connect(*_located(url))
 
 
-def open_async_link(url: str, leader: Callable[[], str] | None = None) -> AsyncLink:
-    """A link to the store for one event loop. leader: asks which node leads, in place of the table's lease."""
+def open_async_link(
+    url: str, leader: Callable[[], str] | None = None, password: Callable[[], str] | None = None
+) -> AsyncLink:
+    """A link to the store for one event loop.
+
+    leader: asks which node leads, in place of the table's lease. password: asks what to log in with by now.
+    """
     if leader is not None and follows_lease(url):
-        return connect_async(at_node(url, table_of(url)[0]), leader)
+        return connect_async(at_node(url, table_of(url)[0]), leader, password)
     return connect_async(*_located(url))
 
 
@@ -62,6 +68,14 @@ def leader_of(url: str) -> Callable[[], str] | None:
     name, region = table_of(url)
     aws = Aws(AwsSettings(region=region, role="member", **SOON))
     return lambda: LeaseTable(aws.tables, name).leader()
+
+
+def password_of(url: str, service: str) -> Callable[[], str] | None:
+    """Asks the secret what agents log in with; None where the URL names the store itself."""
+    if not follows_lease(url):
+        return None
+    aws = Aws(AwsSettings(region=table_of(url)[1], role="member", **SOON))
+    return lambda: agents_password(aws, service)
 
 
 def _located(url: str) -> tuple[str, Callable[[], str] | None]:

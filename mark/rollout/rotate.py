@@ -2,7 +2,8 @@
 
 The clients' token: a new version waits as AWSPENDING until every gateway has read it and accepts both; then it
 becomes AWSCURRENT, which clients read, and the old one, AWSPREVIOUS now, counts for a while more. Every step
-follows from the stages alone (`next_step`), so whoever runs the command again goes on where it was left.
+follows from the stages alone (`next_step`), so whoever runs the command again goes on where it was left. The
+agents' password at the nodes' stores goes the same way: nodes accept it, agents read it as they connect.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
+from types import MappingProxyType
 from typing import assert_never
 
-from mark.aws.client_tokens import AGAIN_S, CURRENT, PENDING, PREVIOUS, READ_EACH_S
+from mark.aws.client_tokens import AGAIN_S, CURRENT, FRESH_S, PENDING, PREVIOUS, READ_EACH_S
 from mark.aws.error_codes import NOT_THERE
 from mark.aws.errors import code_of, translated
-from mark.aws.names import TOKEN, name_of
+from mark.aws.names import AGENTS_PASSWORD, TOKEN, name_of
 from mark.aws.session import Aws
 from mark.config.rollout import RolloutSettings
 from mark.config.settings import Settings
@@ -32,8 +34,27 @@ from mark.store.users import PROCESSES, StoreUser
 OURS = "mark-rotation-"
 """Beginning of a version's id that this command made; Secrets Manager takes 32 to 64 characters."""
 READ_S = READ_EACH_S + 4 * AGAIN_S
-"""Time for every gateway to read what counts, also where some of its calls fail."""
+"""Time for every gateway, or node, to read what counts, also where some of its calls fail."""
+LEAST_S = FRESH_S + 2 * AGAIN_S
+"""So long an old password of the agents counts at least: an instance may still tell it, and a connection begin."""
 TOKEN_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """A secret in plain words: its `value`, who `accepts` it, and who is `told` it and sends it."""
+
+    value: str
+    accepts: str
+    told: str
+
+
+WORDS: Mapping[str, Words] = MappingProxyType(
+    {
+        TOKEN: Words(value="token", accepts="gateway", told="clients"),
+        AGENTS_PASSWORD: Words(value="password", accepts="node", told="agents"),
+    }
+)
 
 
 class Move(StrEnum):
@@ -106,19 +127,28 @@ def steps_left(versions: Versions, now: float, keep_old_s: float) -> Iterator[St
 
 def reasons(rollout: RolloutSettings) -> Mapping[str, str]:
     """Secrets that are not rotated, and why: by their part of the name."""
-    at_start = (
-        "its processes read it when they start, so a new one would have to reach the store and all of them at once"
-    )
     if rollout.shape == "ha":
+        at_start = (
+            "its processes read it when they start, and CloudFormation writes it into the user of ElastiCache: "
+            "a new one would have to reach the store and all of them at once"
+        )
         told = dict.fromkeys((f"store-{user.value}" for user in PROCESSES), at_start)
         told |= dict.fromkeys((f"password-{user.value}" for user in PROCESSES), at_start)
     else:
-        told = dict.fromkeys((f"store-{user.value}" for user in (StoreUser.AGENT, StoreUser.CONTROLLER)), at_start)
+        told = {
+            f"store-{StoreUser.CONTROLLER.value}": "processes of a node read it when they start, and the nodes' "
+            "authority and the gateways' password follow from it; no machine but the nodes has it"
+        }
         if rollout.node.certificate:
             told["certificate"] = (
                 "it is yours: put the next one into its secret, then replace one node after the other"
             )
     return told
+
+
+def rotated(rollout: RolloutSettings) -> tuple[str, ...]:
+    """Secrets that are rotated, by their part of the name."""
+    return (TOKEN,) if rollout.shape == "ha" else (TOKEN, AGENTS_PASSWORD)
 
 
 def rotate(
@@ -130,50 +160,66 @@ def rotate(
     clock: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Rotate these secrets, or all that can be; `keep_old_s`: so long the old token counts beside the new one.
+    """Rotate these secrets, or all that can be; `keep_old_s`: so long the old value counts beside the new one.
 
     Misconfigured, before anything changes, for a name that is unknown or that cannot be rotated.
     """
-    kept = reasons(settings.rollout)
+    kept, known = reasons(settings.rollout), rotated(settings.rollout)
     for name in names:
         if name in kept:
             raise Misconfigured(f"{name} cannot be rotated: {kept[name]}")
-        if name != TOKEN:
-            raise Misconfigured(f"unknown secret {name!r}; known: {', '.join((TOKEN, *kept))}")
+        if name not in known:
+            raise Misconfigured(f"unknown secret {name!r}; known: {', '.join((*known, *kept))}")
+    keeps = {name: _kept_s(name, keep_old_s) for name in known if not names or name in names}
     service = settings.service.name
     with closing(service_aws(settings, "rotator")) as aws:
         if plan_only:
-            for step in steps_left(_versions(aws, service), clock(), keep_old_s):
-                show(f"{TOKEN}  {_time(step.due_at)}  {_words(step.move)}")
+            for name, old_s in keeps.items():
+                for step in steps_left(_versions(aws, service, name), clock(), old_s):
+                    show(f"{name}  {_time(step.due_at)}  {_words(name, step.move)}")
         else:
-            _rotate_token(aws, service, keep_old_s, clock, sleep)
+            _rotate(aws, service, keeps, clock, sleep)
     if not names:
         for name, why in kept.items():
             show(f"{name}  not rotated: {why}")
 
 
-def _rotate_token(
-    aws: Aws, service: str, keep_old_s: float, clock: Callable[[], float], sleep: Callable[[float], None]
+def _kept_s(name: str, keep_old_s: float) -> float:
+    return max(keep_old_s, LEAST_S) if name == AGENTS_PASSWORD else keep_old_s
+
+
+def _rotate(
+    aws: Aws, service: str, keeps: Mapping[str, float], clock: Callable[[], float], sleep: Callable[[float], None]
 ) -> None:
-    versions = _versions(aws, service)
-    step = next_step(versions, keep_old_s)
-    if step is not None:
-        show(f"{TOKEN}  a rotation that was interrupted goes on")
-    step = step or Step(move=Move.MAKE)
-    while step is not None:
+    """Rotate them beside each other: first what is due first. keeps: so long each old value counts."""
+    left: dict[str, tuple[Versions, Step]] = {}
+
+    def look(name: str) -> None:
+        versions = _versions(aws, service, name)
+        if (step := next_step(versions, keeps[name])) is not None:
+            left[name] = versions, step
+        else:
+            del left[name]
+            show(f"{name}  rotated; {WORDS[name].accepts}s refuse the old one within {READ_EACH_S / 60:g} minutes")
+
+    for name, old_s in keeps.items():
+        versions = _versions(aws, service, name)
+        step = next_step(versions, old_s)
+        if step is not None:
+            show(f"{name}  a rotation that was interrupted goes on")
+        left[name] = versions, step or Step(move=Move.MAKE)
+    while left:
+        name, (versions, step) = min(left.items(), key=lambda one: one[1][1].due_at)
         if (wait_s := step.due_at - clock()) > 0:
-            show(f"{TOKEN}  waits until {_time(step.due_at)} to {_words(step.move)}")
+            show(f"{name}  waits until {_time(step.due_at)} to {_words(name, step.move)}")
             sleep(wait_s)
-            # somebody else may have gone on meanwhile
-            versions = _versions(aws, service)
-            step = next_step(versions, keep_old_s)
-            continue
-        with translated():
-            _do(aws, name_of(service, TOKEN), step.move, versions)
-        show(f"{TOKEN}  {_time(clock())}  done: {_words(step.move)}")
-        versions = _versions(aws, service)
-        step = next_step(versions, keep_old_s)
-    show(f"{TOKEN}  rotated; gateways refuse the old one within {READ_EACH_S / 60:g} minutes")
+            for waiting in tuple(left):  # somebody else may have gone on meanwhile
+                look(waiting)
+        else:
+            with translated():
+                _do(aws, name_of(service, name), step.move, versions)
+            show(f"{name}  {_time(clock())}  done: {_words(name, step.move)}")
+            look(name)
 
 
 def _do(aws: Aws, name: str, move: Move, versions: Versions) -> None:
@@ -201,8 +247,8 @@ def _do(aws: Aws, name: str, move: Move, versions: Versions) -> None:
             assert_never(move)
 
 
-def _versions(aws: Aws, service: str) -> Versions:
-    name = name_of(service, TOKEN)
+def _versions(aws: Aws, service: str, secret: str) -> Versions:
+    name = name_of(service, secret)
     try:
         with translated():
             told = aws.secrets.describe_secret(SecretId=name)
@@ -222,16 +268,17 @@ def _versions(aws: Aws, service: str) -> Versions:
     )
 
 
-def _words(move: Move) -> str:
+def _words(name: str, move: Move) -> str:
+    words = WORDS[name]
     match move:
         case Move.MAKE:
-            return "make a new token, which gateways accept beside the old one"
+            return f"make a new {words.value}, which {words.accepts}s accept beside the old one"
         case Move.PUBLISH:
-            return "have clients read the new token, which every gateway accepts by then"
+            return f"have {words.told} read the new {words.value}, which every {words.accepts} accepts by then"
         case Move.SETTLE:
-            return "note that the new token is the one in use"
+            return f"note that the new {words.value} is the one in use"
         case Move.RETIRE:
-            return "take the old token away"
+            return f"take the old {words.value} away"
         case _:
             assert_never(move)
 

@@ -10,6 +10,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
@@ -33,6 +34,8 @@ CHECK_S = 30.0
 """Between two looks at where a server is that moves: so long a client may talk to one that nobody follows."""
 Locate = Callable[[], str]
 """Names the host of a server that moves."""
+Password = Callable[[], str]
+"""Tells what to log in with by now; RetryLater where nobody knows."""
 SCHEMES = ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster")
 FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 CHOICES = {"ssl_cert_reqs": ("required", "optional", "none"), "ssl_check_hostname": ("true", "false")}
@@ -75,6 +78,24 @@ class _Located:
         """The client, made at the first call."""
         self.client = self.client or self._make(self._host)
         return self.client
+
+
+class _Login(redis.CredentialProvider):
+    """The URL's user, with the password of the time."""
+
+    def __init__(self, url: str, password: Password) -> None:
+        parts = urlsplit(url)
+        self._user, self._known, self._password = parts.username or "", parts.password or "", password
+
+    def get_credentials(self) -> tuple[str, str]:
+        """User and password."""
+        with suppress(RetryLater):
+            self._known = self._password()
+        return self._user, self._known
+
+    async def get_credentials_async(self) -> tuple[str, str]:
+        """The same, while the event loop goes on."""
+        return await asyncio.to_thread(self.get_credentials)
 
 
 class Link:
@@ -178,12 +199,26 @@ def connect(url: str, locate: Locate | None = None) -> Link:
     return Link(_shown(url), lambda host: kind.from_url(_at(plain, host), retry=retry, **_LIMITS), locate)
 
 
-def connect_async(url: str, locate: Locate | None = None) -> AsyncLink:
-    """A link for one event loop, as `connect` makes one."""
+def connect_async(url: str, locate: Locate | None = None, password: Password | None = None) -> AsyncLink:
+    """A link for one event loop, as `connect` makes one.
+
+    password: asked at each connection; where it cannot be had the one before stands, at first the URL's.
+    """
     plain, cluster = _checked(url)
+    login: dict[str, Any] = {}
+    if password is not None and urlsplit(plain).username:
+        login, plain = {"credential_provider": _Login(plain, password)}, _without_login(plain)
     kind = redis.asyncio.cluster.RedisCluster if cluster else redis.asyncio.Redis
     retry = redis.asyncio.retry.Retry(ConstantBackoff(PAUSE_S), retries=1)
-    return AsyncLink(_shown(url), lambda host: kind.from_url(_at(plain, host), retry=retry, **_LIMITS), locate)
+    return AsyncLink(
+        _shown(url), lambda host: kind.from_url(_at(plain, host), retry=retry, **login, **_LIMITS), locate
+    )
+
+
+def _without_login(url: str) -> str:
+    """The URL without user and password."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 def _at(url: str, host: str) -> str:

@@ -5,9 +5,11 @@ The lease decides which it is (`mark.live.control.leader_election`): no vote, an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from mark.store.connect import Link
+from mark.store.users import StoreUser, hash_of
 
 MASTER, REPLICA, LOADING = b"master", b"slave", b"sync"
 """Words of ROLE."""
@@ -42,3 +44,20 @@ class NodeStore:
         role: Any = self._link.call("ROLE")
         if role[0] != REPLICA or (role[1].decode(), int(role[2])) != (host, int(port or self._port)):
             self._link.call("REPLICAOF", host, port or self._port)
+
+    def has_user(self, user: StoreUser) -> bool:
+        """False where the store lets everybody do all, as one without users does."""
+        return self._link.call("ACL", "GETUSER", user) is not None
+
+    def take_passwords(self, user: StoreUser, passwords: Sequence[str]) -> None:
+        """Let that user log in with these and no other, and end connections that another may have opened.
+
+        At least one. Does nothing where it is so already; whoever logged in with one of them connects again.
+        """
+        told: Any = self._link.call("ACL", "GETUSER", user)
+        taken = {one.decode() for one in dict(zip(told[::2], told[1::2], strict=True))[b"passwords"]}
+        valid = {hash_of(one) for one in passwords}
+        if taken != valid:
+            self._link.call("ACL", "SETUSER", user, "resetpass", *(f"#{one}" for one in sorted(valid)))
+        if taken - valid:
+            self._link.call("CLIENT", "KILL", "USER", user)

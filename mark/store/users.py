@@ -96,7 +96,9 @@ ACCESSES: Mapping[StoreUser, Access] = MappingProxyType(
                 "type", "xadd", "xdel", "xlen", "xrange", "xrevrange", "zadd", "zrangebyscore", "zrem", "zscore",
             ),
         ),
-        StoreUser.NODE: Access(calls=("dbsize", "replicaof", "role")),
+        StoreUser.NODE: Access(
+            calls=("acl|getuser", "acl|setuser", "client|kill", "dbsize", "replicaof", "role")
+        ),
         StoreUser.REPLICA: Access(calls=("ping", "psync", "replconf")),
     }
 )  # fmt: skip
@@ -116,7 +118,7 @@ def rules_of(user: StoreUser, service: str) -> str:
 
 def acl_file(service: str, passwords: Mapping[StoreUser, str]) -> str:
     """Redis' file of users: those that have a password, by its hash, and nobody else."""
-    hashes = {user: hashlib.sha256(password.encode()).hexdigest() for user, password in passwords.items()}
+    hashes = {user: hash_of(password) for user, password in passwords.items()}
     lines = (user_line(user, service, hashes[user]) for user in sorted(hashes))
     return "\n".join((f"user default {NOBODY}", *lines, ""))
 
@@ -124,6 +126,11 @@ def acl_file(service: str, passwords: Mapping[StoreUser, str]) -> str:
 def user_line(user: StoreUser, service: str, sha256: str) -> str:
     """A user as Redis' files have it, with its password's hash."""
     return f"user {user.value} resetchannels #{sha256} {rules_of(user, service)}"
+
+
+def hash_of(password: str) -> str:
+    """The hash by which Redis knows a password."""
+    return hashlib.sha256(password.encode()).hexdigest()
 
 
 def make_passwords() -> dict[StoreUser, str]:

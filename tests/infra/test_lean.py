@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from infra.roles import store_secret
+from mark.aws.names import AGENTS_PASSWORD
 from mark.aws.permissions.calls import ROLES
 from mark.aws.permissions.policies import needs
 from mark.config.footprint import footprint_of
@@ -23,7 +25,7 @@ from mark.rollout.synth import Synthesis, synthesise
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.keys import Keys
-from mark.store.users import for_user, url_of
+from mark.store.users import StoreUser, for_user, url_of
 from tests.infra.conftest import ACCOUNT, LEAN, REGION, Template, by_part, of_type, plain, settings
 from tests.infra.test_bill import BILLED, ELSEWHERE, FREE, count, the_one, types_in
 from tests.infra.test_templates import TAGS, UNTAGGED
@@ -299,7 +301,8 @@ def test_the_stores_url_names_the_table_of_the_lease(lean: dict[str, Template]) 
     script = plain(one["LaunchTemplateData"]["UserData"])
     host = "mark-shop-lease.us-east-1:6379?ssl_cert_reqs=none"
     assert f"printf 'MARK_STORE_URL=rediss+lease://agent:%s@{host}\\n' \"$value\"" in script
-    assert f"-e MARK_STORE_URL=rediss+lease://{host} " in script, "who only asks which node leads has no password"
+    assert f"-e MARK_STORE_URL=rediss+lease://{host} -e MARK_SERVICE=shop " in script, "it reads the password"
+    assert store_secret(StoreUser.AGENT) == AGENTS_PASSWORD
     assert "\nMARK_LEADER=metadata\n" in script
     [table] = of_type(lean["state"], "AWS::DynamoDB::Table").values()
     assert table_of(URL) == (table["TableName"], REGION)

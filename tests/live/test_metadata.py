@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import partial
 
 import pytest
 
 from mark.aws.ec2.imds import Imds
 from mark.domain.errors import RetryLater
-from mark.live.processes.metadata import Metadata, read_from
+from mark.live.processes.metadata import Kept, Metadata, read_from
 
 THERE = {
     "meta-data/instance-id": "i-1",
@@ -55,7 +56,7 @@ def upstream() -> Upstream:
 
 @pytest.fixture
 def imds(upstream: Upstream) -> Iterator[Imds]:
-    server = Metadata(partial(read_from, upstream, lambda: "10.0.0.9"), port=0)
+    server = Metadata(partial(read_from, upstream, lambda: "10.0.0.9", password=lambda: "of agents"), port=0)
     serving = threading.Thread(target=server.serve_forever)
     serving.start()
     client = Imds(f"http://127.0.0.1:{server.server_port}")
@@ -75,6 +76,7 @@ def test_an_agent_learns_who_it_is_as_from_ec2(imds: Imds) -> None:
 def test_an_agent_hears_of_its_spot_notice_and_of_the_node_that_leads(imds: Imds, upstream: Upstream) -> None:
     assert imds.taken_at() == 1795341600.0
     assert imds.leader() == "10.0.0.9"
+    assert imds.store_password() == "of agents"
     upstream.is_away = True
     with pytest.raises(RetryLater, match="answered 503"):
         imds.taken_at()
@@ -87,3 +89,24 @@ def test_nothing_else_is_told(imds: Imds, path: str) -> None:
 
 def test_where_no_lease_is_followed_nobody_leads() -> None:
     assert read_from(Upstream(), None, "meta-data/mark/leader") is None
+    assert read_from(Upstream(), None, "meta-data/mark/store-password") is None
+
+
+def test_a_password_is_read_again_once_it_is_old_and_the_last_one_stands_where_it_cannot_be() -> None:
+    now, secret = [0.0], ["", "old", "new"]
+
+    def read() -> str:
+        if not secret[0]:
+            raise RetryLater("away")
+        return secret[0]
+
+    kept = Kept(read, 60.0, monotonic=lambda: now[0])
+    with pytest.raises(RetryLater, match="nobody could read"):
+        kept()
+    told = []
+    for now[0] in (59.0, 60.0, 61.0, 120.0, 180.0):
+        if now[0] != 59.0 and now[0] != 61.0:
+            secret.append(secret.pop(0))
+        with pytest.raises(RetryLater) if now[0] == 59.0 else nullcontext():
+            told.append(kept())
+    assert told == ["old", "old", "new", "new"], "at last it is away again"

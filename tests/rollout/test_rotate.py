@@ -2,27 +2,45 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.aws.archive import bucket_name
-from mark.aws.client_tokens import valid_tokens
+from mark.aws.client_tokens import (
+    AGAIN_S,
+    FRESH_S,
+    READ_EACH_S,
+    agents_password,
+    valid_passwords,
+    valid_tokens,
+)
 from mark.aws.functions.probe import clients_token
 from mark.aws.permissions.policies import Names
 from mark.config.settings import Settings
-from mark.domain.errors import Misconfigured
+from mark.domain.errors import Misconfigured, RetryLater
 from mark.emulator.config import ACCOUNT, REGION
+from mark.live.control.node import AgentsPasswords
+from mark.live.processes.metadata import Kept
 from mark.rollout import rotate as rotating
 from mark.rollout.rotate import OURS, READ_S, Move, Versions, after, next_step, steps_left
+from mark.store.connect import AsyncLink, connect, connect_async
+from mark.store.embedded import EmbeddedRedis
+from mark.store.keys import Keys
+from mark.store.replication import NodeStore
+from mark.store.users import StoreUser, acl_file, url_of
 from tests.aws.builders import aws
 from tests.emulator.conftest import World, config_for
 
 SETTINGS = Settings.model_validate({"service": {"name": "shop"}})
-SECRET = "mark-shop-token"
+SECRET, AGENTS_SECRET = "mark-shop-token", "mark-shop-store-agent"
 OLD, NEW = "old-version", f"{OURS}1"
 WHOLE = [Move.MAKE, Move.PUBLISH, Move.SETTLE, Move.RETIRE]
 times = st.floats(0.0, 1e9)
@@ -90,7 +108,7 @@ class Sleeper:
 
 
 def rotate(sleeper: Sleeper, **differs: object) -> None:
-    told = {"names": (), "keep_old_s": 3600.0, "plan_only": False} | differs
+    told = {"names": ("token",), "keep_old_s": 3600.0, "plan_only": False} | differs
     rotating.rotate(SETTINGS, clock=sleeper.clock, sleep=sleeper.sleep, **told)  # type: ignore[arg-type]
 
 
@@ -122,7 +140,6 @@ def test_at_each_time_gateways_accept_what_clients_read(
     assert sleeper.seen[-1] == (then, (then,))
     said = capsys.readouterr().out
     assert (said.count("goes on"), said.count("done: make")) == (int(interrupted_at is not None), 1)
-    assert "not rotated" in said
     used = world.state()["permissions"]["used"]["rotator"]
     assert {name.partition(":")[2] for name in used} == {
         "DescribeSecret",
@@ -144,9 +161,173 @@ def test_what_cannot_be_rotated_is_refused_with_the_reason(world: World) -> None
     sleeper = Sleeper(world)
     with pytest.raises(Misconfigured, match="there is no secret mark-shop-token"):
         rotate(sleeper)
-    with pytest.raises(
-        Misconfigured, match="store-agent cannot be rotated: its processes read it when they start"
-    ):
-        rotate(sleeper, names=("token", "store-agent"))
+    with pytest.raises(Misconfigured, match="store-controller cannot be rotated: processes of a node read it"):
+        rotate(sleeper, names=("token", "store-controller"))
     with pytest.raises(Misconfigured, match="unknown secret 'tokens'; known: token, store-agent"):
         rotate(sleeper, names=("tokens",))
+
+
+# The agents' password at a node's store.
+
+
+class Service(Sleeper):
+    """A node's store with its controller, an agent, and the process beside it; each sleep lasts in steps."""
+
+    def __init__(self, world: World, redis: EmbeddedRedis, *, interrupted_after_s: float = math.inf) -> None:
+        super().__init__(world)
+        self.now, self.redis, self.failures = time.time(), redis, list[str | None]()
+        self.interrupted_at_s = self.now + interrupted_after_s
+        self.roles = {role: aws(endpoint_url=world.url, role=role) for role in ("member", "node")}
+        self.passwords = AgentsPasswords(
+            NodeStore(connect(url_of(redis.url, StoreUser.NODE, "node")), 0),
+            lambda: valid_passwords(self.roles["node"], "shop"),
+            self.failures.append,
+            each_s=READ_EACH_S,
+            again_s=AGAIN_S,
+            monotonic=self.clock,
+        )
+        self.told = Kept(lambda: agents_password(self.roles["member"], "shop"), FRESH_S, monotonic=self.clock)
+        self.loop = asyncio.new_event_loop()
+        self.lasting = self.link()
+        self.goes_on()
+
+    def link(self) -> AsyncLink:
+        return connect_async(url_of(self.redis.url, StoreUser.AGENT, OLD), password=self.told)
+
+    def goes_on(self) -> None:
+        """A turn of the node; an agent that stays connected and one that begins are both answered."""
+        self.passwords.poll()
+        assert self.failures[-1] is None
+        fresh = self.link()
+        for link in (self.lasting, fresh):
+            self.loop.run_until_complete(link.call("GET", Keys("shop").of("clock")))
+        self.loop.run_until_complete(fresh.aclose())
+
+    def sleep(self, wait_s: float) -> None:
+        until = self.now + wait_s
+        while self.now < until:
+            self.now = min(until, self.now + 60.0)
+            self.goes_on()
+            if self.now >= self.interrupted_at_s:
+                self.interrupted_at_s = math.inf
+                raise KeyboardInterrupt
+
+    def takes(self, password: str) -> bool:
+        link = connect(url_of(self.redis.url, StoreUser.AGENT, password))
+        try:
+            link.call("GET", Keys("shop").of("clock"))
+        except RetryLater:
+            return False
+        finally:
+            link.close()
+        return True
+
+    def close(self) -> None:
+        self.loop.run_until_complete(self.lasting.aclose())
+        self.loop.close()
+        for role in self.roles.values():
+            role.close()
+
+
+@pytest.mark.parametrize("keep_old_s", [0.0, 3600.0], ids=["leaked", "in peace"])
+@pytest.mark.parametrize(
+    "interrupted_after_s", [math.inf, 300.0, 800.0], ids=["whole", "at first", "before agents"]
+)
+def test_agents_reach_the_store_all_the_while_their_password_is_replaced(
+    world: World, tmp_path: Path, interrupted_after_s: float, keep_old_s: float
+) -> None:
+    there = aws(endpoint_url=world.url)
+    there.secrets.create_secret(Name=AGENTS_SECRET, SecretString=OLD)
+    users = acl_file("shop", {StoreUser.AGENT: OLD, StoreUser.NODE: "node"})
+    with EmbeddedRedis(tmp_path / "redis", users=users) as redis:
+        service = Service(world, redis, interrupted_after_s=interrupted_after_s)
+        told = {"names": ("store-agent",), "keep_old_s": keep_old_s}
+        if interrupted_after_s < math.inf:
+            with pytest.raises(KeyboardInterrupt):
+                rotate(service, **told)
+        rotate(service, **told)
+        new = agents_password(service.roles["member"], "shop")
+        assert new != OLD
+        assert service.takes(new)
+        service.sleep(READ_EACH_S)
+        assert (service.takes(new), service.takes(OLD)) == (True, False)
+        service.close()
+    there.close()
+    used = world.state()["permissions"]["used"]
+    assert {name.partition(":")[2] for role in ("member", "node") for name in used[role]} == {"GetSecretValue"}
+
+
+def test_a_store_that_starts_anew_takes_what_counts_and_drops_connections_of_what_does_not(
+    world: World, tmp_path: Path
+) -> None:
+    there = aws(endpoint_url=world.url)
+    there.secrets.create_secret(Name=AGENTS_SECRET, SecretString=OLD)
+    users = acl_file("shop", {StoreUser.AGENT: "older", StoreUser.NODE: "node"})
+    with EmbeddedRedis(tmp_path / "redis", users=users) as redis:
+        thief = connect(url_of(redis.url, StoreUser.AGENT, "older"))
+        thief.call("GET", Keys("shop").of("clock"))
+        service = Service(world, redis)
+        with pytest.raises(RetryLater):
+            thief.call("GET", Keys("shop").of("clock"))
+        service.close()
+    there.close()
+
+
+def test_token_and_password_are_rotated_beside_each_other(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_token(world)
+    there = aws(endpoint_url=world.url)
+    there.secrets.create_secret(Name=AGENTS_SECRET, SecretString=OLD)
+    there.close()
+    sleeper = Sleeper(world)
+    rotate(sleeper, names=())
+    assert sleeper.now < time.time() + READ_S + 3600.0, "the waits are shared"
+    said = capsys.readouterr().out
+    assert [said.count(f"{name}  rotated") for name in ("token", "store-agent")] == [1, 1]
+    assert "store-controller  not rotated" in said
+
+
+class Publishing:
+    """Secrets Manager, where the new version is published and settled after some reads of the stages."""
+
+    def __init__(self, after_reads: int) -> None:
+        self.secrets, self.reads_left = self, after_reads
+
+    def get_secret_value(self, **asked: str) -> dict[str, str]:
+        stages = {"AWSCURRENT": "old", "AWSPENDING": "new"}
+        if self.reads_left <= 0:
+            stages = {"AWSCURRENT": "new", "AWSPREVIOUS": "old"}
+        self.reads_left -= 1
+        stage = asked["VersionStage"]
+        if stage not in stages:
+            raise ClientError({"Error": {"Code": "ResourceNotFoundException", "Message": stage}}, "GetSecretValue")
+        return {"SecretString": stages[stage]}
+
+
+@pytest.mark.parametrize("after_reads", range(4))
+def test_whoever_reads_while_the_new_one_is_published_misses_neither(after_reads: int) -> None:
+    for read in (valid_tokens, valid_passwords):
+        assert set(read(Publishing(after_reads), "shop")) == {"old", "new"}  # type: ignore[arg-type]
+
+
+def test_a_node_that_cannot_read_the_secret_says_so_and_keeps_what_it_knows() -> None:
+    now, readable, said, taken = [0.0], [True], list[str | None](), list[tuple[str, ...]]()
+
+    class Store:
+        def has_user(self, _user: StoreUser) -> bool:
+            return True
+
+        def take_passwords(self, _user: StoreUser, passwords: tuple[str, ...]) -> None:
+            taken.append(passwords)
+
+    def read() -> tuple[str, ...]:
+        if not readable[0]:
+            raise RetryLater("throttled")
+        return (f"read at {now[0]:g}",)
+
+    node = AgentsPasswords(Store(), read, said.append, each_s=600.0, again_s=60.0, monotonic=lambda: now[0])  # type: ignore[arg-type]
+    for now[0], readable[0] in ((0.0, True), (5.0, False), (600.0, False), (605.0, True), (660.0, True)):
+        node.poll()
+    assert said == [None, None, "throttled", "throttled", None]
+    assert taken == [("read at 0",)] * 4 + [("read at 660",)]

@@ -19,6 +19,8 @@ DMI = Path("/sys/class/dmi/id")
 """The file in which Linux names the machine's maker: Amazon, on EC2."""
 LEADER = "meta-data/mark/leader"
 """Not on AWS: which node leads, where a process beside an agent answers for the service (lean shape)."""
+PASSWORD = "meta-data/mark/store-password"  # noqa: S105 - a path
+"""Not on AWS: what the agent logs in with at the store, told as LEADER is."""
 TIMEOUT_S = 2.0
 TOKEN_TTL_S = 21_600
 NOT_FOUND, UNAUTHORIZED = 404, 401
@@ -99,6 +101,13 @@ class Imds:
         found = self.get(LEADER)
         if not found:
             raise RetryLater("the metadata service does not say which node leads")
+        return found
+
+    def store_password(self) -> str:
+        """What the agent logs in with at the store. RetryLater where nobody knows it."""
+        found = self.get(PASSWORD)
+        if not found:
+            raise RetryLater("the metadata service does not say what to log in with at the store")
         return found
 
     def close(self) -> None:

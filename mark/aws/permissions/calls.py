@@ -55,15 +55,21 @@ GATEWAY = (
 )
 """Calls of gateways."""
 
-MEMBER = (Call("dynamodb", "GetItem", "which node leads: its store is the service's"),)
+_LEADS = Call("dynamodb", "GetItem", "which node leads: its store is the service's")
+
+MEMBER = (
+    _LEADS,
+    Call("secretsmanager", "GetSecretValue", "what agents log in with at the store", within="AgentsPassword"),
+)
 """Calls of instances in the lean shape."""
 
 NODE = (
-    *MEMBER,
+    _LEADS,
     Call("dynamodb", "PutItem", "take, renew and give back the lease"),
     Call("dynamodb", "Query", "restore a journal's last lines"),
     Call("dynamodb", "TransactWriteItems", "write a journal's line while the lease holds"),
     Call("route53", "ChangeResourceRecordSets", "clients find the nodes"),
+    Call("secretsmanager", "GetSecretValue", "which passwords of agents its store takes", within="AgentsPassword"),
 )
 """Calls of nodes in the lean shape, beside those of controllers and gateways."""
 
@@ -127,8 +133,8 @@ PROBER = (
 
 ROTATOR = (
     Call("secretsmanager", "DescribeSecret", "how far a rotation is"),
-    Call("secretsmanager", "PutSecretValue", "the next token"),
-    Call("secretsmanager", "UpdateSecretVersionStage", "which token clients send, and which count"),
+    Call("secretsmanager", "PutSecretValue", "the next token, or password of the agents"),
+    Call("secretsmanager", "UpdateSecretVersionStage", "which of them is used, and which count"),
 )
 """Calls of `mark rotate`."""
 

@@ -200,10 +200,12 @@ _NEEDS: Mapping[tuple[str, str], tuple[Need, ...]] = MappingProxyType(
             Need("scheduler:UpdateSchedule", "Schedule"),
             Need("iam:PassRole", "HandScheduleRole"),
         ),
-        ("secretsmanager", "DescribeSecret"): _each("Token", "secretsmanager:DescribeSecret"),
+        ("secretsmanager", "DescribeSecret"): _each("Rotated", "secretsmanager:DescribeSecret"),
         ("secretsmanager", "GetSecretValue"): _each("StoreSecret", "secretsmanager:GetSecretValue"),
-        ("secretsmanager", "PutSecretValue"): _each("Token", "secretsmanager:PutSecretValue"),
-        ("secretsmanager", "UpdateSecretVersionStage"): _each("Token", "secretsmanager:UpdateSecretVersionStage"),
+        ("secretsmanager", "PutSecretValue"): _each("Rotated", "secretsmanager:PutSecretValue"),
+        ("secretsmanager", "UpdateSecretVersionStage"): _each(
+            "Rotated", "secretsmanager:UpdateSecretVersionStage"
+        ),
         ("service-quotas", "ListServiceQuotas"): _each("QuotaReads", "servicequotas:ListServiceQuotas"),
         ("sesv2", "GetAccount"): _each("MailReads", "ses:GetAccount"),
         ("sesv2", "GetEmailIdentity"): _each("Sender", "ses:GetEmailIdentity"),

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from mark.aws.ec2.launch import SERVICE
 from mark.aws.names import (
+    AGENTS_PASSWORD,
     DEAD_LETTERS,
     EVENTS,
     JOURNAL,
@@ -161,6 +162,11 @@ def _own_record(names: Names) -> Conditions:
 Scope = tuple[Callable[[Names], tuple[str, ...]], Callable[[Names], Conditions], str]
 SCOPES: Mapping[str, Scope] = MappingProxyType(
     {
+        "AgentsPassword": (
+            lambda n: (n.arn("secretsmanager", f"secret:{name_of(n.service, AGENTS_PASSWORD)}-??????"),),
+            _always,
+            "the agents' password at the store",
+        ),
         "AlarmReads": (
             _everything,
             _in_region,
@@ -287,6 +293,14 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
         ),
         "Record": (_zone, _own_record, "the name that clients call, and no other in its zone"),
         "Records": (_zone, _always, "the names of the zone that holds the service's"),
+        "Rotated": (
+            lambda n: tuple(
+                n.arn("secretsmanager", f"secret:{name_of(n.service, secret)}-??????")
+                for secret in (AGENTS_PASSWORD, TOKEN)
+            ),
+            _always,
+            "the secrets that are rotated, and none that is not",
+        ),
         "RolloutLock": (
             lambda n: (n.arn("ssm", f"parameter/mark/{n.service}/rollout"),),
             _always,

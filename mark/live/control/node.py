@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -9,6 +10,7 @@ from collections.abc import Callable, Sequence
 from mark.domain.errors import MarkError, RetryLater
 from mark.domain.member import Peer
 from mark.store.replication import NodeStore
+from mark.store.users import StoreUser
 
 EMPTY_S = 120.0
 """Real seconds that a node without data leaves the lease to others: a replica is in sync long before. After that
@@ -51,6 +53,59 @@ class NodesName:
             self.poll()
 
 
+PASSWORDS_EACH_S = 5.0
+"""Between two looks at what the store takes: one that has started anew knows one password alone."""
+
+
+class AgentsPasswords:
+    """The agents' passwords that count, as the node's own store takes them, whether it leads or not."""
+
+    def __init__(
+        self,
+        store: NodeStore,
+        read: Callable[[], Sequence[str]],
+        record: Callable[[str | None], None],
+        *,
+        each_s: float,
+        again_s: float,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`read` is called each `each_s`, after a failure each `again_s`; `record` as for the name."""
+        self._store, self._read, self._record, self._monotonic = store, read, record, monotonic
+        self._each_s, self._again_s = each_s, again_s
+        self._valid: Sequence[str] = ()
+        self._read_again_at = -math.inf
+        self._why: str | None = None
+
+    def poll(self) -> None:
+        """Have the store take what counts, as far as that is known. One without users takes whoever comes."""
+        try:
+            if not self._store.has_user(StoreUser.AGENT):
+                return
+            self._refresh()
+            if self._valid:
+                self._store.take_passwords(StoreUser.AGENT, self._valid)
+        except RetryLater as error:
+            self._record(str(error))
+        else:
+            self._record(self._why)
+
+    def _refresh(self) -> None:
+        now = self._monotonic()
+        if now < self._read_again_at:
+            return
+        try:
+            self._valid, self._why, self._read_again_at = self._read(), None, now + self._each_s
+        except MarkError as error:
+            self._why, self._read_again_at = str(error), now + self._again_s
+
+    def run(self, stop: threading.Event) -> None:
+        """Keep them until `stop`."""
+        self.poll()
+        while not stop.wait(PASSWORDS_EACH_S):
+            self.poll()
+
+
 class StoreNode:
     """This node. `leader`: address of the node that leads, RetryLater before the first one."""
 
@@ -61,11 +116,13 @@ class StoreNode:
         address: str,
         leader: Callable[[], str],
         name: NodesName | None = None,
+        passwords: AgentsPasswords | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store, self._address, self._leader, self._monotonic = store, address, leader, monotonic
         self._began_at = monotonic()
         self._name = name
+        self.passwords = passwords
 
     def may_lead(self) -> bool:
         """False where its store lacks what the leader's holds; a store without data waits EMPTY_S."""

@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 
 import uvloop
 
@@ -57,6 +58,15 @@ def _metadata(environment: Mapping[str, str]) -> Imds:
     return Imds(environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or ENDPOINT)
 
 
+def _store_password(environment: Mapping[str, str]) -> str:
+    """What to log in with at the store by now, by a connection of its own: links connect whenever they must."""
+    imds = _metadata(environment)
+    try:
+        return imds.store_password()
+    finally:
+        imds.close()
+
+
 async def _serve(identity: Identity, imds: Imds, booted_at: float, environment: Mapping[str, str]) -> int:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
@@ -65,6 +75,7 @@ async def _serve(identity: Identity, imds: Imds, booted_at: float, environment: 
     link = open_async_link(
         environment.get("MARK_STORE_URL") or user_data["store_url"],
         leading.leader if environment.get("MARK_LEADER") == "metadata" else None,
+        partial(_store_password, environment),
     )
     store = AgentStore(link, identity.tags["mark:service"])
     tags, alone = identity.tags, is_standalone(identity.tags)

@@ -28,6 +28,7 @@ from pathlib import Path
 
 import uvloop
 
+from mark.aws.client_tokens import AGAIN_S, READ_EACH_S, valid_passwords
 from mark.aws.dns import put_addresses
 from mark.aws.ec2.imds import ENDPOINT, Imds
 from mark.aws.ec2.inventory import public_addresses
@@ -41,7 +42,7 @@ from mark.live.background.cloudwatch import watch_metrics
 from mark.live.background.failures import BackgroundFailures
 from mark.live.clock import adopt_wall
 from mark.live.control.leader_election import Leader, make_forecasters
-from mark.live.control.node import NodesName, StoreNode
+from mark.live.control.node import AgentsPasswords, NodesName, StoreNode
 from mark.live.local.run_dir import Running
 from mark.live.models import LiveModel, make_live_models, service_spec
 from mark.live.processes import agent, gateway
@@ -173,6 +174,8 @@ def _control(settings: Settings, running: Running, environment: Mapping[str, str
         target=_measure, args=(running.name, models, store, holder, stop, failures), daemon=True
     )
     measuring.start()
+    if node is not None and node.passwords is not None:
+        threading.Thread(target=node.passwords.run, args=(stop,), daemon=True).start()
     leader.run(stop)
 
 
@@ -204,7 +207,14 @@ def _store(
         partial(failures.record, "keeping the nodes' name in DNS"),
     )
     own = NodeStore(connect(for_user(at_node(url, address), StoreUser.NODE)), port_of(url))
-    return store, StoreNode(own, address=address, leader=table.leader, name=name)
+    passwords = AgentsPasswords(
+        own,
+        partial(valid_passwords, aws, service),
+        partial(failures.record, "reading the agents' passwords"),
+        each_s=READ_EACH_S,
+        again_s=AGAIN_S,
+    )
+    return store, StoreNode(own, address=address, leader=table.leader, name=name, passwords=passwords)
 
 
 def _measure(

@@ -2,23 +2,25 @@
 
 The agent loads model code, whose user the instance's firewall keeps from the metadata service itself. This
 process runs as another user and answers in its place (AWS_EC2_METADATA_SERVICE_ENDPOINT names it): who the
-instance is, its tags, a spot notice. Where MARK_STORE_URL follows a lease it also says which node leads, so that
-agents need no role of AWS.
+instance is, its tags, a spot notice. Where MARK_STORE_URL follows a lease it also says which node leads, and what
+the agent of MARK_SERVICE logs in with there, so that agents need no role of AWS.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock
 
-from mark.aws.ec2.imds import ENDPOINT, LEADER, Imds
-from mark.domain.errors import RetryLater
+from mark.aws.ec2.imds import ENDPOINT, LEADER, PASSWORD, Imds
+from mark.domain.errors import MarkError, RetryLater
 from mark.telemetry.structured_logs import log_json
 
 HOST, PORT = "127.0.0.1", 1338
@@ -38,12 +40,40 @@ _ONE_AT_A_TIME = Lock()
 Read = Callable[[str], str | None]
 
 
-def read_from(imds: Imds, leader: Callable[[], str] | None, path: str) -> str | None:
+class Kept:
+    """What a call of AWS answers, asked again when it is older than `fresh_s`: who asks is model code, too."""
+
+    def __init__(
+        self, read: Callable[[], str], fresh_s: float, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._read, self._fresh_s, self._monotonic = read, fresh_s, monotonic
+        self._known, self._read_again_at = "", -math.inf
+        self._lock = Lock()
+
+    def __call__(self) -> str:
+        """The answer, the last one where a newer cannot be had. RetryLater where there is none."""
+        with self._lock:
+            if self._monotonic() >= self._read_again_at:
+                self._read_again_at = self._monotonic() + self._fresh_s
+                try:
+                    self._known = self._read()
+                except MarkError as error:
+                    log.warning("the password at the store cannot be read", extra={"reason": str(error)})
+            if not self._known:
+                raise RetryLater("nobody could read the password at the store yet")
+            return self._known
+
+
+def read_from(
+    imds: Imds, leader: Callable[[], str] | None, path: str, password: Callable[[], str] | None = None
+) -> str | None:
     """The answer to an agent for a path under latest/; None where there is none. RetryLater without a reply."""
     if path == "user-data":
         return ""  # a start script: all that an agent takes from it stands in its environment
     if path == LEADER:
         return leader() if leader is not None else None
+    if path == PASSWORD:
+        return password() if password is not None else None
     if READABLE.fullmatch(path) is None or ".." in path:
         return None
     with _ONE_AT_A_TIME:
@@ -96,16 +126,21 @@ def main(environment: Mapping[str, str]) -> None:
     """Answer until the process is ended."""
     log_json("metadata")
     imds = Imds(environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or ENDPOINT)
-    url = environment.get("MARK_STORE_URL", "")
-    Metadata(partial(read_from, imds, _leader_of(url))).serve_forever()
+    url, service = environment.get("MARK_STORE_URL", ""), environment.get("MARK_SERVICE", "")
+    leader, password = _of_store(url, service)
+    Metadata(partial(read_from, imds, leader, password=password)).serve_forever()
 
 
-def _leader_of(url: str) -> Callable[[], str] | None:
+def _of_store(url: str, service: str) -> tuple[Callable[[], str] | None, Callable[[], str] | None]:
+    """Ask which node leads, and for the agents' password; None where that is not told here."""
     if not url:
-        return None
-    from mark.live.store_link import leader_of  # noqa: PLC0415 - boto3 is large, and only this shape needs it
+        return None, None
+    # boto3 is large, and only this shape needs it
+    from mark.aws.client_tokens import FRESH_S  # noqa: PLC0415
+    from mark.live.store_link import leader_of, password_of  # noqa: PLC0415
 
-    return leader_of(url)
+    read = password_of(url, service) if service else None
+    return leader_of(url), Kept(read, FRESH_S) if read is not None else None
 
 
 if __name__ == "__main__":
