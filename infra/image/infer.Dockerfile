@@ -18,6 +18,8 @@ WORKDIR ${LAMBDA_TASK_ROOT}
 RUN --mount=type=bind,target=/given cd /given && wheel="$(ls -v ./mark_serving-*.whl | tail -n 1)" \
     && pip install --no-cache-dir --extra-index-url "$TORCH_INDEX" \
        "${MARK:-${wheel:?this folder lacks the wheel that pip wheel --no-deps makes of MArk}[models]}"
+# Compiled code is kept in the only place that Lambda lets be written: numba does not import without one.
+ENV NUMBA_CACHE_DIR=/tmp/numba
 # Lambda runs it as a user who owns nothing.
 COPY --chmod=755 . .
 CMD ["lambda_handlers.infer.handler"]

@@ -16,7 +16,7 @@ from infra.stacks.launch import HTTPS
 from infra.stacks.network import Place
 from mark.aws.names import LEASE, role_name
 from mark.aws.permissions.policies import NO_RESOURCE, Statement
-from mark.aws.resources import RUNTIME, Deferred, LambdaSpec
+from mark.aws.resources import RUNTIME, TRAIN_TIMEOUT_S, Deferred, LambdaSpec
 
 NETWORK_ACTIONS = (
     "ec2:AssignPrivateIpAddresses",
@@ -73,7 +73,15 @@ class FunctionsStack(ServiceStack):
         image = self.blueprint.rollout.training_image
         assert image is not None, "no function trains without it"
         code = {"packageType": "Image", "code": {"imageUri": image}, "imageConfig": {"command": [spec.handler]}}
-        self._function("Train", spec, code, more=(of_function_image(names_of(self), image),))
+        function = self._function("Train", spec, code, more=(of_function_image(names_of(self), image),))
+        aws_lambda.CfnEventInvokeConfig(  # one that ran out of time or memory would again, at the same price
+            self,
+            "TrainOnce",
+            function_name=function.ref,
+            qualifier="$LATEST",
+            maximum_retry_attempts=0,
+            maximum_event_age_in_seconds=TRAIN_TIMEOUT_S,
+        )
 
     def _interruption(self, spec: LambdaSpec) -> None:
         function, reader = self._function("Interruption", spec, self._code(spec)), self.blueprint.resources.reader

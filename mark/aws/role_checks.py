@@ -136,12 +136,13 @@ def simulate(
         if not actions:
             continue
         with translated():
-            answers = aws.iam.simulate_principal_policy(
+            pages = aws.iam.get_paginator("simulate_principal_policy").paginate(
                 PolicySourceArn=arn,
                 ActionNames=actions,
                 ResourceArns=[_sample(resource) for resource in statement.resources],
                 ContextEntries=_context(statement, region),  # type: ignore[arg-type]
-            )["EvaluationResults"]
+            )
+            answers = [one for page in pages for one in page["EvaluationResults"]]
         for answer in answers:
             allowed = answer["EvalDecision"] == "allowed"
             resource = answer.get("EvalResourceName", "*")
@@ -156,7 +157,7 @@ def simulate(
 
 def _sample(resource: str) -> str:
     """A resource that a policy's pattern means: simulations take no patterns."""
-    return resource if resource == "*" else resource.replace("*", SAMPLE)
+    return resource if resource == "*" else resource.replace("*", SAMPLE).replace("?", SAMPLE[0])
 
 
 def _context(statement: Statement, region: str) -> list[dict[str, Any]]:

@@ -79,8 +79,9 @@ def check_deep(settings: Settings, models: Sequence[LiveModel], aws: Aws, who: C
 
 def role_findings(facts: RoleFacts) -> Iterator[Finding]:
     """Findings about a role: one for each action that fails, and one about all others. Pure."""
-    failing = {one.action: one for one in reversed(facts.checks) if one.answer in ("refused", "wrong")}
-    for action, one in sorted(failing.items()):
+    wrong = (one for one in reversed(facts.checks) if one.answer in ("refused", "wrong"))
+    failing = {(one.action, one.detail): one for one in wrong}
+    for (action, _), one in sorted(failing.items()):
         renew = f"`mark deploy` with the same settings renews what stands for {facts.service}"
         policies = f"`aws iam get-role-policy --role-name {facts.role} --policy-name calls` shows what it may do"
         remedy = (
@@ -146,12 +147,13 @@ def _tried(
     service = names.service
     for request in launch_requests(settings, models, exports):
         yield from check_launch(there, request)
-    if instances := one_instance(there, service):
-        yield from check_instances(there, instances)
     ec2, sqs = there.ec2, there.sqs
+    seen = check_call("ec2:DescribeInstances", lambda: ec2.describe_instances(DryRun=True))
+    yield seen
+    if seen.answer == "allowed" and (instances := one_instance(there, service)):
+        yield from check_instances(there, instances)
     reads: dict[str, Callable[[], object]] = {
         "cloudwatch:DescribeAlarms": lambda: there.alarms.describe_alarms(AlarmNamePrefix=name_of(service, "")),
-        "ec2:DescribeInstances": lambda: ec2.describe_instances(DryRun=True),
         "ec2:DescribeSpotPriceHistory": lambda: ec2.describe_spot_price_history(DryRun=True),
         "servicequotas:ListServiceQuotas": lambda: read_quotas(there),
         "sqs:GetQueueUrl": lambda: sqs.get_queue_url(QueueName=name_of(service, DEAD_LETTERS)),
@@ -159,7 +161,7 @@ def _tried(
     }
     for action, read in reads.items():
         yield check_call(action, read)
-    for name in names.infer:
+    for name in (*names.infer, *([names.train] if names.train else ())):
         function, _, alias = name.partition(":")
         asked = {"FunctionName": function, "InvocationType": "DryRun"} | ({"Qualifier": alias} if alias else {})
         yield check_call("lambda:InvokeFunction", lambda asked=asked: there.lambda_.invoke(**asked))  # type: ignore[misc]

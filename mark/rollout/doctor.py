@@ -31,6 +31,7 @@ from mark.rollout.images import (
     lacking_processor,
     process_images,
     remedy_of,
+    unfit_for_lambda,
 )
 from mark.rollout.refresh_prices import refresh_prices
 from mark.rollout.show import offerings_line
@@ -219,11 +220,15 @@ def check_image(settings: Settings, models: Sequence[LiveModel], aws: Aws) -> It
         found = manifest_type(aws, image)
         if found is None:
             yield Finding(check=key, state="error", message=f"{image} is not in ECR", remedy=remedy)
-        elif (lacks := lacking_processor(image, found, wanted)) is not None:
+        elif (lacks := _unfit(image, found, wanted, for_lambda=dockerfile == FOR_FUNCTIONS)) is not None:
             yield Finding(check=key, state="error", message=lacks, remedy=remedy)
         else:
             alone = f", of one processor: it must be {wanted[0]}" if found in OF_ONE_PROCESSOR and wanted else ""
             yield Finding(check=key, state="ok", message=f"{image} is there{alone}")
+
+
+def _unfit(image: str, manifest: str, wanted: Sequence[str], *, for_lambda: bool) -> str | None:
+    return unfit_for_lambda(image, manifest) if for_lambda else lacking_processor(image, manifest, wanted)
 
 
 def check_machine_images(settings: Settings, aws: Aws) -> Iterator[Finding]:

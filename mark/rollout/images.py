@@ -73,6 +73,13 @@ def lacking_processor(image: str, manifest: str, architectures: Sequence[str]) -
     return f"{image} is for one processor, and its processes run on {' and '.join(architectures)}"
 
 
+def unfit_for_lambda(image: str, manifest: str) -> str | None:
+    """The fault of a function's image that is a list of processors, which Lambda refuses; None without."""
+    if manifest in OF_ONE_PROCESSOR:
+        return None
+    return f"{image} is a list of images by processor, and a Lambda function takes the image of one alone"
+
+
 def remedy_of(image: str, dockerfile: str | None, architectures: Sequence[str] = (), target: str = "") -> str:
     """What to do about an image that is missing, or lacks a processor."""
     makes = f"{builds(image, dockerfile, architectures, target)}; " if dockerfile else "push it, or "

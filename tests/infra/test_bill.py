@@ -69,6 +69,7 @@ FREE: Mapping[str, str] = {
     "AWS::Events::Rule": "events of AWS's own services are free (EventBridge pricing)",
     "AWS::IAM::InstanceProfile": PERMISSION,
     "AWS::IAM::Role": PERMISSION,
+    "AWS::Lambda::EventInvokeConfig": "says that a training is not run again",
     "AWS::Lambda::EventSourceMapping": "its polls are in the line `queues`",
     "AWS::Lambda::Version": "billed as the function that it is of",
     "AWS::S3::Bucket": "0.023 USD a GiB and month of what users keep there: journals take a few MiB a day",

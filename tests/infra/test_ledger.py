@@ -123,6 +123,7 @@ class Costs:
         parts = (
             self._fleet(served.offerings[0]),
             self._lambda(),
+            self._training(),
             self._groups(),
             self._state(),
             self._watched(),
@@ -151,7 +152,9 @@ class Costs:
         yield "overhead: addresses", self._public() * (served_h + AWAKE_H), self.usd["public-ipv4"]
 
     def _infer(self) -> list[dict[str, Any]]:
-        return [one for one in self._all("Lambda::Function") if one["Handler"] == "lambda_handlers.infer.handler"]
+        return [
+            one for one in self._all("Lambda::Function") if one.get("Handler") == "lambda_handlers.infer.handler"
+        ]
 
     def _lambda(self) -> Iterator[tuple[str, float, float]]:
         [function], [alias] = self._infer(), self._all("Lambda::Alias")
@@ -161,6 +164,13 @@ class Costs:
         yield "lambda: duration", calls * BILLED_S * gib, self.usd["lambda-duration"]
         yield "overhead: Lambda's logs", calls * LAMBDA_LOG_BYTES / 1024**3, self._log_usd()
         yield "lambda: provisioned", warm * DAY_S * gib, self.usd["lambda-provisioned"]
+
+    def _training(self) -> Iterator[tuple[str, float, float]]:
+        """Each model's forecaster once a day, for as long as the function may take."""
+        for function in self._all("Lambda::Function"):
+            if function.get("ImageConfig", {}).get("Command") == ["lambda_handlers.train.handler"]:
+                gib_s = function["MemorySize"] / 1024 * function["Timeout"]
+                yield "overhead: training", gib_s, self.usd["lambda-duration"]
 
     def _groups(self) -> Iterator[tuple[str, float, float]]:
         """Gateways or nodes, controllers' tasks, and the addresses of all."""

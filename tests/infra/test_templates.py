@@ -41,6 +41,7 @@ UNTAGGED = {
     "AWS::ElasticLoadBalancingV2::Listener",
     "AWS::IAM::InstanceProfile",
     "AWS::Lambda::Alias",
+    "AWS::Lambda::EventInvokeConfig",
     "AWS::Lambda::Version",
     "AWS::S3::BucketPolicy",
     "AWS::SNS::TopicPolicy",

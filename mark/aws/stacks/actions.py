@@ -189,6 +189,12 @@ STACK_ACTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
                 "GetProvisionedConcurrencyConfig PutProvisionedConcurrencyConfig UpdateAlias"
             ),
         ),
+        "AWS::Lambda::EventInvokeConfig": (
+            (
+                "lambda: DeleteFunctionEventInvokeConfig GetFunctionEventInvokeConfig "
+                "PutFunctionEventInvokeConfig UpdateFunctionEventInvokeConfig"
+            ),
+        ),
         "AWS::Lambda::EventSourceMapping": (
             (
                 "lambda: CreateEventSourceMapping DeleteEventSourceMapping GetEventSourceMapping ListTags "

@@ -27,6 +27,7 @@ HOUSE = Path(mark.__file__).parent
 DECIDING = (
     *("domain", "ports.py", "plugins", "planner", "dispatch", "catalog", "cloudmodel", "controller", "policies"),
     *("simulator", "service_spec.py", "config/footprint.py", "config/parts.py", "config/policies.py"),
+    "config/training.py",
     "config/settings.py",
     *("offline/experiments.py", "offline/simulate.py", "offline/sweep/job.py", "offline/workloads.py"),
     *("report/formatting.py", "report/runs/comparison.py", "report/runs/documents.py", "report/runs/rivals.py"),
@@ -82,6 +83,8 @@ BILLED: Any = {"gateways": True, "controllers": True, "aws": True, "serve": {"__
 def portable(settings: Settings) -> dict[str, Any]:
     """The settings as JSON holds them, files by their full path, without what no replay depends on."""
     tree: dict[str, Any] = settings.model_dump(mode="json", exclude={"service", "out"})
+    if "rollout" not in settings.model_fields_set:  # where it is named, a replay has what it deploys
+        del tree["rollout"]
     tree["service"] = settings.service.model_dump(mode="json", include=BILLED)
     for key in ("models", "prices", "service_prices"):
         tree[key] = str(Path(tree[key]).absolute()) if tree[key] else None
