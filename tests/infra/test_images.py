@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.user_data import SCRATCH
 from mark.aws.resources import RUNTIME, handler_of
 from mark.live.processes import cloud
 from mark.plugins.load import forecaster_names
@@ -35,6 +36,15 @@ def test_functions_have_the_handler_and_the_python_of_the_zips() -> None:
 
 def test_processes_are_started_as_the_stacks_do() -> None:
     assert json.loads(told(FOR_PROCESSES, "CMD")[0])[:3] == ["python", "-m", cloud.__name__]
+
+
+def test_compiled_code_is_kept_where_a_process_may_write() -> None:
+    """All else is read-only there, and a module with code that numba keeps is not imported without a place."""
+    places = {
+        name: dict(one.split("=", 1) for line in told(name, "ENV") for one in line.split()).get("NUMBA_CACHE_DIR")
+        for name in (FOR_PROCESSES, FOR_FUNCTIONS)
+    }
+    assert places == {FOR_PROCESSES: f"{SCRATCH}/numba", FOR_FUNCTIONS: "/tmp/numba"}  # noqa: S108 - Lambda's
 
 
 @pytest.mark.parametrize("dockerfile", [FOR_PROCESSES, FOR_FUNCTIONS])
