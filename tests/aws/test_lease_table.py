@@ -11,9 +11,11 @@ import pytest
 from botocore.exceptions import ClientError
 from moto import mock_aws
 
+from mark.aws.client_tokens import agents_password, valid_passwords
 from mark.aws.dns import put_addresses, remove_addresses
 from mark.aws.ec2.inventory import public_addresses
 from mark.aws.lease_table import PART_BYTES, TRIES
+from mark.aws.names import AGENTS_PASSWORD, name_of
 from mark.aws.session import Aws
 from mark.domain.errors import RetryLater
 from mark.domain.lease import TABLE_LEASE, LeaseLost
@@ -161,7 +163,9 @@ def test_nodes_call_what_is_listed_for_them(called: Recorder) -> None:
         there = aws()
         make_table(there.tables)
         zone = there.names.create_hosted_zone(Name=f"{HOST}.", CallerReference="x")["HostedZone"]["Id"]
+        there.secrets.create_secret(Name=name_of(NAMES.service, AGENTS_PASSWORD), SecretString="agents")
         with called.acting("node"):
+            assert valid_passwords(there, NAMES.service) == ("agents",)
             table = lease_table(there.tables, Hand(), "10.0.0.1")
             lease = table.acquire("left", TTL_S)
             assert lease is not None
@@ -169,6 +173,7 @@ def test_nodes_call_what_is_listed_for_them(called: Recorder) -> None:
             assert list(table.lines("m", segment=0, place=0))
             put_addresses(there.names, zone.rpartition("/")[2], HOST, ["10.0.0.1"])
         with called.acting("member"):
+            assert agents_password(there, NAMES.service) == "agents"
             assert lease_table(there.tables, Hand()).leader() == "10.0.0.1"
         there.close()
     for role in ("node", "member"):
