@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numba
 from numba.extending import register_jitable
 
-from mark.dispatch import assignment, batcher, bouncer, kairos, objective, overflow, routing
+from mark.dispatch import assignment, batcher, bouncer, kairos, objective, overflow, routing, slackfit
 from mark.dispatch import credits as credit_rules
-from mark.simulator.engine import kernel, kernel_central, kernel_lambda, kernel_tally
+from mark.simulator.engine import kernel, kernel_central, kernel_lambda, kernel_tally, kernel_variants
 
 config: Any = numba.config
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "forceinline": True}
@@ -44,6 +44,12 @@ class CentralKernel(NamedTuple):
     match_queue: Callable[..., float]
 
 
+class VariantKernel(NamedTuple):
+    """Entry point of the kernel of variants, compiled or plain; both give the same results."""
+
+    run: Callable[..., int]
+
+
 def plain_kernel() -> Kernel:
     """The kernel as Python runs it: the reference, some hundred times slower."""
     return Kernel(kernel.run, kernel.settle, kernel.dispatch, kernel_lambda.start_environment)
@@ -64,6 +70,17 @@ def plain_central_kernel() -> CentralKernel:
 def compiled_central_kernel(cache_dir: Path) -> CentralKernel:
     """The central queue's kernel as machine code, compiled and cached like the other one."""
     return CentralKernel(*_compiled((assignment, kairos, kernel_central), plain_central_kernel(), cache_dir))
+
+
+def plain_variant_kernel() -> VariantKernel:
+    """The kernel of variants as Python runs it."""
+    return VariantKernel(kernel_variants.run)
+
+
+@functools.cache
+def compiled_variant_kernel(cache_dir: Path) -> VariantKernel:
+    """The kernel of variants as machine code, compiled and cached like the other ones."""
+    return VariantKernel(*_compiled((slackfit, kernel_variants), plain_variant_kernel(), cache_dir))
 
 
 def _compiled(

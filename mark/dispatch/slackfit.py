@@ -1,0 +1,139 @@
+"""Rules that choose batch and variant by the slack of the most urgent request, as tables that are built once.
+
+SlackFit (SuperServe, NSDI 2025, section 4.2), and the rules it is compared with there. Who serves looks up one
+cell (`choose`): by type of instance, by slack, and by how many wait. All times are s.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mark.domain.errors import Misconfigured
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+SLACKS = 1024
+"""Steps of a table's slack: with an objective of 36 ms each is 0.04 ms."""
+BUCKETS = 64
+"""SlackFit's latency buckets: with as many as this, more change nothing that could be measured."""
+
+
+class VariantRule(StrEnum):
+    """Rules that choose a batch and a variant.
+
+    MAXBATCH takes as many as any variant answers in time, then the most accurate variant that is in time with
+    them; MAXACC the most accurate variant that is in time with one, then as many as it can. FIXED answers with one
+    variant, as many as are in time (Clipper+; with the fastest variant INFaaS without an accuracy floor).
+    """
+
+    SLACKFIT = "slackfit"
+    MAXBATCH = "maxbatch"
+    MAXACC = "maxacc"
+    FIXED = "fixed"
+
+
+class Choices(NamedTuple):
+    """A table of decisions: batch and variant by type, slack (in steps of `step_s`, rounded down) and queue.
+
+    A batch of 0 waits; without slack a table must not, for nothing would end it.
+    """
+
+    #: shape (types, slacks, largest batch + 1); a queue longer than the last column counts as that
+    batch: Ints
+    variant: Ints
+    step_s: float
+
+
+def choose(kind: int, slack_s: float, queued: int, choices: Choices) -> tuple[int, int]:
+    """Batch and variant for an instance of this type, with so many waiting."""
+    bucket = min(max(0, int(slack_s / choices.step_s + 1e-9)), choices.batch.shape[1] - 1)
+    column = min(queued, choices.batch.shape[2] - 1)
+    return choices.batch[kind, bucket, column], choices.variant[kind, bucket, column]
+
+
+def build_choices(
+    rule: VariantRule,
+    latency_s: Floats,
+    *,
+    horizon_s: float,
+    fixed: int | None = None,
+    floor: int = 0,
+    buckets: int = BUCKETS,
+    slacks: int = SLACKS,
+) -> Choices:
+    """The table of a rule.
+
+    latency_s: shape (types, variants, largest batch + 1), seconds of a batch by type, variant (the least accurate
+    first) and items; column 0 is unused. horizon_s: the largest slack, that of a request that has just arrived.
+    fixed: the variant of FIXED. floor: the first variant that may answer.
+    """
+    types, variants, columns = latency_s.shape
+    if not 0 <= floor < variants:
+        raise Misconfigured(f"a floor is one of {variants} variants, not number {floor}")
+    if (fixed is None) == (rule is VariantRule.FIXED):
+        raise Misconfigured("the rule that answers with one variant needs it, and no other one does")
+    step_s = horizon_s / slacks
+    batch = np.zeros((types, slacks + 1, columns), np.int64)
+    variant = np.full((types, slacks + 1, columns), floor, np.int64)
+    allowed = [fixed] if fixed is not None else list(range(floor, variants))
+    for kind in range(types):
+        times_s = latency_s[kind][allowed]
+        bounds_s = _bucket_bounds(times_s, buckets) if rule is VariantRule.SLACKFIT else None
+        for slack in range(slacks + 1):
+            for queued in range(1, columns):
+                taken, number = _pair(rule, times_s[:, 1:], bounds_s, slack * step_s, queued)
+                batch[kind, slack, queued], variant[kind, slack, queued] = taken, allowed[number]
+    return Choices(batch, variant, step_s)
+
+
+def _bucket_bounds(times_s: Floats, buckets: int) -> Floats:
+    """Upper bounds of evenly spaced buckets over all pairs' latencies."""
+    return np.linspace(times_s[:, 1:].min(), times_s[:, 1:].max(), buckets + 1)[1:]
+
+
+def _pair(
+    rule: VariantRule, times_s: Floats, bounds_s: Floats | None, slack_s: float, queued: int
+) -> tuple[int, int]:
+    """Batch and variant of one cell. times_s: shape (variants, batches), batch 1 first."""
+    if bounds_s is not None:
+        return _slackfit(times_s, bounds_s, slack_s, queued)
+    in_time = times_s[:, :queued] <= slack_s
+    if not in_time.any():  # late already: whatever is answered soonest, as many as come along for nothing
+        number = int(times_s[:, 0].argmin())
+        return _as_many(times_s[number, :queued] <= times_s[number, 0]), number
+    if rule is VariantRule.MAXBATCH:
+        taken = int(np.flatnonzero(in_time.any(axis=0))[-1]) + 1
+        return taken, int(np.flatnonzero(in_time[:, taken - 1])[-1])
+    number = int(np.flatnonzero(in_time[:, 0])[-1])
+    return _as_many(in_time[number]), number
+
+
+def _slackfit(times_s: Floats, bounds_s: Floats, slack_s: float, queued: int) -> tuple[int, int]:
+    """The pair of the largest batch in the last bucket that the slack covers; of equal batches the most accurate.
+
+    Where fewer wait than its batch, those are answered by the most accurate variant that takes no longer than the
+    pair: the published rule keeps the pair's variant, and gives away accuracy that costs nothing.
+    """
+    covered = np.flatnonzero(bounds_s <= slack_s)
+    bound_s = bounds_s[covered[-1]] if covered.size else times_s.min()
+    lower_s = bounds_s[covered[-1] - 1] if covered.size > 1 else 0.0
+    inside = (times_s > lower_s) & (times_s <= bound_s)
+    if not inside.any():  # an empty bucket: what fits the slack next below it
+        inside = times_s == times_s[times_s <= bound_s].max()
+    taken = int(np.flatnonzero(inside.any(axis=0))[-1]) + 1
+    number = int(np.flatnonzero(inside[:, taken - 1])[-1])
+    if queued < taken:
+        pair_s = times_s[number, taken - 1]
+        number = int(np.flatnonzero(times_s[:, queued - 1] <= pair_s)[-1])
+        taken = queued
+    return taken, number
+
+
+def _as_many(in_time: NDArray[np.bool_]) -> int:
+    """The largest batch that is in time."""
+    return int(np.flatnonzero(in_time)[-1]) + 1
