@@ -59,7 +59,7 @@ def best_utility(
     solved = milp(
         [-one[4] for one in choices],
         constraints=LinearConstraint(matrix.tocsc(), ub=limits),
-        integrality=np.ones(len(choices)),
+        integrality=np.ones(len(choices), np.int64),
         bounds=Bounds(0, 1),
     )
     assert solved.status == 0, solved.message

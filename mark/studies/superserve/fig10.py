@@ -73,4 +73,4 @@ def compressed_rates(trace: Trace, duration_s: float) -> Floats:
     edges = np.linspace(0.0, rates.size, max(1, round(duration_s)) + 1)
     summed = np.interp(edges, np.arange(rates.size + 1), np.concatenate(([0.0], np.cumsum(rates))))
     by_second = np.diff(summed) / np.diff(edges)
-    return rates * (PEAK_RPS / by_second.max())
+    return rates * (PEAK_RPS / float(by_second.max()))

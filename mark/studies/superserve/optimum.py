@@ -46,7 +46,7 @@ def optimum_rows(context: StudyContext, instances: int = INSTANCES) -> Iterator[
         arrived = np.sort(rng.integers(rng.integers(*WITHIN_TICKS), size=REQUESTS))
         best = best_utility(arrived.tolist(), latency, accuracies, workers=WORKERS, slo=SLO_TICKS)
         for name, shares in found.items():
-            run = workers.run(name, arrived * TICK_S)
+            run = workers.run(name, arrived.astype(np.float64) * TICK_S)
             shares.append(run.attained * REQUESTS * (run.accuracy or 0.0) / best)
     for name, shares in found.items():
         where = (("instances", instances), ("policy", name))
