@@ -36,6 +36,7 @@ test-all: setup
 bench: setup
 	$(BIN)/python -m scripts.bench.engine
 	$(BIN)/python -m scripts.bench.central
+	$(BIN)/python -m scripts.bench.variants
 	$(BIN)/python -m scripts.bench.serving
 
 # The figures on real traces, forecasts included: two hours on two cores; MARK_DATA names the folder that holds the traces. It measures

@@ -265,7 +265,7 @@ class ProfileFile(_Entry):
         return self
 
 
-File = TypeVar("File", PriceFile, ServicePriceFile, ModelFile, ProfileFile)
+File = TypeVar("File", bound=BaseModel)
 
 
 def parse_file(text: str, schema: type[File], where: str) -> File:

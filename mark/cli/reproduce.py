@@ -15,6 +15,7 @@ EXAMPLES = (
     "mark reproduce mark-table5",
     "mark reproduce mark-fig9 --out fig9",
     "mark reproduce kairos-fig8 --json",
+    "mark reproduce superserve-fig8",
 )
 STUDIES = (
     "mark-table5",
@@ -25,6 +26,10 @@ STUDIES = (
     "kairos-fig10",
     "kairos-fig12",
     "kairos-fig16",
+    "superserve-fig8",
+    "superserve-fig9",
+    "superserve-fig10",
+    "superserve-fig11",
 )
 
 
@@ -47,7 +52,7 @@ def reproduce(
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
-    """Repeat an experiment of the MArk or the Kairos paper.
+    """Repeat an experiment of the MArk, the Kairos or the SuperServe paper.
 
     Prints our numbers beside the published ones, with every assumption.
     """

@@ -12,7 +12,7 @@ from mark.offline.trace_source import TraceReading, read_place
 from mark.plugins.load import build_forecaster
 from mark.report.page import write_whole
 from mark.report.terminal import note, progress, show, show_json
-from mark.simulator.engine.compiled import compiled_central_kernel, compiled_kernel
+from mark.simulator.engine.compiled import compiled_central_kernel, compiled_kernel, compiled_variant_kernel
 from mark.simulator.traces.bursts import with_bursts
 from mark.simulator.traces.trace import Trace
 from mark.studies.registry import STUDIES, Study, StudyContext
@@ -29,6 +29,7 @@ def reproduce_study(name: str, settings: Settings, *, as_json: bool) -> None:
             StudyContext(
                 kernel=compiled_kernel(cache),
                 central_kernel=lambda: compiled_central_kernel(cache),
+                variant_kernel=lambda: compiled_variant_kernel(cache),
                 build_forecaster=build_forecaster,
                 cache_dir=cache,
                 seed=settings.seed,

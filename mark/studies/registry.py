@@ -12,6 +12,10 @@ from mark.studies.kairos.fig10 import kairos_fig10
 from mark.studies.kairos.fig12 import kairos_fig12
 from mark.studies.kairos.fig16 import kairos_fig16
 from mark.studies.study import Study, StudyContext
+from mark.studies.superserve.fig8 import superserve_fig8
+from mark.studies.superserve.fig9 import superserve_fig9
+from mark.studies.superserve.fig10 import superserve_fig10
+from mark.studies.superserve.fig11 import superserve_fig11
 from mark.studies.table5 import mark_table5
 
 __all__ = ["STUDIES", "Study", "StudyContext"]
@@ -25,4 +29,8 @@ STUDIES: dict[str, Callable[[StudyContext], Study]] = {
     "kairos-fig10": kairos_fig10,
     "kairos-fig12": kairos_fig12,
     "kairos-fig16": kairos_fig16,
+    "superserve-fig8": superserve_fig8,
+    "superserve-fig9": superserve_fig9,
+    "superserve-fig10": superserve_fig10,
+    "superserve-fig11": superserve_fig11,
 }

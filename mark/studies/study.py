@@ -16,7 +16,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from mark.simulator.engine.compiled import CentralKernel, Kernel
+from mark.simulator.engine.compiled import CentralKernel, Kernel, VariantKernel
 from mark.simulator.experiment import BuildForecaster
 from mark.simulator.traces.trace import Trace
 
@@ -43,6 +43,8 @@ class StudyContext:
     kernel: Kernel
     #: The central queue's kernel, compiled when a study first asks for it.
     central_kernel: Callable[[], CentralKernel]
+    #: The kernel of variants, likewise.
+    variant_kernel: Callable[[], VariantKernel]
     build_forecaster: BuildForecaster
     cache_dir: Path | None
     seed: int

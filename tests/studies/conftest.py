@@ -11,7 +11,13 @@ import pytest
 from mark.domain.demand import Demand, Forecast, point_forecast
 from mark.plugins.load import build_forecaster
 from mark.ports import Forecaster, ForecasterSetup
-from mark.simulator.engine.compiled import CentralKernel, Kernel, compiled_central_kernel
+from mark.simulator.engine.compiled import (
+    CentralKernel,
+    Kernel,
+    VariantKernel,
+    compiled_central_kernel,
+    compiled_variant_kernel,
+)
 from mark.studies.study import StudyContext
 
 
@@ -24,10 +30,20 @@ def central_kernel() -> CentralKernel:
     return compiled_central_kernel(Path(tempfile.gettempdir()) / "mark-test-engine")
 
 
+def variant_kernel() -> VariantKernel:
+    """As machine code, compiled likewise."""
+    return compiled_variant_kernel(Path(tempfile.gettempdir()) / "mark-test-engine")
+
+
 @pytest.fixture(scope="session")
 def context(kernel: Kernel) -> StudyContext:
     return StudyContext(
-        kernel=kernel, central_kernel=central_kernel, build_forecaster=untrained, cache_dir=None, seed=0
+        kernel=kernel,
+        central_kernel=central_kernel,
+        variant_kernel=variant_kernel,
+        build_forecaster=untrained,
+        cache_dir=None,
+        seed=0,
     )
 
 
@@ -54,7 +70,12 @@ def steady(name: str, setup: ForecasterSetup) -> Forecaster:
 @pytest.fixture(scope="session")
 def calm_context(kernel: Kernel) -> StudyContext:
     return StudyContext(
-        kernel=kernel, central_kernel=central_kernel, build_forecaster=steady, cache_dir=None, seed=0
+        kernel=kernel,
+        central_kernel=central_kernel,
+        variant_kernel=variant_kernel,
+        build_forecaster=steady,
+        cache_dir=None,
+        seed=0,
     )
 
 

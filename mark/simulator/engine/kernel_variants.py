@@ -162,9 +162,11 @@ def _decide(
 ) -> bool:
     """Let each free worker from `first` on take a batch; True when the caller is to choose for one."""
     counts = work.counts
+    has_new_head = rules.drop_late
     for worker in range(first, workers.kind.size):
-        if rules.drop_late:
+        if has_new_head:
             _drop_late(now, requests, workers, work)
+            has_new_head = False
         if counts[QUEUED] == 0:
             break
         there = workers.from_s[worker] <= now < workers.until_s[worker]
@@ -178,6 +180,7 @@ def _decide(
         batch, variant = choose(kind, slack_s, counts[QUEUED], choices)
         counts[DECISIONS] += 1
         _take(now, worker, batch, variant, requests, workers, rules, work)
+        has_new_head = rules.drop_late
     work.clock[1] = _next_due(now, workers, work)
     return False
 
