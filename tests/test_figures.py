@@ -367,6 +367,18 @@ def test_a_day_on_which_no_rival_keeps_the_objective_has_no_ratio() -> None:
     assert rivals.beside(lines, day, "cpu", Market.SPOT) is None
 
 
+def test_a_rival_that_misses_the_objective_by_little_with_one_seed_is_run_with_all() -> None:
+    day = next(iter(rivals.DAYS))
+    where = rivals.place(day, "cpu", Market.SPOT)
+    attained = (0.979, 0.985, 0.984)
+    assert rivals.may_keep(attained[0], 0.98)
+    assert not rivals.may_keep(0.97, 0.98)
+    lines = [judged_line(where, "hedged", 8.0), *(judged_line(where, "autoscaler", 10.0, one) for one in attained)]
+    found = rivals.beside(lines, day, "cpu", Market.SPOT)
+    assert found is not None
+    assert found.ratio == 0.8
+
+
 def test_every_registered_rival_is_measured_once() -> None:
     measured = (*rivals.IN_MARKET, *rivals.ON_DEMAND)
     assert len(set(measured)) == len(measured)

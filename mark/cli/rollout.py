@@ -12,6 +12,9 @@ from mark.cli import options as given
 
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
+MOST_KEPT_S = 2_592_000.0
+"""30 days: a rotation waits in the command that runs it."""
+
 SYNTH_EXAMPLES = ("mark synth --config mark.yaml --out stacks",)
 DIFF_EXAMPLES = ("mark diff --config mark.yaml", "mark diff --config mark.yaml --json")
 DEPLOY_EXAMPLES = (
@@ -76,7 +79,13 @@ def rotate(
     plan: Annotated[bool, typer.Option("--plan", help="Print the steps; change nothing.")] = False,
     keep_old: Annotated[
         float,
-        typer.Option("--keep-old", metavar="S", min=0.0, help="Seconds for which the old value counts, too."),
+        typer.Option(
+            "--keep-old",
+            metavar="S",
+            min=0.0,
+            max=MOST_KEPT_S,
+            help="Seconds for which the old value counts, too.",
+        ),
     ] = 3600.0,
     config: given.Config = None,
 ) -> None:

@@ -40,9 +40,11 @@ DTYPES: Mapping[str, np.dtype[Any]] = {
 }
 """OIP's names of the element types. BF16 has no numpy type and is refused."""
 _INPUTS = re.compile(rb'"inputs"\s*:')
-_SHAPE = re.compile(rb'"shape"\s*:\s*\[\s*(\d{1,9})\s*[],]')
+_SHAPE = re.compile(rb'"shape"\s*:\s*\[\s*(\d*)')
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 MAX_TENSORS = 256
+MOST_ROWS = 10**9
+"""Rows that are told apart; no profile covers as many."""
 
 Tensors = Mapping[str, NDArray[Any]]
 
@@ -125,12 +127,14 @@ def _misnamed(inputs: Tensors, specs: Sequence[TensorSpec]) -> BadRequest:
 def count_rows(body: bytes, header_length: int) -> int:
     """The first dimension of a request's first input, read without parsing the body; 1 where there is none.
 
-    A key is the one place where a quoted word stands before a colon: quotes within texts have a backslash.
+    A key is the one place where a quoted word stands before a colon: quotes within texts have a backslash. More
+    than `MOST_ROWS` is that many: a number of any length is no work.
     """
     end = header_length or len(body)
     inputs = _INPUTS.search(body, 0, end)
     shape = inputs and _SHAPE.search(body, inputs.end(), end)
-    return max(1, int(shape[1])) if shape else 1
+    rows = shape[1].lstrip(b"0") if shape else b""
+    return int(rows or 1) if len(rows) < len(str(MOST_ROWS)) else MOST_ROWS
 
 
 def fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:

@@ -16,7 +16,7 @@ from mark.aws.session import Aws
 from mark.catalog.load import PriceSnapshot, load_prices
 from mark.catalog.refreshed import age_days
 from mark.config.settings import Settings
-from mark.domain.errors import MarkError, RetryLater
+from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.live.models import LiveModel, make_live_models
 from mark.live.service_session import service_aws
 from mark.report.tables import make_table, texts
@@ -35,7 +35,8 @@ from mark.rollout.images import (
 )
 from mark.rollout.refresh_prices import refresh_prices
 from mark.rollout.show import offerings_line
-from mark.rollout.zones import check_zones
+from mark.rollout.synth import draft
+from mark.rollout.zones import any_zones, check_zones
 
 ERRORS_FOUND = 1
 """Exit status where something must be fixed."""
@@ -109,6 +110,7 @@ def _findings(
         ("certificate", lambda: iter((check_certificate(settings),))),
         ("mail", lambda: check_mail(settings, aws)),
         ("pause", lambda: check_pause(settings, aws)),
+        ("user data", lambda: iter((check_user_data(settings),))),
         *((("deep", lambda: check_deep(settings, models, aws, caller(aws))),) if deep else ()),
     )
     for what, check in checks:
@@ -307,6 +309,17 @@ def check_pause(settings: Settings, aws: Aws) -> Iterator[Finding]:
     if paused is not None:
         remedy = f"`mark pause --aws --off --name {settings.service.name}`, when the service is to go on"
         yield Finding(check="pause", state="warning", message=f"the service is {paused.reason}", remedy=remedy)
+
+
+def check_user_data(settings: Settings) -> Finding:
+    """Check that EC2 takes the start scripts, of which the settings are a part. AWS itself is not called."""
+    try:
+        found = draft(any_zones(settings)).user_data
+    except Misconfigured as error:
+        return Finding(check="user data", state="skipped", message=f"no templates can be made yet: {error}")
+    if found.fits:
+        return Finding(check="user data", state="ok", message=found.words)
+    return Finding(check="user data", state="error", message=found.words, remedy=found.remedy)
 
 
 def _document(settings: Settings, aws: Aws, findings: Sequence[Finding], *, ok: bool) -> dict[str, object]:

@@ -9,9 +9,10 @@ from typing import Literal
 
 from mark.config.footprint import gateway_machine
 from mark.config.settings import Settings
+from mark.live.aws_resources import trains_forecasters
 from mark.live.models import LiveModel
 from mark.plugins.trained import may_train_with_torch
-from mark.rollout.bundles import CLONE
+from mark.rollout.bundles import CLONE, overflowing
 
 FOLDER = CLONE / "infra" / "image"
 OF_ONE_PROCESSOR = (
@@ -19,6 +20,11 @@ OF_ONE_PROCESSOR = (
     "application/vnd.oci.image.manifest.v1+json",
 )
 """Media types of manifests that are no list (OCI image specification, Docker's image manifest v2)."""
+OF_SEVERAL = (
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+    "application/vnd.oci.image.index.v1+json",
+)
+"""Those of lists, by the same specifications; ECR may also say nothing."""
 FOR_PROCESSES, FOR_FUNCTIONS = "Dockerfile", "infer.Dockerfile"
 LAMBDA_TAKES = ("--platform", "linux/amd64", "--provenance=false")
 """Functions are of x86_64, and Lambda refuses the list of manifests that provenance makes of an image."""
@@ -63,6 +69,15 @@ def process_images(settings: Settings, models: Sequence[LiveModel]) -> tuple[Pro
     )
 
 
+def function_images(settings: Settings, models: Sequence[LiveModel]) -> tuple[tuple[str, str], ...]:
+    """The images that the service's functions are made from: key in `rollout`, image."""
+    rollout = settings.rollout
+    infer = rollout.functions.infer_image if overflowing(models) else None
+    train = rollout.training_image if trains_forecasters(rollout, models) else None
+    named = (("functions.infer_image", infer), ("training_image", train))
+    return tuple((key, image) for key, image in named if image is not None)
+
+
 def lacking_processor(image: str, manifest: str, architectures: Sequence[str]) -> str | None:
     """The fault of an image that is for fewer processors than it has to be; None where none shows.
 
@@ -75,7 +90,7 @@ def lacking_processor(image: str, manifest: str, architectures: Sequence[str]) -
 
 def unfit_for_lambda(image: str, manifest: str) -> str | None:
     """The fault of a function's image that is a list of processors, which Lambda refuses; None without."""
-    if manifest in OF_ONE_PROCESSOR:
+    if manifest not in OF_SEVERAL:
         return None
     return f"{image} is a list of images by processor, and a Lambda function takes the image of one alone"
 

@@ -25,6 +25,7 @@ from mark.live.aws_resources import MODEL_FOLDER, function_of, trains_forecaster
 from mark.live.models import LiveModel, make_live_models
 from mark.rollout.bundles import Bundle, find_bundles, overflowing
 from mark.rollout.spending import Spending, limited, rounded_up, spending_of
+from mark.rollout.user_data import UserData, longest_user_data, require_room
 from mark.rollout.zones import require_zones
 
 SYNTH_S = 300
@@ -64,9 +65,17 @@ class Synthesis:
     models: tuple[LiveModel, ...]
     footprint: Footprint
     spending: Spending
+    user_data: UserData
 
 
 def synthesise(settings: Settings) -> Synthesis:
+    """All templates of the service, as `draft` has them. Misconfigured, too, where EC2 would not take one."""
+    made = draft(settings)
+    require_room(made.user_data)
+    return made
+
+
+def draft(settings: Settings) -> Synthesis:
     """All templates of the service. Misconfigured where a setting, a bundle or a tool is missing."""
     check_settings(settings)
     require_zones(settings)
@@ -75,11 +84,10 @@ def synthesise(settings: Settings) -> Synthesis:
     bundles = find_bundles(settings, models)
     footprint = footprint_of(settings, models=len(models))
     spending = spending_of(named, models, footprint)
+    blueprint = _blueprint(settings, models, bundles, spending)
     with tempfile.TemporaryDirectory(prefix="mark-synth-") as folder:
         source, target = Path(folder) / "blueprint.json", Path(folder) / "out"
-        source.write_text(
-            json_text(_blueprint(settings, models, bundles, spending), allow_nan=True), encoding="utf-8"
-        )
+        source.write_text(json_text(blueprint, allow_nan=True), encoding="utf-8")
         _run_app(source, target)
         order: list[str] = json.loads((target / "order.json").read_text(encoding="utf-8"))
         manifest = json.loads((target / "manifest.json").read_text(encoding="utf-8"))
@@ -96,6 +104,9 @@ def synthesise(settings: Settings) -> Synthesis:
         models=models,
         footprint=footprint,
         spending=spending,
+        user_data=longest_user_data(
+            read, settings.service.aws.region, settings=blueprint["processes"], files=blueprint["files"]
+        ),
     )
 
 

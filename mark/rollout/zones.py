@@ -6,6 +6,7 @@ A zone's letter says little: an account may lack us-east-1b, and Tokyo has no ap
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from string import ascii_lowercase
 from typing import Any
 
 from mark.aws.names import name_of
@@ -34,6 +35,15 @@ def in_zones(settings: Settings, stacks: Stacks, aws: Aws) -> Settings:
         return settings
     found = zones_of(aws, network.subnets) if network.vpc else standing or chosen_zones(available_zones(aws))
     rollout = settings.rollout.model_copy(update={"network": network.model_copy(update={"zones": found})})
+    return settings.model_copy(update={"rollout": rollout})
+
+
+def any_zones(settings: Settings) -> Settings:
+    """The settings with zones, where they name none, that the region may not have: for what only counts them."""
+    network, region = settings.rollout.network, settings.service.aws.region
+    count = len(network.subnets) or DEFAULT_ZONES
+    zones = network.zones or tuple(f"{region}{letter}" for letter in ascii_lowercase[:count])
+    rollout = settings.rollout.model_copy(update={"network": network.model_copy(update={"zones": zones})})
     return settings.model_copy(update={"rollout": rollout})
 
 

@@ -19,7 +19,7 @@ from mark.policies.assemble import Overrides
 from mark.policies.bundles import policy_names, tuning_grid
 from mark.policies.overrides import OWN_POLICIES
 from mark.policies.tuning import RULES
-from mark.report.runs.rivals import best_of, keeps_objective
+from mark.report.runs.rivals import best_of
 from mark.simulator.experiment import Experiment, ExperimentSpec
 from mark.simulator.results import RunResult
 from scripts.acceptance.figures_page import Check, FigureTable, Line, Row, geometric_mean, part_text, table
@@ -68,14 +68,17 @@ OVER_REFERENCE = {
 """Serving cost of `hedged` over the reference on the paper's types, the same mean."""
 HEDGED, PERFECT, IN_IDEAL, IN_ROUGH = "hedged", "hedged, perfect forecast", "hedged, ideal", "hedged, rough"
 LEAST_ATTAINED = {HEDGED: 0.99, IN_ROUGH: 0.98}
+NEAR = 0.005
+"""A rival that misses the target by no more with one seed may keep it in the mean: it is run with all seeds."""
 HEAD: Row = ("load and types", "policy", "tuned to", "settings tried", "attained the day before")
 TITLE = "Beside the cheapest rival that keeps the objective"
 NOTE = f"""Serving cost of `hedged` (mean of the seeds {", ".join(map(str, SEEDS))}) over that of the cheapest
 rival that keeps the objective, by serving cost, both choosing from the same types, on three judged days:
 {", ".join(DAYS)} (the last by the minute; policies were chosen on days 1 to 4, forecasters on the first
 week). Rivals are all policies that are not ours ([what they are](decisions/0020-rivals.md)). One of the same
-market that keeps the objective with seed {SEED} is run with the other seeds, too, tuned as with that one: spot
-prices differ with the seed, and means of the same seeds are compared. `mark` as published stands beside them
+market that keeps the objective with seed {SEED}, or misses it by at most {100 * NEAR:g} % of the requests, is run
+with the other seeds, too, tuned as with that one: spot prices differ with the seed, means of the same seeds are
+compared, and the mean has to keep the objective. `mark` as published stands beside them
 and is none; it and "perfect", the same ratio with a forecast that knows each minute to come, are compared
 with seed {SEED} alone. The world is `typical`, without quotas for the paper's types (an account has no P
 instances until AWS raises that one). `{CURRENT}` is with Inception-v3's assumed profiles on c7i and g4dn, the
@@ -227,7 +230,7 @@ def _spec(load: AcceptanceLoad, market: Market, types: str, world: World) -> Exp
 
 
 def _of_rival(where: str, policy: str, experiment: Experiment, others: Sequence[Experiment]) -> FigureTable:
-    """The rival with the usual seed, and with the others, as it was tuned, where it keeps the objective.
+    """The rival with the usual seed, and with the others, as it was tuned, where their mean may keep it.
 
     Spot prices differ with the seed, so that ours with three seeds compare with nothing but the same three.
     """
@@ -239,10 +242,15 @@ def _of_rival(where: str, policy: str, experiment: Experiment, others: Sequence[
         setting = trial.setting
         chosen = f"{RULES[trial.setting.rule]} at {trial.setting.utilisation:g}"
         found.rows.append((where, policy, chosen, f"{run.tuned.replays}", f"{trial.attained:.4f}"))
-    if policy in IN_MARKET and keeps_objective(run):
+    if policy in IN_MARKET and may_keep(run.attained, run.slo.target):
         again = [one.run(policy, overrides=Overrides(setting=setting)) for one in others]
         found.add(FigureTable(lines=[Line.of(where, policy, one) for one in again]))
     return found
+
+
+def may_keep(attained: float, target: float) -> bool:
+    """True where a share attained with one seed leaves open that the mean of all seeds keeps the objective."""
+    return attained >= target - NEAR
 
 
 def _means(lines: Sequence[Line], types: str, market: Market) -> tuple[float | None, float | None, float | None]:

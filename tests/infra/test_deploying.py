@@ -134,6 +134,35 @@ def test_a_registry_that_does_not_know_is_named_and_stops_nothing(
     assert said.format(image=image).replace(" ", "") in "".join(capsys.readouterr().err.split())
 
 
+FUNCTIONS = {
+    "training_image": {"training_image": f"{REGISTRY}/shop/training:1"},
+    "functions.infer_image": {"functions": {"infer_image": f"{REGISTRY}/shop/infer:1"}},
+}
+
+
+@pytest.mark.parametrize("key", FUNCTIONS)
+def test_a_function_s_image_that_lambda_would_refuse_is_not_deployed(key: str) -> None:
+    """CloudFormation would find it out when half of the stacks stand."""
+    service = {"name": "shop", "serve": [{"model": "inception-v3"}]}
+    shop = Settings.model_validate({"service": service, "profiles": ["assumed-lambda"], "rollout": FUNCTIONS[key]})
+    models = make_live_models(shop)
+    refuse_images(shop, models, registry(ONE))
+    with pytest.raises(Misconfigured, match=rf"^rollout\.{key}: .*list of images by processor.*provenance=false"):
+        refuse_images(shop, models, registry(SEVERAL))
+    with pytest.raises(Misconfigured, match=rf"^rollout\.{key}: .* is not in ECR; "):
+        refuse_images(shop, models, registry(refuses="ImageNotFoundException"))
+    refuse_images(shop, models, registry(refuses="AccessDeniedException"))
+
+
+def test_an_image_that_no_function_needs_is_not_asked_for() -> None:
+    asked: list[str] = []
+    service = {"name": "shop", "serve": [{"model": "inception-v3"}]}
+    tree = {"service": service, "offerings": {"overflow": False}, "rollout": FUNCTIONS["functions.infer_image"]}
+    shop = Settings.model_validate(tree)
+    refuse_images(shop, make_live_models(shop), registry(SEVERAL, asked))
+    assert asked == []
+
+
 def test_where_nobody_can_answer_nothing_seems_to_be_done(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", StringIO(""))
     with pytest.raises(Misconfigured, match="--yes goes on"):

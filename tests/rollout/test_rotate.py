@@ -24,6 +24,7 @@ from mark.aws.client_tokens import (
 )
 from mark.aws.functions.probe import clients_token
 from mark.aws.permissions.policies import Names
+from mark.cli.main import run
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.emulator.config import ACCOUNT, REGION
@@ -331,3 +332,12 @@ def test_a_node_that_cannot_read_the_secret_says_so_and_keeps_what_it_knows() ->
         node.poll()
     assert said == [None, None, "throttled", "throttled", None]
     assert taken == [("read at 0",)] * 4 + [("read at 660",)]
+
+
+@pytest.mark.parametrize("kept", ["inf", "1e300", "-1", "nan"])
+def test_a_time_that_no_rotation_waits_for_is_refused_in_one_line(
+    kept: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["rotate", "--plan", "--keep-old", kept]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert "--keep-old" in line

@@ -11,12 +11,15 @@ import pytest
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late
 from mark.ports import InferReply, InferRequest
 from mark.protocols import oip
-from mark.protocols.frames import FrameParser, Request, RequestDetails, encode, with_size
+from mark.protocols.frames import FrameParser, Request, RequestDetails, Response, State, encode, with_size
 from mark.service_spec import ServedModel
 from mark.serving.agent.queue import AgentCore, Job
+from mark.serving.gateway.members_view import AgentView
 from mark.serving.queue_estimate import QueueEstimate
 from tests.serving.fakes import EchoBackend
 from tests.serving.harness import INFER, INPUTS, LAMBDA, Client, live, run, served, truth, until
+from tests.serving.test_agent import request
+from tests.serving.test_wire import connection, greet
 
 
 def rows_of(count: int) -> bytes:
@@ -202,5 +205,47 @@ def test_lambda_takes_requests_of_one_item_alone() -> None:
             assert (await running.ask()).status == 200
             assert (await running.ask(x_mark_size="2")).status == 503
             assert [request.size for _, request in running.overflow.calls] == [1]
+
+    run(test())
+
+
+def test_a_sized_request_that_was_given_up_is_counted_out_whole_when_its_response_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counted: list[tuple[int, int]] = []
+    answered = AgentView.answered
+
+    def noted(view: AgentView, now: float, full_batch_s: float, size: int = 1) -> None:
+        answered(view, now, full_batch_s, size)
+        counted.append((size, view.in_service))
+
+    monkeypatch.setattr(AgentView, "answered", noted)
+
+    async def test() -> None:
+        async with live(served(dispatch=DispatchPolicy(give_up_s=0.2))) as running:
+            backend = running.agents["i-0"].backend
+            backend.free.clear()
+            assert (await running.ask(x_mark_size="4")).status == 504
+            backend.free.set()
+            await until(lambda: truth(bool(counted)))
+            assert (await running.ask()).status == 200
+
+    run(test())
+    assert counted == [(4, 0), (1, 0)]
+
+
+def test_an_agent_that_refuses_a_size_tells_its_state_which_the_gateway_s_count_is_not() -> None:
+    async def test() -> None:
+        made, wire, key = connection()
+        greet(made, wire, key)
+        made.flush()
+        wire.written.clear()
+        made.data_received(with_size(encode(request(1)), 2))  # its profile has one
+        made.flush()
+        refused, state = FrameParser().feed(b"".join(wire.written))
+        assert isinstance(refused, Response)
+        assert refused.status == 400
+        assert isinstance(state, State)
+        assert (state.seen, state.waiting, state.in_service) == (1, 0, 0)
 
     run(test())

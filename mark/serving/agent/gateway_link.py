@@ -165,6 +165,7 @@ class GatewayConnection(FrameLink):
         job = Job(self, frame.id, arrived_at, deadline_at, request, frame.forced)
         if size > core.measured.largest:
             self.answered(job, error_reply(400, f"a request has at most {core.measured.largest} items here"))
+            self.publish()  # the gateway counted it in
             return
         self._mirror.sent(now, core.measured.items_s(size), size)
         finish_at = core.take(job, now)

@@ -72,6 +72,8 @@ class AgentConnection(FrameLink):
         self.closed = asyncio.Event()
         self._changed = changed
         self._sent = self._last_sized = 0
+        #: items of sized requests that were given up, by id: the agent may yet answer them
+        self._expired: dict[int, int] = {}
         self._idle_s = 0.0
 
     @property
@@ -144,7 +146,10 @@ class AgentConnection(FrameLink):
         overdue = [id_ for id_, request in self.in_flight.items() if request.arrived_at < give_up_at]
         for id_ in overdue:
             self.write(encode(Cancel(id_)))
-            self.router.expire(self.in_flight.pop(id_))
+            request = self.in_flight.pop(id_)
+            if request.size != 1:
+                self._expired[id_] = request.size
+            self.router.expire(request)
 
     def on_frame_error(self, frame: Frame, error: Exception, now: float) -> None:
         """Answer the frame's request with 500."""
@@ -170,7 +175,8 @@ class AgentConnection(FrameLink):
             return
         view = self.view
         request = self.in_flight.get(frame.id)
-        view.answered(now, view.full_batch_s, 1 if request is None else request.size)
+        size = self._expired.pop(frame.id, 1) if request is None else request.size
+        view.answered(now, view.full_batch_s, size)
         if request is not None:
             del self.in_flight[frame.id]
             self.router.answer(request, frame, "standby" if view.standby else "instance", now)
@@ -189,6 +195,8 @@ class AgentConnection(FrameLink):
         match frame:
             case State():
                 accepted = self.view.accepting
+                if not frame.in_service and not frame.waiting:  # what it has seen is answered or withdrawn
+                    self._expired = {id_: size for id_, size in self._expired.items() if id_ > frame.seen}
                 self.view.on_state(frame, self._unseen_places(frame), now)
                 if self.view.accepting != accepted:
                     self._changed()
