@@ -26,7 +26,7 @@ from mark.report.overhead import overhead_line
 from mark.report.terminal import note, show, show_json
 from mark.rollout.account import Account, lock, open_account, tags_of
 from mark.rollout.bundles import Bundle
-from mark.rollout.images import FOR_PROCESSES, lacking_processor, process_images, remedy_of
+from mark.rollout.images import remedy_of, rollout_images, unfit_for_processors
 from mark.rollout.plan import STAYS, StackPlan, compare, is_long, refuse_stuck, with_change_sets
 from mark.rollout.show import EventLog, agreed, offerings_line, plan_document, plan_table
 from mark.rollout.spending import spending_line
@@ -101,24 +101,22 @@ def _refuse_emulated(settings: Settings) -> None:
 
 
 def refuse_images(settings: Settings, models: Sequence[LiveModel], aws: Aws) -> None:
-    """Misconfigured where an image lacks a processor that its processes run on.
+    """Misconfigured where an image lacks a processor that its processes run on, or is a list that Lambda refuses.
 
     A registry that cannot be asked is no reason to stop: that is said, and `mark doctor` has the rest.
     """
-    for one in process_images(settings, models):
+    for one in rollout_images(settings, models):
         if one.image is None:
             continue
         try:
             found = manifest_type(aws, one.image)
         except MarkError as error:
-            processors = " and ".join(one.architectures)
-            note(f"rollout.{one.key}: ECR could not be asked whether {one.image} is for {processors}: {error}")
+            note(f"rollout.{one.key}: ECR could not be asked for the processors of {one.image}: {error}")
             continue
         if found is None:
             note(f"rollout.{one.key}: {one.image} is not in ECR; what runs it will not start before it is")
-        elif (lacks := lacking_processor(one.image, found, one.architectures)) is not None:
-            remedy = remedy_of(one.image, FOR_PROCESSES, one.architectures, one.target)
-            raise Misconfigured(f"rollout.{one.key}: {lacks}; {remedy}")
+        elif (fault := unfit_for_processors(one, found)) is not None:
+            raise Misconfigured(f"rollout.{one.key}: {fault}; {remedy_of(one)}")
 
 
 def settle(stacks: Stacks, service: str) -> None:
