@@ -10,7 +10,7 @@ from typing import Literal
 from mark.config.footprint import gateway_machine
 from mark.config.settings import Settings
 from mark.live.models import LiveModel
-from mark.plugins.trained import may_train_with_torch
+from mark.plugins.trained import may_train_elsewhere, may_train_with_torch
 from mark.rollout.bundles import CLONE
 
 FOLDER = CLONE / "infra" / "image"
@@ -67,8 +67,9 @@ def process_images(settings: Settings, models: Sequence[LiveModel]) -> tuple[Pro
     rented: set[str] = {item.instance_type.architecture for model in models for item in model.served.offerings}
     around: set[str] = {(rollout.node if rollout.shape == "lean" else gateway_machine(settings)).architecture}
     in_python = any(model.served.backend.kind == "python" for model in models)
-    learning = any(may_train_with_torch(model.bundle.forecaster) for model in models)
-    trains = learning and rollout.training_image is None  # else a function does
+    learning = [model.bundle.forecaster for model in models if may_train_with_torch(model.bundle.forecaster)]
+    in_function = rollout.training_image is not None
+    trains = any(not (in_function and may_train_elsewhere(forecaster)) for forecaster in learning)
     needs: dict[str, tuple[str | None, set[str], bool]] = {
         "image": (rollout.image, around, trains),
         "agent_image": (rollout.agent_image, rented, in_python),
