@@ -34,6 +34,8 @@ NEEDED = 2
 """Exit status of the app where something has to be installed first; its line says what."""
 COSTS_REGION = "us-east-1"
 """Region of Cost Explorer's endpoint (AWS general reference); functions in a network reach no other region."""
+USER_DATA = 16_384
+"""Letters of a start script that EC2 takes (EC2 user guide, user data)."""
 LEFT_OUT: Any = {
     **dict.fromkeys(("trace", "faults", "out"), True),
     "rollout": {
@@ -75,11 +77,10 @@ def synthesise(settings: Settings) -> Synthesis:
     bundles = find_bundles(settings, models)
     footprint = footprint_of(settings, models=len(models))
     spending = spending_of(named, models, footprint)
+    blueprint = _blueprint(settings, models, bundles, spending)
     with tempfile.TemporaryDirectory(prefix="mark-synth-") as folder:
         source, target = Path(folder) / "blueprint.json", Path(folder) / "out"
-        source.write_text(
-            json_text(_blueprint(settings, models, bundles, spending), allow_nan=True), encoding="utf-8"
-        )
+        source.write_text(json_text(blueprint, allow_nan=True), encoding="utf-8")
         _run_app(source, target)
         order: list[str] = json.loads((target / "order.json").read_text(encoding="utf-8"))
         manifest = json.loads((target / "manifest.json").read_text(encoding="utf-8"))
@@ -89,6 +90,7 @@ def synthesise(settings: Settings) -> Synthesis:
             if stack["type"] == STACK
         }
         read = {name: json.loads((target / files[name]).read_text(encoding="utf-8")) for name in order}
+    refuse_long_scripts(read, len(blueprint["files"]))
     return Synthesis(
         templates=read,
         bundles=bundles,
@@ -97,6 +99,30 @@ def synthesise(settings: Settings) -> Synthesis:
         footprint=footprint,
         spending=spending,
     )
+
+
+def refuse_long_scripts(templates: Mapping[str, Mapping[str, Any]], carried: int) -> None:
+    """Misconfigured where a start script is longer than EC2 takes. carried: letters of it that are files."""
+    for stack, template in templates.items():
+        for name, resource in template["Resources"].items():
+            if resource["Type"] != "AWS::EC2::LaunchTemplate":
+                continue
+            letters = _letters(resource["Properties"]["LaunchTemplateData"].get("UserData"))
+            if letters > USER_DATA:
+                raise Misconfigured(
+                    f"the start script of {stack}/{name} has {letters} letters, and EC2 takes {USER_DATA}; files "
+                    f"that the settings name (forecaster, models, prices, profiles) have {carried} of them: cut "
+                    "these, or install a forecaster as a package in rollout.image and name its module:attribute"
+                )
+
+
+def _letters(value: object) -> int:
+    """Letters of a template's text, of which references count as their names: the least that it has."""
+    if isinstance(value, Mapping):
+        return sum(map(_letters, value.values()))
+    if isinstance(value, list):
+        return sum(map(_letters, value))
+    return len(value) if isinstance(value, str) else 0
 
 
 def check_settings(settings: Settings) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import subprocess
@@ -20,11 +21,12 @@ from mark.aws.names import repository_of
 from mark.aws.permissions.calls import ROLES
 from mark.aws.permissions.policies import Names, statements
 from mark.config.rollout import RolloutSettings
+from mark.domain.errors import Misconfigured
 from mark.domain.times import CloudTimes
 from mark.live.aws_resources import launches_of
 from mark.live.processes.cloud import resources as resources_of_controllers
 from mark.live.processes.metadata import PORT
-from mark.rollout.synth import Synthesis
+from mark.rollout.synth import Synthesis, refuse_long_scripts
 from mark.rollout.templates import ACCESS, write_templates
 from mark.store.users import PROCESSES, rules_of
 from tests.infra.conftest import ACCOUNT, REGION, Template, of_type, plain, settings
@@ -581,6 +583,21 @@ def test_alarms_watch_what_matters(templates: dict[str, Template]) -> None:
     assert {"BurnRate", "OverflowShare"} <= {metric for _, metric in alarms}
     made = of_type(templates["watch"], "AWS::CloudWatch::Alarm").values()
     assert all(one["AlarmActions"] == [{"Ref": "Alarms"}] for one in made)
+
+
+def test_a_start_script_that_ec2_would_not_take_is_refused_before_anything_is_made(
+    lean: dict[str, Template],
+) -> None:
+    """Such as of a forecaster whose file is long."""
+    refuse_long_scripts(lean, 0)
+    [node] = of_type(lean["nodes"], "AWS::EC2::LaunchTemplate")
+    longer = copy.deepcopy(lean["nodes"])
+    data = longer["Resources"][node]["Properties"]["LaunchTemplateData"]
+    data["UserData"]["Fn::Base64"] = {"Fn::Join": ["", [data["UserData"]["Fn::Base64"], "x" * 9_000]]}
+    with pytest.raises(
+        Misconfigured, match=r"nodes/\w+ has 1[89]\d{3} letters, and EC2 takes 16384; .* 9000 of them: "
+    ):
+        refuse_long_scripts({"mark-shop-nodes": longer}, 9_000)
 
 
 def test_functions_that_nobody_waits_for_ring_where_they_fail(
