@@ -1,8 +1,8 @@
 """Monitoring: alarms by mail, a budget of AWS's own, and a dashboard.
 
 Controllers write the metrics of a model each minute (namespace MArk, dimensions service and model): BurnRate (1 is
-a budget that lasts exactly), UsdPerHour, OverflowShare, Gateways (the live ones); and UsdPerHour of all models, by
-service alone. Missing data of Gateways is a silent controller.
+a budget that lasts exactly), UsdPerHour, OverflowShare, Gateways (the live ones). By service alone they write
+UsdPerHour of all models, and FailedTrainings while there are any. Missing data of Gateways is a silent controller.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from infra.blueprint import Blueprint
 from infra.stack import ServiceStack, compact, document, excuse
 from infra.stacks.state import store_id
 from mark.aws.ec2.launch import SERVICE
+from mark.aws.names import REPORT, TRAIN
 from mark.aws.resources import MINUTE_S, AlarmSpec, alarm_about
-from mark.live.background.cloudwatch import BURN, GATEWAYS, NAMESPACE, OVERFLOW, SPEND
+from mark.live.background.cloudwatch import BURN, FAILED_TRAININGS, GATEWAYS, NAMESPACE, OVERFLOW, SPEND
 
 FAST_BURN = 14.4
 """2 % of a month's budget in an hour (Google's SRE workbook, chapter 5)."""
@@ -50,8 +51,11 @@ class WatchStack(ServiceStack):
             )
         if alarms.max_usd_per_hour is not None:
             self._too_dear(alarms.max_usd_per_hour)
-        if blueprint.mails:
-            self._failed_report()
+        self._failed_training()
+        if blueprint.trains:
+            self._failed_function("TrainErrors", "the function that trains forecasters failed", TRAIN)
+        if blueprint.mails:  # its schedule does not wait for an answer, so nobody else hears of it
+            self._failed_function("ReportFails", "a report was not mailed", REPORT)
         self._make("DeadLetters", blueprint.resources.alarm)
         self._month()
         if blueprint.lean:
@@ -181,12 +185,23 @@ class WatchStack(ServiceStack):
             minutes=FULL_MIN,
         )
 
-    def _failed_report(self) -> None:
-        """Its schedule does not wait for an answer, so nobody else hears of it."""
+    def _failed_training(self) -> None:
+        """Of any forecaster, in the controllers' own processes or in the function, and one without an answer."""
         self._alarm(
-            "ReportFails",
-            "a report was not mailed",
-            ("AWS/Lambda", "Errors", {"FunctionName": self.blueprint.name("report")}),
+            "TrainingFails",
+            "a forecaster could not be trained, and the one before goes on",
+            (NAMESPACE, FAILED_TRAININGS, {"service": self.blueprint.service}),
+            statistic="Maximum",
+            threshold=0,
+            minutes=1,
+        )
+
+    def _failed_function(self, id_: str, what: str, function: str) -> None:
+        """Alarm of a function that raised, or ran out of time or memory."""
+        self._alarm(
+            id_,
+            what,
+            ("AWS/Lambda", "Errors", {"FunctionName": self.blueprint.name(function)}),
             statistic="Sum",
             threshold=0,
             minutes=1,

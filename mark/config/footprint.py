@@ -23,7 +23,7 @@ from mark.catalog.sizing import (
 from mark.config.parts import default_of
 from mark.config.rollout import MOST_NODES, MachineSettings, StoreSettings, endpoint_services
 from mark.config.settings import Settings
-from mark.config.training import models_trained_in_function
+from mark.config.training import models_trained_in_function, trains_in_function
 from mark.domain.demand import UNIT_S
 from mark.domain.errors import Misconfigured
 from mark.domain.footprint import ControllerTasks, Footprint, Gateways, LeaseTable, Monitoring, StoreNodes
@@ -38,10 +38,12 @@ DEFAULT_ZONES = 2
 LEAN_SECRETS, HA_SECRETS = 4, 9
 """The clients' token, and a password for each user of the store. Lean: two such users, and the team's certificate.
 `ha`: four, and for each the store's URL with it."""
-MODEL_ALARMS, SERVICE_ALARMS = 3, 3
-"""Of a model: burn rate, overflow, silence. Of the service: dead letters, a full store, a front out of reach."""
+MODEL_ALARMS, SERVICE_ALARMS = 3, 4
+"""Of a model: burn rate, overflow, silence. Of the service: dead letters, a failed training, a full store, a front
+out of reach."""
 MODEL_METRICS, SERVICE_METRICS = 4, 1
-"""Metrics that controllers send of each model, and of all (`mark/live/background/cloudwatch.py`)."""
+"""Metrics that controllers send of each model, and of all (`mark/live/background/cloudwatch.py`). One more is sent
+while a training has failed."""
 INSIGHTS_METRICS = 8 + 6 + 11
 """Container Insights: of a cluster, a task definition and a service. Assumed, after an example of CloudWatch's
 pricing page."""
@@ -53,8 +55,8 @@ CONTROLLER_POLLS_PER_HOUR = 360
 """The acting controller's long polls of 10 s (`mark.aws.session.POLL_S`)."""
 MIB = 1024.0
 SECONDS_PER_HOUR = 3600.0
-LEAN_ALARMS = 1
-"""Of a lean service: dead letters. Its store's memory is no metric of AWS's."""
+LEAN_ALARMS = 2
+"""Of a lean service: dead letters, a failed training. Its store's memory is no metric of AWS's."""
 LOGS_OF_NODE = 3
 """Gateway, controller and store."""
 HOURS_PER_DAY = 24.0
@@ -92,7 +94,7 @@ def footprint_of(settings: Settings, *, models: int = 1) -> Footprint:
         balanced=not lean,
         hosted_zones=int(lean and rollout.node.zone is None),
         monitoring=Monitoring(
-            alarms=alarms + (rollout.alarms.max_usd_per_hour is not None) + mails,
+            alarms=alarms + (rollout.alarms.max_usd_per_hour is not None) + mails + trains_in_function(settings),
             dashboards=int(not lean),
             metrics=MODEL_METRICS * models + SERVICE_METRICS,
             insights_metrics=0 if lean else INSIGHTS_METRICS,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mark.config.settings import Settings
-from mark.plugins.trained import may_train_with_torch
+from mark.plugins.trained import may_train_elsewhere
 from mark.policies.bundles import LEARNING
 
 
@@ -17,7 +17,7 @@ def models_trained_in_function(settings: Settings, *, models: int = 1) -> int:
         (forecaster, policy)
     ] * models
     named = (own or LEARNING.get(of_policy) for own, of_policy in asked)
-    return sum(name is not None and may_train_with_torch(name) for name in named)
+    return sum(name is not None and may_train_elsewhere(name) for name in named)
 
 
 def trains_in_function(settings: Settings) -> bool:

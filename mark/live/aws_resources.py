@@ -17,7 +17,7 @@ from mark.domain.fleet import Role
 from mark.domain.tensor import TensorSpec
 from mark.live.local.run_dir import Running
 from mark.live.models import LiveModel
-from mark.plugins.trained import may_train_with_torch
+from mark.plugins.trained import may_train_elsewhere
 from mark.service_spec import ServedModel
 from mark.store.users import StoreUser
 
@@ -68,7 +68,7 @@ def make_resources(
 
 def trains_forecasters(rollout: RolloutSettings, models: Sequence[LiveModel]) -> bool:
     """True where the service has a function that trains: an image is named for it, and a forecaster needs it."""
-    learning = (may_train_with_torch(model.bundle.forecaster) for model in models)
+    learning = (may_train_elsewhere(model.bundle.forecaster) for model in models)
     return rollout.training_image is not None and any(learning)
 
 

@@ -43,6 +43,11 @@ def may_train_with_torch(forecaster: str) -> bool:
     return forecaster in TRAINED_WITH_TORCH or forecaster not in forecaster_names()
 
 
+def may_train_elsewhere(forecaster: str) -> bool:
+    """True for one that an image with torch may train: it has no file of the team's, `path/file.py:Name`."""
+    return may_train_with_torch(forecaster) and not forecaster.rpartition(":")[0].endswith(".py")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingOrder:
     """All that a training depends on."""

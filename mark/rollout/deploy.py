@@ -26,15 +26,7 @@ from mark.report.overhead import overhead_line
 from mark.report.terminal import note, show, show_json
 from mark.rollout.account import Account, lock, open_account, tags_of
 from mark.rollout.bundles import Bundle
-from mark.rollout.images import (
-    FOR_FUNCTIONS,
-    FOR_PROCESSES,
-    function_images,
-    lacking_processor,
-    process_images,
-    remedy_of,
-    unfit_for_lambda,
-)
+from mark.rollout.images import remedy_of, rollout_images, unfit_for_processors
 from mark.rollout.plan import STAYS, StackPlan, compare, is_long, refuse_stuck, with_change_sets
 from mark.rollout.show import EventLog, agreed, offerings_line, plan_document, plan_table
 from mark.rollout.spending import spending_line
@@ -109,33 +101,24 @@ def _refuse_emulated(settings: Settings) -> None:
 
 
 def refuse_images(settings: Settings, models: Sequence[LiveModel], aws: Aws) -> None:
-    """Misconfigured where an image lacks a processor that its processes run on, or is none for a function.
+    """Misconfigured where an image lacks a processor that its processes run on, or is a list that Lambda refuses.
 
     A registry that cannot be asked is no reason to stop: that is said, and `mark doctor` has the rest.
     """
-    for one in process_images(settings, models):
+    for one in rollout_images(settings, models):
         if one.image is None:
             continue
-        found = _manifest(aws, one.key, one.image, f"for {' and '.join(one.architectures)}")
+        try:
+            found = manifest_type(aws, one.image)
+        except MarkError as error:
+            note(f"rollout.{one.key}: ECR could not be asked for the processors of {one.image}: {error}")
+            continue
+        if found is None and one.of_function:
+            raise Misconfigured(f"rollout.{one.key}: {one.image} is not in ECR; {remedy_of(one)}")
         if found is None:
             note(f"rollout.{one.key}: {one.image} is not in ECR; what runs it will not start before it is")
-        elif (lacks := lacking_processor(one.image, found, one.architectures)) is not None:
-            remedy = remedy_of(one.image, FOR_PROCESSES, one.architectures, one.target)
-            raise Misconfigured(f"rollout.{one.key}: {lacks}; {remedy}")
-    for key, image in function_images(settings, models):
-        found = _manifest(aws, key, image, "one that Lambda takes")
-        unfit = f"{image} is not in ECR" if found is None else unfit_for_lambda(image, found)
-        if unfit is not None:
-            raise Misconfigured(f"rollout.{key}: {unfit}; {remedy_of(image, FOR_FUNCTIONS)}")
-
-
-def _manifest(aws: Aws, key: str, image: str, wanted: str) -> str | None:
-    """Media type as `manifest_type` has it; empty, after a note, where ECR could not be asked."""
-    try:
-        return manifest_type(aws, image)
-    except MarkError as error:
-        note(f"rollout.{key}: ECR could not be asked whether {image} is {wanted}: {error}")
-        return ""
+        elif (fault := unfit_for_processors(one, found)) is not None:
+            raise Misconfigured(f"rollout.{one.key}: {fault}; {remedy_of(one)}")
 
 
 def settle(stacks: Stacks, service: str) -> None:

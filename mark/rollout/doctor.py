@@ -24,15 +24,7 @@ from mark.report.terminal import note, progress, show, show_json
 from mark.rollout.deep import check_deep
 from mark.rollout.doctor_quotas import check_lambda, check_vcpus
 from mark.rollout.findings import Finding
-from mark.rollout.images import (
-    FOR_FUNCTIONS,
-    FOR_PROCESSES,
-    OF_ONE_PROCESSOR,
-    lacking_processor,
-    process_images,
-    remedy_of,
-    unfit_for_lambda,
-)
+from mark.rollout.images import OF_ONE_PROCESSOR, remedy_of, rollout_images, unfit_for_processors
 from mark.rollout.refresh_prices import refresh_prices
 from mark.rollout.show import offerings_line
 from mark.rollout.synth import draft
@@ -203,34 +195,21 @@ def check_types(prices: PriceSnapshot, models: Sequence[LiveModel], aws: Aws) ->
 
 
 def check_image(settings: Settings, models: Sequence[LiveModel], aws: Aws) -> Iterator[Finding]:
-    """Check that the images are in ECR, for all processors that they run on."""
-    rollout, of_functions = settings.rollout, settings.rollout.functions.infer_image
-    images: tuple[tuple[str, str | None, str | None, tuple[str, ...], str], ...] = (
-        *(
-            (one.key, one.image, FOR_PROCESSES, one.architectures, one.target)
-            for one in process_images(settings, models)
-        ),
-        ("model_image", rollout.model_image, None, (), ""),
-        ("training_image", rollout.training_image, FOR_FUNCTIONS, (), ""),
-        ("functions.infer_image", of_functions, FOR_FUNCTIONS, (), ""),
-    )
-    for key, image, dockerfile, wanted, target in images:
-        if image is None:
-            yield Finding(check=key, state="skipped", message=f"rollout.{key} is not set")
+    """Check that the images are in ECR, for the processors that they run on."""
+    for one in rollout_images(settings, models):
+        if one.image is None:
+            yield Finding(check=one.key, state="skipped", message=f"rollout.{one.key} is not set")
             continue
-        remedy = remedy_of(image, dockerfile, wanted, target)
-        found = manifest_type(aws, image)
+        found = manifest_type(aws, one.image)
         if found is None:
-            yield Finding(check=key, state="error", message=f"{image} is not in ECR", remedy=remedy)
-        elif (lacks := _unfit(image, found, wanted, for_lambda=dockerfile == FOR_FUNCTIONS)) is not None:
-            yield Finding(check=key, state="error", message=lacks, remedy=remedy)
+            message = f"{one.image} is not in ECR"
+            yield Finding(check=one.key, state="error", message=message, remedy=remedy_of(one))
+        elif (fault := unfit_for_processors(one, found)) is not None:
+            yield Finding(check=one.key, state="error", message=fault, remedy=remedy_of(one))
         else:
-            alone = f", of one processor: it must be {wanted[0]}" if found in OF_ONE_PROCESSOR and wanted else ""
-            yield Finding(check=key, state="ok", message=f"{image} is there{alone}")
-
-
-def _unfit(image: str, manifest: str, wanted: Sequence[str], *, for_lambda: bool) -> str | None:
-    return unfit_for_lambda(image, manifest) if for_lambda else lacking_processor(image, manifest, wanted)
+            is_one = found in OF_ONE_PROCESSOR and one.architectures
+            alone = f", of one processor: it must be {one.architectures[0]}" if is_one else ""
+            yield Finding(check=one.key, state="ok", message=f"{one.image} is there{alone}")
 
 
 def check_machine_images(settings: Settings, aws: Aws) -> Iterator[Finding]:

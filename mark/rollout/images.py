@@ -9,10 +9,9 @@ from typing import Literal
 
 from mark.config.footprint import gateway_machine
 from mark.config.settings import Settings
-from mark.live.aws_resources import trains_forecasters
 from mark.live.models import LiveModel
-from mark.plugins.trained import may_train_with_torch
-from mark.rollout.bundles import CLONE, overflowing
+from mark.plugins.trained import may_train_elsewhere, may_train_with_torch
+from mark.rollout.bundles import CLONE
 
 FOLDER = CLONE / "infra" / "image"
 OF_ONE_PROCESSOR = (
@@ -20,11 +19,11 @@ OF_ONE_PROCESSOR = (
     "application/vnd.oci.image.manifest.v1+json",
 )
 """Media types of manifests that are no list (OCI image specification, Docker's image manifest v2)."""
-OF_SEVERAL = (
+OF_PROCESSORS = (
     "application/vnd.docker.distribution.manifest.list.v2+json",
     "application/vnd.oci.image.index.v1+json",
 )
-"""Those of lists, by the same specifications; ECR may also say nothing."""
+"""Media types of lists of images by processor (the same specifications)."""
 FOR_PROCESSES, FOR_FUNCTIONS = "Dockerfile", "infer.Dockerfile"
 LAMBDA_TAKES = ("--platform", "linux/amd64", "--provenance=false")
 """Functions are of x86_64, and Lambda refuses the list of manifests that provenance makes of an image."""
@@ -43,14 +42,34 @@ class ProcessImage:
     target: Literal["service", "models"]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutImage:
+    """An image that the settings name. `architectures`: processors that it has to be for, where that is known."""
+
+    #: Of the settings, in `rollout`.
+    key: str
+    image: str | None
+    #: In `infra/image`; None for one that others make.
+    dockerfile: str | None = None
+    architectures: tuple[str, ...] = ()
+    #: Of the Dockerfile; empty for its last.
+    target: str = ""
+
+    @property
+    def of_function(self) -> bool:
+        """True for one that Lambda runs."""
+        return self.dockerfile == FOR_FUNCTIONS
+
+
 def process_images(settings: Settings, models: Sequence[LiveModel]) -> tuple[ProcessImage, ...]:
     """The images of gateways, agents and controllers. Whoever has none of their own runs `rollout.image`."""
     rollout = settings.rollout
     rented: set[str] = {item.instance_type.architecture for model in models for item in model.served.offerings}
     around: set[str] = {(rollout.node if rollout.shape == "lean" else gateway_machine(settings)).architecture}
     in_python = any(model.served.backend.kind == "python" for model in models)
-    learning = any(may_train_with_torch(model.bundle.forecaster) for model in models)
-    trains = learning and rollout.training_image is None  # else a function does
+    learning = [model.bundle.forecaster for model in models if may_train_with_torch(model.bundle.forecaster)]
+    in_function = rollout.training_image is not None
+    trains = any(not (in_function and may_train_elsewhere(forecaster)) for forecaster in learning)
     needs: dict[str, tuple[str | None, set[str], bool]] = {
         "image": (rollout.image, around, trains),
         "agent_image": (rollout.agent_image, rented, in_python),
@@ -69,35 +88,48 @@ def process_images(settings: Settings, models: Sequence[LiveModel]) -> tuple[Pro
     )
 
 
-def function_images(settings: Settings, models: Sequence[LiveModel]) -> tuple[tuple[str, str], ...]:
-    """The images that the service's functions are made from: key in `rollout`, image."""
+def rollout_images(settings: Settings, models: Sequence[LiveModel]) -> tuple[RolloutImage, ...]:
+    """All images that the settings may name, those of processes first; `image` is None where one is not named."""
     rollout = settings.rollout
-    infer = rollout.functions.infer_image if overflowing(models) else None
-    train = rollout.training_image if trains_forecasters(rollout, models) else None
-    named = (("functions.infer_image", infer), ("training_image", train))
-    return tuple((key, image) for key, image in named if image is not None)
+    return (
+        *(
+            RolloutImage(
+                key=one.key,
+                image=one.image,
+                dockerfile=FOR_PROCESSES,
+                architectures=one.architectures,
+                target=one.target,
+            )
+            for one in process_images(settings, models)
+        ),
+        RolloutImage(key="model_image", image=rollout.model_image),
+        RolloutImage(key="training_image", image=rollout.training_image, dockerfile=FOR_FUNCTIONS),
+        RolloutImage(key="functions.infer_image", image=rollout.functions.infer_image, dockerfile=FOR_FUNCTIONS),
+    )
 
 
-def lacking_processor(image: str, manifest: str, architectures: Sequence[str]) -> str | None:
-    """The fault of an image that is for fewer processors than it has to be; None where none shows.
+def unfit_for_processors(image: RolloutImage, manifest: str) -> str | None:
+    """The fault of an image whose processors are not those that it runs on; None where none shows.
 
     manifest: its media type, which tells one processor from a list of them, not which ones.
     """
-    if manifest not in OF_ONE_PROCESSOR or len(architectures) < 2:
+    if image.of_function:
+        if manifest not in OF_PROCESSORS:
+            return None
+        return f"{image.image} is a list of images by processor, and a Lambda function takes the image of one"
+    if manifest not in OF_ONE_PROCESSOR or len(image.architectures) < 2:
         return None
-    return f"{image} is for one processor, and its processes run on {' and '.join(architectures)}"
+    return f"{image.image} is for one processor, and its processes run on {' and '.join(image.architectures)}"
 
 
-def unfit_for_lambda(image: str, manifest: str) -> str | None:
-    """The fault of a function's image that is a list of processors, which Lambda refuses; None without."""
-    if manifest not in OF_SEVERAL:
-        return None
-    return f"{image} is a list of images by processor, and a Lambda function takes the image of one alone"
-
-
-def remedy_of(image: str, dockerfile: str | None, architectures: Sequence[str] = (), target: str = "") -> str:
-    """What to do about an image that is missing, or lacks a processor."""
-    makes = f"{builds(image, dockerfile, architectures, target)}; " if dockerfile else "push it, or "
+def remedy_of(image: RolloutImage) -> str:
+    """What to do about an image that is missing, or whose processors are the wrong ones."""
+    named = image.image or ""
+    makes = (
+        f"{builds(named, image.dockerfile, image.architectures, image.target)}; "
+        if image.dockerfile
+        else "push it, or "
+    )
     return f"{makes}name one that is there (`aws ecr describe-images`)"
 
 

@@ -129,7 +129,7 @@ def test_overhead_of_a_month_at_default_settings():
         "service's addresses": 2 * 730 * 0.005,
         "hosted zones": 0.5,
         "secrets": 4 * 0.4,
-        "alarms": 4 * 0.1,
+        "alarms": 5 * 0.1,
         "metrics": 5 * 0.3,
         "queues": 1260 * 730 * 0.4e-6,
         "traffic between zones": 0.0,
@@ -138,7 +138,7 @@ def test_overhead_of_a_month_at_default_settings():
     logs = found.pop("logs")
     assert 0.0 < logs < 1.0
     assert found == pytest.approx(expected)
-    assert sum(expected.values()) + logs == pytest.approx(42.51, abs=0.01)
+    assert sum(expected.values()) + logs == pytest.approx(42.61, abs=0.01)
 
 
 def test_overhead_of_a_month_in_the_shape_ha():
@@ -152,7 +152,7 @@ def test_overhead_of_a_month_in_the_shape_ha():
         "controllers' memory": 2 * 2 * 730 * 0.00356,
         "service's addresses": 4 * 730 * 0.005,
         "secrets": 9 * 0.4,
-        "alarms": 6 * 0.1,
+        "alarms": 7 * 0.1,
         "dashboards": 3.0,
         "metrics": 5 * 0.3,
         "container insights": 25 * 0.3,
@@ -164,7 +164,7 @@ def test_overhead_of_a_month_in_the_shape_ha():
     logs = found.pop("logs")
     assert 0.0 < logs < 1.0
     assert found == pytest.approx(expected)
-    assert sum(expected.values()) + logs == pytest.approx(197.26, abs=0.01)
+    assert sum(expected.values()) + logs == pytest.approx(197.36, abs=0.01)
 
 
 def test_bytes_are_billed_by_the_balancer_and_where_they_cross_between_zones():

@@ -42,10 +42,10 @@ def lambda_usd(rate_rps: float) -> float:
 
 
 def test_by_hand() -> None:
-    # 42.51 / 730 + 0.085 + 0.0033 + 0.005 USD an hour over 0.0692 - 0.0039 USD an hour for each request/s.
+    # 42.61 / 730 + 0.085 + 0.0033 + 0.005 USD an hour over 0.0692 - 0.0039 USD an hour for each request/s.
     large = offering(rps=10.0, usd_per_hour=0.085)
     found = break_even_rps(FOOTPRINT, [large], LAMBDA, payload_mib=PAYLOAD_MIB)
-    assert found == pytest.approx((42.51 / 730 + 0.085 + 30 * 0.08 / 730 + 0.005) / 0.06525, rel=1e-3)
+    assert found == pytest.approx((42.61 / 730 + 0.085 + 30 * 0.08 / 730 + 0.005) / 0.06525, rel=1e-3)
     dearer = break_even_rps(HA_FOOTPRINT, [large], LAMBDA, payload_mib=PAYLOAD_MIB)
     assert dearer is not None
     assert found is not None

@@ -12,8 +12,11 @@ from mark.catalog.load import load_prices
 from mark.config.carried import carried_settings, carry_files
 from mark.config.footprint import footprint_of
 from mark.config.settings import Settings, load_settings
+from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
 from mark.live.models import make_live_models
+from mark.plugins.load import build_forecaster
+from mark.ports import ForecasterSetup
 from mark.rollout.synth import LEFT_OUT
 from scripts.rehearsal.region_prices import CATALOG, lay_prices
 
@@ -76,6 +79,79 @@ def test_settings_that_name_no_file_are_sent_as_they_are() -> None:
     told, files = sent(settings, set())
     assert files == ""
     assert carried_settings(told, files, Path("/nowhere")) == settings
+
+
+OWN = """
+import math
+from mark.domain.demand import Demand
+from mark.plugins.load import build_forecaster
+from mark.ports import Forecaster, ForecasterSetup
+
+def own(setup: ForecasterSetup) -> Forecaster:
+    return build_forecaster("moving-mean", setup)
+"""
+
+
+def test_a_forecaster_that_is_a_file_goes_along_and_is_the_same_to_every_process(tmp_path: Path) -> None:
+    (tmp_path / "my 'own'.py").write_text(OWN)
+    (config := tmp_path / "mark.yaml").write_text(
+        json.dumps(
+            {
+                "forecaster": "my 'own'.py:own",
+                "service": {
+                    "serve": [
+                        {"model": "inception-v3"},
+                        {"model": "resnet-50", "forecaster": "my 'own'.py:own"},
+                        {"model": "nasnet", "forecaster": "seasonal"},
+                    ]
+                },
+            }
+        )
+    )
+    here = load_settings(config, {})
+    told, files = sent(here, set())
+    assert str(tmp_path) not in told
+    for gone in tmp_path.iterdir():
+        gone.unlink()
+    there = tmp_path / "cache" / "carried"
+    arrived, again = (carried_settings(told, files, there) for _ in range(2))
+    assert arrived == again
+    names = [model.bundle.forecaster for model in make_live_models(arrived)]
+    assert names[0] == names[1] == arrived.forecaster
+    assert names[2] == "seasonal"
+    history = Demand(end_at=0.0, unit_s=60.0, mean_rps=(2.0,) * 60, max_rps=(2.0,) * 60)
+    made = build_forecaster(names[0], ForecasterSetup(history=history, seed=1, cache_dir=there))
+    assert len(made.forecast(history, 5)) == 5
+
+
+def test_a_forecaster_has_another_name_where_its_code_is_another_and_not_where_prices_are(tmp_path: Path) -> None:
+    """By its name controllers tell whose training another one wrote down."""
+    file = tmp_path / "own.py"
+
+    def name(code: str, **more: object) -> str | None:
+        file.write_text(code)
+        settings = Settings.model_validate({"forecaster": f"{file}:own", **more})
+        return carried_settings(*sent(settings, set()), tmp_path / "there").forecaster
+
+    plain = name(OWN)
+    lay_prices(tmp_path, TOKYO)
+    assert name(OWN, service_prices=str(tmp_path / "services.json")) == plain
+    assert name(f"{OWN}# mended") != plain
+
+
+@pytest.mark.parametrize("beside", ["helpers.py", "helpers/__init__.py"])
+@pytest.mark.parametrize("line", ["import helpers", "from helpers.parts import Part"])
+def test_a_forecaster_that_imports_what_does_not_go_along_is_refused(
+    tmp_path: Path, beside: str, line: str
+) -> None:
+    (tmp_path / beside).parent.mkdir(exist_ok=True)
+    (tmp_path / beside).write_text("")
+    (file := tmp_path / "own.py").write_text(f"def own(setup):\n    {line}\n")
+    settings = Settings.model_validate({"forecaster": f"{file}:own"})
+    with pytest.raises(Misconfigured, match=r"own\.py imports helpers from beside it.* put all into one file"):
+        carry_files(settings, ())
+    file.write_text("import json\n")
+    carry_files(settings, ())
 
 
 def test_a_file_that_is_not_there_is_named() -> None:

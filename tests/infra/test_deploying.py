@@ -79,7 +79,7 @@ ONE, SEVERAL = "manifest.v1+json", "index.v1+json"
 
 
 def registry(kind: str = "", asked: list[str] | None = None, refuses: str = "") -> Any:
-    """ECR whose images are all of this kind; or that refuses, with this code."""
+    """ECR whose images are all of this kind, of which it says nothing where empty; or that refuses with a code."""
 
     def describe_images(**call: Any) -> dict[str, Any]:
         if asked is not None:
@@ -87,7 +87,8 @@ def registry(kind: str = "", asked: list[str] | None = None, refuses: str = "") 
         if refuses:
             error: Any = {"Error": {"Code": refuses, "Message": "as AWS says it"}}
             raise ClientError(error, "DescribeImages")
-        return {"imageDetails": [{"imageManifestMediaType": f"application/vnd.oci.image.{kind}"}]}
+        known = {"imageManifestMediaType": f"application/vnd.oci.image.{kind}"} if kind else {}
+        return {"imageDetails": [known]}
 
     ecr = SimpleNamespace(describe_images=describe_images)
     return SimpleNamespace(images=ecr, settings=SimpleNamespace(region="us-east-1"))
@@ -119,9 +120,27 @@ def test_each_image_is_asked_for_what_runs_it_alone() -> None:
 
 
 @pytest.mark.parametrize(
+    ("key", "given"),
+    [
+        ("training_image", {"training_image": f"{REGISTRY}/shop/training:1"}),
+        ("functions.infer_image", {"functions": {"infer_image": f"{REGISTRY}/shop/infer:1"}}),
+    ],
+)
+def test_a_list_of_processors_is_not_deployed_as_a_functions_image(key: str, given: dict[str, Any]) -> None:
+    """Lambda would refuse it when the functions' stack is made, after a quarter of an hour of others."""
+    shop = with_images(**given)
+    models = make_live_models(shop)
+    with pytest.raises(Misconfigured, match=rf"rollout\.{key}: .* takes the image of one; ") as refused:
+        refuse_images(shop, models, registry(SEVERAL))
+    assert "--platform linux/amd64 --provenance=false" in str(refused.value)
+    for right in (ONE, ""):  # of the second ECR says no media type
+        refuse_images(shop, models, registry(right))
+
+
+@pytest.mark.parametrize(
     ("code", "said"),
     [
-        ("AccessDeniedException", "ECR could not be asked whether {image} is for amd64 and arm64: "),
+        ("AccessDeniedException", "ECR could not be asked for the processors of {image}: "),
         ("ImageNotFoundException", "{image} is not in ECR"),
     ],
 )

@@ -1,7 +1,9 @@
 """Grants of the templates' roles: each is used by a call that a test makes, or stands here with its reason.
 
 What a role calls and uses is recorded on an emulated account, call by call, and held against its policy
-(`Recorder.assert_permitted`). What AWS, or an instance's start script, does in a role nobody can record here.
+(`Recorder.assert_permitted`) by the evaluator that the emulated AWS asks before every call. End-to-end tests
+hold the other way: no call of the services that they end was refused. What AWS, or an instance's start script,
+does in a role nobody can record here.
 """
 
 from __future__ import annotations

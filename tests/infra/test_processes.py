@@ -18,7 +18,7 @@ from mark.live.aws_resources import RESOURCES, launches_of
 from mark.live.background.cloudwatch import metric_line, spend, watch_metrics
 from mark.live.processes import cloud
 from mark.live.processes.cloud import deployed, live_models, main, resources
-from mark.store.published_status import MODEL, PublishedInstance, PublishedModel
+from mark.store.published_status import MODEL, FailedTraining, ForecasterStatus, PublishedInstance, PublishedModel
 from tests.infra.conftest import Template, of_type, plain
 from tests.planner.builders import offering
 
@@ -162,6 +162,30 @@ def test_what_all_models_spend_is_told_of_the_service() -> None:
     [described] = total["_aws"]["CloudWatchMetrics"]
     assert described["Dimensions"] == [["service"]]
     assert described["Metrics"] == [{"Name": "UsdPerHour"}]
+
+
+def test_a_model_whose_training_failed_is_told_until_one_does_not() -> None:
+    """Wherever it was trained: its controller knows, of the function too."""
+    models: Any = [SimpleNamespace(name=name, offerings=(), slo=SimpleNamespace(target=0.9)) for name in "abc"]
+    failed = FailedTraining(why="schedule", error="no memory")
+
+    def told(**failures: FailedTraining) -> list[dict[str, Any]]:
+        known = {
+            f"model:{name}": PublishedModel(trained=ForecasterStatus(forecaster="own", failed=failures.get(name)))
+            for name in "ab"
+        }
+        store: Any = Store(("me", 0), ("me", 0))
+        store.status = lambda name: MODEL.dump(known.get(name, PublishedModel()))
+        stop: Any = Minutes(2)
+        lines = [json.loads(line) for line in watch_metrics("shop", models, store, holder="me", stop=stop)]
+        assert not any("FailedTrainings" in line for line in lines if "model" in line)
+        return [line for line in lines if "model" not in line]
+
+    [line] = told(a=failed, b=failed)
+    assert line["FailedTrainings"] == 2.0
+    [described] = line["_aws"]["CloudWatchMetrics"]
+    assert {"Name": "FailedTrainings"} in described["Metrics"]
+    assert [line.get("FailedTrainings") for line in (*told(b=failed), *told())] == [1.0, None]
 
 
 class Minutes:

@@ -575,11 +575,27 @@ def test_alarms_watch_what_matters(templates: dict[str, Template]) -> None:
         "<mark-shop-balancer-name>",
         "<mark-shop-targets-name>",
     }
-    failed = alarms["AWS/Lambda", "Errors"]
-    assert failed["Dimensions"] == [{"Name": "FunctionName", "Value": "mark-shop-report"}]
-    assert (failed["Statistic"], failed["Threshold"]) == ("Sum", 0)
+    untrained = alarms["MArk", "FailedTrainings"]
+    assert untrained["Dimensions"] == [{"Name": "service", "Value": "shop"}], "of all models together"
+    assert (untrained["Threshold"], untrained["TreatMissingData"]) == (0, "notBreaching"), "none is not sent"
     assert {"BurnRate", "OverflowShare"} <= {metric for _, metric in alarms}
-    assert all(one["AlarmActions"] == [{"Ref": "Alarms"}] for one in alarms.values())
+    made = of_type(templates["watch"], "AWS::CloudWatch::Alarm").values()
+    assert all(one["AlarmActions"] == [{"Ref": "Alarms"}] for one in made)
+
+
+def test_functions_that_nobody_waits_for_ring_where_they_fail(
+    templates: dict[str, Template], lean: dict[str, Template]
+) -> None:
+    def watched(part: Mapping[str, Template]) -> set[str]:
+        alarms = of_type(part["watch"], "AWS::CloudWatch::Alarm").values()
+        failing = [one for one in alarms if (one["Namespace"], one["MetricName"]) == ("AWS/Lambda", "Errors")]
+        assert all((one["Statistic"], one["Threshold"]) == ("Sum", 0) for one in failing)
+        return {dimension["Value"] for one in failing for dimension in one["Dimensions"]}
+
+    for part in (templates, lean):
+        made = {str(one["FunctionName"]) for one in of_type(part["functions"], "AWS::Lambda::Function").values()}
+        assert watched(part) == made & {"mark-shop-report", "mark-shop-train"}
+    assert watched(templates) == {"mark-shop-report", "mark-shop-train"}
 
 
 def test_a_function_is_excused_for_what_is_true_of_it(templates: dict[str, Template]) -> None:

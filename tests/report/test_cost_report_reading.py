@@ -15,7 +15,7 @@ from mark.dispatch.policy import DispatchPolicy
 from mark.domain.clock import ClockAnchor
 from mark.domain.costs import Transition
 from mark.domain.demand import Demand, DemandUnit
-from mark.domain.fleet import FleetView, Role
+from mark.domain.fleet import FleetView, InstanceState, Role
 from mark.domain.objective import ModelSpec
 from mark.domain.orders import Launch, SpotWarned
 from mark.domain.traffic import GatewayReport, ModelTraffic
@@ -26,6 +26,7 @@ from mark.report.mail import message
 from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
+from mark.store.published_status import MODEL, PublishedInstance, PublishedModel
 from mark.store.service import ServiceStore
 from tests.controller.builders import LARGE, POLICY, SMALL, instances
 from tests.footprints import FOOTPRINT
@@ -151,6 +152,40 @@ def test_a_status_counts_the_cost_to_an_instant_that_has_passed(store: ServiceSt
     assert model.cost_usd.instances == pytest.approx(0.5 * LARGE.usd_per_hour)
     later, now = (LiveView(store, "vision").status(**given) for given in ({"until": NOW + 3600.0}, {}))
     assert later.models == now.models
+
+
+def test_the_fleet_of_a_status_has_the_prices_of_the_bill(store: ServiceStore) -> None:
+    """What the ledger bills has the price that it was booked at, what it does not yet that of the last tick."""
+    stands_at(store, NOW)
+    for name, usd in (("i-1", 0.03), ("i-2", 0.04)):
+        store.note(
+            Transition(
+                instance=name,
+                model="m",
+                offering=SMALL.name,
+                role=Role.SERVING,
+                state="running",
+                at=NOW - 60.0,
+                usd_per_hour=usd,
+            )
+        )
+    known = {
+        "i-1": (InstanceState.READY, 0.09),
+        "i-2": (InstanceState.DRAINING, 0.09),
+        "i-3": (InstanceState.PENDING, 0.05),
+        "i-4": (InstanceState.PENDING, None),
+        "i-5": (InstanceState.STOPPED, 0.07),
+    }
+    observed = tuple(
+        PublishedInstance(id=name, offering=SMALL.name, state=state, usd_per_hour=usd)
+        for name, (state, usd) in known.items()
+    )
+    MODEL.write(store, PublishedModel(at=NOW, began_at=NOW - 60.0, observed=observed), "m")
+    (model,) = LiveView(store, "vision").status().models
+    assert [one.usd_per_hour for one in model.fleet.observed] == [0.03, 0.04, 0.05, None, 0.07]
+    (row,) = model.capacity
+    assert row.usd_per_hour == pytest.approx(0.03 + 0.04 + 0.05 + SMALL.usd_per_hour), "nothing of what sleeps"
+    assert model.usd_per_hour_by.instances == pytest.approx(0.03 + 0.04)
 
 
 def test_a_period_has_its_part(store: ServiceStore) -> None:

@@ -76,11 +76,6 @@ class Authorizer:
             used.setdefault(role, {})[f"{sid} {action}"] = count
         return {"refused": dict(self._refused), "used": used}
 
-    def unused(self, role: str) -> set[tuple[str, str]]:
-        """Grants of a role, as statement and action, that no call needed so far."""
-        granted = {(one["Sid"], action) for one in self._policies[role]["Statement"] for action in one["Action"]}
-        return granted - {(sid, action) for who, sid, action in self._used if who == role}
-
 
 def _words(role: str, access: Access) -> str:
     """The refusal as AWS words it, and the keys that policies could have asked."""

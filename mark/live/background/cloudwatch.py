@@ -27,6 +27,7 @@ LARGEST_BURN = 1e6
 NOT_BILLED = (InstanceState.PENDING, InstanceState.STOPPED, InstanceState.GONE)
 NAMESPACE = "MArk"
 BURN, SPEND, OVERFLOW, GATEWAYS = "BurnRate", "UsdPerHour", "OverflowShare", "Gateways"
+FAILED_TRAININGS = "FailedTrainings"
 
 
 def metric_line(
@@ -43,9 +44,15 @@ def metric_line(
     return _line({"service": service, "model": now.model}, values, at)
 
 
-def spend_line(service: str, *, usd_per_hour: float, at: float) -> str:
-    """One line for all models of a service. at: epoch seconds."""
-    return _line({"service": service}, {SPEND: usd_per_hour}, at)
+def service_line(service: str, *, usd_per_hour: float, failed_trainings: int, at: float) -> str:
+    """One line for all models of a service. at: epoch seconds.
+
+    failed_trainings: models whose forecaster's last training failed. None is not sent: a metric costs while it is.
+    """
+    values = {SPEND: usd_per_hour}
+    if failed_trainings:
+        values[FAILED_TRAININGS] = float(failed_trainings)
+    return _line({"service": service}, values, at)
 
 
 def _line(dimensions: Mapping[str, str], values: Mapping[str, float], at: float) -> str:
@@ -114,7 +121,14 @@ def _minute(
         )
         for model in models
     ]
-    return [*lines, spend_line(service, usd_per_hour=sum(spent.values()), at=at)], now
+    failed = sum(_training_failed(known) for known in told.values())
+    total = service_line(service, usd_per_hour=sum(spent.values()), failed_trainings=failed, at=at)
+    return [*lines, total], now
+
+
+def _training_failed(told: PublishedModel | None) -> bool:
+    """True from a training of the model's forecaster that failed to one that does not, wherever it is trained."""
+    return told is not None and told.trained is not None and told.trained.failed is not None
 
 
 def spend(model: ServedModel, told: PublishedModel | None) -> float:

@@ -26,7 +26,7 @@ from mark.live.aws_resources import RESOURCES, aws_of
 from mark.live.forecasting.training import Task, Trainer, TrainingFailed
 from mark.live.local.run_dir import Running
 from mark.live.models import LiveModel
-from mark.plugins.trained import PENDING, ResultRefused, TrainingOrder, may_train_with_torch, read_result
+from mark.plugins.trained import PENDING, ResultRefused, TrainingOrder, may_train_elsewhere, read_result
 from mark.store.service import ServiceStore
 
 log = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ def function_trainers(
         return str(document["bucket"])
 
     def trainers(model: LiveModel) -> Callable[[bool], Trainer] | None:
-        if not (trains_in_function(settings) and may_train_with_torch(model.bundle.forecaster)):
+        if not (trains_in_function(settings) and may_train_elsewhere(model.bundle.forecaster)):
             return None
         aws = partial(aws_of, settings, running, "controller")
         return lambda ordered: FunctionTrainer(

@@ -18,7 +18,6 @@ import os
 import signal
 import socket
 import sys
-import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
@@ -35,6 +34,7 @@ from mark.aws.ec2.inventory import public_addresses
 from mark.aws.lease_table import LeaseTable
 from mark.aws.session import Aws, AwsSettings
 from mark.config.carried import carried_settings
+from mark.config.policies import usable_cache
 from mark.config.settings import Settings, process_environment
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.live.aws_resources import RESOURCES
@@ -92,7 +92,7 @@ def _own_address(environment: Mapping[str, str]) -> str | None:
 def deployed(environment: Mapping[str, str]) -> tuple[Settings, Running]:
     """The settings, and where the service's parts are. AWS is where boto3 finds it."""
     carried = environment.get("MARK_FILES", "")
-    folder = Path(tempfile.mkdtemp(prefix="mark-files-")) if carried else Path()
+    folder = usable_cache() / "carried" if carried else Path()
     settings = carried_settings(required_variable(environment, "MARK_SETTINGS"), carried, folder)
     files = {"tls_certificate": "MARK_TLS_CERTIFICATE", "tls_key": "MARK_TLS_KEY"}
     tls = {name: Path(environment[variable]) for name, variable in files.items() if environment.get(variable)}

@@ -27,6 +27,7 @@ from mark.accounting.usage import IncrementalUsage
 from mark.catalog.billing import cost_of
 from mark.controller.demand_units import window_speeds
 from mark.dispatch.objective import attainment
+from mark.domain.costs import FleetUsage
 from mark.domain.demand import WINDOW_S
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import InstanceState
@@ -141,9 +142,11 @@ class LiveView:
     ) -> ModelStatus:
         store, name = self._store, served.name
         traffic = store.traffic(name)
-        cost, hourly, lacking = self._spend(served, traffic, known, now, footprint)
+        usage = self._usage(name, now)
+        cost, hourly, lacking = _spend(served, traffic, known, usage, now, footprint)
         members = {member.instance: member for member in store.membership(name).members()}
-        observed = _observed(known.observed, members, now)
+        booked = {item.instance: item.usd_per_hour for item in running_now(usage, now)}
+        observed = _observed(known.observed, members, booked, now)
         return ModelStatus(
             name=name,
             policy=known.policy,
@@ -177,47 +180,11 @@ class LiveView:
             notes=(*failing, *lacking, *known.notes),
         )
 
-    def _spend(
-        self,
-        served: ServedModel,
-        traffic: ModelTraffic,
-        known: PublishedModel,
-        now: float,
-        footprint: Footprint | None,
-    ) -> tuple[SpentStatus, HourlyStatus, list[str]]:
-        """Spend so far; spend an hour by part; names without a price."""
-        book = self._books.setdefault(served.name, IncrementalUsage())
-        record = self._store.ledger(served.name)
-        usage = joined(book.before(record.transitions, now), rolled_up(record.rollups, now))
-        duration_s = 0.0 if known.began_at is None else max(0.0, now - known.began_at)
-        cost = cost_of(
-            live_bill(
-                usage,
-                traffic,
-                served,
-                footprint,
-                requests=known.requests,
-                peak_rps=known.peak_rps,
-                duration_s=duration_s,
-            )
-        )
-        spent = SpentStatus(
-            instances=cost.instances,
-            standby=cost.standby,
-            lambda_=cost.lambda_,
-            serving=cost.serving,
-            overhead=cost.overhead,
-            total=cost.total,
-        )
-        hours = duration_s / SECONDS_PER_HOUR
-        hourly = HourlyStatus(
-            instances=rent_usd_per_hour(served, running_now(usage, now)),
-            lambda_=cost.lambda_ / hours if hours else 0.0,
-            overhead=cost.overhead / hours if hours else 0.0,
-            mean_over_s=duration_s,
-        )
-        names = unpriced(served, usage.usages)
-        return spent, hourly, [unpriced_words(names)] if names else []
+    def _usage(self, model: str, now: float) -> FleetUsage:
+        """What the model's instances have run and slept, by the ledger."""
+        book = self._books.setdefault(model, IncrementalUsage())
+        record = self._store.ledger(model)
+        return joined(book.before(record.transitions, now), rolled_up(record.rollups, now))
 
     def _rates(self, name: str, now: float) -> ArrivalRates:
         """Requests/s of the last whole window, and mean and maximum of the last twelve."""
@@ -228,6 +195,46 @@ class LiveView:
         return ArrivalRates(now_rps=rates[-1], last_minute_rps=sum(rates) / len(rates), max_rps=max(rates))
 
 
+def _spend(
+    served: ServedModel,
+    traffic: ModelTraffic,
+    known: PublishedModel,
+    usage: FleetUsage,
+    now: float,
+    footprint: Footprint | None,
+) -> tuple[SpentStatus, HourlyStatus, list[str]]:
+    """Spend so far; spend an hour by part; names without a price."""
+    duration_s = 0.0 if known.began_at is None else max(0.0, now - known.began_at)
+    cost = cost_of(
+        live_bill(
+            usage,
+            traffic,
+            served,
+            footprint,
+            requests=known.requests,
+            peak_rps=known.peak_rps,
+            duration_s=duration_s,
+        )
+    )
+    spent = SpentStatus(
+        instances=cost.instances,
+        standby=cost.standby,
+        lambda_=cost.lambda_,
+        serving=cost.serving,
+        overhead=cost.overhead,
+        total=cost.total,
+    )
+    hours = duration_s / SECONDS_PER_HOUR
+    hourly = HourlyStatus(
+        instances=rent_usd_per_hour(served, running_now(usage, now)),
+        lambda_=cost.lambda_ / hours if hours else 0.0,
+        overhead=cost.overhead / hours if hours else 0.0,
+        mean_over_s=duration_s,
+    )
+    names = unpriced(served, usage.usages)
+    return spent, hourly, [unpriced_words(names)] if names else []
+
+
 def _replays(known: NightlyStatus | None) -> ReplaysStatus | None:
     """Progress of the replays of past days."""
     if known is None:
@@ -236,9 +243,15 @@ def _replays(known: NightlyStatus | None) -> ReplaysStatus | None:
 
 
 def _observed(
-    published: Sequence[PublishedInstance], members: Mapping[str, Member], now: float
+    published: Sequence[PublishedInstance],
+    members: Mapping[str, Member],
+    booked: Mapping[str, float | None],
+    now: float,
 ) -> tuple[ObservedInstance, ...]:
-    """The fleet as the last tick saw it, brought up to date by what agents say of themselves since."""
+    """The fleet as the last tick saw it, brought up to date by what agents say of themselves since.
+
+    booked: price at which the ledger bills what runs, by instance; what it does not bill yet has that of the tick.
+    """
     rows = {
         one.id: ObservedInstance(
             id=one.id,
@@ -247,17 +260,26 @@ def _observed(
             state=one.state.value,
             gone_in_s=_left_s(one.interrupt_at, now),
             credits=one.credits,
+            usd_per_hour=_known(booked.get(one.id), one.usd_per_hour),
         )
         for one in published
     }
     for name, member in members.items():
         state = InstanceState.PENDING if member.state is MemberState.STARTING else member.state
         known = rows.get(name) or ObservedInstance(
-            id=name, offering=member.offering, role=member.role, state=state.value
+            id=name,
+            offering=member.offering,
+            role=member.role,
+            state=state.value,
+            usd_per_hour=booked.get(name),
         )
         gone_in_s = _left_s(member.terminates_at, now) if member.terminates_at else known.gone_in_s
         rows[name] = replace(known, state=state.value, credits=member.credits, gone_in_s=gone_in_s)
     return tuple(rows[name] for name in sorted(rows) if rows[name].gone_in_s != 0.0 or name in members)
+
+
+def _known(booked: float | None, published: float | None) -> float | None:
+    return published if booked is None else booked
 
 
 def _left_s(taken_at: float | None, now: float) -> float | None:
@@ -290,19 +312,21 @@ def _capacity(served: ServedModel, observed: Sequence[ObservedInstance]) -> tupl
     """The offerings that are there."""
     rows = []
     for offering in served.offerings:
-        states = [row.state for row in observed if row.offering == offering.name]
-        if not states:
+        there = [row for row in observed if row.offering == offering.name]
+        if not there:
             continue
-        ready, stopped = states.count("ready"), states.count("stopped")
+        states = [row.state for row in there]
+        awake = (row.usd_per_hour for row in there if row.state != "stopped")
+        ready = states.count("ready")
         rows.append(
             OfferingCapacity(
                 offering=offering.name,
                 ready=ready,
                 pending=states.count("pending"),
                 draining=states.count("draining"),
-                stopped=stopped,
+                stopped=states.count("stopped"),
                 rps=ready * offering.capacity_rps,
-                usd_per_hour=(len(states) - stopped) * offering.usd_per_hour,
+                usd_per_hour=sum(offering.usd_per_hour if usd is None else usd for usd in awake),
             )
         )
     return tuple(rows)

@@ -120,6 +120,8 @@ class ObservedInstance:
     gone_in_s: float | None = None
     #: CPU credits that are left; None where its type has none.
     credits: float | None = None
+    #: Its price while it runs, USD an hour: as it is booked, else that of now; None where neither is known.
+    usd_per_hour: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,7 @@ from mark.plugins.trained import (
     read_result,
 )
 from mark.ports import ForecasterSetup
+from mark.rollout.images import process_images
 from tests.aws.builders import service
 
 ORDER = TrainingOrder(
@@ -202,6 +203,18 @@ def test_only_a_forecaster_that_learns_with_torch_has_a_function(
     assert models_trained_in_function(settings) == count
     assert trains_in_function(settings) == (count > 0)
     assert trains_forecasters(settings.rollout, make_live_models(settings)) == (count > 0)
+
+
+def test_a_forecaster_that_is_a_file_is_trained_where_the_file_is(tmp_path: Path) -> None:
+    """The function's image has no file of the team's, so the controllers' image has torch, for all one knows."""
+    (file := tmp_path / "own.py").write_text("def own(setup): ...\n")
+    rollout = {"training_image": IMAGE, "image": IMAGE, "agent_image": IMAGE}
+    served = [{"model": "inception-v3", "forecaster": f"{file}:own"}]
+    settings = Settings.model_validate({"service": {"serve": served}, "rollout": rollout})
+    models = make_live_models(settings)
+    assert not trains_in_function(settings)
+    assert not trains_forecasters(settings.rollout, models)
+    assert [one.target for one in process_images(settings, models) if one.key == "image"] == ["models"]
 
 
 def test_a_service_without_such_a_forecaster_has_nothing_of_a_training() -> None:
