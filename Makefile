@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup demo test test-all bench acceptance fidelity rehearse-rollout golden catalog docs format clean
+.PHONY: setup demo test test-all wheel bench acceptance fidelity rehearse-rollout golden catalog docs format clean
 setup: $(READY)
 
 # torch comes first and by itself: any other order may pull its CUDA build.
@@ -32,6 +32,14 @@ test: setup
 test-all: setup
 	$(BIN)/pytest tests/end_to_end
 	$(BIN)/pytest -n 2 --hypothesis-profile=new --ignore tests/end_to_end
+
+# The wheel, installed with all that it asks of the index into an empty environment, and tried from an empty folder.
+wheel:
+	rm -rf out/wheel
+	$(PYTHON) -m venv out/wheel/env
+	out/wheel/env/bin/pip wheel -q --no-deps -w out/wheel .
+	out/wheel/env/bin/pip install -q out/wheel/*.whl
+	out/wheel/env/bin/python scripts/try_wheel.py
 
 bench: setup
 	$(BIN)/python -m scripts.bench.engine
