@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup demo test test-all wheel bench acceptance fidelity rehearse-rollout golden catalog docs format clean
+.PHONY: setup demo test test-all wheel site bench acceptance fidelity rehearse-rollout golden catalog docs format clean
 setup: $(READY)
 
 # torch comes first and by itself: any other order may pull its CUDA build.
@@ -65,6 +65,10 @@ golden: setup
 # Generated pages, and the output that README shows: its commands run for a minute or two.
 docs: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m scripts.docs --printed
+
+# The docs as a site, in out/site; a page in no navigation and a link to nothing end it.
+site: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict -f scripts/site/mkdocs.yml
 
 # Rewrites the shipped prices and profiles from their sources (MARK_DATA names the folder that holds them).
 catalog: setup
