@@ -29,6 +29,7 @@ OUTSIDE = {
 }
 """Files that have another name on the site."""
 DECISIONS, EXAMPLES = "docs/decisions", "examples"
+CODE = (".py", ".yaml", ".yml", ".json")
 LINK = re.compile(r"(\]\()([^)\s#:]+)(#[^)\s]*)?\)")
 """A link within the repository: no scheme, not only an anchor."""
 ITEM = re.compile(r"(?:[-*]|\d+\.) ")
@@ -108,6 +109,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for source, page in site_pages(HOUSE).items():
         if files.get_file_from_path(page) is None:
             files.append(File.generated(config, page, content=_content(source)))
+    for path in sorted((HOUSE / EXAMPLES).rglob("*")):
+        if path.suffix in CODE:  # downloaded as it is
+            files.append(File.generated(config, path.relative_to(HOUSE).as_posix(), abs_src_path=str(path)))
     return files
 
 
