@@ -56,7 +56,7 @@ DEFAULT_SERVE = (
 )
 """Models that are served where settings name none and torch is installed."""
 NEEDS_TORCH = "digits"
-LEFT_OUT = "digits is left out, because it needs torch: pip install 'mark-serving[models]'"
+LEFT_OUT = "served without digits, which needs torch: pip install 'mark-serving[models]'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
