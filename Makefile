@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup demo test test-all bench acceptance fidelity rehearse-rollout golden catalog docs format clean
+.PHONY: setup demo test test-all wheel site bench acceptance fidelity rehearse-rollout golden catalog docs format clean
 setup: $(READY)
 
 # torch comes first and by itself: any other order may pull its CUDA build.
@@ -33,6 +33,14 @@ test-all: setup
 	$(BIN)/pytest tests/end_to_end
 	$(BIN)/pytest -n 2 --hypothesis-profile=new --ignore tests/end_to_end
 
+# The wheel, installed with all that it asks of the index into an empty environment, and tried from an empty folder.
+wheel:
+	rm -rf out/wheel
+	$(PYTHON) -m venv out/wheel/env
+	out/wheel/env/bin/pip wheel -q --no-deps -w out/wheel .
+	out/wheel/env/bin/pip install -q out/wheel/*.whl
+	out/wheel/env/bin/python scripts/try_wheel.py
+
 bench: setup
 	$(BIN)/python -m scripts.bench.engine
 	$(BIN)/python -m scripts.bench.central
@@ -58,6 +66,10 @@ golden: setup
 # Generated pages, and the output that README shows: its commands run for a minute or two.
 docs: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m scripts.docs --printed
+
+# The docs as a site, in out/site; a page in no navigation and a link to nothing end it.
+site: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict -f scripts/site/mkdocs.yml
 
 # Rewrites the shipped prices and profiles from their sources (MARK_DATA names the folder that holds them).
 catalog: setup

@@ -39,8 +39,8 @@ def what_is_missing() -> str:
     """Missing prerequisites in one line, empty where all are there. Silences jsii's warnings."""
     if importlib.util.find_spec("aws_cdk") is None or importlib.util.find_spec("cdk_nag") is None:
         return (
-            "CDK for Python is not installed: in a clone of MArk's sources `make setup` installs it, or "
-            "`pip install -c constraints.txt -e '.[infra]'` in an environment of your own"
+            "CDK for Python is not installed: `pip install 'mark-serving[infra]'` installs it beside MArk "
+            "(in a clone: `make setup`)"
         )
     node = shutil.which("node")
     if node is None:

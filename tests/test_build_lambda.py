@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from infra.bundles import build as build_lambda
+from infra.bundles import libraries
+from infra.bundles.build import FunctionBundle, build, main
+from infra.bundles.code import code_of
+from infra.bundles.libraries import BuildTarget, files_of, fits, needed, target_of
 from mark.aws.resources import RUNTIME
 from mark.domain.errors import Misconfigured
-from scripts.handlers import build as build_lambda
-from scripts.handlers import libraries
-from scripts.handlers.build import FunctionBundle, build, main
-from scripts.handlers.code import code_of
-from scripts.handlers.libraries import BuildTarget, files_of, fits, needed, target_of
 
 HERE = BuildTarget(python=(sys.version_info.major, sys.version_info.minor), glibc=(2, 40))
 """Some Linux with this Python: what is installed can be taken as it is, so that nothing is fetched."""

@@ -7,10 +7,15 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
+import zipfile
 from email.parser import Parser
 from pathlib import Path
 
 import pytest
+
+from scripts.try_wheel import try_installation
 
 HOUSE = Path(__file__).parents[1]
 PAPER = "https://www.usenix.org/conference/atc19/presentation/zhang-chengliang"
@@ -71,19 +76,77 @@ class Hand:
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel's files, as an installation lays them out."""
-    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("site")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built of what git would hold."""
+    source = tmp_path_factory.mktemp("source")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(HOUSE / name, source)
-    for name in ("mark", "models", "predictors", "lambda_handlers", "infra"):
+    for name in ("mark", "models", "predictors", "lambda_handlers", "infra", "docs"):
         shutil.copytree(HOUSE / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     done = subprocess.run(  # noqa: S603 - our own code
         [sys.executable, "-c", WHEEL], cwd=source, capture_output=True, text=True, check=False, timeout=300
     )
     assert done.returncode == 0, done.stderr
-    shutil.unpack_archive(next(source.glob("*.whl")), target, "zip")
+    return next(source.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel's files, as an installation lays them out."""
+    target = tmp_path_factory.mktemp("site")
+    shutil.unpack_archive(wheel, target, "zip")
     return target
+
+
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the wheel and nothing of the sources; its libraries are those of this one.
+
+    A path in a `.pth` file comes after the environment's own packages and brings no editable installation along.
+    """
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=False)
+    python = folder / "bin" / "python"
+    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps", "--no-index"]
+    done = subprocess.run([*install, str(wheel)], capture_output=True, text=True, check=False, timeout=300)  # noqa: S603
+    assert done.returncode == 0, done.stderr
+    (own,) = folder.glob("lib/python*/site-packages")
+    (own / "libraries.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    return folder
+
+
+@pytest.mark.slow
+def test_an_installation_runs_from_an_empty_folder(environment: Path, tmp_path: Path) -> None:
+    done = try_installation(str(environment / "bin" / "python"), tmp_path)
+
+    assert any(line.startswith("up ") for line in done)
+    assert (tmp_path / "dist" / "lambda" / "warm.zip").is_file()
+
+
+@pytest.mark.slow
+def test_an_installation_packs_the_wheel_that_it_came_from(wheel: Path, environment: Path, tmp_path: Path) -> None:
+    python = environment / "bin" / "python"
+    command = [str(python), "-P", "-m", "infra.wheel", "--to", str(tmp_path)]
+    alone = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    done = subprocess.run(  # noqa: S603 - our own code
+        command, cwd=tmp_path, env=alone, capture_output=True, text=True, check=False, timeout=100
+    )
+    assert done.returncode == 0, done.stderr
+    (again,) = tmp_path.glob("*.whl")
+
+    def members(path: Path) -> dict[str, bytes]:
+        with zipfile.ZipFile(path) as archive:
+            return {name: archive.read(name) for name in archive.namelist() if not name.endswith("/RECORD")}
+
+    first, second = members(wheel), members(again)
+    documents = {name for name in first if ".data/" in name}
+    assert {name: first[name] for name in first.keys() - documents} == second
+    assert any(name.endswith("docs/rollout.md") for name in documents)
+    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps", "--no-index"]
+    done = subprocess.run(  # noqa: S603
+        [*install, "--force-reinstall", str(again)], capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow

@@ -45,7 +45,10 @@ WRONG_USE = 2
 _CLICK_ERROR: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 """Root of typer's usage errors; where it is defined differs between typer's versions."""
 
-START = "Start with `mark demo`. The pages of docs/ explain the rest; README.md lists them."
+START = (
+    "Start with `mark demo`. The pages of docs/ explain the rest; README.md lists them. An installation has them "
+    "in share/doc/mark-serving/docs."
+)
 _HELP_FLAGS = {"help_option_names": ["-h", "--help"]}
 
 app = typer.Typer(

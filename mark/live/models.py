@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -53,7 +54,9 @@ DEFAULT_SERVE = (
         expected_rps=5.0,
     ),
 )
-"""Models that are served where settings name none."""
+"""Models that are served where settings name none and torch is installed."""
+NEEDS_TORCH = "digits"
+LEFT_OUT = "served without digits, which needs torch: pip install 'mark-serving[models]'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +100,20 @@ def make_live_models(settings: Settings) -> tuple[LiveModel, ...]:
             raise Misconfigured(
                 f"a model cannot be named {name}: a function of the service has that name; rename it"
             )
-    return tuple(_make(one, entry, settings.service.name) for one, entry in _each(settings))
+    models = [_make(one, entry, settings.service.name) for one, entry in _each(settings)]
+    if not (settings.service.serve or settings.model or _has_torch()):
+        models[0] = replace(models[0], notes=(*models[0].notes, LEFT_OUT))
+    return tuple(models)
+
+
+def default_serve() -> tuple[ServedSettings, ...]:
+    """Models that are served where settings name none: those whose libraries are installed."""
+    return tuple(one for one in DEFAULT_SERVE if one.model != NEEDS_TORCH or _has_torch())
+
+
+def _has_torch() -> bool:
+    """True where torch is installed; it is not imported, which takes seconds."""
+    return find_spec("torch") is not None
 
 
 def served_models(settings: Settings) -> tuple[ServedSettings, ...]:
@@ -135,7 +151,7 @@ def _each(settings: Settings) -> list[tuple[Settings, ServedSettings]]:
     serve = settings.service.serve
     if not serve and settings.model is not None:
         serve = (ServedSettings(model=settings.model),)
-    return [(_settings_of(one, settings), one) for one in serve or DEFAULT_SERVE]
+    return [(_settings_of(one, settings), one) for one in serve or default_serve()]
 
 
 def _settings_of(one: ServedSettings, settings: Settings) -> Settings:

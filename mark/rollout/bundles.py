@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import mark
 from mark.aws.names import HANDLERS, PROBE, REPORT
 from mark.aws.resources import mails
 from mark.config.service import BackendSettings
@@ -19,10 +18,8 @@ from mark.domain.errors import Misconfigured
 from mark.live.models import LiveModel
 from mark.service_spec import BackendSpec
 
-BUILDER = "scripts.handlers.build"
+BUILDER = "infra.bundles.build"
 DOCKERFILE = "infra/image/infer.Dockerfile"
-CLONE = Path(mark.__file__).parents[1]
-"""Folder of MArk's sources, if it runs from them: bundles are built there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,12 +112,12 @@ def _makes(folder: Path, in_zip: Sequence[LiveModel]) -> str:
         {module for model in in_zip if (module := _module_of(model.served.backend)) and not _is_file(module)}
     )
     words = [
+        sys.executable,
+        "-P",
         "-m",
         BUILDER,
         "--to",
         str(folder.absolute()),
         *(w for module in modules for w in ("--model", module)),
     ]
-    if not CLONE.joinpath(*BUILDER.split(".")).with_suffix(".py").is_file():
-        return f"in a clone of MArk's sources `python {shlex.join(words)}` makes it"
-    return f"`(cd {shlex.quote(str(CLONE))} && {shlex.join([sys.executable, *words])})` makes it"
+    return f"`{shlex.join(words)}` makes it"

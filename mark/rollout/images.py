@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
+import mark
 from mark.config.footprint import gateway_machine
 from mark.config.settings import Settings
 from mark.live.models import LiveModel
 from mark.plugins.trained import may_train_elsewhere, may_train_with_torch
-from mark.rollout.bundles import CLONE
 
-FOLDER = CLONE / "infra" / "image"
+FOLDER = Path(mark.__file__).parents[1] / "infra" / "image"
+"""Beside MArk's packages, in a clone as in an installation."""
+WHEEL = "infra.wheel"
+"""Module that puts MArk's wheel into a folder: it is installed in the image."""
 OF_ONE_PROCESSOR = (
     "application/vnd.docker.distribution.manifest.v2+json",
     "application/vnd.oci.image.manifest.v1+json",
@@ -27,7 +32,6 @@ OF_PROCESSORS = (
 FOR_PROCESSES, FOR_FUNCTIONS = "Dockerfile", "infer.Dockerfile"
 LAMBDA_TAKES = ("--platform", "linux/amd64", "--provenance=false")
 """Functions are of x86_64, and Lambda refuses the list of manifests that provenance makes of an image."""
-DOCS = "docs/rollout.md"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,14 +138,12 @@ def remedy_of(image: RolloutImage) -> str:
 
 
 def builds(image: str, dockerfile: str, architectures: Sequence[str] = (), target: str = "") -> str:
-    """Commands that build an image, to be pasted beside mark.yaml; without MArk's sources, where given.
+    """Commands that build an image, to be pasted beside mark.yaml.
 
     architectures: processors that it has to be for, all of them; the builder's own where none is given.
     target: of the Dockerfile; the last where none is given.
     """
     path = FOLDER / dockerfile
-    if not path.is_file():
-        return f"build it by infra/image/{dockerfile} of MArk's sources and push it ({DOCS})"
     platforms = ("--platform", ",".join(f"linux/{one}" for one in architectures)) if architectures else ()
     targets = ("--target", target) if target else ()
     more = LAMBDA_TAKES if dockerfile == FOR_FUNCTIONS else (*targets, *platforms)
@@ -150,5 +152,5 @@ def builds(image: str, dockerfile: str, architectures: Sequence[str] = (), targe
         if len(architectures) > 1
         else (("docker", "build", "-f", str(path), *more, "-t", image, "."), ("docker", "push", image))
     )
-    steps = (("pip", "wheel", "--no-deps", "-w", ".", str(CLONE)), *makes)
+    steps = ((sys.executable, "-P", "-m", WHEEL), *makes)
     return f"`{' && '.join(map(shlex.join, steps))}` in the folder of mark.yaml makes it"

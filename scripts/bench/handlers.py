@@ -11,7 +11,7 @@ import argparse
 import subprocess
 import sys
 
-from scripts.handlers.build import NAMES
+from infra.bundles.build import NAMES
 
 MEASURE = "import sys, time; began = time.process_time(); {}; print(1000 * (time.process_time() - began))"
 LATER = {"report": "lambda_handlers.mailing, mark.report.mail.plots"}

@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
+from infra.bundles.build import NAMES
 from mark.aws.functions.management import pack
-from scripts.handlers.build import NAMES
 from scripts.rehearsal import ministack
 
 HOUSE = Path(__file__).parents[2]

@@ -34,7 +34,7 @@ DESTROY, REPORT = "mark destroy --config mark.yaml", "mark report --trial --arch
 PRICES = "mark doctor --trial --prices prices.json --config mark.yaml"
 LINES = (INIT, DOCTOR, DEPLOY, TRY, PRICES, DESTROY, REPORT)
 """The page's commands of `mark`, in their order."""
-BUILDS = '(cd CLONE && python -m scripts.handlers.build interruption probe warm --to "$OLDPWD/dist/lambda")'
+BUILDS = "python -P -m infra.bundles.build interruption probe warm"
 NO_DOCKER = "there is no Docker here; a manifest is laid into the registry instead"
 NO_CLI = "a boto3 call does the same; part `cdk` runs the AWS CLI"
 NOT_RUN: Mapping[str, str] = MappingProxyType(
@@ -44,10 +44,11 @@ NOT_RUN: Mapping[str, str] = MappingProxyType(
         (
             "aws ecr get-login-password --region us-east-1 | docker login --username AWS --password-stdin $ECR"
         ): NO_DOCKER,
-        "pip wheel --no-deps -w . CLONE": "it is for the image",
-        "docker build -f CLONE/infra/image/Dockerfile --platform linux/amd64 -t $ECR/mark:1 .": NO_DOCKER,
+        "MARK=$(python -P -c 'import mark; print(mark.__path__[0])')/..": "it is where the image's file lies",
+        "python -P -m infra.wheel": "it is for the image",
+        "docker build -f $MARK/infra/image/Dockerfile --platform linux/amd64 -t $ECR/mark:1 .": NO_DOCKER,
         "docker push $ECR/mark:1": NO_DOCKER,
-        "cp CLONE/mark/catalog/data/services_us_east_1_*.json services.json": "as a reader would edit it, too",
+        "cp $MARK/mark/catalog/data/services_us_east_1_*.json services.json": "as a reader would edit it, too",
         "aws s3 sync s3://BUCKET/journal/mark kept": NO_CLI,
         "aws ecr delete-repository --repository-name mark --region us-east-1 --force": NO_CLI,
     }
@@ -98,7 +99,7 @@ def builds_what_the_deploy_asks_for(there: RehearsalFolder) -> str:
     """A deploy without bundles says what differs, and the command that builds them."""
     said = _page(there, DEPLOY, "--yes", expect=2)
     check("service.serve: digits" in said and "rollout.nodes: 1" in said, f"what differs is said: {said}")
-    found = re.search(r"`\((cd .*)\)` makes it", said)
+    found = re.search(r"`(\S+ -P -m infra\.bundles\.build .*?)` makes it", said)
     check(found is not None, f"the command is said: {said}")
     assert found is not None
     there.call("bash", "-c", f"{found[1]} interruption probe warm --runtime here")

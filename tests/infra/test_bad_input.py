@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
 from infra.app import what_is_missing
+from infra.bundles.build import packed
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
 from mark.live.models import make_live_models
 from mark.rollout.bundles import find_bundles
 from mark.rollout.images import FOR_FUNCTIONS, FOR_PROCESSES, builds, process_images
 from mark.rollout.synth import synthesise
-from scripts.handlers.build import packed
 from tests.infra.conftest import settings
 
 REGISTRY = "123456789012.dkr.ecr.us-east-1.amazonaws.com/shop"
@@ -51,7 +52,7 @@ def test_a_private_network_has_no_public_gateway(tmp_path: Path) -> None:
 def test_a_bundle_that_is_not_there_says_what_makes_it(tmp_path: Path) -> None:
     asked = settings(tmp_path)
     (tmp_path / "warm.zip").unlink()
-    says = r"no bundle .*warm\.zip: `\(cd \S+ && \S+ -m scripts\.handlers\.build --to /\S+\)` makes it"
+    says = r"no bundle .*warm\.zip: `\S+ -P -m infra\.bundles\.build --to /\S+` makes it"
     with pytest.raises(Misconfigured, match=says):
         synthesise(asked)
 
@@ -61,7 +62,7 @@ def test_a_bundle_without_the_model_is_refused(tmp_path: Path) -> None:
     asked["service"]["serve"] = [
         {"model": "inception-v3", "backend": {"kind": "python", "target": "models.digits:Digits"}}
     ]
-    with pytest.raises(Misconfigured, match=r"infer\.zip is no zip: .* --model models\.digits\)` makes it"):
+    with pytest.raises(Misconfigured, match=r"infer\.zip is no zip: .* --model models\.digits` makes it"):
         synthesise(Settings.model_validate(asked))
     (tmp_path / "infer.zip").write_bytes(packed({"lambda_handlers/infer.py": b""}))
     with pytest.raises(Misconfigured, match=r"holds no models\.digits, which is the model inception-v3"):
@@ -103,7 +104,7 @@ def test_an_image_that_is_missing_comes_with_the_commands_that_make_it() -> None
     dockerfile = Path(words[words.index("-f") + 1])
     assert dockerfile.name == "infer.Dockerfile"
     assert dockerfile.is_file()
-    assert words[:5] == ["pip", "wheel", "--no-deps", "-w", "."]
+    assert words[:4] == [sys.executable, "-P", "-m", "infra.wheel"]
     assert words[words.index("-t") + 1] == words[-1] == image
     assert "--provenance=false" in words
     assert "--provenance=false" not in builds(image, FOR_PROCESSES)

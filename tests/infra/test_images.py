@@ -116,7 +116,7 @@ def test_pages_name_arguments_and_files_that_there_are(page: str) -> None:
     text = (DOCS / page).read_text(encoding="utf-8")
     known = {line.partition("=")[0] for line in told(FOR_PROCESSES, "ARG")}
     assert set(BUILD_ARG.findall(text)) <= known
-    files = re.findall(r"docker (?:buildx )?build -f CLONE/(\S+)(.*)", text)
+    files = re.findall(r"docker (?:buildx )?build -f \$MARK/(\S+)(.*)", text)
     assert files
     for file, flags in files:
         assert (FOLDER.parents[1] / file).is_file()

@@ -7,7 +7,7 @@ import pytest
 from mark.aws.names import HANDLERS
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
-from mark.live.models import make_live_models
+from mark.live.models import LEFT_OUT, make_live_models
 
 
 @pytest.mark.parametrize("name", HANDLERS)
@@ -28,3 +28,14 @@ def test_plans_of_a_live_service_count_requests_of_the_sizes_that_settings_name(
     one, fifty, hundred = (rates(sizes=f"constant:{size}") for size in (1, 50, 100))
     assert set(one) == set(fifty) == set(hundred)
     assert all(hundred[name] < fifty[name] < 0.1 * one[name] for name in one)
+
+
+def test_without_torch_the_default_service_leaves_out_the_model_in_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_it = make_live_models(Settings())
+    monkeypatch.setattr("mark.live.models.find_spec", lambda _name: None)
+    without = make_live_models(Settings())
+
+    assert [model.name for model in with_it] == ["inception-v3", "digits"]
+    assert [model.name for model in without] == ["inception-v3"]
+    assert LEFT_OUT in without[0].notes
+    assert LEFT_OUT not in with_it[0].notes

@@ -1,6 +1,6 @@
 """Bundles of the Lambda handlers: one zip each, with the code and the libraries that it needs and no more.
 
-    python -m scripts.handlers.build [NAME ...] [--to dist/lambda] [--model MODULE]
+    python -P -m infra.bundles.build [NAME ...] [--to dist/lambda] [--model MODULE]
 
 The same sources and libraries give the same bytes. A model of one's own goes into `infer` with --model; one that
 needs more than Lambda takes goes into an image instead.
@@ -17,12 +17,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra.bundles.code import code_of
+from infra.bundles.libraries import HERE, RUNTIMES, BuildTarget, files_of, needed, size_of, target_of, versions
 from mark.aws.functions.management import LONG_AGO
 from mark.aws.names import HANDLERS
 from mark.aws.resources import RUNTIME
 from mark.domain.errors import Misconfigured, unknown
-from scripts.handlers.code import code_of
-from scripts.handlers.libraries import HERE, RUNTIMES, BuildTarget, files_of, needed, size_of, target_of, versions
 
 NAMES = ("infer", *HANDLERS)
 MOST_ZIPPED, MOST_UNZIPPED = 50 * 1024 * 1024, 250 * 1024 * 1024
@@ -91,7 +91,7 @@ def packed(files: Mapping[str, bytes]) -> bytes:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Build what was asked for; the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m scripts.handlers.build", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -P -m infra.bundles.build", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; all when left out")
     parser.add_argument("--to", type=Path, default=Path("dist/lambda"), metavar="FOLDER")
     parser.add_argument("--model", action="append", default=[], metavar="MODULE", help="goes into infer")
@@ -106,9 +106,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             path = asked.to / f"{name}.zip"
             path.write_bytes(bundle.data)
             sizes = f"{len(bundle.data) / MIB:6.2f} MiB zipped, {bundle.unzipped / MIB:6.2f} MiB unpacked"
-            print(f"{path}  {sizes}  sha256 {bundle.digest[:16]}  {bundle.libraries}", flush=True)
+            sys.stdout.write(f"{path}  {sizes}  sha256 {bundle.digest[:16]}  {bundle.libraries}\n")
+            sys.stdout.flush()
     except (Misconfigured, OSError) as error:
-        print(f"build_lambda: {error}", file=sys.stderr)
+        sys.stderr.write(f"infra.bundles.build: {error}\n")
         return 2
     return 0
 

@@ -91,7 +91,7 @@ def needed(modules: Iterable[str], target: BuildTarget) -> dict[str, Distributio
         try:
             found[name] = distribution(name)
         except PackageNotFoundError as error:
-            raise Misconfigured(f"{name} is not installed: `make setup` installs it") from error
+            raise Misconfigured(f"{name} is not installed: install it with pip beside MArk") from error
         required = map(Requirement, found[name].requires or ())
         waiting += [item.name for item in required if item.marker is None or item.marker.evaluate(marked)]
     return dict(sorted(found.items()))

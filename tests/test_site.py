@@ -1,0 +1,90 @@
+"""The docs as a site: every page is in its navigation, every link leads to a page, as on GitHub."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from scripts.site.pages import HOUSE, site_pages, with_lists_apart, with_site_links
+
+PAGES = {
+    "README.md": "index.md",
+    "docs/README.md": "pages.md",
+    "docs/live.md": "live.md",
+    "docs/decisions": "decisions/index.md",
+    "docs/decisions/0001-rooms.md": "decisions/0001-rooms.md",
+}
+
+
+@pytest.mark.parametrize(
+    ("source", "link", "turned"),
+    [
+        ("README.md", "[a](docs/live.md#time)", "[a](live.md#time)"),
+        ("README.md", "[a](docs/decisions)", "[a](decisions/index.md)"),
+        ("docs/live.md", "[a](README.md)", "[a](pages.md)"),
+        ("docs/live.md", "[a](../README.md)", "[a](index.md)"),
+        ("docs/decisions/0001-rooms.md", "[a](../live.md)", "[a](../live.md)"),
+        ("docs/live.md", "[a](#time), [b](https://example.com/README.md)", None),
+        ("docs/live.md", "[a](nowhere.md)", None),
+    ],
+)
+def test_a_link_goes_to_the_page_that_its_file_became(source: str, link: str, turned: str | None) -> None:
+    assert with_site_links(link, source, PAGES) == (turned or link)
+
+
+def test_a_list_behind_a_paragraph_is_a_list() -> None:
+    text = "**So.**\n- one\n  more of it\n- two\n\n```text\nword\n- no list\n```\n"
+
+    assert with_lists_apart(text) == text.replace("**So.**\n", "**So.**\n\n")
+    assert with_lists_apart(with_lists_apart(text)) == with_lists_apart(text)
+
+
+def test_every_page_is_a_file_and_no_two_are_one() -> None:
+    pages = site_pages(HOUSE)
+
+    assert all((HOUSE / source).exists() for source in pages)
+    files = [page for source, page in pages.items() if (HOUSE / source).is_file()]
+    assert len(files) == len(set(files)) > 50
+
+
+def built(house: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", "scripts/site/mkdocs.yml"],
+        cwd=house,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Path:
+    """What the site is made of, in a folder of its own."""
+    for source in ("docs", "scripts/site", *(["examples"] if (HOUSE / "examples").is_dir() else [])):
+        shutil.copytree(HOUSE / source, tmp_path / source, ignore=shutil.ignore_patterns("__pycache__"))
+    for source in site_pages(HOUSE):
+        if "/" not in source and (HOUSE / source).is_file():
+            shutil.copy(HOUSE / source, tmp_path / source)
+    return tmp_path
+
+
+@pytest.mark.skipif(find_spec("mkdocs") is None, reason="mkdocs is not installed: `make setup` does it")
+def test_the_site_builds_without_a_warning_and_would_see_a_broken_link(house: Path) -> None:
+    done = built(house)
+    assert (done.returncode, "WARNING" in done.stderr) == (0, False), done.stderr
+    assert (house / "out" / "site" / "index.html").is_file()
+
+    with (house / "docs" / "live.md").open("a") as page:
+        page.write("\n[nowhere](nowhere.md), [none](cli.md#none)\n")
+    (house / "docs" / "orphan.md").write_text("# In no navigation\n")
+    again = built(house)
+    assert again.returncode == 1
+    assert all(name in again.stderr for name in ("nowhere.md", "#none", "orphan.md"))
