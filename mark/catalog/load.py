@@ -1,9 +1,9 @@
 """Prices, models and profiles, read from the files shipped beside this module or from the user's own.
 
 Shipped files are `data/prices_<region>_<date>.json` (instances), `data/services_<region>_<date>.json` (all else),
-`data/models.json` and `data/profiles/<name>.json`. A profile set starts from `<model>.json`; further files are
-added by name in the order in which they are named, and a later profile of a type replaces an earlier one. Files
-called `assumed-...` are never read unless named.
+`data/models.json` and `data/profiles/<name>.json`; those of the supernet stand beside its network. A profile set
+starts from `<model>.json`; further files are added by name in the order in which they are named, and a later
+profile of a type replaces an earlier one. Files called `assumed-...` are never read unless named.
 """
 
 from __future__ import annotations
@@ -20,7 +20,12 @@ from mark.domain.objective import ModelSpec
 from mark.domain.offering import InstanceType
 from mark.domain.profile import Profile, assumed_words, stand_in_words
 from mark.domain.service_prices import ServicePrices, price_key
+from mark.domain.variants import Variant, VariantTable
 
+SUPERNET = "supernet"
+"""The shipped model that has variants: `mark supernet profile` writes its profiles beside its network."""
+BASE = "base"
+"""The variant of a model that has one."""
 ASSUMED_PREFIX = "assumed-"
 """Shipped profile files that somebody must name: their numbers follow from a formula."""
 
@@ -128,9 +133,9 @@ def load_service_prices(region: str, path: Path | None = None) -> ServicePrices:
 
 def load_models(path: Path | None = None) -> dict[str, ModelSpec]:
     """The models in `path`, or the shipped ones, by name."""
-    source = path or _data() / "models.json"
-    file = parse_file(_text(source), ModelFile, str(path or "models.json"))
-    return {entry.name: entry.to_domain() for entry in file.models}
+    sources = (path,) if path else (_data() / "models.json", _supernet() / "model.json")
+    read = (parse_file(_text(source), ModelFile, str(path or source.name)) for source in sources)
+    return {entry.name: entry.to_domain() for file in read for entry in file.models}
 
 
 def known_models(path: Path | None = None) -> dict[str, ModelSpec]:
@@ -148,20 +153,61 @@ def model(name: str) -> ModelSpec:
 
 def shipped_sets() -> tuple[str, ...]:
     """Names of the shipped profile files, models and assumed sets, sorted."""
-    return tuple(sorted(item.name.removesuffix(".json") for item in _profiles().iterdir() if item.is_file()))
+    files_ = (item.name.removesuffix(".json") for item in _profiles().iterdir() if item.is_file())
+    return tuple(sorted((*files_, SUPERNET)))
 
 
-def load_profiles(model: str, extra: Sequence[Path | str] = ()) -> ProfileSet:
+def load_variants(model: str, extra: Sequence[Path | str] = ()) -> VariantTable | None:
+    """The variants of `model` on the types that all of them were profiled on; None for one without variants.
+
+    One that has the variant `base`, or variants whose accuracy nobody measured, has none to choose from.
+    """
+    found = {(p.variant, p.instance_type): p for named in _sets_of(model, extra) for p in _named(model, named)}
+    profiles = [profile for profile in found.values() if profile.accuracy is not None]
+    if not profiles or len(profiles) < len(found) or any(profile.variant == BASE for profile in profiles):
+        return None
+    accuracy = {profile.variant: profile.accuracy or 0.0 for profile in profiles}
+    variants = tuple(
+        Variant(name, accuracy[name]) for name in sorted(accuracy, key=lambda one: (accuracy[one], one))
+    )
+    types = sorted({profile.instance_type for profile in profiles})
+    largest = min(profile.max_batch for profile in profiles)
+    return VariantTable(
+        model=model,
+        variants=variants,
+        latency_s={
+            kind: tuple(tuple(found[one.name, kind].latencies_s(largest)) for one in variants)
+            for kind in types
+            if all((one.name, kind) in found for one in variants)
+        },
+    )
+
+
+def _named(model: str, named: Path | str) -> list[Profile]:
+    return [profile for profile in _read_profiles(named) if profile.model == model]
+
+
+def _sets_of(model: str, extra: Sequence[Path | str]) -> list[Path | str]:
+    """Where the profiles of a model are read, in order."""
+    shipped = model in shipped_sets() and not model.startswith(ASSUMED_PREFIX)
+    return [*([model] if shipped else []), *extra]
+
+
+def load_profiles(model: str, extra: Sequence[Path | str] = (), *, variant: str | None = None) -> ProfileSet:
     """The profiles of `model`: the shipped ones, then those of the files or shipped sets named in `extra`.
 
     A named profile replaces one of the same type that was there before. Profiles of other models in a named file
-    are left out; a file without any for `model` is a warning. Only the variant `base` is looked at.
+    are left out; a file without any for `model` is a warning. Only one variant is looked at: without a name the
+    most accurate one of a model with variants, or `base`.
     """
+    if variant is None:
+        table = load_variants(model, extra)
+        variant = table.names[-1] if table is not None else BASE
     by_type: dict[str, Profile] = {}
     warnings: list[str] = []
     shipped = [name for name in shipped_sets() if not name.startswith(ASSUMED_PREFIX)]
-    for named in [*([model] if model in shipped else []), *extra]:
-        found = [p for p in _read_profiles(named) if p.model == model and p.variant == "base"]
+    for named in _sets_of(model, extra):
+        found = [profile for profile in _named(model, named) if profile.variant == variant]
         if not found:
             warnings.append(f"{named} has no profile of {model}")
         by_type |= {profile.instance_type: profile for profile in found}
@@ -177,6 +223,8 @@ def load_profiles(model: str, extra: Sequence[Path | str] = ()) -> ProfileSet:
 
 
 def _read_profiles(named: Path | str) -> tuple[Profile, ...]:
+    if named == SUPERNET:
+        return parse_profiles(_text(_supernet() / "profile.json"), f"{SUPERNET}.json")
     if isinstance(named, str) and named in shipped_sets():
         return parse_profiles(_text(_profiles() / f"{named}.json"), f"{named}.json")
     path = Path(named)
@@ -208,6 +256,10 @@ def _data() -> Traversable:
 
 def _profiles() -> Traversable:
     return _data() / "profiles"
+
+
+def _supernet() -> Traversable:
+    return files("models") / SUPERNET
 
 
 def _text(source: Path | Traversable) -> str:

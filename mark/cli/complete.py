@@ -42,9 +42,9 @@ def _forecasters() -> list[str]:
 
 
 def _rules() -> list[str]:
-    from mark.dispatch.policy import Routing
+    from mark.dispatch.variants import rule_names
 
-    return [str(rule) for rule in Routing]
+    return list(rule_names())
 
 
 policies = names_of(_policies)

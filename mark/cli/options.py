@@ -84,6 +84,14 @@ SloTarget = Annotated[
     float | None,
     typer.Option(metavar="SHARE", help="Share of requests that must be in time.  [default: the model's]"),
 ]
+AccuracyFloor = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE",
+        help="Share of answers that must be right, for a model with variants: plans count on the first variant "
+        "that is so accurate.  [default: plans count on the most accurate, all may answer]",
+    ),
+]
 MeanRps = Annotated[
     float | None, typer.Option(metavar="RPS", help="Scale the replayed part to this mean.  [default: as recorded]")
 ]

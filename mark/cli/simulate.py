@@ -46,6 +46,7 @@ def simulate(
     ] = None,
     slo_ms: given.SloMs = None,
     slo_target: given.SloTarget = None,
+    accuracy_floor: given.AccuracyFloor = None,
     mean_rps: given.MeanRps = None,
     start_s: given.StartS = None,
     duration_s: given.DurationS = None,
@@ -77,8 +78,9 @@ def simulate(
         str | None,
         typer.Option(
             metavar="RULE",
-            help="Routing of all policies: least-finish, weighted or least-outstanding.  "
-            "[default: the policy's own]",
+            help="Dispatch rule of all policies: least-finish, weighted or least-outstanding routes requests; "
+            "for a model with variants slackfit, maxbatch, maxacc or fixed:VARIANT chooses who answers.  "
+            "[default: the policy's own, and slackfit]",
             autocompletion=complete.rules,
         ),
     ] = None,
@@ -117,6 +119,7 @@ def simulate(
         policies=given.split_list(policy),
         objective__latency_ms=slo_ms,
         objective__target=slo_target,
+        objective__accuracy_floor=accuracy_floor,
         trace__mean_rps=mean_rps,
         trace__start_s=start_s,
         trace__duration_s=duration_s,

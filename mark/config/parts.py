@@ -9,7 +9,21 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+from mark.dispatch.variants import parse_rule
+from mark.domain.errors import Misconfigured
+
 Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+
+
+def _known_rule(text: str) -> str:
+    try:
+        return str(parse_rule(text))
+    except Misconfigured as error:
+        raise PydanticCustomError("dispatch", "{reason}", {"reason": str(error)}) from error
+
+
+DispatchRule = Annotated[str, AfterValidator(_known_rule)]
+"""The name of a rule that routes requests, or that chooses variants."""
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 PositiveInt = Annotated[int, Field(gt=0)]
 NotNegativeInt = Annotated[int, Field(ge=0)]

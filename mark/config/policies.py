@@ -11,12 +11,14 @@ from mark.catalog.type_sets import check_types
 from mark.cloudmodel.world import WORLDS, World
 from mark.config.footprint import footprint_of
 from mark.config.settings import Settings, cache_dir
+from mark.dispatch.policy import Routing
+from mark.dispatch.variants import VariantDispatch, parse_rule
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import LAMBDA_PROFILED_GIB, MachineKind
 from mark.domain.sizes import SizeDistribution
 from mark.plugins.load import is_oracle, load_forecaster
-from mark.policies.assemble import Overrides, PolicySpec
+from mark.policies.assemble import Overrides, PolicySpec, VariantWishes
 from mark.policies.bundles import policy_names
 from mark.policies.overrides import Tuning
 from mark.policies.supply import OverflowLimits
@@ -143,7 +145,22 @@ def chosen_overrides(settings: Settings) -> Overrides:
     return Overrides(
         forecaster=name,
         uses_truth=name is not None and is_oracle(load_forecaster(name)),
-        routing=settings.dispatch,
+        routing=chosen_routing(settings),
+    )
+
+
+def chosen_routing(settings: Settings) -> Routing | None:
+    """The routing rule that the settings name; None where they name none, or one that chooses variants."""
+    rule = parse_rule(settings.dispatch) if settings.dispatch else None
+    return rule if isinstance(rule, Routing) else None
+
+
+def chosen_variants(settings: Settings) -> VariantWishes:
+    """What the settings ask of a model's variants."""
+    rule = parse_rule(settings.dispatch) if settings.dispatch else None
+    return VariantWishes(
+        dispatch=rule if isinstance(rule, VariantDispatch) else None,
+        accuracy_floor=settings.objective.accuracy_floor,
     )
 
 

@@ -53,6 +53,11 @@ class ObjectiveSettings(Part):
     late: Late = Field(
         Late.SERVE, description="A request that cannot be served in time is served late, or shed with a 503."
     )
+    accuracy_floor: Share | None = Field(
+        None,
+        description="Share of answers that must be right, for a model with variants (docs/supernet.md): no less "
+        "accurate variant answers, and plans count on the first that does. Replays alone read it.",
+    )
 
 
 class OfferingSettings(Part):

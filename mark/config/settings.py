@@ -20,11 +20,19 @@ from pydantic_core import ErrorDetails
 
 from mark.cloudmodel.world import WorldName
 from mark.config.budget import BudgetSettings
-from mark.config.parts import NotNegative, NotNegativeInt, Part, Positive, PositiveInt, Share, default_of
+from mark.config.parts import (
+    DispatchRule,
+    NotNegative,
+    NotNegativeInt,
+    Part,
+    Positive,
+    PositiveInt,
+    Share,
+    default_of,
+)
 from mark.config.rollout import RolloutSettings
 from mark.config.service import ObjectiveSettings, OfferingSettings, ServiceSettings
 from mark.controller.policy import ControllerPolicy, MonitorPolicy, StandbyPolicy
-from mark.dispatch.policy import Routing
 from mark.domain.demand import HORIZON
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.offering import LambdaOffering, Market
@@ -239,7 +247,11 @@ class Settings(Part):
     forecaster: str | None = Field(
         None, description="Replaces the policies' forecaster: a name, module:attribute or path/file.py:Name."
     )
-    dispatch: Routing | None = Field(None, description="Replaces the policies' rule that routes requests.")
+    dispatch: DispatchRule | None = Field(
+        None,
+        description="Replaces the policies' rule that routes requests; in replays of a model with variants also "
+        "the rule that chooses them: slackfit (the default), maxbatch, maxacc or fixed:VARIANT.",
+    )
     policy: PolicySettings = Field(PolicySettings(), description="How our own policies decide.")
     trace: TraceSettings = Field(TraceSettings(), description="The load that is replayed.")
     simulate: SimulateSettings = Field(SimulateSettings(), description="The world that is simulated.")

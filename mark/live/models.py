@@ -13,10 +13,18 @@ from mark.aws.names import HANDLERS, TRAIN
 from mark.catalog.load import PriceSnapshot, known_models, load_models, shipped_sets
 from mark.catalog.shipped_models import MODEL_FILE, PROFILE_FILE, folder_of
 from mark.config.footprint import footprint_of
-from mark.config.policies import as_rolled_out, chosen_overrides, chosen_policies, sized_model, usable_cache
+from mark.config.policies import (
+    as_rolled_out,
+    chosen_overrides,
+    chosen_policies,
+    chosen_variants,
+    sized_model,
+    usable_cache,
+)
 from mark.config.service import BackendSettings, Mode, OfferingSettings, ServedSettings
 from mark.config.settings import Settings
 from mark.controller.runner import KEEP_HISTORY
+from mark.dispatch.policy import Routing
 from mark.domain.demand import UNIT_S, WINDOW_S, Demand, unit_of_windows
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.offering import Market
@@ -25,7 +33,7 @@ from mark.domain.tensor import TensorSpec
 from mark.offline.own_model.targets import existing_source
 from mark.offline.workloads import chosen_workload
 from mark.plugins.load import load_model, make_model
-from mark.policies.assemble import Assembly
+from mark.policies.assemble import Assembly, VariantWishes
 from mark.policies.bundles import PolicyBundle
 from mark.ports import ForecasterSetup, PythonModel
 from mark.protocols.model_contract import class_mistakes
@@ -206,6 +214,11 @@ def _make(settings: Settings, entry: ServedSettings, service: str) -> LiveModel:
     _check_described(settings, entry)
     policy = settings.policies[0]
     chosen = chosen_policies(settings)
+    if chosen_variants(settings) != VariantWishes():
+        raise Misconfigured(
+            "a live service does not choose variants yet: leave objective.accuracy_floor out, and let dispatch "
+            f"name a rule that routes ({', '.join(Routing)})"
+        )
     assembly = Assembly(replace(chosen, model=sized_model(settings)))
     history = _history(settings, entry)
     bundle = assembly.bundle(policy, assembly.ingredients(history), chosen_overrides(settings))

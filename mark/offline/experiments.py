@@ -6,7 +6,14 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 
 from mark.cloudmodel.world import WORLDS
-from mark.config.policies import ALL, as_rolled_out, chosen_overrides, chosen_policies, usable_cache
+from mark.config.policies import (
+    ALL,
+    as_rolled_out,
+    chosen_overrides,
+    chosen_policies,
+    chosen_variants,
+    usable_cache,
+)
 from mark.config.settings import ManagedSettings, OverflowSettings, PolicySettings, Settings
 from mark.domain.errors import MarkError, Misconfigured, unknown
 from mark.domain.offering import Market
@@ -80,7 +87,7 @@ def make_experiment(
     cache = usable_cache()
     chosen = chosen_policies(settings)
     load = workload or chosen_workload(settings)
-    chosen = replace(chosen, model=replace(chosen.model, sizes=load.sizes))
+    chosen = replace(chosen, model=replace(chosen.model, sizes=load.sizes), variants=chosen_variants(settings))
     spec = ExperimentSpec(
         **{field.name: getattr(chosen, field.name) for field in fields(chosen)},
         workload=load,

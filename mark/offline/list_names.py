@@ -10,7 +10,7 @@ from mark.catalog.load import ASSUMED_PREFIX, ProfileSet, known_models, load_pro
 from mark.catalog.shipped_models import ShippedModel, shipped_models
 from mark.catalog.type_sets import TYPE_SETS
 from mark.config.settings import Settings
-from mark.dispatch.policy import Routing
+from mark.dispatch.variants import rule_names
 from mark.domain.objective import ModelSpec
 from mark.plugins.load import forecaster_names
 from mark.policies.bundles import policy_names
@@ -42,7 +42,7 @@ def list_policies(*, as_json: bool) -> None:
     """Print policies, forecasters and dispatch rules."""
     names = [{"name": name, "about": ABOUT.get(name, "")} for name in policy_names()]
     if as_json:
-        rules = [str(rule) for rule in Routing]
+        rules = list(rule_names())
         show_json({"policies": names, "forecasters": list(forecaster_names()), "dispatch": rules})
         return
     grid = Table.grid(padding=(0, 2))
@@ -50,7 +50,7 @@ def list_policies(*, as_json: bool) -> None:
         grid.add_row(item["name"], item["about"])
     show(grid, "")
     show(f"forecasters: {', '.join(forecaster_names())} (or module:attribute, or path/file.py:Name)")
-    show(f"dispatch: {', '.join(str(rule) for rule in Routing)}")
+    show(f"dispatch: {', '.join(rule_names())}")
 
 
 def list_models(settings: Settings, *, as_json: bool) -> None:

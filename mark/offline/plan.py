@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.table import Table
 
 from mark.catalog.break_even import break_even_rps
-from mark.catalog.load import load_prices, load_profiles
+from mark.catalog.load import load_prices
 from mark.config.footprint import advise_shape, footprint_of
-from mark.config.policies import as_rolled_out, check_names, chosen_limits, chosen_slo, chosen_world, sized_model
+from mark.config.policies import as_rolled_out, chosen_policies, chosen_variants, sized_model
 from mark.config.settings import Settings
 from mark.domain.demand import HORIZON, UNIT_S, Demand, Forecast, point_forecast
 from mark.domain.errors import Misconfigured, unknown
@@ -19,6 +20,7 @@ from mark.domain.offering import Market, Offering
 from mark.domain.plan import LEAD_UNITS, Excuse, Plan, PlanRequest
 from mark.offline.trace_source import TraceReading, read_place
 from mark.planner.greedy import CostTerms, plan_greedy, scores
+from mark.policies.assemble import profiles_and_variants
 from mark.policies.supply import Supply, find_supply
 from mark.report.formatting import finite
 from mark.report.overhead import (
@@ -43,17 +45,16 @@ def plan_settings(
     """Plan for a rate, or for the rates in a file, and print it."""
     settings = as_rolled_out(settings)
     model = sized_model(settings)
-    check_names(settings)
-    slo = chosen_slo(settings, model)
+    chosen = replace(chosen_policies(settings), model=model, variants=chosen_variants(settings))
     supply = find_supply(
         model,
-        slo=slo,
-        market=settings.market,
+        slo=chosen.slo,
+        market=chosen.market,
         prices=load_prices(settings.prices),
-        profiles=load_profiles(model.name, settings.profiles),
-        types=settings.offerings.types,
-        world=chosen_world(settings),
-        limits=chosen_limits(settings) if settings.offerings.overflow else None,
+        profiles=profiles_and_variants(chosen)[0],
+        types=chosen.types,
+        world=chosen.world,
+        limits=chosen.overflow_limits if chosen.overflow else None,
     )
     counts = _running(running, settings.market, supply)
     for text in supply.warnings:

@@ -15,9 +15,12 @@ import typer
 
 from mark.config.policies import ALL, chosen_overrides
 from mark.config.settings import Settings
+from mark.dispatch.variants import VariantServing
 from mark.domain.errors import MarkError, Misconfigured
 from mark.offline.experiments import line_up, make_experiment, shared_changes, warm_engine
 from mark.offline.out_folder import OutFolder
+from mark.policies.supply import Supply
+from mark.report.formatting import percent
 from mark.report.runs.comparison import ComparedRun, headline
 from mark.report.runs.documents import simulate_document
 from mark.report.runs.table import comparison_table
@@ -118,11 +121,23 @@ def run_remarks(settings: Settings, experiment: Experiment, policy: str) -> tupl
     ]
     excuse = experiment.supply.overflow_excuse
     overflow = [f"Lambda: {excuse.reason}"] if excuse else []
+    variants = variant_remarks(experiment.bundle(policy).variants, experiment.supply)
     tuned = (*experiment.changes(policy), *shared_changes(settings, policy, experiment))
     sizes = experiment.spec.workload.sizes
     sized = [f"requests have {sizes.mean:.4g} items on average (sizes {sizes.name})"] if sizes else []
     notes = experiment.spec.workload.notes
-    return (*replaced, *tuned, *overflow, *sized, *notes, *experiment.supply.warnings)
+    return (*replaced, *variants, *tuned, *overflow, *sized, *notes, *experiment.supply.warnings)
+
+
+def variant_remarks(serving: VariantServing | None, supply: Supply) -> tuple[str, ...]:
+    """How variants were chosen, and what plans counted on; nothing for a model without variants."""
+    if serving is None:
+        return ()
+    counted = supply.offerings[0].profile
+    floor = serving.table.variants[serving.floor]
+    above = f", none below {percent(floor.accuracy, digits=4)} ({floor.name})" if serving.floor else ""
+    plans = f"plans count on {counted.variant} ({percent(counted.accuracy or 0.0, digits=4)} right)"
+    return (f"variants: each instance chooses by {serving.dispatch} when it starts a batch{above}; {plans}",)
 
 
 def _draw(outcome: SimulationOutcome, folder: OutFolder | None) -> None:

@@ -8,30 +8,37 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypedDict
 
 from mark.catalog.billing import disk_usd
-from mark.catalog.load import PriceSnapshot, load_prices, load_profiles
+from mark.catalog.load import PriceSnapshot, ProfileSet, load_prices, load_profiles, load_variants
 from mark.catalog.offerings import make_offerings, standby_offering
 from mark.catalog.standbys import Surges, cheapest_standby, within_credits
+from mark.cloudmodel.noise import noise_quantile, second_quantile
 from mark.cloudmodel.world import IDEAL, World
 from mark.controller.plan_request import tail
 from mark.controller.policy import COVER_SHARE, StandbyPolicy
 from mark.dispatch.policy import Late, Routing
+from mark.dispatch.variants import VariantDispatch, VariantServing
 from mark.domain.demand import Demand
+from mark.domain.errors import Misconfigured
 from mark.domain.footprint import Footprint
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import LambdaOffering, Market, Offering
 from mark.domain.service_prices import ServiceItem, ServicePrices
+from mark.domain.variants import VariantTable
+from mark.planner.batching import tune_batching
 from mark.policies.bundles import (
     MANAGED_CPU_FACTOR,
     MANAGED_GPU_FACTOR,
+    STATIC_PEAK,
     WEEK_UNITS,
     Ingredients,
     PolicyBundle,
     make_bundle,
 )
 from mark.policies.overrides import Tuning, tuned, tuning_notes
-from mark.policies.supply import USUAL_LIMITS, OverflowLimits, find_supply
+from mark.policies.supply import USUAL_LIMITS, OverflowLimits, Supply, find_supply
 from mark.policies.tuning import Setting
 
 
@@ -66,6 +73,20 @@ class PolicySpec:
     overhead: bool = True
     #: None for the prices that are shipped.
     prices: PriceSnapshot | None = None
+    #: Variants of the model that may answer; None for the one variant of a model that has no others.
+    variants: VariantWishes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantWishes:
+    """What a team asks of a model's variants.
+
+    dispatch: None for the usual rule. accuracy_floor: share that a variant must answer right; plans then count on
+    the least accurate variant that does, and without a floor on the most accurate one.
+    """
+
+    dispatch: VariantDispatch | None = None
+    accuracy_floor: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,19 +107,23 @@ class Assembly:
     def __init__(self, spec: PolicySpec) -> None:
         self.spec = spec
         self.prices = spec.prices or load_prices()
-        self._profiles = load_profiles(spec.model.name, spec.profile_sets)
+        self._profiles, self.variants = profiles_and_variants(spec)
+        self.supply = self._supply(self._profiles)
+        self.standby = self._standby() if spec.standby_share > 0 and spec.market is Market.SPOT else None
+
+    def _supply(self, profiles: ProfileSet) -> Supply:
+        spec = self.spec
         supply = find_supply(
             spec.model,
             slo=spec.slo,
             market=spec.market,
             prices=self.prices,
-            profiles=self._profiles,
+            profiles=profiles,
             types=spec.types,
             world=spec.world,
             limits=spec.overflow_limits if spec.overflow else None,
         )
-        self.supply = replace(supply, overflow=_priced(supply.overflow, spec.footprint.prices))
-        self.standby = self._standby() if spec.standby_share > 0 and spec.market is Market.SPOT else None
+        return replace(supply, overflow=_priced(supply.overflow, spec.footprint.prices))
 
     def ingredients(self, history: Demand) -> Ingredients:
         """The ingredients of policies, where `history` came before."""
@@ -121,7 +146,10 @@ class Assembly:
     def bundle(self, policy: str, given: Ingredients, overrides: Overrides | None = None) -> PolicyBundle:
         """The policy of that name, made of `given`."""
         changed = overrides or Overrides()
+        if policy == STATIC_PEAK and self.variants is not None:
+            given = self._for_best_variant(given)
         bundle = tuned(make_bundle(policy, given, changed.setting), self.spec.tuning, self.spec.market)
+        bundle = replace(bundle, variants=self.variants)
         bundle = replace(bundle, controller=replace(bundle.controller, quotas=self.spec.world.quotas))
         if changed.forecaster is not None and not bundle.uses_truth:
             bundle = replace(bundle, forecaster=changed.forecaster, uses_truth=changed.uses_truth)
@@ -131,6 +159,18 @@ class Assembly:
             return bundle
         charges = tuple(item for item in bundle.charges if item is not ServiceItem.SAGEMAKER_BYTES)
         return replace(bundle, overhead=False, charges=charges)
+
+    def _for_best_variant(self, given: Ingredients) -> Ingredients:
+        """For a fleet that is sized once: every request at its busiest gets the most accurate answer."""
+        best = _on_variant(self.spec, self._best_variant)
+        supply = self._supply(best)
+        return replace(given, offerings=supply.offerings, on_demand=supply.on_demand, slo=supply.slo)
+
+    @property
+    def _best_variant(self) -> str:
+        """The most accurate variant that may answer."""
+        assert self.variants is not None, "asked of models with variants alone"
+        return self.variants.dispatch.variant or self.variants.table.names[-1]
 
     def changes(self, policy: str, given: Ingredients) -> tuple[str, ...]:
         """The changes by the spec's tuning in that policy, one note a setting."""
@@ -211,6 +251,54 @@ class Assembly:
             world=spec.world,
         )
         return able
+
+
+def profiles_and_variants(spec: PolicySpec) -> tuple[ProfileSet, VariantServing | None]:
+    """The profiles that plans count on, and how variants are served where the model has some.
+
+    Misconfigured where variants are asked of a model without any, or where no variant keeps the accuracy floor.
+    """
+    wishes = spec.variants
+    table = load_variants(spec.model.name, spec.profile_sets) if wishes is not None else None
+    if wishes is None or table is None:
+        if wishes is not None and (wishes.dispatch is not None or wishes.accuracy_floor is not None):
+            asked = "an accuracy floor" if wishes.dispatch is None else f"the dispatch rule {wishes.dispatch}"
+            raise Misconfigured(
+                f"{spec.model.name} has no variants, which {asked} is about: a profile of it needs several, each "
+                "with its accuracy (docs/supernet.md)"
+            )
+        return load_profiles(spec.model.name, spec.profile_sets), None
+    if spec.model.sizes is not None and spec.model.sizes.largest > 1:
+        raise Misconfigured(f"{spec.model.name} has variants: its requests are of one item, leave the sizes out")
+    dispatch = wishes.dispatch or VariantDispatch()
+    floor = 0 if wishes.accuracy_floor is None else table.floor_number(wishes.accuracy_floor)
+    counted = table.names[-1 if wishes.accuracy_floor is None else floor]
+    serving = VariantServing(table=table, dispatch=dispatch, floor=floor, **_batches(spec, table, dispatch, floor))
+    return _on_variant(spec, dispatch.variant or counted), serving
+
+
+def _on_variant(spec: PolicySpec, variant: str) -> ProfileSet:
+    return load_profiles(spec.model.name, spec.profile_sets, variant=variant)
+
+
+class _Batches(TypedDict):
+    max_batch: dict[str, int]
+    late: dict[str, float]
+
+
+def _batches(spec: PolicySpec, table: VariantTable, dispatch: VariantDispatch, floor: int) -> _Batches:
+    """The largest batch of each type, as the tuner finds it for the variants that may answer, and its lateness."""
+    only = None if dispatch.variant is None else table.number(dispatch.variant)
+    names = table.names[floor:] if only is None else (table.names[only],)
+    found: _Batches = {"max_batch": {}, "late": {}}
+    for name in names:
+        for profile in _on_variant(spec, name).profiles:
+            kind, cv = profile.instance_type, spec.world.cv_of(profile.cv)
+            tuned_ = tune_batching(profile, spec.slo.latency_s / second_quantile(cv, spec.slo.target), None)
+            most = 1 if tuned_ is None else min(tuned_.batch.max_batch, table.max_batch)
+            found["max_batch"][kind] = max(most, found["max_batch"].get(kind, 1))
+            found["late"][kind] = max(noise_quantile(cv, spec.slo.target), found["late"].get(kind, 1.0))
+    return found
 
 
 def _priced(overflow: LambdaOffering | None, prices: ServicePrices) -> LambdaOffering | None:

@@ -15,6 +15,7 @@ from mark.controller.breaker import BreakerPolicy
 from mark.controller.launch_breaker import LaunchBreakerPolicy
 from mark.controller.policy import HOUR_S, ControllerPolicy, MonitorPolicy, StandbyPolicy
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
+from mark.dispatch.variants import VariantServing
 from mark.domain.demand import UNIT_S, Demand
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.objective import Slo
@@ -57,6 +58,7 @@ PERIOD_S = {
     "two-windows": 5.0,
 }
 """Seconds between two plans of an autoscaler: as often as its metric comes."""
+STATIC_PEAK = "static-peak"
 PATIENT = DispatchPolicy(routing=Routing.LEAST_OUTSTANDING, bounced=Bounced.NOWHERE, admission_factor=None)
 """A queue without a limit: late requests wait, and make others late."""
 QUEUE_LIMIT = replace(PATIENT, admission_factor=1.0, late=Late.SHED)
@@ -81,6 +83,8 @@ class PolicyBundle:
     overhead: bool = True
     charges: tuple[ServiceItem, ...] = ()
     uses_truth: bool = False
+    #: How the model's variants are served, where it has several.
+    variants: VariantServing | None = None
 
     @property
     def name(self) -> str:
@@ -266,7 +270,7 @@ def _managed_instances(given: Ingredients) -> PolicyBundle:
 def _static_peak(given: Ingredients) -> PolicyBundle:
     if not len(given.history):
         raise Misconfigured("static-peak sizes for the highest minute before the run: give a --start-s above 0")
-    bundle = _autoscaled("static-peak", "static", given.slo, _single(given), PATIENT)
+    bundle = _autoscaled(STATIC_PEAK, "static", given.slo, _single(given), PATIENT)
     count = peak_count(given.history, bundle.controller.offerings[0].capacity_rps)
     return replace(bundle, controller=replace(bundle.controller, static_count=count))
 
@@ -366,7 +370,7 @@ _BUNDLES: dict[str, Callable[[Ingredients], PolicyBundle]] = {
     "autoscaler-spill": _autoscaler_spill,
     "predictive": _predictive,
     "managed-instances": _managed_instances,
-    "static-peak": _static_peak,
+    STATIC_PEAK: _static_peak,
     "serverless": _serverless,
     "lambda-only": _lambda_only,
 }

@@ -166,6 +166,7 @@ def _engine(scenario: Scenario, bundle: PolicyBundle, kernel: Kernel) -> Engine:
         speed=workload.speed,
         sizes=None if workload.sizes is None else lambda from_s, to_s: workload.items(from_s, min(to_s, end_s)),
         largest=1 if workload.sizes is None else workload.sizes.largest,
+        variants=bundle.variants,
     )
 
 
@@ -260,6 +261,7 @@ class _ReplayRun:
             slo=bundle.controller.slo,
             served=engine.served(),
             attained=engine.attained(),
+            accuracy=engine.accuracy(),
             latency=engine.latency(),
             cost=cost_of(bill),
             bill=bill,

@@ -58,6 +58,8 @@ class SecondSeries:
     #: Sum of the latencies of those answered, s.
     latency_sum_s: Floats
     latency_max_s: Floats
+    #: Sum of the accuracies of the variants that answered on instances; None for a model without variants.
+    accuracy_sum: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +85,8 @@ class RunResult:
     moved through: counts are of requests that were sent, costs and rates of the `speed` requests that each of
     them stands for. `fallback_forecasts` counts those of the `forecasts` that are the last value because the
     forecaster failed. `gateways` is how many gateways or nodes the load takes, None where a managed service has
-    them. `uses_truth`: the forecaster knew the load to come. `tuned` is what an autoscaler was set to on the load
+    them. `accuracy` is the mean of the variants that answered on instances, None for a model without variants.
+    `uses_truth`: the forecaster knew the load to come. `tuned` is what an autoscaler was set to on the load
     before the run, None for what nobody tunes.
     """
 
@@ -118,6 +121,7 @@ class RunResult:
     forecasts: int = 0
     fallback_forecasts: int = 0
     gateways: int | None = None
+    accuracy: float | None = None
     uses_truth: bool = False
     tuned: TunedSetting | None = None
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mark.controller.policy import MonitorPolicy
 from mark.dispatch.policy import DispatchPolicy
+from mark.dispatch.variants import VariantServing
 from mark.domain.objective import Slo
 from mark.domain.offering import BurstCredits, LambdaOffering, Offering
 from mark.simulator.engine.compiled import Kernel
@@ -38,6 +39,7 @@ def engine(
     start_at: float = 0.0,
     network_s: float = 0.0,
     sizes: Sequence[int] | None = None,
+    variants: VariantServing | None = None,
 ) -> Engine:
     """An engine before its first arrival, without instances. sizes: items of each arrival."""
     instants = np.asarray(arrivals, dtype=np.float64)
@@ -57,6 +59,7 @@ def engine(
         monitor=monitor,
         sizes=None if items is None else lambda from_s, to_s: items[(instants >= from_s) & (instants < to_s)],
         largest=1 if items is None else int(items.max(initial=1)),
+        variants=variants,
     )
 
 

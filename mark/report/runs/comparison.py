@@ -100,6 +100,11 @@ def format_attainment(run: ComparedRun, *, digits: int) -> str:
     return percent(run.result.attained, digits=digits) if run.finished else MISSING
 
 
+def format_accuracy(run: ComparedRun) -> str:
+    """Mean accuracy of the variants that answered; empty for a model without variants."""
+    return "" if run.result.accuracy is None else percent(run.result.accuracy, digits=2)
+
+
 def format_latency(run: ComparedRun) -> tuple[str, str, str]:
     """Median, 95th and 99th percentile in milliseconds; `-` where nobody was answered."""
     if run.finished == run.result.served.shed:

@@ -68,6 +68,8 @@ class RunDocument(TypedDict):
     #: Null also where the run misses its objective or is shorter than a day.
     cost_over_floor: float | None
     slo: AttainmentObject
+    #: Mean share of right answers of the variants that answered; null for a model without variants.
+    accuracy: float | None
     #: By mean and quantile; null where nothing was answered.
     latency_ms: dict[str, float | None]
     #: Requests by who answered, and those that were shed or are in flight.
@@ -130,6 +132,7 @@ def run_document(run: ComparedRun) -> RunDocument:
             "target": finite(result.slo.target),
             "attained": finite(result.attained) if finished else None,
         },
+        "accuracy": finite(result.accuracy),
         "latency_ms": _latency_object(result, answered=bool(answered)),
         "served": _served_object(run),
         "cold_start_rate": finite(result.cold_start_rate),

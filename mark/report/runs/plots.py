@@ -31,11 +31,19 @@ from mark.report.figures import (
 )
 from mark.report.formatting import format_duration, percent, usd
 from mark.report.runs.comparison import ComparedRun
-from mark.report.runs.series import arrivals_band, capacity_steps, forecast_steps, missed_steps, thinned_ccdf
+from mark.report.runs.series import (
+    accuracy_steps,
+    arrivals_band,
+    capacity_steps,
+    forecast_steps,
+    missed_steps,
+    thinned_ccdf,
+)
 from mark.simulator.results import MinuteSeries, RunResult
 
 FORECAST = SERIES[5]
-OFFERINGS = tuple(colour for colour in SERIES if colour != FORECAST)
+ACCURACY = SERIES[4]
+OFFERINGS = tuple(colour for colour in SERIES if colour not in (FORECAST, ACCURACY))
 HATCHES = ("", "", "", "///", "\\\\\\", "...", "xx")
 """From the fourth offering on a pattern helps the colour."""
 COMPONENTS = (("instances", "instances"), ("standby", "standby"), ("lambda_", "Lambda"), ("overhead", "overhead"))
@@ -81,6 +89,7 @@ def load_figure(label: str, run: ComparedRun, *, offerings: tuple[str, ...], end
         time_axis(axes, result.duration_s)
         axes.set_ylim(0, end_rps)
         axes.set_ylabel("requests per second", color=INK)
+        legend += _draw_accuracy(axes, result)
         figure.legend(handles=legend, loc="outside upper left", ncols=3, **legend_style())
         return inline_svg(figure, prefix=prefix, description=f"Load, forecast and capacity of {label}")
 
@@ -125,6 +134,20 @@ def _draw_load(axes: Axes, result: RunResult) -> list[Patch | Line2D]:
             Line2D([], [], color=FORECAST, linewidth=1.6, label="forecast maximum, made one lead before")
         )
     return legend
+
+
+def _draw_accuracy(axes: Axes, result: RunResult) -> list[Line2D]:
+    """Accuracy of the answers over the load, on an axis of its own at the right; nothing without variants."""
+    steps = accuracy_steps(result.seconds)
+    if steps is None:
+        return []
+    style: dict[str, Any] = {"color": ACCURACY, "linewidth": 1.2, "linestyle": (0, (4, 1.5))}
+    right = axes.twinx()
+    right.step(steps.from_s, steps.values[:, 0], where="post", **style)
+    right.set_ylabel("accuracy of the answers", color=INK)
+    right.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
+    right.grid(visible=False)
+    return [Line2D([], [], label="accuracy of the answers (right)", **style)]
 
 
 def cost_figure(runs: Labelled, *, prefix: str) -> str:

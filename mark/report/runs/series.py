@@ -100,6 +100,21 @@ def missed_steps(seconds: SecondSeries, *, stretches: int = MAX_SHARES) -> Steps
     return _steps(firsts.astype(np.float64), (missed / np.maximum(arrived, 1.0))[:, np.newaxis], float(size))
 
 
+def accuracy_steps(seconds: SecondSeries, *, stretches: int = MAX_POINTS) -> Steps | None:
+    """Mean accuracy of what instances answered, in <= `stretches` of whole seconds; NaN where nothing was.
+
+    None for a model without variants.
+    """
+    if seconds.accuracy_sum is None or seconds.arrivals.size == 0:
+        return None
+    size = seconds.arrivals.size
+    firsts = np.arange(0, size, max(1, -(-size // stretches)))
+    right = np.add.reduceat(seconds.accuracy_sum, firsts)
+    answers = np.add.reduceat((seconds.answered - seconds.to_lambda).astype(np.float64), firsts)
+    mean = np.divide(right, answers, out=np.full(firsts.size, np.nan), where=answers > 0)
+    return _steps(firsts.astype(np.float64), mean[:, np.newaxis], float(size))
+
+
 def thinned_ccdf(latency: Latency, *, points: int = MAX_CCDF) -> tuple[Floats, Floats]:
     """The CCDF at <= `points` shares, spread evenly over the decades: a log axis shows each as well.
 

@@ -13,6 +13,7 @@ from mark.report.runs.comparison import (
     ComparedRun,
     comparison_notes,
     cost_ratio,
+    format_accuracy,
     format_attainment,
     format_latency,
     headline_run,
@@ -27,6 +28,7 @@ def comparison_table(runs: Sequence[ComparedRun]) -> Table:
     labels = run_labels(runs)
     lead_label = next(label for label, run in zip(labels, runs, strict=True) if run is lead)
     against = escape(lead_label).replace("-", "-\n")  # a narrow column leaves the others whole
+    has_variants = any(run.result.accuracy is not None for run in runs)
     has_floor = any(run.cost_over_floor is not None for run in runs)
     columns = [
         *texts("policy", min_width=13),
@@ -34,12 +36,13 @@ def comparison_table(runs: Sequence[ComparedRun]) -> Table:
         Column(title=f"vs\n{against}", is_figure=True, max_width=13),
         *figures("x ref./\nfloor" if has_floor else "x ref."),
         Column(title=_kept_header(runs), whole=True),
+        *(figures("accuracy") if has_variants else ()),
         *figures("p50/p95/p99\nms", "served % inst/\nstby/Lambda/shed", "laun./\nlost"),
     ]
     # the box adds one more blank to the gap: 96 columns with the policies' own names
     table = make_table(columns, gap=1, notes=comparison_notes(runs))
     for label, run in zip(labels, runs, strict=True):
-        table.add_row(*_cells(label, run, lead, has_floor=has_floor))
+        table.add_row(*_cells(label, run, lead, has_floor=has_floor, has_variants=has_variants))
     return table
 
 
@@ -48,7 +51,9 @@ def _kept_header(runs: Sequence[ComparedRun]) -> str:
     return f"within\n{format_duration(limits.pop())}" if len(limits) == 1 else "within\nobjective"
 
 
-def _cells(label: str, run: ComparedRun, lead: ComparedRun, *, has_floor: bool) -> tuple[str | Text, ...]:
+def _cells(
+    label: str, run: ComparedRun, lead: ComparedRun, *, has_floor: bool, has_variants: bool
+) -> tuple[str | Text, ...]:
     result = run.result
     return (
         Text(label, style="bold" if run is lead else ""),
@@ -56,6 +61,7 @@ def _cells(label: str, run: ComparedRun, lead: ComparedRun, *, has_floor: bool) 
         ratio(cost_ratio(run, lead)),
         _over_yardsticks(run, has_floor=has_floor),
         _attained(run),
+        *([format_accuracy(run) or MISSING] if has_variants else []),
         "/".join(words.replace(",", "") for words in format_latency(run)),
         "/".join(f"{share:.1f}" for share in served_percent(result.served)),
         f"{result.launches:,}/{result.interruptions:,}",

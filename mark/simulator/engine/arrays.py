@@ -10,6 +10,7 @@ from mark.cloudmodel.noise import noise_factor
 from mark.controller.policy import MonitorPolicy
 from mark.dispatch.overflow import BUCKETS
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
+from mark.dispatch.variants import VariantServing
 from mark.domain.objective import Slo
 from mark.domain.offering import LambdaOffering
 from mark.simulator.engine import kernel
@@ -87,7 +88,9 @@ def records(dtype: np.dtype[np.void], count: int) -> Records:
     return np.zeros(count, dtype).view(np.recarray)
 
 
-def fleet(count: int, queue: int, max_batch: int, *, sized: bool) -> kernel.Fleet:
+def fleet(
+    count: int, queue: int, max_batch: int, *, sized: bool, variants: kernel.Variants | None = None
+) -> kernel.Fleet:
     """Room for `count` instances, each with a ring of `queue` requests, which have sizes where `sized`."""
     return kernel.Fleet(
         servers=records(kernel.SERVER, count),
@@ -95,6 +98,19 @@ def fleet(count: int, queue: int, max_batch: int, *, sized: bool) -> kernel.Flee
         sizes=np.zeros((count, queue), np.int64) if sized else None,
         batch_s=np.zeros((count, max_batch + 1)),
         noise=np.ones((1, DRAWS)),
+        variants=variants,
+    )
+
+
+def variants(serving: VariantServing, made: Record) -> kernel.Variants:
+    """The variants of a run with these rules."""
+    horizon_s, speed = float(made.objective_s - made.network_s), float(made.speed)
+    return kernel.Variants(
+        latency_s=serving.latency_s(speed),
+        accuracy=np.array([variant.accuracy for variant in serving.table.variants]),
+        fastest=np.array([serving.fastest(name) for name in serving.types]),
+        choices=serving.choices(horizon_s, speed),
+        horizon_s=horizon_s,
     )
 
 
@@ -105,7 +121,8 @@ def with_more_slots(old: kernel.Fleet) -> kernel.Fleet:
     servers[:count] = old.servers
     rows = ((0, count), (0, 0))
     sizes = None if old.sizes is None else np.pad(old.sizes, rows)
-    return kernel.Fleet(servers, np.pad(old.queue, rows), sizes, np.pad(old.batch_s, rows), old.noise)
+    queue, batch_s = np.pad(old.queue, rows), np.pad(old.batch_s, rows)
+    return old._replace(servers=servers, queue=queue, sizes=sizes, batch_s=batch_s)
 
 
 def with_wider_batches(old: kernel.Fleet, max_batch: int) -> kernel.Fleet:

@@ -20,6 +20,7 @@ from mark.dispatch.credits import earned
 from mark.dispatch.objective import attainment
 from mark.dispatch.overflow import believed_warm, note_in_flight
 from mark.dispatch.policy import DispatchPolicy
+from mark.dispatch.variants import VariantServing
 from mark.domain.costs import LambdaUsage
 from mark.domain.demand import WINDOW_S
 from mark.domain.objective import Slo, SloWindow
@@ -42,7 +43,8 @@ class Engine:
 
     `sizes(from_s, to_s)` gives their sizes in items, `largest` at most; None where all have one.
     `rng` draws the lives and the times of Lambda, `noise` the times of batches on offerings whose times vary;
-    `network_s` is added to each answer. `speed` is a rehearsal's X, 1 for a plain replay.
+    `network_s` is added to each answer. `speed` is a rehearsal's X, 1 for a plain replay. `variants`: the model's,
+    where it has several.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Engine:
         speed: float = 1.0,
         sizes: Callable[[float, float], Ints] | None = None,
         largest: int = 1,
+        variants: VariantServing | None = None,
     ) -> None:
         self._kernel = kernel_
         self._speed = speed
@@ -82,7 +85,14 @@ class Engine:
             speed=speed,
             network_s=network_s,
         )
-        self._fleet = arrays.fleet(arrays.FIRST_SLOTS, arrays.FIRST_QUEUE, 1, sized=sizes is not None)
+        self._variants = variants
+        self._fleet = arrays.fleet(
+            arrays.FIRST_SLOTS,
+            arrays.FIRST_QUEUE,
+            1,
+            sized=sizes is not None,
+            variants=None if variants is None else arrays.variants(variants, self._rules),
+        )
         self._pool = arrays.pool(self._rules, overflow, rng)
         self._tally = arrays.tally(start_at, seconds)
         self._normals = noise.standard_normal(arrays.DRAWS)
@@ -99,16 +109,18 @@ class Engine:
 
     def add(self, offering: Offering, *, standby: bool, balance: float = 0.0) -> int:
         """A ready instance that accepts requests from now on; returns its slot."""
-        largest = offering.batch.max_batch
+        type_name, variants = offering.instance_type.name, self._variants
+        largest = offering.batch.max_batch if variants is None else variants.max_batch[type_name]
         most = max(largest, self._largest)
         self._make_room(most)
         row = self._noise_row(offering.cv)
         slot, fleet = self._free.pop(0), self._fleet
-        fleet.batch_s[slot, 1 : most + 1] = [
-            self._speed * seconds for seconds in offering.profile.latencies_s(most)
-        ]
+        batch_s = offering.profile.latencies_s(most) if variants is None else variants.fastest_s(type_name)[:most]
+        fleet.batch_s[slot, 1 : most + 1] = [self._speed * seconds for seconds in batch_s]
         fleet.servers[slot] = 0
         server = fleet.servers[slot]
+        if variants is not None:
+            server.kind = variants.types.index(type_name)
         server.max_batch, server.standby, server.weight = largest, standby, offering.capacity_rps
         server.free_at, server.terminates_at = self._now, np.inf
         server.cv, server.noise = offering.cv, row
@@ -339,7 +351,16 @@ class Engine:
             to_lambda=t.to_lambda,
             latency_sum_s=t.latency_sum,
             latency_max_s=t.latency_max,
+            accuracy_sum=None if self._variants is None else t.accuracy,
         )
+
+    def accuracy(self) -> float | None:
+        """Mean accuracy of the variants that answered on instances; None without variants, or answers."""
+        served = self.served()
+        answers = served.instance + served.standby
+        if self._variants is None or not answers:
+            return None
+        return float(self._tally.seconds.accuracy.sum()) / answers
 
     @property
     def _state(self) -> tuple[Record, kernel.Fleet, Pool, RunTally]:

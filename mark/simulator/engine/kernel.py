@@ -8,9 +8,10 @@ because compiled code pays for every array that it hands on. A batch's true end 
 what decides about requests sees its expected end (`free_at`). Lambda's pool is in `kernel_lambda.py`, what is
 counted in `kernel_tally.py`.
 
-Without sizes `Fleet.sizes` is None. It is an argument of each function that asks, because the compiler then leaves
-out what is not needed: there are two compiled variants of this one source, and sizes cost nothing where there are
-none.
+Without sizes `Fleet.sizes` is None, and so is `Fleet.variants` where the model has none. They are arguments of
+each function that asks, because the compiler then leaves out what is not needed: this one source is compiled for
+each case, and nothing costs time where it is not there. With variants, an instance chooses one, and how many take
+part, when it starts a batch, by the slack of those that wait; admission counts on the fastest.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from mark.dispatch.routing import (
     sized_finish_at,
     weighted,
 )
+from mark.dispatch.slackfit import Choices, choose
 from mark.simulator.engine.kernel_lambda import Pool, invoke, reap, start_environment
 from mark.simulator.engine.kernel_tally import (
     Floats,
@@ -48,6 +50,7 @@ from mark.simulator.engine.kernel_tally import (
     Records,
     RunTally,
     answer,
+    note_accuracy,
     second_of,
     shed,
     window_closed,
@@ -79,6 +82,8 @@ SERVER = np.dtype(
         # Where requests have sizes, `in_service` counts items and `waiting` places (`mark.dispatch.batcher`):
         ("serving", "i8"),  # requests in the batch in service
         ("queued", "i8"),  # requests queued behind it
+        ("kind", "i8"),  # its type in Fleet.variants
+        ("variant", "i8"),  # the variant that answers the batch in service
     ]
 )
 RULES = np.dtype(
@@ -92,12 +97,28 @@ RULES = np.dtype(
 )
 
 
+class Variants(NamedTuple):
+    """Variants of the model: what a batch takes, what it is worth, and the rule that chooses one.
+
+    latency_s: shape (types, variants, largest batch + 1), expected seconds; accuracy: shape (variants,), shares.
+    fastest: shape (types,), the variant that admission counts on. horizon_s: the slack of a request that has
+    just arrived.
+    """
+
+    latency_s: Floats
+    accuracy: Floats
+    fastest: Ints
+    choices: Choices
+    horizon_s: float
+
+
 class Fleet(NamedTuple):
     """One row per instance. servers: records of SERVER; batch_s: shape (slots, largest batch + 1), seconds.
 
     queue: shape (slots, capacity), rings of arrival times, those in service first; capacity is a power of two.
     sizes: the items of the same requests; None where all have one.
     noise: shape (kinds, draws), factors on a batch's time used in turn; row 0 is without noise.
+    variants: those of the model; None where it has one.
     """
 
     servers: Records
@@ -105,6 +126,7 @@ class Fleet(NamedTuple):
     sizes: Ints | None
     batch_s: Floats
     noise: Floats
+    variants: Variants | None
 
 
 def run(
@@ -306,10 +328,11 @@ def _enqueue_or_shed(
 
 def _start_batch(now: float, row: int, fleet: Fleet, totals: Record) -> None:
     server, batch_s, noise = fleet.servers[row], fleet.batch_s[row], fleet.noise
-    items = _take(row, server, fleet.sizes)
+    most = _choose_variant(now, server, fleet.queue[row], fleet.variants)
+    items = _take(row, server, most, fleet.sizes)
     factor = noise[server.noise, totals.drawn & (noise.shape[1] - 1)]
     totals.drawn += 1
-    expected_s = batch_s[items]
+    expected_s = _expected_s(items, server, batch_s, fleet.variants)
     if server.burn_per_s > 0.0:
         expected_s = _spend_credits(now, expected_s * factor, server, batch_s) / factor
     server.in_service = items
@@ -334,10 +357,44 @@ def _join(size: int, row: int, place: int, server: Record, sizes: Ints | None) -
         server.queued += 1
 
 
-def _take(row: int, server: Record, sizes: Ints | None) -> int:
-    """Take the next batch from the queue; its items."""
+def _choose_variant(now: float, server: Record, queue: Floats, variants: Variants | None) -> int:
+    """Choose who answers the next batch; returns how many may take part."""
+    if variants is None:
+        return int(server.max_batch)
+    slack_s = variants.horizon_s - now + _spare_s(server, queue)
+    if slack_s < server.full_batch_s:  # no time to spare: the least that each of those that wait takes
+        server.variant = variants.fastest[server.kind]
+        return int(server.max_batch)
+    most, server.variant = choose(server.kind, slack_s, server.waiting, variants.choices)
+    return min(int(most), int(server.max_batch))
+
+
+def _spare_s(server: Record, queue: Floats) -> float:
+    """When the request that can wait least for this batch arrived, less what the fastest variant takes before it.
+
+    A batch may leave all but one to those behind it, each of which takes no longer than the fastest variant's
+    largest. So whatever was admitted as in time stays so, however accurately the batch in hand is answered.
+    """
+    capacity, batches, place = queue.size, 0, 0
+    spare_s = np.inf
+    while place < server.waiting:
+        arrived_at = queue[(server.head + place) & (capacity - 1)]
+        spare_s = min(spare_s, arrived_at - batches * server.full_batch_s)
+        place = 1 + batches * server.max_batch
+        batches += 1
+    return spare_s
+
+
+def _expected_s(items: int, server: Record, batch_s: Floats, variants: Variants | None) -> float:
+    if variants is None:
+        return float(batch_s[items])
+    return float(variants.latency_s[server.kind, server.variant, items])
+
+
+def _take(row: int, server: Record, most: int, sizes: Ints | None) -> int:
+    """Take the next batch from the queue, of so many requests at most where they have no sizes; its items."""
     if sizes is None:
-        taken = batch_size(server.waiting, server.max_batch)
+        taken = batch_size(server.waiting, most)
         server.waiting -= taken
         return taken
     requests, items = 0, 0
@@ -412,13 +469,22 @@ def _advance(row: int, now: float, rules: Record, fleet: Fleet, tally: RunTally)
         finish_at = server.done_at
         requests = _served_requests(server, fleet.sizes)
         for place in range(requests):
-            answer(held[(server.head + place) & (capacity - 1)], finish_at, rules, tally)
+            arrived_at = held[(server.head + place) & (capacity - 1)]
+            answer(arrived_at, finish_at, rules, tally)
+            _note_variant(arrived_at, server, rules, fleet.variants, tally)
         _count_batch(requests, server, tally.totals)
         server.head = (server.head + requests) & (capacity - 1)
         server.in_service = 0
         _leave(server, fleet.sizes)
         if server.waiting > 0:
             _start_batch(finish_at, row, fleet, tally.totals)
+
+
+def _note_variant(
+    arrived_at: float, server: Record, rules: Record, variants: Variants | None, tally: RunTally
+) -> None:
+    if variants is not None:
+        note_accuracy(arrived_at, variants.accuracy[server.variant], rules, tally)
 
 
 def _count_batch(requests: int, server: Record, totals: Record) -> None:

@@ -29,6 +29,7 @@ SECOND = np.dtype(
         ("to_lambda", "i8"),
         ("latency_sum", "f8"),
         ("latency_max", "f8"),
+        ("accuracy", "f8"),  # sum over the answers of variants
     ]
 )
 TOTAL = np.dtype(
@@ -66,6 +67,11 @@ def answer(arrived_at: float, finish_at: float, rules: Record, tally: RunTally) 
     if taken_s > rules.objective_s:
         second.missed += 1
         totals.window_missed += 1
+
+
+def note_accuracy(arrived_at: float, accuracy: float, rules: Record, tally: RunTally) -> None:
+    """A variant of that accuracy has answered."""
+    tally.seconds[second_of(arrived_at, rules)].accuracy += accuracy
 
 
 def shed(arrived_at: float, rules: Record, tally: RunTally) -> None:

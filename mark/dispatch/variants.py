@@ -1,0 +1,99 @@
+"""Serving with variants: the rule that chooses one for each batch, and what predictions count on.
+
+Admission counts on the fastest variant that may answer: what it could answer in time is taken, and answered less
+accurately where there is no slack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from mark.dispatch.policy import Routing
+from mark.dispatch.slackfit import Choices, Floats, VariantRule, build_choices
+from mark.domain.errors import Misconfigured, unknown
+from mark.domain.variants import VariantTable
+
+FIXED_PREFIX = f"{VariantRule.FIXED}:"
+
+
+@dataclass(frozen=True, slots=True)
+class VariantDispatch:
+    """A rule that chooses variants, and the variant of the rule that has one."""
+
+    rule: VariantRule = VariantRule.SLACKFIT
+    variant: str | None = None
+
+    def __str__(self) -> str:
+        return self.rule.value if self.variant is None else f"{FIXED_PREFIX}{self.variant}"
+
+
+def parse_rule(text: str) -> Routing | VariantDispatch:
+    """A dispatch rule by its name: a routing rule, or one that chooses variants; `fixed:NAME` has one variant."""
+    if text in set(Routing):
+        return Routing(text)
+    if text.startswith(FIXED_PREFIX) and text != FIXED_PREFIX:
+        return VariantDispatch(VariantRule.FIXED, text.removeprefix(FIXED_PREFIX))
+    if text in set(VariantRule) - {VariantRule.FIXED}:
+        return VariantDispatch(VariantRule(text))
+    raise unknown("dispatch rule", text, rule_names())
+
+
+def rule_names() -> tuple[str, ...]:
+    """All dispatch rules, as a user writes them."""
+    choosing = tuple(str(rule) for rule in VariantRule if rule is not VariantRule.FIXED)
+    return (*map(str, Routing), *choosing, f"{FIXED_PREFIX}VARIANT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantServing:
+    """The variants of one model as they are served.
+
+    floor: number of the least accurate variant that may answer. max_batch: the largest batch by instance type.
+    late: by instance type, the factor on expected times at which a choice must still be in time.
+    """
+
+    table: VariantTable
+    dispatch: VariantDispatch
+    floor: int
+    max_batch: Mapping[str, int]
+    late: Mapping[str, float]
+
+    def __post_init__(self) -> None:
+        name = self.dispatch.variant
+        if name is not None and self.table.number(name) < self.floor:
+            raise Misconfigured(
+                f"{name} answers {self.table.variants[self.table.number(name)].accuracy:.4g} right, below the "
+                f"accuracy floor: the first variant above it is {self.table.names[self.floor]}"
+            )
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Instance types, in the order of the arrays."""
+        return tuple(self.table.latency_s)
+
+    def latency_s(self, speed: float = 1.0) -> Floats:
+        """Expected seconds times `speed`. shape (types, variants, largest batch + 1); column 0 is 0."""
+        rows = np.array([self.table.latency_s[name] for name in self.types])
+        return np.pad(speed * rows, ((0, 0), (0, 0), (1, 0)))
+
+    def fastest(self, instance_type: str) -> int:
+        """The variant of those that may answer that takes least for the largest batch."""
+        if self.dispatch.variant is not None:
+            return self.table.number(self.dispatch.variant)
+        rows, most = self.table.rows(instance_type), self.max_batch[instance_type]
+        return min(range(self.floor, len(rows)), key=lambda number: (rows[number][most - 1], number))
+
+    def fastest_s(self, instance_type: str) -> tuple[float, ...]:
+        """Seconds of batches of 1, 2, ... on the fastest variant."""
+        return tuple(self.table.rows(instance_type)[self.fastest(instance_type)])
+
+    def choices(self, horizon_s: float, speed: float = 1.0) -> Choices:
+        """The table of decisions, for a request that has `horizon_s` left when it arrives."""
+        late = np.array([self.late[name] for name in self.types])[:, None, None]
+        most = max(self.max_batch.values())
+        fixed = None if self.dispatch.variant is None else self.table.number(self.dispatch.variant)
+        latency_s = (self.latency_s(speed) * late)[:, :, : most + 1]
+        return build_choices(self.dispatch.rule, latency_s, horizon_s=horizon_s, fixed=fixed, floor=self.floor)

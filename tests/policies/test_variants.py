@@ -1,0 +1,78 @@
+"""Variants in policies: what plans count on, what may answer, and requests for variants that cannot be met."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mark.catalog.load import load_variants, model
+from mark.config.footprint import footprint_of
+from mark.config.settings import Settings
+from mark.dispatch.policy import Routing
+from mark.dispatch.slackfit import VariantRule
+from mark.dispatch.variants import VariantDispatch, parse_rule, rule_names
+from mark.domain.errors import Misconfigured
+from mark.domain.offering import Market
+from mark.domain.sizes import sizes_from_formula
+from mark.policies.assemble import PolicySpec, VariantWishes, profiles_and_variants
+
+
+def spec(name: str = "supernet", **wishes: object) -> PolicySpec:
+    known = model(name)
+    return PolicySpec(
+        model=known,
+        slo=known.slo,
+        market=Market.ON_DEMAND,
+        footprint=footprint_of(Settings()),
+        variants=VariantWishes(**wishes),  # type: ignore[arg-type]
+    )
+
+
+def counted(asked: PolicySpec) -> set[str]:
+    """Variants of the profiles that plans count on."""
+    return {profile.variant for profile in profiles_and_variants(asked)[0].profiles}
+
+
+def test_plans_count_on_the_most_accurate_variant_or_on_that_of_the_floor_or_on_the_fixed_one():
+    table = load_variants("supernet")
+    assert table is not None
+    assert counted(spec()) == {table.names[-1]}
+    floor = table.variants[4]
+    assert counted(spec(accuracy_floor=floor.accuracy)) == {table.names[table.floor_number(floor.accuracy)]}
+    assert counted(spec(dispatch=VariantDispatch(VariantRule.FIXED, table.names[2]))) == {table.names[2]}
+
+
+def test_a_model_without_variants_is_as_before_and_nothing_may_be_asked_of_them():
+    profiles, serving = profiles_and_variants(spec("inception-v3"))
+    assert serving is None
+    assert {profile.variant for profile in profiles.profiles} == {"base"}
+    assert profiles == profiles_and_variants(replace(spec("inception-v3"), variants=None))[0]
+    with pytest.raises(Misconfigured, match="inception-v3 has no variants, which an accuracy floor is about"):
+        profiles_and_variants(spec("inception-v3", accuracy_floor=0.9))
+    with pytest.raises(Misconfigured, match="has no variants, which the dispatch rule maxacc is about"):
+        profiles_and_variants(spec("inception-v3", dispatch=VariantDispatch(VariantRule.MAXACC)))
+
+
+def test_what_no_variant_can_keep_is_refused():
+    with pytest.raises(Misconfigured, match=r"no variant of supernet has an accuracy of 0\.999"):
+        profiles_and_variants(spec(accuracy_floor=0.999))
+    with pytest.raises(Misconfigured, match="huge"):
+        profiles_and_variants(spec(dispatch=VariantDispatch(VariantRule.FIXED, "huge")))
+    sized = spec()
+    sized = replace(sized, model=replace(sized.model, sizes=sizes_from_formula("constant:3")))
+    with pytest.raises(Misconfigured, match="its requests are of one item"):
+        profiles_and_variants(sized)
+
+
+@pytest.mark.parametrize("name", [name for name in rule_names() if "VARIANT" not in name])
+def test_every_rule_is_read_as_it_is_written(name: str):
+    assert str(parse_rule(name)) == name
+
+
+def test_a_rule_of_one_variant_names_it_and_an_unknown_rule_is_refused():
+    assert parse_rule("fixed:small") == VariantDispatch(VariantRule.FIXED, "small")
+    assert parse_rule("weighted") is Routing.WEIGHTED
+    for text in ("fixed", "fixed:", "slackfi"):
+        with pytest.raises(Misconfigured, match="unknown dispatch rule"):
+            parse_rule(text)
