@@ -90,6 +90,10 @@ class VariantServing:
         """Seconds of batches of 1, 2, ... on the fastest variant."""
         return tuple(self.table.rows(instance_type)[self.fastest(instance_type)])
 
+    def least_s(self, instance_type: str) -> float:
+        """The slack that the largest batch of the fastest variant needs."""
+        return self.late[instance_type] * self.fastest_s(instance_type)[self.max_batch[instance_type] - 1]
+
     def choices(self, horizon_s: float, speed: float = 1.0) -> Choices:
         """The table of decisions, for a request that has `horizon_s` left when it arrives."""
         late = np.array([self.late[name] for name in self.types])[:, None, None]

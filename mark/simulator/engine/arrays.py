@@ -109,6 +109,7 @@ def variants(serving: VariantServing, made: Record) -> kernel.Variants:
         latency_s=serving.latency_s(speed),
         accuracy=np.array([variant.accuracy for variant in serving.table.variants]),
         fastest=np.array([serving.fastest(name) for name in serving.types]),
+        least_s=np.array([speed * serving.least_s(name) for name in serving.types]),
         choices=serving.choices(horizon_s, speed),
         horizon_s=horizon_s,
     )

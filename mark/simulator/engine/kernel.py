@@ -101,13 +101,14 @@ class Variants(NamedTuple):
     """Variants of the model: what a batch takes, what it is worth, and the rule that chooses one.
 
     latency_s: shape (types, variants, largest batch + 1), expected seconds; accuracy: shape (variants,), shares.
-    fastest: shape (types,), the variant that admission counts on. horizon_s: the slack of a request that has
-    just arrived.
+    fastest: shape (types,), the variant that admission counts on; least_s: shape (types,), the slack that its
+    largest batch needs. horizon_s: the slack of a request that has just arrived.
     """
 
     latency_s: Floats
     accuracy: Floats
     fastest: Ints
+    least_s: Floats
     choices: Choices
     horizon_s: float
 
@@ -362,7 +363,7 @@ def _choose_variant(now: float, server: Record, queue: Floats, variants: Variant
     if variants is None:
         return int(server.max_batch)
     slack_s = variants.horizon_s - now + _spare_s(server, queue)
-    if slack_s < server.full_batch_s:  # no time to spare: the least that each of those that wait takes
+    if slack_s < variants.least_s[server.kind]:  # no time to spare: smaller batches would only take more of it
         server.variant = variants.fastest[server.kind]
         return int(server.max_batch)
     most, server.variant = choose(server.kind, slack_s, server.waiting, variants.choices)
