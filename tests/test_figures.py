@@ -161,12 +161,20 @@ def test_parts_of_different_commits_make_no_page(two_parts: Path, capsys: pytest
     assert not page.PAGE.exists()
 
 
-def test_a_page_of_half_of_its_parts_is_refused(two_parts: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_part_that_is_not_whole_is_left_out_and_named(
+    two_parts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     keep(two_parts, "days", "first")
     with pytest.raises(SystemExit) as ended:
         page.main([str(two_parts)])
     assert ended.value.code == 2
     assert "days (1 of 2 tasks), risk (1 of 1 tasks)" in capsys.readouterr().err
+    keep(two_parts, "risk", "only")
+    page.main([str(two_parts)])
+    text = page.PAGE.read_text()
+    assert "Not measured at it, and so not here: days (1 of 2 tasks)." in text
+    assert "## Risk" in text
+    assert "## Days" not in text
 
 
 @pytest.mark.parametrize(("found", "code"), [(KEPT, None), (MISSED, "1 figures miss: shed")])
@@ -227,7 +235,7 @@ def forbidden() -> FigureTable:
 def test_only_known_parts_are_measured(two_parts: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keep(two_parts, "risk", "only")
     run.main(["risk", "--out", str(two_parts)])
-    assert "no page yet" in capsys.readouterr().out
+    assert "at abc these parts are not measured: " in capsys.readouterr().out
     with pytest.raises(SystemExit):
         run.main(["daze"])
     assert "no part daze" in capsys.readouterr().err

@@ -1,6 +1,7 @@
 """docs/figures.md, put together of measured figures: `python -m scripts.acceptance.page [FOLDER]`.
 
-All parts are of one commit, or there is no page: figures of different code beside each other compare nothing.
+All parts are of one commit, or there is no page: figures of different code beside each other compare nothing. A
+part that is not wholly measured at that commit is left out, and the page names it.
 """
 
 from __future__ import annotations
@@ -30,14 +31,15 @@ PAGE = ROOT / "docs" / "figures.md"
 
 
 def main(given: Sequence[str] | None = None) -> None:
-    """Write the page; refused where a part is missing, or is of another commit than the others."""
+    """Write the page; refused where no part is whole, or one is of another commit than the others."""
     arguments = sys.argv[1:] if given is None else given
     folder = ResultFolder(Path(arguments[0]) if arguments else RESULTS)
     measured = {task: folder.find(task.part, task.label) for task in tasks()}
-    missing = missing_parts(measured)
-    if missing:
-        refuse(f"not all is measured: {', '.join(missing)}: run `make acceptance`, it goes on from what is there")
-    PAGE.write_text(page_text([found for found in measured.values() if found is not None]))
+    text = page_text(measured)
+    if text is None:
+        missing = ", ".join(missing_parts(measured))
+        refuse(f"no part is measured: {missing}: run `make acceptance`, it goes on from what is there")
+    PAGE.write_text(text)
 
 
 def missing_parts(measured: Mapping[FigureTask, MeasuredFigures | None]) -> list[str]:
@@ -47,11 +49,21 @@ def missing_parts(measured: Mapping[FigureTask, MeasuredFigures | None]) -> list
     return [f"{part} ({lacking.count(part)} of {listed.count(part)} tasks)" for part in dict.fromkeys(lacking)]
 
 
-def page_text(measured: Sequence[MeasuredFigures]) -> str:
-    """The page; ends the command where the figures are of different commits."""
-    texts = {name: part.text(part.completed(figures_of(name, measured))) for name, part in PARTS.items()}
+def page_text(measured: Mapping[FigureTask, MeasuredFigures | None]) -> str | None:
+    """The page of the parts that are whole, None without any; ends the command where commits differ."""
+    lacking = {task.part for task, found in measured.items() if found is None}
+    whole = [found for task, found in measured.items() if found is not None and task.part not in lacking]
+    if not whole:
+        return None
+    texts = {
+        name: part.text(part.completed(figures_of(name, whole)))
+        for name, part in PARTS.items()
+        if name not in lacking
+    }
     marked = (f"<!-- {name} -->\n\n{text.strip()}\n\n<!-- end of {name} -->\n" for name, text in texts.items())
-    return "\n".join([HEAD, f"Measured at commit `{one_commit(measured)}`. {WORLD}\n", *marked])
+    missing = missing_parts(measured)
+    said = f" Not measured at it, and so not here: {', '.join(missing)}." if missing else ""
+    return "\n".join([HEAD, f"Measured at commit `{one_commit(whole)}`. {WORLD}{said}\n", *marked])
 
 
 def one_commit(measured: Sequence[MeasuredFigures]) -> str:

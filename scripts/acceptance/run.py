@@ -4,8 +4,8 @@
 and rivals that nobody tunes (`sagemaker`, `reactive`, `static-peak`, `lambda-only`) on one day of the Twitter
 trace, on demand and on spot; other loads and models; six hours on spot in which instances are taken back; other
 days; what each part and each constant of `hedged` is worth; forecasts. What is measured is kept at once, and a
-command that was stopped goes on from there. When all of the page is measured at this commit docs/figures.md is
-written. Ends with code 1 when a figure misses what it has to reach, with 2 when the tree has changes.
+command that was stopped goes on from there. Parts that are whole at this commit are written to docs/figures.md.
+Ends with code 1 when a figure misses what it has to reach, with 2 when the tree has changes.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ def main(given: Sequence[str] | None = None) -> None:
     current = {task: one if one is not None and one.commit == commit else None for task, one in whole.items()}
     lacking = missing_parts(current)
     if lacking:
-        print(f"no page yet, at {commit} these parts are not measured: {', '.join(lacking)}")
-    else:
-        PAGE.write_text(page_text([one for one in current.values() if one is not None]))
+        print(f"at {commit} these parts are not measured: {', '.join(lacking)}")
+    text = page_text(current)
+    if text is not None:
+        PAGE.write_text(text)
     figures = {part: PARTS[part].completed(figures_of(part, found)) for part in dict.fromkeys(asked.parts)}
     missed = [check for table in figures.values() for check in joined_checks(table.checks) if not check.kept]
     if missed:
