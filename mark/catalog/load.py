@@ -258,8 +258,9 @@ def _profiles() -> Traversable:
     return _data() / "profiles"
 
 
-def _supernet() -> Traversable:
-    return files("models") / SUPERNET
+def _supernet() -> Path:
+    """Beside MArk's packages, in a clone as in an installation: a user may have a package `models`, too."""
+    return Path(__file__).parents[2] / "models" / SUPERNET
 
 
 def _text(source: Path | Traversable) -> str:

@@ -52,9 +52,10 @@ def reproduce(
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
-    """Repeat an experiment of the MArk, the Kairos or the SuperServe paper.
+    """Repeat an experiment of a published paper.
 
-    Prints our numbers beside the published ones, with every assumption.
+    The papers are MArk, Kairos and SuperServe. Prints our numbers beside the published ones, with every
+    assumption.
     """
     settings = given.settings_from(config, trace__file=trace, seed=seed, out=out)
     from mark.offline.reproduce import reproduce_study

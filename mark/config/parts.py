@@ -19,7 +19,7 @@ def _known_rule(text: str) -> str:
     try:
         return str(parse_rule(text))
     except Misconfigured as error:
-        raise PydanticCustomError("dispatch", "{reason}", {"reason": str(error)}) from error
+        raise PydanticCustomError("dispatch", "should name a rule: {reason}", {"reason": str(error)}) from error
 
 
 DispatchRule = Annotated[str, AfterValidator(_known_rule)]

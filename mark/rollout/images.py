@@ -12,8 +12,10 @@ from typing import Literal
 import mark
 from mark.config.footprint import gateway_machine
 from mark.config.settings import Settings
+from mark.live.aws_resources import trains_forecasters
 from mark.live.models import LiveModel
 from mark.plugins.trained import may_train_elsewhere, may_train_with_torch
+from mark.rollout.bundles import overflowing
 
 FOLDER = Path(mark.__file__).parents[1] / "infra" / "image"
 """Beside MArk's packages, in a clone as in an installation."""
@@ -93,8 +95,10 @@ def process_images(settings: Settings, models: Sequence[LiveModel]) -> tuple[Pro
 
 
 def rollout_images(settings: Settings, models: Sequence[LiveModel]) -> tuple[RolloutImage, ...]:
-    """All images that the settings may name, those of processes first; `image` is None where one is not named."""
+    """All images that the service needs, those of processes first; `image` is None where one is not named."""
     rollout = settings.rollout
+    infer = rollout.functions.infer_image if overflowing(models) else None
+    train = rollout.training_image if trains_forecasters(rollout, models) else None
     return (
         *(
             RolloutImage(
@@ -107,8 +111,8 @@ def rollout_images(settings: Settings, models: Sequence[LiveModel]) -> tuple[Rol
             for one in process_images(settings, models)
         ),
         RolloutImage(key="model_image", image=rollout.model_image),
-        RolloutImage(key="training_image", image=rollout.training_image, dockerfile=FOR_FUNCTIONS),
-        RolloutImage(key="functions.infer_image", image=rollout.functions.infer_image, dockerfile=FOR_FUNCTIONS),
+        RolloutImage(key="training_image", image=train, dockerfile=FOR_FUNCTIONS),
+        RolloutImage(key="functions.infer_image", image=infer, dockerfile=FOR_FUNCTIONS),
     )
 
 

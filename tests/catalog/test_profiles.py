@@ -16,7 +16,7 @@ from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
 BENCHMARKED = ("bert-base", "resnet-50")
 ALL_MODELS = (
     *("bert-base", "dien", "inception-v3", "lstm-ptb", "mtwnd", "nasnet", "ncf", "opennmt-ende", "resnet-50"),
-    *("rm2", "wnd"),
+    *("rm2", "supernet", "wnd"),
 )
 
 

@@ -20,6 +20,7 @@ from tests.studies.documents import check_study, value
 SHORT = Scope(duration_s=2.0, noises=("none",))
 
 
+@pytest.mark.slow
 def test_figure_8(context: StudyContext) -> None:
     document = check_study(superserve_fig8(context, SHORT))
 
