@@ -19,7 +19,7 @@ def _known_rule(text: str) -> str:
     try:
         return str(parse_rule(text))
     except Misconfigured as error:
-        raise PydanticCustomError("dispatch", "should name a rule: {reason}", {"reason": str(error)}) from error
+        raise ValueError(str(error)) from error  # it names the rule itself, and what is close to it
 
 
 DispatchRule = Annotated[str, AfterValidator(_known_rule)]

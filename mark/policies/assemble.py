@@ -38,7 +38,7 @@ from mark.policies.bundles import (
     make_bundle,
 )
 from mark.policies.overrides import Tuning, tuned, tuning_notes
-from mark.policies.supply import USUAL_LIMITS, OverflowLimits, Supply, find_supply
+from mark.policies.supply import USUAL_LIMITS, NothingServes, OverflowLimits, Supply, find_supply
 from mark.policies.tuning import Setting
 
 
@@ -161,16 +161,26 @@ class Assembly:
         return replace(bundle, overhead=False, charges=charges)
 
     def _for_best_variant(self, given: Ingredients) -> Ingredients:
-        """For a fleet that is sized once: every request at its busiest gets the most accurate answer."""
-        best = _on_variant(self.spec, self._best_variant)
-        supply = self._supply(best)
+        """For a fleet that is sized once: every request at its busiest gets the most accurate answer.
+
+        Of the variants that keep the objective: those that plans count on do, one more accurate may be too slow.
+        """
+        supply = next(filter(None, map(self._supply_on, self._most_accurate_first)), self.supply)
         return replace(given, offerings=supply.offerings, on_demand=supply.on_demand, slo=supply.slo)
 
     @property
-    def _best_variant(self) -> str:
-        """The most accurate variant that may answer."""
+    def _most_accurate_first(self) -> tuple[str, ...]:
+        """The variants that may answer."""
         assert self.variants is not None, "asked of models with variants alone"
-        return self.variants.dispatch.variant or self.variants.table.names[-1]
+        fixed, names = self.variants.dispatch.variant, self.variants.table.names[self.variants.floor :]
+        return names[::-1] if fixed is None else (fixed,)
+
+    def _supply_on(self, variant: str) -> Supply | None:
+        """What serves that variant within the objective; None where nothing does."""
+        try:
+            return self._supply(_on_variant(self.spec, variant))
+        except NothingServes:
+            return None
 
     def changes(self, policy: str, given: Ingredients) -> tuple[str, ...]:
         """The changes by the spec's tuning in that policy, one note a setting."""

@@ -52,6 +52,10 @@ class Supply:
     stand_ins: tuple[str, ...] = ()
 
 
+class NothingServes(Misconfigured):
+    """No type that may be rented keeps the objective with this profile."""
+
+
 def find_supply(
     model: ModelSpec,
     *,
@@ -65,7 +69,8 @@ def find_supply(
 ) -> Supply:
     """Everything that can be rented; without `limits` Lambda is switched off.
 
-    Misconfigured where nothing serves the model within the objective, or a size is beyond all profiles.
+    NothingServes where nothing serves the model within the objective, Misconfigured where a size is beyond all
+    profiles.
     """
     most = max((profile.max_batch for profile in profiles.profiles), default=0)
     if model.sizes is not None and model.sizes.largest > most > 0:
@@ -81,7 +86,7 @@ def find_supply(
 
     offerings, excuses = offered(market)
     if not offerings:
-        raise Misconfigured(f"nothing can serve {model.name} within the objective: {_why(excuses, profiles)}")
+        raise NothingServes(f"nothing can serve {model.name} within the objective: {_why(excuses, profiles)}")
     reached = _reachable(slo, offerings)
     warnings = profiles.warnings
     if reached != slo:

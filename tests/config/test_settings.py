@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from mark.config.policies import chosen_routing
 from mark.config.settings import Settings, cache_dir, load_settings
 from mark.dispatch.policy import Late, Routing
 from mark.domain.errors import Misconfigured
@@ -75,7 +76,7 @@ def test_the_whole_tree_can_be_written(tmp_path):
     settings = load_settings(config(tmp_path, text), {})
 
     assert settings.objective.late is Late.SHED
-    assert settings.dispatch == Routing.WEIGHTED
+    assert chosen_routing(settings) is Routing.WEIGHTED
     assert settings.faults.interrupts[0].offering == "c5.large:spot"
     assert settings.faults.late_boots[0].factor == 2
     assert settings.policy.monitor.count == 2
@@ -124,10 +125,8 @@ def test_paths_in_the_file_count_from_its_folder_and_flags_from_here(tmp_path):
         ("policies: []", "policies should name one at least, not []"),
         ("seed: 1.5", "seed should be a whole number, not 1.5"),
         ("market: spt", "market: unknown market 'spt'; did you mean 'spot'?"),
-        (
-            "dispatch: weighed",
-            "dispatch should name a rule: unknown dispatch rule 'weighed'; did you mean 'weighted'?",
-        ),
+        ("dispatch: weighed", "dispatch: unknown dispatch rule 'weighed'; did you mean 'weighted'?"),
+        ('dispatch: "fixed:"', "dispatch: unknown dispatch rule 'fixed:'; did you mean 'fixed:VARIANT'?"),
         ("simulate: {world: typicl}", "simulate.world: unknown world 'typicl'; did you mean 'typical'?"),
         ("- a", "a configuration holds keys and values"),
         ("model: [a", "line 1: expected ',' or ']'"),

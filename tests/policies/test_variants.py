@@ -7,15 +7,19 @@ from dataclasses import replace
 import pytest
 
 from mark.catalog.load import load_variants, model
+from mark.cloudmodel.world import TYPICAL
 from mark.config.footprint import footprint_of
 from mark.config.settings import Settings
 from mark.dispatch.policy import Routing
 from mark.dispatch.slackfit import VariantRule
 from mark.dispatch.variants import VariantDispatch, parse_rule, rule_names
+from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
+from mark.domain.objective import Slo
 from mark.domain.offering import Market
 from mark.domain.sizes import sizes_from_formula
-from mark.policies.assemble import PolicySpec, VariantWishes, profiles_and_variants
+from mark.policies.assemble import Assembly, PolicySpec, VariantWishes, profiles_and_variants
+from mark.policies.bundles import STATIC_PEAK
 
 
 def spec(name: str = "supernet", **wishes: object) -> PolicySpec:
@@ -52,6 +56,23 @@ def test_a_model_without_variants_is_as_before_and_nothing_may_be_asked_of_them(
         profiles_and_variants(spec("inception-v3", accuracy_floor=0.9))
     with pytest.raises(Misconfigured, match="has no variants, which the dispatch rule maxacc is about"):
         profiles_and_variants(spec("inception-v3", dispatch=VariantDispatch(VariantRule.MAXACC)))
+
+
+@pytest.mark.parametrize(
+    ("latency_s", "counted_on"),
+    # with the noise of the typical world more accurate variants are too slow for 8 ms
+    [(0.036, "d4-3-e0.75-w1"), (0.008, "d2-2-e0.75-w1")],
+)
+def test_a_fleet_that_is_sized_once_counts_on_the_most_accurate_variant_that_keeps_the_objective(
+    latency_s: float, counted_on: str
+):
+    asked = spec(accuracy_floor=0.95)
+    assembly = Assembly(replace(asked, slo=Slo(latency_s=latency_s, target=0.98), world=TYPICAL))
+    history = Demand(end_at=3600.0, mean_rps=(100.0,) * 60, max_rps=(120.0,) * 60)
+
+    bundle = assembly.bundle(STATIC_PEAK, assembly.ingredients(history))
+
+    assert {offering.profile.variant for offering in bundle.controller.offerings} == {counted_on}
 
 
 def test_what_no_variant_can_keep_is_refused():
