@@ -195,6 +195,23 @@ def test_the_page_needs_nothing_else_and_escapes_names():
     assert not re.findall(r'(?:src|href)="(?!#)', page)
 
 
+def test_the_accuracy_of_variants_is_a_figure_of_its_own_where_a_model_has_some():
+    rows = pareto_rows([swept(seed=1, accuracy=0.96), swept(seed=2, accuracy=0.98)], 2)
+    plain = pareto_rows([swept()], 1)
+
+    for shown in (printed(rows), render_sweep(rows, facts=[], notes=[], failed=[], command="mark sweep")):
+        assert "accuracy" in shown
+        assert re.search(r"97\.000 %.*96\.000-98\.000 %", shown)
+    assert "accuracy" not in printed(plain)
+    assert "accuracy" not in render_sweep(plain, facts=[], notes=[], failed=[], command="mark sweep")
+    assert sweep_document(rows, cells=[], failed=[])["rows"][0]["accuracy"] == {
+        "mean": 0.97,
+        "low": 0.96,
+        "high": 0.98,
+    }
+    assert sweep_document(plain, cells=[], failed=[])["rows"][0]["accuracy"] is None
+
+
 def test_a_page_without_a_figure_to_draw_is_still_a_page():
     page = render_sweep(
         pareto_rows([swept(attained=None)], 1), facts=[], notes=[], failed=[], command="mark sweep"

@@ -149,6 +149,7 @@ def _runs(layout: SweepLayout, outcome: SweepOutcome) -> list[SweptRun]:
             target=cell.target,
             cost_over_reference=document["cost_over_reference"],
             cost_over_floor=document["cost_over_floor"],
+            accuracy=document["accuracy"],
             uses_truth=cell.uses_truth,
             forecasts=document["forecasts"],
             fallback_forecasts=document["stood_in"],

@@ -29,6 +29,7 @@ class SweepRowDocument(TypedDict):
     attained: SpreadDocument | None
     cost_over_reference: SpreadDocument | None
     cost_over_floor: SpreadDocument | None
+    accuracy: SpreadDocument | None
     target: float
     keeps_objective: bool
     foreseeing: bool
@@ -68,6 +69,7 @@ def _row_object(row: ParetoRow) -> SweepRowDocument:
         "attained": _spread_object(row.attained),
         "cost_over_reference": _spread_object(row.cost_over_reference),
         "cost_over_floor": _spread_object(row.cost_over_floor),
+        "accuracy": _spread_object(row.accuracy),
         "target": row.target,
         "keeps_objective": row.keeps_objective,
         "foreseeing": row.uses_truth,

@@ -8,6 +8,7 @@ from mark.report.formatting import MISSING, ratio, usd
 from mark.report.html import make_environment, trusted
 from mark.report.sweep.pareto import ParetoRow, by_group, format_value, short_names, swept_keys
 from mark.report.sweep.table import (
+    format_accuracy,
     format_attainment,
     format_mean,
     format_range,
@@ -40,6 +41,7 @@ def render_sweep(
             "headline": group_headline(members),
             "keys": list(short_names(swept_keys(members)).values()),
             "rows": [_cells(row, swept_keys(members)) for row in members],
+            "has_variants": any(row.accuracy is not None for row in members),
             "remarks": any(remark(row) for row in members),
             "figure": trusted(pareto_figure(members, policies=policies, prefix=f"front{number}")),
         }
@@ -76,6 +78,7 @@ def _cells(row: ParetoRow, keys: Sequence[str]) -> dict[str, object]:
         "serving": (format_mean(row.serving_usd, usd), format_range(row.serving_usd, usd)),
         "attained": (format_attainment(row), format_range(row.attained, format_share)),
         "keeps": row.keeps_objective,
+        "accuracy": (format_accuracy(row), format_range(row.accuracy, format_share)),
         "over_reference": (
             format_mean(row.cost_over_reference, ratio),
             format_range(row.cost_over_reference, ratio),

@@ -23,8 +23,9 @@ class SweptRun:
 
     `settings` are the swept settings that tell its row from others of its `group`, by dotted name. `attained` is
     None where no request was finished, `cost_over_reference` where there is no reference,
-    `cost_over_floor` where there is no floor or the objective is missed. `fallback_forecasts`
-    counts those of the `forecasts` that are the last value because the forecaster failed.
+    `cost_over_floor` where there is no floor or the objective is missed, `accuracy` (the mean share of right
+    answers) where the model has no variants. `fallback_forecasts` counts those of the `forecasts` that are the
+    last value because the forecaster failed.
     """
 
     group: str
@@ -37,6 +38,7 @@ class SweptRun:
     target: float
     cost_over_reference: float | None
     cost_over_floor: float | None
+    accuracy: float | None = None
     uses_truth: bool = False
     forecasts: int = 0
     fallback_forecasts: int = 0
@@ -74,6 +76,7 @@ class ParetoRow:
     attained: Spread | None
     cost_over_reference: Spread | None
     cost_over_floor: Spread | None
+    accuracy: Spread | None
     target: float
     uses_truth: bool
     forecasts: int = 0
@@ -167,6 +170,7 @@ def _row(runs: Sequence[SweptRun], seed_count: int) -> ParetoRow:
         attained=_known([run.attained for run in runs]),
         cost_over_reference=_known([run.cost_over_reference for run in runs]),
         cost_over_floor=_known([run.cost_over_floor for run in runs]),
+        accuracy=_known([run.accuracy for run in runs]),
         target=first.target,
         uses_truth=first.uses_truth,
         forecasts=sum(run.forecasts for run in runs),

@@ -71,6 +71,11 @@ def format_attainment(row: ParetoRow) -> str:
     return kept if row.keeps_objective else f"{kept} < {percent(row.target)}"
 
 
+def format_accuracy(row: ParetoRow) -> str:
+    """The mean share of right answers of the variants that answered."""
+    return format_mean(row.accuracy, format_share)
+
+
 def remark(row: ParetoRow) -> str:
     """Reasons that keep a row off the front."""
     remarks = []
@@ -86,10 +91,13 @@ def remark(row: ParetoRow) -> str:
 def _table(rows: Sequence[ParetoRow]) -> Table:
     keys = swept_keys(rows)
     remarks = any(remark(row) for row in rows)
+    has_variants = any(row.accuracy is not None for row in rows)
     columns = [
         *figures("front"),
         Column(title="policy", whole=True),
-        *figures(*short_names(keys).values(), "total USD", "serving USD", "in time", "x reference", "x floor"),
+        *figures(*short_names(keys).values(), "total USD", "serving USD", "in time"),
+        *(figures("accuracy") if has_variants else ()),
+        *figures("x reference", "x floor"),
         *([Column(title="left out", whole=True)] if remarks else []),
     ]
     table = make_table(columns, gap=1)
@@ -102,6 +110,7 @@ def _table(rows: Sequence[ParetoRow]) -> Table:
             _with_range(format_mean(row.total_usd, usd), row.total_usd, usd),
             _with_range(format_mean(row.serving_usd, usd), row.serving_usd, usd),
             _with_range(format_attainment(row), row.attained, format_share),
+            *([_with_range(format_accuracy(row), row.accuracy, format_share)] if has_variants else []),
             _with_range(format_mean(row.cost_over_reference, ratio), row.cost_over_reference, ratio),
             _with_range(format_mean(row.cost_over_floor, ratio), row.cost_over_floor, ratio),
             *([remark(row)] if remarks else []),
