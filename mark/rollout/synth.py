@@ -152,7 +152,7 @@ def _blueprint(
     service, region = settings.service, settings.service.aws.region
     infer = [function_of(model.served) for model in overflowing(models)]
     offered = {item.instance_type.name for model in models for item in model.served.offerings}
-    told, files = carry_files(settings, offered)
+    told, files = carry_files(_without_threshold(settings), offered)
     return {
         "service": service.name,
         "region": region,
@@ -169,6 +169,18 @@ def _blueprint(
         "processes": told.model_dump_json(exclude_defaults=True, exclude=LEFT_OUT),
         "files": files,
     }
+
+
+def _without_threshold(settings: Settings) -> Settings:
+    """The settings with the same alarm on spending at any threshold.
+
+    Processes bill that it is there. With its threshold in their settings, another one would replace every gateway.
+    """
+    alarms = settings.rollout.alarms
+    if alarms.max_usd_per_hour is None:
+        return settings
+    alike = alarms.model_copy(update={"max_usd_per_hour": 1.0})
+    return settings.model_copy(update={"rollout": settings.rollout.model_copy(update={"alarms": alike})})
 
 
 def _elsewhere(function: LambdaSpec) -> LambdaSpec:
