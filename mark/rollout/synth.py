@@ -25,7 +25,7 @@ from mark.live.aws_resources import MODEL_FOLDER, function_of, trains_forecaster
 from mark.live.models import LiveModel, make_live_models
 from mark.rollout.bundles import Bundle, find_bundles, overflowing
 from mark.rollout.spending import Spending, limited, rounded_up, spending_of
-from mark.rollout.user_data import UserData, longest_user_data, require_room
+from mark.rollout.template_sizes import TemplateSize, require_room, template_sizes
 from mark.rollout.zones import require_zones
 
 SYNTH_S = 300
@@ -65,13 +65,13 @@ class Synthesis:
     models: tuple[LiveModel, ...]
     footprint: Footprint
     spending: Spending
-    user_data: UserData
+    sizes: tuple[TemplateSize, ...]
 
 
 def synthesise(settings: Settings) -> Synthesis:
-    """All templates of the service, as `draft` has them. Misconfigured, too, where EC2 would not take one."""
+    """All templates of the service, as `draft` has them. Misconfigured, too, where AWS would not take one."""
     made = draft(settings)
-    require_room(made.user_data)
+    require_room(made.sizes)
     return made
 
 
@@ -104,7 +104,7 @@ def draft(settings: Settings) -> Synthesis:
         models=models,
         footprint=footprint,
         spending=spending,
-        user_data=longest_user_data(
+        sizes=template_sizes(
             read, settings.service.aws.region, settings=blueprint["processes"], files=blueprint["files"]
         ),
     )

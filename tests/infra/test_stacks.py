@@ -22,7 +22,6 @@ from mark.rollout.plan import StackPlan, compare, is_long, refuse_stuck, templat
 from mark.rollout.show import plan_document, plan_table
 from mark.rollout.spending import Spending
 from mark.rollout.synth import Synthesis
-from mark.rollout.user_data import UserData
 from tests.aws.builders import aws
 from tests.footprints import FOOTPRINT
 
@@ -42,7 +41,7 @@ def synthesis(**templates: Any) -> Synthesis:
         models=(),
         footprint=FOOTPRINT,
         spending=Spending(fleet_usd=0.1, around_usd=0.1, limit_usd=1.0, named=True, lambda_usd=0.0),
-        user_data=UserData(template="mark-shop-node", most_bytes=1, settings_bytes=1, files_bytes=0),
+        sizes=(),
     )
 
 
