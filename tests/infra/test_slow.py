@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from scripts.rehearsal.trial import REGIONS
 from tests.infra.conftest import REGION, ZONES, of_type, plain, settings
 
 CHECKOV = ("--framework", "cloudformation", "--skip-download", "-o", "json")
+IN_ONE_PROCESS = {"CHECKOV_PARALLELIZATION_TYPE": "none"}
+"""Of itself it parses a file in a child process, and reports nothing at all where that child was killed."""
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(bool(what_is_missing()), reason=what_is_missing() or "all is there"),
@@ -35,8 +38,11 @@ def checkov(name: str, template: Any, folder: Path) -> dict[str, Any]:
         capture_output=True,
         text=True,
         check=False,
+        env={**os.environ, **IN_ONE_PROCESS},
     )
-    found: dict[str, Any] = json.loads(done.stdout)["results"]
+    told = json.loads(done.stdout)
+    assert "results" in told, f"{name} was not read: {told} {done.stderr}"
+    found: dict[str, Any] = told["results"]
     return found
 
 
