@@ -274,6 +274,7 @@ def load_settings(config: Path | None, flags: Mapping[str, tuple[str, Any]]) -> 
     for key, (_, value) in flags.items():
         if key in given:
             _put(tree, key, value, str(config))
+    _inherit_offerings(tree)
     try:
         return Settings.model_validate(tree)
     except ValidationError as error:
@@ -361,6 +362,20 @@ def _anchor_service(service: object, folder: Path) -> None:
         if isinstance(backend, dict) and backend.get("kind") == "python":
             own = backend.get("folder") or "."
             backend["folder"] = str(folder / own) if isinstance(own, str) else own
+
+
+def _inherit_offerings(tree: dict[str, Any]) -> None:
+    """A model's section `offerings` has what the file's says, too. Values of a wrong type are left for validation.
+
+    It is written into the model's: settings that are written and read again mean the same.
+    """
+    whole, service = tree.get("offerings"), tree.get("service")
+    served = service.get("serve") if isinstance(service, dict) else None
+    if not isinstance(whole, dict):
+        return
+    for one in served if isinstance(served, list) else ():
+        if isinstance(one, dict) and isinstance(one.get("offerings"), dict):
+            one["offerings"] = whole | one["offerings"]
 
 
 def _anchored_file(value: object, folder: Path, suffix: str) -> object:
