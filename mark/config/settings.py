@@ -145,7 +145,8 @@ class OverflowSettings(Part):
 
     concurrency: PositiveInt = Field(
         default_of(LambdaOffering, "concurrency"),
-        description="Calls that run at once at most (the account's quota).",
+        description="Calls that run at once at most (the account's quota); gateways leave two of them to the "
+        "service's other functions.",
     )
     burst: PositiveInt = Field(
         default_of(LambdaOffering, "burst"), description="New environments that may start within 10 s."
