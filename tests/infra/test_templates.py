@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -371,6 +373,30 @@ def test_each_role_reads_its_own_secret_of_the_store_and_no_other(
         "mark-shop-report-role": {"report-secret"},
         "mark-shop-start": {"controller-secret"},
     }
+
+
+def test_model_code_reads_its_bundle_whoever_packed_it(templates: dict[str, Template], tmp_path: Path) -> None:
+    one = of_type(templates["launch"], "AWS::EC2::LaunchTemplate")["TemplateMarkShopServing"]
+    script = plain(one["LaunchTemplateData"]["UserData"])
+    [unpacks] = [line for line in script.splitlines() if line.startswith("[ -e /run/mark/unpacked ]")]
+    packed, there, tools = tmp_path / "packed", tmp_path / "model", tmp_path / "bin"
+    for folder in (packed / "weights", there, tools):
+        folder.mkdir(parents=True)
+    (packed / "weights" / "w.bin").write_bytes(b"w")
+    (packed / "weights" / "w.bin").chmod(0o600)
+    (packed / "weights").chmod(0o700)
+    (tools / "aws").write_text(f"#!/bin/sh\nexec tar -cz -C {packed} weights\n")
+    (tools / "aws").chmod(0o755)
+    for name, is_here in (("/run/mark/", f"{tmp_path}/"), ("/opt/mark/model", str(there)), ("<", ""), (">", "")):
+        unpacks = unpacks.replace(name, is_here)
+    subprocess.run(  # noqa: S603 - the start script's own line
+        ["bash", "-euc", f"umask 077; {unpacks}"],  # noqa: S607
+        env={"PATH": f"{tools}:{os.environ['PATH']}"},
+        check=True,
+    )
+    found = there / "weights" / "w.bin"
+    assert found.read_bytes() == b"w"
+    assert [stat.S_IMODE(path.stat().st_mode) & 0o055 for path in (found.parent, found)] == [0o055, 0o044]
 
 
 def test_model_code_cannot_be_the_instance(templates: dict[str, Template], tmp_path: Path) -> None:
