@@ -21,6 +21,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if worker is not None:
         worker["grants"] = sorted(grants.USED)
     elif session.exitstatus == pytest.ExitCode.OK and _is_whole(session.config):
+        assert grants.USED, "no service said what it used"
         left = [f"{role}: {statement} {action}" for role, statement, action in grants.unused()]
         session.config.stash[LEFT] = left
         if left:
@@ -43,6 +44,6 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 def _is_whole(config: pytest.Config) -> bool:
     """True where no test of this folder was left out by its name or place."""
     option, began = config.option, config.invocation_params.dir
-    chosen = option.keyword or option.deselect or option.ignore or option.ignore_glob
+    chosen = option.collectonly or option.keyword or option.deselect or option.ignore or option.ignore_glob
     named = any(HERE.is_relative_to((began / place).resolve()) for place in config.args)
     return named and not chosen and option.markexpr in ALL
