@@ -144,8 +144,8 @@ def reasons(rollout: RolloutSettings) -> Mapping[str, str]:
     """Secrets that are not rotated, and why: by their part of the name."""
     if rollout.shape == "ha":
         at_start = (
-            "its processes read it when they start, and CloudFormation writes it into the user of ElastiCache: "
-            "a new one would have to reach the store and all of them at once"
+            "CloudFormation writes it into the user of ElastiCache, and processes read it when they start: write "
+            f"rollout.store.passwords: {rollout.store.passwords + 1} and deploy"
         )
         told = dict.fromkeys((f"store-{user.value}" for user in PROCESSES), at_start)
         told |= dict.fromkeys((f"password-{user.value}" for user in PROCESSES), at_start)

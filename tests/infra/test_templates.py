@@ -26,7 +26,7 @@ from mark.domain.times import CloudTimes
 from mark.live.aws_resources import launches_of
 from mark.live.processes.cloud import resources as resources_of_controllers
 from mark.live.processes.metadata import PORT
-from mark.rollout.synth import Synthesis
+from mark.rollout.synth import Synthesis, synthesise
 from mark.rollout.templates import ACCESS, write_templates
 from mark.store.users import PROCESSES, rules_of
 from tests.infra.conftest import ACCOUNT, REGION, Template, of_type, plain, settings
@@ -353,6 +353,29 @@ def test_ids_of_users_are_short_and_stay_apart() -> None:
     names = [f"mark-{'a' * 40}-{user.value}" for user in PROCESSES]
     assert len({*map(short_id, names)}) == len(names)
     assert all(len(short_id(name)) <= 40 for name in names)
+
+
+def test_new_passwords_of_the_store_count_beside_those_before_and_are_read_once_it_takes_them(
+    templates: dict[str, Template], tmp_path: Path
+) -> None:
+    third = synthesise(settings(tmp_path, store={"passwords": 3}))
+    state = third.templates["mark-shop-state"]
+    secrets = of_type(state, "AWS::SecretsManager::Secret")
+    named = {one["Name"] for one in secrets.values()}
+    assert len(named) == len(secrets) == third.footprint.secrets
+    users = {one["UserName"]: plain(one["Passwords"]) for one in of_type(state, "AWS::ElastiCache::User").values()}
+    for user in PROCESSES:
+        name, kind = user.value, user.value.capitalize()
+        assert {f"mark-shop-password-{name}-3", f"mark-shop-password-{name}-2"} < named
+        assert f"mark-shop-password-{name}" not in named
+        valid = [f"{{{{resolve:secretsmanager:<Password{kind}{number}>:SecretString}}}}" for number in (3, 2)]
+        assert users[name] == valid
+        assert f"rediss://{name}:{valid[0]}@" in plain(secrets[f"Url{kind}"]["SecretString"])
+        assert state["Resources"][f"Url{kind}"]["DependsOn"] == ["Users"]
+    was, becomes = (found["Outputs"] for found in (templates["state"], state))
+    assert was == becomes, "what other stacks take stays"
+    changed = {part for part, one in templates.items() if third.templates[f"mark-shop-{part}"] != one}
+    assert {"state", "gateways", "control"} <= changed, "who runs is replaced"
 
 
 def test_each_role_reads_its_own_secret_of_the_store_and_no_other(
