@@ -313,7 +313,11 @@ def _prepare_one(start: Start) -> str:
         script += _firewall(start)
     if not start.bundle:
         return script
-    unpacks = f"aws s3 cp --region {start.region} {start.bundle} - | tar -xz -C /opt/mark/model"
+    # whoever packed it has other users, and maybe files that only the owner reads
+    unpacks = (
+        f"aws s3 cp --region {start.region} {start.bundle} - | tar -xz --no-same-owner -C /opt/mark/model "
+        "&& chmod -R a+rX /opt/mark/model"
+    )
     # once a boot: each unit prepares, and a model that runs reads these files
     return (
         f"{script}install -d -m 755 /opt/mark/model\n"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 TOOLS = Path(__file__).parents[1] / "out" / "tools"
@@ -21,23 +23,34 @@ NODE_WANTED = {"cdk": "aws-cdk@2.1148.1"}
 def tool(name: str) -> Path:
     """The folder of a Python tool's commands; installed when it is first asked for, which takes half a minute."""
     venv, wanted = TOOLS / name, WANTED[name]
-    if not _is_ready(venv, wanted):
-        subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)  # noqa: S603 - our own interpreter
-        pip = [str(venv / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-        subprocess.run([*pip, *wanted], check=True)  # noqa: S603 - as above
-        _now_ready(venv, wanted)
+    with _alone(name):
+        if not _is_ready(venv, wanted):
+            subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)  # noqa: S603 - our interpreter
+            pip = [str(venv / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+            subprocess.run([*pip, *wanted], check=True)  # noqa: S603 - as above
+            _now_ready(venv, wanted)
     return venv / "bin"
 
 
 def node_tool(name: str) -> Path:
     """The folder of a Node.js tool's commands; installed when it is first asked for."""
     folder, wanted = TOOLS / name, NODE_WANTED[name]
-    if not _is_ready(folder, (wanted,)):
-        folder.mkdir(parents=True, exist_ok=True)
-        npm = [shutil.which("npm") or "npm", "install", "--silent", "--no-audit", "--no-fund"]
-        subprocess.run([*npm, "--prefix", str(folder), wanted], check=True)  # noqa: S603 - one pinned package
-        _now_ready(folder, (wanted,))
+    with _alone(name):
+        if not _is_ready(folder, (wanted,)):
+            folder.mkdir(parents=True, exist_ok=True)
+            npm = [shutil.which("npm") or "npm", "install", "--silent", "--no-audit", "--no-fund"]
+            subprocess.run([*npm, "--prefix", str(folder), wanted], check=True)  # noqa: S603 - one pinned package
+            _now_ready(folder, (wanted,))
     return folder / "node_modules" / ".bin"
+
+
+@contextmanager
+def _alone(name: str) -> Iterator[None]:
+    """One process at a time: tests that run beside each other ask for the same tool."""
+    TOOLS.mkdir(parents=True, exist_ok=True)
+    with (TOOLS / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _is_ready(folder: Path, wanted: Sequence[str]) -> bool:

@@ -62,9 +62,11 @@ class StateStack(ServiceStack):
                     words(user), blueprint.name(store_secret(user)), f"password of {user} at the store"
                 )
             return
-        passwords = {user: self._password(user) for user in PROCESSES}
-        host = self._replication_group(passwords).attr_primary_end_point_address
-        for user, password in passwords.items():
+        numbers = blueprint.rollout.store.valid_passwords
+        passwords = {user: [self._password(user, number) for number in numbers] for user in PROCESSES}
+        users = self._users(passwords)
+        host = self._replication_group(users).attr_primary_end_point_address
+        for user, (password, *_) in passwords.items():
             secret = aws_secretsmanager.CfnSecret(
                 self,
                 f"Url{words(user)}",
@@ -72,19 +74,21 @@ class StateStack(ServiceStack):
                 description=f"URL of the store for {user}",
                 secret_string=f"rediss://{user.value}:{password}@{host}:{STORE_PORT}",
             )
+            secret.add_dependency(users)  # no process reads a password that the store does not take yet
             _excuse_secret(secret)
             self.publish(f"{user.value}-secret", secret.ref)
 
-    def _password(self, user: StoreUser) -> str:
-        """A reference to the user's password, which no template holds."""
-        name = self.blueprint.name(f"password-{user.value}")
-        secret = self._generated(f"Password{words(user)}", name, f"password of {user} at the store")
+    def _password(self, user: StoreUser, number: int) -> str:
+        """A reference to a password of the user's, which no template holds."""
+        name = self.blueprint.name(f"password-{user.value}" + (f"-{number}" if number > 1 else ""))
+        id_ = f"Password{words(user)}{number if number > 1 else ''}"
+        secret = self._generated(id_, name, f"password of {user} at the store")
         return f"{{{{resolve:secretsmanager:{secret.ref}:SecretString}}}}"
 
-    def _users(self, passwords: Mapping[StoreUser, str]) -> str:
+    def _users(self, passwords: Mapping[StoreUser, list[str]]) -> aws_elasticache.CfnUserGroup:
         """A user for each role, and a default one that ElastiCache asks for and that can do nothing."""
         engine, service = self.blueprint.rollout.store.engine, self.blueprint.service
-        asked = {user.value: (rules_of(user, service), password) for user, password in passwords.items()}
+        asked = {user.value: (rules_of(user, service), valid) for user, valid in passwords.items()}
         asked["default"] = ("off -@all", passwords[StoreUser.CONTROLLER])
         users = [
             aws_elasticache.CfnUser(
@@ -94,18 +98,17 @@ class StateStack(ServiceStack):
                 user_id=short_id(self.blueprint.name(name)),
                 user_name=name,
                 access_string=rules,
-                passwords=[password],
+                passwords=valid,
             )
-            for name, (rules, password) in asked.items()
+            for name, (rules, valid) in asked.items()
         ]
-        group = aws_elasticache.CfnUserGroup(
+        return aws_elasticache.CfnUserGroup(
             self,
             "Users",
             engine=engine,
             user_group_id=store_id(self.blueprint),
             user_ids=[user.ref for user in users],
         )
-        return group.ref
 
     def _lease_table(self) -> str:
         """Table of the controllers' lease and the journals' tail; its name."""
@@ -203,7 +206,7 @@ class StateStack(ServiceStack):
         )
         return group.ref
 
-    def _replication_group(self, passwords: Mapping[StoreUser, str]) -> aws_elasticache.CfnReplicationGroup:
+    def _replication_group(self, users: aws_elasticache.CfnUserGroup) -> aws_elasticache.CfnReplicationGroup:
         place, store = Place(self), self.blueprint.rollout.store
         reach = self._reach(place)
         version, family = ENGINES[store.engine]
@@ -222,7 +225,7 @@ class StateStack(ServiceStack):
             multi_az_enabled=copies,
             at_rest_encryption_enabled=True,
             transit_encryption_enabled=True,
-            user_group_ids=[self._users(passwords)],
+            user_group_ids=[users.ref],
             port=STORE_PORT,
             cache_subnet_group_name=self._subnets(place),
             security_group_ids=[reach.attr_group_id],

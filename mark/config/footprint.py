@@ -21,7 +21,7 @@ from mark.catalog.sizing import (
     size_store,
 )
 from mark.config.parts import default_of
-from mark.config.rollout import MOST_NODES, MachineSettings, StoreSettings, endpoint_services
+from mark.config.rollout import MOST_NODES, MachineSettings, RolloutSettings, StoreSettings, endpoint_services
 from mark.config.settings import Settings
 from mark.config.training import models_trained_in_function, trains_in_function
 from mark.domain.demand import UNIT_S
@@ -35,7 +35,7 @@ from mark.domain.service_prices import ServiceItem
 UNKNOWN_PAYLOAD_MIB: float = default_of(ModelSpec, "payload_mib")
 """Model where none is named."""
 DEFAULT_ZONES = 2
-LEAN_SECRETS, HA_SECRETS = 4, 9
+LEAN_SECRETS, TOKENS, STORE_USERS = 4, 1, 4
 """The clients' token, and a password for each user of the store. Lean: two such users, and the team's certificate.
 `ha`: four, and for each the store's URL with it."""
 MODEL_ALARMS, SERVICE_ALARMS = 3, 4
@@ -107,11 +107,17 @@ def footprint_of(settings: Settings, *, models: int = 1) -> Footprint:
         disk_gib=rollout.machine_kinds[0].disk_gib,
         endpoints=endpoints,
         lambda_through_endpoint=network.private and network.vpc is None,
-        secrets=LEAN_SECRETS - rollout.node.self_signed if lean else HA_SECRETS,
+        secrets=_secrets(rollout),
         training_gib_s_per_hour=_training_gib_s_per_hour(settings, models),
         queue_requests_per_hour=LAMBDA_POLLS_PER_HOUR + CONTROLLER_POLLS_PER_HOUR,
         prices=load_service_prices(prices.region, settings.service_prices),
     )
+
+
+def _secrets(rollout: RolloutSettings) -> int:
+    if rollout.shape == "lean":
+        return LEAN_SECRETS - rollout.node.self_signed
+    return TOKENS + STORE_USERS * (len(rollout.store.valid_passwords) + 1)
 
 
 def sized(settings: Settings, *, models: int = 1) -> Settings:

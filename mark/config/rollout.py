@@ -156,6 +156,16 @@ class StoreSettings(Part):
         None, description="Node type; left out, the smallest that holds what the models keep at most."
     )
     replicas: NotNegativeInt = Field(1, description="Copies; the first one takes over when the store fails.")
+    passwords: PositiveInt = Field(
+        1,
+        description="Number of its users' passwords: with one more a deploy makes new ones, beside which those "
+        "before count until the next (docs/rollout.md).",
+    )
+
+    @property
+    def valid_passwords(self) -> tuple[int, ...]:
+        """Numbers of the passwords that count, the newest first; ElastiCache takes two of a user."""
+        return tuple(range(self.passwords, max(0, self.passwords - 2), -1))
 
 
 class GatewayMachineSettings(Part):

@@ -107,7 +107,9 @@ class ServedSettings(Part):
     backend: BackendSettings = Field(BackendSettings(), description="What runs it.")
     objective: ObjectiveSettings | None = Field(None, description="What is promised for it.")
     market: Market | None = Field(None, description="How its instances are bought.")
-    offerings: OfferingSettings | None = Field(None, description="What may be rented for it.")
+    offerings: OfferingSettings | None = Field(
+        None, description="What may be rented for it; each key that is left out is that of the top of the file."
+    )
     profiles: tuple[str, ...] | None = Field(None, description="Its latency profiles: files or shipped sets.")
     policy_name: str | None = Field(None, description="Its policy; `mark policies` lists them.")
     forecaster: str | None = Field(None, description="Replaces its policy's forecaster.")

@@ -145,7 +145,8 @@ class OverflowSettings(Part):
 
     concurrency: PositiveInt = Field(
         default_of(LambdaOffering, "concurrency"),
-        description="Calls that run at once at most (the account's quota).",
+        description="Calls that run at once at most (the account's quota); gateways leave two of them to the "
+        "service's other functions.",
     )
     burst: PositiveInt = Field(
         default_of(LambdaOffering, "burst"), description="New environments that may start within 10 s."
@@ -274,6 +275,7 @@ def load_settings(config: Path | None, flags: Mapping[str, tuple[str, Any]]) -> 
     for key, (_, value) in flags.items():
         if key in given:
             _put(tree, key, value, str(config))
+    _inherit_offerings(tree)
     try:
         return Settings.model_validate(tree)
     except ValidationError as error:
@@ -361,6 +363,20 @@ def _anchor_service(service: object, folder: Path) -> None:
         if isinstance(backend, dict) and backend.get("kind") == "python":
             own = backend.get("folder") or "."
             backend["folder"] = str(folder / own) if isinstance(own, str) else own
+
+
+def _inherit_offerings(tree: dict[str, Any]) -> None:
+    """A model's section `offerings` has what the file's says, too. Values of a wrong type are left for validation.
+
+    It is written into the model's: settings that are written and read again mean the same.
+    """
+    whole, service = tree.get("offerings"), tree.get("service")
+    served = service.get("serve") if isinstance(service, dict) else None
+    if not isinstance(whole, dict):
+        return
+    for one in served if isinstance(served, list) else ():
+        if isinstance(one, dict) and isinstance(one.get("offerings"), dict):
+            one["offerings"] = whole | one["offerings"]
 
 
 def _anchored_file(value: object, folder: Path, suffix: str) -> object:

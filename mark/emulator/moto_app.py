@@ -14,7 +14,14 @@ from moto.core.model_instances import reset_model_data
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
 from mark.emulator.errors import CBOR_HEADERS, CBOR_TYPE, ApiError, cbor_error, error_body
-from mark.emulator.moto_parts import LAMBDA_BACKEND, QUEUE, RESOURCE_TYPES, SECRETS_BACKEND, sqs_backend
+from mark.emulator.moto_parts import (
+    LAMBDA_BACKEND,
+    QUEUE,
+    RESOURCE_TYPES,
+    SECRETS_BACKEND,
+    SECRETS_EXISTS,
+    sqs_backend,
+)
 
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 
@@ -34,6 +41,7 @@ class StrictMoto:
         _refuse_unknown_resources()
         _leave_queues_to_us()
         _follow_moved_stages()
+        _keep_values_of_versions()
         self._polls = _end_long_polls(self._stopping)
         self._moto = DomainDispatcherApplication(create_backend_app)
         self._bridge: Any = WSGIMiddleware(self._call, workers=THREADS)  # type: ignore[arg-type]
@@ -142,3 +150,21 @@ def _follow_moved_stages() -> None:
 
     update_secret_version_stage.original = original  # type: ignore[attr-defined]
     SECRETS_BACKEND.update_secret_version_stage = update_secret_version_stage
+
+
+def _keep_values_of_versions() -> None:
+    """Moto gives a version that is AWSPENDING another value; Secrets Manager changes no value of any version."""
+    puts = SECRETS_BACKEND.put_secret_value
+    original = getattr(puts, "original", puts)
+
+    def put_secret_value(
+        self: Any, *, secret_id: str, secret_string: str, client_request_token: str, **more: Any
+    ) -> Any:
+        version = getattr(self.secrets.get(secret_id), "versions", {}).get(client_request_token, {})
+        if version.get("secret_string", secret_string) != secret_string:
+            raise SECRETS_EXISTS(f"The version {client_request_token} has another value already.")
+        given = {"secret_id": secret_id, "secret_string": secret_string}
+        return original(self, **given, client_request_token=client_request_token, **more)
+
+    put_secret_value.original = original  # type: ignore[attr-defined]
+    SECRETS_BACKEND.put_secret_value = put_secret_value

@@ -19,6 +19,7 @@ from moto.events.models import EventTemplateParser as _EventTemplateParser  # ty
 from moto.events.models import Rule as _Rule
 from moto.events.models import events_backends
 from moto.scheduler.models import scheduler_backends
+from moto.secretsmanager.exceptions import ResourceExistsException as _ResourceExists
 from moto.secretsmanager.models import SecretsManagerBackend as _SecretsBackend
 from moto.sqs.models import Queue as _Queue
 from moto.sqs.models import sqs_backends
@@ -33,6 +34,7 @@ QUEUE: Any = _Queue
 RESOURCE_TYPES: Any = _parsing
 RULE: Any = _Rule
 SECRETS_BACKEND: Any = _SecretsBackend
+SECRETS_EXISTS: Any = _ResourceExists
 
 
 def cloudwatch_backend() -> Any:

@@ -159,7 +159,17 @@ def _each(settings: Settings) -> list[tuple[Settings, ServedSettings]]:
     serve = settings.service.serve
     if not serve and settings.model is not None:
         serve = (ServedSettings(model=settings.model),)
-    return [(_settings_of(one, settings), one) for one in serve or default_serve()]
+    serve = serve or tuple(_with_offerings(one, settings) for one in default_serve())
+    return [(_settings_of(one, settings), one) for one in serve]
+
+
+def _with_offerings(one: ServedSettings, settings: Settings) -> ServedSettings:
+    """A default model with what the settings say of offerings: nobody has written its own."""
+    if one.offerings is None:
+        return one
+    usual, told = OfferingSettings(), settings.offerings
+    said = {name: value for name, value in told if value != getattr(usual, name)}
+    return one.model_copy(update={"offerings": one.offerings.model_copy(update=said)})
 
 
 def _settings_of(one: ServedSettings, settings: Settings) -> Settings:

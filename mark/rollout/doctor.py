@@ -102,7 +102,7 @@ def _findings(
         ("certificate", lambda: iter((check_certificate(settings),))),
         ("mail", lambda: check_mail(settings, aws)),
         ("pause", lambda: check_pause(settings, aws)),
-        ("user data", lambda: iter((check_user_data(settings),))),
+        ("template sizes", lambda: check_sizes(settings)),
         *((("deep", lambda: check_deep(settings, models, aws, caller(aws))),) if deep else ()),
     )
     for what, check in checks:
@@ -290,15 +290,18 @@ def check_pause(settings: Settings, aws: Aws) -> Iterator[Finding]:
         yield Finding(check="pause", state="warning", message=f"the service is {paused.reason}", remedy=remedy)
 
 
-def check_user_data(settings: Settings) -> Finding:
-    """Check that EC2 takes the start scripts, of which the settings are a part. AWS itself is not called."""
+def check_sizes(settings: Settings) -> Iterator[Finding]:
+    """Check that AWS takes the start scripts, the functions' variables and the task. AWS itself is not called."""
     try:
-        found = draft(any_zones(settings)).user_data
+        sizes = draft(any_zones(settings)).sizes
     except Misconfigured as error:
-        return Finding(check="user data", state="skipped", message=f"no templates can be made yet: {error}")
-    if found.fits:
-        return Finding(check="user data", state="ok", message=found.words)
-    return Finding(check="user data", state="error", message=found.words, remedy=found.remedy)
+        yield Finding(check="template sizes", state="skipped", message=f"no templates can be made yet: {error}")
+        return
+    for one in sizes:
+        if one.fits:
+            yield Finding(check=one.kind, state="ok", message=one.words)
+        else:
+            yield Finding(check=one.kind, state="error", message=one.words, remedy=one.remedy)
 
 
 def _document(settings: Settings, aws: Aws, findings: Sequence[Finding], *, ok: bool) -> dict[str, object]:

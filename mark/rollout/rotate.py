@@ -4,6 +4,10 @@ The clients' token: a new version waits as AWSPENDING until every gateway has re
 becomes AWSCURRENT, which clients read, and the old one, AWSPREVIOUS now, counts for a while more. Every step
 follows from the stages alone (`next_step`), so whoever runs the command again goes on where it was left. The
 agents' password at the nodes' stores goes the same way: nodes accept it, agents read it as they connect.
+
+Waits are counted on AWS's clock, which dates the secret's last change, and not on this machine's. Each step is a
+conditional write: it names the version that it takes a stage from, and a new version's id follows from what was
+found. So of two who rotate at once one does the step, and the other goes on from what it finds then.
 """
 
 from __future__ import annotations
@@ -15,9 +19,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from types import MappingProxyType
-from typing import assert_never
+from typing import Any, assert_never
 
 from mark.aws.client_tokens import AGAIN_S, CURRENT, FRESH_S, PENDING, PREVIOUS, READ_EACH_S
 from mark.aws.error_codes import NOT_THERE
@@ -38,6 +43,8 @@ READ_S = READ_EACH_S + 4 * AGAIN_S
 LEAST_S = FRESH_S + 2 * AGAIN_S
 """So long an old password of the agents counts at least: an instance may still tell it, and a connection begin."""
 TOKEN_BYTES = 32
+TimeOf = Callable[[Mapping[str, Any]], float]
+"""Time of an answer of AWS's, epoch seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +81,14 @@ class Versions:
     pending: str = ""
     previous: str = ""
     changed_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Versions of a secret as AWS told them; `at`: when that was, epoch seconds of AWS's clock."""
+
+    versions: Versions
+    at: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,8 +144,8 @@ def reasons(rollout: RolloutSettings) -> Mapping[str, str]:
     """Secrets that are not rotated, and why: by their part of the name."""
     if rollout.shape == "ha":
         at_start = (
-            "its processes read it when they start, and CloudFormation writes it into the user of ElastiCache: "
-            "a new one would have to reach the store and all of them at once"
+            "CloudFormation writes it into the user of ElastiCache, and processes read it when they start: write "
+            f"rollout.store.passwords: {rollout.store.passwords + 1} and deploy"
         )
         told = dict.fromkeys((f"store-{user.value}" for user in PROCESSES), at_start)
         told |= dict.fromkeys((f"password-{user.value}" for user in PROCESSES), at_start)
@@ -157,11 +172,12 @@ def rotate(
     *,
     keep_old_s: float,
     plan_only: bool,
-    clock: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
+    time_of: TimeOf | None = None,
 ) -> None:
     """Rotate these secrets, or all that can be; `keep_old_s`: so long the old value counts beside the new one.
 
+    time_of: the time of an answer; AWS's own when left out.
     Misconfigured, before anything changes, for a name that is unknown or that cannot be rotated.
     """
     kept, known = reasons(settings.rollout), rotated(settings.rollout)
@@ -171,14 +187,15 @@ def rotate(
         if name not in known:
             raise Misconfigured(f"unknown secret {name!r}; known: {', '.join((*known, *kept))}")
     keeps = {name: _kept_s(name, keep_old_s) for name in known if not names or name in names}
-    service = settings.service.name
     with closing(service_aws(settings, "rotator")) as aws:
+        rotation = _Rotation(aws, settings.service.name, time_of or answered_at)
         if plan_only:
             for name, old_s in keeps.items():
-                for step in steps_left(_versions(aws, service, name), clock(), old_s):
+                found = rotation.find(name)
+                for step in steps_left(found.versions, found.at, old_s):
                     show(f"{name}  {_time(step.due_at)}  {_words(name, step.move)}")
         else:
-            _rotate(aws, service, keeps, clock, sleep)
+            rotation.run(keeps, sleep)
     if not names:
         for name, why in kept.items():
             show(f"{name}  not rotated: {why}")
@@ -188,47 +205,92 @@ def _kept_s(name: str, keep_old_s: float) -> float:
     return max(keep_old_s, LEAST_S) if name == AGENTS_PASSWORD else keep_old_s
 
 
-def _rotate(
-    aws: Aws, service: str, keeps: Mapping[str, float], clock: Callable[[], float], sleep: Callable[[float], None]
-) -> None:
-    """Rotate them beside each other: first what is due first. keeps: so long each old value counts."""
-    left: dict[str, tuple[Versions, Step]] = {}
+def answered_at(answer: Mapping[str, Any]) -> float:
+    """Time at which AWS gave an answer, epoch seconds: whole ones, so never too late (RFC 9110, 6.6.1)."""
+    dated = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+    if dated is None:
+        raise Misconfigured("the answer has no date: something between here and AWS takes it away")
+    return parsedate_to_datetime(dated).timestamp()
 
-    def look(name: str) -> None:
-        versions = _versions(aws, service, name)
-        if (step := next_step(versions, keeps[name])) is not None:
-            left[name] = versions, step
+
+class _Rotation:
+    """Rotations of a service's secrets, beside each other."""
+
+    def __init__(self, aws: Aws, service: str, time_of: TimeOf) -> None:
+        self._aws, self._service, self._time_of = aws, service, time_of
+        self._left: dict[str, tuple[Found, Step]] = {}
+
+    def run(self, keeps: Mapping[str, float], sleep: Callable[[float], None]) -> None:
+        """Do what is due first, until nothing is left. keeps: so long each old value counts, seconds."""
+        for name, old_s in keeps.items():
+            found = self.find(name)
+            step = next_step(found.versions, old_s)
+            if step is not None:
+                show(f"{name}  a rotation that was interrupted goes on")
+            self._left[name] = found, step or Step(move=Move.MAKE)
+        while self._left:
+            name, (found, step) = min(self._left.items(), key=lambda one: one[1][1].due_at)
+            if (wait_s := step.due_at - found.at) > 0:
+                show(f"{name}  waits until {_time(step.due_at)} to {_words(name, step.move)}")
+                sleep(wait_s)
+                for waiting in tuple(self._left):  # somebody else may have gone on meanwhile
+                    self._look(waiting, keeps[waiting])
+            else:
+                self._do(name, found, step.move)
+                self._look(name, keeps[name])
+
+    def find(self, secret: str) -> Found:
+        """The secret's versions as they are now. Misconfigured where there is no such secret."""
+        name = name_of(self._service, secret)
+        try:
+            with translated():
+                told = self._aws.secrets.describe_secret(SecretId=name)
+        except MarkError as error:
+            if code_of(error) not in NOT_THERE:
+                raise
+            raise Misconfigured(
+                f"there is no secret {name} in {self._aws.settings.region}: the service {self._service} is not "
+                "deployed there"
+            ) from error
+        staged = {stage: id_ for id_, stages in told["VersionIdsToStages"].items() for stage in stages}
+        changed = told.get("LastChangedDate") or told["CreatedDate"]
+        versions = Versions(
+            current=staged.get(CURRENT, ""),
+            pending=staged.get(PENDING, ""),
+            previous=staged.get(PREVIOUS, ""),
+            changed_at=changed.timestamp(),
+        )
+        return Found(versions=versions, at=self._time_of(told))
+
+    def _look(self, name: str, keep_old_s: float) -> None:
+        found = self.find(name)
+        if (step := next_step(found.versions, keep_old_s)) is not None:
+            self._left[name] = found, step
         else:
-            del left[name]
+            del self._left[name]
             show(f"{name}  rotated; {WORDS[name].accepts}s refuse the old one within {READ_EACH_S / 60:g} minutes")
 
-    for name, old_s in keeps.items():
-        versions = _versions(aws, service, name)
-        step = next_step(versions, old_s)
-        if step is not None:
-            show(f"{name}  a rotation that was interrupted goes on")
-        left[name] = versions, step or Step(move=Move.MAKE)
-    while left:
-        name, (versions, step) = min(left.items(), key=lambda one: one[1][1].due_at)
-        if (wait_s := step.due_at - clock()) > 0:
-            show(f"{name}  waits until {_time(step.due_at)} to {_words(name, step.move)}")
-            sleep(wait_s)
-            for waiting in tuple(left):  # somebody else may have gone on meanwhile
-                look(waiting)
-        else:
+    def _do(self, name: str, found: Found, move: Move) -> None:
+        """Do the step, or find that somebody else has done one meanwhile."""
+        try:
             with translated():
-                _do(aws, name_of(service, name), step.move, versions)
-            show(f"{name}  {_time(clock())}  done: {_words(name, step.move)}")
-            look(name)
+                _change(self._aws, name_of(self._service, name), move, found.versions)
+        except MarkError:
+            if self.find(name).versions == found.versions:
+                raise
+            show(f"{name}  is rotated by somebody else, too: goes on from what is found now")
+        else:
+            show(f"{name}  {_time(found.at)}  done: {_words(name, move)}")
 
 
-def _do(aws: Aws, name: str, move: Move, versions: Versions) -> None:
+def _change(aws: Aws, name: str, move: Move, versions: Versions) -> None:
+    """Change the stages; AWS refuses it where they are no longer as they were found."""
     moved = aws.secrets.update_secret_version_stage
     match move:
         case Move.MAKE:
             aws.secrets.put_secret_value(
                 SecretId=name,
-                ClientRequestToken=f"{OURS}{uuid.uuid4()}",
+                ClientRequestToken=version_made(name, versions),
                 SecretString=secrets.token_hex(TOKEN_BYTES),
                 VersionStages=[PENDING],
             )
@@ -247,25 +309,12 @@ def _do(aws: Aws, name: str, move: Move, versions: Versions) -> None:
             assert_never(move)
 
 
-def _versions(aws: Aws, service: str, secret: str) -> Versions:
-    name = name_of(service, secret)
-    try:
-        with translated():
-            told = aws.secrets.describe_secret(SecretId=name)
-    except MarkError as error:
-        if code_of(error) not in NOT_THERE:
-            raise
-        raise Misconfigured(
-            f"there is no secret {name} in {aws.settings.region}: the service {service} is not deployed there"
-        ) from error
-    staged = {stage: id_ for id_, stages in told["VersionIdsToStages"].items() for stage in stages}
-    changed = told.get("LastChangedDate") or told["CreatedDate"]
-    return Versions(
-        current=staged.get(CURRENT, ""),
-        pending=staged.get(PENDING, ""),
-        previous=staged.get(PREVIOUS, ""),
-        changed_at=changed.timestamp(),
-    )
+def version_made(name: str, versions: Versions) -> str:
+    """Id of the version that a rotation makes from what was found: the same for all who found that.
+
+    Secrets Manager refuses a second value under one id (API reference, PutSecretValue, `ClientRequestToken`).
+    """
+    return f"{OURS}{uuid.uuid5(uuid.NAMESPACE_URL, f'{name} {versions.current} {versions.changed_at!r}')}"
 
 
 def _words(name: str, move: Move) -> str:

@@ -25,7 +25,7 @@ from mark.live.aws_resources import MODEL_FOLDER, function_of, trains_forecaster
 from mark.live.models import LiveModel, make_live_models
 from mark.rollout.bundles import Bundle, find_bundles, overflowing
 from mark.rollout.spending import Spending, limited, rounded_up, spending_of
-from mark.rollout.user_data import UserData, longest_user_data, require_room
+from mark.rollout.template_sizes import TemplateSize, require_room, template_sizes
 from mark.rollout.zones import require_zones
 
 SYNTH_S = 300
@@ -65,13 +65,13 @@ class Synthesis:
     models: tuple[LiveModel, ...]
     footprint: Footprint
     spending: Spending
-    user_data: UserData
+    sizes: tuple[TemplateSize, ...]
 
 
 def synthesise(settings: Settings) -> Synthesis:
-    """All templates of the service, as `draft` has them. Misconfigured, too, where EC2 would not take one."""
+    """All templates of the service, as `draft` has them. Misconfigured, too, where AWS would not take one."""
     made = draft(settings)
-    require_room(made.user_data)
+    require_room(made.sizes)
     return made
 
 
@@ -104,7 +104,7 @@ def draft(settings: Settings) -> Synthesis:
         models=models,
         footprint=footprint,
         spending=spending,
-        user_data=longest_user_data(
+        sizes=template_sizes(
             read, settings.service.aws.region, settings=blueprint["processes"], files=blueprint["files"]
         ),
     )
@@ -152,7 +152,7 @@ def _blueprint(
     service, region = settings.service, settings.service.aws.region
     infer = [function_of(model.served) for model in overflowing(models)]
     offered = {item.instance_type.name for model in models for item in model.served.offerings}
-    told, files = carry_files(settings, offered)
+    told, files = carry_files(_without_threshold(settings), offered)
     return {
         "service": service.name,
         "region": region,
@@ -169,6 +169,18 @@ def _blueprint(
         "processes": told.model_dump_json(exclude_defaults=True, exclude=LEFT_OUT),
         "files": files,
     }
+
+
+def _without_threshold(settings: Settings) -> Settings:
+    """The settings with the same alarm on spending at any threshold.
+
+    Processes bill that it is there. With its threshold in their settings, another one would replace every gateway.
+    """
+    alarms = settings.rollout.alarms
+    if alarms.max_usd_per_hour is None:
+        return settings
+    alike = alarms.model_copy(update={"max_usd_per_hour": 1.0})
+    return settings.model_copy(update={"rollout": settings.rollout.model_copy(update={"alarms": alike})})
 
 
 def _elsewhere(function: LambdaSpec) -> LambdaSpec:

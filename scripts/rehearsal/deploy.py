@@ -31,6 +31,27 @@ def updates_one_setting(there: RehearsalFolder) -> str:
     return "a threshold changed; nothing else did"
 
 
+def replaces_the_stores_passwords(there: RehearsalFolder) -> str:
+    """Twice: what counted at first is gone then; each URL has the newest password."""
+    secrets, read = there.client("secretsmanager"), dict[int, str]()
+
+    def value(name: str) -> str:
+        return str(secrets.get_secret_value(SecretId=f"mark-{SERVICE}-{name}")["SecretString"])
+
+    read[1] = value("password-agent")
+    for number in (2, 3):
+        _rollout(there)["store"] = {"passwords": number}
+        there.run("deploy", "--yes")
+        there.run("diff")
+        read[number] = value(f"password-agent-{number}")
+        check(f":{read[number]}@" in value("store-agent"), "agents that start read the newest password")
+    listed = [one["Name"] for one in secrets.list_secrets()["SecretList"]]
+    left = sorted(name.partition("password-")[2] for name in listed if "password-agent" in name)
+    check(len(set(read.values())) == 3, "each is another one")
+    check(left == ["agent-2", "agent-3"], f"the last two are there: {left}")
+    return "the store's passwords replaced twice by deploys; the first ones are gone"
+
+
 def takes_back_what_fails(there: RehearsalFolder) -> str:
     """Warm environments, whose alias is there already; a report by mail comes with the second try."""
     functions, stack = there.client("lambda"), f"mark-{SERVICE}-functions"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,8 @@ class RehearsalFolder:
             aws_secret_access_key=self.aws["AWS_SECRET_ACCESS_KEY"],
         )
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        """Start a command of `mark` with the settings as they are now."""
+    def start(self, *words: str, stderr: int = subprocess.STDOUT) -> subprocess.Popen[str]:
+        """Start a command of `mark` with the settings as they are now; its notes among what it prints, or not."""
         if self.config is not None:
             (self.folder / "mark.yaml").write_text(yaml.safe_dump(self.config), encoding="utf-8")
         return subprocess.Popen(  # noqa: S603 - our own command
@@ -53,7 +54,7 @@ class RehearsalFolder:
             env=self.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=stderr,
             text=True,
         )
 
@@ -63,10 +64,18 @@ class RehearsalFolder:
 
     def bare(self, *words: str, expect: int = 0) -> str:
         """The same for a command that takes no settings."""
-        process = self.start(*words)
-        said, _ = process.communicate(timeout=LIMIT_S)
+        return self._ended(self.start(*words), words, expect)
+
+    def document(self, *words: str, expect: int = 0) -> Any:
+        """Run a command that prints JSON; its notes (of progress, on a busy machine) are no part of it."""
+        return json.loads(self._ended(self.start(*words, "--json", stderr=subprocess.PIPE), words, expect))
+
+    def _ended(self, process: subprocess.Popen[str], words: Sequence[str], expect: int) -> str:
+        said, notes = process.communicate(timeout=LIMIT_S)
         if process.returncode != expect:
-            raise Failed(f"mark {' '.join(words)} ended with {process.returncode}, not {expect}:\n{said}")
+            raise Failed(
+                f"mark {' '.join(words)} ended with {process.returncode}, not {expect}:\n{said}{notes or ''}"
+            )
         return said
 
     def call(self, *words: str, folder: Path | None = None, expect: int = 0, **more: str) -> str:

@@ -26,7 +26,7 @@ HERE = "here.yaml"
 AMI = "ami-0123456789abcdef0"
 INDEX = "application/vnd.oci.image.index.v1+json"
 """Media type of an image for several processors."""
-REPORT = ("report", "--since", "24h", "--policy", "none", "--json", "--config", HERE)
+REPORT = ("report", "--since", "24h", "--policy", "none", "--config", HERE)
 NOTICE = {
     "version": "0",
     "id": "1e5527d7-bb36-4607-3370-4164db56a40e",
@@ -132,7 +132,7 @@ def gets_its_first_report(there: RehearsalFolder) -> str:
     with EmbeddedRedis(there.folder / "store", options={"port": str(port), "bind": "127.0.0.1"}):
         url = f"redis://127.0.0.1:{port}"
         answered = _serves_for_a_while(there, url)
-        told = json.loads(there.bare(*REPORT))
+        told = there.document(*REPORT)
         snapshot = take_snapshot(ServiceStore(connect(url), there.service), max(time.time(), float(told["until"])))
         there.client("s3").put_object(Bucket=_bucket(there), Key=snapshot_key(there.service), Body=snapshot)
         first = _until(lambda: _mails(there), MAIL_S, "the scheduled mail")[0]
@@ -184,7 +184,7 @@ def removes_it_all(there: RehearsalFolder) -> str:
 
 def _findings(there: RehearsalFolder, *, expect: int = 1) -> list[str]:
     """The checks that the doctor wants mended."""
-    told = json.loads(there.run("doctor", "--json", expect=expect).partition("\n}\n")[0] + "\n}")
+    told = there.document("doctor", "--config", "mark.yaml", expect=expect)
     return list(dict.fromkeys(found["check"] for found in told["findings"] if found["state"] == "error"))
 
 

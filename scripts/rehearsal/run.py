@@ -36,6 +36,7 @@ PARTS: Mapping[str, tuple[Step, ...]] = {
     "deploy": (
         deploy.deploys_and_differs_in_nothing,
         deploy.updates_one_setting,
+        deploy.replaces_the_stores_passwords,
         deploy.takes_back_what_fails,
         deploy.goes_on_after_a_kill,
         deploy.refuses_two_at_once,

@@ -160,11 +160,11 @@ def tries_it(there: RehearsalFolder) -> str:
     """
     token = there.client("secretsmanager").get_secret_value(SecretId="mark-mark-token")["SecretString"]
     with _up(there, token) as address:
-        told = json.loads(_page(there, TRY, "--address", address, "--json"))
-        local = json.loads(_beside(there).run("try", "--json"))
+        told = there.document(*_words(TRY), "--address", address)
+        local = _beside(there).document("try", "--config", "mark.yaml")
         there.client("secretsmanager").put_secret_value(SecretId="mark-mark-token", SecretString="another" * 4)
         refused = there.run("try", "--address", address, expect=1)
-        spent = json.loads(_beside(there).bare("report", "--since", "24h", "--policy", "none", "--json"))
+        spent = _beside(there).document("report", "--since", "24h", "--policy", "none")
     check(told["status"] == 200 and told["model"] == "digits", f"digits answered: {told}")
     check(told["through"] == f"mark-mark-probe in {_region(there)}", f"through the function: {told}")
     check(told["answer"]["outputs"] == local["answer"]["outputs"], "the same answer as from here")
@@ -273,15 +273,18 @@ def _budgets(there: RehearsalFolder) -> list[dict[str, str]]:
 
 def _errors(there: RehearsalFolder, *, expect: int) -> list[str]:
     """The checks that the doctor wants mended."""
-    said = _page(there, DOCTOR, "--json", expect=expect)
-    told = json.loads(said[said.index("{\n") :].partition("\n}\n")[0] + "\n}")
+    told = there.document(*_words(DOCTOR), expect=expect)
     return list(dict.fromkeys(found["check"] for found in told["findings"] if found["state"] == "error"))
 
 
 def _page(there: RehearsalFolder, line: str, *more: str, expect: int = 0) -> str:
     """Run a line of the page, with words that only a rehearsal needs; what it said."""
+    return there.bare(*_words(line), *more, expect=expect)
+
+
+def _words(line: str) -> tuple[str, ...]:
     assert line in console_lines(PAGE), line
-    return there.bare(*words_of(line), *more, expect=expect)
+    return words_of(line)
 
 
 def _region(there: RehearsalFolder) -> str:

@@ -86,7 +86,7 @@ def test_each_finding_says_what_to_do(doctor: Doctor) -> None:
         "certificate": "skipped",
         "sender": "error",
         "SES": "error",
-        "user data": "skipped",
+        "template sizes": "skipped",
     }
     both = "infra/image/Dockerfile --target models --platform linux/amd64,linux/arm64"
     assert f"{both} -t {IMAGE} --push ." in found["image"]["remedy"]

@@ -12,8 +12,13 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from hypothesis import given
+from hypothesis import strategies as st
 
+from mark.config.settings import Settings
 from mark.emulator.config import LambdaLimits
+from mark.emulator.ec2.account_limits import NEW_CONCURRENCY
+from mark.live.processes.gateway import OWN_CALLS, lambda_calls
 from tests.emulator.conftest import World, stub_zip, until
 from tests.emulator.test_spot import queue_of
 
@@ -210,6 +215,36 @@ def test_a_queue_calls_its_function_and_keeps_what_failed(start: Callable[..., W
     assert world.state()["lambda"]["worker"]["invocations"] >= 2
     left = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
     assert (left["ApproximateNumberOfMessages"], left["ApproximateNumberOfMessagesNotVisible"]) == ("0", "0")
+
+
+@pytest.mark.parametrize("gateways", [1, 2])
+def test_a_function_of_notices_runs_while_all_gateways_overflow(
+    start: Callable[..., World], gateways: int
+) -> None:
+    world = start(lambdas=LambdaLimits(cold_start_s=0.0, concurrency=NEW_CONCURRENCY))
+    function(world, "echo")
+    function(world, "batch")
+    url = queue_of(world, {"source": ["demo"]})
+    arn = world.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
+    world.client("lambda").create_event_source_mapping(
+        FunctionName="batch", EventSourceArn=arn["Attributes"]["QueueArn"]
+    )
+    told = {"policy": {"overflow_limits": {"concurrency": NEW_CONCURRENCY}}, "service": {"gateways": gateways}}
+    calls = gateways * lambda_calls(Settings.model_validate(told))
+    with ThreadPoolExecutor(calls) as threads:
+        overflow = [threads.submit(call, world, "echo", {"sleep_s": 3.0}) for _ in range(calls)]
+        until(lambda: world.state()["lambda"]["echo"]["busy"] == calls)
+        world.client("sqs").send_message(QueueUrl=url, MessageBody="notice")
+        until(lambda: world.state()["lambda"].get("batch", {}).get("invocations"))
+        assert all(one.result() for one in overflow)
+    counts = world.state()["lambda"]
+    assert (counts["batch"]["throttled"], counts["echo"]["throttled"]) == (0, 0)
+
+
+@given(allowed=st.integers(1, 5000), gateways=st.integers(1, 20))
+def test_gateways_together_leave_calls_to_other_functions(allowed: int, gateways: int) -> None:
+    told = {"policy": {"overflow_limits": {"concurrency": allowed}}, "service": {"gateways": gateways}}
+    assert gateways * lambda_calls(Settings.model_validate(told)) <= max(gateways, allowed - OWN_CALLS)
 
 
 def test_a_rule_calls_its_function(world: World) -> None:

@@ -22,6 +22,7 @@ from mark.domain.orders import Launch
 from mark.live.local.emulator_client import EmulatedControls
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
+from tests.end_to_end.grants import note
 
 MARK = str(Path(sys.executable).with_name("mark"))
 UP_S, COMMAND_S, GONE_S = 300.0, 200.0, 20.0
@@ -144,6 +145,7 @@ class Rig:
             assert state["callers"]["controller"]
             assert "" not in state["callers"]
             assert state["permissions"]["refused"] == {}
+            note(state["permissions"]["used"])
         said = self.mark("down", "--name", self.name)
         self.assert_gone()
         return said

@@ -6,6 +6,7 @@ import json
 import signal
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,8 +19,9 @@ from mark.live.aws_resources import RESOURCES, launches_of
 from mark.live.background.cloudwatch import metric_line, spend, watch_metrics
 from mark.live.processes import cloud
 from mark.live.processes.cloud import deployed, live_models, main, resources
+from mark.rollout.synth import Synthesis, synthesise
 from mark.store.published_status import MODEL, FailedTraining, ForecasterStatus, PublishedInstance, PublishedModel
-from tests.infra.conftest import Template, of_type, plain
+from tests.infra.conftest import Template, of_type, plain, settings
 from tests.planner.builders import offering
 
 
@@ -49,6 +51,12 @@ def test_controllers_understand_what_the_templates_say(environment: dict[str, st
     [plain] = live_models(settings, "", 0)
     assert plain.served.overflow is not None
     assert plain.served.overflow.provisioned == 0
+
+
+def test_another_threshold_of_an_alarm_replaces_no_process(synthesis: Synthesis, tmp_path: Path) -> None:
+    alarms = {"to": ["team@example.com"], "max_usd_per_hour": 6}
+    again = synthesise(settings(tmp_path, alarms=alarms)).templates
+    assert [name for name in again if again[name] != synthesis.templates[name]] == ["mark-shop-watch"]
 
 
 def test_what_is_missing_is_named(environment: dict[str, str]) -> None:

@@ -6,11 +6,13 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
+from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from mark.aws.session import Aws
@@ -22,7 +24,6 @@ from mark.rollout.plan import StackPlan, compare, is_long, refuse_stuck, templat
 from mark.rollout.show import plan_document, plan_table
 from mark.rollout.spending import Spending
 from mark.rollout.synth import Synthesis
-from mark.rollout.user_data import UserData
 from tests.aws.builders import aws
 from tests.footprints import FOOTPRINT
 
@@ -42,7 +43,7 @@ def synthesis(**templates: Any) -> Synthesis:
         models=(),
         footprint=FOOTPRINT,
         spending=Spending(fleet_usd=0.1, around_usd=0.1, limit_usd=1.0, named=True, lambda_usd=0.0),
-        user_data=UserData(template="mark-shop-node", most_bytes=1, settings_bytes=1, files_bytes=0),
+        sizes=(),
     )
 
 
@@ -175,6 +176,47 @@ def test_a_stuck_stack_is_refused_with_what_to_do() -> None:
 
 def event(at: float, resource: str, status: str, reason: str = "") -> StackEvent:
     return StackEvent(id=f"{at}", at=at, resource=resource, type="T", status=status, reason=reason)
+
+
+def test_a_look_that_aws_throttles_is_made_again(there: Aws, stacks: Stacks) -> None:
+    made(stacks, "mark-shop-a", template())
+    all_events = [event.id for event in stacks.events("mark-shop-a")]
+    refused = ["DescribeStacks", "DescribeStackEvents"]
+
+    def throttle(model: Any, **_: Any) -> None:
+        if model.name in refused:
+            refused.remove(model.name)
+            raise ClientError({"Error": {"Code": "Throttling", "Message": "Rate exceeded"}}, model.name)
+
+    there.stacks.meta.events.register("provide-client-params.cloudformation.*", throttle)
+    assert [event.id for event in stacks.follow("mark-shop-a")] == all_events
+    assert refused == []
+
+
+class Events:
+    """CloudFormation's events of a stack, newest first, in pages of two; `pages`: those that were asked for."""
+
+    def __init__(self, count: int) -> None:
+        at = datetime(2026, 11, 23, tzinfo=UTC)
+        self.rows, self.pages = [{"EventId": str(number), "Timestamp": at} for number in range(count)], 0
+
+    def get_paginator(self, name: str) -> Events:
+        assert name == "describe_stack_events"
+        return self
+
+    def paginate(self, **_: str) -> Iterator[dict[str, Any]]:
+        newest = self.rows[::-1]
+        for start in range(0, len(newest), 2):
+            self.pages += 1
+            yield {"StackEvents": newest[start : start + 2]}
+
+
+@pytest.mark.parametrize(("known", "pages"), [(0, 4), (1, 4), (6, 1), (7, 1)])
+def test_events_are_asked_for_until_one_is_known(known: int, pages: int) -> None:
+    told = Events(7)
+    found = Stacks(SimpleNamespace(stacks=told)).events("mark-shop-a", {str(number) for number in range(known)})  # type: ignore[arg-type]
+    assert [event.id for event in found] == [str(number) for number in range(known, 7)]
+    assert told.pages == pages
 
 
 def test_the_first_failure_is_the_cause() -> None:

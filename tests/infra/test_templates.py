@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -24,7 +26,7 @@ from mark.domain.times import CloudTimes
 from mark.live.aws_resources import launches_of
 from mark.live.processes.cloud import resources as resources_of_controllers
 from mark.live.processes.metadata import PORT
-from mark.rollout.synth import Synthesis
+from mark.rollout.synth import Synthesis, synthesise
 from mark.rollout.templates import ACCESS, write_templates
 from mark.store.users import PROCESSES, rules_of
 from tests.infra.conftest import ACCOUNT, REGION, Template, of_type, plain, settings
@@ -353,6 +355,29 @@ def test_ids_of_users_are_short_and_stay_apart() -> None:
     assert all(len(short_id(name)) <= 40 for name in names)
 
 
+def test_new_passwords_of_the_store_count_beside_those_before_and_are_read_once_it_takes_them(
+    templates: dict[str, Template], tmp_path: Path
+) -> None:
+    third = synthesise(settings(tmp_path, store={"passwords": 3}))
+    state = third.templates["mark-shop-state"]
+    secrets = of_type(state, "AWS::SecretsManager::Secret")
+    named = {one["Name"] for one in secrets.values()}
+    assert len(named) == len(secrets) == third.footprint.secrets
+    users = {one["UserName"]: plain(one["Passwords"]) for one in of_type(state, "AWS::ElastiCache::User").values()}
+    for user in PROCESSES:
+        name, kind = user.value, user.value.capitalize()
+        assert {f"mark-shop-password-{name}-3", f"mark-shop-password-{name}-2"} < named
+        assert f"mark-shop-password-{name}" not in named
+        valid = [f"{{{{resolve:secretsmanager:<Password{kind}{number}>:SecretString}}}}" for number in (3, 2)]
+        assert users[name] == valid
+        assert f"rediss://{name}:{valid[0]}@" in plain(secrets[f"Url{kind}"]["SecretString"])
+        assert state["Resources"][f"Url{kind}"]["DependsOn"] == ["Users"]
+    was, becomes = (found["Outputs"] for found in (templates["state"], state))
+    assert was == becomes, "what other stacks take stays"
+    changed = {part for part, one in templates.items() if third.templates[f"mark-shop-{part}"] != one}
+    assert {"state", "gateways", "control"} <= changed, "who runs is replaced"
+
+
 def test_each_role_reads_its_own_secret_of_the_store_and_no_other(
     templates: dict[str, Template], lean: dict[str, Template]
 ) -> None:
@@ -371,6 +396,30 @@ def test_each_role_reads_its_own_secret_of_the_store_and_no_other(
         "mark-shop-report-role": {"report-secret"},
         "mark-shop-start": {"controller-secret"},
     }
+
+
+def test_model_code_reads_its_bundle_whoever_packed_it(templates: dict[str, Template], tmp_path: Path) -> None:
+    one = of_type(templates["launch"], "AWS::EC2::LaunchTemplate")["TemplateMarkShopServing"]
+    script = plain(one["LaunchTemplateData"]["UserData"])
+    [unpacks] = [line for line in script.splitlines() if line.startswith("[ -e /run/mark/unpacked ]")]
+    packed, there, tools = tmp_path / "packed", tmp_path / "model", tmp_path / "bin"
+    for folder in (packed / "weights", there, tools):
+        folder.mkdir(parents=True)
+    (packed / "weights" / "w.bin").write_bytes(b"w")
+    (packed / "weights" / "w.bin").chmod(0o600)
+    (packed / "weights").chmod(0o700)
+    (tools / "aws").write_text(f"#!/bin/sh\nexec tar -cz -C {packed} weights\n")
+    (tools / "aws").chmod(0o755)
+    for name, is_here in (("/run/mark/", f"{tmp_path}/"), ("/opt/mark/model", str(there)), ("<", ""), (">", "")):
+        unpacks = unpacks.replace(name, is_here)
+    subprocess.run(  # noqa: S603 - the start script's own line
+        ["bash", "-euc", f"umask 077; {unpacks}"],  # noqa: S607
+        env={"PATH": f"{tools}:{os.environ['PATH']}"},
+        check=True,
+    )
+    found = there / "weights" / "w.bin"
+    assert found.read_bytes() == b"w"
+    assert [stat.S_IMODE(path.stat().st_mode) & 0o055 for path in (found.parent, found)] == [0o055, 0o044]
 
 
 def test_model_code_cannot_be_the_instance(templates: dict[str, Template], tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from mark.aws.names import HANDLERS
-from mark.config.settings import Settings
+from mark.config.settings import Settings, load_settings
 from mark.domain.errors import Misconfigured
 from mark.live.models import LEFT_OUT, make_live_models
 
@@ -39,3 +41,31 @@ def test_without_torch_the_default_service_leaves_out_the_model_in_torch(monkeyp
     assert [model.name for model in without] == ["inception-v3"]
     assert LEFT_OUT in without[0].notes
     assert LEFT_OUT not in with_it[0].notes
+
+
+NO_LAMBDA = "offerings: {overflow: false, standby_share: 0.25}\n"
+SERVES = "service: {serve: [{model: inception-v3, offerings: {types: [c5.large]%s}}]}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "overflows", "types"),
+    [
+        ("", True, {"c5.large", "c5.xlarge", "c5.2xlarge"}),
+        (NO_LAMBDA, False, {"c5.large", "c5.xlarge", "c5.2xlarge"}),
+        (NO_LAMBDA + SERVES % "", False, {"c5.large"}),
+        (NO_LAMBDA + SERVES % ", overflow: true", True, {"c5.large"}),
+        (SERVES % "", True, {"c5.large"}),
+    ],
+    ids=["nothing said", "default models", "a model's own types", "a model's own word", "no file's word"],
+)
+def test_what_the_file_says_of_offerings_holds_for_models_that_say_nothing_else(
+    text: str, overflows: bool, types: set[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "mark.yaml"
+    path.write_text(text, encoding="utf-8")
+    settings = load_settings(path, {})
+    written = (settings.model_dump_json(), settings.model_dump_json(exclude_defaults=True))
+    for read in (settings, *(Settings.model_validate_json(one) for one in written)):
+        model = next(one for one in make_live_models(read) if one.name == "inception-v3")
+        assert (model.served.overflow is not None) == overflows
+        assert {item.instance_type.name for item in model.served.offerings} <= types

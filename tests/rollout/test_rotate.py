@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
@@ -31,7 +31,7 @@ from mark.emulator.config import ACCOUNT, REGION
 from mark.live.control.node import AgentsPasswords
 from mark.live.processes.metadata import Kept
 from mark.rollout import rotate as rotating
-from mark.rollout.rotate import OURS, READ_S, Move, Versions, after, next_step, steps_left
+from mark.rollout.rotate import OURS, READ_S, Move, Versions, after, answered_at, next_step, steps_left
 from mark.store.connect import AsyncLink, connect, connect_async
 from mark.store.embedded import EmbeddedRedis
 from mark.store.keys import Keys
@@ -88,14 +88,14 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 
 
 class Sleeper:
-    """A clock that is moved by sleeping; each sleep notes which token clients read, and which count by then."""
+    """AWS's clock, moved by sleeping; each sleep notes which token clients read, and which count by then."""
 
     def __init__(self, world: World, *, interrupted_at: int | None = None) -> None:
-        self.now, self.world, self.interrupted_at = 0.0, world, interrupted_at
+        self.slept_s, self.world, self.interrupted_at = 0.0, world, interrupted_at
         self.seen: list[tuple[str, tuple[str, ...]]] = []
 
-    def clock(self) -> float:
-        return self.now
+    def time_of(self, answer: Mapping[str, Any]) -> float:
+        return answered_at(answer) + self.slept_s
 
     def sleep(self, wait_s: float) -> None:
         client, gateway = (aws(endpoint_url=self.world.url, role=role) for role in ("prober", "gateway"))
@@ -105,12 +105,12 @@ class Sleeper:
         if len(self.seen) == self.interrupted_at:
             self.interrupted_at = None
             raise KeyboardInterrupt
-        self.now += wait_s
+        self.slept_s += wait_s
 
 
 def rotate(sleeper: Sleeper, **differs: object) -> None:
     told = {"names": ("token",), "keep_old_s": 3600.0, "plan_only": False} | differs
-    rotating.rotate(SETTINGS, clock=sleeper.clock, sleep=sleeper.sleep, **told)  # type: ignore[arg-type]
+    rotating.rotate(SETTINGS, sleep=sleeper.sleep, time_of=sleeper.time_of, **told)  # type: ignore[arg-type]
 
 
 def with_token(world: World) -> str:
@@ -149,6 +149,54 @@ def test_at_each_time_gateways_accept_what_clients_read(
     }
 
 
+class Colleague(Sleeper):
+    """Another who rotates while the first one sleeps, or just before a call of the first one's."""
+
+    def __init__(self, world: World, does: Callable[[], None]) -> None:
+        super().__init__(world)
+        self.does: list[Callable[[], None]] = [does]
+
+    def time_of(self, answer: Mapping[str, Any]) -> float:
+        if self.does:  # the first one has looked, and has not changed anything yet
+            self.does.pop()()
+        return super().time_of(answer)
+
+
+@pytest.mark.parametrize("steps", range(1, len(WHOLE)))
+def test_of_two_at_once_each_step_is_done_by_one(
+    world: World, steps: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = with_token(world)
+    other = Sleeper(world, interrupted_at=steps)
+
+    def begin() -> None:
+        if steps < len(WHOLE) - 1:
+            with pytest.raises(KeyboardInterrupt):
+                rotate(other)
+        else:
+            rotate(other)
+
+    first = Colleague(world, begin)
+    rotate(first)
+    said = capsys.readouterr().out
+    assert "is rotated by somebody else, too" in said
+    assert [said.count(f"done: {step}") for step in ("make", "have", "note", "take")] == [1, 1, 1, 1]
+    read, accepted = zip(*(other.seen + first.seen), strict=True)
+    assert read[0] == old
+    assert len(set(read)) == 2, "one new token"
+    for token, valid in zip(read, accepted, strict=True):
+        assert token in valid
+
+
+def test_time_is_that_of_awss_answer() -> None:
+    def answer(**headers: str) -> dict[str, Any]:
+        return {"ResponseMetadata": {"HTTPHeaders": headers}}
+
+    assert answered_at(answer(date="Mon, 23 Nov 2026 08:00:01 GMT")) == 1795420801.0
+    with pytest.raises(Misconfigured, match="the answer has no date"):
+        answered_at(answer())
+
+
 def test_a_plan_changes_nothing(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     old = with_token(world)
     sleeper = Sleeper(world)
@@ -176,8 +224,7 @@ class Service(Sleeper):
 
     def __init__(self, world: World, redis: EmbeddedRedis, *, interrupted_after_s: float = math.inf) -> None:
         super().__init__(world)
-        self.now, self.redis, self.failures = time.time(), redis, list[str | None]()
-        self.interrupted_at_s = self.now + interrupted_after_s
+        self.redis, self.failures, self.interrupted_at_s = redis, list[str | None](), interrupted_after_s
         self.roles = {role: aws(endpoint_url=world.url, role=role) for role in ("member", "node")}
         self.passwords = AgentsPasswords(
             NodeStore(connect(url_of(redis.url, StoreUser.NODE, "node")), 0),
@@ -185,9 +232,11 @@ class Service(Sleeper):
             self.failures.append,
             each_s=READ_EACH_S,
             again_s=AGAIN_S,
-            monotonic=self.clock,
+            monotonic=lambda: self.slept_s,
         )
-        self.told = Kept(lambda: agents_password(self.roles["member"], "shop"), FRESH_S, monotonic=self.clock)
+        self.told = Kept(
+            lambda: agents_password(self.roles["member"], "shop"), FRESH_S, monotonic=lambda: self.slept_s
+        )
         self.loop = asyncio.new_event_loop()
         self.lasting = self.link()
         self.goes_on()
@@ -205,11 +254,11 @@ class Service(Sleeper):
         self.loop.run_until_complete(fresh.aclose())
 
     def sleep(self, wait_s: float) -> None:
-        until = self.now + wait_s
-        while self.now < until:
-            self.now = min(until, self.now + 60.0)
+        until = self.slept_s + wait_s
+        while self.slept_s < until:
+            self.slept_s = min(until, self.slept_s + 60.0)
             self.goes_on()
-            if self.now >= self.interrupted_at_s:
+            if self.slept_s >= self.interrupted_at_s:
                 self.interrupted_at_s = math.inf
                 raise KeyboardInterrupt
 
@@ -283,7 +332,7 @@ def test_token_and_password_are_rotated_beside_each_other(
     there.close()
     sleeper = Sleeper(world)
     rotate(sleeper, names=())
-    assert sleeper.now < time.time() + READ_S + 3600.0, "the waits are shared"
+    assert sleeper.slept_s < READ_S + 2 * 3600.0, "the waits are shared"
     said = capsys.readouterr().out
     assert [said.count(f"{name}  rotated") for name in ("token", "store-agent")] == [1, 1]
     assert "store-controller  not rotated" in said

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -238,26 +238,40 @@ class Stacks:
         yield from self.follow(state.id or state.name, seen)
 
     def follow(self, name: str, seen: set[str] | None = None) -> Iterator[StackEvent]:
-        """Events that are not in `seen`, oldest first, until nothing is under way. RetryLater after an hour."""
+        """Events that are not in `seen`, oldest first, until nothing is under way. RetryLater after an hour.
+
+        A look that AWS throttles, or that does not reach it, is made again: what is under way goes on.
+        """
         known, until = set() if seen is None else seen, time.monotonic() + STACK_S
         while True:
-            state = self.state(name)
-            for event in self.events(name):
-                if event.id not in known:
-                    known.add(event.id)
-                    yield event
-            if state is None or not state.busy:
-                return
-            if time.monotonic() > until:
-                raise RetryLater(f"{name} is {state.status} after {STACK_S:g} s")
+            try:
+                state, found = self.state(name), self.events(name, known)
+            except RetryLater:
+                if time.monotonic() > until:
+                    raise
+            else:
+                known.update(event.id for event in found)
+                yield from found
+                if state is None or not state.busy:
+                    return
+                if time.monotonic() > until:
+                    raise RetryLater(f"{name} is {state.status} after {STACK_S:g} s")
             time.sleep(self._poll_s)
 
-    def events(self, name: str) -> tuple[StackEvent, ...]:
-        """All events of the stack, oldest first; none where there is no such stack."""
+    def events(self, name: str, known: Set[str] = frozenset()) -> tuple[StackEvent, ...]:
+        """Events of the stack that are not `known`, oldest first; none where there is no such stack.
+
+        AWS gives the newest first, a page a call: with what is known it ends, so that following a stack that has
+        stood for long asks for one page.
+        """
+        rows = []
         try:
             with translated():
-                pages = self._client.get_paginator("describe_stack_events").paginate(StackName=name)
-                rows = [row for page in pages for row in page["StackEvents"]]
+                for page in self._client.get_paginator("describe_stack_events").paginate(StackName=name):
+                    new = [row for row in page["StackEvents"] if row["EventId"] not in known]
+                    rows += new
+                    if len(new) < len(page["StackEvents"]):
+                        break
         except MarkError as error:
             if _is_absent(error):
                 return ()

@@ -30,6 +30,9 @@ PEER_PORT = 8080
 """Where gateways with an address and TLS of their own reach each other."""
 MOST_THREADS = 500
 """A call of Lambda takes a thread; half of an account's usual thousand."""
+OWN_CALLS = 2
+"""Of the calls that the account allows at once, so many are left to the service's other functions: in an account
+with ten, an overflow that took them all would throttle `interruption`, through which spot notices come."""
 
 
 async def main(folder: RunFolder, name: str, port: int) -> None:
@@ -59,7 +62,7 @@ async def serve(
     link = open_async_link(running.store_for(StoreUser.GATEWAY))
     store = GatewayStore(link, running.name)
     aws = aws_of(settings, running, "gateway")
-    overflow = LambdaOverflow(aws, concurrency=_lambda_calls(settings))
+    overflow = LambdaOverflow(aws, concurrency=lambda_calls(settings))
     config = GatewayConfig(
         name=f"{name}-{secrets.token_hex(4)}",  # a new life counts its reports anew
         host=settings.service.host,
@@ -85,9 +88,9 @@ def _reader(aws: Aws, service: str) -> TokenReader:
     return TokenReader(read=partial(valid_tokens, aws, service), each_s=READ_EACH_S, again_s=AGAIN_S)
 
 
-def _lambda_calls(settings: Settings) -> int:
-    """This gateway's share of the calls that the account allows at once."""
-    allowed = settings.policy.overflow_limits.concurrency
+def lambda_calls(settings: Settings) -> int:
+    """This gateway's share of the calls that the account allows at once, less those of other functions."""
+    allowed = settings.policy.overflow_limits.concurrency - OWN_CALLS
     return min(MOST_THREADS, max(1, allowed // settings.service.gateway_count))
 
 

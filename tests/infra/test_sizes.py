@@ -1,4 +1,4 @@
-"""Start scripts of what is synthesised, against the user data that EC2 takes."""
+"""Sizes of what is synthesised, against what AWS takes of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from infra.app import what_is_missing
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
-from mark.rollout.doctor import check_user_data
+from mark.rollout.doctor import check_sizes
 from mark.rollout.synth import Synthesis, synthesise
 from tests.infra.conftest import LEAN, settings
 
@@ -31,19 +31,35 @@ def _with_profiles(folder: Path, bytes_: int) -> Settings:
 @pytest.mark.skipif(bool(what_is_missing()), reason=what_is_missing() or "-")
 def test_files_that_ec2_would_not_take_are_refused_before_anything_is_deployed(tmp_path: Path) -> None:
     too_much = _with_profiles(tmp_path, 12_000)
-    found = check_user_data(too_much)
-    assert (found.state, found.message.split(" has ")[0]) == ("error", "the start script of mark-shop-node")
-    assert "name fewer or smaller files" in found.remedy
+    [wrong] = [found for found in check_sizes(too_much) if found.state != "ok"]
+    assert (wrong.state, wrong.message.split(" has ")[0]) == ("error", "the start script of mark-shop-node")
+    assert "name fewer or smaller files" in wrong.remedy
     with pytest.raises(Misconfigured, match=r"mark-shop-node has up to .* bytes, of 16,384 .*; name fewer"):
         synthesise(too_much)
 
 
-def test_a_service_without_an_image_has_no_start_scripts_yet() -> None:
-    found = check_user_data(Settings.model_validate({"service": {"name": "shop"}}))
+@pytest.mark.skipif(bool(what_is_missing()), reason=what_is_missing() or "-")
+def test_recipients_that_lambda_would_not_take_are_refused_before_anything_is_deployed(tmp_path: Path) -> None:
+    many = [f"{'a' * 50}.{number}@example.org" for number in range(70)]
+    too_many = settings(tmp_path, **LEAN, report={"sender": "mark@example.com", "to": many})
+    with pytest.raises(
+        Misconfigured, match=r"mark-shop-report has up to .* bytes, of 4,096 .*; write one address"
+    ):
+        synthesise(too_many)
+
+
+def test_a_service_without_an_image_has_no_templates_yet() -> None:
+    [found] = check_sizes(Settings.model_validate({"service": {"name": "shop"}}))
     assert (found.state, found.message.split(": ")[1]) == ("skipped", "rollout.image is missing")
 
 
-def test_scripts_of_what_is_synthesised_fit(lean_synthesis: Synthesis, trial_synthesis: Synthesis) -> None:
-    assert lean_synthesis.user_data.fits
-    assert trial_synthesis.user_data.fits
-    assert trial_synthesis.user_data.files_bytes > 0
+def test_what_is_synthesised_fits(
+    synthesis: Synthesis, lean_synthesis: Synthesis, trial_synthesis: Synthesis
+) -> None:
+    kinds = {"environment", "start script"}
+    for made, expected in (
+        (synthesis, kinds | {"task definition"}),
+        (lean_synthesis, kinds),
+        (trial_synthesis, kinds),
+    ):
+        assert {one.kind for one in made.sizes if one.fits} == expected
