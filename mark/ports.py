@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from mark.domain.clock import ClockAnchor
 from mark.domain.costs import Transition
@@ -255,12 +255,16 @@ class InferRequest(NamedTuple):
 
 
 class InferReply(NamedTuple):
-    """One answer's bytes; `header_length` as in the request. `status` is HTTP's."""
+    """One answer's bytes; `header_length` as in the request. `status` is HTTP's.
+
+    `variant`: the variant that answered; the agent names it where the model has several.
+    """
 
     status: int
     content_type: str
     body: bytes
     header_length: int = 0
+    variant: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,6 +306,15 @@ class Backend(Protocol):
     async def close(self) -> None: ...
 
 
+@runtime_checkable
+class VariantBackend(Backend, Protocol):
+    """A backend whose model has variants."""
+
+    async def infer_variant(self, batch: Sequence[InferRequest], variant: str) -> Sequence[InferReply]:
+        """Answer a batch with that variant, as `infer` does with the model's own choice."""
+        ...
+
+
 class PythonModel(Protocol):
     """A model that runs in the agent's own process: a user's class needs no more than this."""
 
@@ -313,6 +326,14 @@ class PythonModel(Protocol):
 
     def predict(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         """Answer a batch. inputs, outputs: numpy arrays by tensor name, the batch first."""
+        ...
+
+
+class VariantModel(PythonModel, Protocol):
+    """A Python model that has variants. Until `switch` is called it answers with the most accurate one."""
+
+    def switch(self, variant: str) -> None:
+        """Answer with that variant from the next batch on: in place, in far less time than a batch takes."""
         ...
 
 
@@ -346,8 +367,11 @@ class OpenSupernet(Protocol):
         """Write all weights and statistics to one file."""
         ...
 
-    def model(self, variant: str) -> PythonModel:
-        """The model that answers with that subnet. All of them share one network, and are called in turn."""
+    def model(self, variant: str) -> VariantModel:
+        """The model that answers with that subnet until it is switched to another.
+
+        All of them share one network, and are called in turn.
+        """
         ...
 
     def actuation(self) -> Actuation:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from mark.dispatch.policy import DispatchPolicy
+from mark.dispatch.variants import VariantServing
 from mark.domain.errors import unknown
 from mark.domain.footprint import Footprint
 from mark.domain.objective import ModelSpec, Slo
@@ -47,6 +48,8 @@ class ServedModel:
     inputs: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
     variants: tuple[str, ...] = field(default_factory=tuple)
+    #: Variants from which agents choose one for each batch; None for a model that has one.
+    variant_serving: VariantServing | None = None
 
     @property
     def name(self) -> str:

@@ -10,9 +10,9 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, field_validator
 from pydantic_core import PydanticCustomError
 
-from mark.config.parts import NotNegative, Part, Positive, PositiveInt, Share
+from mark.config.parts import DispatchRule, NotNegative, Part, Positive, PositiveInt, Share
 from mark.controller.policy import COVER_SHARE
-from mark.dispatch.policy import Late, Routing
+from mark.dispatch.policy import Late
 from mark.domain.offering import Market
 from mark.policies.bundles import policy_names
 
@@ -56,7 +56,7 @@ class ObjectiveSettings(Part):
     accuracy_floor: Share | None = Field(
         None,
         description="Share of answers that must be right, for a model with variants (docs/supernet.md): no less "
-        "accurate variant answers, and plans count on the first that does. Replays alone read it.",
+        "accurate variant answers, and plans count on the first that does.",
     )
 
 
@@ -113,7 +113,9 @@ class ServedSettings(Part):
     profiles: tuple[str, ...] | None = Field(None, description="Its latency profiles: files or shipped sets.")
     policy_name: str | None = Field(None, description="Its policy; `mark policies` lists them.")
     forecaster: str | None = Field(None, description="Replaces its policy's forecaster.")
-    dispatch: Routing | None = Field(None, description="Replaces its policy's rule that routes requests.")
+    dispatch: DispatchRule | None = Field(
+        None, description="Replaces its policy's rule that routes requests, or the one that chooses its variants."
+    )
     expected_rps: Positive | None = Field(
         None, description="Load to start with where no trace says what came before; 10 when left out."
     )

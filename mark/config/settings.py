@@ -250,8 +250,8 @@ class Settings(Part):
     )
     dispatch: DispatchRule | None = Field(
         None,
-        description="Replaces the policies' rule that routes requests; in replays of a model with variants also "
-        "the rule that chooses them: slackfit (the default), maxbatch, maxacc or fixed:VARIANT.",
+        description="Replaces the policies' rule that routes requests; for a model with variants also the "
+        "rule that chooses them: slackfit (the default), maxbatch, maxacc or fixed:VARIANT.",
     )
     policy: PolicySettings = Field(PolicySettings(), description="How our own policies decide.")
     trace: TraceSettings = Field(TraceSettings(), description="The load that is replayed.")

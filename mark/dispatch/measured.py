@@ -62,11 +62,24 @@ class MeasuredTimes:
         else:
             self._beyond_ratio[size] = _moved(expected, ratio)
         self._mean_ratio = _moved(self._mean_ratio, ratio)
+        self._update()
+
+    def _update(self) -> None:
         times = (
             profile * (own if seen else self._mean_ratio)
             for profile, own, seen in zip(self._profile, self._ratio, self._seen, strict=True)
         )
         self._batch_s = tuple(accumulate(times, max))
+
+    @property
+    def shared(self) -> tuple[float, float]:
+        """What other variants on this machine may know of it: its mean ratio to the profile, and the variance."""
+        return self._mean_ratio, self._variance
+
+    def share(self, mean_ratio: float, variance: float) -> None:
+        """Take in what another variant has measured: sizes that were never seen move with it."""
+        self._mean_ratio, self._variance = mean_ratio, variance
+        self._update()
 
     def knows(self, size: int) -> bool:
         """True where a batch of that size was measured."""
@@ -104,6 +117,33 @@ class MeasuredTimes:
     def full_batch_s(self) -> float:
         """Service time of the largest batch."""
         return self._batch_s[-1]
+
+
+class VariantTimes:
+    """Measured times by variant. profiles_s: by variant, what a batch of 1, 2, ... should take.
+
+    Each variant has estimates of its own, because profiles of two variants may be off by different factors: one
+    estimate for all would swing whenever they alternate, and admission with it. What says something of the machine
+    goes from one to all: the mean ratio, by which sizes move that a variant never ran, and how much batches vary.
+    So the fastest variant, which admission counts on, is known to be slow before a surge makes it run.
+    """
+
+    def __init__(self, profiles_s: Sequence[Sequence[float]], cv: float = 0.0) -> None:
+        self._times = [MeasuredTimes(profile_s, cv) for profile_s in profiles_s]
+        self._shared = self._times[0].shared
+
+    def of(self, variant: int) -> MeasuredTimes:
+        """The estimates of one variant now; always the same object."""
+        times = self._times[variant]
+        if times.shared != self._shared:
+            times.share(*self._shared)
+        return times
+
+    def note(self, variant: int, size: int, took_s: float) -> None:
+        """Take in a measurement."""
+        times = self.of(variant)
+        times.note(size, took_s)
+        self._shared = times.shared
 
 
 def _moved(expected: float, ratio: float) -> float:

@@ -12,6 +12,7 @@ at the slack itself, and their width follows the queue (docs/superserve.md has b
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -69,6 +70,39 @@ def choose(kind: int, slack_s: float, queued: int, choices: Choices) -> tuple[in
     bucket = min(max(0, int(slack_s / choices.step_s + 1e-9)), choices.batch.shape[1] - 1)
     column = min(queued, choices.batch.shape[2] - 1)
     return choices.batch[kind, bucket, column], choices.variant[kind, bucket, column]
+
+
+def choose_waiting(
+    kind: int, slack_s: float, waiting: int, max_batch: int, fastest: int, least_s: float, choices: Choices
+) -> tuple[int, int]:
+    """Batch and variant for an instance that has a queue of its own.
+
+    fastest: the variant that admission counts on; least_s: the slack that its largest batch needs. With less there
+    is no time to spare, and smaller batches would only take more of it.
+    """
+    if slack_s < least_s:
+        return int(max_batch), int(fastest)
+    batch, variant = choose(kind, slack_s, waiting, choices)
+    return min(int(batch), int(max_batch)), int(variant)
+
+
+def spare_at(
+    queue: Sequence[float] | Floats, head: int, waiting: int, max_batch: int, full_batch_s: float
+) -> float:
+    """The least instant of those that wait, less what the fastest variant takes before each.
+
+    queue: a ring of instants that never fall, deadlines or arrivals, of which `waiting` from `head` on count. A
+    batch may leave all but one to those behind it, each of which takes no longer than the fastest variant's
+    largest. So whatever was admitted as in time stays so, however accurately the batch in hand is answered.
+    """
+    batches, place = 0, 0
+    spare = np.inf
+    while place < waiting:
+        instant = queue[(head + place) % len(queue)]
+        spare = min(spare, instant - batches * full_batch_s)
+        place = 1 + batches * max_batch
+        batches += 1
+    return spare
 
 
 def build_choices(

@@ -7,7 +7,7 @@ accurately where there is no slack.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -73,6 +73,28 @@ class VariantServing:
     def types(self) -> tuple[str, ...]:
         """Instance types, in the order of the arrays."""
         return tuple(self.table.latency_s)
+
+    def on(self, instance_type: str) -> VariantServing:
+        """The same on one instance type alone. Misconfigured where the variants were not profiled on it."""
+        self.table.rows(instance_type)
+        own = {instance_type: self.table.latency_s[instance_type]}
+        return replace(self, table=replace(self.table, latency_s=own))
+
+    @property
+    def best(self) -> int:
+        """The most accurate variant that may answer."""
+        fixed = self.dispatch.variant
+        return len(self.table.variants) - 1 if fixed is None else self.table.number(fixed)
+
+    def request_floor(self, accuracy: float) -> int:
+        """The least variant that may answer a request with this floor; Misconfigured where none may."""
+        best = self.table.variants[self.best]
+        if accuracy > best.accuracy:
+            raise Misconfigured(
+                f"no variant of {self.table.model} has an accuracy of {accuracy:g}: the most accurate that "
+                f"answers, {best.name}, has {best.accuracy:g}"
+            )
+        return min(self.best, max(self.floor, self.table.floor_number(accuracy)))
 
     def latency_s(self, speed: float = 1.0) -> Floats:
         """Expected seconds times `speed`. shape (types, variants, largest batch + 1); column 0 is 0."""

@@ -19,7 +19,7 @@ def is_rejection(status: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelTraffic:
-    """One gateway's counts of one model since its last report; the last three fields are gauges."""
+    """One gateway's counts of one model since its last report; fields from `recent_known` on are gauges."""
 
     #: The model's name.
     model: str
@@ -55,6 +55,13 @@ class ModelTraffic:
     billed: float = 0.0
     #: GiB seconds of Lambda, likewise.
     gib_s: float = 0.0
+    #: Answers of a variant whose accuracy is known; none for a model without variants.
+    accuracy_known: int = 0
+    #: Sum of their accuracies.
+    accuracy_sum: float = 0.0
+    #: The same two of the last whole window.
+    recent_known: int = 0
+    recent_sum: float = 0.0
     #: Lambda calls under way now.
     lambda_in_flight: int = 0
     #: Lambda environments believed warm now.
@@ -66,6 +73,16 @@ class ModelTraffic:
     def answered(self) -> int:
         """Requests that got an answer from a model."""
         return self.instance + self.standby + self.lambda_
+
+    @property
+    def accuracy(self) -> float | None:
+        """Mean accuracy of the variants that answered; None where none did."""
+        return self.accuracy_sum / self.accuracy_known if self.accuracy_known else None
+
+    @property
+    def recent_accuracy(self) -> float | None:
+        """The same over the last whole window."""
+        return self.recent_sum / self.recent_known if self.recent_known else None
 
     @property
     def finished(self) -> int:

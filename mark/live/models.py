@@ -224,12 +224,7 @@ def _make(settings: Settings, entry: ServedSettings, service: str) -> LiveModel:
     _check_described(settings, entry)
     policy = settings.policies[0]
     chosen = chosen_policies(settings)
-    if chosen_variants(settings) != VariantWishes():
-        raise Misconfigured(
-            "a live service does not choose variants yet: leave objective.accuracy_floor out, and let dispatch "
-            f"name a rule that routes ({', '.join(Routing)})"
-        )
-    assembly = Assembly(replace(chosen, model=sized_model(settings)))
+    assembly = Assembly(replace(chosen, model=sized_model(settings), variants=_wishes(settings, entry)))
     history = _history(settings, entry)
     bundle = assembly.bundle(policy, assembly.ingredients(history), chosen_overrides(settings))
     inputs, outputs = _tensors(entry.backend)
@@ -254,6 +249,7 @@ def _make(settings: Settings, entry: ServedSettings, service: str) -> LiveModel:
         function=f"mark-{service}-{assembly.spec.model.name}",
         inputs=inputs,
         outputs=outputs,
+        variant_serving=bundle.variants,
     )
     return LiveModel(
         served=served,
@@ -264,6 +260,31 @@ def _make(settings: Settings, entry: ServedSettings, service: str) -> LiveModel:
         excuses=assembly.supply.excuses,
         assumed_rps=assumed_rps,
     )
+
+
+def _wishes(settings: Settings, entry: ServedSettings) -> VariantWishes | None:
+    """What is asked of the model's variants; None for a backend that has one. Errors: Misconfigured."""
+    wishes, backend = chosen_variants(settings), entry.backend
+    if backend.kind == "emulated" or (backend.kind == "python" and _can_switch(backend)):
+        return wishes
+    if wishes != VariantWishes():
+        lacks = "its class has no method switch(variant)" if backend.kind == "python" else "its server runs one"
+        raise Misconfigured(
+            f"{entry.model} cannot choose variants: {lacks}; leave objective.accuracy_floor out, and let dispatch "
+            f"name a rule that routes ({', '.join(Routing)})"
+        )
+    return None
+
+
+def _can_switch(backend: BackendSettings) -> bool:
+    return callable(getattr(_model_of(backend), "switch", None))
+
+
+def _model_of(backend: BackendSettings) -> object:
+    """The model of a Python backend, or its class: one that says what it needs has not to be made, for seconds."""
+    factory = load_model(backend.target, backend.folder)
+    declared = getattr(factory, "inputs", None)
+    return factory if isinstance(declared, tuple | list) else make_model(backend.target, backend.folder)
 
 
 def _history(settings: Settings, entry: ServedSettings) -> Demand:
@@ -299,9 +320,7 @@ def _tensors(backend: BackendSettings) -> tuple[tuple[TensorSpec, ...], tuple[Te
         if url.scheme not in ("http", "https") or not url.hostname:
             raise Misconfigured(f"a backend of kind {backend.kind} needs http://HOST:PORT, not {backend.target!r}")
         return (), ()
-    factory = load_model(backend.target, backend.folder)
-    declared = getattr(factory, "inputs", None)  # a class that says it needs not be made, which may take seconds
-    model = factory if isinstance(declared, tuple | list) else make_model(backend.target, backend.folder)
+    model = _model_of(backend)
     if mistakes := class_mistakes(model):
         raise Misconfigured(f"model {backend.target!r}: {'; '.join(mistakes)}")
     model_ = cast("PythonModel", model)

@@ -29,8 +29,8 @@ def is_standalone(tags: Mapping[str, str]) -> bool:
 
 
 def standalone_model(served: ServedModel) -> ServedModel:
-    """The model, admitting everything."""
-    return replace(served, dispatch=replace(served.dispatch, admission_factor=None))
+    """The model, admitting everything; one with variants answers with the most accurate."""
+    return replace(served, dispatch=replace(served.dispatch, admission_factor=None), variant_serving=None)
 
 
 def standalone_offering(served: ServedModel, tags: Mapping[str, str]) -> Offering:

@@ -23,7 +23,7 @@ from mark.protocols.oip import (
     overflowing,
     read_infer,
 )
-from mark.protocols.oip_replies import ReplyWriter, compose_infer_reply
+from mark.protocols.oip_replies import MODEL_VERSION, ReplyWriter, compose_infer_reply
 from mark.protocols.sagemaker import compose_predictions, parse_invocation
 
 SAGEMAKER_PATHS = ("/invocations", "/endpoints/")
@@ -98,13 +98,15 @@ def too_large() -> BadRequest:
     return BadRequest("the request needs more memory than the instance has; send less at a time", 413)
 
 
-def write_replies(exchanges: Sequence[Exchange], outputs: Tensors) -> list[InferReply]:
+def write_replies(
+    exchanges: Sequence[Exchange], outputs: Tensors, version: str = MODEL_VERSION
+) -> list[InferReply]:
     """The answers, of outputs that hold the rows of all, one after another. Errors: ValueError if they do not."""
     total = sum(exchange.rows for exchange in exchanges)
     for name, array in outputs.items():
         if array.ndim == 0 or array.shape[0] != total:
             raise ValueError(f"output {name!r} has shape {list(array.shape)} for a batch of {total}")
-    writer, replies, end = ReplyWriter(exchanges[0].model, outputs), [], 0
+    writer, replies, end = ReplyWriter(exchanges[0].model, outputs, version), [], 0
     for exchange in exchanges:
         start, end = end, end + exchange.rows
         try:

@@ -75,7 +75,7 @@ class FrameError(MarkError):
 
 
 class RequestDetails(NamedTuple):
-    """Further fields of a request. All but `size` are reserved: nothing fills or reads them yet.
+    """Further fields of a request. All but `size` and `accuracy_floor` are reserved: nothing fills or reads them.
 
     The deadline is no detail: each request has it (`left_us`).
     """
@@ -98,7 +98,7 @@ class RequestDetails(NamedTuple):
 
 
 class ResponseDetails(NamedTuple):
-    """Reserved fields of a response, as in RequestDetails: what answered, and its place in a stream."""
+    """Further fields of a response: what answered, and its place in a stream. All but `variant` are reserved."""
 
     variant: bytes = b""
     model_version: bytes = b""
@@ -275,9 +275,11 @@ def encode_request(  # noqa: PLR0913, PLR0917 on the gateway's hot path, where a
     return b"".join((head, path, content_type, request_id, traceparent, accept, body))
 
 
-def with_size(plain: bytes, size: int) -> bytes:
-    """The bytes of a plain request's frame with its size in items."""
-    return plain if size == 1 else _detailed(plain, _request_details(RequestDetails(size=size)))
+def with_details(plain: bytes, size: int, accuracy_floor: float) -> bytes:
+    """The bytes of a plain request's frame with its size in items and its accuracy floor."""
+    if size == 1 and not accuracy_floor:
+        return plain
+    return _detailed(plain, _request_details(RequestDetails(size=size, accuracy_floor=accuracy_floor)))
 
 
 def encode_response(id_: int, status: int, kind: bytes, header_length: int, body: bytes) -> bytes:

@@ -27,6 +27,9 @@ from mark.protocols.oip import (
     text_of,
 )
 
+MODEL_VERSION = "1"
+"""Version of a model without variants."""
+
 
 def compose_infer_reply(model: str, outputs: Tensors, call: InferCall) -> InferReply:
     """The answer to `call`, which was alone. Errors: BadRequest."""
@@ -36,7 +39,7 @@ def compose_infer_reply(model: str, outputs: Tensors, call: InferCall) -> InferR
 class ReplyWriter:
     """Writes the answers to the calls that share these outputs; one without dimensions counts as one row."""
 
-    def __init__(self, model: str, outputs: Tensors, version: str = "1") -> None:
+    def __init__(self, model: str, outputs: Tensors, version: str = MODEL_VERSION) -> None:
         self._outputs = outputs
         self._head = dump_json({"model_name": model, "model_version": version})[:-1]
         self._columns: dict[str, _Column] = {}

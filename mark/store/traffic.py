@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from mark.domain.documents import json_text
 from mark.domain.traffic import GatewayReport, ModelTraffic
@@ -11,8 +11,9 @@ from mark.store.keys import Keys
 
 WHOLE = (
     "instance", "standby", "lambda_", "late", "shed", "failed", "rejected", "redispatched", "invocations", "cold",
+    "accuracy_known",
 )  # fmt: skip
-REAL = ("latency_sum_s", "billed", "gib_s")
+REAL = ("latency_sum_s", "billed", "gib_s", "accuracy_sum")
 ARRIVED = "arrived"
 KEEP_WINDOWS = 720
 """Windows of arrivals that are kept: an hour of service time. Totals are kept for good."""
@@ -48,7 +49,7 @@ def traffic_totals(model: str, answer: Sequence[Sequence[bytes]]) -> ModelTraffi
     """Read the answer of the script TRAFFIC as totals; `arrivals` stays empty."""
     traffic, latencies, gauges = answer
     tallies = _pairs(traffic)
-    told = [tuple(map(int, gauge.split())) for gauge in gauges]
+    told = [_gauges(gauge) for gauge in gauges]
     totals: dict[str, Any] = {
         **{name: int(tallies.get(name, 0)) for name in WHOLE},
         **{name: float(tallies.get(name, 0.0)) for name in REAL},
@@ -56,8 +57,10 @@ def traffic_totals(model: str, answer: Sequence[Sequence[bytes]]) -> ModelTraffi
     return ModelTraffic(
         model=model,
         latency_counts=tuple(sorted((int(place), int(count)) for place, count in _pairs(latencies).items())),
-        lambda_in_flight=sum(in_flight for in_flight, _ in told),
-        lambda_warm=sum(warm for _, warm in told),
+        lambda_in_flight=sum(gauge.in_flight for gauge in told),
+        lambda_warm=sum(gauge.warm for gauge in told),
+        recent_known=sum(gauge.recent_known for gauge in told),
+        recent_sum=sum(gauge.recent_sum for gauge in told),
         gateways=len(told),
         **totals,
     )
@@ -72,8 +75,23 @@ def _model_document(model: ModelTraffic) -> dict[str, Any]:
         "real": {name: repr(float(value)) for name, value in real.items() if value},
         "arrivals": model.arrivals,
         "latencies": model.latency_counts,
-        "gauges": f"{model.lambda_in_flight} {model.lambda_warm}",
+        "gauges": f"{model.lambda_in_flight} {model.lambda_warm} {model.recent_known} {model.recent_sum!r}",
     }
+
+
+class _Gauges(NamedTuple):
+    """A gateway's gauges; one of an earlier version sends no more than the first two."""
+
+    in_flight: int
+    warm: int
+    recent_known: int = 0
+    recent_sum: float = 0.0
+
+
+def _gauges(text: bytes) -> _Gauges:
+    in_flight, warm, *recent = text.split()
+    known, total = recent or (b"0", b"0")
+    return _Gauges(int(in_flight), int(warm), int(known), float(total))
 
 
 def _pairs(flat: Sequence[bytes]) -> dict[str, bytes]:

@@ -121,10 +121,7 @@ class OpenedSupernet:
 
     def model(self, variant: str) -> ServedSubnet:
         """The model that switches to that subnet and answers."""
-        controls = {control.variant: control for control in self._elastic.calibrated}
-        if variant not in controls:
-            raise Misconfigured(f"no variant {variant!r}; there are {', '.join(controls)}")
-        return ServedSubnet(self._elastic, controls[variant], self._judged[:1])
+        return ServedSubnet(self._elastic, variant, self._judged[:1])
 
     @property
     def gpu(self) -> str:
@@ -154,17 +151,25 @@ class OpenedSupernet:
 
 
 class ServedSubnet:
-    """A model as agents serve it; each call switches to its subnet first."""
+    """A model as agents serve it (`mark.ports.VariantModel`); each call switches to its subnet first."""
 
-    def __init__(self, elastic: ElasticNetwork, control: Control, example: Tensor) -> None:
-        self._elastic, self._control, self._device = elastic, control, example.device
-        elastic.switch(control)
+    def __init__(self, elastic: ElasticNetwork, variant: str, example: Tensor) -> None:
+        self._elastic, self._device = elastic, example.device
+        self._controls = {control.variant: control for control in elastic.calibrated}
+        self.switch(variant)
+        elastic.switch(self._control)
         shape, classes = tuple(example.shape[1:]), int(elastic(example).shape[1])
         self.inputs = (TensorSpec(name="input", datatype="FP32", shape=(-1, *shape)),)
         self.outputs = (
             TensorSpec(name="probabilities", datatype="FP32", shape=(-1, classes)),
             TensorSpec(name="label", datatype="INT64", shape=(-1,)),
         )
+
+    def switch(self, variant: str) -> None:
+        """Answer with that subnet from the next batch on. Errors: Misconfigured."""
+        if variant not in self._controls:
+            raise Misconfigured(f"no variant {variant!r}; there are {', '.join(self._controls)}")
+        self._control = self._controls[variant]
 
     def predict(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         """Answer a batch with probabilities and the likeliest label."""

@@ -8,8 +8,11 @@ import pytest
 
 from mark.aws.names import HANDLERS
 from mark.config.settings import Settings, load_settings
+from mark.dispatch.slackfit import VariantRule
+from mark.dispatch.variants import VariantDispatch
 from mark.domain.errors import Misconfigured
 from mark.live.models import LEFT_OUT, make_live_models
+from mark.service_spec import ServedModel
 
 
 @pytest.mark.parametrize("name", HANDLERS)
@@ -69,3 +72,28 @@ def test_what_the_file_says_of_offerings_holds_for_models_that_say_nothing_else(
         model = next(one for one in make_live_models(read) if one.name == "inception-v3")
         assert (model.served.overflow is not None) == overflows
         assert {item.instance_type.name for item in model.served.offerings} <= types
+
+
+def supernet_served(**more: object) -> ServedModel:
+    settings = {"service": {"serve": [{"model": "supernet", "market": "on-demand", **more}]}}
+    (model,) = make_live_models(Settings.model_validate(settings))
+    return model.served
+
+
+def test_agents_get_the_rule_and_the_floor_that_a_replay_reads() -> None:
+    usual = supernet_served().variant_serving
+    assert usual is not None
+    assert (usual.dispatch, usual.floor) == (VariantDispatch(), 0)
+    chosen = supernet_served(dispatch="maxacc", objective={"accuracy_floor": 0.97}).variant_serving
+    assert chosen is not None
+    assert chosen.dispatch == VariantDispatch(VariantRule.MAXACC)
+    assert chosen.table.variants[chosen.floor].accuracy >= 0.97 > chosen.table.variants[chosen.floor - 1].accuracy
+
+
+def test_a_backend_with_one_variant_chooses_none_and_says_so_where_a_floor_is_asked_of_it() -> None:
+    server = {"kind": "oip", "target": "http://127.0.0.1:9000"}
+    assert supernet_served(backend=server).variant_serving is None
+    with pytest.raises(Misconfigured, match="its server runs one"):
+        supernet_served(backend=server, objective={"accuracy_floor": 0.97})
+    with pytest.raises(Misconfigured, match="no method switch"):
+        supernet_served(backend={"kind": "python", "target": "models.digits:Digits"}, dispatch="maxacc")

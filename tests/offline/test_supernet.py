@@ -7,12 +7,15 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mark.catalog.schema import parse_profiles
+from mark.domain.errors import Misconfigured
 from mark.domain.profile import Evidence
 from mark.offline.supernet.artifact import SHIPPED, read_artifact
 from mark.offline.supernet.card import card_text
+from mark.offline.supernet.served import served_supernet
 from tests.models import small_net
 
 TRAIN = ("supernet", "train", "--target", "small_net.py:SmallNet", "--epochs", "4", "--batches", "1,4")
@@ -64,6 +67,23 @@ def test_profiles_are_one_a_variant_with_its_accuracy(mark, folder):
     assert [(p.variant, p.accuracy) for p in profiles] == [
         (name, pytest.approx(share, abs=1e-6)) for name, share in told
     ]
+
+
+def test_a_trained_supernet_is_served_and_switches_in_place(mark, folder):
+    found = trained(mark, "mine")
+    model = served_supernet(Path("mine"))
+    best = max(found["variants"], key=lambda variant: (variant["accuracy"], variant["variant"]))["variant"]
+    items = {"input": np.random.default_rng(0).standard_normal((4, *model.inputs[0].shape[1:])).astype(np.float32)}
+
+    first = model.predict(items)["probabilities"]
+    answers = {}
+    for variant in [one["variant"] for one in found["variants"]]:
+        model.switch(variant)
+        answers[variant] = model.predict(items)["probabilities"]
+    assert np.array_equal(answers[best], first)
+    assert len({answer.tobytes() for answer in answers.values()}) == len(answers)
+    with pytest.raises(Misconfigured, match="no variant 'huge'"):
+        model.switch("huge")
 
 
 def test_a_trained_supernet_is_measured_again(mark, folder):
@@ -177,7 +197,7 @@ def test_the_shipped_card_has_the_shipped_figures():
 
 def test_the_page_s_own_network_is_trained_as_it_says(mark):
     page = (ROOT / "docs" / "supernet.md").read_text()
-    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (code,) = re.findall(r"```python\n(# my_net.py\n.*?)```", page, re.DOTALL)
     (train,) = re.findall(r"^mark (supernet train --target my_net\S+ --out mine --epochs 40)$", page, re.MULTILINE)
     Path("my_net.py").write_text(code)
 

@@ -120,10 +120,10 @@ def test_a_request_that_asks_for_too_much_memory_is_refused_alone(monkeypatch: p
 def test_requests_that_memory_does_not_suffice_for_together_are_answered_one_by_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def write_replies(parts: list[Exchange], outputs: Tensors) -> list[InferReply]:
+    def write_replies(parts: list[Exchange], outputs: Tensors, version: str) -> list[InferReply]:
         if len(parts) > 1 or parts[0].inputs["x"][0, 0] == 13:
             raise MemoryError
-        return exchange.write_replies(parts, outputs)
+        return exchange.write_replies(parts, outputs, version)
 
     monkeypatch.setattr(answering, "write_replies", write_replies)
     good = InferRequest("/v2/models/m/infer", "", oip_body("[1,2]", "FP32", "[1,2]"))

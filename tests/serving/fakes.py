@@ -105,6 +105,7 @@ class EchoBackend:
         self.takes_s = takes_s
         self.batches: list[int] = []
         self.requests: list[InferRequest] = []
+        self.variants: list[str] = []
         self.broken = False
         self.answers: InferReply | None = None
         """Given to everybody, if set."""
@@ -124,6 +125,10 @@ class EchoBackend:
         if self.broken:
             raise RuntimeError("the model is broken")
         return [self.answers or self._echo(request) for request in batch]
+
+    async def infer_variant(self, batch: Sequence[InferRequest], variant: str) -> Sequence[InferReply]:
+        self.variants.append(variant)
+        return await self.infer(batch)
 
     async def close(self) -> None:
         self.closed = True

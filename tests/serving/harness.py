@@ -12,6 +12,7 @@ from typing import Any
 import uvloop
 
 from mark.dispatch.policy import DispatchPolicy
+from mark.dispatch.variants import VariantServing
 from mark.domain.fleet import Role
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import BatchPolicy, InstanceType, LambdaOffering, Market, Offering
@@ -53,6 +54,7 @@ def served(
     redispatch: bool = True,
     overflow: LambdaOffering | None = None,
     variants: tuple[str, ...] = (),
+    variant_serving: VariantServing | None = None,
     name: str = "echo",
     batch_s: tuple[float, ...] = (0.002, 0.003, 0.004, 0.005),
 ) -> ServedModel:
@@ -68,6 +70,7 @@ def served(
         inputs=INPUTS,
         outputs=INPUTS,
         variants=variants,
+        variant_serving=variant_serving,
     )
 
 

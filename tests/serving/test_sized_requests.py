@@ -11,7 +11,7 @@ import pytest
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late
 from mark.ports import InferReply, InferRequest
 from mark.protocols import oip
-from mark.protocols.frames import FrameParser, Request, RequestDetails, Response, State, encode, with_size
+from mark.protocols.frames import FrameParser, Request, RequestDetails, Response, State, encode, with_details
 from mark.service_spec import ServedModel
 from mark.serving.agent.queue import AgentCore, Job
 from mark.serving.gateway.members_view import AgentView
@@ -193,8 +193,8 @@ def test_both_ends_of_a_connection_count_items_alike() -> None:
 
 def test_a_size_has_a_place_on_the_wire_and_one_item_has_no_byte() -> None:
     plain = Request(7, 1, 2, b"/p", b"t", 0, b"id", b"", b"body")
-    assert with_size(encode(plain), 1) == encode(plain)
-    (sized,) = FrameParser().feed(with_size(encode(plain), 700))
+    assert with_details(encode(plain), 1, 0.0) == encode(plain)
+    (sized,) = FrameParser().feed(with_details(encode(plain), 700, 0.0))
     assert sized == plain._replace(details=RequestDetails(size=700))
 
 
@@ -240,7 +240,7 @@ def test_an_agent_that_refuses_a_size_tells_its_state_which_the_gateway_s_count_
         greet(made, wire, key)
         made.flush()
         wire.written.clear()
-        made.data_received(with_size(encode(request(1)), 2))  # its profile has one
+        made.data_received(with_details(encode(request(1)), 2, 0.0))  # its profile has one
         made.flush()
         refused, state = FrameParser().feed(b"".join(wire.written))
         assert isinstance(refused, Response)

@@ -25,7 +25,7 @@ from mark.live.local.ports import is_loopback
 from mark.live.standalone_agent import StandaloneLink, is_standalone, standalone_model, standalone_offering
 from mark.live.store_link import open_async_link
 from mark.plugins.load import load_model
-from mark.ports import Backend
+from mark.ports import Backend, VariantBackend
 from mark.serving.agent.process import AgentConfig, serve_agent
 from mark.serving.backends.factory import make_backend
 from mark.simulator.rng import stream
@@ -160,6 +160,8 @@ class _Booting:
     def __init__(self, backend: Backend, clock: _Clock, booted_at: float) -> None:
         self._backend, self._clock, self._booted_at = backend, clock, booted_at
         self.infer, self.close = backend.infer, backend.close
+        if isinstance(backend, VariantBackend):
+            self.infer_variant = backend.infer_variant
         self.loaded = asyncio.Event()
 
     async def start(self) -> None:

@@ -294,6 +294,8 @@ def _objective(served: ServedModel, traffic: ModelTraffic) -> ObjectiveStatus:
         late=traffic.late,
         shed=traffic.shed,
         attained=attainment(traffic.missed, traffic.finished),
+        accuracy=traffic.accuracy,
+        accuracy_now=traffic.recent_accuracy,
     )
 
 

@@ -10,7 +10,14 @@ from datetime import UTC, datetime
 
 from mark.domain.spending import SpendingLimit
 from mark.report.formatting import MISSING, finite, format_duration, percent, ratio, usd
-from mark.report.live.service_status import AnswerCounts, LatencyStatus, ModelStatus, ServiceStatus, SpentStatus
+from mark.report.live.service_status import (
+    AnswerCounts,
+    LatencyStatus,
+    ModelStatus,
+    ObjectiveStatus,
+    ServiceStatus,
+    SpentStatus,
+)
 from mark.store.published_status import AlertsStatus, AssumedLoad, ForecasterStatus
 
 SILENT_AFTER_S = 180.0
@@ -154,6 +161,15 @@ def format_budget(budget: ErrorBudget) -> str:
     if math.isinf(budget.used):
         return "no request may miss"
     return f"{math.ceil(100 * budget.used - 1e-9):,} % of the error budget used"
+
+
+def format_accuracy(objective: ObjectiveStatus) -> str:
+    """`97.90 % right; 99.20 % in the last 5 s`; empty for a model without variants."""
+    if objective.accuracy is None:
+        return ""
+    now = objective.accuracy_now
+    recent = "" if now is None else f"; {format_share(now)} in the last 5 s"
+    return f"{format_share(objective.accuracy)} right{recent}"
 
 
 def keeps_objective(model: ModelStatus) -> bool:

@@ -97,6 +97,10 @@ def _answer_families(models: Iterable[ModelStatus]) -> Iterator[Metric]:
     model = ("model",)
     yield gauge("objective_target", "Share to be answered in time.", model, each(lambda m: m.objective.target))
     yield gauge("objective_attained", "Share answered in time.", model, each(lambda m: m.objective.attained))
+    right = [((m.name,), m.objective.accuracy) for m in models if m.objective.accuracy is not None]
+    yield gauge("accuracy", "Mean accuracy of the variants that answered.", model, right)
+    now = [((m.name,), m.objective.accuracy_now) for m in models if m.objective.accuracy_now is not None]
+    yield gauge("accuracy_now", "The same of the last 5 s.", model, now)
     by = [
         ((m.name, who), count)
         for m in models

@@ -127,6 +127,8 @@ class _Cells:
     keeps: bool
     budget: formatting.ErrorBudget
     budget_text: str
+    #: Empty for a model without variants.
+    accuracy: str
     trained: str
     assumed: str
     planned: str
@@ -161,6 +163,7 @@ def _cells(model: ModelStatus, *, now: float, prefix: str) -> _Cells:
         keeps=formatting.keeps_objective(model),
         budget=budget,
         budget_text=formatting.format_budget(budget),
+        accuracy=formatting.format_accuracy(model.objective),
         trained=formatting.format_training(model),
         assumed=formatting.format_assumed_load(model),
         planned=formatting.format_plan_times(model),

@@ -46,6 +46,10 @@ class ObjectiveStatus:
     shed: int = 0
     #: Share answered in time; None while nothing is finished.
     attained: float | None = None
+    #: Mean accuracy of the variants that answered on instances; None for a model without variants.
+    accuracy: float | None = None
+    #: The same of the last whole 5 s in which something was answered.
+    accuracy_now: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

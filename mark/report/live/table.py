@@ -79,6 +79,8 @@ def _figures(model: ModelStatus) -> Table:
     if trained := formatting.format_training(model):
         grid.add_row("forecast", Text(trained))
     grid.add_row("in time", Text(f"{attained}; {formatting.format_budget(budget)}"))
+    if accuracy := formatting.format_accuracy(model.objective):
+        grid.add_row("accuracy", Text(accuracy))
     grid.add_row("latency", Text(f"p50/p95/p98/p99 {'/'.join(shown)} ms"))
     grid.add_row("served", Text(answered))
     hourly = formatting.format_hourly(model)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from mark.domain.errors import Misconfigured
 from mark.ports import InferReply, InferRequest
 from mark.protocols.frames import (
     MAX_FRAME_BYTES,
@@ -18,6 +19,8 @@ from mark.protocols.frames import (
     FrameError,
     Goodbye,
     Request,
+    Response,
+    ResponseDetails,
     State,
     encode,
     encode_response,
@@ -90,7 +93,11 @@ class GatewayConnection(FrameLink):
         if len(reply.body) > MAX_BODY_BYTES:
             reply = error_reply(500, f"the response has {len(reply.body)} bytes, more than {MAX_BODY_BYTES}")
         kind = reply.content_type.encode("latin-1")
-        frame = encode_response(job.id, reply.status, kind, reply.header_length, reply.body)
+        if reply.variant:
+            details = ResponseDetails(variant=reply.variant.encode())
+            frame = encode(Response(job.id, reply.status, kind, reply.header_length, reply.body, details))
+        else:
+            frame = encode_response(job.id, reply.status, kind, reply.header_length, reply.body)
         self._mirror.answered(time.monotonic(), self._core.measured.full_batch_s, job.request.size)
         self.write(frame)
 
@@ -163,15 +170,24 @@ class GatewayConnection(FrameLink):
         )
         arrived_at, deadline_at = now - frame.elapsed_us * 1e-6, now + frame.left_us * 1e-6
         job = Job(self, frame.id, arrived_at, deadline_at, request, frame.forced)
-        if size > core.measured.largest:
-            self.answered(job, error_reply(400, f"a request has at most {core.measured.largest} items here"))
-            self.publish()  # the gateway counted it in
+        if size > core.largest:
+            self._refuse(job, f"a request has at most {core.largest} items here")
             return
+        if frame.details.accuracy_floor:
+            try:
+                job = job._replace(floor=core.floor_number(frame.details.accuracy_floor))
+            except Misconfigured as error:
+                self._refuse(job, str(error))
+                return
         self._mirror.sent(now, core.measured.items_s(size), size)
         finish_at = core.take(job, now)
         if finish_at is not None:
             self.publish()  # first: where the request goes now is decided with it
             self.write(encode(Bounced(frame.id, int((finish_at - now) * 1e6))))
+
+    def _refuse(self, job: Job, text: str) -> None:
+        self.answered(job, error_reply(400, text))
+        self.publish()  # the gateway counted it in
 
     def on_frame_error(self, frame: Frame, error: Exception, now: float) -> None:
         """Answer the frame's request with 500."""

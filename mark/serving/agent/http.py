@@ -17,6 +17,7 @@ from mark.protocols import oip
 from mark.protocols.handshake import token_digest
 from mark.service_spec import ServedModel, ServiceSpec
 from mark.serving.agent.queue import AgentCore, Job
+from mark.serving.gateway.accuracy_floor import VARIANT, floor_of, stricter_floor
 from mark.serving.gateway.parsed_head import MAX_TYPE_BYTES, accept_of, size_of
 from mark.serving.gateway.routes import OPEN_TO_ALL, Endpoint, Route, Routes, versions_of
 from mark.serving.http.exchange import HttpExchange
@@ -101,6 +102,8 @@ class AgentHttp:
     def answered(self, job: Job, reply: InferReply) -> None:
         """Answer with the model's response."""
         extra = b"%b: %d\r\n" % (_LENGTH, reply.header_length) if reply.header_length else b""
+        if reply.variant:
+            extra += b"%b: %b\r\n" % (VARIANT, reply.variant.encode())
         self._jobs[job.id].reply(reply.status, reply.content_type.encode("latin-1"), reply.body, extra)
         del self._jobs[job.id]
 
@@ -126,7 +129,10 @@ class AgentHttp:
             exchange.refuse(400, "inference-header-content-length does not fit the body")
             return
         try:
-            size = size_of(headers, self._core.measured.largest)
+            size = size_of(headers, self._core.largest)
+            floor = stricter_floor(
+                floor_of(headers, self._served), exchange.body, int(length), route.shape, self._served
+            )
         except oip.BadRequest as error:
             exchange.refuse(error.status, str(error))
             return
@@ -139,7 +145,8 @@ class AgentHttp:
             size=size,
         )
         self._count += 1
-        job = Job(self, self._count, now, now + self._served.slo.latency_s, request)
+        deadline_at, number = now + self._served.slo.latency_s, self._core.floor_number(floor) if floor else 0
+        job = Job(self, self._count, now, deadline_at, request, floor=number)
         if self._core.take(job, now) is not None:
             exchange.refuse(503, "no capacity to meet the deadline; retry after 1 s", b"retry-after: 1\r\n")
             return

@@ -18,17 +18,18 @@ from dataclasses import dataclass
 from functools import partial
 
 from mark.domain.clock import ClockAnchor
-from mark.domain.errors import MarkError, RetryLater
+from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.domain.fleet import Role
 from mark.domain.member import Member, MemberState
 from mark.domain.offering import Offering
-from mark.ports import AgentLink, Backend
+from mark.ports import AgentLink, Backend, VariantBackend
 from mark.protocols.handshake import new_key
 from mark.service_spec import ServedModel
 from mark.serving.agent.certificate import make_certificate
 from mark.serving.agent.gateway_link import FramePort, GatewayConnection
 from mark.serving.agent.http import AgentAccess, AgentHttp
 from mark.serving.agent.queue import AgentCore
+from mark.serving.agent.variants import AgentVariants
 from mark.serving.frame_link import HANDSHAKE_S
 from mark.serving.http.server import HttpServer
 from mark.steady_time import steady_time
@@ -85,6 +86,12 @@ class Agent:
     ) -> None:
         self.config, self.served, self.offering = config, served, offering
         self.link, self.backend = link, backend
+        serving = served.variant_serving
+        if serving is not None and not isinstance(backend, VariantBackend):
+            raise Misconfigured(f"{served.name} has variants, and its backend cannot switch between them")
+        self.variants = None if serving is None else AgentVariants(
+            serving, offering.instance_type.name, horizon_s=served.slo.latency_s, cv=offering.cv
+        )  # fmt: skip
         profile_s, most = offering.profile.latencies_s(offering.profile.max_batch), offering.batch.max_batch
         self.core = AgentCore(
             backend,
@@ -95,7 +102,9 @@ class Agent:
             give_up_s=served.dispatch.give_up_s,
             cv=offering.cv,
             hung_after_s=served.dispatch.hung_after_s,
+            variants=self.variants,
         )
+        self._profile_s = profile_s[:most]
         self.state = MemberState.STARTING
         self.terminates_at: float | None = None
         self.anchor = ClockAnchor()
@@ -122,8 +131,9 @@ class Agent:
         return max(FASTEST_LOOK_S, self.announce_period_s)
 
     def member(self) -> Member:
-        """The agent's entry in the store."""
-        core, config = self.core, self.config
+        """The agent's entry in the store: its times are those of the profile that plans count on."""
+        core, config, variants = self.core, self.config, self.variants
+        batch_s = core.measured.batch_s if variants is None else variants.counted_s(self._profile_s)
         return Member(
             instance=config.instance,
             model=self.served.name,
@@ -132,9 +142,9 @@ class Agent:
             host=config.host,
             port=self.frame_port,
             state=self.state,
-            max_batch=core.max_batch,
-            batch_s=core.measured.batch_s,
-            capacity_rps=core.max_batch / core.measured.full_batch_s,
+            max_batch=len(batch_s),
+            batch_s=batch_s,
+            capacity_rps=len(batch_s) / batch_s[-1],
             terminates_at=self.terminates_at,
             credits=self.credits(),
             surplus_vcpu_s=self.surplus_vcpu_s(),

@@ -4,7 +4,8 @@ The Bouncer (`dispatch/bouncer.py`) admits a request that is predicted to finish
 measured here; gateways see its refusals as backpressure. None is admitted that would finish after the instance
 terminates. One batch runs at a time; the requests that have come meanwhile are the next one, as far as their items
 fit. A health check of the backend runs beside it: a batch that hangs, or FAILURES_IN_A_ROW failed ones, set
-`broken`.
+`broken`. Where the model has variants, `agent/variants.py` says how many of those that wait take part in a batch
+and who answers it; `measured` are the times of the fastest variant then, which admission and gateways count on.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from mark.dispatch.batcher import batch_size, fits, places_after, places_ahead, 
 from mark.dispatch.bouncer import late_finish_at, predicted_finish_at, stays
 from mark.dispatch.hung import hung_after_s
 from mark.dispatch.measured import MeasuredTimes
+from mark.domain.errors import Misconfigured
 from mark.domain.traffic import CLIENT_ERROR
-from mark.ports import Backend, InferReply, InferRequest
+from mark.ports import Backend, InferReply, InferRequest, VariantBackend
 from mark.protocols.exchange import valid_reply
 from mark.protocols.oip import error_reply
+from mark.serving.agent.variants import AgentVariants
 from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 
 log = logging.getLogger("mark.agent")
@@ -62,6 +65,8 @@ class Job(NamedTuple):
     deadline_at: float
     request: InferRequest
     forced: bool = False
+    #: number of the least variant that may answer
+    floor: int = 0
 
 
 class AgentCore:
@@ -72,10 +77,11 @@ class AgentCore:
     in time (`dispatch/policy.py`). give_up_s: the gateways' time-out, within which even a forced request must be
     answered, so that nothing is queued for nobody. cv: coefficient of variation of a batch's time, until it was
     measured. hung_after_s: no batch counts as hung before. beyond_s: seconds of requests larger than a batch
-    (`dispatch/measured.py`).
+    (`dispatch/measured.py`). variants: the model's, in place of `profile_s`; the backend is a VariantBackend then.
+    `largest`: items of the largest request.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 it is given every figure of its queue
         self,
         backend: Backend,
         *,
@@ -86,9 +92,17 @@ class AgentCore:
         cv: float = 0.0,
         hung_after_s: float = math.inf,
         beyond_s: Sequence[float] = (),
+        variants: AgentVariants | None = None,
     ) -> None:
-        self.measured = MeasuredTimes(profile_s, cv, beyond_s)
-        self.max_batch = len(profile_s)
+        self.variants = variants
+        if variants is None:
+            self.measured = MeasuredTimes(profile_s, cv, beyond_s)
+            self.max_batch, self.largest = len(profile_s), self.measured.largest
+        else:
+            self.measured = variants.fastest_times
+            self.max_batch, self.largest = variants.max_batch, 1
+        self._running = self.measured
+        self._variant = 0
         self.waiting: deque[Job] = deque()
         self.places = self.in_service = 0
         self.free_at = 0.0
@@ -115,6 +129,12 @@ class AgentCore:
         """True where every admitted request is answered."""
         return not self.waiting and not self.in_service
 
+    def floor_number(self, accuracy: float) -> int:
+        """The least variant for a request with this accuracy floor. Errors: Misconfigured where none keeps it."""
+        if self.variants is None:
+            raise Misconfigured("the model has no variants: send no accuracy floor")
+        return self.variants.serving.request_floor(accuracy)
+
     def take(self, job: Job, now: float) -> float | None:
         """Queue the job; returns its predicted finish where the Bouncer does not admit it.
 
@@ -124,6 +144,8 @@ class AgentCore:
         full_s, alone_s = measured.full_batch_s, measured.single_s
         if size != 1:
             waiting, alone_s = places_ahead(in_service, waiting, size, self.max_batch), measured.items_s(size)
+        elif self.variants is not None:
+            alone_s, full_s = self.variants.predicted_s(job.floor)
         finish_at = predicted_finish_at(now, self.free_at, in_service, waiting, self.max_batch, alone_s, full_s)
         late_at = late_finish_at(
             now, finish_at, in_service, waiting, self.max_batch, full_s, measured.cv, self._sigmas
@@ -137,6 +159,8 @@ class AgentCore:
             self.bounced += 1
             return finish_at
         self.waiting.append(job)
+        if self.variants is not None:
+            self.variants.lift(job.floor)
         self.places = self.places + 1 if size == 1 else places_after(self.places, size, self.max_batch)
         return None
 
@@ -157,6 +181,8 @@ class AgentCore:
     def _keep(self, jobs: list[Job]) -> None:
         """Let these be the queue."""
         self.waiting, self.places = deque(jobs), 0
+        if self.variants is not None:
+            self.variants.lift_for([job.floor for job in jobs])
         for job in jobs:
             self.places = places_after(self.places, job.request.size, self.max_batch)
 
@@ -171,16 +197,27 @@ class AgentCore:
                 self.fail_unexpected(job, error)
 
     def _begin(self) -> None:
-        items, count = self._next_batch()
         now = time.monotonic()
-        free_at = now + self.measured.items_s(items)
+        variants = self.variants
+        if variants is None:
+            items, count = self._next_batch()
+        else:
+            waiting = [(job.deadline_at, job.floor) for job in self.waiting]
+            count, self._variant = variants.choose(waiting, now)
+            items, self._running = count, variants.times.of(self._variant)
+        free_at = now + self._running.items_s(items)
         batch = list(itertools.islice(self.waiting, count))
         assert batch, "an idle server takes at least one of those that wait"
-        task = asyncio.get_running_loop().create_task(_infer(self._backend, batch))
+        name = None if variants is None else variants.names[self._variant]
+        task = asyncio.get_running_loop().create_task(_infer(self._backend, batch, name))
         task.add_done_callback(lambda done: self._ended(done, batch, now))
         for _ in batch:
             self.waiting.popleft()
-        self.places = places_left(self.places, items, self.max_batch)
+        if variants is None:
+            self.places = places_left(self.places, items, self.max_batch)
+        else:
+            self.places -= count  # a batch may leave some behind that would have fitted
+            variants.lift_for([job.floor for job in self.waiting])
         self._task, self.in_service, self.free_at = task, items, free_at
         self._batch, self._age_s = batch, 0.0
 
@@ -231,8 +268,8 @@ class AgentCore:
             return
         self._age_s += passed_s
         items = self.in_service
-        expected_s = self.measured.items_s(items)
-        if self._age_s > hung_after_s(expected_s, self._hung_after_s, is_first=not self.measured.knows(items)):
+        expected_s = self._running.items_s(items)
+        if self._age_s > hung_after_s(expected_s, self._hung_after_s, is_first=not self._running.knows(items)):
             self._abandon(expected_s)
 
     def _abandon(self, expected_s: float) -> None:
@@ -284,7 +321,10 @@ class AgentCore:
         """Measure a batch that the model answered; the time to read an invalid request is not the model's."""
         try:
             if all(reply.status < CLIENT_ERROR for reply in replies):
-                self.measured.note(items, took_s)
+                if self.variants is None:
+                    self.measured.note(items, took_s)
+                else:
+                    self.variants.note(self._variant, items, took_s)
         except Exception as error:  # noqa: BLE001 - the batch has its answers all the same
             self.unexpected.note(error)
 
@@ -298,8 +338,14 @@ class AgentCore:
         return [error_reply(500, "the model failed")] * size
 
 
-async def _infer(backend: Backend, batch: list[Job]) -> Sequence[InferReply]:
-    replies = await backend.infer([job.request for job in batch])
+async def _infer(backend: Backend, batch: list[Job], variant: str | None) -> Sequence[InferReply]:
+    requests = [job.request for job in batch]
+    if variant is None:
+        replies = await backend.infer(requests)
+    else:
+        assert isinstance(backend, VariantBackend), "checked when the agent began"
+        found = await backend.infer_variant(requests, variant)
+        replies = [reply._replace(variant=variant) if reply.status < CLIENT_ERROR else reply for reply in found]
     if len(replies) != len(batch):
         raise RuntimeError(f"the backend returned {len(replies)} responses for {len(batch)} requests")
     return replies

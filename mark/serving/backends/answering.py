@@ -16,6 +16,7 @@ from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest
 from mark.protocols.exchange import Exchange, check_outputs, read_exchanges, too_large, write_replies
 from mark.protocols.oip import BadRequest, Tensors, error_reply
+from mark.protocols.oip_replies import MODEL_VERSION
 from mark.serving.backends.merging import groups, merge
 from mark.serving.backends.model_thread import ModelThread
 
@@ -39,10 +40,12 @@ def answering(
     model: str,
     inputs: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec] = (),
+    version: str = MODEL_VERSION,
 ) -> Answering:
     """The calls that a batch needs, one after another; returns the replies in the order of the requests.
 
-    outputs: what the model declares of its answers, which are held to it; none: whatever comes.
+    outputs: what the model declares of its answers, which are held to it; none: whatever comes. version: the
+    answers' `model_version`, the variant where the model has several.
     """
     exchanges: dict[int, Exchange] = {}
     replies: dict[int, InferReply] = {}
@@ -58,7 +61,7 @@ def answering(
         try:
             found = yield merge([part.inputs for part in parts])
             check_outputs(found, outputs)
-            replies |= zip(group, write_replies(parts, found), strict=True)
+            replies |= zip(group, write_replies(parts, found, version), strict=True)
         except MemoryError:
             if len(group) > 1:
                 pending += [[place] for place in group]
@@ -95,12 +98,13 @@ async def answer_async(
     model: str,
     inputs: Sequence[TensorSpec],
     call: Callable[[Tensors], Awaitable[Tensors]],
+    version: str = MODEL_VERSION,
 ) -> list[InferReply]:
     """Answer with a model that one waits for, on the event loop. `call` may raise ModelFailed.
 
     Large bodies are read, and their answers written, on a thread: the loop has other requests to look after.
     """
-    steps = answering(requests, model, inputs)
+    steps = answering(requests, model, inputs, version=version)
     large = sum(len(request.body) for request in requests) > ASIDE_BYTES
     thread = ModelThread(f"large-{model}") if large else None
     turn: Callable[[], _Turn] = functools.partial(_turn, next, steps)

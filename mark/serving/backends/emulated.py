@@ -14,11 +14,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from mark.cloudmodel.noise import noise_factor
+from mark.dispatch.variants import VariantServing
+from mark.domain.errors import Misconfigured
 from mark.domain.offering import Offering
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest
 from mark.protocols.exchange import row_count, zeros
 from mark.protocols.oip import Tensors
+from mark.protocols.oip_replies import MODEL_VERSION
 from mark.serving.backends.answering import ModelFailed, answer_async
 from mark.serving.backends.cpu_credits import SECONDS_PER_CREDIT, CpuCredits
 
@@ -32,12 +35,13 @@ class EmulatedBackend:
     """A stand-in for a model. `now`: service time, which moves `speed()` times as fast as real time.
 
     rng: draws how much longer or shorter a batch takes than its profile says, where the offering's times vary.
-    credits_left: CPU credits at the start; what a launch of the type brings when it is left out.
+    credits_left: CPU credits at the start; what a launch of the type brings when it is left out. variants: the
+    model's, each of which takes its own time.
     """
 
     platform = "emulated"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 it is given all that it stands in for
         self,
         offering: Offering,
         *,
@@ -48,7 +52,10 @@ class EmulatedBackend:
         speed: Callable[[], float],
         rng: np.random.Generator,
         credits_left: float | None = None,
+        variants: VariantServing | None = None,
     ) -> None:
+        self._variants = variants
+        self._type = offering.instance_type.name
         self._profile, self._full_s = offering.profile, offering.latency_s
         self._cv, self._rng = offering.cv, rng
         self._name = name
@@ -84,14 +91,27 @@ class EmulatedBackend:
 
     async def infer(self, batch: Sequence[InferRequest]) -> Sequence[InferReply]:
         """Zeros, after the time that so many items take."""
+        return await self._infer(batch, self._profile.latency_s, MODEL_VERSION)
+
+    async def infer_variant(self, batch: Sequence[InferRequest], variant: str) -> Sequence[InferReply]:
+        """The same after the time that the variant takes. Errors: Misconfigured where there is none."""
+        if self._variants is None:
+            raise Misconfigured(f"{self._name} has no variants")
+        table = self._variants.table
+        row = table.rows(self._type)[table.number(variant)]
+        return await self._infer(batch, lambda items: row[items - 1], variant)
+
+    async def _infer(
+        self, batch: Sequence[InferRequest], latency_s: Callable[[int], float], version: str
+    ) -> Sequence[InferReply]:
         loop = asyncio.get_running_loop()
         began_at = loop.time()
         if abs(began_at - self._free_at) < SAME_TURN_S:
             began_at = self._free_at
-        replies = await answer_async(batch, self._name, self.inputs, self._zeros)
+        replies = await answer_async(batch, self._name, self.inputs, self._zeros, version)
         items = sum(request.size for request, reply in zip(batch, replies, strict=True) if reply.status == 200)
         if items:
-            self._free_at = began_at + self._work(items)
+            self._free_at = began_at + self._work(latency_s(items))
             await asyncio.sleep(self._free_at - loop.time())
         return replies
 
@@ -107,9 +127,8 @@ class EmulatedBackend:
             )
         return zeros(self.outputs, rows)
 
-    def _work(self, items: int) -> float:
-        factor = noise_factor(self._cv, float(self._rng.standard_normal()))
-        work_s = self._profile.latency_s(items) * factor
+    def _work(self, latency_s: float) -> float:
+        work_s = latency_s * noise_factor(self._cv, float(self._rng.standard_normal()))
         if self._account is None:
             return work_s
         return self._account.spend(self._now(), work_s, self._speed())

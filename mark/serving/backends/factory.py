@@ -50,6 +50,7 @@ def make_backend(
                 speed=speed,
                 rng=rng,
                 credits_left=credits_left,
+                variants=served.variant_serving,
             )
         case "python":
             # Loading imports the model's module: that is the starting backend's work, on its own thread.

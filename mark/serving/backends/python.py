@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
 import numpy as np
 
 from mark.domain.errors import MarkError, Misconfigured, failure_words
 from mark.domain.tensor import TensorSpec
-from mark.ports import InferReply, InferRequest, PythonModel
+from mark.ports import InferReply, InferRequest, PythonModel, VariantModel
 from mark.protocols.exchange import check_outputs, zeros
 from mark.protocols.model_contract import class_mistakes
 from mark.protocols.oip import Tensors
+from mark.protocols.oip_replies import MODEL_VERSION
 from mark.serving.backends.answering import ModelFailed, answer, answering
 from mark.serving.backends.model_thread import ModelThread
 
@@ -41,6 +44,10 @@ class PythonBackend:
         """Read, predict and write on the model's thread, one batch after another."""
         return await self._thread.run(self._answer, batch)
 
+    async def infer_variant(self, batch: Sequence[InferRequest], variant: str) -> Sequence[InferReply]:
+        """The same with that variant, to which the model switches in place."""
+        return await self._thread.run(self._answer, batch, variant)
+
     async def close(self) -> None:
         """Wait a little for the batch in work, end the thread; one that hangs is left behind."""
         await self._thread.close(CLOSE_WITHIN_S)
@@ -66,12 +73,16 @@ class PythonBackend:
         except ValueError as error:
             log.error("%s returned invalid outputs: %s", self._name, error)  # noqa: TRY400 - the model's error, not ours
 
-    def _answer(self, batch: Sequence[InferRequest]) -> list[InferReply]:
-        return answer(answering(batch, self._name, self.inputs, self.outputs), self._predict)
+    def _answer(self, batch: Sequence[InferRequest], variant: str | None = None) -> list[InferReply]:
+        version = variant or MODEL_VERSION
+        steps = answering(batch, self._name, self.inputs, self.outputs, version)
+        return answer(steps, functools.partial(self._predict, variant=variant))
 
-    def _predict(self, tensors: Tensors) -> Tensors:
+    def _predict(self, tensors: Tensors, variant: str | None = None) -> Tensors:
         assert self._model is not None, "start comes first"
         try:
+            if variant is not None:
+                cast("VariantModel", self._model).switch(variant)
             outputs: object = self._model.predict(tensors)
             if not isinstance(outputs, Mapping):
                 raise TypeError(f"predict returned a {type(outputs).__name__}, not a mapping of names to arrays")  # noqa: TRY301 - as a model's own failure

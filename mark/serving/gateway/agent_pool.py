@@ -28,7 +28,7 @@ from mark.protocols.frames import (
     State,
     encode,
     encode_request,
-    with_size,
+    with_details,
 )
 from mark.protocols.handshake import GatewayHandshake, new_nonce
 from mark.serving.frame_link import HANDSHAKE_S, FrameLink
@@ -127,8 +127,10 @@ class AgentConnection(FrameLink):
         if size == 1:
             view.sent(now, view.single_s)
         else:
-            self._last_sized, frame = id_, with_size(frame, size)
+            self._last_sized = id_
             view.sent(now, view.alone_s(size), size)
+        if size != 1 or request.accuracy_floor:
+            frame = with_details(frame, size, request.accuracy_floor)
         self.write(frame)
 
     def check_timeouts(self, passed_s: float, now: float) -> None:

@@ -29,6 +29,7 @@ class StoredResponse(NamedTuple):
     header_length: int
     body: bytes
     by: bytes
+    variant: bytes = b""
 
 
 class IdempotencyRecord:

@@ -1,4 +1,4 @@
-"""Prometheus metrics of a gateway. Label values are bounded: models, and three kinds of servers."""
+"""Prometheus metrics of a gateway. Label values are bounded: models, variants, and three kinds of servers."""
 
 from __future__ import annotations
 
@@ -43,6 +43,10 @@ def _families(gateway: Gateway) -> Iterator[Metric]:
     for name, text in _COUNTERS:
         rows = [((router.name,), getattr(router.tally, name)) for router in routers]
         yield counter(f"gateway_{name}", text, ("model",), rows)
+    variants = [((r.name, one.decode()), count) for r in routers for one, count in r.tally.variants.items()]
+    yield counter(
+        "gateway_variant_responses", "Responses by the variant that gave them", ("model", "variant"), variants
+    )
     yield _latencies(routers)
     agents = [((router.name,), router.agent_count) for router in routers]
     yield gauge("gateway_agents", "Agents that accept requests", ("model",), agents)

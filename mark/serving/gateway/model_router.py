@@ -96,6 +96,12 @@ class ModelRouter:
         #: Items of the largest request, which every offering can take.
         self.largest = min((profile.max_batch for profile in profiles.values()), default=1)
         self._profiles_s = {name: (0.0, *profile.latencies_s(self.largest)) for name, profile in profiles.items()}
+        serving = served.variant_serving
+        variants = () if serving is None else serving.table.variants
+        #: Accuracy by the name of a variant; empty for a model that has one, whose requests may be of many items.
+        self.accuracy_of = {variant.name.encode(): variant.accuracy for variant in variants}
+        if variants:
+            self.largest = 1
 
     def profile_s(self, offering: str) -> Sequence[float]:
         """Seconds of 0, 1, 2, ... items by the profile; the same for all sizes where it is offered no more."""
@@ -233,13 +239,18 @@ class ModelRouter:
 
     def answer(self, request: InferenceRequest, response: Response, by: Server, now: float) -> None:
         """Answer with a model's response, and count it."""
+        variant = response.details.variant
         try:
-            request.answer(response.status, response.content_type, response.header_length, response.body, BY[by])
+            request.answer(
+                response.status, response.content_type, response.header_length, response.body, BY[by], variant
+            )
         except Exception as error:  # noqa: BLE001 - as in `offer`
             self.fail_unexpected(request, error)
             return
         if response.status < CLIENT_ERROR:
             self.tally.answered(by, now - request.arrived_at, self.objective_s)
+            if variant in self.accuracy_of:
+                self.tally.answered_with(variant, self.accuracy_of[variant])
         else:
             self.tally.refused(response.status, request.arrived_at)
         if request.idempotency is not None and response.status == TIMED_OUT:
@@ -248,7 +259,7 @@ class ModelRouter:
             )
         elif request.idempotency is not None:
             stored = StoredResponse(
-                response.status, response.content_type, response.header_length, response.body, BY[by]
+                response.status, response.content_type, response.header_length, response.body, BY[by], variant
             )
             self._idempotency.complete(request.idempotency, stored)
 

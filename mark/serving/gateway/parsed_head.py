@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from mark.protocols.oip import BadRequest
+from mark.serving.gateway.accuracy_floor import HEADER, floor_of
 from mark.serving.gateway.model_router import ModelRouter
 from mark.serving.gateway.request import ONLY_VARIANT, InferenceRequest
 from mark.serving.gateway.routes import Route
@@ -34,6 +35,8 @@ class ParsedHead(NamedTuple):
     accept: bytes
     #: in items; 0: the request's own rows, which its body has
     size: int
+    #: least accuracy of the variant that may answer, 0 for any
+    accuracy_floor: float
 
 
 def parse_head(request: InferenceRequest, route: Route, router: ModelRouter) -> ParsedHead:
@@ -68,6 +71,7 @@ def parse_head(request: InferenceRequest, route: Route, router: ModelRouter) -> 
         request_id is not None,
         accept,
         size_of(headers, router.largest, from_rows=route.shape == "oip" and router.served.model.rows_are_items),
+        floor_of(headers, router.served),
     )
 
 
@@ -111,6 +115,8 @@ def _variant(headers: Headers, route: Route, router: ModelRouter) -> bytes:
         return route.variant
     if route.variant:
         raise BadRequest("path and header name different variants")
+    if router.served.variant_serving is not None:
+        raise BadRequest(f"the service chooses the variant of each answer; set its least accuracy with {HEADER}")
     name = asked.decode("latin-1")
     if name not in router.served.variants:
         known = ", ".join(router.served.variants) or "none"

@@ -36,8 +36,8 @@ class InferenceRequest(HttpExchange):
     """A client's request on its way through the gateway; instants are the event loop's clock."""
 
     __slots__ = (
-        "accept", "arrived_at", "content_type", "deadline_at", "header_length", "idempotency", "losses", "path",
-        "request_id", "shape", "size", "traceparent", "variant",
+        "accept", "accuracy_floor", "arrived_at", "content_type", "deadline_at", "header_length", "idempotency",
+        "losses", "path", "request_id", "shape", "size", "traceparent", "variant",
     )  # fmt: skip
 
     head: Head[ParsedHead] | None
@@ -55,6 +55,8 @@ class InferenceRequest(HttpExchange):
     shape: str
     #: in items
     size: int
+    #: least accuracy of the variant that may answer, 0 for any
+    accuracy_floor: float
     #: the model's variant that was asked for
     variant: bytes
     #: record of its id, None where the gateway made the id
@@ -76,7 +78,7 @@ class InferenceRequest(HttpExchange):
         self.shape = "oip"
         self.request_id = self.path = self.content_type = self.accept = self.traceparent = self.variant = b""
         self.header_length, self.size = 0, 1
-        self.arrived_at = self.deadline_at = 0.0
+        self.arrived_at = self.deadline_at = self.accuracy_floor = 0.0
         self.idempotency = None
         self.losses = ()
 
@@ -91,9 +93,13 @@ class InferenceRequest(HttpExchange):
             size=self.size,
         )
 
-    def answer(self, status: int, content_type: bytes, header_length: int, body: bytes, by: bytes) -> None:
-        """Answer with a model's response. by: instance, standby or lambda."""
+    def answer(
+        self, status: int, content_type: bytes, header_length: int, body: bytes, by: bytes, variant: bytes = b""
+    ) -> None:
+        """Answer with a model's response. by: instance, standby or lambda. variant: which one gave it."""
         extra = b"x-mark-served-by: %b\r\nx-mark-request-id: %b\r\n" % (by, self.request_id)
+        if variant:
+            extra += b"x-mark-variant: %b\r\n" % variant
         if header_length:
             extra += b"%b: %d\r\n" % (_HEADER_LENGTH, header_length)
         if self.shape == "sagemaker":

@@ -27,6 +27,7 @@ from mark.protocols import oip
 from mark.protocols.local_names import REFUSAL, is_local_name
 from mark.service_spec import ServiceSpec
 from mark.serving.gateway import triton_documents as triton
+from mark.serving.gateway.accuracy_floor import stricter_floor
 from mark.serving.gateway.agent_pool import AgentConnections
 from mark.serving.gateway.idempotency import IdempotencyCache
 from mark.serving.gateway.lambda_overflow import LambdaCalls
@@ -265,7 +266,7 @@ class Gateway:
     def _offer(self, request: InferenceRequest, parsed: ParsedHead) -> None:
         (
             router, request.shape, request.path, request.content_type, request.header_length, has_trace,
-            request.variant, allowed_s, has_id, request.accept, request.size,
+            request.variant, allowed_s, has_id, request.accept, request.size, request.accuracy_floor,
         ) = parsed  # fmt: skip
         if not request.size:
             request.size = oip.count_rows(request.body, request.header_length)
@@ -273,6 +274,8 @@ class Gateway:
                 request.request_id = request.headers.get("x-mark-request-id") or self._next_id()
                 request.fail(400, f"a request has at most {router.largest} rows")
                 return
+        if router.accuracy_of and not self._take_floor(request, router):
+            return
         request.traceparent = request.headers["traceparent"] if has_trace else b""
         request.arrived_at = now = time.monotonic()
         request.deadline_at = now + allowed_s
@@ -292,6 +295,18 @@ class Gateway:
             return
         router.tally.window_count += 1
         router.offer(request, now)
+
+    def _take_floor(self, request: InferenceRequest, router: ModelRouter) -> bool:
+        """Take the accuracy floor among the body's parameters; False where it was answered with 400."""
+        floor, body = request.accuracy_floor, request.body
+        try:
+            found = stricter_floor(floor, body, request.header_length, request.shape, router.served)
+        except oip.BadRequest as error:
+            request.request_id = request.headers.get("x-mark-request-id") or self._next_id()
+            request.fail(error.status, str(error))
+            return False
+        request.accuracy_floor = found
+        return True
 
     def _offer_once(self, request: InferenceRequest, router: ModelRouter, now: float) -> None:
         """Offer a request with a client's id unless it is a duplicate."""

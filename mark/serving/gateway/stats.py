@@ -17,12 +17,14 @@ LAST_BIN = LATENCY_BINS - 1
 class Tally:
     """Counts of one model. `window_count` are the arrivals of the window of service time that runs.
 
-    `_opened`: when the last windows began, by the loop's clock, and their numbers.
+    `_opened`: when the last windows began, by the loop's clock, and their numbers. `variants`: answers by variant.
+    `recent`: sum of accuracies and answers with one in the last whole window.
     """
 
     __slots__ = (
-        "_opened", "_since", "arrivals", "billed", "by", "cold", "deduplicated", "failed", "forwarded", "gib_s",
-        "invocations", "late", "latencies", "latency_sum_s", "redispatched", "rejected", "shed", "window_count",
+        "_opened", "_since", "_window_began", "accuracy_known", "accuracy_sum", "arrivals", "billed", "by", "cold",
+        "deduplicated", "failed", "forwarded", "gib_s", "invocations", "late", "latencies", "latency_sum_s",
+        "recent", "redispatched", "rejected", "shed", "variants", "window_count",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -33,7 +35,10 @@ class Tally:
         self.window_count = 0
         self._opened: deque[tuple[float, int]] = deque(maxlen=WINDOWS_KNOWN)
         self.latencies: dict[int, int] = {}
-        self.latency_sum_s = self.billed = self.gib_s = 0.0
+        self.latency_sum_s = self.billed = self.gib_s = self.accuracy_sum = 0.0
+        self.accuracy_known = 0
+        self.variants: dict[bytes, int] = {}
+        self._window_began = self.recent = (0.0, 0)
         self._since: ModelTraffic | None = None
 
     def answered(self, by: Server, latency_s: float, objective_s: float) -> None:
@@ -46,6 +51,12 @@ class Tally:
         self.latency_sum_s += latency_s
         if latency_s > objective_s:
             self.late += 1
+
+    def answered_with(self, variant: bytes, accuracy: float) -> None:
+        """The answer that just went out was a variant's, which is right so often."""
+        self.variants[variant] = self.variants.get(variant, 0) + 1
+        self.accuracy_sum += accuracy
+        self.accuracy_known += 1
 
     def refused(self, status: int, arrived_at: float) -> None:
         """A model's answer that serves nobody, status 400 or more, went out. arrived_at: the loop's clock.
@@ -67,6 +78,9 @@ class Tally:
         """Begin to count arrivals for that window; now: the loop's clock."""
         if not self._opened or self._opened[-1][1] != window:
             self._opened.append((now, window))
+            total, known = self._window_began
+            self.recent = (self.accuracy_sum - total, self.accuracy_known - known)
+            self._window_began = (self.accuracy_sum, self.accuracy_known)
 
     def close_window(self, window: int) -> None:
         """Assign the arrivals counted so far to that window."""
@@ -102,6 +116,10 @@ class Tally:
             cold=self.cold,
             billed=self.billed,
             gib_s=self.gib_s,
+            accuracy_known=self.accuracy_known,
+            accuracy_sum=self.accuracy_sum,
+            recent_known=self.recent[1],
+            recent_sum=self.recent[0],
             lambda_in_flight=in_flight,
             lambda_warm=warm,
         )
@@ -130,6 +148,10 @@ def _difference(
         cold=now.cold - old.cold,
         billed=now.billed - old.billed,
         gib_s=now.gib_s - old.gib_s,
+        accuracy_known=now.accuracy_known - old.accuracy_known,
+        accuracy_sum=now.accuracy_sum - old.accuracy_sum,
+        recent_known=now.recent_known,
+        recent_sum=now.recent_sum,
         lambda_in_flight=now.lambda_in_flight,
         lambda_warm=now.lambda_warm,
     )

@@ -14,6 +14,7 @@ KNOWN_HEADERS = (
     "inference-header-content-length",
     "traceparent",
     "transfer-encoding",
+    "x-mark-accuracy-floor",
     "x-mark-deadline-ms",
     "x-mark-forwarded",
     "x-mark-request-id",

@@ -41,7 +41,7 @@ from mark.dispatch.routing import (
     sized_finish_at,
     weighted,
 )
-from mark.dispatch.slackfit import Choices, choose
+from mark.dispatch.slackfit import Choices, choose_waiting, spare_at
 from mark.simulator.engine.kernel_lambda import Pool, invoke, reap, start_environment
 from mark.simulator.engine.kernel_tally import (
     Floats,
@@ -362,28 +362,13 @@ def _choose_variant(now: float, server: Record, queue: Floats, variants: Variant
     """Choose who answers the next batch; returns how many may take part."""
     if variants is None:
         return int(server.max_batch)
-    slack_s = variants.horizon_s - now + _spare_s(server, queue)
-    if slack_s < variants.least_s[server.kind]:  # no time to spare: smaller batches would only take more of it
-        server.variant = variants.fastest[server.kind]
-        return int(server.max_batch)
-    most, server.variant = choose(server.kind, slack_s, server.waiting, variants.choices)
-    return min(int(most), int(server.max_batch))
-
-
-def _spare_s(server: Record, queue: Floats) -> float:
-    """When the request that can wait least for this batch arrived, less what the fastest variant takes before it.
-
-    A batch may leave all but one to those behind it, each of which takes no longer than the fastest variant's
-    largest. So whatever was admitted as in time stays so, however accurately the batch in hand is answered.
-    """
-    capacity, batches, place = queue.size, 0, 0
-    spare_s = np.inf
-    while place < server.waiting:
-        arrived_at = queue[(server.head + place) & (capacity - 1)]
-        spare_s = min(spare_s, arrived_at - batches * server.full_batch_s)
-        place = 1 + batches * server.max_batch
-        batches += 1
-    return spare_s
+    spare = spare_at(queue, server.head, server.waiting, server.max_batch, server.full_batch_s)
+    slack_s = variants.horizon_s - now + spare
+    fastest, least_s = variants.fastest[server.kind], variants.least_s[server.kind]
+    most, server.variant = choose_waiting(
+        server.kind, slack_s, server.waiting, server.max_batch, fastest, least_s, variants.choices
+    )
+    return int(most)
 
 
 def _expected_s(items: int, server: Record, batch_s: Floats, variants: Variants | None) -> float:

@@ -1,0 +1,206 @@
+"""Variants live: agents choose as a replay does; clients set floors, and answers name their variant."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mark.dispatch.measured import VariantTimes
+from mark.dispatch.slackfit import VariantRule
+from mark.dispatch.variants import VariantDispatch, VariantServing
+from mark.domain.variants import Variant, VariantTable
+from mark.protocols import oip
+from mark.service_spec import ServiceSpec
+from mark.serving.agent.variants import AgentVariants
+from mark.simulator.engine import arrays, kernel
+from mark.store.codec import SPEC
+from tests.serving.harness import BODY, INFER, INPUTS, Live, live, run, served, until
+
+TYPE = "c5.large"
+HORIZON_S = 0.5
+TABLE = VariantTable(
+    model="echo",
+    variants=(Variant("small", 0.7), Variant("middle", 0.75), Variant("large", 0.8)),
+    latency_s={
+        "c5.xlarge": tuple(
+            tuple(float(s) for s in np.linspace(last / 6, last / 2, 8)) for last in (0.06, 0.1, 0.2)
+        ),
+        TYPE: tuple(tuple(float(s) for s in np.linspace(last / 3, last, 8)) for last in (0.06, 0.12, 0.25)),
+    },
+)
+SERVING = VariantServing(
+    table=TABLE, dispatch=VariantDispatch(), floor=0, max_batch={TYPE: 8, "c5.xlarge": 8},
+    late={TYPE: 1.2, "c5.xlarge": 1.0},
+)  # fmt: skip
+CHOOSERS = {
+    rule: AgentVariants(replace(SERVING, dispatch=VariantDispatch(rule)), TYPE, horizon_s=HORIZON_S)
+    for rule in (VariantRule.SLACKFIT, VariantRule.MAXACC, VariantRule.MAXBATCH)
+}
+FASTEST_S = TABLE.latency_s[TYPE][0]
+
+
+def in_a_replay(rule: VariantRule, ages_s: list[float], now: float) -> tuple[int, int]:
+    """Requests and variant of the batch that a replay takes. ages_s: of what waits, the oldest first."""
+    serving = replace(SERVING, dispatch=VariantDispatch(rule))
+    made = arrays.records(kernel.RULES, 1)[0]
+    made.objective_s, made.speed = HORIZON_S, 1.0
+    server = arrays.records(kernel.SERVER, 1)[0]
+    server.kind, server.waiting, server.max_batch = serving.types.index(TYPE), len(ages_s), 8
+    server.full_batch_s = FASTEST_S[-1]
+    queue = np.zeros(64)
+    queue[: len(ages_s)] = [now - age_s for age_s in ages_s]
+    most = kernel._choose_variant(now, server, queue, arrays.variants(serving, made))
+    return min(most, len(ages_s)), int(server.variant)
+
+
+@given(
+    rule=st.sampled_from(sorted(CHOOSERS)),
+    ages_s=st.lists(st.floats(0, 0.8, allow_nan=False), min_size=1, max_size=40),
+)
+def test_the_choice_is_the_replays(rule: VariantRule, ages_s: list[float]) -> None:
+    now = 100.0
+    ages_s.sort(reverse=True)
+    waiting = [(now - age_s + HORIZON_S, 0) for age_s in ages_s]
+    assert CHOOSERS[rule].choose(waiting, now) == in_a_replay(rule, ages_s, now)
+
+
+@given(floors=st.lists(st.integers(0, 2), min_size=1, max_size=20), slack_s=st.floats(-0.1, 0.5))
+def test_a_floor_lifts_its_whole_batch(floors: list[int], slack_s: float) -> None:
+    chooser = AgentVariants(
+        replace(SERVING, dispatch=VariantDispatch(VariantRule.MAXBATCH)), TYPE, horizon_s=HORIZON_S
+    )
+    chooser.lift_for(floors)
+    count, number = chooser.choose([(slack_s, floor) for floor in floors], 0.0)
+    assert 1 <= count <= min(8, len(floors))
+    assert number >= max(floors[:count])
+
+
+def test_a_tightened_deadline_behind_the_first_counts() -> None:
+    chooser = CHOOSERS[VariantRule.SLACKFIT]
+    assert chooser.choose([(0.5, 0), (0.5, 0)], 0.0)[1] == 2
+    assert chooser.choose([(0.5, 0), (0.05, 0)], 0.0)[1] == 0
+
+
+def test_admission_counts_on_the_fastest_variant_that_may_answer_all_that_wait() -> None:
+    chooser = AgentVariants(SERVING, TYPE, horizon_s=HORIZON_S)
+    rows = TABLE.latency_s[TYPE]
+    assert chooser.predicted_s(0) == (rows[0][0], rows[0][-1])
+    assert chooser.predicted_s(1) == (rows[1][0], rows[1][-1])
+    chooser.lift(2)
+    assert chooser.predicted_s(0) == (rows[2][0], rows[2][-1])
+    chooser.lift_for([])
+    assert chooser.predicted_s(0) == (rows[0][0], rows[0][-1])
+
+
+def test_a_slow_machine_has_less_slack() -> None:
+    fair, slow = (AgentVariants(SERVING, TYPE, horizon_s=HORIZON_S) for _ in range(2))
+    for _ in range(40):
+        slow.note(2, 1, 3 * TABLE.latency_s[TYPE][2][0])
+    waiting = [(0.3, 0)] * 4
+    assert slow.choose(waiting, 0.0)[1] < fair.choose(waiting, 0.0)[1]
+    assert slow.fastest_times.full_batch_s == pytest.approx(3 * FASTEST_S[-1], rel=0.01)
+    counted = slow.counted_s(TABLE.latency_s[TYPE][2])
+    assert counted[0] == pytest.approx(3 * TABLE.latency_s[TYPE][2][0], rel=0.01)
+
+
+def test_variants_whose_profiles_are_off_by_different_factors_keep_their_own_times() -> None:
+    times = VariantTimes([(0.1,), (0.2,)])
+    for _ in range(60):
+        times.note(0, 1, 0.1)
+        times.note(1, 1, 0.3)
+    assert times.of(0).single_s == pytest.approx(0.1)
+    assert times.of(1).single_s == pytest.approx(0.3)
+
+
+def test_the_store_keeps_what_agents_choose_from() -> None:
+    spec = ServiceSpec(name="test", models=(served(variant_serving=SERVING),))
+    assert SPEC.decode(SPEC.encode(spec)) == spec
+
+
+def test_answers_name_their_variant_and_gateways_count_it() -> None:
+    async def test() -> None:
+        async with live(served(latency_s=HORIZON_S, variant_serving=SERVING)) as running:
+            reply = await running.ask()
+            assert (reply.status, reply.headers["x-mark-variant"]) == (200, "large")
+            assert running.agents["i-0"].backend.variants == ["large"]
+            name = 'mark_gateway_variant_responses_total{model="echo",variant="large"}'
+            assert await running.metric(name) == 1
+
+            async def counted() -> bool:
+                return running.store.total("accuracy_known") == 1
+
+            await until(counted)
+            assert running.store.total("accuracy_sum") == pytest.approx(0.8)
+
+    run(test())
+
+
+def test_a_surge_lowers_accuracy_and_floors_are_kept() -> None:
+    async def test() -> None:
+        async with live(served(latency_s=HORIZON_S, variant_serving=SERVING), takes_s=0.02) as running:
+            backend = running.agents["i-0"].backend
+            backend.free.clear()
+            clients = [await running.client() for _ in range(9)]
+            clients[0].send(INFER, BODY)
+
+            async def in_service() -> bool:
+                return len(backend.batches) == 1
+
+            await until(in_service)
+            for client in clients[1:]:
+                client.send(INFER, BODY, x_mark_deadline_ms="150")
+            await until(lambda: _waiting(running, 8))
+            backend.free.set()
+            replies = [await client.read() for client in clients]
+            assert {reply.status for reply in replies} == {200}
+            assert replies[1].headers["x-mark-variant"] in ("small", "middle")
+            floored = await running.ask(x_mark_accuracy_floor="0.75")
+            assert floored.headers["x-mark-variant"] in ("middle", "large")
+            for client in clients:
+                await client.close()
+
+    run(test())
+
+
+async def _waiting(running: Live, count: int) -> bool:
+    page = await running.metric('mark_gateway_in_flight{model="echo"}')
+    return page == count + 1
+
+
+PARAMETERS = {"accuracy_floor": 0.8}
+
+
+def test_impossible_floors_are_refused() -> None:
+    body = oip.example_body(INPUTS)
+
+    async def test() -> None:
+        async with live(served(latency_s=HORIZON_S, variant_serving=SERVING)) as running:
+            refused = await running.ask(x_mark_accuracy_floor="0.9")
+            assert refused.status == 400
+            assert "the most accurate that answers, large, has 0.8" in refused.document["error"]
+            for odd in ("1.5", "nan", "much", "-0.1"):
+                reply = await running.ask(x_mark_accuracy_floor=odd)
+                assert (reply.status, "between 0 and 1" in reply.document["error"]) == (400, True)
+            inside = json.dumps({**body, "parameters": PARAMETERS}).encode()
+            assert (await running.ask(body=inside)).headers["x-mark-variant"] == "large"
+            above = json.dumps({**body, "parameters": {"accuracy_floor": 0.81}}).encode()
+            assert (await running.ask(body=above)).status == 400
+            text = json.dumps({**body, "parameters": {"accuracy_floor": "high"}}).encode()
+            assert (await running.ask(body=text)).status == 400
+            named = await running.ask(x_mark_variant="large")
+            assert (named.status, "x-mark-accuracy-floor" in named.document["error"]) == (400, True)
+            assert (await running.ask(x_mark_size="2")).status == 400
+        async with live() as running:
+            reply = await running.ask(x_mark_accuracy_floor="0.5")
+            assert (reply.status, reply.document["error"]) == (
+                400, "echo has no variants: leave x-mark-accuracy-floor out"
+            )  # fmt: skip
+            answered = await running.ask()
+            assert "x-mark-variant" not in answered.headers
+
+    run(test())
