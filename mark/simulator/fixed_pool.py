@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.stats import poisson
 
-from mark.dispatch.central import CentralPolicy, CentralRule, Feasible, TooLate
+from mark.dispatch import central_decisions as decisions
+from mark.dispatch.central import CentralPolicy, CentralRule
 from mark.dispatch.kairos import Timing, heterogeneity_weights
 from mark.domain.errors import Misconfigured
 from mark.domain.latency_table import LatencyTable
@@ -34,22 +35,6 @@ MOST_DOUBLINGS = 40
 """A rate that so many doublings do not exhaust has no limit that a replay could find."""
 LEAST_FACTOR = 0.05
 """With noise, a query takes at least this share of its predicted time."""
-_RULES = {
-    CentralRule.FCFS: central.FCFS,
-    CentralRule.DRS: central.DRS,
-    CentralRule.CLOCKWORK: central.CLOCKWORK,
-    CentralRule.KAIROS: central.KAIROS,
-}
-_TOO_LATE = {
-    TooLate.HOLD: central.HOLD,
-    TooLate.COMMIT: central.COMMIT,
-    TooLate.OVERFLOW: central.OVERFLOW,
-}
-_FEASIBLE = {
-    Feasible.EARLIEST: central.EARLIEST,
-    Feasible.LATEST: central.LATEST,
-    Feasible.FIRST: central.FIRST,
-}
 
 
 class Arrivals(StrEnum):
@@ -129,7 +114,7 @@ class FixedPool:
             policy = self.with_threshold(pool, policy)
         work, missed, arrived_ms = self._serve(pool, policy, qps, most_missed=self._load.queries)
         latency_ms = (work.finish_ms - arrived_ms)[~np.isnan(work.finish_ms)]
-        matched = int(work.counts[central.MATCHED])
+        matched = int(work.line.counts[decisions.MATCHED])
         return PoolRun(
             attained=1 - missed / self._load.queries,
             latency_ms={
@@ -138,7 +123,7 @@ class FixedPool:
             }
             if latency_ms.size
             else None,
-            partitioned=int(work.counts[central.PARTITIONED]) / matched if matched else 0.0,
+            partitioned=int(work.line.counts[decisions.PARTITIONED]) / matched if matched else 0.0,
         )
 
     def allowable_qps(self, pool: Mapping[str, int], policy: CentralPolicy) -> float:
@@ -248,37 +233,23 @@ class FixedPool:
         sampled = self._load.latency is ServiceTimes.SAMPLE
         samples = [self._table.samples_ms[kind] for kind in named] if sampled else latency[:, :, None]
         present = [number for number, count in enumerate(counts) if count]
-        rules = central.CentralRules(
-            rule=_RULES[policy.rule],
-            too_late=_TOO_LATE[policy.too_late],
-            feasible=_FEASIBLE[policy.feasible],
-            threshold_row=self._threshold_row(policy, counts),
-            slo_ms=self._slo_ms,
-            admission_factor=policy.admission_factor,
-            most_missed=most_missed,
+        threshold_row = None if policy.threshold is None else self._table.row(policy.threshold)
+        rules = decisions.rules_of(
+            policy, slo_ms=self._slo_ms, threshold_row=threshold_row, base=counts[0], others=sum(counts[1:])
         )
         arrived_ms = self._arrived_ms(qps)
-        work = central.make_work(self._load.queries, sum(counts))
+        work = central.make_work(self._load.queries, np.repeat(np.arange(len(named)), counts))
         missed = self._kernel.run(
             central.Queries(arrived_ms, self._rows, self._draws, self._factors),
             central.CentralPool(
-                kind=np.repeat(np.arange(len(named)), counts),
                 timing=Timing(latency, heterogeneity_weights(latency, self._largest_row)),
                 service_ms=np.ascontiguousarray(samples, dtype=np.float64),
                 best_ms=latency[present].min(axis=0),
             ),
-            rules,
+            central.CentralRules(rules, most_missed),
             work,
         )
         return work, missed, arrived_ms
-
-    def _threshold_row(self, policy: CentralPolicy, counts: list[int]) -> int:
-        """Rows up to this one go to the other types: all where there is no base, none where it is alone."""
-        if not any(counts[1:]):
-            return -1
-        if not counts[0] or policy.threshold is None:
-            return len(self._table.sizes)
-        return self._table.row(policy.threshold)
 
     def _latency(self, kinds: list[str]) -> Floats:
         """Predicted latency, ms. shape (types, rows)."""

@@ -18,7 +18,17 @@ from typing import Any, NamedTuple
 import numba
 from numba.extending import register_jitable
 
-from mark.dispatch import assignment, batcher, bouncer, kairos, objective, overflow, routing, slackfit
+from mark.dispatch import (
+    assignment,
+    batcher,
+    bouncer,
+    central_decisions,
+    kairos,
+    objective,
+    overflow,
+    routing,
+    slackfit,
+)
 from mark.dispatch import credits as credit_rules
 from mark.simulator.engine import kernel, kernel_central, kernel_lambda, kernel_tally, kernel_variants
 
@@ -26,6 +36,7 @@ config: Any = numba.config
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "forceinline": True}
 """Inlined into one function, arrays are handed on without counting references, which took most of the time."""
 _DECISIONS = (bouncer, batcher, credit_rules, objective, overflow, routing, slackfit)
+_CENTRAL = (assignment, kairos, central_decisions)
 
 
 class Kernel(NamedTuple):
@@ -41,7 +52,7 @@ class CentralKernel(NamedTuple):
     """Entry points of the central queue's kernel, compiled or plain; both give the same results."""
 
     run: Callable[..., int]
-    match_queue: Callable[..., float]
+    decide: Callable[..., None]
 
 
 class VariantKernel(NamedTuple):
@@ -63,13 +74,13 @@ def compiled_kernel(cache_dir: Path) -> Kernel:
 
 def plain_central_kernel() -> CentralKernel:
     """The central queue's kernel as Python runs it."""
-    return CentralKernel(kernel_central.run, kernel_central.match_queue)
+    return CentralKernel(kernel_central.run, central_decisions.decide)
 
 
 @functools.cache
 def compiled_central_kernel(cache_dir: Path) -> CentralKernel:
     """The central queue's kernel as machine code, compiled and cached like the other one."""
-    return CentralKernel(*_compiled((assignment, kairos, kernel_central), plain_central_kernel(), cache_dir))
+    return CentralKernel(*_compiled((*_CENTRAL, kernel_central), plain_central_kernel(), cache_dir))
 
 
 def plain_variant_kernel() -> VariantKernel:
