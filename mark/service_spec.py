@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from mark.dispatch.central import CentralPolicy
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.errors import unknown
 from mark.domain.footprint import Footprint
@@ -47,6 +48,8 @@ class ServedModel:
     inputs: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
     variants: tuple[str, ...] = field(default_factory=tuple)
+    #: the queue that gateways keep; None where requests are bound to an instance when they arrive
+    central: CentralPolicy | None = None
 
     @property
     def name(self) -> str:

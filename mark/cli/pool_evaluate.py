@@ -10,8 +10,9 @@ import typer
 from mark.cli import complete
 from mark.cli import options as given
 from mark.cli import pool_choose as flags
+from mark.dispatch.central import CentralRule
 
-DISPATCH = ("kairos", "fcfs", "drs", "clockwork", "kairos-oracle")
+DISPATCH = tuple(map(str, CentralRule))
 
 EXAMPLES = (
     'mark pool evaluate --model rm2 --slo-ms 350 --pool "g4dn.xlarge=1,r5n.large=13" --queries 2000',

@@ -10,9 +10,10 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, field_validator
 from pydantic_core import PydanticCustomError
 
-from mark.config.parts import NotNegative, Part, Positive, PositiveInt, Share
+from mark.config.parts import DispatchRule, NotNegative, Part, Positive, PositiveInt, Share
 from mark.controller.policy import COVER_SHARE
-from mark.dispatch.policy import Late, Routing
+from mark.dispatch.central import TooLate
+from mark.dispatch.policy import Late
 from mark.domain.offering import Market
 from mark.policies.bundles import policy_names
 
@@ -111,7 +112,12 @@ class ServedSettings(Part):
     profiles: tuple[str, ...] | None = Field(None, description="Its latency profiles: files or shipped sets.")
     policy_name: str | None = Field(None, description="Its policy; `mark policies` lists them.")
     forecaster: str | None = Field(None, description="Replaces its policy's forecaster.")
-    dispatch: Routing | None = Field(None, description="Replaces its policy's rule that routes requests.")
+    dispatch: DispatchRule | None = Field(
+        None, description="Replaces its policy's rule that routes requests, or names that of a central queue."
+    )
+    too_late: TooLate | None = Field(
+        None, description="With a central queue, a request that no instance can answer in time any more."
+    )
     expected_rps: Positive | None = Field(
         None, description="Load to start with where no trace says what came before; 10 when left out."
     )

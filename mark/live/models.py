@@ -15,6 +15,7 @@ from mark.catalog.shipped_models import MODEL_FILE, PROFILE_FILE, folder_of
 from mark.config.footprint import footprint_of
 from mark.config.policies import (
     as_rolled_out,
+    chosen_central,
     chosen_overrides,
     chosen_policies,
     chosen_variants,
@@ -171,6 +172,7 @@ def _settings_of(one: ServedSettings, settings: Settings) -> Settings:
         "policies": None if one.policy_name is None else (one.policy_name,),
         "forecaster": one.forecaster,
         "dispatch": one.dispatch,
+        "too_late": one.too_late,
     }
     update: dict[str, Any] = {key: value for key, value in own.items() if value is not None}
     merged = as_rolled_out(settings).model_copy(update={"model": one.model, **update})
@@ -217,7 +219,7 @@ def _make(settings: Settings, entry: ServedSettings, service: str) -> LiveModel:
     if chosen_variants(settings) != VariantWishes():
         raise Misconfigured(
             "a live service does not choose variants yet: leave objective.accuracy_floor out, and let dispatch "
-            f"name a rule that routes ({', '.join(Routing)})"
+            f"name a rule that routes ({', '.join(Routing)}) or keeps a central queue"
         )
     assembly = Assembly(replace(chosen, model=sized_model(settings)))
     history = _history(settings, entry)
@@ -241,6 +243,7 @@ def _make(settings: Settings, entry: ServedSettings, service: str) -> LiveModel:
         offerings=tuple(offerings[name] for name in sorted(offerings)),
         backend=_backend_spec(entry.backend),
         overflow=overflow,
+        central=chosen_central(settings, overflows=overflow is not None),
         function=f"mark-{service}-{assembly.spec.model.name}",
         inputs=inputs,
         outputs=outputs,

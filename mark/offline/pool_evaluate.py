@@ -9,7 +9,7 @@ from typing import NotRequired, TypedDict
 
 from mark.catalog.latency_tables import load_latency_table, load_sizes
 from mark.config.policies import usable_cache
-from mark.dispatch.central import CentralPolicy
+from mark.dispatch.central import CentralPolicy, CentralRule
 from mark.domain.latency_table import parse_pool
 from mark.domain.objective import Slo
 from mark.report.formatting import percent
@@ -50,6 +50,8 @@ class EvaluateDocument(TypedDict):
     latency: str
     queries: int
     seed: int
+    #: Under drs: the size above which a query goes to the base type.
+    threshold: NotRequired[int]
     #: Without a rate; 0 where no rate is low enough.
     allowable_qps: NotRequired[float]
     #: With a rate.
@@ -88,10 +90,15 @@ def evaluate_pool(options: EvaluateOptions, *, as_json: bool) -> None:
     }
     with progress() as report:
         report(f"measuring {options.pool}", 0.0)
+        policy = options.policy
+        if policy.rule is CentralRule.DRS:
+            policy = judge.with_threshold(pool, policy)
+            assert policy.threshold is not None, "the climb ends at a size"
+            document["threshold"] = policy.threshold
         if options.qps is None:
-            document["allowable_qps"] = judge.allowable_qps(pool, options.policy)
+            document["allowable_qps"] = judge.allowable_qps(pool, policy)
         else:
-            run = judge.run(pool, options.policy, options.qps)
+            run = judge.run(pool, policy, options.qps)
             document |= {
                 "qps": options.qps,
                 "attained": run.attained,
