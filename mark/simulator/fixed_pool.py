@@ -103,6 +103,10 @@ class FixedPool:
             else arrivals.random(load.queries)
         )
 
+    def queries(self, qps: float) -> tuple[Floats, list[int]]:
+        """Arrivals in s, rising, and sizes of the load at this rate: what a live service is asked to compare."""
+        return self._arrived_ms(qps) / 1000, [self._table.sizes[row] for row in self._rows]
+
     def run(self, pool: Mapping[str, int], policy: CentralPolicy, qps: float) -> PoolRun:
         """Serve the load at this rate. The first type of the pool is the base."""
         if not (np.isfinite(qps) and qps > 0):
