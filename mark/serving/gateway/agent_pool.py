@@ -72,6 +72,7 @@ class AgentConnection(FrameLink):
         self.in_flight: dict[int, InferenceRequest] = {}
         self.closed = asyncio.Event()
         self._changed = changed
+        self._write_request = self.write_now if router.decides_late else self.write
         self._sent = self._last_sized = 0
         #: items of sized requests that were given up, by id: the agent may yet answer them
         self._expired: dict[int, int] = {}
@@ -130,7 +131,7 @@ class AgentConnection(FrameLink):
         else:
             self._last_sized, frame = id_, with_size(frame, size)
             view.sent(now, view.alone_s(size), size)
-        self.write(frame)
+        self._write_request(frame)
 
     def check_timeouts(self, passed_s: float, now: float) -> None:
         """Expire requests past the time-out, and close the connection of a silent agent."""

@@ -17,7 +17,6 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
 
 from mark.dispatch.central import CentralPolicy, TooLate
 from mark.dispatch.central_queue import CentralCode, CentralQueue, Instance, base_first
@@ -39,19 +38,14 @@ ME = ""
 """The only gateway, until others are known."""
 
 
-class _Sent(NamedTuple):
-    """A request at an agent of this gateway's."""
-
-    agent: Agent
-    at: float
-
-
 def _is_idle(view: AgentView) -> bool:
     return not view.in_service and not view.waiting
 
 
 class CentralRouter(ModelRouter):
     """A model's central queue. code: compiled decisions; soon: calls a function later in this turn of the loop."""
+
+    decides_late = True
 
     def __init__(
         self,
@@ -75,7 +69,8 @@ class CentralRouter(ModelRouter):
         self._slowest_s = {name: times[-1] for name, times in profiles.items()}
         self._gateways, self._me = [ME], ME
         self._own: dict[str, Agent] = {}
-        self._at: dict[InferenceRequest, _Sent] = {}
+        #: requests at this gateway's agents, and since when
+        self._at: dict[InferenceRequest, tuple[Agent, float]] = {}
         self._soon = soon
         self._is_due = False
 
@@ -120,11 +115,16 @@ class CentralRouter(ModelRouter):
 
     def answer(self, request: InferenceRequest, response: Response, by: Server, now: float) -> None:
         """Answer with a model's response; its agent is idle now, and what it took is learned."""
-        sent = self._at.get(request)
-        if sent is not None and response.status < CLIENT_ERROR:
-            self.queue.learn(sent.agent.offering, request.size, now - sent.at)
+        sent = self._at.pop(request, None)
         super().answer(request, response, by, now)
-        self._settle(request)
+        if sent is None:
+            return
+        agent, sent_at = sent
+        if response.status < CLIENT_ERROR:
+            self.queue.learn(agent.offering, request.size, now - sent_at)
+        view = agent.view
+        if not view.in_service and not view.waiting:
+            self._set_idle(agent)
 
     def fail(self, request: InferenceRequest, status: int, text: str) -> None:
         """Answer with an error of the service."""
@@ -138,7 +138,7 @@ class CentralRouter(ModelRouter):
             return
         if not self._remains(agent, time.monotonic()):
             self._take_share()
-        elif _is_idle(view) and all(sent.agent is not agent for sent in self._at.values()):
+        elif _is_idle(view) and all(other is not agent for other, _ in self._at.values()):
             self._set_idle(agent)
 
     def check_timeouts(self, now: float) -> None:
@@ -178,18 +178,18 @@ class CentralRouter(ModelRouter):
 
     def _add(self, request: InferenceRequest, now: float) -> None:
         self.queue.add(1000 * now, request, size=request.size, deadline_ms=1000 * request.deadline_at)
-        if self.queue.idle:
+        if not self._is_due and self.queue.idle:
             self._decide_soon()
 
     def _settle(self, request: InferenceRequest) -> None:
         """The request is at its agent no more, which is idle where it holds nothing else."""
         sent = self._at.pop(request, None)
-        if sent is not None and _is_idle(sent.agent.view):
-            self._set_idle(sent.agent)
+        if sent is not None and _is_idle(sent[0].view):
+            self._set_idle(sent[0])
 
     def _set_idle(self, agent: Agent) -> None:
         self.queue.set_idle(agent.view.instance)
-        if len(self.queue):
+        if not self._is_due and len(self.queue):
             self._decide_soon()
 
     def _decide_soon(self) -> None:
@@ -208,7 +208,7 @@ class CentralRouter(ModelRouter):
             return
         for request, instance in decided.started:
             agent = self._own[instance]
-            self._at[request] = _Sent(agent, now)
+            self._at[request] = (agent, now)
             try:
                 agent.send(request, now, forced=True)
             except Exception as error:  # noqa: BLE001 - the driver of one request: it gets its answer

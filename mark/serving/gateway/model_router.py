@@ -74,6 +74,9 @@ TIMED_OUT = 504
 class ModelRouter:
     """A model's agents, its calls to Lambda, and its counts."""
 
+    decides_late = False
+    """True where requests are sent at the end of a turn of the loop, for all that came in it."""
+
     def __init__(
         self,
         served: ServedModel,
