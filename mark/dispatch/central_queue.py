@@ -190,6 +190,18 @@ class CentralQueue(Generic[Query]):
         """Queries that wait, the oldest first."""
         return list(self._slot_of)
 
+    def expected_ms(self, now_ms: float, ahead: int, size: int) -> float:
+        """When a query with so many ahead of it is expected to be answered, if each takes the next idle instance.
+
+        Infinite where there are as many ahead as instances: that it starts in time would be a guess.
+        """
+        machines = self._line.machines
+        if ahead >= machines.size:
+            return np.inf
+        next_idle = np.argsort(np.where(machines["idle"] == 1, now_ms, machines["free_ms"]), kind="stable")[ahead]
+        start_ms = now_ms if machines["idle"][next_idle] else max(now_ms, machines["free_ms"][next_idle])
+        return float(start_ms + self._latency_ms[machines["kind"][next_idle], size - 1])
+
     def set_idle(self, instance: str) -> None:
         """An instance has answered what it had; nothing where it was idle, or is not in the pool."""
         number = self._number_of.get(instance)

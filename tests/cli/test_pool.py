@@ -95,3 +95,10 @@ def test_a_wrong_profile_is_one_line(mark, pool, change, said):
     Path("p.csv").write_text(TABLE.replace(*change))
 
     assert said in refused(mark(*RUN, *SIZES))
+
+
+def test_drs_says_the_size_that_it_found(pool):
+    found = pool("--dispatch", "drs", "--qps", "100")
+
+    assert found["threshold"] in {50, 200}
+    assert "threshold" not in pool("--dispatch", "kairos", "--qps", "100")

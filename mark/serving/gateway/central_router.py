@@ -6,7 +6,8 @@ gateway finishes what it has first: its state says when. A gateway without a sha
 than gateways, binds requests early, as where there is no central queue.
 
 A request that no agent answers in time any more goes where the model's dispatch says; where that is Lambda and
-Lambda does not take it, it is held for an agent that would idle. What an agent bounces or loses goes the way of
+Lambda does not take it, it is held for an agent that would idle. One that waits is handed to Lambda before that,
+when Lambda would next be too late as well. What an agent bounces or loses goes the way of
 every router's requests (`model_router.py`), and a request that is dispatched again joins the queue again.
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,6 +36,8 @@ from mark.serving.gateway.stats import Server
 from mark.serving.unexpected_errors import UnexpectedErrors
 
 log = logging.getLogger("mark.gateway")
+TURN_S = 0.001
+"""A timer may be a millisecond early."""
 ME = ""
 """The only gateway, until others are known."""
 
@@ -73,6 +77,8 @@ class CentralRouter(ModelRouter):
         self._at: dict[InferenceRequest, tuple[Agent, float]] = {}
         self._soon = soon
         self._is_due = False
+        self._factor = policy.admission_factor
+        self._watch: asyncio.TimerHandle | None = None
 
     @property
     def share(self) -> tuple[int, int]:
@@ -178,8 +184,48 @@ class CentralRouter(ModelRouter):
 
     def _add(self, request: InferenceRequest, now: float) -> None:
         self.queue.add(1000 * now, request, size=request.size, deadline_ms=1000 * request.deadline_at)
-        if not self._is_due and self.queue.idle:
-            self._decide_soon()
+        if self.queue.idle:
+            if not self._is_due:
+                self._decide_soon()
+        elif self._overflows:
+            self._watch_waiting(self._hand_on_at(request, now), now)
+
+    @property
+    def _overflows(self) -> bool:
+        return self.overflow is not None and self._too_late is TooLate.OVERFLOW
+
+    def _hand_on_at(self, request: InferenceRequest, now: float) -> float:
+        """The last instant at which Lambda is predicted to answer in time; infinite where it never was."""
+        calls = self.overflow
+        if calls is None or request.size != 1:
+            return math.inf
+        at = self._due_at(request) - (calls.finish_at(now) - now)
+        return at if at >= request.arrived_at else math.inf
+
+    def _due_at(self, request: InferenceRequest) -> float:
+        return request.arrived_at + self._factor * (request.deadline_at - request.arrived_at)
+
+    def _watch_waiting(self, at: float, now: float) -> None:
+        """Look at what waits at that instant, or before it."""
+        if at == math.inf or (self._watch is not None and self._watch.when() <= at):
+            return
+        if self._watch is not None:
+            self._watch.cancel()
+        loop = asyncio.get_running_loop()
+        self._watch = loop.call_later(max(0.0, at - now), self.hand_on_waiting)
+
+    def hand_on_waiting(self) -> None:
+        """Hand to Lambda what would next be too late there as well, and is not expected to start in time here."""
+        self._watch, now, next_at, ahead = None, time.monotonic(), math.inf, 0
+        for request in self.queue.waiting():
+            at = self._hand_on_at(request, now)
+            stays = at > now + TURN_S or not self._lambda_open(len(request.body))
+            if stays or self.queue.expected_ms(1000 * now, ahead, request.size) <= 1000 * self._due_at(request):
+                next_at = min(next_at, at) if at > now + TURN_S else next_at
+                ahead += 1
+            elif self.queue.remove(request):
+                self._guarded_route_late(request, now)
+        self._watch_waiting(next_at, now)
 
     def _settle(self, request: InferenceRequest) -> None:
         """The request is at its agent no more, which is idle where it holds nothing else."""
@@ -214,10 +260,15 @@ class CentralRouter(ModelRouter):
             except Exception as error:  # noqa: BLE001 - the driver of one request: it gets its answer
                 self.fail_unexpected(request, error)
         for request in decided.handed_on:
-            try:
-                self._route_late(request, now)
-            except Exception as error:  # noqa: BLE001 - as above
-                self.fail_unexpected(request, error)
+            self._guarded_route_late(request, now)
+        if self._watch is None and self._overflows and len(self.queue):
+            self._watch_waiting(min(self._hand_on_at(request, now) for request in self.queue.waiting()), now)
+
+    def _guarded_route_late(self, request: InferenceRequest, now: float) -> None:
+        try:
+            self._route_late(request, now)
+        except Exception as error:  # noqa: BLE001 - the driver of one request: it gets its answer
+            self.fail_unexpected(request, error)
 
     def _route_late(self, request: InferenceRequest, now: float, *, lambda_refused: bool = False) -> None:
         """Hand on a request that no agent answers in time any more, or hold it."""

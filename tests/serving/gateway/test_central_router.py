@@ -117,14 +117,15 @@ class Gateway:
 class FakeCalls:
     """Calls of Lambda, which takes what it is asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, takes_s: float = 0.0) -> None:
+        self.takes_s = takes_s
         self.called: list[InferenceRequest] = []
 
     def takes(self, body_bytes: int) -> bool:
         return True
 
     def finish_at(self, now: float) -> float:
-        return now
+        return now + self.takes_s
 
     def call(self, router: ModelRouter, request: InferenceRequest) -> None:
         self.called.append(request)
@@ -262,6 +263,29 @@ def test_what_lambda_cannot_take_is_held_for_an_idle_agent_or_shed_where_the_mod
     shedding.ask(within_s=5.0)
     shedding.turn()
     assert shedding.client.statuses == [503]
+
+
+@pytest.mark.parametrize(
+    ("lambda_s", "waited_s", "handed_on"),
+    [(30.0, 10.0, 0), (30.0, 25.0, 1), (60.0, 25.0, 0)],
+    ids=["there is time", "the last moment", "Lambda never was in time"],
+)
+def test_what_waits_is_handed_to_lambda_while_that_is_in_time(
+    lambda_s: float, waited_s: float, handed_on: int
+) -> None:
+    async def test() -> None:
+        calls = FakeCalls(lambda_s)
+        gateway = Gateway(two_types(CentralPolicy(rule=CentralRule.KAIROS, too_late=TooLate.OVERFLOW)), calls)
+        agent = FakeAgent(gateway.router, "i-0", "slow")
+        agent.view.in_service, agent.view.free_at = 1, time.monotonic() + 100.0
+        gateway.router.set_agents([agent])
+        waits = gateway.ask()
+        waits.arrived_at -= waited_s
+        waits.deadline_at -= waited_s
+        gateway.router.hand_on_waiting()
+        assert len(calls.called) == handed_on
+
+    run(test())
 
 
 def test_what_has_waited_too_long_expires() -> None:
