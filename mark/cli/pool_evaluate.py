@@ -68,6 +68,12 @@ def evaluate(
             autocompletion=complete.choices("earliest", "latest", "first"),
         ),
     ] = "earliest",
+    gateways: Annotated[
+        int,
+        typer.Option(
+            metavar="COUNT", help="Gateways that share the pool, each with a central queue of its own.", min=1
+        ),
+    ] = 1,
     seed: given.Seed = None,
     json: given.Json = False,
     config: given.Config = None,
@@ -99,6 +105,7 @@ def evaluate(
         queries=queries,
         sizes=sizes,
         noise=noise,
+        gateways=gateways,
         seed=settings.seed,
     )
     evaluate_pool(options, as_json=json)

@@ -35,6 +35,7 @@ class EvaluateOptions:
     queries: int
     sizes: str
     noise: float
+    gateways: int
     seed: int
 
 
@@ -49,6 +50,7 @@ class EvaluateDocument(TypedDict):
     arrivals: str
     latency: str
     queries: int
+    gateways: int
     seed: int
     #: Under drs: the size above which a query goes to the base type.
     threshold: NotRequired[int]
@@ -72,6 +74,7 @@ def evaluate_pool(options: EvaluateOptions, *, as_json: bool) -> None:
         queries=options.queries,
         seed=options.seed,
         noise=options.noise,
+        gateways=options.gateways,
     )
     pool = parse_pool(options.pool)
     table = load_latency_table(options.model, options.profiles)
@@ -86,6 +89,7 @@ def evaluate_pool(options: EvaluateOptions, *, as_json: bool) -> None:
         "arrivals": str(options.arrivals),
         "latency": str(options.latency),
         "queries": options.queries,
+        "gateways": options.gateways,
         "seed": options.seed,
     }
     with progress() as report:
