@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from mark.dispatch.central import CentralPolicy
 from mark.dispatch.policy import DispatchPolicy
 from mark.dispatch.variants import VariantServing
 from mark.domain.errors import unknown
@@ -50,6 +51,8 @@ class ServedModel:
     variants: tuple[str, ...] = field(default_factory=tuple)
     #: Variants from which agents choose one for each batch; None for a model that has one.
     variant_serving: VariantServing | None = None
+    #: the queue that gateways keep; None where requests are bound to an instance when they arrive
+    central: CentralPolicy | None = None
 
     @property
     def name(self) -> str:

@@ -42,7 +42,7 @@ def _forecasters() -> list[str]:
 
 
 def _rules() -> list[str]:
-    from mark.dispatch.variants import rule_names
+    from mark.dispatch.rules import rule_names
 
     return list(rule_names())
 

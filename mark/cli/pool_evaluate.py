@@ -10,8 +10,9 @@ import typer
 from mark.cli import complete
 from mark.cli import options as given
 from mark.cli import pool_choose as flags
+from mark.dispatch.central import CentralRule
 
-DISPATCH = ("kairos", "fcfs", "drs", "clockwork", "kairos-oracle")
+DISPATCH = tuple(map(str, CentralRule))
 
 EXAMPLES = (
     'mark pool evaluate --model rm2 --slo-ms 350 --pool "g4dn.xlarge=1,r5n.large=13" --queries 2000',
@@ -67,6 +68,12 @@ def evaluate(
             autocompletion=complete.choices("earliest", "latest", "first"),
         ),
     ] = "earliest",
+    gateways: Annotated[
+        int,
+        typer.Option(
+            metavar="COUNT", help="Gateways that share the pool, each with a central queue of its own.", min=1
+        ),
+    ] = 1,
     seed: given.Seed = None,
     json: given.Json = False,
     config: given.Config = None,
@@ -98,6 +105,7 @@ def evaluate(
         queries=queries,
         sizes=sizes,
         noise=noise,
+        gateways=gateways,
         seed=settings.seed,
     )
     evaluate_pool(options, as_json=json)

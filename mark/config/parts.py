@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from mark.dispatch.variants import parse_rule
+from mark.dispatch.rules import parse_rule
 from mark.domain.errors import Misconfigured
 
 Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
@@ -23,7 +23,7 @@ def _known_rule(text: str) -> str:
 
 
 DispatchRule = Annotated[str, AfterValidator(_known_rule)]
-"""The name of a rule that routes requests, or that chooses variants."""
+"""The name of a rule that routes requests, chooses variants, or keeps a central queue."""
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 PositiveInt = Annotated[int, Field(gt=0)]
 NotNegativeInt = Annotated[int, Field(ge=0)]

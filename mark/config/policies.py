@@ -11,8 +11,10 @@ from mark.catalog.type_sets import check_types
 from mark.cloudmodel.world import WORLDS, World
 from mark.config.footprint import footprint_of
 from mark.config.settings import Settings, cache_dir
+from mark.dispatch.central import CentralPolicy, TooLate
 from mark.dispatch.policy import Routing
-from mark.dispatch.variants import VariantDispatch, parse_rule
+from mark.dispatch.rules import CentralDispatch, DispatchRule, parse_rule
+from mark.dispatch.variants import VariantDispatch
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import LAMBDA_PROFILED_GIB, MachineKind
@@ -150,18 +152,47 @@ def chosen_overrides(settings: Settings) -> Overrides:
 
 
 def chosen_routing(settings: Settings) -> Routing | None:
-    """The routing rule that the settings name; None where they name none, or one that chooses variants."""
-    rule = parse_rule(settings.dispatch) if settings.dispatch else None
+    """The routing rule that the settings name; None where they name none, or one of another kind."""
+    rule = _chosen_rule(settings)
     return rule if isinstance(rule, Routing) else None
 
 
 def chosen_variants(settings: Settings) -> VariantWishes:
     """What the settings ask of a model's variants."""
-    rule = parse_rule(settings.dispatch) if settings.dispatch else None
+    rule = _chosen_rule(settings)
     return VariantWishes(
         dispatch=rule if isinstance(rule, VariantDispatch) else None,
         accuracy_floor=settings.objective.accuracy_floor,
     )
+
+
+def chosen_central(settings: Settings, *, overflows: bool) -> CentralPolicy | None:
+    """The central queue that the settings name; None where requests are bound when they arrive.
+
+    overflows: Lambda takes requests of the model, and so by default those that no instance answers in time.
+    """
+    rule = _chosen_rule(settings)
+    if not isinstance(rule, CentralDispatch):
+        return None
+    return CentralPolicy(
+        rule=rule.rule,
+        threshold=rule.threshold,
+        too_late=settings.too_late or (TooLate.OVERFLOW if overflows else TooLate.HOLD),
+    )
+
+
+def check_binds_early(settings: Settings) -> None:
+    """Refuse a central queue for a replay of fleets, which binds each request when it arrives. Misconfigured."""
+    rule = _chosen_rule(settings)
+    if isinstance(rule, CentralDispatch):
+        raise Misconfigured(
+            f"the dispatch rule {rule} keeps a central queue, which a replay of a fleet does not have: `mark pool "
+            f"evaluate --dispatch {rule.rule}` replays it on a fixed pool, `--dispatch least-finish` binds early"
+        )
+
+
+def _chosen_rule(settings: Settings) -> DispatchRule | None:
+    return parse_rule(settings.dispatch) if settings.dispatch else None
 
 
 def usable_cache() -> Path:

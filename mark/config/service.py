@@ -12,6 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from mark.config.parts import DispatchRule, NotNegative, Part, Positive, PositiveInt, Share
 from mark.controller.policy import COVER_SHARE
+from mark.dispatch.central import TooLate
 from mark.dispatch.policy import Late
 from mark.domain.offering import Market
 from mark.policies.bundles import policy_names
@@ -114,7 +115,12 @@ class ServedSettings(Part):
     policy_name: str | None = Field(None, description="Its policy; `mark policies` lists them.")
     forecaster: str | None = Field(None, description="Replaces its policy's forecaster.")
     dispatch: DispatchRule | None = Field(
-        None, description="Replaces its policy's rule that routes requests, or the one that chooses its variants."
+        None,
+        description="Replaces its policy's rule that routes requests, chooses its variants, or names that of a "
+        "central queue.",
+    )
+    too_late: TooLate | None = Field(
+        None, description="With a central queue, a request that no instance can answer in time any more."
     )
     expected_rps: Positive | None = Field(
         None, description="Load to start with where no trace says what came before; 10 when left out."

@@ -33,6 +33,7 @@ from mark.config.parts import (
 from mark.config.rollout import RolloutSettings
 from mark.config.service import ObjectiveSettings, OfferingSettings, ServiceSettings
 from mark.controller.policy import ControllerPolicy, MonitorPolicy, StandbyPolicy
+from mark.dispatch.central import TooLate
 from mark.domain.demand import HORIZON
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.offering import LambdaOffering, Market
@@ -251,7 +252,14 @@ class Settings(Part):
     dispatch: DispatchRule | None = Field(
         None,
         description="Replaces the policies' rule that routes requests; for a model with variants also the "
-        "rule that chooses them: slackfit (the default), maxbatch, maxacc or fixed:VARIANT.",
+        "rule that chooses them: slackfit (the default), maxbatch, maxacc or fixed:VARIANT. A live service also "
+        "knows the rules of a central queue: kairos, fcfs, clockwork or drs:SIZE (docs/kairos.md).",
+    )
+    too_late: TooLate | None = Field(
+        None,
+        description="With a central queue, a request that no instance can answer in time any more: hold serves it "
+        "when an instance would idle, commit in turn with the others, overflow has Lambda answer it. Left out, "
+        "overflow where Lambda takes requests of the model, else hold.",
     )
     policy: PolicySettings = Field(PolicySettings(), description="How our own policies decide.")
     trace: TraceSettings = Field(TraceSettings(), description="The load that is replayed.")

@@ -35,19 +35,9 @@ class Assignment(NamedTuple):
     reached: Ints
 
 
-def assignment_room(largest: int) -> Assignment:
-    """Room for matrices of up to `largest` rows and columns."""
-    ints, floats = np.zeros((5, largest), np.int64), np.zeros((3, largest))
-    return Assignment(
-        column_of=ints[0],
-        row_of=ints[1],
-        row_price=floats[0],
-        column_price=floats[1],
-        path=floats[2],
-        before=ints[2],
-        left=ints[3],
-        reached=ints[4],
-    )
+def assignment_room(ints: Ints, floats: Floats) -> Assignment:
+    """Room in this memory. ints: shape (5, largest), floats: shape (3, largest)."""
+    return Assignment(ints[0], ints[1], floats[0], floats[1], floats[2], ints[2], ints[3], ints[4])
 
 
 def assign(costs: Floats, rows: int, columns: int, room: Assignment) -> None:

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mark.dispatch.policy import Routing
 from mark.dispatch.slackfit import Choices, Floats, VariantRule, build_choices
-from mark.domain.errors import Misconfigured, unknown
+from mark.domain.errors import Misconfigured
 from mark.domain.variants import VariantTable
 
 FIXED_PREFIX = f"{VariantRule.FIXED}:"
@@ -28,23 +27,6 @@ class VariantDispatch:
 
     def __str__(self) -> str:
         return self.rule.value if self.variant is None else f"{FIXED_PREFIX}{self.variant}"
-
-
-def parse_rule(text: str) -> Routing | VariantDispatch:
-    """A dispatch rule by its name: a routing rule, or one that chooses variants; `fixed:NAME` has one variant."""
-    if text in set(Routing):
-        return Routing(text)
-    if text.startswith(FIXED_PREFIX) and text != FIXED_PREFIX:
-        return VariantDispatch(VariantRule.FIXED, text.removeprefix(FIXED_PREFIX))
-    if text in set(VariantRule) - {VariantRule.FIXED}:
-        return VariantDispatch(VariantRule(text))
-    raise unknown("dispatch rule", text, rule_names())
-
-
-def rule_names() -> tuple[str, ...]:
-    """All dispatch rules, as a user writes them."""
-    choosing = tuple(str(rule) for rule in VariantRule if rule is not VariantRule.FIXED)
-    return (*map(str, Routing), *choosing, f"{FIXED_PREFIX}VARIANT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from mark.catalog.shipped_models import MODEL_FILE, PROFILE_FILE, folder_of
 from mark.config.footprint import footprint_of
 from mark.config.policies import (
     as_rolled_out,
+    chosen_central,
     chosen_overrides,
     chosen_policies,
     chosen_variants,
@@ -181,6 +182,7 @@ def _settings_of(one: ServedSettings, settings: Settings) -> Settings:
         "policies": None if one.policy_name is None else (one.policy_name,),
         "forecaster": one.forecaster,
         "dispatch": one.dispatch,
+        "too_late": one.too_late,
     }
     update: dict[str, Any] = {key: value for key, value in own.items() if value is not None}
     merged = as_rolled_out(settings).model_copy(update={"model": one.model, **update})
@@ -239,6 +241,12 @@ def _make(settings: Settings, entry: ServedSettings, service: str) -> LiveModel:
     offerings = {offering.name: offering for offering in (*controller.offerings, *controller.fallbacks)}
     if controller.standby is not None:
         offerings[controller.standby.offering.name] = controller.standby.offering
+    central = chosen_central(settings, overflows=overflow is not None)
+    if central is not None and bundle.variants is not None:
+        raise Misconfigured(
+            f"{entry.model} has variants, which a central queue does not choose yet: let dispatch name one that "
+            f"chooses them or that routes ({', '.join(Routing)})"
+        )
     served = ServedModel(
         model=chosen.model,
         slo=controller.slo,
@@ -246,6 +254,7 @@ def _make(settings: Settings, entry: ServedSettings, service: str) -> LiveModel:
         offerings=tuple(offerings[name] for name in sorted(offerings)),
         backend=_backend_spec(entry.backend),
         overflow=overflow,
+        central=central,
         function=f"mark-{service}-{assembly.spec.model.name}",
         inputs=inputs,
         outputs=outputs,

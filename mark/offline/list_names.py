@@ -10,7 +10,7 @@ from mark.catalog.load import ASSUMED_PREFIX, ProfileSet, known_models, load_pro
 from mark.catalog.shipped_models import ShippedModel, shipped_models
 from mark.catalog.type_sets import TYPE_SETS
 from mark.config.settings import Settings
-from mark.dispatch.variants import rule_names
+from mark.dispatch.rules import rule_names
 from mark.domain.objective import ModelSpec
 from mark.plugins.load import forecaster_names
 from mark.policies.bundles import policy_names

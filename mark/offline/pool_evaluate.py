@@ -9,7 +9,7 @@ from typing import NotRequired, TypedDict
 
 from mark.catalog.latency_tables import load_latency_table, load_sizes
 from mark.config.policies import usable_cache
-from mark.dispatch.central import CentralPolicy
+from mark.dispatch.central import CentralPolicy, CentralRule
 from mark.domain.latency_table import parse_pool
 from mark.domain.objective import Slo
 from mark.report.formatting import percent
@@ -35,6 +35,7 @@ class EvaluateOptions:
     queries: int
     sizes: str
     noise: float
+    gateways: int
     seed: int
 
 
@@ -49,7 +50,10 @@ class EvaluateDocument(TypedDict):
     arrivals: str
     latency: str
     queries: int
+    gateways: int
     seed: int
+    #: Under drs: the size above which a query goes to the base type.
+    threshold: NotRequired[int]
     #: Without a rate; 0 where no rate is low enough.
     allowable_qps: NotRequired[float]
     #: With a rate.
@@ -70,6 +74,7 @@ def evaluate_pool(options: EvaluateOptions, *, as_json: bool) -> None:
         queries=options.queries,
         seed=options.seed,
         noise=options.noise,
+        gateways=options.gateways,
     )
     pool = parse_pool(options.pool)
     table = load_latency_table(options.model, options.profiles)
@@ -84,14 +89,20 @@ def evaluate_pool(options: EvaluateOptions, *, as_json: bool) -> None:
         "arrivals": str(options.arrivals),
         "latency": str(options.latency),
         "queries": options.queries,
+        "gateways": options.gateways,
         "seed": options.seed,
     }
     with progress() as report:
         report(f"measuring {options.pool}", 0.0)
+        policy = options.policy
+        if policy.rule is CentralRule.DRS:
+            policy = judge.with_threshold(pool, policy)
+            assert policy.threshold is not None, "the climb ends at a size"
+            document["threshold"] = policy.threshold
         if options.qps is None:
-            document["allowable_qps"] = judge.allowable_qps(pool, options.policy)
+            document["allowable_qps"] = judge.allowable_qps(pool, policy)
         else:
-            run = judge.run(pool, options.policy, options.qps)
+            run = judge.run(pool, policy, options.qps)
             document |= {
                 "qps": options.qps,
                 "attained": run.attained,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import typer
 
-from mark.config.policies import ALL, chosen_overrides
+from mark.config.policies import ALL, check_binds_early, chosen_overrides
 from mark.config.settings import Settings
 from mark.dispatch.variants import VariantServing
 from mark.domain.errors import MarkError, Misconfigured
@@ -45,6 +45,7 @@ def simulate_settings(settings: Settings, *, as_json: bool, workload: Workload |
 
     Raises the MarkError that ended the runs, and typer.Exit after Ctrl-C, both after what is finished was printed.
     """
+    check_binds_early(settings)
     experiment = make_experiment(settings, workload=workload)
     lineup = line_up(settings, experiment)
     folder = None

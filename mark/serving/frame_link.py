@@ -111,6 +111,11 @@ class FrameLink(asyncio.Protocol):
             self._loop.call_soon(self.flush)
         self._out.append(frame)
 
+    def write_now(self, frame: bytes) -> None:
+        """Send a frame now: for who writes at the end of a turn, where `write` would wait for one more."""
+        self._out.append(frame)
+        self.flush()
+
     def flush(self) -> None:
         """Send what was written now."""
         out, transport = self._out, self._transport

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.stats import poisson
 
-from mark.dispatch.central import CentralPolicy, CentralRule, Feasible, TooLate
+from mark.dispatch import central_decisions as decisions
+from mark.dispatch.central import CentralPolicy, CentralRule
 from mark.dispatch.kairos import Timing, heterogeneity_weights
 from mark.domain.errors import Misconfigured
 from mark.domain.latency_table import LatencyTable
@@ -27,6 +29,7 @@ from mark.simulator.rng import stream
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 PRECISION = 0.002
 """Bisection ends when the rate is known to this share of itself: runs of 20,000 queries differ by more."""
@@ -34,22 +37,6 @@ MOST_DOUBLINGS = 40
 """A rate that so many doublings do not exhaust has no limit that a replay could find."""
 LEAST_FACTOR = 0.05
 """With noise, a query takes at least this share of its predicted time."""
-_RULES = {
-    CentralRule.FCFS: central.FCFS,
-    CentralRule.DRS: central.DRS,
-    CentralRule.CLOCKWORK: central.CLOCKWORK,
-    CentralRule.KAIROS: central.KAIROS,
-}
-_TOO_LATE = {
-    TooLate.HOLD: central.HOLD,
-    TooLate.COMMIT: central.COMMIT,
-    TooLate.OVERFLOW: central.OVERFLOW,
-}
-_FEASIBLE = {
-    Feasible.EARLIEST: central.EARLIEST,
-    Feasible.LATEST: central.LATEST,
-    Feasible.FIRST: central.FIRST,
-}
 
 
 class Arrivals(StrEnum):
@@ -77,8 +64,12 @@ class PoolLoad:
     seed: int = 0
     #: standard deviation of a query's time around what is predicted, as a share of it
     noise: float = 0.0
+    #: central queues: each has its share of the instances, and of the queries by chance
+    gateways: int = 1
 
     def __post_init__(self) -> None:
+        if self.gateways < 1:
+            raise Misconfigured(f"a pool needs at least one gateway, not {self.gateways}")
         if self.queries < 1:
             raise Misconfigured(f"a load needs at least one query, not {self.queries}")
         if not 0 <= self.noise < 1:
@@ -97,6 +88,24 @@ class PoolRun:
     partitioned: float
 
 
+class _Served(NamedTuple):
+    """A run: ms that each answer took, queries that missed, matchings, and those of them done in parts."""
+
+    took_ms: Floats
+    missed: int
+    matched: int
+    partitioned: int
+
+    def __add__(self, other: object) -> _Served:
+        assert isinstance(other, _Served)
+        return _Served(
+            np.concatenate([self.took_ms, other.took_ms]),
+            self.missed + other.missed,
+            self.matched + other.matched,
+            self.partitioned + other.partitioned,
+        )
+
+
 class FixedPool:
     """An evaluator of pools for one model, objective and load."""
 
@@ -111,12 +120,17 @@ class FixedPool:
         rng = stream(load.seed, "query times")
         self._draws = rng.integers(timings, size=load.queries)
         self._factors = np.maximum(LEAST_FACTOR, 1.0 + load.noise * rng.standard_normal(load.queries))
+        self._gateways = stream(load.seed, "query gateways").integers(load.gateways, size=load.queries)
         arrivals = stream(load.seed, "query arrivals")
         self._gaps = (
             arrivals.standard_exponential(load.queries)
             if load.arrivals is Arrivals.POISSON
             else arrivals.random(load.queries)
         )
+
+    def queries(self, qps: float) -> tuple[Floats, list[int]]:
+        """Arrivals in s, rising, and sizes of the load at this rate: what a live service is asked to compare."""
+        return self._arrived_ms(qps) / 1000, [self._table.sizes[row] for row in self._rows]
 
     def run(self, pool: Mapping[str, int], policy: CentralPolicy, qps: float) -> PoolRun:
         """Serve the load at this rate. The first type of the pool is the base."""
@@ -127,18 +141,17 @@ class FixedPool:
             return PoolRun(attained=self._oracle_attained(pool, qps), latency_ms=None, partitioned=0.0)
         if policy.rule is CentralRule.DRS and policy.threshold is None:
             policy = self.with_threshold(pool, policy)
-        work, missed, arrived_ms = self._serve(pool, policy, qps, most_missed=self._load.queries)
-        latency_ms = (work.finish_ms - arrived_ms)[~np.isnan(work.finish_ms)]
-        matched = int(work.counts[central.MATCHED])
+        served = self._serve(pool, policy, qps, most_missed=self._load.queries)
+        latency_ms = served.took_ms
         return PoolRun(
-            attained=1 - missed / self._load.queries,
+            attained=1 - served.missed / self._load.queries,
             latency_ms={
                 "mean": float(latency_ms.mean()),
                 **{f"p{q}": float(np.percentile(latency_ms, q)) for q in (50, 95, 99)},
             }
             if latency_ms.size
             else None,
-            partitioned=int(work.counts[central.PARTITIONED]) / matched if matched else 0.0,
+            partitioned=served.partitioned / served.matched if served.matched else 0.0,
         )
 
     def allowable_qps(self, pool: Mapping[str, int], policy: CentralPolicy) -> float:
@@ -151,7 +164,7 @@ class FixedPool:
         most_missed = int(np.floor(self._load.queries * (1 - self._slo.target) + 1e-9))
 
         def keeps(qps: float) -> bool:
-            return self._serve(pool, policy, qps, most_missed=most_missed)[1] <= most_missed
+            return self._serve(pool, policy, qps, most_missed=most_missed).missed <= most_missed
 
         low, high = 0.0, self._full_rate(pool)
         for _ in range(MOST_DOUBLINGS):
@@ -237,10 +250,22 @@ class FixedPool:
         )
         return min(1.0, -solved.fun) if solved.fun else 0.0
 
-    def _serve(
-        self, pool: Mapping[str, int], policy: CentralPolicy, qps: float, *, most_missed: int
-    ) -> tuple[central.Work, int, Floats]:
-        """One run at a rate: its work, how many missed, and when the queries arrived."""
+    def _serve(self, pool: Mapping[str, int], policy: CentralPolicy, qps: float, *, most_missed: int) -> _Served:
+        """One run at a rate; it ends once more than so many have missed."""
+        arrived_ms = self._arrived_ms(qps)
+        served = _Served(np.empty(0), 0, 0, 0)
+        for number in range(self._load.gateways):
+            if served.missed > most_missed:
+                break
+            part = self._gateways == number
+            counts = _share(pool, number, self._load.gateways)
+            served += self._serve_share(counts, policy, arrived_ms, part, most_missed - served.missed)
+        return served
+
+    def _serve_share(
+        self, pool: Mapping[str, int], policy: CentralPolicy, arrived_ms: Floats, part: Bools, most_missed: int
+    ) -> _Served:
+        """One gateway's part of the queries on its share of the instances. part: shape (queries,)."""
         base = next(iter(pool))
         named = [base, *(kind for kind in _kinds(pool) if kind != base)]
         counts = [pool[kind] for kind in named]
@@ -248,37 +273,25 @@ class FixedPool:
         sampled = self._load.latency is ServiceTimes.SAMPLE
         samples = [self._table.samples_ms[kind] for kind in named] if sampled else latency[:, :, None]
         present = [number for number, count in enumerate(counts) if count]
-        rules = central.CentralRules(
-            rule=_RULES[policy.rule],
-            too_late=_TOO_LATE[policy.too_late],
-            feasible=_FEASIBLE[policy.feasible],
-            threshold_row=self._threshold_row(policy, counts),
-            slo_ms=self._slo_ms,
-            admission_factor=policy.admission_factor,
-            most_missed=most_missed,
+        threshold_row = None if policy.threshold is None else self._table.row(policy.threshold)
+        rules = decisions.rules_of(
+            policy, slo_ms=self._slo_ms, threshold_row=threshold_row, base=counts[0], others=sum(counts[1:])
         )
-        arrived_ms = self._arrived_ms(qps)
-        work = central.make_work(self._load.queries, sum(counts))
+        arrived_ms = arrived_ms[part]
+        work = central.make_work(arrived_ms.size, np.repeat(np.arange(len(named)), counts))
         missed = self._kernel.run(
-            central.Queries(arrived_ms, self._rows, self._draws, self._factors),
+            central.Queries(arrived_ms, self._rows[part], self._draws[part], self._factors[part]),
             central.CentralPool(
-                kind=np.repeat(np.arange(len(named)), counts),
                 timing=Timing(latency, heterogeneity_weights(latency, self._largest_row)),
                 service_ms=np.ascontiguousarray(samples, dtype=np.float64),
                 best_ms=latency[present].min(axis=0),
             ),
-            rules,
+            central.CentralRules(rules, most_missed),
             work,
         )
-        return work, missed, arrived_ms
-
-    def _threshold_row(self, policy: CentralPolicy, counts: list[int]) -> int:
-        """Rows up to this one go to the other types: all where there is no base, none where it is alone."""
-        if not any(counts[1:]):
-            return -1
-        if not counts[0] or policy.threshold is None:
-            return len(self._table.sizes)
-        return self._table.row(policy.threshold)
+        took_ms = (work.finish_ms - arrived_ms)[~np.isnan(work.finish_ms)]
+        matched, parts = (int(work.line.counts[place]) for place in (decisions.MATCHED, decisions.PARTITIONED))
+        return _Served(took_ms, missed, matched, parts)
 
     def _latency(self, kinds: list[str]) -> Floats:
         """Predicted latency, ms. shape (types, rows)."""
@@ -306,6 +319,17 @@ class FixedPool:
         if self._load.arrivals is Arrivals.POISSON:
             return np.cumsum(self._gaps * gap_ms)
         return np.cumsum(poisson.ppf(self._gaps, gap_ms))
+
+
+def _share(pool: Mapping[str, int], number: int, gateways: int) -> dict[str, int]:
+    """One gateway's instances: they are dealt in turn, type after type."""
+    if sum(pool.values()) < gateways:
+        raise Misconfigured(f"{gateways} gateways cannot share {sum(pool.values())} instances")
+    share, dealt = dict[str, int](), 0
+    for kind, count in pool.items():
+        share[kind] = sum((dealt + turn) % gateways == number for turn in range(count))
+        dealt += count
+    return share
 
 
 def _kinds(pool: Mapping[str, int]) -> list[str]:

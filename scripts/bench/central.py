@@ -10,6 +10,7 @@ import simpy
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
+from mark.dispatch import central_decisions as decisions
 from mark.dispatch.kairos import Instances, Timing, Waiting, heterogeneity_weights, match
 from mark.simulator.engine import kernel_central as central
 from mark.simulator.engine.compiled import CentralKernel, compiled_central_kernel
@@ -33,11 +34,10 @@ def main() -> None:
         bench_matching(kernel, queries, machines)
 
 
-def a_pool(*counts: int) -> central.CentralPool:
-    """So many instances of the base type and of the other."""
+def a_pool() -> central.CentralPool:
+    """Facts of the base type and of the other."""
     latency = np.array([np.linspace(*ends, ROWS) for ends in (BASE_MS, OTHER_MS)])
     return central.CentralPool(
-        kind=np.repeat(np.arange(2), counts),
         timing=Timing(latency, heterogeneity_weights(latency, ROWS - 1)),
         service_ms=latency[:, :, None].copy(),
         best_ms=latency.min(axis=0),
@@ -57,23 +57,23 @@ def some_queries(count: int, gap_ms: float) -> central.Queries:
 
 def some_rules(rule: int, queries: int) -> central.CentralRules:
     """A rule that no miss ends."""
-    return central.CentralRules(
+    rules = decisions.Rules(
         rule=rule,
-        too_late=central.HOLD,
-        feasible=central.LATEST,
+        too_late=decisions.HOLD,
+        feasible=decisions.LATEST,
         threshold_row=0,
         slo_ms=SLO_MS,
         admission_factor=0.98,
-        most_missed=queries,
     )
+    return central.CentralRules(rules, most_missed=queries)
 
 
 def bench_events(kernel: CentralKernel) -> None:
     """First come, first served on eight instances of two types, base first: the kernel and simpy."""
-    pool = a_pool(2, 6)
-    rate = sum(1 / pool.timing.latency_ms[kind].mean() for kind in pool.kind)
+    pool, kinds = a_pool(), np.repeat(np.arange(2), (2, 6))
+    rate = sum(1 / pool.timing.latency_ms[kind].mean() for kind in kinds)
     queries = some_queries(QUERIES, 1 / (LOAD * rate))
-    rules, work = some_rules(central.FCFS, QUERIES), central.make_work(QUERIES, pool.kind.size)
+    rules, work = some_rules(decisions.FCFS, QUERIES), central.make_work(QUERIES, kinds)
     kernel.run(queries, pool, rules, work)  # compiles
     ours, theirs = [], []
     for _ in range(ROUNDS):
@@ -82,7 +82,7 @@ def bench_events(kernel: CentralKernel) -> None:
             kernel.run(queries, pool, rules, work)
         ours.append(2 * QUERIES * REPEATS / (time.perf_counter() - began))
         began = time.perf_counter()
-        finish_ms = run_simpy(queries, pool)
+        finish_ms = run_simpy(queries, pool, kinds.tolist())
         theirs.append(2 * QUERIES / (time.perf_counter() - began))
     assert np.abs(finish_ms - work.finish_ms).max() < 1e-6
     say("central queue, FCFS (events = arrivals + answers)", f"{median(ours) / 1e6:.1f} M events/s", ">= 5")
@@ -90,13 +90,13 @@ def bench_events(kernel: CentralKernel) -> None:
     say("kernel / simpy, every query answered alike", f"{median(ours) / median(theirs):.0f} x", ">= 30")
 
 
-def run_simpy(queries: central.Queries, pool: central.CentralPool) -> Floats:
+def run_simpy(queries: central.Queries, pool: central.CentralPool, kinds: list[int]) -> Floats:
     """The same queue with simpy: a store of queries, and one of idle instances that gives the first in order."""
     env = simpy.Environment()
     waiting, idle = simpy.Store(env), simpy.PriorityStore(env)
     finish_ms = np.zeros(queries.row.size)
     service_ms = pool.service_ms[:, :, 0].tolist()
-    kinds, rows = pool.kind.tolist(), queries.row.tolist()
+    rows = queries.row.tolist()
 
     def serve(machine: int, query: int):  # type: ignore[no-untyped-def]
         yield env.timeout(service_ms[kinds[machine]][rows[query]])
@@ -124,19 +124,20 @@ def run_simpy(queries: central.Queries, pool: central.CentralPool) -> Floats:
 
 def bench_matching(kernel: CentralKernel, waiting: int, machines: int) -> None:
     """One decision of Kairos' rule with everything idle: costs, assignment and starts; and SciPy's on the same."""
-    pool = a_pool(machines // 4, machines - machines // 4)
-    queries, rules = some_queries(waiting, 0.0), some_rules(central.KAIROS, waiting)
-    work = central.make_work(waiting, machines)
+    pool, kinds = a_pool(), np.repeat(np.arange(2), (machines // 4, machines - machines // 4))
+    queries, rules = some_queries(waiting, 0.0), some_rules(decisions.KAIROS, waiting).rules
+    known, scratch = decisions.Pool(pool.timing, pool.best_ms), decisions.make_scratch()
+    line = decisions.make_line(waiting, kinds)
+    line.queries["row"] = queries.row
     took, scipys = [], []
     for _ in range(1000):
-        work.done_ms[:] = np.inf
-        work.counts[:] = 0
-        work.counts[central.IDLE], work.counts[central.WAITING] = machines, waiting
-        work.waiting[:] = np.arange(waiting)
+        decisions.open_line(rules, line)
+        line.counts[decisions.WAITING] = waiting
+        line.places["waiting"] = np.arange(waiting)
         began = time.perf_counter()
-        kernel.match_queue(0.0, queries, pool, rules, work)
+        kernel.decide(0.0, known, rules, line, scratch)
         took.append(time.perf_counter() - began)
-    asked = Waiting(np.zeros(waiting), queries.row), Instances(pool.kind, np.zeros(machines))
+    asked = Waiting(np.zeros(waiting), queries.row), Instances(kinds, np.zeros(machines))
     for _ in range(5):
         began = time.perf_counter()
         match(*asked, pool.timing, slo_ms=SLO_MS, admission_factor=0.98, solve=linear_sum_assignment)

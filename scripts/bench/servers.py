@@ -10,12 +10,15 @@ import json
 import math
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import uvloop
 
 import models.digits
+from mark.dispatch.central import CentralPolicy, CentralRule
+from mark.dispatch.central_queue import PLAIN
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.clock import ClockAnchor
 from mark.domain.fleet import Role
@@ -32,6 +35,8 @@ from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
 from mark.serving.agent.process import AgentConfig, serve_agent
 from mark.serving.backends.python import PythonBackend
 from mark.serving.gateway.server import GatewayConfig, serve_gateway
+from mark.simulator.engine.compiled import compiled_central_code
+from scripts.bench.engine import cache_dir
 
 MAX_BATCH = 32
 INSTANT, DIGITS = "bench", "digits"
@@ -39,6 +44,8 @@ INSTANT_S = {1: 0.0003, MAX_BATCH: 0.001}
 """A model whose batches take a third of a millisecond and more."""
 ANSWER = b'{"ok":true}'
 KEY = "bench"
+EARLY, POOL = "least-finish", 8
+"""The rule that binds a request when it arrives, and how many agents a central queue is measured with."""
 
 
 def served(name: str) -> ServedModel:
@@ -148,6 +155,7 @@ class InstantAgent(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         self._parser = FrameParser()
         self._saying: asyncio.TimerHandle | None = None
+        self._seen = 0
         self._handshake = AgentHandshake(KEY, new_nonce())
         self._transport.write(encode(self._handshake.challenge()))
 
@@ -157,7 +165,7 @@ class InstantAgent(asyncio.Protocol):
             self._saying.cancel()
 
     def _say(self) -> None:
-        state = State(0, True, False, 0, 0, 0.0, math.inf, 1e6, (1e-6,) * MAX_BATCH)
+        state = State(self._seen, True, False, 0, 0, 0.0, math.inf, 1e6, (1e-6,) * MAX_BATCH)
         self._transport.write(encode(state))
         self._saying = asyncio.get_running_loop().call_later(0.25, self._say)
 
@@ -170,6 +178,7 @@ class InstantAgent(asyncio.Protocol):
             elif type(frame) is Hello:
                 self._transport.write(encode(self._handshake.welcome(frame)[1]))
                 self._say()
+        self._seen += len(out)
         if out:
             self._transport.write(b"".join(out))
 
@@ -197,6 +206,23 @@ async def run_gateway(name: str, link: BenchLink, token: str | None = None) -> N
         overflow=None,
         stop=asyncio.Event(),
         on_bound=_print_port,
+    )
+
+
+async def run_pool(rule: str, port: int) -> None:
+    """A gateway before POOL agents, all at this port. rule: of a central queue, or EARLY."""
+    model, code = served(INSTANT), PLAIN
+    if rule != EARLY:
+        model = replace(model, central=CentralPolicy(rule=CentralRule(rule)))
+        code = compiled_central_code(cache_dir())
+    await serve_gateway(
+        GatewayConfig(name="bench"),
+        spec=ServiceSpec(name="bench", models=(model,)),
+        link=BenchLink(INSTANT, [port] * POOL),
+        overflow=None,
+        stop=asyncio.Event(),
+        on_bound=_print_port,
+        central=code,
     )
 
 
@@ -234,12 +260,14 @@ def _print_port(port: int) -> None:
 
 
 def main() -> None:
-    """`gateway AGENT_PORT [TOKEN]`, `agent`, or `whole MODEL`."""
+    """`gateway AGENT_PORT [TOKEN]`, `pool RULE AGENT_PORT`, `agent`, or `whole MODEL`."""
     match sys.argv[1:]:
         case ["gateway", port]:
             uvloop.run(run_gateway(INSTANT, BenchLink(INSTANT, [int(port)])))
         case ["gateway", port, token]:
             uvloop.run(run_gateway(INSTANT, BenchLink(INSTANT, [int(port)]), token))
+        case ["pool", rule, port]:
+            uvloop.run(run_pool(rule, int(port)))
         case ["agent"]:
             uvloop.run(run_agent())
         case ["whole", name]:

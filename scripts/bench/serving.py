@@ -34,8 +34,20 @@ import uvloop
 
 from mark.protocols.oip import compose_infer
 from scripts.bench.engine import cache_dir, say
-from scripts.bench.load import LOAD_CORE, SERVER_CORE, Ask, Measured, Server, drive, on_core, paced, rss_mib
+from scripts.bench.load import (
+    LOAD_CORE,
+    SERVER_CORE,
+    Ask,
+    Measured,
+    Server,
+    drive,
+    main_thread_s,
+    on_core,
+    paced,
+    rss_mib,
+)
 from scripts.bench.peers import LITSERVE, MLSERVER, NoPeers, peers_python, start_peer
+from scripts.bench.servers import EARLY
 
 TOKEN = "bench-token"  # noqa: S105
 SIZES = (250, 1_500, 4_000, 12_500, 100_000)
@@ -55,7 +67,8 @@ ZERO = (
 )
 """The first of scikit-learn's digits."""
 STARTS_WITHIN_S = 60.0
-PARTS = ["gateway", "bodies", "digits"]
+PARTS = ["central", "gateway", "bodies", "digits"]
+CENTRAL = ("kairos", "fcfs")
 PACED_ROUNDS, PACED_S = 3, 1.0
 MEMORY_PARTS = 5
 
@@ -236,6 +249,30 @@ def bench_memory(server: Server, folder: Path, requests: int, rps: float) -> Non
     say(f"gateway and agent: memory over {done / 1e6:.1f} M requests", f"{shown} MiB", "flat")
 
 
+def bench_central(length: Length) -> None:
+    """A gateway's CPU for a request with a central queue, and with early binding to the same agents."""
+    with ExitStack() as stack:
+        agent = stack.enter_context(ours("agent", core=LOAD_CORE))
+        servers = {rule: stack.enter_context(ours("pool", rule, str(agent.port))) for rule in (EARLY, *CENTRAL)}
+        for server in servers.values():
+            wait_until_answered(server, INSTANT)
+        for rps in (500, 2_000):
+            used: dict[str, list[float]] = {rule: [] for rule in servers}
+            for _ in range(length.rounds):
+                for rule, server in servers.items():
+                    before = main_thread_s(server.pid)
+                    uvloop.run(paced(server.port, INSTANT, rps=rps, seconds=length.seconds))
+                    used[rule].append((main_thread_s(server.pid) - before) / (rps * length.seconds) * 1e6)
+            middle_us = {rule: statistics.median(found) for rule, found in used.items()}
+            for rule in servers:
+                share = middle_us[rule] / middle_us[EARLY] - 1
+                say(
+                    f"gateway, {rule}: CPU a request at {rps:,} requests/s",
+                    f"{middle_us[rule]:.1f} us",
+                    "" if rule == EARLY else f"{share:+.1%} (<= +10 %)",
+                )
+
+
 def bench_bodies(folder: Path, length: Length) -> None:
     """The gateway with larger bodies: what each MiB more takes (`mark/catalog/sizing.py` plans with it)."""
     with ExitStack() as stack:
@@ -300,6 +337,8 @@ def main() -> None:
     parser.add_argument("--peers", type=Path, default=cache_dir() / "peers", help="the peers' environment")
     asked = parser.parse_args()
     length = Length(rounds=asked.rounds, seconds=asked.seconds, requests=asked.requests)
+    if "central" in asked.part and shutil.which("taskset"):
+        bench_central(length)
     lacking = [name for name in ("wrk", "taskset") if shutil.which(name) is None]
     if lacking:
         say("the live service", "left out", f"needs {' and '.join(lacking)}")

@@ -56,6 +56,8 @@ def test_a_broken_trace(mark, content, said):
         ([*RUN, "--types", "m5.large"], "no profile of inception-v3 on m5.large"),
         ([*RUN, "--forecaster", "last-valeu"], "did you mean 'last-value'?"),
         ([*RUN, "--dispatch", "weightd"], "did you mean 'weighted'?"),
+        ([*RUN, "--dispatch", "kairos"], "`mark pool evaluate --dispatch kairos` replays it on a fixed pool"),
+        ([*RUN, "--dispatch", "drs"], "needs the size above which a query goes to the base type, such as drs:64"),
         ([*RUN, "--market", "spto"], "did you mean 'spot'?"),
         ([*RUN, "--profiles", "assumed-lamda"], "did you mean 'assumed-lambda'?"),
         ([*RUN, "--slo-ms", "10"], "no batch keeps the objective of 10 ms"),

@@ -95,3 +95,19 @@ def test_a_wrong_profile_is_one_line(mark, pool, change, said):
     Path("p.csv").write_text(TABLE.replace(*change))
 
     assert said in refused(mark(*RUN, *SIZES))
+
+
+def test_gateways_that_share_a_pool_serve_less(pool, mark):
+    shares = ["--pool", "fast=2,slow=4", "--gateways"]
+    alone, shared = (pool(*shares, count)["allowable_qps"] for count in ("1", "2"))
+
+    assert 0 < shared < alone
+    said = refused(mark(*RUN, *SIZES, "--gateways", "5"))
+    assert "5 gateways cannot share 4 instances" in said
+
+
+def test_drs_says_the_size_that_it_found(pool):
+    found = pool("--dispatch", "drs", "--qps", "100")
+
+    assert found["threshold"] in {50, 200}
+    assert "threshold" not in pool("--dispatch", "kairos", "--qps", "100")

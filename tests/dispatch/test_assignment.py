@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from scipy.optimize import linear_sum_assignment
 
-from mark.dispatch.assignment import assign, assignment_room
+from mark.dispatch.assignment import Assignment, assign, assignment_room
 
 COSTS = st.tuples(st.integers(1, 7), st.integers(0, 5)).flatmap(
     lambda shape: arrays.arrays(
@@ -15,10 +15,14 @@ COSTS = st.tuples(st.integers(1, 7), st.integers(0, 5)).flatmap(
 )
 
 
+def room_for(largest: int) -> Assignment:
+    return assignment_room(np.zeros((5, largest), np.int64), np.zeros((3, largest)))
+
+
 @given(COSTS)
 def test_the_cost_is_that_of_scipys_solver(costs):
     rows, columns = costs.shape
-    room = assignment_room(max(costs.shape))
+    room = room_for(max(costs.shape))
     assign(costs, rows, columns, room)
     chosen = room.column_of[:rows]
     expected = costs[linear_sum_assignment(costs)].sum()
@@ -29,7 +33,7 @@ def test_the_cost_is_that_of_scipys_solver(costs):
 
 @given(COSTS, COSTS)
 def test_room_that_was_used_before_changes_nothing(first, second):
-    used, fresh = assignment_room(12), assignment_room(12)
+    used, fresh = room_for(12), room_for(12)
     assign(first, *first.shape, used)
     for room in (used, fresh):
         assign(second, *second.shape, room)

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
-from mark.dispatch.assignment import assign, assignment_room
+from mark.dispatch.assignment import assign
 from mark.dispatch.kairos import Instances, Timing, Waiting, fill_costs, heterogeneity_weights, match
+from tests.dispatch.test_assignment import room_for
 
 SLO_MS, XI = 100.0, 0.98
 
@@ -45,7 +46,7 @@ def everyone(solve):
 
 
 def compiled_way(costs):
-    room = assignment_room(max(costs.shape))
+    room = room_for(max(costs.shape))
     assign(costs, *costs.shape, room)
     return np.arange(len(costs)), room.column_of[: len(costs)].copy()
 

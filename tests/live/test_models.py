@@ -8,11 +8,13 @@ import pytest
 
 from mark.aws.names import HANDLERS
 from mark.config.settings import Settings, load_settings
+from mark.dispatch.central import CentralPolicy, CentralRule, TooLate
 from mark.dispatch.slackfit import VariantRule
 from mark.dispatch.variants import VariantDispatch
 from mark.domain.errors import Misconfigured
-from mark.live.models import LEFT_OUT, make_live_models
+from mark.live.models import LEFT_OUT, make_live_models, service_spec
 from mark.service_spec import ServedModel
+from mark.store.codec import SPEC
 
 
 @pytest.mark.parametrize("name", HANDLERS)
@@ -33,6 +35,26 @@ def test_plans_of_a_live_service_count_requests_of_the_sizes_that_settings_name(
     one, fifty, hundred = (rates(sizes=f"constant:{size}") for size in (1, 50, 100))
     assert set(one) == set(fifty) == set(hundred)
     assert all(hundred[name] < fifty[name] < 0.1 * one[name] for name in one)
+
+
+def central(**serve: object) -> CentralPolicy | None:
+    one = {"model": "inception-v3", "offerings": {"overflow": False}, **serve}
+    (model,) = make_live_models(Settings.model_validate({"service": {"serve": [one]}}))
+    return model.served.central
+
+
+def test_a_model_has_a_central_queue_where_its_dispatch_names_one() -> None:
+    assert central() is None
+    assert central(dispatch="weighted") is None
+    assert central(dispatch="kairos") == CentralPolicy(rule=CentralRule.KAIROS, too_late=TooLate.HOLD)
+    found = central(dispatch="drs:64", too_late="commit")
+    assert found == CentralPolicy(rule=CentralRule.DRS, threshold=64, too_late=TooLate.COMMIT)
+    (model,) = make_live_models(
+        Settings.model_validate({"service": {"serve": [{"model": "inception-v3"}]}, "dispatch": "fcfs"})
+    )
+    assert model.served.central == CentralPolicy(rule=CentralRule.FCFS, too_late=TooLate.OVERFLOW)
+    spec = service_spec(Settings(), [model])
+    assert SPEC.decode(SPEC.encode(spec)) == spec
 
 
 def test_without_torch_the_default_service_leaves_out_the_model_in_torch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,3 +119,8 @@ def test_a_backend_with_one_variant_chooses_none_and_says_so_where_a_floor_is_as
         supernet_served(backend=server, objective={"accuracy_floor": 0.97})
     with pytest.raises(Misconfigured, match="no method switch"):
         supernet_served(backend={"kind": "python", "target": "models.digits:Digits"}, dispatch="maxacc")
+
+
+def test_a_central_queue_refuses_a_model_with_variants() -> None:
+    with pytest.raises(Misconfigured, match="which a central queue does not choose yet"):
+        supernet_served(dispatch="kairos")

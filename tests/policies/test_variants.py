@@ -10,9 +10,11 @@ from mark.catalog.load import load_variants, model
 from mark.cloudmodel.world import TYPICAL
 from mark.config.footprint import footprint_of
 from mark.config.settings import Settings
+from mark.dispatch.central import CentralRule
 from mark.dispatch.policy import Routing
+from mark.dispatch.rules import CentralDispatch, parse_rule, rule_names
 from mark.dispatch.slackfit import VariantRule
-from mark.dispatch.variants import VariantDispatch, parse_rule, rule_names
+from mark.dispatch.variants import VariantDispatch
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
 from mark.domain.objective import Slo
@@ -86,7 +88,7 @@ def test_what_no_variant_can_keep_is_refused():
         profiles_and_variants(sized)
 
 
-@pytest.mark.parametrize("name", [name for name in rule_names() if "VARIANT" not in name])
+@pytest.mark.parametrize("name", [name for name in rule_names() if not name.endswith(("VARIANT", "SIZE"))])
 def test_every_rule_is_read_as_it_is_written(name: str):
     assert str(parse_rule(name)) == name
 
@@ -94,6 +96,11 @@ def test_every_rule_is_read_as_it_is_written(name: str):
 def test_a_rule_of_one_variant_names_it_and_an_unknown_rule_is_refused():
     assert parse_rule("fixed:small") == VariantDispatch(VariantRule.FIXED, "small")
     assert parse_rule("weighted") is Routing.WEIGHTED
+    assert parse_rule("drs:64") == CentralDispatch(CentralRule.DRS, 64)
+    assert str(parse_rule("drs:64")) == "drs:64"
+    for text in ("drs", "drs:", "drs:0", "drs:many"):
+        with pytest.raises(Misconfigured, match=r"needs the size .* such as drs:64"):
+            parse_rule(text)
     for text in ("fixed", "fixed:", "slackfi"):
         with pytest.raises(Misconfigured, match="unknown dispatch rule"):
             parse_rule(text)

@@ -11,12 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.dispatch.assignment import assign, assignment_room
+from mark.dispatch import central_decisions as decisions
+from mark.dispatch.assignment import assign
 from mark.dispatch.kairos import Timing, heterogeneity_weights
 from mark.simulator.engine import kernel_central as central
 from mark.simulator.engine.compiled import CentralKernel, compiled_central_kernel, plain_central_kernel
+from tests.dispatch.test_assignment import room_for
 
-RULES = {"fcfs": central.FCFS, "drs": central.DRS, "clockwork": central.CLOCKWORK, "kairos": central.KAIROS}
+RULES = {
+    "fcfs": decisions.FCFS,
+    "drs": decisions.DRS,
+    "clockwork": decisions.CLOCKWORK,
+    "kairos": decisions.KAIROS,
+}
 SLO_MS = 50.0
 
 
@@ -28,7 +35,9 @@ def compiled() -> CentralKernel:
 class Case:
     """Random queries on a random pool. Half of the cases have whole ms, so that much happens at one instant."""
 
-    def __init__(self, seed: int, rule: str, too_late: int = central.HOLD, feasible: int = central.LATEST) -> None:
+    def __init__(
+        self, seed: int, rule: str, too_late: int = decisions.HOLD, feasible: int = decisions.LATEST
+    ) -> None:
         rng = np.random.default_rng(seed)
         types, rows, draws = int(rng.integers(1, 4)), int(rng.integers(1, 6)), int(rng.integers(1, 4))
         counts = rng.integers(0, 4, types)
@@ -44,28 +53,28 @@ class Case:
         self.queries = central.Queries(
             np.cumsum(gaps), rng.integers(rows, size=queries), rng.integers(draws, size=queries), np.ones(queries)
         )
+        self.kinds = np.repeat(np.arange(types), counts)
         self.pool = central.CentralPool(
-            kind=np.repeat(np.arange(types), counts),
             timing=Timing(latency, heterogeneity_weights(latency, rows - 1)),
             service_ms=np.ascontiguousarray(np.broadcast_to(service, (types, rows, draws))),
             best_ms=latency[present].min(axis=0),
         )
-        self.rules = central.CentralRules(
+        self.most_missed = queries
+        self.rules = decisions.Rules(
             rule=RULES[rule],
             too_late=too_late,
             feasible=feasible,
             threshold_row=int(rng.integers(-1, rows)) if counts[1:].any() else -1,
             slo_ms=SLO_MS,
             admission_factor=0.98,
-            most_missed=queries,
         )
 
     def run(self, kernel: CentralKernel):
-        work = central.make_work(self.queries.row.size, self.pool.kind.size)
+        work = central.make_work(self.queries.row.size, self.kinds)
         return self.kernel_run(kernel, work), work.finish_ms
 
     def kernel_run(self, kernel: CentralKernel, work: central.Work) -> int:
-        return kernel.run(self.queries, self.pool, self.rules, work)
+        return kernel.run(self.queries, self.pool, central.CentralRules(self.rules, self.most_missed), work)
 
 
 class Reference:
@@ -73,7 +82,7 @@ class Reference:
 
     def __init__(self, case: Case) -> None:
         self.queries, self.pool, self.rules = case.queries, case.pool, case.rules
-        self.kind = [int(k) for k in case.pool.kind]
+        self.kind = [int(k) for k in case.kinds]
         self.busy: dict[int, float] = {}  # machine: predicted end
         self.bound: dict[int, list[int]] = {}  # lane: queries
         self.waiting: list[int] = []
@@ -101,14 +110,14 @@ class Reference:
         return int(late.sum() + np.isnan(self.finish).sum()), self.finish
 
     def aside(self, query: int) -> None:
-        if self.rules.too_late != central.OVERFLOW:
+        if self.rules.too_late != decisions.OVERFLOW:
             self.held.append(query)
 
     def arrive(self, now: float, query: int) -> None:
         rule = self.rules.rule
-        if rule == central.KAIROS:
+        if rule == decisions.KAIROS:
             self.waiting.append(query)
-        elif rule == central.CLOCKWORK:
+        elif rule == decisions.CLOCKWORK:
             ends = {}
             for machine in range(len(self.kind)):
                 end = max(now, self.busy.get(machine, now))
@@ -118,24 +127,24 @@ class Reference:
             timely = [machine for machine, end in ends.items() if end <= limit]
             if timely:
                 choice = {
-                    central.EARLIEST: lambda: min(timely, key=lambda m: ends[m]),
-                    central.LATEST: lambda: max(timely, key=lambda m: ends[m]),
-                    central.FIRST: lambda: timely[0],
+                    decisions.EARLIEST: lambda: min(timely, key=lambda m: ends[m]),
+                    decisions.LATEST: lambda: max(timely, key=lambda m: ends[m]),
+                    decisions.FIRST: lambda: timely[0],
                 }[self.rules.feasible]()
-            elif self.rules.too_late == central.COMMIT:
+            elif self.rules.too_late == decisions.COMMIT:
                 choice = min(ends, key=lambda m: ends[m])
             else:
                 return self.aside(query)
             self.bound.setdefault(choice, []).append(query)
         else:
-            small = rule == central.DRS and self.queries.row[query] <= self.rules.threshold_row
+            small = rule == decisions.DRS and self.queries.row[query] <= self.rules.threshold_row
             self.bound.setdefault(int(small), []).append(query)
         return None
 
     def lane(self, machine: int) -> int:
-        if self.rules.rule == central.CLOCKWORK:
+        if self.rules.rule == decisions.CLOCKWORK:
             return machine
-        return int(self.rules.rule == central.DRS and self.kind[machine] > 0)
+        return int(self.rules.rule == decisions.DRS and self.kind[machine] > 0)
 
     def start(self, now: float, query: int, machine: int) -> None:
         kind, row = self.kind[machine], self.queries.row[query]
@@ -145,7 +154,7 @@ class Reference:
 
     def decide(self, now: float) -> None:
         machines = range(len(self.kind))
-        if self.rules.rule == central.KAIROS:
+        if self.rules.rule == decisions.KAIROS:
             self.match(now)
         else:
             for machine in machines:
@@ -167,7 +176,7 @@ class Reference:
             return
         waited = {query: now - self.queries.arrived_ms[query] for query in self.waiting}
         best = {q: min(self.predicted(q, m) for m in range(len(self.kind))) for q in self.waiting}
-        if self.rules.too_late != central.COMMIT:
+        if self.rules.too_late != decisions.COMMIT:
             for query in list(self.waiting):
                 if waited[query] + best[query] > SLO_MS:
                     self.waiting.remove(query)
@@ -186,7 +195,7 @@ class Reference:
             [[self.cost(takes[q, m], waited[q], m, penalty, pairs) for m in machines] for q in self.waiting]
         )
         turned = len(self.waiting) > len(machines)
-        room = assignment_room(max(costs.shape))
+        room = room_for(max(costs.shape))
         costs = np.ascontiguousarray(costs.T) if turned else costs
         assign(costs, *costs.shape, room)
         queue = list(self.waiting)
@@ -194,7 +203,7 @@ class Reference:
             column = int(room.column_of[row])
             query, machine = (queue[column], row) if turned else (queue[row], column)
             in_time = waited[query] + takes[query, machine] <= SLO_MS
-            if machine not in self.busy and (in_time or self.rules.too_late == central.COMMIT):
+            if machine not in self.busy and (in_time or self.rules.too_late == decisions.COMMIT):
                 self.waiting.remove(query)
                 self.start(now, query, machine)
 
@@ -208,8 +217,8 @@ class Reference:
 CASES = {
     "seed": st.integers(0, 2**32 - 1),
     "rule": st.sampled_from(sorted(RULES)),
-    "too_late": st.sampled_from([central.HOLD, central.COMMIT, central.OVERFLOW]),
-    "feasible": st.sampled_from([central.EARLIEST, central.LATEST, central.FIRST]),
+    "too_late": st.sampled_from([decisions.HOLD, decisions.COMMIT, decisions.OVERFLOW]),
+    "feasible": st.sampled_from([decisions.EARLIEST, decisions.LATEST, decisions.FIRST]),
 }
 
 
@@ -241,28 +250,27 @@ def queue_of(queries: int, machines: int, rule: str = "kairos") -> Case:
     case.queries = central.Queries(
         np.zeros(queries), np.zeros(queries, np.int64), np.zeros(queries, np.int64), np.ones(queries)
     )
-    case.pool = central.CentralPool(
-        np.zeros(machines, np.int64), Timing(latency, np.ones(1)), latency[:, :, None].copy(), latency[0]
-    )
+    case.kinds = np.zeros(machines, np.int64)
+    case.pool = central.CentralPool(Timing(latency, np.ones(1)), latency[:, :, None].copy(), latency[0])
     return case
 
 
 @pytest.mark.parametrize(("queries", "machines"), [(130, 30), (250, 210), (40, 130)])
 def test_beyond_what_is_matched_at_once_all_instances_are_still_used(compiled, queries, machines):
     case = queue_of(queries, machines)
-    work = central.make_work(queries, machines)
+    work = central.make_work(queries, case.kinds)
     missed = case.kernel_run(compiled, work)
 
     rounds = np.ceil(np.arange(1, queries + 1) / machines)
     assert sorted(work.finish_ms) == (10.0 * rounds).tolist()
     assert missed == 0
-    assert work.counts[central.PARTITIONED] > 0
+    assert work.line.counts[decisions.PARTITIONED] > 0
 
 
 def test_a_run_ends_once_too_many_have_missed(compiled):
     case = queue_of(100, 2, "fcfs")
-    case.rules = case.rules._replace(most_missed=5)
-    work = central.make_work(100, 2)
+    case.most_missed = 5
+    work = central.make_work(100, case.kinds)
 
     assert case.kernel_run(compiled, work) == 6
     assert np.isnan(work.finish_ms).sum() == 100 - 16

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from mark.config.policies import chosen_model, chosen_overrides, chosen_sizes
+from mark.config.policies import check_binds_early, chosen_model, chosen_overrides, chosen_sizes
 from mark.config.settings import Settings
 from mark.controller.journal import Header, read_journal
 from mark.controller.state import Decision, Observation
@@ -98,6 +98,7 @@ def _on_clock_of(result: RunResult, series: LoadSeries, began_at: float) -> Load
 
 def replay_slice(settings: Settings) -> tuple[RunResult, OrderCounts]:
     """The replay of the slice, and what it ordered."""
+    check_binds_early(settings)
     experiment = make_experiment(settings)
     log = OrderLog()
 

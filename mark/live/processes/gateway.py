@@ -15,12 +15,14 @@ from mark.aws.client_tokens import AGAIN_S, READ_EACH_S, valid_tokens
 from mark.aws.functions.overflow import LambdaOverflow
 from mark.aws.session import Aws
 from mark.config.settings import Settings
+from mark.dispatch.central_queue import PLAIN, CentralCode
 from mark.live.aws_resources import aws_of
 from mark.live.local.access import server_tls
 from mark.live.local.heartbeat import keep_beating
 from mark.live.local.process_start import begin
 from mark.live.local.run_dir import RunFolder, Running
 from mark.live.store_link import open_async_link
+from mark.service_spec import ServiceSpec
 from mark.serving.gateway.server import GatewayConfig, TokenReader, serve_gateway
 from mark.steady_time import WALL
 from mark.store.data_plane import GatewayStore
@@ -77,7 +79,10 @@ async def serve(
         WALL.adopt(await store.share_wall(WALL.offset_s))
         spec = await store.spec()
         tokens = _reader(aws, running.name) if token_in_secret else None
-        await serve_gateway(config, spec=spec, link=store, overflow=overflow, stop=stop, tokens=tokens)
+        central = await asyncio.to_thread(_central_code, spec)
+        await serve_gateway(
+            config, spec=spec, link=store, overflow=overflow, stop=stop, tokens=tokens, central=central
+        )
     finally:
         overflow.close()
         aws.close()
@@ -86,6 +91,16 @@ async def serve(
 
 def _reader(aws: Aws, service: str) -> TokenReader:
     return TokenReader(read=partial(valid_tokens, aws, service), each_s=READ_EACH_S, again_s=AGAIN_S)
+
+
+def _central_code(spec: ServiceSpec) -> CentralCode:
+    """Compiled decisions where a model has a central queue: numba is not imported for others."""
+    if all(served.central is None for served in spec.models):
+        return PLAIN
+    from mark.config.policies import usable_cache  # noqa: PLC0415
+    from mark.simulator.engine.compiled import compiled_central_code  # noqa: PLC0415
+
+    return compiled_central_code(usable_cache())
 
 
 def lambda_calls(settings: Settings) -> int:

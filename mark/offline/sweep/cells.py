@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from mark.config.policies import chosen_model, chosen_overrides, chosen_slo
+from mark.config.policies import check_binds_early, chosen_model, chosen_overrides, chosen_slo
 from mark.config.settings import FaultSettings, PolicySettings, Settings
 from mark.domain.documents import json_text
 from mark.domain.errors import MarkError, Misconfigured
@@ -145,6 +145,7 @@ def _read_loads(points: Sequence[Combination]) -> dict[_Place, _Load]:
 
 def _able(settings: Settings, trace: Trace, layout: SweepLayout) -> Iterator[_Able]:
     """The policies that can run."""
+    check_binds_early(settings)
     experiment = make_experiment(settings, workload=workload_on(settings, trace))
     layout.experiment = layout.experiment or experiment
     lineup = line_up(settings, experiment)

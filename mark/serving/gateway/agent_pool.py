@@ -67,10 +67,12 @@ class AgentConnection(FrameLink):
         self._handshake = GatewayHandshake(member.wire_key, new_nonce(), token)
         self._certificate = member.certificate
         self.view = AgentView(member.instance, router.profile_s(member.offering))
+        self.offering = member.offering
         self.router = router
         self.in_flight: dict[int, InferenceRequest] = {}
         self.closed = asyncio.Event()
         self._changed = changed
+        self._write_request = self.write_now if router.decides_late else self.write
         self._sent = self._last_sized = 0
         #: items of sized requests that were given up, by id: the agent may yet answer them
         self._expired: dict[int, int] = {}
@@ -131,7 +133,7 @@ class AgentConnection(FrameLink):
             view.sent(now, view.alone_s(size), size)
         if size != 1 or request.accuracy_floor:
             frame = with_details(frame, size, request.accuracy_floor)
-        self.write(frame)
+        self._write_request(frame)
 
     def check_timeouts(self, passed_s: float, now: float) -> None:
         """Expire requests past the time-out, and close the connection of a silent agent."""
@@ -182,6 +184,8 @@ class AgentConnection(FrameLink):
         if request is not None:
             del self.in_flight[frame.id]
             self.router.answer(request, frame, "standby" if view.standby else "instance", now)
+        else:
+            self.router.agent_changed(view)
 
     def _unseen_places(self, state: State) -> int:
         """Places that the requests on their way to the agent add to its queue."""
@@ -202,6 +206,7 @@ class AgentConnection(FrameLink):
                 self.view.on_state(frame, self._unseen_places(frame), now)
                 if self.view.accepting != accepted:
                     self._changed()
+                self.router.agent_changed(self.view)
             case Bounced(id=id_):
                 request = self.in_flight.pop(id_, None)
                 if request is not None:
@@ -246,6 +251,11 @@ class AgentConnections:
                 connection.check_timeouts(passed_s, now)
             except Exception as error:  # noqa: BLE001 - the others are to be looked at all the same
                 connection.router.unexpected.note(error, instance=connection.view.instance)
+        for router in self._routers.values():
+            try:
+                router.check_timeouts(now)
+            except Exception as error:  # noqa: BLE001 - as above
+                router.unexpected.note(error, model=router.name)
 
     async def close(self) -> None:
         """Close all connections."""

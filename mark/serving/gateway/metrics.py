@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from prometheus_client.core import HistogramMetricFamily, Metric
 
 from mark.domain.traffic import LATENCY_BIN_S
+from mark.serving.gateway.central_router import CentralRouter
 from mark.serving.gateway.model_router import ModelRouter
 from mark.telemetry.metrics import counter, exposition, gauge
 
@@ -50,6 +51,7 @@ def _families(gateway: Gateway) -> Iterator[Metric]:
     yield _latencies(routers)
     agents = [((router.name,), router.agent_count) for router in routers]
     yield gauge("gateway_agents", "Agents that accept requests", ("model",), agents)
+    yield from _central_queues([router for router in routers if isinstance(router, CentralRouter)])
     in_flight = dict.fromkeys(gateway.routers, 0)
     for agent in gateway.agents.open.values():
         in_flight[agent.router.name] += len(agent.in_flight)
@@ -67,6 +69,23 @@ def _families(gateway: Gateway) -> Iterator[Metric]:
     )
     unexpected = [((), gateway.unexpected.count)]
     yield counter("gateway_internal_errors", "Unexpected exceptions; the log has their tracebacks", (), unexpected)
+
+
+def _central_queues(routers: list[CentralRouter]) -> Iterator[Metric]:
+    """Queues of models that have a central one; their families are left out where no model has."""
+    if not routers:
+        return
+    queues = [((router.name,), router.queue) for router in routers]
+    own = [((router.name,), router.share[0]) for router in routers]
+    yield gauge("gateway_own_agents", "Agents that this gateway's central queue serves", ("model",), own)
+    waiting = [(name, len(queue)) for name, queue in queues]
+    yield gauge("gateway_waiting", "Requests in the central queue", ("model",), waiting)
+    held = [(name, queue.held) for name, queue in queues]
+    yield gauge("gateway_held", "Of those, no agent answers in time any more", ("model",), held)
+    matched = [(name, queue.matched) for name, queue in queues]
+    yield counter("gateway_matchings", "Matchings of the central queue", ("model",), matched)
+    parts = [(name, queue.partitioned) for name, queue in queues]
+    yield counter("gateway_partitioned", "Of those, in parts: too many waited for one", ("model",), parts)
 
 
 def _latencies(routers: Iterable[ModelRouter]) -> Metric:

@@ -38,6 +38,8 @@ class Agent(Protocol):
     """A connection to one agent."""
 
     view: AgentView
+    #: name of what it was rented as
+    offering: str
 
     def send(self, request: InferenceRequest, now: float, *, forced: bool) -> None:
         """Send a request there."""
@@ -71,6 +73,9 @@ TIMED_OUT = 504
 
 class ModelRouter:
     """A model's agents, its calls to Lambda, and its counts."""
+
+    decides_late = False
+    """True where requests are sent at the end of a turn of the loop, for all that came in it."""
 
     def __init__(
         self,
@@ -123,6 +128,15 @@ class ModelRouter:
         """The number of agents that accept requests."""
         return len(self._agents)
 
+    def set_gateways(self, me: str, gateways: list[str]) -> None:
+        """Share the agents among the gateways that are up; early binding has no shares."""
+
+    def agent_changed(self, view: AgentView) -> None:
+        """An agent's queue has changed by more than an answer to one of this gateway's requests."""
+
+    def check_timeouts(self, now: float) -> None:
+        """Expire requests that wait here past the time-out; with early binding none does."""
+
     def limit_spending(self, limit: SpendingLimit) -> None:
         """Call Lambda no more under a limit; clients hear of a pause."""
         self._is_paused = limit is SpendingLimit.PAUSE
@@ -148,6 +162,20 @@ class ModelRouter:
     def bounced(self, request: InferenceRequest, now: float, *, lambda_refused: bool = False) -> None:
         """Route a request that was not admitted: to Lambda, to the instance that finishes first, or shed it."""
         agent, instance_at = self._first_to_finish(now, request.size)
+        if not self._stays(request, now, instance_at, lambda_refused=lambda_refused):
+            return
+        if agent is None:
+            self._shed(request)
+        else:
+            agent.send(request, now, forced=True)
+
+    def _stays(
+        self, request: InferenceRequest, now: float, instance_at: float, *, lambda_refused: bool = False
+    ) -> bool:
+        """True where an instance is to take the request; else it was sent to Lambda, or shed.
+
+        instance_at: when an instance is predicted to answer it, infinite where none can.
+        """
         calls, policy = self.overflow, self._policy
         # Lambda's profiles are of one item: a replay with sizes has no overflow either.
         lambda_open = not lambda_refused and request.size == 1 and self._lambda_open(len(request.body))
@@ -165,11 +193,15 @@ class ModelRouter:
         )
         if choice == TO_LAMBDA and calls is not None:
             calls.call(self, request)
-        elif choice == TO_INSTANCE and agent is not None:
-            agent.send(request, now, forced=True)
+        elif choice == TO_INSTANCE:
+            return True
         else:
-            self.tally.shed += 1
-            self.fail(request, 503, PAUSED if self._is_paused else NO_CAPACITY)
+            self._shed(request)
+        return False
+
+    def _shed(self, request: InferenceRequest) -> None:
+        self.tally.shed += 1
+        self.fail(request, 503, PAUSED if self._is_paused else NO_CAPACITY)
 
     def agent_lost(self, view: AgentView, held: list[InferenceRequest]) -> None:
         """Dispatch the requests of a lost agent again. held: oldest first."""

@@ -15,13 +15,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import zlib
-from collections.abc import Mapping
-from hashlib import blake2b
+from collections.abc import Callable, Mapping
 
 from mark.domain.errors import RetryLater
 from mark.domain.member import Peer
 from mark.ports import GatewayLink
 from mark.serving.gateway.request import InferenceRequest
+from mark.serving.gateway.shares import draw
 from mark.serving.http.client import HttpAnswer, HttpClient
 from mark.serving.unexpected_errors import UnexpectedErrors
 
@@ -74,10 +74,14 @@ def forwarded_headers(headers: Mapping[str, str]) -> bytes:
 
 
 class Peers:
-    """Membership and health of the peer gateways. Made and used in one event loop."""
+    """Membership and health of the peer gateways. Made and used in one event loop.
 
-    def __init__(self, unexpected: UnexpectedErrors) -> None:
+    changed: called with the names of the gateways that are up, this one among them, where they change.
+    """
+
+    def __init__(self, unexpected: UnexpectedErrors, changed: Callable[[list[str]], None] | None = None) -> None:
         self._unexpected = unexpected
+        self._changed = changed
         self._me: Peer | None = None
         self._left = False
         self._others: dict[str, PeerGateway] = {}
@@ -171,10 +175,8 @@ class Peers:
         up: list[PeerGateway | None] = [other for other in self._others.values() if other.is_up]
         me = self._me
         self._slots = [] if not up or me is None else [
-            max([None, *up], key=lambda other: _draw(me.name if other is None else other.peer.name, slot))
+            max([None, *up], key=lambda other: draw(me.name if other is None else other.peer.name, slot))
             for slot in range(SLOTS)
         ]  # fmt: skip
-
-
-def _draw(name: str, slot: int) -> bytes:
-    return blake2b(f"{name}/{slot}".encode(), digest_size=8).digest()
+        if self._changed is not None and me is not None:
+            self._changed([me.name, *(other.peer.name for other in self._others.values() if other.is_up)])

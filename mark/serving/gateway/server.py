@@ -20,15 +20,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import mark
+from mark.dispatch.central_queue import PLAIN, CentralCode
 from mark.domain.errors import MarkError, RetryLater
 from mark.domain.member import Peer
 from mark.ports import GatewayLink, Overflow
 from mark.protocols import oip
 from mark.protocols.local_names import REFUSAL, is_local_name
-from mark.service_spec import ServiceSpec
+from mark.service_spec import ServedModel, ServiceSpec
 from mark.serving.gateway import triton_documents as triton
 from mark.serving.gateway.accuracy_floor import stricter_floor
 from mark.serving.gateway.agent_pool import AgentConnections
+from mark.serving.gateway.central_router import CentralRouter
 from mark.serving.gateway.idempotency import IdempotencyCache
 from mark.serving.gateway.lambda_overflow import LambdaCalls
 from mark.serving.gateway.metrics import render_gateway
@@ -100,12 +102,14 @@ class TokenReader:
 class Gateway:
     """Handles the requests of one process. Made and used in one event loop."""
 
-    def __init__(self, config: GatewayConfig, spec: ServiceSpec, *, overflow: Overflow | None) -> None:
+    def __init__(
+        self, config: GatewayConfig, spec: ServiceSpec, *, overflow: Overflow | None, central: CentralCode = PLAIN
+    ) -> None:
         self.config, self.spec = config, spec
         self._routes = Routes(spec)
         self.unexpected = UnexpectedErrors(log)
         self._idempotency = IdempotencyCache(self.unexpected)
-        self.peers = Peers(self.unexpected)
+        self.peers = Peers(self.unexpected, self._share_agents)
         self._tasks: set[asyncio.Task[None]] = set()
         self.sync = StoreSync(config.name, self.unexpected)
         self.routers: dict[str, ModelRouter] = {}
@@ -113,9 +117,7 @@ class Gateway:
             calls = None
             if overflow is not None and served.overflow is not None and served.function:
                 calls = LambdaCalls(overflow, served.overflow, served.function, clock=self.sync)
-            self.routers[served.name] = ModelRouter(
-                served, overflow=calls, idempotency=self._idempotency, unexpected=self.unexpected
-            )
+            self.routers[served.name] = self._router(served, calls, central)
         self.sync.routers = self.routers
         self.agents = AgentConnections(self.routers, config.token)
         self.http = HttpServer(
@@ -129,6 +131,18 @@ class Gateway:
         self._tokens: tuple[bytes, ...] = () if config.token is None else (config.token.encode(),)
         self._ids = f"{config.name}-{secrets.token_hex(4)}-".encode()
         self._count = 0
+
+    def _router(self, served: ServedModel, calls: LambdaCalls | None, code: CentralCode) -> ModelRouter:
+        kept, unexpected = self._idempotency, self.unexpected
+        if served.central is None:
+            return ModelRouter(served, overflow=calls, idempotency=kept, unexpected=unexpected)
+        return CentralRouter(
+            served, served.central, overflow=calls, idempotency=kept, unexpected=unexpected, code=code
+        )
+
+    def _share_agents(self, gateways: list[str]) -> None:
+        for router in self.routers.values():
+            router.set_gateways(self.peers.name, gateways)
 
     def handle(self, request: InferenceRequest) -> None:
         """Handle a client's request; a known head skips routing and parsing."""
@@ -400,9 +414,13 @@ async def serve_gateway(
     stop: asyncio.Event,
     on_bound: Callable[[int], None] | None = None,
     tokens: TokenReader | None = None,
+    central: CentralCode = PLAIN,
 ) -> None:
-    """Serve until `stop`. on_bound: called with the port once requests are taken. tokens: those that count."""
-    gateway = Gateway(config, spec, overflow=overflow)
+    """Serve until `stop`. on_bound: called with the port once requests are taken. tokens: those that count.
+
+    central: compiled decisions of central queues.
+    """
+    gateway = Gateway(config, spec, overflow=overflow, central=central)
     loop = asyncio.get_running_loop()
     pause_s = await _read_tokens(gateway, tokens) if tokens is not None else 0.0
     listening = listen(config.host, config.port)

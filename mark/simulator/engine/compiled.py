@@ -13,19 +13,32 @@ import inspect
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numba
 from numba.extending import register_jitable
 
-from mark.dispatch import assignment, batcher, bouncer, kairos, objective, overflow, routing, slackfit
+from mark.dispatch import (
+    assignment,
+    batcher,
+    bouncer,
+    central_decisions,
+    kairos,
+    objective,
+    overflow,
+    routing,
+    slackfit,
+)
 from mark.dispatch import credits as credit_rules
+from mark.dispatch.central import CentralPolicy, CentralRule
+from mark.dispatch.central_queue import CentralCode, CentralQueue, Instance
 from mark.simulator.engine import kernel, kernel_central, kernel_lambda, kernel_tally, kernel_variants
 
 config: Any = numba.config
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "forceinline": True}
 """Inlined into one function, arrays are handed on without counting references, which took most of the time."""
 _DECISIONS = (bouncer, batcher, credit_rules, objective, overflow, routing, slackfit)
+_CENTRAL = (assignment, kairos, central_decisions)
 
 
 class Kernel(NamedTuple):
@@ -41,7 +54,7 @@ class CentralKernel(NamedTuple):
     """Entry points of the central queue's kernel, compiled or plain; both give the same results."""
 
     run: Callable[..., int]
-    match_queue: Callable[..., float]
+    decide: Callable[..., None]
 
 
 class VariantKernel(NamedTuple):
@@ -63,13 +76,28 @@ def compiled_kernel(cache_dir: Path) -> Kernel:
 
 def plain_central_kernel() -> CentralKernel:
     """The central queue's kernel as Python runs it."""
-    return CentralKernel(kernel_central.run, kernel_central.match_queue)
+    return CentralKernel(kernel_central.run, central_decisions.decide)
 
 
 @functools.cache
 def compiled_central_kernel(cache_dir: Path) -> CentralKernel:
     """The central queue's kernel as machine code, compiled and cached like the other one."""
-    return CentralKernel(*_compiled((assignment, kairos, kernel_central), plain_central_kernel(), cache_dir))
+    return CentralKernel(*_compiled((*_CENTRAL, kernel_central), plain_central_kernel(), cache_dir))
+
+
+@functools.cache
+def compiled_central_code(cache_dir: Path) -> CentralCode:
+    """The decisions of a live central queue as machine code, for the types of the arrays that it has.
+
+    To look at the types of arrays at each call would take longer than most decisions do.
+    """
+    code = CentralCode(*_compiled(_CENTRAL, CentralCode(), cache_dir))
+    policy = CentralPolicy(rule=CentralRule.KAIROS)
+    queue: CentralQueue[str] = CentralQueue(policy, slo_ms=1.0, profiles_s={"any": (0.001,)}, code=code)
+    queue.set_pool(0.0, [Instance("any", "any")])
+    queue.add(0.0, "any", size=1, deadline_ms=1.0)
+    queue.decide(0.0)
+    return CentralCode(*(function.get_overload(*function.signatures) for function in cast("Any", code)))
 
 
 def plain_variant_kernel() -> VariantKernel:

@@ -1,0 +1,310 @@
+"""A central queue as a gateway keeps it: queries and instances by name, come and go in any order.
+
+The decisions are those of `central_decisions.py`, which replays compile as well. A query waits until an instance
+is idle, and is gone from here once it starts. Latency is learned: what instances of a type took for queries of a
+size replaces what their profile says (`measured.py`). Where the pool changes, everything that waits joins anew.
+
+All instants are ms of one clock. A query with a deadline of its own counts as if it had come one objective before
+that.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mark.dispatch.central import CentralPolicy
+from mark.dispatch.central_decisions import (
+    DROPPED,
+    HELD,
+    HELD_FIRST,
+    IDLE,
+    MATCHED,
+    PARTITIONED,
+    STARTED,
+    Floats,
+    Line,
+    Pool,
+    Rules,
+    Scratch,
+    decide,
+    hold,
+    join,
+    leave,
+    make_line,
+    make_scratch,
+    open_line,
+    rules_of,
+)
+from mark.dispatch.kairos import Timing, heterogeneity_weights
+from mark.dispatch.measured import MeasuredTimes
+
+Query = TypeVar("Query", bound=Hashable)
+FIRST_ROOM = 64
+"""Queries that there is room for at first; it doubles."""
+MOST_LEARNED = 64
+"""Times of a type that one refresh takes in, the last ones: estimates hardly know older ones."""
+
+
+class Join(Protocol):
+    """`central_decisions.join`, plain or compiled."""
+
+    def __call__(self, now: float, query: int, latency_ms: Floats, rules: Rules, line: Line, /) -> None:
+        """A query arrives."""
+
+
+class Decide(Protocol):
+    """`central_decisions.decide`, plain or compiled."""
+
+    def __call__(self, now: float, pool: Pool, rules: Rules, line: Line, scratch: Scratch, /) -> None:
+        """Start what is to start now."""
+
+
+class CentralCode(NamedTuple):
+    """The decisions as they are run: compiled ones are some hundred times as fast, and take the same."""
+
+    join: Join = join
+    decide: Decide = decide
+
+
+PLAIN = CentralCode()
+
+
+class Instance(NamedTuple):
+    """An instance of the pool. busy_until_ms: predicted end of what it serves; None where it is idle."""
+
+    name: str
+    kind: str
+    busy_until_ms: float | None = None
+
+
+class Decided(NamedTuple, Generic[Query]):
+    """Outcome of a decision: what starts and where, and what can no longer be in time and is handed on."""
+
+    started: list[tuple[Query, str]]
+    handed_on: list[Query]
+
+
+def base_first(profiles_s: Mapping[str, Sequence[float]]) -> dict[str, Sequence[float]]:
+    """The same in the queue's order of types: the base, which takes least for the largest query, then by name."""
+    base = min(profiles_s, key=lambda kind: (profiles_s[kind][-1], kind))
+    return {kind: profiles_s[kind] for kind in (base, *sorted(set(profiles_s) - {base}))}
+
+
+class CentralQueue(Generic[Query]):
+    """Waiting queries and the instances that serve them, one at a time each.
+
+    profiles_s: predicted seconds of 1, 2, ... items by type, equally many; the first type is the base. Sizes are
+    of so many items at most. code: compiled decisions.
+    """
+
+    def __init__(
+        self,
+        policy: CentralPolicy,
+        *,
+        slo_ms: float,
+        profiles_s: Mapping[str, Sequence[float]],
+        code: CentralCode = PLAIN,
+    ) -> None:
+        self._policy, self._slo_ms, self._code = policy, slo_ms, code
+        self._kinds = {kind: number for number, kind in enumerate(profiles_s)}
+        self._measured = [MeasuredTimes(times[:1], beyond_s=times[1:]) for times in profiles_s.values()]
+        self._sizes = min(len(times) for times in profiles_s.values())
+        self._latency_ms = np.empty((len(self._kinds), self._sizes))
+        self._took: list[deque[tuple[int, float]]] = [deque(maxlen=MOST_LEARNED) for _ in self._kinds]
+        self._is_news = True
+        self._names: list[str] = []
+        self._number_of: dict[str, int] = {}
+        self._slot_of: dict[Query, int] = {}
+        self._scratch = make_scratch()
+        self._matched = self._partitioned = 0
+        self._queries: list[Query | None] = [None] * FIRST_ROOM
+        self._free = list(range(FIRST_ROOM))
+        self._lay_out(np.zeros(0, np.int64))
+        self.refresh()
+
+    def __len__(self) -> int:
+        """Queries that wait."""
+        return len(self._slot_of)
+
+    @property
+    def idle(self) -> int:
+        """Idle instances."""
+        return self._counts.item(IDLE)
+
+    @property
+    def latency_ms(self) -> Floats:
+        """Predictions now. shape (types, sizes)."""
+        return self._latency_ms
+
+    @property
+    def instances(self) -> Sequence[str]:
+        """Names of the instances."""
+        return self._names
+
+    def set_pool(self, now_ms: float, instances: Iterable[Instance]) -> None:
+        """Replace the instances. One that was there keeps what is known of it."""
+        self._matched, self._partitioned = self.matched, self.partitioned
+        before = {name: self._line.machines[number] for name, number in self._number_of.items()}
+        ordered = sorted(instances, key=lambda one: (self._kinds[one.kind], one.name))
+        self._names = [one.name for one in ordered]
+        self._number_of = {name: number for number, name in enumerate(self._names)}
+        self._lay_out(np.array([self._kinds[one.kind] for one in ordered], np.int64))
+        for number, one in enumerate(ordered):
+            known = before.get(one.name)
+            until_ms = one.busy_until_ms
+            if known is not None:
+                until_ms = None if known["idle"] else float(known["free_ms"])
+            if until_ms is not None:
+                self._idle[number] = 0
+                self._counts[IDLE] -= 1
+                self._line.machines["free_ms"][number] = until_ms
+        self._is_news = True
+        self.refresh()
+        for slot in self._slot_of.values():
+            self._code.join(now_ms, slot, self._latency_ms, self._rules, self._line)
+
+    def add(self, now_ms: float, query: Query, *, size: int, deadline_ms: float) -> None:
+        """A query of `size` items joins."""
+        slot = self._slot(query, size, deadline_ms)
+        self._code.join(now_ms, slot, self._latency_ms, self._rules, self._line)
+
+    def hold(self, query: Query, *, size: int, deadline_ms: float) -> None:
+        """A query joins those that can no longer be in time: it starts when an instance would idle."""
+        hold(self._slot(query, size, deadline_ms), self._line)
+
+    def remove(self, query: Query) -> bool:
+        """Withdraw a query; False where it does not wait here."""
+        slot = self._slot_of.get(query)
+        if slot is None:
+            return False
+        leave(slot, self._latency_ms, self._rules, self._line)
+        self._release(slot)
+        return True
+
+    def waiting(self) -> list[Query]:
+        """Queries that wait, the oldest first."""
+        return list(self._slot_of)
+
+    def expected_ms(self, now_ms: float, ahead: int, size: int) -> float:
+        """When a query with so many ahead of it is expected to be answered, if each takes the next idle instance.
+
+        Infinite where there are as many ahead as instances: that it starts in time would be a guess.
+        """
+        machines = self._line.machines
+        if ahead >= machines.size:
+            return np.inf
+        next_idle = np.argsort(np.where(machines["idle"] == 1, now_ms, machines["free_ms"]), kind="stable")[ahead]
+        start_ms = now_ms if machines["idle"][next_idle] else max(now_ms, machines["free_ms"][next_idle])
+        return float(start_ms + self._latency_ms[machines["kind"][next_idle], size - 1])
+
+    def set_idle(self, instance: str) -> None:
+        """An instance has answered what it had; nothing where it was idle, or is not in the pool."""
+        number = self._number_of.get(instance)
+        if number is not None and not self._idle[number]:
+            self._idle[number] = 1
+            self._counts[IDLE] += 1
+
+    def learn(self, kind: str, size: int, took_s: float) -> None:
+        """Take in what an instance of a type took; it counts from the next `refresh` on."""
+        self._took[self._kinds[kind]].append((size, took_s))
+
+    def refresh(self) -> None:
+        """Predict by what was learned since the last call, and by the types that the pool has now."""
+        if not self._is_news and not any(self._took):
+            return
+        self._is_news = False
+        for measured, took in zip(self._measured, self._took, strict=True):
+            for size, took_s in took:
+                measured.note(size, took_s)
+            took.clear()
+        for measured, row in zip(self._measured, self._latency_ms, strict=True):
+            row[:] = [1000 * measured.items_s(size) for size in range(1, self._sizes + 1)]
+        present = np.unique(self._line.machines["kind"])
+        best_ms = self._latency_ms[present].min(axis=0) if present.size else self._latency_ms.min(axis=0)
+        timing = Timing(self._latency_ms, heterogeneity_weights(self._latency_ms, self._sizes - 1))
+        self._pool = Pool(timing, best_ms)
+
+    def decide(self, now_ms: float) -> Decided[Query]:
+        """What starts now, and what is handed on."""
+        self._code.decide(now_ms, self._pool, self._rules, self._line, self._scratch)
+        counts, names, release = self._counts, self._names, self._release
+        queries, machines = self._started, self._started_at
+        started = []
+        for pair in range(counts.item(STARTED)):
+            started.append((release(queries.item(pair)), names[machines.item(pair)]))  # noqa: PERF401 hot: no frame
+        if not counts.item(DROPPED):
+            return Decided(started, [])
+        dropped = self._line.places["dropped"][: counts[DROPPED]].tolist()
+        counts[DROPPED] = 0
+        return Decided(started, [self._release(slot) for slot in dropped])
+
+    @property
+    def matched(self) -> int:
+        """Matchings so far."""
+        return self._matched + int(self._counts[MATCHED])
+
+    @property
+    def partitioned(self) -> int:
+        """Those of them that were done in parts, because too many waited for one."""
+        return self._partitioned + int(self._counts[PARTITIONED])
+
+    @property
+    def held(self) -> int:
+        """Queries that wait for an instance to be idle otherwise: none answers them in time any more."""
+        return int(self._counts[HELD])
+
+    def _lay_out(self, kinds: NDArray[np.int64]) -> None:
+        """A line for these instances, with nobody in it yet. kinds: shape (instances,)."""
+        base = int((kinds == 0).sum())
+        threshold = self._policy.threshold
+        self._rules = rules_of(
+            self._policy,
+            slo_ms=self._slo_ms,
+            threshold_row=None if threshold is None else threshold - 1,
+            base=base,
+            others=kinds.size - base,
+        )
+        self._use(make_line(len(self._queries), kinds))
+        open_line(self._rules, self._line)
+
+    def _use(self, line: Line) -> None:
+        """Let this be the line. Plain Python reads a column five times faster than a record's field."""
+        self._line, self._counts = line, line.counts
+        self._idle = line.machines["idle"]
+        self._row, self._arrived_ms = line.queries["row"], line.queries["arrived_ms"]
+        self._started, self._started_at = line.places["query"], line.places["machine"]
+
+    def _grow(self) -> None:
+        """Twice the room; the ring of held queries begins at its first place then."""
+        before, room = self._line, len(self._queries)
+        line = make_line(2 * room, before.machines["kind"])
+        line.counts[:], line.machines[:], line.lanes[:] = before.counts, before.machines, before.lanes
+        line.queries[:room], line.places[:room] = before.queries, before.places
+        line.places["held"][:room] = np.roll(before.places["held"], -before.counts[HELD_FIRST])
+        line.counts[HELD_FIRST] = 0
+        self._use(line)
+        self._free = list(range(room, 2 * room))
+        self._queries += [None] * room
+
+    def _slot(self, query: Query, size: int, deadline_ms: float) -> int:
+        if not self._free:
+            self._grow()
+        slot = self._free.pop()
+        self._queries[slot] = query
+        self._slot_of[query] = slot
+        self._row[slot] = size - 1
+        self._arrived_ms[slot] = deadline_ms - self._slo_ms
+        return slot
+
+    def _release(self, slot: int) -> Query:
+        query = self._queries[slot]
+        assert query is not None, "a slot in use has its query"
+        self._queries[slot] = None
+        del self._slot_of[query]
+        self._free.append(slot)
+        return query

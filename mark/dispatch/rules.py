@@ -1,0 +1,59 @@
+"""Registry of dispatch rules: their names, and when each binds a request to an instance.
+
+Early: when it arrives (`routing.py`), also where each instance then chooses a variant (`variants.py`). Central:
+once an instance is idle (`central_decisions.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mark.dispatch.central import CentralRule
+from mark.dispatch.policy import Routing
+from mark.dispatch.slackfit import VariantRule
+from mark.dispatch.variants import FIXED_PREFIX, VariantDispatch
+from mark.domain.errors import Misconfigured, unknown
+
+DRS_PREFIX = f"{CentralRule.DRS}:"
+
+
+@dataclass(frozen=True, slots=True)
+class CentralDispatch:
+    """A rule of a central queue. threshold: DeepRecSys' size, above which a query goes to the base type."""
+
+    rule: CentralRule
+    threshold: int | None = None
+
+    def __str__(self) -> str:
+        return self.rule.value if self.threshold is None else f"{DRS_PREFIX}{self.threshold}"
+
+
+DispatchRule = Routing | VariantDispatch | CentralDispatch
+
+_NAMED: dict[str, DispatchRule] = {
+    **{str(rule): rule for rule in Routing},
+    **{str(rule): VariantDispatch(rule) for rule in VariantRule if rule is not VariantRule.FIXED},
+    **{str(rule): CentralDispatch(rule) for rule in (CentralRule.KAIROS, CentralRule.FCFS, CentralRule.CLOCKWORK)},
+}
+
+
+def parse_rule(text: str) -> DispatchRule:
+    """A dispatch rule by its name; `fixed:NAME` has a variant and `drs:SIZE` a size. Errors: Misconfigured."""
+    if text in _NAMED:
+        return _NAMED[text]
+    if text.startswith(FIXED_PREFIX) and text != FIXED_PREFIX:
+        return VariantDispatch(VariantRule.FIXED, text.removeprefix(FIXED_PREFIX))
+    if text == CentralRule.DRS or text.startswith(DRS_PREFIX):
+        size = text.removeprefix(DRS_PREFIX)
+        if not (size.isascii() and size.isdigit() and int(size)):
+            raise Misconfigured(
+                f"the dispatch rule {text} needs the size above which a query goes to the base type, such as "
+                "drs:64; `mark pool evaluate --dispatch drs --json` finds it (`threshold`)"
+            )
+        return CentralDispatch(CentralRule.DRS, int(size))
+    raise unknown("dispatch rule", text, rule_names())
+
+
+def rule_names() -> tuple[str, ...]:
+    """All dispatch rules, as a user writes them."""
+    return (*_NAMED, f"{DRS_PREFIX}SIZE", f"{FIXED_PREFIX}VARIANT")

@@ -1,0 +1,280 @@
+"""Routing of one model's requests through a central queue: agents get a request once they are idle.
+
+The decisions are those of `mark.dispatch.central_queue`, one for all that happens in one turn of the event loop.
+With several gateways each keeps a queue for its share of the agents (`shares.py`). An agent that changes its
+gateway finishes what it has first: its state says when. A gateway without a share, because there are fewer agents
+than gateways, binds requests early, as where there is no central queue.
+
+A request that no agent answers in time any more goes where the model's dispatch says; where that is Lambda and
+Lambda does not take it, it is held for an agent that would idle. One that waits is handed to Lambda before that,
+when Lambda would next be too late as well. What an agent bounces or loses goes the way of
+every router's requests (`model_router.py`), and a request that is dispatched again joins the queue again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from mark.dispatch.central import CentralPolicy, TooLate
+from mark.dispatch.central_queue import CentralCode, CentralQueue, Instance, base_first
+from mark.dispatch.policy import Late
+from mark.domain.traffic import CLIENT_ERROR
+from mark.protocols.frames import Response
+from mark.service_spec import ServedModel
+from mark.serving.gateway.idempotency import IdempotencyCache
+from mark.serving.gateway.lambda_overflow import LambdaCalls
+from mark.serving.gateway.members_view import AgentView
+from mark.serving.gateway.model_router import Agent, ModelRouter
+from mark.serving.gateway.request import InferenceRequest, Loss
+from mark.serving.gateway.shares import share_instances
+from mark.serving.gateway.stats import Server
+from mark.serving.unexpected_errors import UnexpectedErrors
+
+log = logging.getLogger("mark.gateway")
+TURN_S = 0.001
+"""A timer may be a millisecond early."""
+ME = ""
+"""The only gateway, until others are known."""
+
+
+def _is_idle(view: AgentView) -> bool:
+    return not view.in_service and not view.waiting
+
+
+class CentralRouter(ModelRouter):
+    """A model's central queue. code: compiled decisions; soon: calls a function later in this turn of the loop."""
+
+    decides_late = True
+
+    def __init__(
+        self,
+        served: ServedModel,
+        policy: CentralPolicy,
+        *,
+        overflow: LambdaCalls | None,
+        idempotency: IdempotencyCache,
+        unexpected: UnexpectedErrors,
+        code: CentralCode,
+        soon: Callable[[Callable[[], None]], object] | None = None,
+    ) -> None:
+        super().__init__(served, overflow=overflow, idempotency=idempotency, unexpected=unexpected)
+        profiles = {o.name: o.profile.latencies_s(self.largest) for o in served.offerings}
+        self._too_late = policy.too_late
+        if self._policy.late is Late.SHED:  # what is too late leaves the queue in any case
+            policy = replace(policy, too_late=TooLate.OVERFLOW)
+        self.queue: CentralQueue[InferenceRequest] = CentralQueue(
+            policy, slo_ms=1000 * self.objective_s, profiles_s=base_first(profiles), code=code
+        )
+        self._slowest_s = {name: times[-1] for name, times in profiles.items()}
+        self._gateways, self._me = [ME], ME
+        self._own: dict[str, Agent] = {}
+        #: requests at this gateway's agents, and since when
+        self._at: dict[InferenceRequest, tuple[Agent, float]] = {}
+        self._soon = soon
+        self._is_due = False
+        self._factor = policy.admission_factor
+        self._watch: asyncio.TimerHandle | None = None
+
+    @property
+    def share(self) -> tuple[int, int]:
+        """This gateway's agents, and those of all gateways."""
+        return len(self._own), self.agent_count
+
+    def set_agents(self, agents: list[Agent]) -> None:
+        """Replace the agents that accept requests, and take this gateway's share of them."""
+        super().set_agents(agents)
+        self._take_share()
+
+    def set_gateways(self, me: str, gateways: list[str]) -> None:
+        """Share the agents anew."""
+        self._me, self._gateways = me, gateways
+        self._take_share()
+
+    def offer(self, request: InferenceRequest, now: float) -> None:
+        """Queue a new request."""
+        if not self._own:
+            super().offer(request, now)
+            return
+        try:
+            self._add(request, now)
+        except Exception as error:  # noqa: BLE001 - the driver of one request: it gets its answer
+            self.fail_unexpected(request, error)
+
+    def bounced(self, request: InferenceRequest, now: float, *, lambda_refused: bool = False) -> None:
+        """Route a request that an agent or Lambda did not take, or that is late when its server was lost."""
+        from_agent = request in self._at
+        self._settle(request)
+        if from_agent or not self._own:
+            super().bounced(request, now, lambda_refused=lambda_refused)
+        else:
+            self._route_late(request, now, lambda_refused=lambda_refused)
+
+    def lost(self, request: InferenceRequest, loss: Loss | None = None, *, lambda_refused: bool = False) -> None:
+        """Dispatch again a request whose server was lost."""
+        self._settle(request)
+        super().lost(request, loss, lambda_refused=lambda_refused)
+
+    def answer(self, request: InferenceRequest, response: Response, by: Server, now: float) -> None:
+        """Answer with a model's response; its agent is idle now, and what it took is learned."""
+        sent = self._at.pop(request, None)
+        super().answer(request, response, by, now)
+        if sent is None:
+            return
+        agent, sent_at = sent
+        if response.status < CLIENT_ERROR:
+            self.queue.learn(agent.offering, request.size, now - sent_at)
+        view = agent.view
+        if not view.in_service and not view.waiting:
+            self._set_idle(agent)
+
+    def fail(self, request: InferenceRequest, status: int, text: str) -> None:
+        """Answer with an error of the service."""
+        super().fail(request, status, text)
+        self._settle(request)
+
+    def agent_changed(self, view: AgentView) -> None:
+        """An agent of this gateway's goes away soon, or has answered what another gateway sent it."""
+        agent = self._own.get(view.instance)
+        if agent is None or agent.view is not view:
+            return
+        if not self._remains(agent, time.monotonic()):
+            self._take_share()
+        elif _is_idle(view) and all(other is not agent for other, _ in self._at.values()):
+            self._set_idle(agent)
+
+    def check_timeouts(self, now: float) -> None:
+        """Expire what has waited past the time-out, and predict by what was learned."""
+        self.queue.refresh()
+        give_up_at = now - self.give_up_s
+        for request in self.queue.waiting():
+            if request.arrived_at < give_up_at and self.queue.remove(request):
+                self.expire(request)
+
+    def _take_share(self) -> None:
+        now = time.monotonic()
+        owner_of = share_instances({agent.view.instance: agent.offering for agent in self._agents}, self._gateways)
+        own = {
+            agent.view.instance: agent
+            for agent in self._agents
+            if owner_of[agent.view.instance] == self._me and self._remains(agent, now)
+        }
+        if own == self._own:
+            return
+        self._own = own
+        log.info("share of agents", extra={"model": self.name, "agents": len(own), "of": self.agent_count})
+        pool = [
+            Instance(name, agent.offering, None if _is_idle(agent.view) else 1000 * max(now, agent.view.free_at))
+            for name, agent in own.items()
+        ]
+        self.queue.set_pool(1000 * now, pool)
+        if not own:
+            for request in self.queue.waiting():
+                self.queue.remove(request)
+                self.offer(request, now)
+        self._decide_soon()
+
+    def _remains(self, agent: Agent, now: float) -> bool:
+        """True where the agent is there until whatever starts now is answered."""
+        return now + self._slowest_s[agent.offering] <= agent.view.terminates_at
+
+    def _add(self, request: InferenceRequest, now: float) -> None:
+        self.queue.add(1000 * now, request, size=request.size, deadline_ms=1000 * request.deadline_at)
+        if self.queue.idle:
+            if not self._is_due:
+                self._decide_soon()
+        elif self._overflows:
+            self._watch_waiting(self._hand_on_at(request, now), now)
+
+    @property
+    def _overflows(self) -> bool:
+        return self.overflow is not None and self._too_late is TooLate.OVERFLOW
+
+    def _hand_on_at(self, request: InferenceRequest, now: float) -> float:
+        """The last instant at which Lambda is predicted to answer in time; infinite where it never was."""
+        calls = self.overflow
+        if calls is None or request.size != 1:
+            return math.inf
+        at = self._due_at(request) - (calls.finish_at(now) - now)
+        return at if at >= request.arrived_at else math.inf
+
+    def _due_at(self, request: InferenceRequest) -> float:
+        return request.arrived_at + self._factor * (request.deadline_at - request.arrived_at)
+
+    def _watch_waiting(self, at: float, now: float) -> None:
+        """Look at what waits at that instant, or before it."""
+        if at == math.inf or (self._watch is not None and self._watch.when() <= at):
+            return
+        if self._watch is not None:
+            self._watch.cancel()
+        loop = asyncio.get_running_loop()
+        self._watch = loop.call_later(max(0.0, at - now), self.hand_on_waiting)
+
+    def hand_on_waiting(self) -> None:
+        """Hand to Lambda what would next be too late there as well, and is not expected to start in time here."""
+        self._watch, now, next_at, ahead = None, time.monotonic(), math.inf, 0
+        for request in self.queue.waiting():
+            at = self._hand_on_at(request, now)
+            stays = at > now + TURN_S or not self._lambda_open(len(request.body))
+            if stays or self.queue.expected_ms(1000 * now, ahead, request.size) <= 1000 * self._due_at(request):
+                next_at = min(next_at, at) if at > now + TURN_S else next_at
+                ahead += 1
+            elif self.queue.remove(request):
+                self._guarded_route_late(request, now)
+        self._watch_waiting(next_at, now)
+
+    def _settle(self, request: InferenceRequest) -> None:
+        """The request is at its agent no more, which is idle where it holds nothing else."""
+        sent = self._at.pop(request, None)
+        if sent is not None and _is_idle(sent[0].view):
+            self._set_idle(sent[0])
+
+    def _set_idle(self, agent: Agent) -> None:
+        self.queue.set_idle(agent.view.instance)
+        if not self._is_due and len(self.queue):
+            self._decide_soon()
+
+    def _decide_soon(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            soon = self._soon or asyncio.get_running_loop().call_soon
+            soon(self._decide)
+
+    def _decide(self) -> None:
+        self._is_due = False
+        now = time.monotonic()
+        try:
+            decided = self.queue.decide(1000 * now)
+        except Exception as error:  # noqa: BLE001 - the driver of decisions: what waits is decided on anew
+            self.unexpected.note(error, model=self.name)
+            return
+        for request, instance in decided.started:
+            agent = self._own[instance]
+            self._at[request] = (agent, now)
+            try:
+                agent.send(request, now, forced=True)
+            except Exception as error:  # noqa: BLE001 - the driver of one request: it gets its answer
+                self.fail_unexpected(request, error)
+        for request in decided.handed_on:
+            self._guarded_route_late(request, now)
+        if self._watch is None and self._overflows and len(self.queue):
+            self._watch_waiting(min(self._hand_on_at(request, now) for request in self.queue.waiting()), now)
+
+    def _guarded_route_late(self, request: InferenceRequest, now: float) -> None:
+        try:
+            self._route_late(request, now)
+        except Exception as error:  # noqa: BLE001 - the driver of one request: it gets its answer
+            self.fail_unexpected(request, error)
+
+    def _route_late(self, request: InferenceRequest, now: float, *, lambda_refused: bool = False) -> None:
+        """Hand on a request that no agent answers in time any more, or hold it."""
+        instance_at = now + self.queue.latency_ms[:, request.size - 1].min() / 1000
+        refused = lambda_refused or self._too_late is not TooLate.OVERFLOW
+        if self._stays(request, now, instance_at, lambda_refused=refused):
+            self.queue.hold(request, size=request.size, deadline_ms=1000 * request.deadline_at)
+            if self.queue.idle:
+                self._decide_soon()

@@ -1,0 +1,42 @@
+"""A service whose gateways keep central queues: each request is answered once, whatever is killed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.end_to_end.rig import LIGHT, Rig, eventually, fetch, rig
+from tests.end_to_end.test_nothing_lost import KILL_S, MODEL, RATE, loaded
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    with rig(tmp_path_factory.mktemp("central"), "central") as made:
+        made.up(LIGHT.format(name=made.name) + "      dispatch: kairos\n")
+        yield made
+        made.down()
+
+
+def metric(live: Rig, name: str) -> float:
+    """Of the gateway that the page comes from: two share the port."""
+    page = fetch(f"{live.running['gateway']}/metrics")[1].decode()
+    return next((float(line.rpartition(" ")[2]) for line in page.splitlines() if line.startswith(name)), 0.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["gateway", "agent"])
+def test_a_killed_process_loses_nothing_of_what_waits(live: Rig, victim: str) -> None:
+    own = f'mark_gateway_own_agents{{model="{MODEL}"}}'
+    eventually(lambda: metric(live, own) > 0)
+    with loaded(live, wall_s=KILL_S) as load:
+        roles = {number: name for name, number in live.running["processes"].items()}
+        pid = live.ask("chaos", "kill", victim)["pid"]
+        if victim == "gateway":
+            eventually(lambda: live.running["processes"][roles[pid]] != pid)
+    # its fleet is planned for batches, which a central queue does not make: how many are in time is not asked
+    assert load["answered"] == load["sent"] > 0.7 * RATE * KILL_S
+    assert load["in_flight"] == 0
+    assert load["errors"].keys() == {"retried"}
+    eventually(lambda: metric(live, own) > 0)
+    eventually(lambda: metric(live, "mark_gateway_matchings_total") > 0)
