@@ -29,6 +29,7 @@ from mark.cli import (
     plan,
     pool_choose,
     pool_evaluate,
+    qos,
     report,
     reproduce,
     rollout,
@@ -111,6 +112,9 @@ _add(app, REPLAY, "bound", bound.bound, bound.EXAMPLES)
 pools = _group(REPLAY, "pool", "Choose and evaluate pools of unlike instances.")
 _add(pools, COMMANDS, "choose", pool_choose.choose, pool_choose.EXAMPLES)
 _add(pools, COMMANDS, "evaluate", pool_evaluate.evaluate, pool_evaluate.EXAMPLES)
+schedulers = _group(REPLAY, "qos", "Train and judge quality-aware schedulers.")
+_add(schedulers, COMMANDS, "train", qos.train, qos.TRAIN_EXAMPLES)
+_add(schedulers, COMMANDS, "evaluate", qos.evaluate, qos.EVALUATE_EXAMPLES)
 _add(app, REPLAY, "reproduce", reproduce.reproduce, reproduce.EXAMPLES)
 traces = _group(REPLAY, "trace", "Import, describe and generate traces.")
 _add(traces, COMMANDS, "import", trace.import_trace, trace.IMPORT_EXAMPLES)

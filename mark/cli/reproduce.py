@@ -16,6 +16,7 @@ EXAMPLES = (
     "mark reproduce mark-fig9 --out fig9",
     "mark reproduce kairos-fig8 --json",
     "mark reproduce superserve-fig8",
+    "mark reproduce fang-table2 --trace two-days.csv.gz",
 )
 STUDIES = (
     "mark-table5",
@@ -30,6 +31,8 @@ STUDIES = (
     "superserve-fig9",
     "superserve-fig10",
     "superserve-fig11",
+    "fang-table2",
+    "fang-table4",
 )
 
 
@@ -54,8 +57,8 @@ def reproduce(
 ) -> None:
     """Repeat an experiment of a published paper.
 
-    The papers are MArk, Kairos and SuperServe. Prints our numbers beside the published ones, with every
-    assumption.
+    The papers are MArk, Kairos, SuperServe and Fang et al. (QoS-aware scheduling). Prints our numbers beside the
+    published ones, with every assumption.
     """
     settings = given.settings_from(config, trace__file=trace, seed=seed, out=out)
     from mark.offline.reproduce import reproduce_study

@@ -8,13 +8,11 @@ from mark.config.policies import usable_cache
 from mark.config.settings import Settings
 from mark.domain.documents import json_text
 from mark.domain.errors import unknown
-from mark.offline.trace_source import TraceReading, read_place
+from mark.offline.trace_source import given_trace
 from mark.plugins.load import build_forecaster
 from mark.report.page import write_whole
 from mark.report.terminal import note, progress, show, show_json
 from mark.simulator.engine.compiled import compiled_central_kernel, compiled_kernel, compiled_variant_kernel
-from mark.simulator.traces.bursts import with_bursts
-from mark.simulator.traces.trace import Trace
 from mark.studies.registry import STUDIES, Study, StudyContext
 
 
@@ -33,7 +31,7 @@ def reproduce_study(name: str, settings: Settings, *, as_json: bool) -> None:
                 build_forecaster=build_forecaster,
                 cache_dir=cache,
                 seed=settings.seed,
-                trace=_given_trace(settings),
+                trace=given_trace(settings),
                 progress=report,
             )
         )
@@ -43,14 +41,6 @@ def reproduce_study(name: str, settings: Settings, *, as_json: bool) -> None:
         _print(study)
     if settings.out is not None:
         _write(study, settings.out)
-
-
-def _given_trace(settings: Settings) -> Trace | None:
-    """The trace that settings name instead of a study's own load, with bursts where its bins show none."""
-    chosen = settings.trace
-    if chosen.file is None:
-        return None
-    return with_bursts(read_place(chosen.file, TraceReading.of(settings)), chosen.bursts, settings.seed)
 
 
 def _print(study: Study) -> None:

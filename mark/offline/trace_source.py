@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from mark.config.settings import Settings, TraceSettings
+from mark.simulator.traces.bursts import with_bursts
 from mark.simulator.traces.formats.filters import parse_where
 from mark.simulator.traces.formats.rows import RowKind, TraceOptions
 from mark.simulator.traces.formats.sources import S3, Objects
@@ -44,6 +45,14 @@ def read_places(places: Sequence[str], reading: TraceReading) -> Trace:
     options = TraceOptions(where=parse_where(reading.where), rows=RowKind(reading.rows) if reading.rows else None)
     with _objects(places, reading.region) as objects:
         return read_trace(places, options, objects)
+
+
+def given_trace(settings: Settings) -> Trace | None:
+    """The trace that settings name by a file, with bursts where its bins show none."""
+    chosen = settings.trace
+    if chosen.file is None:
+        return None
+    return with_bursts(read_place(chosen.file, TraceReading.of(settings)), chosen.bursts, settings.seed)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from mark.studies.fang.tables import fang_table2, fang_table4
 from mark.studies.fig8 import mark_fig8
 from mark.studies.fig9 import mark_fig9
 from mark.studies.kairos.fig8 import kairos_fig8
@@ -33,4 +34,6 @@ STUDIES: dict[str, Callable[[StudyContext], Study]] = {
     "superserve-fig9": superserve_fig9,
     "superserve-fig10": superserve_fig10,
     "superserve-fig11": superserve_fig11,
+    "fang-table2": fang_table2,
+    "fang-table4": fang_table4,
 }

@@ -40,7 +40,7 @@ ROLLOUT = {"mark synth", "mark diff", "mark deploy", "mark rotate", "mark destro
 TAKE_MINUTES = {"mark supernet train", "mark supernet profile"}
 """tests/offline/test_supernet.py runs them with a smaller network."""
 NEED_A_SERVICE = {"mark demo --out demo"}
-MAKERS = ("mark trace generate", "mark simulate")
+MAKERS = ("mark trace generate", "mark simulate", "mark qos train")
 """Their examples write what the others' examples read, so they run first."""
 
 

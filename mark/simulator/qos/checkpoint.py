@@ -1,0 +1,80 @@
+"""Checkpoint of a training, which is also the trained policy: weights, Adam's moments and what it was made for."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Annotated
+from zipfile import BadZipFile
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from mark.dispatch.qos import QosPool
+from mark.dispatch.qos_policy import HIDDEN, QosNetwork, action_count, feature_count
+from mark.domain.errors import Misconfigured
+from mark.simulator.qos.training import Progress
+
+FORMAT = "mark-qos/1"
+_GROUPS = ("network", "first", "second", "best")
+
+
+class Made(BaseModel):
+    """Facts of a training: what another one must share to go on with it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    format: str = FORMAT
+    devices: dict[str, Annotated[int, Field(ge=1)]]
+    load: str
+    qps: float
+    seed: int
+    job_s: float
+    iterations: int
+
+
+class _Header(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    made: Made
+    steps: int
+    done: int
+    lost: tuple[float, ...]
+    best_lost: float
+
+
+def checkpoint_bytes(progress: Progress, made: Made) -> bytes:
+    """The file's content."""
+    header = _Header(
+        made=made, steps=progress.steps, done=progress.iterations, lost=progress.lost, best_lost=progress.best_lost
+    )
+    arrays = {
+        f"{group}_{name}": part for group in _GROUPS for name, part in getattr(progress, group)._asdict().items()
+    }
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, header=np.array(header.model_dump_json()), **arrays)
+    return buffer.getvalue()
+
+
+def read_checkpoint(path: Path, pool: QosPool) -> tuple[Progress, Made]:
+    """The training in a file, for this pool; Misconfigured says what does not fit."""
+    try:
+        with np.load(path, allow_pickle=False) as found:
+            header = _Header.model_validate(json.loads(str(found["header"])))
+            groups = [QosNetwork(*(found[f"{g}_{name}"] for name in QosNetwork._fields)) for g in _GROUPS]
+    except FileNotFoundError as error:
+        raise Misconfigured(f"{path}: no such file; make one with `mark qos train`") from error
+    except (OSError, BadZipFile, KeyError, ValueError, ValidationError) as error:
+        raise Misconfigured(f"{path}: not a policy that `mark qos train` wrote") from error
+    inputs, actions = feature_count(pool), action_count(pool)
+    shapes = ((inputs, HIDDEN), (HIDDEN,), (HIDDEN, actions), (actions,))
+    fits = all(part.shape == shape for group in groups for part, shape in zip(group, shapes, strict=True))
+    if header.made.format != FORMAT or header.made.devices != dict(pool.devices) or not fits:
+        devices = ", ".join(f"{name}={count}" for name, count in header.made.devices.items())
+        raise Misconfigured(
+            f"{path} was trained for the pool {devices}; train one for yours with `mark qos train`"
+        )
+    network, first, second, best = groups
+    state = Progress(network, first, second, header.steps, header.done, header.lost, best, header.best_lost)
+    return state, header.made

@@ -1,0 +1,173 @@
+"""A stream of queries on a pool of devices, one decision at a time, over the kernel of variants.
+
+The kernel stops when a device is free and a query waits; between two decisions it runs on by itself. Queries wait
+in the order of their deadlines, and one that nobody can answer before its hard deadline any more leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mark.cloudmodel.noise import noise_factor
+from mark.cloudmodel.world import TYPICAL
+from mark.dispatch.qos import (
+    BIN_S,
+    HARD_S,
+    RATE_WINDOW_S,
+    SOFT_S,
+    QosChoice,
+    QosPool,
+    QosState,
+    deadline_bins,
+    response_quality,
+)
+from mark.dispatch.slackfit import Choices
+from mark.domain.errors import Misconfigured
+from mark.simulator.engine import kernel_variants as kernels
+from mark.simulator.engine.compiled import VariantKernel
+from mark.simulator.request_streams import arrivals_of_rates
+from mark.simulator.rng import stream
+
+Floats = NDArray[np.float64]
+Scheduler = Callable[[QosState, QosPool], QosChoice]
+
+UPSTREAM_LEAST_S, UPSTREAM_SHAPE = 0.05, 2.5
+"""Pareto delay of the network before a query arrives: assumed, the paper fits it to LTE and states no figures."""
+NOISE_CV = TYPICAL.service_cv
+"""Variation of a batch's time: assumed, the paper states no spread."""
+NOISES = 1 << 14
+CLOCK_S = 0.01
+"""Step of the clock that decides whether or not a device is free: the paper's step of queries."""
+_NO_TABLE = Choices(np.zeros((1, 1, 1), np.int64), np.zeros((1, 1, 1), np.int64), 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QosQueries:
+    """Queries in order of arrival. sent_s, arrived_s: shape (queries,)."""
+
+    sent_s: Floats
+    arrived_s: Floats
+
+
+def draw_queries(rates_qps: Floats, edges_s: Floats, rng: np.random.Generator) -> QosQueries:
+    """Poisson queries of these rates, each behind a network delay of its own.
+
+    rates_qps: shape (steps,); edges_s: shape (steps + 1,).
+    """
+    sent_s = arrivals_of_rates(rates_qps, edges_s, 1.0, rng)
+    if sent_s.size == 0:
+        raise Misconfigured("no query was drawn: give a higher rate or a longer time")
+    arrived_s = sent_s + UPSTREAM_LEAST_S * (1 + rng.pareto(UPSTREAM_SHAPE, sent_s.size))
+    order = np.argsort(arrived_s, kind="stable")
+    return QosQueries(sent_s=sent_s[order], arrived_s=arrived_s[order])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QosRun:
+    """Outcome of a stream under a scheduler."""
+
+    #: shape (queries,): quality of each response, 0 where there was none in time
+    quality: Floats
+    #: queries that the least accurate variant answered, and all that were answered
+    small: int
+    answered: int
+    decisions: int
+    #: decisions of a clock that asks every device each CLOCK_S, in the same time
+    clock_decisions: int
+
+
+class QosEpisode:
+    """One stream on one pool. `advance` to the next decision, read `state`, then `decide`, until it ends."""
+
+    def __init__(self, pool: QosPool, queries: QosQueries, kernel: VariantKernel, seed: int) -> None:
+        self.pool, self._queries, self._kernel = pool, queries, kernel
+        self._kappa = np.array(pool.kappa)
+        devices, total = pool.kind_of.size, queries.sent_s.size
+        normals = stream(seed, "batch times").standard_normal(NOISES)
+        self._soft_s = queries.sent_s + SOFT_S
+        self._inputs = (
+            kernels.Requests(queries.arrived_s, self._soft_s, queries.sent_s + HARD_S, np.zeros(total, np.int64)),
+            kernels.Workers(
+                kind=pool.kind_of,
+                from_s=np.zeros(devices),
+                until_s=np.full(devices, np.inf),
+                latency_s=pool.latency_s,
+                noise=np.array([noise_factor(NOISE_CV, float(normal)) for normal in normals]),
+            ),
+            _NO_TABLE,
+            kernels.VariantRules(asks=True, drop_late=True, wait_s=BIN_S),
+        )
+        self._work = kernels.make_work(total, devices, pool.sizes[-1])
+        self._before = self._took = 0
+        self._device = 0
+
+    @property
+    def now(self) -> float:
+        """The clock."""
+        return float(self._work.clock[0])
+
+    def advance(self) -> bool:
+        """Run on until a device asks; False once all queries have left."""
+        self._before = int(self._work.counts[kernels.DROPPED])
+        asks = bool(self._kernel.run(*self._inputs, self._work) == kernels.ASK)
+        if asks:
+            self._device = int(self._work.counts[kernels.ASKED])
+        return asks
+
+    def state(self) -> QosState:
+        """Facts for the decision that is due."""
+        work, now = self._work, self.now
+        queued, arrived = int(work.counts[kernels.QUEUED]), int(work.counts[kernels.AT])
+        first = int(np.searchsorted(self._queries.arrived_s, now - RATE_WINDOW_S))
+        idle = np.bincount(self.pool.kind_of[work.holds == 0], minlength=len(self.pool.kinds))
+        return QosState(
+            kind=int(self.pool.kind_of[self._device]),
+            bins=deadline_bins(self._soft_s[work.heap[:queued]] - now),
+            queued=queued,
+            rate_qps=(arrived - first) / min(RATE_WINDOW_S, max(BIN_S, now)),
+            free=idle / list(self.pool.devices.values()),
+        )
+
+    def decide(self, choice: QosChoice) -> tuple[bool, float]:
+        """Carry a choice out and advance: whether another is due, and what this one lost.
+
+        Lost is what its answers lack of quality 1, and 1 for each query that left without an answer since.
+        """
+        device, work = self._device, self._work
+        taken = min(choice.batch, int(work.counts[kernels.QUEUED]))
+        work.choice[:] = choice
+        asks = self.advance()
+        held = work.held[device, :taken]
+        lost = taken - float(self._quality(held).sum()) + int(work.counts[kernels.DROPPED]) - self._before
+        return asks, lost
+
+    def run(self) -> QosRun:
+        """The outcome, once all queries have left."""
+        work = self._work
+        everything = np.arange(work.variant.size)
+        return QosRun(
+            quality=self._quality(everything),
+            small=int((work.variant == 0).sum()),
+            answered=int((work.variant >= 0).sum()),
+            decisions=int(work.counts[kernels.DECISIONS]),
+            clock_decisions=round(self.now / CLOCK_S) * self.pool.kind_of.size,
+        )
+
+    def _quality(self, queries: NDArray[np.int64]) -> Floats:
+        delay_s = self._work.finish_s[queries] - self._queries.sent_s[queries]
+        return response_quality(delay_s, self._work.variant[queries], self._kappa)
+
+
+def serve_queries(
+    pool: QosPool, queries: QosQueries, scheduler: Scheduler, *, kernel: VariantKernel, seed: int
+) -> QosRun:
+    """Serve a stream under a scheduler."""
+    episode = QosEpisode(pool, queries, kernel, seed)
+    asks = episode.advance()
+    while asks:
+        asks, _ = episode.decide(scheduler(episode.state(), pool))
+    return episode.run()

@@ -1,0 +1,101 @@
+"""A learned scheduler for a pool and a load: trained, or gone on with from its checkpoint."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from mark.dispatch import qos, qos_policy
+from mark.dispatch.qos import QosPool
+from mark.domain.errors import Misconfigured
+from mark.simulator.engine import kernel_variants
+from mark.simulator.engine.compiled import VariantKernel
+from mark.simulator.qos import episode, load, training
+from mark.simulator.qos.checkpoint import Made, checkpoint_bytes, read_checkpoint
+
+SAVE_EACH = 10
+"""Iterations between two checkpoints."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lesson:
+    """Inputs of a training. qps: mean load of a day; job_s: length of a stream."""
+
+    pool: QosPool
+    load: load.DailyLoad
+    qps: float
+    job_s: float
+    iterations: int
+    seed: int
+
+    @property
+    def made(self) -> Made:
+        """Facts that its checkpoint carries."""
+        return Made(
+            devices=dict(self.pool.devices),
+            load=self.load.fingerprint,
+            qps=self.qps,
+            seed=self.seed,
+            job_s=self.job_s,
+            iterations=self.iterations,
+        )
+
+    @property
+    def file_name(self) -> str:
+        """Name of its checkpoint in a cache: another one for other inputs or other code."""
+        digest = hashlib.sha256(self.made.model_dump_json().encode())
+        for module in (qos, qos_policy, kernel_variants, episode, load, training):
+            digest.update(inspect.getsource(module).encode())
+        return f"qos-{digest.hexdigest()[:16]}.npz"
+
+
+def learn(
+    lesson: Lesson,
+    kernel: VariantKernel,
+    path: Path | None,
+    progress: Callable[[float], None],
+    *,
+    save_each: int = SAVE_EACH,
+) -> training.Progress:
+    """Train to the end. A checkpoint at `path` is gone on with, and written again each `save_each` iterations."""
+    state: training.Progress | None = None
+    if path is not None and path.exists():
+        state, made = read_checkpoint(path, lesson.pool)
+        if made.model_copy(update={"iterations": lesson.iterations}) != lesson.made:
+            raise Misconfigured(f"{path} holds a training with other inputs: name another file, or remove it")
+    if state is not None and state.iterations >= lesson.iterations:
+        return state
+    try:
+        # only training needs gymnasium
+        from mark.simulator.qos.environment import QosEnvironment  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise Misconfigured("training needs gymnasium: pip install 'mark-serving[train]'") from error
+    environment = QosEnvironment(lesson.pool, lesson.load.drawing(lesson.job_s, lesson.qps), kernel)
+    if state is None:
+        state = training.start_training(environment, lesson.seed)
+    while state.iterations < lesson.iterations:
+        progress(state.iterations / lesson.iterations)
+        state = training.train_further(environment, state, lesson.iterations, lesson.seed)
+        if path is not None and (state.iterations % save_each == 0 or state.iterations == lesson.iterations):
+            _replace(path, checkpoint_bytes(state, lesson.made))
+    return state
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file whole: an interrupted training leaves the last checkpoint."""
+    draft: str | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "wb") as out:
+            out.write(content)
+        Path(draft).replace(path)
+    except OSError as error:
+        if draft is not None:
+            Path(draft).unlink(missing_ok=True)
+        raise Misconfigured(f"cannot write {path}: {error.strerror}") from error

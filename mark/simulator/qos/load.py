@@ -1,0 +1,104 @@
+"""Load of the quality-aware schedulers' replays: jobs cut out of the days of a trace, each day scaled alike.
+
+The first half of the days is learned from, the other is judged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mark.dispatch.qos import Floats
+from mark.domain.errors import Misconfigured
+from mark.simulator.qos.episode import QosQueries, draw_queries
+from mark.simulator.rng import stream
+from mark.simulator.traces.trace import Trace
+
+DAY_S, HOUR_S = 86_400.0, 3_600.0
+DAYS = 8
+"""Whole days that are taken, the last ones of the trace."""
+SCALED_H = (12, 24)
+"""Hours of a day whose mean load is scaled to 1: those that the paper's tables report."""
+LEARNED_H = (9, 24)
+"""Hours of a day that jobs are drawn from to learn. The paper learns from 9 to 12 h, of the day it then judges."""
+STEP_S = 10.0
+
+
+@dataclass(frozen=True, eq=False)
+class DailyLoad:
+    """Days of load. rates: shape (days, bins), each day's mean over SCALED_H is 1."""
+
+    name: str
+    rates: Floats
+
+    @property
+    def fingerprint(self) -> str:
+        """Name of the trace and a hash of its rates."""
+        return f"{self.name} {hashlib.sha256(self.rates.tobytes()).hexdigest()[:16]}"
+
+    @property
+    def learned(self) -> range:
+        """Days that are learned from."""
+        return range(len(self.rates) // 2)
+
+    @property
+    def judged(self) -> range:
+        """Days that are judged."""
+        return range(len(self.rates) // 2, len(self.rates))
+
+    def job_rates(self, day: int, from_s: float, duration_s: float) -> tuple[Floats, Floats]:
+        """Relative rates from a second of a day on, and their edges from 0 on. shapes (steps,), (steps + 1,)."""
+        steps = max(1, round(duration_s / STEP_S))
+        edges_s = np.linspace(0.0, duration_s, steps + 1)
+        middle_s = from_s + (edges_s[1:] + edges_s[:-1]) / 2
+        bins = self.rates.shape[1]
+        return self.rates[day, np.minimum(bins - 1, (middle_s / DAY_S * bins).astype(np.int64))], edges_s
+
+    def job(self, day: int, from_s: float, duration_s: float, qps: float, seed: int) -> QosQueries:
+        """Queries of a job, at `qps` on the mean of its day."""
+        rates, edges_s = self.job_rates(day, from_s, duration_s)
+        return draw_queries(rates * qps, edges_s, stream(seed, f"qos job {day} {from_s:g} {duration_s:g}"))
+
+    def drawing(self, duration_s: float, qps: float) -> Callable[[np.random.Generator], QosQueries]:
+        """A source of jobs to learn from: any second of LEARNED_H of any day that is learned from."""
+
+        def draw(rng: np.random.Generator) -> QosQueries:
+            day = int(rng.integers(len(self.learned)))
+            from_s = float(rng.uniform(LEARNED_H[0] * HOUR_S, LEARNED_H[1] * HOUR_S - duration_s))
+            rates, edges_s = self.job_rates(day, from_s, duration_s)
+            return draw_queries(rates * qps, edges_s, rng)
+
+        return draw
+
+
+def daily_load(trace: Trace) -> DailyLoad:
+    """The last days of a trace; Misconfigured where it has not two whole days with load in all that are taken."""
+    bins = round(DAY_S / trace.bin_s)
+    days = min(DAYS, len(trace.rates_rps) // max(1, bins))
+    if bins < SCALED_H[1] or abs(bins * trace.bin_s - DAY_S) > 1e-6 or days < 2:
+        raise Misconfigured(
+            f"{trace.name}: quality-aware schedulers learn from some days and are judged on others; give a trace "
+            "of two whole days or more, in bins that divide an hour"
+        )
+    whole = trace.rates_rps[: len(trace.rates_rps) // bins * bins].reshape(-1, bins)[-days:]
+    mean = whole[:, bins * SCALED_H[0] // 24 : bins * SCALED_H[1] // 24].mean(axis=1, keepdims=True)
+    if not (mean > 0).all():
+        raise Misconfigured(f"{trace.name}: a day without load between {SCALED_H[0]} and {SCALED_H[1]} h")
+    return DailyLoad(trace.name, whole / mean)
+
+
+def level_for(
+    target: float, quality_at: Callable[[float], float], between: Sequence[float], steps: int = 9
+) -> float:
+    """The load at which a quality that falls with it has reached `target`, by bisection."""
+    low, high = between
+    for _ in range(steps):
+        middle = (low + high) / 2
+        if quality_at(middle) > target:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2

@@ -1,0 +1,159 @@
+"""Quality-aware schedulers: utility, bins, the fixed baseline, the heuristic, and the learned one's fallbacks."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mark.dispatch.qos import (
+    BIN_S,
+    BINS,
+    BINS_BEFORE,
+    HARD_S,
+    SOFT_S,
+    SWITCH_ABOVE,
+    QosChoice,
+    QosPool,
+    QosState,
+    deadline_bins,
+    fixed_choice,
+    heuristic_choice,
+    response_quality,
+    time_utility,
+)
+from mark.dispatch.qos_policy import (
+    HIDDEN,
+    LearnedScheduler,
+    QosNetwork,
+    action_choice,
+    action_count,
+    allowed_actions,
+    choice_action,
+    feature_count,
+    features,
+)
+from mark.domain.errors import Misconfigured
+
+POOL = QosPool(
+    devices={"fast": 2, "slow": 1},
+    sizes=(1, 2, 4, 8, 16, 32),
+    delay_s={
+        "fast": ((0.02, 0.03, 0.04, 0.06, 0.1, 0.2), (0.1, 0.15, 0.2, 0.3, 0.5, 0.9)),
+        "slow": ((0.04, 0.06, 0.08, 0.12, 0.2, 0.4), (0.2, 0.3, 0.4, 0.6, 1.0, math.nan)),
+    },
+    kappa=(0.5, 1.0),
+)
+
+
+@st.composite
+def states(draw: st.DrawFn) -> QosState:
+    bins = np.array(draw(st.lists(st.integers(0, 12), min_size=BINS, max_size=BINS).filter(any)))
+    return QosState(
+        kind=draw(st.integers(0, 1)),
+        bins=bins,
+        queued=int(bins.sum()),
+        rate_qps=draw(st.floats(0, 200)),
+        free=np.array([draw(st.floats(0, 1)), draw(st.floats(0, 1))]),
+    )
+
+
+def network(pool: QosPool = POOL, scale: float = 0.1, seed: int = 0) -> QosNetwork:
+    rng = np.random.default_rng(seed)
+    return QosNetwork(
+        inner=scale * rng.normal(size=(feature_count(pool), HIDDEN)),
+        inner_bias=np.zeros(HIDDEN),
+        outer=rng.normal(size=(HIDDEN, action_count(pool))),
+        outer_bias=np.zeros(action_count(pool)),
+    )
+
+
+@given(st.lists(st.floats(0, 10), min_size=2, max_size=20))
+def test_utility_is_whole_until_the_soft_deadline_and_falls_to_nothing(delays: list[float]):
+    delay_s = np.sort(np.array(delays))
+    utility = time_utility(delay_s)
+    assert (np.diff(utility) <= 0).all()
+    assert (utility[delay_s <= SOFT_S] == 1).all()
+    assert (utility[delay_s >= HARD_S] == 0).all()
+    assert time_utility(np.array([(SOFT_S + HARD_S) / 2])) == pytest.approx(0.5)
+
+
+def test_quality_weighs_the_variant_and_no_answer_has_none():
+    found = response_quality(np.array([0.1, 0.1, 1.5, np.nan]), np.array([1, 0, 0, -1]), np.array([0.5, 1.0]))
+    assert found.tolist() == [1.0, 0.5, 0.25, 0.0]
+
+
+@given(st.lists(st.floats(-5, 5), max_size=50))
+def test_bins_hold_every_query_once_and_the_early_ones_first(left: list[float]):
+    left_s = np.array(left)
+    bins = deadline_bins(left_s)
+    assert bins.shape == (BINS,)
+    assert bins.sum() == left_s.size
+    assert bins[:BINS_BEFORE].sum() == (left_s >= 0).sum()
+    assert bins[0] == (np.floor(left_s / BIN_S) >= BINS_BEFORE - 1).sum()
+
+
+@given(states())
+def test_baselines_switch_the_model_above_the_threshold_and_never_wait(state: QosState):
+    for scheduler in (fixed_choice, heuristic_choice):
+        batch, variant = scheduler(state, POOL)
+        assert batch >= 1
+        assert variant == (0 if min(batch, state.queued) > SWITCH_ABOVE else 1)
+        assert np.isfinite(POOL.latency_s[state.kind, variant, min(batch, state.queued)])
+
+
+@given(states(), st.floats(0, 300))
+def test_the_heuristic_takes_no_smaller_batch_under_more_load(state: QosState, more_qps: float):
+    busier = state._replace(rate_qps=state.rate_qps + more_qps)
+    assert heuristic_choice(busier, POOL).batch >= heuristic_choice(state, POOL).batch
+
+
+def test_the_heuristic_keeps_the_accurate_model_while_it_keeps_up():
+    calm = QosState(kind=0, bins=np.eye(BINS, dtype=np.int64)[0] * 9, queued=9, rate_qps=5.0, free=np.ones(2))
+    assert heuristic_choice(calm, POOL) == QosChoice(8, 1)
+    assert fixed_choice(calm, POOL).variant == 0
+    assert heuristic_choice(calm._replace(rate_qps=300.0), POOL).variant == 0
+
+
+@given(states())
+def test_actions_and_choices_stand_for_each_other(state: QosState):
+    allowed = allowed_actions(state, POOL)
+    assert allowed[0]
+    for action in np.flatnonzero(allowed):
+        choice = action_choice(int(action), POOL)
+        assert choice_action(choice, state, POOL) == action
+        taken = min(choice.batch, state.queued)
+        assert np.isfinite(POOL.latency_s[state.kind, choice.variant, taken])
+    for scheduler in (fixed_choice, heuristic_choice):
+        assert allowed[choice_action(scheduler(state, POOL), state, POOL)]
+    assert features(state, POOL).shape == (feature_count(POOL),)
+
+
+@given(states(), st.integers(0, 100))
+def test_the_learned_scheduler_takes_allowed_actions(state: QosState, seed: int):
+    scheduler = LearnedScheduler(network(seed=seed), clock=lambda: 0.0)
+    choice = scheduler(state, POOL)
+    assert allowed_actions(state, POOL)[choice_action(choice, state, POOL)]
+    assert scheduler.fallbacks == 0
+
+
+@given(states())
+def test_a_policy_that_fails_or_is_slow_leaves_the_decision_to_the_heuristic(state: QosState):
+    good = network()
+    ticks = iter(range(10))
+    broken = LearnedScheduler(good._replace(outer_bias=np.full(action_count(POOL), np.nan)), clock=lambda: 0.0)
+    misfit = LearnedScheduler(good._replace(inner=np.zeros((3, HIDDEN))), clock=lambda: 0.0)
+    slow = LearnedScheduler(good, clock=lambda: float(next(ticks)))
+    for scheduler in (broken, misfit, slow):
+        assert scheduler(state, POOL) == heuristic_choice(state, POOL)
+        assert scheduler.fallbacks == 1
+
+
+def test_a_pool_names_what_it_lacks():
+    with pytest.raises(Misconfigured, match="no delays are known of other"):
+        QosPool(devices={"other": 1}, sizes=POOL.sizes, delay_s=POOL.delay_s, kappa=POOL.kappa)
+    with pytest.raises(Misconfigured, match="at least one device"):
+        QosPool(devices={}, sizes=POOL.sizes, delay_s=POOL.delay_s, kappa=POOL.kappa)
