@@ -220,23 +220,23 @@ def _assumptions(load: DailyLoad, qps: float, scope: Scope) -> tuple[str, ...]:
             "of 8, the fixed batch of 32, the numbers in brackets. Measured here: every number outside of them."
         ),
         (
-            f"assumed: the load. The paper's curve (SogouQ) is drawn only. Ours is {load.name}, its last "
+            f"the load. The paper's curve (SogouQ) is drawn only. Ours is {load.name}, its last "
             f"{len(load.rates)} whole days (at most {DAYS}), each scaled to {qps:.4g} queries/s between "
             f"{SCALED_H[0]} and {SCALED_H[1]} h: times the size of the cluster the load at which the fixed "
             "baseline on one device has the published mean quality, found on days that are learned from. Hours "
             "are the trace's, so that one period is not the paper's."
         ),
         (
-            f"assumed: a network delay before arrival, Pareto from {UPSTREAM_LEAST_S * 1000:g} ms with shape "
+            f"a network delay before arrival, Pareto from {UPSTREAM_LEAST_S * 1000:g} ms with shape "
             f"{UPSTREAM_SHAPE:g}; batches vary by {NOISE_CV:.0%}; batches between two measured sizes take what "
             "the line between them says; queries wait in the order of their deadlines."
         ),
         (
-            f"assumed: a query that cannot be answered before its hard deadline ({HARD_S:g} s; soft {SOFT_S:g} s) "
+            f"a query that cannot be answered before its hard deadline ({HARD_S:g} s; soft {SOFT_S:g} s) "
             "any more leaves, and its quality is 0. Full YOLO has no batch of 64 on g2.2xlarge."
         ),
         (
-            "assumed: the heuristic's formula, a reconstruction. It takes what waits, up to 8, by full YOLO; a "
+            "the heuristic's formula, a reconstruction. It takes what waits, up to 8, by full YOLO; a "
             "larger batch of tiny YOLO, the smallest that is enough, where full YOLO's throughput is below the "
             "device's share of alpha x arrival rate + beta x queue / (soft deadline - time of 8 on full YOLO)."
         ),
@@ -246,5 +246,5 @@ def _assumptions(load: DailyLoad, qps: float, scope: Scope) -> tuple[str, ...]:
             f"{len(load.learned)} days; judged on the last {len(load.judged)}, {scope.jobs.count} jobs "
             f"of {scope.jobs.job_s:g} s in each period."
         ),
-        "fewer_actions_percent: against a clock that asks every device each 10 ms.",
+        "measured here: fewer_actions_percent, against a clock that asks every device each 10 ms.",
     )
