@@ -31,6 +31,7 @@ RETRY_LATER = (
     "InternalServerError",
     "InternalServerException",
     "InternalServiceError",
+    "InternalServiceException",
     "InvalidInstanceState",
     "InvalidState",
     "KMSThrottled",
@@ -38,6 +39,7 @@ RETRY_LATER = (
     "LimitExceededException",  # Cost Explorer's word for throttling
     "OperationAborted",
     "OverLimit",
+    "PaginationTokenExpiredException",  # the whole is asked for anew
     "PriorRequestNotComplete",
     "ProvisionedThroughputExceededException",
     "QueueDeletedRecently",

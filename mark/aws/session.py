@@ -191,6 +191,11 @@ class Aws:
         return client
 
     @property
+    def tagging(self) -> Any:
+        """What bears a tag, of all services."""
+        return self._client("resourcegroupstaggingapi")
+
+    @property
     def identity(self) -> STSClient:
         """The client that names the owner of the credentials."""
         client: STSClient = self._client("sts")

@@ -28,6 +28,7 @@ SERVICES = frozenset(
         "sqs",
         "ssm",
         "sts",
+        "tagging",
     )
 )
 """Those that do here what they say; moto has more, whose tasks never run and whose topics tell nobody."""

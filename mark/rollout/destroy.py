@@ -7,6 +7,7 @@ more when nothing is left that could launch one. The archive (bucket and logs) s
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 
@@ -18,9 +19,10 @@ from mark.aws.outside_pause import remove_pause
 from mark.aws.provision import end_instances
 from mark.aws.stacks.cloudformation import StackState
 from mark.aws.stacks.lock import RolloutLock
+from mark.aws.tagged import tagged_resources
 from mark.config.rollout import node_name
 from mark.config.settings import Settings
-from mark.domain.errors import RetryLater
+from mark.domain.errors import MarkError, RetryLater
 from mark.report.formatting import plural
 from mark.report.terminal import show
 from mark.rollout.account import Account, lock, open_account
@@ -58,7 +60,7 @@ def destroy(settings: Settings, *, yes: bool) -> None:
             _end(account, service, EventLog(0))
             remove_pause(account.aws, service)
             show(f"nothing of {service} stands in account {account.id}, region {account.region}")
-            _say_what_is_left(account, service)
+            _say_what_is_left(account, service, stays)
             _say_what_stays(account, stays)
             return
         show(f"goes: its instances, and {', '.join(state.name for state in going)}")
@@ -69,7 +71,7 @@ def destroy(settings: Settings, *, yes: bool) -> None:
         remove_stacks(account, going, settings, held)
         remove_pause(account.aws, service)
         show(f"the service {service} is gone from account {account.id}, region {account.region}")
-        _say_what_is_left(account, service)
+        _say_what_is_left(account, service, stays)
 
 
 def in_order(found: Sequence[StackState], service: str) -> list[StackState]:
@@ -126,13 +128,30 @@ def _place(state: StackState, service: str) -> int:
     return ORDER.index(part) if part in ORDER else len(LAUNCHING)
 
 
-def _say_what_is_left(account: Account, service: str) -> None:
-    """Name volumes that outlived their instances: those of a machine image whose disks are kept."""
-    left = loose_volumes(account.aws, service)
-    if left:
-        count = plural(len(left), "volume")
+def _say_what_is_left(account: Account, service: str, stays: str) -> None:
+    """Name volumes that outlived their instances, and whatever else has the tag and is not meant to stay."""
+    loose = loose_volumes(account.aws, service)
+    if loose:
+        count = plural(len(loose), "volume")
         show(f"left behind and billed: {count} of ended instances; these commands remove them:")
-        show(*(f"  aws ec2 delete-volume --volume-id {name}" for name in left))
+        show(*(f"  aws ec2 delete-volume --volume-id {name}" for name in loose))
+    try:
+        tagged = tagged_resources(account.aws, service)
+    except MarkError as error:
+        show(f"AWS does not say what else has the tag {SERVICE}={service}: {error}")
+        return
+    archive = account.stacks.resources(stays) if account.stacks.state(stays) is not None else {}
+    kept = {stays, *loose, *filter(None, archive.values())}
+    others = [arn for arn in tagged if not kept & names_in(arn)]
+    if others:
+        show(f"AWS still lists, with the tag {SERVICE}={service} (what was just removed stays there for hours):")
+        show(*(f"  {arn}" for arn in others))
+
+
+def names_in(arn: str) -> set[str]:
+    """The names that CloudFormation may have for a resource: its ARN, the end of it, and parts of that."""
+    last = arn.split(":", 5)[-1]
+    return {arn, last, *re.split("[:/]", last), last.partition(":")[2]}
 
 
 def _say_what_stays(account: Account, stays: str) -> None:

@@ -38,6 +38,7 @@ RENAMED = {
     "s3:PutBucketLifecycleConfiguration": "s3:PutLifecycleConfiguration",
     "sqs:ChangeMessageVisibilityBatch": "sqs:ChangeMessageVisibility",
     "sqs:DeleteMessageBatch": "sqs:DeleteMessage",
+    "tagging:GetResources": "tag:GetResources",
 }
 """Calls whose action has another name; every other has the call's own."""
 

@@ -201,6 +201,8 @@ def test_rollouts_call_what_is_listed_for_the_deployer() -> None:
         found |= {"describe_instances", "terminate_instances"}
     if "remove_addresses" in text:
         found |= {"change_resource_record_sets", "list_resource_record_sets"}
+    if "tagged_resources" in text:
+        found |= {"get_resources"}
     if "loose_volumes" in text:
         found |= {"describe_volumes"}
     if "manifest_type(" in text:

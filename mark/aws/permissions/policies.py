@@ -182,6 +182,7 @@ _NEEDS: Mapping[tuple[str, str], tuple[Need, ...]] = MappingProxyType(
             Need("iam:PassRole", "HandFunctionsRole"),
         ),
         ("pricing", "GetProducts"): _each("PriceReads", "pricing:GetProducts"),
+        ("resourcegroupstaggingapi", "GetResources"): _each("TagReads", "tag:GetResources"),
         ("route53", "ChangeResourceRecordSets"): _each("Record", "route53:ChangeResourceRecordSets"),
         ("route53", "ListResourceRecordSets"): _each("Records", "route53:ListResourceRecordSets"),
         ("s3", "CreateBucket"): _each("Bucket", "s3:CreateBucket"),

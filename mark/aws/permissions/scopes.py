@@ -327,6 +327,7 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
             _tagged_by("CreateFleet", "RunInstances"),
             "tags are given by the launch alone",
         ),
+        "TagReads": (_everything, _in_region, NO_RESOURCE),
         "TagTemplates": (
             lambda n: n.ec2("launch-template"),
             _tagged_by("CreateLaunchTemplate"),

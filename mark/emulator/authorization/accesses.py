@@ -491,6 +491,7 @@ RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
         ("s3", "PutBucketTagging"): _of_bucket("s3:PutBucketTagging"),
         ("s3", "PutBucketVersioning"): _of_bucket("s3:PutBucketVersioning"),
         ("s3", "PutObject"): _of_object("s3:PutObject"),
+        ("resourcegroupstaggingapi", "GetResources"): _without_resource("tag:GetResources"),
         ("secretsmanager", "DescribeSecret"): _on_secret("secretsmanager:DescribeSecret"),
         ("secretsmanager", "GetSecretValue"): _on_secret("secretsmanager:GetSecretValue"),
         ("secretsmanager", "PutSecretValue"): _on_secret("secretsmanager:PutSecretValue"),

@@ -15,7 +15,12 @@ from xml.sax.saxutils import escape
 from mark.emulator.ec2.query_protocol import params_of
 from mark.emulator.moto_parts import query_parameters, service_model
 
-BOTO3_NAMES = {"monitoring": "cloudwatch", "servicequotas": "service-quotas", "ses": "sesv2"}
+BOTO3_NAMES = {
+    "monitoring": "cloudwatch",
+    "servicequotas": "service-quotas",
+    "ses": "sesv2",
+    "tagging": "resourcegroupstaggingapi",
+}
 """A signature's word for a service -> boto3's, where they differ."""
 OF_S3 = {
     "GET /bucket/object": "GetObject",
