@@ -7,6 +7,7 @@ values of stacks that do not exist yet.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -23,6 +24,8 @@ STAYS = "archive"
 """The stack that outlives the service: bucket and logs."""
 FUNCTION, IMAGE, ZIP = "AWS::Lambda::Function", "Image", "Zip"
 ZONE = "AWS::Route53::HostedZone"
+STORE_PASSWORD = re.compile(r"-password-[a-z]+(?:-(\d+))?$")
+"""Name of a secret with a password of the store's, and its number (`infra/stacks/state.py`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +55,7 @@ def compare(stacks: Stacks, synthesis: Synthesis, service: str) -> tuple[StackPl
             before = stacks.template(name)
             _refuse_repacked(before, template)
             _refuse_renamed(before, template)
+            _refuse_skipped(before, template)
             changes = tuple(template_changes(before, template))
             plans.append(StackPlan(name=name, act="update" if changes else "keep", changes=changes, state=state))
     return tuple(plans)
@@ -133,6 +137,23 @@ def _refuse_renamed(before: Mapping[str, Any], after: Mapping[str, Any]) -> None
             "and node.zone cannot change while it stands, also where a trial chose the name. `mark destroy`, then "
             "deploy anew; the archive stays"
         )
+
+
+def _refuse_skipped(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    """Misconfigured where the store would no longer take the passwords that processes have read."""
+    had, gets = _password_number(before), _password_number(after)
+    if had and gets not in (had, had + 1):
+        raise Misconfigured(
+            f"the store's passwords stand at number {had}, and would be at {gets}: whoever runs would be locked "
+            f"out. Write rollout.store.passwords: {had}, or {had + 1} to replace them"
+        )
+
+
+def _password_number(template: Mapping[str, Any]) -> int:
+    """Number of the store's newest passwords; 0 where a template makes none."""
+    resources = template.get("Resources", {}).values()
+    found = (STORE_PASSWORD.search(str(one.get("Properties", {}).get("Name", ""))) for one in resources)
+    return max((int(match[1] or 1) for match in found if match), default=0)
 
 
 def _zones(template: Mapping[str, Any]) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from mark.domain.times import CloudTimes
 from mark.live.aws_resources import launches_of
 from mark.live.processes.cloud import resources as resources_of_controllers
 from mark.live.processes.metadata import PORT
+from mark.rollout.plan import _password_number
 from mark.rollout.synth import Synthesis, synthesise
 from mark.rollout.templates import ACCESS, write_templates
 from mark.store.users import PROCESSES, rules_of
@@ -360,6 +361,7 @@ def test_new_passwords_of_the_store_count_beside_those_before_and_are_read_once_
 ) -> None:
     third = synthesise(settings(tmp_path, store={"passwords": 3}))
     state = third.templates["mark-shop-state"]
+    assert (_password_number(templates["state"]), _password_number(state)) == (1, 3)
     secrets = of_type(state, "AWS::SecretsManager::Secret")
     named = {one["Name"] for one in secrets.values()}
     assert len(named) == len(secrets) == third.footprint.secrets

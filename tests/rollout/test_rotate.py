@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from mark.aws.client_tokens import (
 )
 from mark.aws.functions.probe import clients_token
 from mark.aws.permissions.policies import Names
+from mark.aws.session import Aws
 from mark.cli.main import run
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured, RetryLater
@@ -149,41 +151,39 @@ def test_at_each_time_gateways_accept_what_clients_read(
     }
 
 
-class Colleague(Sleeper):
-    """Another who rotates while the first one sleeps, or just before a call of the first one's."""
-
-    def __init__(self, world: World, does: Callable[[], None]) -> None:
-        super().__init__(world)
-        self.does: list[Callable[[], None]] = [does]
-
-    def time_of(self, answer: Mapping[str, Any]) -> float:
-        if self.does:  # the first one has looked, and has not changed anything yet
-            self.does.pop()()
-        return super().time_of(answer)
-
-
-@pytest.mark.parametrize("steps", range(1, len(WHOLE)))
+@pytest.mark.parametrize("to_the_end", [False, True], ids=["one step", "to the end"])
+@pytest.mark.parametrize("before", WHOLE, ids=[move.value for move in WHOLE])
 def test_of_two_at_once_each_step_is_done_by_one(
-    world: World, steps: int, capsys: pytest.CaptureFixture[str]
+    world: World,
+    before: Move,
+    to_the_end: bool,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The second one steps in after the first has looked, and before the first changes anything."""
     old = with_token(world)
-    other = Sleeper(world, interrupted_at=steps)
+    first, other = Sleeper(world), Sleeper(world)
+    change, waiting = rotating._change, [before]
 
-    def begin() -> None:
-        if steps < len(WHOLE) - 1:
-            with pytest.raises(KeyboardInterrupt):
+    def change_second(there: Aws, name: str, move: Move, versions: Versions) -> None:
+        if move in waiting:
+            waiting.clear()
+            other.slept_s = first.slept_s
+            other.interrupted_at = None if to_the_end else 1
+            with contextlib.suppress(KeyboardInterrupt):
                 rotate(other)
-        else:
-            rotate(other)
+        change(there, name, move, versions)
 
-    first = Colleague(world, begin)
+    monkeypatch.setattr(rotating, "_change", change_second)
     rotate(first)
     said = capsys.readouterr().out
     assert "is rotated by somebody else, too" in said
     assert [said.count(f"done: {step}") for step in ("make", "have", "note", "take")] == [1, 1, 1, 1]
-    read, accepted = zip(*(other.seen + first.seen), strict=True)
-    assert read[0] == old
-    assert len(set(read)) == 2, "one new token"
+    other.interrupted_at = None
+    other.sleep(0.0)
+    read, accepted = zip(*(first.seen + other.seen), strict=True)
+    assert set(read) - {old} == {other.seen[-1][0]}, "one new token"
+    assert other.seen[-1] == (read[-1], (read[-1],)), "the old one is gone"
     for token, valid in zip(read, accepted, strict=True):
         assert token in valid
 
