@@ -58,3 +58,11 @@ def unused() -> Iterator[Use]:
                 use = (role, statement["Sid"], action)
                 if use[1:] not in explained and use not in USED and use not in NOT_HERE:
                     yield use
+
+
+def stale() -> Iterator[Use]:
+    """Excuses for what no policy grants any more."""
+    for role, sid, action in NOT_HERE:
+        granted = {(one["Sid"], name) for one in policy(NAMES, role)["Statement"] for name in one["Action"]}
+        if (sid, action) not in granted:
+            yield role, sid, action

@@ -16,6 +16,7 @@ from mark.aws.permissions.calls import ROLES
 from mark.aws.permissions.policies import PLATFORM
 from mark.rollout.synth import Synthesis
 from tests.aws.iam import NAMES, NEVER_ASKED, policy
+from tests.end_to_end.grants import stale
 from tests.infra.conftest import of_type, plain
 
 Grant = tuple[str, str]
@@ -90,3 +91,7 @@ def test_nothing_is_granted_that_is_not_used(
     for made in (synthesis, others_synthesis, lean_synthesis, trial_synthesis):
         left |= {grant: role for role, grant in grants(made) if grant not in needed | set(NEVER_ASKED)}
     assert {sid for sid, _ in left} == set(BY_AWS), left
+
+
+def test_what_no_live_service_uses_is_excused_only_while_it_is_granted() -> None:
+    assert list(stale()) == []
