@@ -146,7 +146,7 @@ class OverflowSettings(Part):
 
     concurrency: PositiveInt = Field(
         default_of(LambdaOffering, "concurrency"),
-        description="Calls that run at once at most (the account's quota); gateways leave two of them to the "
+        description="Calls that run at once at most (the account's quota); models leave two of them to the "
         "service's other functions.",
     )
     burst: PositiveInt = Field(

@@ -156,6 +156,8 @@ LAMBDA_USD_PER_REQUEST = 0.20e-6
 """An invocation (AWS Lambda pricing, us-east-1)."""
 LAMBDA_PAYLOAD_MIB = 6.0
 """Request or answer of a synchronous invocation (Lambda quotas: 6 MB)."""
+OTHER_CALLS = 2
+"""Calls at once that the service's own functions may need beside its models'."""
 PING_S = 0.1
 """A warm-up ping of Lambda keeps its environment busy for so long, so that the others meet others."""
 
@@ -213,3 +215,12 @@ def current_usd_per_hour(offering: Offering, zone: str, spot: Mapping[str, SpotP
     """
     price = spot.get(offering.name)
     return offering.usd_per_hour if price is None else price.by_zone.get(zone, price.dearest)
+
+
+def calls_of_models(concurrency: int) -> int:
+    """The calls of Lambda that models may have at once, of those that the account allows, at least one.
+
+    Some are left to the service's other functions: in an account with ten, an overflow that took them all would
+    throttle `interruption`, through which spot notices come.
+    """
+    return max(1, concurrency - OTHER_CALLS)

@@ -51,7 +51,7 @@ def _limit_notes(result: RunResult, policy: ControllerPolicy, watch: LimitWatch)
     overflow = policy.overflow
     if result.throttled and overflow is not None:
         yield (
-            f"Lambda refused {result.throttled:,} calls: the account's concurrency of {overflow.concurrency:,}, "
+            f"Lambda refused {result.throttled:,} calls: a model may have {overflow.concurrency:,} at once, "
             f"or {overflow.burst:,} new environments in {overflow.burst_window_s:g} s"
         )
     if watch.fleet_full:

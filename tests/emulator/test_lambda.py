@@ -16,9 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.config.settings import Settings
+from mark.domain.offering import OTHER_CALLS
 from mark.emulator.config import LambdaLimits
 from mark.emulator.ec2.account_limits import NEW_CONCURRENCY
-from mark.live.processes.gateway import OWN_CALLS, lambda_calls
+from mark.live.processes.gateway import lambda_calls
 from tests.emulator.conftest import World, stub_zip, until
 from tests.emulator.test_spot import queue_of
 
@@ -244,7 +245,7 @@ def test_a_function_of_notices_runs_while_all_gateways_overflow(
 @given(allowed=st.integers(1, 5000), gateways=st.integers(1, 20))
 def test_gateways_together_leave_calls_to_other_functions(allowed: int, gateways: int) -> None:
     told = {"policy": {"overflow_limits": {"concurrency": allowed}}, "service": {"gateways": gateways}}
-    assert gateways * lambda_calls(Settings.model_validate(told)) <= max(gateways, allowed - OWN_CALLS)
+    assert gateways * lambda_calls(Settings.model_validate(told)) <= max(gateways, allowed - OTHER_CALLS)
 
 
 def test_a_rule_calls_its_function(world: World) -> None:

@@ -340,9 +340,7 @@ def test_what_lambda_refused_is_counted_and_noted(mark):
     (usual,) = runs(mark(*RUN, "--policy", "lambda-only", "--json"))
 
     assert (usual["throttled"], run["throttled"] > 0) == (0, True)
-    said = (
-        f"Lambda refused {run['throttled']:,} calls: the account's concurrency of 5, or 5 new environments in 10 s"
-    )
+    said = f"Lambda refused {run['throttled']:,} calls: a model may have 3 at once, or 5 new environments in 10 s"
     assert said in run["notes"]
     assert run["served"]["shed"] > 0.001 * run["requests"]
     assert any(note.startswith("sheds ") and note.endswith(" %, more than 0.1 %") for note in run["notes"])

@@ -16,6 +16,7 @@ from mark.aws.functions.overflow import LambdaOverflow
 from mark.aws.session import Aws
 from mark.config.settings import Settings
 from mark.dispatch.central_queue import PLAIN, CentralCode
+from mark.domain.offering import calls_of_models
 from mark.live.aws_resources import aws_of
 from mark.live.local.access import server_tls
 from mark.live.local.heartbeat import keep_beating
@@ -32,9 +33,6 @@ PEER_PORT = 8080
 """Where gateways with an address and TLS of their own reach each other."""
 MOST_THREADS = 500
 """A call of Lambda takes a thread; half of an account's usual thousand."""
-OWN_CALLS = 2
-"""Of the calls that the account allows at once, so many are left to the service's other functions: in an account
-with ten, an overflow that took them all would throttle `interruption`, through which spot notices come."""
 
 
 async def main(folder: RunFolder, name: str, port: int) -> None:
@@ -104,8 +102,8 @@ def _central_code(spec: ServiceSpec) -> CentralCode:
 
 
 def lambda_calls(settings: Settings) -> int:
-    """This gateway's share of the calls that the account allows at once, less those of other functions."""
-    allowed = settings.policy.overflow_limits.concurrency - OWN_CALLS
+    """This gateway's share of the calls that models may have at once."""
+    allowed = calls_of_models(settings.policy.overflow_limits.concurrency)
     return min(MOST_THREADS, max(1, allowed // settings.service.gateway_count))
 
 
