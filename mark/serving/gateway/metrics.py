@@ -49,6 +49,11 @@ def _families(gateway: Gateway) -> Iterator[Metric]:
         "gateway_variant_responses", "Responses by the variant that gave them", ("model", "variant"), variants
     )
     yield _latencies(routers)
+    slos = [((router.name,), router.served.slo) for router in routers]
+    targets = [(name, slo.target) for name, slo in slos]
+    yield gauge("gateway_objective_target", "Share of requests to be answered in time", ("model",), targets)
+    bounds = [(name, slo.latency_s) for name, slo in slos]
+    yield gauge("gateway_objective_seconds", "In time is no later than this", ("model",), bounds)
     agents = [((router.name,), router.agent_count) for router in routers]
     yield gauge("gateway_agents", "Agents that accept requests", ("model",), agents)
     yield from _central_queues([router for router in routers if isinstance(router, CentralRouter)])
