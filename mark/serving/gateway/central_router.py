@@ -157,10 +157,13 @@ class CentralRouter(ModelRouter):
 
     def _take_share(self) -> None:
         now = time.monotonic()
-        owner_of = share_instances({agent.view.instance: agent.offering for agent in self._agents}, self._gateways)
+        known = [
+            agent for agent in self._agents if agent.offering in self._slowest_s
+        ]  # others are offered no more
+        owner_of = share_instances({agent.view.instance: agent.offering for agent in known}, self._gateways)
         own = {
             agent.view.instance: agent
-            for agent in self._agents
+            for agent in known
             if owner_of[agent.view.instance] == self._me and self._remains(agent, now)
         }
         if own == self._own:

@@ -236,6 +236,17 @@ def test_an_agent_that_goes_away_soon_gets_no_more() -> None:
 LATE = {TooLate.HOLD: [1, 0], TooLate.COMMIT: [1, 0], TooLate.OVERFLOW: [0, 1]}
 
 
+def test_an_agent_of_a_type_that_is_offered_no_more_harms_no_other() -> None:
+    gateway = Gateway()
+    fast, gone = (FakeAgent(gateway.router, f"i-{number}", "fast") for number in range(2))
+    gone.offering = "c3.large:spot"
+    gateway.router.set_agents([fast, gone])
+    gateway.ask()
+    gateway.turn()
+    assert (len(fast.held), len(gone.held)) == (1, 0)
+    assert gateway.router.share == (1, 2)
+
+
 @pytest.mark.parametrize("too_late", TooLate)
 def test_a_request_that_is_too_late_goes_where_the_setting_says(too_late: TooLate) -> None:
     calls = FakeCalls()
