@@ -157,6 +157,7 @@ class CentralRouter(ModelRouter):
 
     def _take_share(self) -> None:
         now = time.monotonic()
+        # others are of a type that is offered no more
         known = [
             agent for agent in self._agents if agent.offering in self._slowest_s
         ]  # others are offered no more
