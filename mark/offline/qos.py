@@ -73,6 +73,8 @@ class QosDocument(TypedDict):
     small_percent: float
     dropped_percent: float
     decisions: int
+    #: Of these, the heuristic's because the network gave no number.
+    fallback_decisions: int
     fewer_actions_percent: float
 
 
@@ -121,7 +123,7 @@ def evaluate_scheduler(options: EvaluateOptions, settings: Settings, *, as_json:
     """Judge a scheduler on the trace's judged days and print its quality."""
     pool, load = _pool(options.pool), _load(settings)
     _check_rate(options.qps)
-    scheduler = _scheduler(options, pool)
+    scheduler = _scheduler(options, pool, load)
     jobs = Jobs(count=options.jobs, job_s=options.job_s)
     with progress() as report:
         report(f"judging {options.scheduler}", 0.0)
@@ -148,6 +150,7 @@ def evaluate_scheduler(options: EvaluateOptions, settings: Settings, *, as_json:
         "small_percent": outcome.small_percent,
         "dropped_percent": outcome.dropped_percent,
         "decisions": outcome.decisions,
+        "fallback_decisions": scheduler.fallbacks if isinstance(scheduler, LearnedScheduler) else 0,
         "fewer_actions_percent": outcome.fewer_actions_percent,
     }
     if as_json:
@@ -157,13 +160,24 @@ def evaluate_scheduler(options: EvaluateOptions, settings: Settings, *, as_json:
             f"{options.scheduler}: quality {outcome.quality:.3f} (standard deviation {outcome.deviation:.3f}), "
             f"{outcome.small_percent:.1f} % by the small model, {outcome.dropped_percent:.1f} % without an answer"
         )
+        if document["fallback_decisions"]:
+            show(f"{document['fallback_decisions']:,} of its {outcome.decisions:,} decisions were the heuristic's")
 
 
-def _scheduler(options: EvaluateOptions, pool: QosPool) -> Scheduler:
+def _scheduler(options: EvaluateOptions, pool: QosPool, load: DailyLoad) -> Scheduler:
     if options.scheduler not in SCHEDULERS:
         raise unknown("scheduler", options.scheduler, SCHEDULERS)
     if options.scheduler == LEARNED:
-        return LearnedScheduler(read_checkpoint(options.policy, pool)[0].best, clock=still_clock)
+        state, made = read_checkpoint(options.policy, pool)
+        known = sum(day in made.days for day in load.day_hashes(load.judged))
+        if known:
+            raise Misconfigured(
+                f"{options.policy} learned from {known} of the days that it would be judged on: name the trace "
+                "that it was trained on, which is parted, or other days"
+            )
+        if made.qps != options.qps:
+            show(f"trained at {made.qps:g} queries/s, judged at {options.qps:g}")
+        return LearnedScheduler(state.best, clock=still_clock)
     plain: dict[str, Scheduler] = {FIXED: fixed_choice, HEURISTIC: heuristic_choice}
     return plain[options.scheduler]
 

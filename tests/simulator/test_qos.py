@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -11,14 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import mark
 from mark.dispatch.qos import QosPool, fixed_choice, heuristic_choice
 from mark.dispatch.qos_policy import action_choice, action_count, allowed_actions, feature_count
 from mark.domain.errors import Misconfigured
 from mark.simulator.engine.compiled import compiled_variant_kernel, plain_variant_kernel
-from mark.simulator.qos.environment import QosEnvironment
+from mark.simulator.qos.checkpoint import checkpoint_bytes, read_checkpoint
+from mark.simulator.qos.environment import QosEnvironment, nearest_allowed
 from mark.simulator.qos.episode import QosEpisode, QosQueries, draw_queries, serve_queries
 from mark.simulator.qos.judge import Jobs, judge_scheduler, outcome_of
-from mark.simulator.qos.learned import Lesson, learn
+from mark.simulator.qos.learned import CODE, Lesson, learn
 from mark.simulator.qos.load import DailyLoad, daily_load, level_for
 from mark.simulator.traces.trace import Trace
 from tests.dispatch.test_qos import POOL
@@ -85,8 +88,7 @@ def test_queries_arrive_in_order_after_they_were_sent():
     stream = queries(0, 50.0, 10.0)
     assert (np.diff(stream.arrived_s) >= 0).all()
     assert (stream.arrived_s > stream.sent_s).all()
-    with pytest.raises(Misconfigured, match="no query was drawn"):
-        queries(0, 0.0, 10.0)
+    assert queries(0, 0.0, 10.0).sent_s.size == 0
 
 
 def test_the_environment_is_one_of_gymnasium():
@@ -136,7 +138,7 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path):
     path = tmp_path / "policy.npz"
     learn(lesson(1), KERNEL, path, lambda share: None)
     other = QosPool(devices={"fast": 1}, sizes=POOL.sizes, delay_s=POOL.delay_s, kappa=POOL.kappa)
-    with pytest.raises(Misconfigured, match="trained for the pool fast=2, slow=1"):
+    with pytest.raises(Misconfigured, match="trained for the pool fast=2,slow=1"):
         learn(lesson(1, other), KERNEL, path, lambda share: None)
     with pytest.raises(Misconfigured, match="other inputs"):
         learn(Lesson(pool=POOL, load=load(), qps=50.0, job_s=10.0, iterations=1, seed=3), KERNEL, path, print)
@@ -173,3 +175,115 @@ def test_jobs_of_every_period_are_judged_and_add_up():
     assert outcome.decisions == sum(job.run.decisions for job in jobs)
     with pytest.raises(Misconfigured, match="at least one"):
         Jobs(count=0)
+
+
+def days(*shapes: float, start_at: float = 0.0, busy_h: float | None = None) -> DailyLoad:
+    """Days of hourly rates; busy_h: the hour that has ten times the load."""
+    rates = np.concatenate([np.full(24, shape) for shape in shapes])
+    if busy_h is not None:
+        rates[int(busy_h) :: 24] *= 10
+    return daily_load(Trace(name="days", start_at=start_at, bin_s=3600.0, rates_rps=rates, whole_counts=False))
+
+
+def test_jobs_to_learn_from_are_of_no_judged_day():
+    found = days(1.0, 1.0, 1.0, 1.0)
+    rates = found.rates.copy()
+    rates[list(found.judged)] *= 1000  # a job of such a day would have thousands of queries
+    draw = DailyLoad("dense", rates).drawing(10.0, 2.0)
+    rng = np.random.default_rng(0)
+    assert max(draw(rng).sent_s.size for _ in range(200)) < 100
+
+
+def test_a_day_begins_at_midnight_where_the_trace_has_a_clock():
+    begins_h = 18
+    epoch = days(*[1.0] * 4, start_at=begins_h * 3600.0, busy_h=(13 - begins_h) % 24)
+    assert epoch.rates.argmax(axis=1).tolist() == [13, 13, 13]
+    assert days(*[1.0] * 4, busy_h=5).rates.argmax(axis=1).tolist() == [5] * 4
+
+
+@pytest.mark.parametrize("bins", [25, 36, 23])
+def test_bins_divide_an_hour(bins: int):
+    trace = Trace(name="odd", start_at=0.0, bin_s=86_400 / bins, rates_rps=np.ones(3 * bins), whole_counts=False)
+    with pytest.raises(Misconfigured, match="in bins that divide an hour"):
+        daily_load(trace)
+
+
+def test_an_idle_stretch_has_no_jobs_and_ends_nothing():
+    rates = np.ones((2, 24))
+    rates[:, 13:16] = 0.0
+    idle = DailyLoad("idle", rates)
+    jobs = Jobs(count=2, job_s=20.0)
+    found = list(
+        judge_scheduler(fixed_choice, POOL, idle, jobs, days=idle.judged, qps=20.0, kernel=KERNEL, seed=1)
+    )
+    assert {job.period for job in found} == {0, 1, 2, 3}
+    assert len(found) == 2 * 4 - 2
+    draw, rng = idle.drawing(5.0, 5.0), np.random.default_rng(1)
+    assert all(draw(rng).sent_s.size for _ in range(50))
+    nothing = DailyLoad("nothing", np.zeros((2, 24)))
+    with pytest.raises(Misconfigured, match="nothing: no query in any job"):
+        list(judge_scheduler(fixed_choice, POOL, nothing, jobs, days=[1], qps=20.0, kernel=KERNEL, seed=1))
+    with pytest.raises(Misconfigured, match="nothing: no query in 5 s"):
+        nothing.drawing(5.0, 5.0)(rng)
+
+
+def test_a_level_that_is_not_there_is_no_level():
+    with pytest.raises(Misconfigured, match="no load from 10 to 60 queries/s has the published quality 0"):
+        level_for(0.856, lambda _qps: 1.0, (10.0, 60.0))
+
+
+def test_an_action_that_makes_no_sense_is_taken_as_the_nearest_that_does():
+    environment = QosEnvironment(POOL, load().drawing(10.0, 40.0), KERNEL)
+    environment.reset(seed=5)
+    steps, ended, lost = 0, False, 0.0
+    while not ended:
+        _, reward, ended, _, _ = environment.step(action_count(POOL) - 1)
+        steps, lost = steps + 1, lost - reward
+    assert steps > 10
+    assert lost < 10 * steps
+    sizes = len(POOL.sizes)
+    allowed = np.zeros(action_count(POOL), np.bool_)
+    allowed[[0, 1, 2]] = True
+    assert [nearest_allowed(action, allowed, POOL) for action in (0, 1, sizes, sizes + 1)] == [0, 1, 2, 0]
+
+
+def other(**differs: Any) -> QosPool:
+    """POOL, but for what is named."""
+    told = {"devices": POOL.devices, "sizes": POOL.sizes, "delay_s": POOL.delay_s, "kappa": POOL.kappa}
+    return QosPool(**told | differs)
+
+
+def test_weights_that_are_no_numbers_and_another_order_of_devices_are_refused(tmp_path: Path):
+    path = tmp_path / "policy.npz"
+    state = learn(lesson(1), KERNEL, path, lambda share: None)
+    turned = other(devices=dict(reversed(POOL.devices.items())))
+    assert len(turned.devices) > 1
+    with pytest.raises(Misconfigured, match="in this order"):
+        read_checkpoint(path, turned)
+    with pytest.raises(Misconfigured, match="other times of batches"):
+        read_checkpoint(path, other(kappa=(0.123, *POOL.kappa[1:])))
+    broken = state.best._replace(outer_bias=np.full_like(state.best.outer_bias, np.nan))
+    path.write_bytes(checkpoint_bytes(state._replace(best=broken), lesson(1).made))
+    with pytest.raises(Misconfigured, match="no numbers"):
+        read_checkpoint(path, POOL)
+
+
+def test_a_file_that_is_no_policy_is_refused_in_a_line(tmp_path: Path):
+    empty, array, cut = tmp_path / "empty.npz", tmp_path / "array.npy", tmp_path / "cut.npz"
+    empty.touch()
+    np.save(array, np.ones(3))
+    learn(lesson(1), KERNEL, cut, lambda share: None)
+    cut.write_bytes(cut.read_bytes()[:-200])
+    for path in (empty, array, cut):
+        with pytest.raises(Misconfigured, match="not a policy that `mark qos train` wrote"):
+            read_checkpoint(path, POOL)
+
+
+def test_other_figures_of_a_pool_are_another_file_in_the_cache():
+    doubled = {kind: tuple(tuple(2 * s for s in row) for row in rows) for kind, rows in POOL.delay_s.items()}
+    pools = (POOL, other(kappa=(0.123, *POOL.kappa[1:])), other(delay_s=doubled))
+    assert len({lesson(1, pool).file_name for pool in pools}) == 3
+
+
+def test_all_code_that_a_training_hangs_on_is_there():
+    assert all((Path(mark.__file__).parent / name).is_file() for name in CODE)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
+import zlib
 from pathlib import Path
 from typing import Annotated
 from zipfile import BadZipFile
@@ -16,7 +18,7 @@ from mark.dispatch.qos_policy import HIDDEN, QosNetwork, action_count, feature_c
 from mark.domain.errors import Misconfigured
 from mark.simulator.qos.training import Progress
 
-FORMAT = "mark-qos/1"
+FORMAT = "mark-qos/2"
 _GROUPS = ("network", "first", "second", "best")
 
 
@@ -26,8 +28,13 @@ class Made(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     format: str = FORMAT
-    devices: dict[str, Annotated[int, Field(ge=1)]]
+    #: types and counts; the order is part of what a network sees
+    devices: tuple[tuple[str, Annotated[int, Field(ge=1)]], ...]
+    #: `figures_of` the pool
+    figures: str
     load: str
+    #: hashes of the days that it learned from
+    days: tuple[str, ...]
     qps: float
     seed: int
     job_s: float
@@ -42,6 +49,12 @@ class _Header(BaseModel):
     done: int
     lost: tuple[float, ...]
     best_lost: float
+
+
+def figures_of(pool: QosPool) -> str:
+    """A hash of what batches take on the pool, and what variants are worth."""
+    text = json.dumps([pool.sizes, pool.kappa, [pool.delay_s[kind] for kind in pool.kinds]])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def checkpoint_bytes(progress: Progress, made: Made) -> bytes:
@@ -60,21 +73,26 @@ def checkpoint_bytes(progress: Progress, made: Made) -> bytes:
 def read_checkpoint(path: Path, pool: QosPool) -> tuple[Progress, Made]:
     """The training in a file, for this pool; Misconfigured says what does not fit."""
     try:
-        with np.load(path, allow_pickle=False) as found:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
             header = _Header.model_validate(json.loads(str(found["header"])))
             groups = [QosNetwork(*(found[f"{g}_{name}"] for name in QosNetwork._fields)) for g in _GROUPS]
     except FileNotFoundError as error:
         raise Misconfigured(f"{path}: no such file; make one with `mark qos train`") from error
-    except (OSError, BadZipFile, KeyError, ValueError, ValidationError) as error:
+    except (OSError, EOFError, BadZipFile, KeyError, TypeError, ValueError, ValidationError, zlib.error) as error:
         raise Misconfigured(f"{path}: not a policy that `mark qos train` wrote") from error
     inputs, actions = feature_count(pool), action_count(pool)
     shapes = ((inputs, HIDDEN), (HIDDEN,), (HIDDEN, actions), (actions,))
     fits = all(part.shape == shape for group in groups for part, shape in zip(group, shapes, strict=True))
-    if header.made.format != FORMAT or header.made.devices != dict(pool.devices) or not fits:
-        devices = ", ".join(f"{name}={count}" for name, count in header.made.devices.items())
+    made = header.made
+    if made.format != FORMAT or made.devices != tuple(pool.devices.items()) or not fits:
+        devices = ",".join(f"{name}={count}" for name, count in made.devices)
         raise Misconfigured(
-            f"{path} was trained for the pool {devices}; train one for yours with `mark qos train`"
+            f"{path} was trained for the pool {devices}, in this order; train one for yours with `mark qos train`"
         )
+    if made.figures != figures_of(pool):
+        raise Misconfigured(f"{path} was trained for other times of batches: train anew with `mark qos train`")
+    if not all(np.isfinite(part).all() for group in groups for part in group):
+        raise Misconfigured(f"{path}: weights that are no numbers; train anew with `mark qos train`")
     network, first, second, best = groups
     state = Progress(network, first, second, header.steps, header.done, header.lost, best, header.best_lost)
-    return state, header.made
+    return state, made

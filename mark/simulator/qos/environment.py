@@ -1,8 +1,9 @@
 """Gymnasium environment of the scheduling problem: one step is one decision for a device that is free.
 
 The observation is `mark.dispatch.qos_policy.features`, the action one of its numbers. The reward is minus what the
-decision lost of quality 1 a query (`QosEpisode.decide`). `info` has `allowed`, the actions that may be taken, and
-`now`, the clock in s: steps are of unlike length.
+decision lost of quality 1 a query (`QosEpisode.decide`). `info` has `allowed`, a mask of the actions that make
+sense, and `now`, the clock in s: steps are of unlike length. An action outside of the mask, from a trainer that
+knows no masks, is taken as the nearest within.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ class QosEnvironment(gymnasium.Env[Floats, int]):
         """Carry an action out and run on to the next decision."""
         if self._episode is None:
             raise gymnasium.error.ResetNeeded("reset the environment before its first step")
-        asks, lost = self._episode.decide(action_choice(int(action), self.pool))
+        allowed = allowed_actions(self._episode.state(), self.pool)
+        taken = nearest_allowed(int(action), allowed, self.pool)
+        asks, lost = self._episode.decide(action_choice(taken, self.pool))
         found, info = self._observed(self._episode, asks)
         return found, -lost, not asks, False, info
 
@@ -64,3 +67,14 @@ class QosEnvironment(gymnasium.Env[Floats, int]):
         state = episode.state()
         info = QosInfo(allowed=allowed_actions(state, self.pool), now=episode.now, state=state)
         return features(state, self.pool), info
+
+
+def nearest_allowed(action: int, allowed: Bools, pool: QosPool) -> int:
+    """The action, else the same variant's allowed one of the next smaller batch, the next larger, or to wait."""
+    if allowed[action]:
+        return action
+    first = 1 + (action - 1) // len(pool.sizes) * len(pool.sizes)
+    of_variant = first + np.flatnonzero(allowed[first : first + len(pool.sizes)])
+    smaller = of_variant[of_variant < action]
+    nearest = smaller[-1:] if smaller.size else of_variant[:1]
+    return int(nearest[0]) if nearest.size else 0

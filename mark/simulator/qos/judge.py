@@ -71,13 +71,18 @@ def judge_scheduler(
     kernel: VariantKernel,
     seed: int,
 ) -> Iterator[JudgedJob]:
-    """Run all jobs of these days."""
+    """Run all jobs of these days that have a query; Misconfigured, at the end, where none has."""
+    found = 0
     for day in days:
         for period in range(PERIODS):
             for turn in range(jobs.count):
                 queries = load.job(day, jobs.begins_s(period, turn), jobs.job_s, qps, seed)
-                run = serve_queries(pool, queries, scheduler, kernel=kernel, seed=seed)
-                yield JudgedJob(day, period, run)
+                if queries.sent_s.size:
+                    found += 1
+                    run = serve_queries(pool, queries, scheduler, kernel=kernel, seed=seed)
+                    yield JudgedJob(day, period, run)
+    if not found:
+        raise Misconfigured(f"{load.name}: no query in any job: give a higher rate or longer jobs")
 
 
 def outcome_of(jobs: Iterable[JudgedJob]) -> QosOutcome:

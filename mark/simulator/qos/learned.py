@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from mark.dispatch import qos, qos_policy
+import mark
 from mark.dispatch.qos import QosPool
 from mark.domain.errors import Misconfigured
-from mark.simulator.engine import kernel_variants
 from mark.simulator.engine.compiled import VariantKernel
-from mark.simulator.qos import episode, load, training
-from mark.simulator.qos.checkpoint import Made, checkpoint_bytes, read_checkpoint
+from mark.simulator.qos import load, training
+from mark.simulator.qos.checkpoint import Made, checkpoint_bytes, figures_of, read_checkpoint
 
 SAVE_EACH = 10
 """Iterations between two checkpoints."""
+CODE = (
+    *("cloudmodel/noise.py", "cloudmodel/world.py", "dispatch/qos.py", "dispatch/qos_policy.py"),
+    *("dispatch/slackfit.py", "simulator/engine/kernel_variants.py", "simulator/request_streams.py"),
+    *("simulator/rng.py", "simulator/qos/environment.py", "simulator/qos/episode.py", "simulator/qos/load.py"),
+    "simulator/qos/training.py",
+)
+"""Files that what is learned hangs on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +42,10 @@ class Lesson:
     def made(self) -> Made:
         """Facts that its checkpoint carries."""
         return Made(
-            devices=dict(self.pool.devices),
+            devices=tuple(self.pool.devices.items()),
+            figures=figures_of(self.pool),
             load=self.load.fingerprint,
+            days=self.load.day_hashes(self.load.learned),
             qps=self.qps,
             seed=self.seed,
             job_s=self.job_s,
@@ -49,8 +56,8 @@ class Lesson:
     def file_name(self) -> str:
         """Name of its checkpoint in a cache: another one for other inputs or other code."""
         digest = hashlib.sha256(self.made.model_dump_json().encode())
-        for module in (qos, qos_policy, kernel_variants, episode, load, training):
-            digest.update(inspect.getsource(module).encode())
+        for name in CODE:
+            digest.update((Path(mark.__file__).parent / name).read_bytes())
         return f"qos-{digest.hexdigest()[:16]}.npz"
 
 

@@ -6,7 +6,7 @@ The first half of the days is learned from, the other is judged.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,8 @@ SCALED_H = (12, 24)
 LEARNED_H = (9, 24)
 """Hours of a day that jobs are drawn from to learn. The paper learns from 9 to 12 h, of the day it then judges."""
 STEP_S = 10.0
+DRAWS = 100
+"""Times that another second is drawn where one has no query; a load that has none in so many is no load."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +40,10 @@ class DailyLoad:
     def fingerprint(self) -> str:
         """Name of the trace and a hash of its rates."""
         return f"{self.name} {hashlib.sha256(self.rates.tobytes()).hexdigest()[:16]}"
+
+    def day_hashes(self, days: Iterable[int]) -> tuple[str, ...]:
+        """A hash of the rates of each of these days."""
+        return tuple(hashlib.sha256(self.rates[day].tobytes()).hexdigest()[:16] for day in days)
 
     @property
     def learned(self) -> range:
@@ -58,32 +64,44 @@ class DailyLoad:
         return self.rates[day, np.minimum(bins - 1, (middle_s / DAY_S * bins).astype(np.int64))], edges_s
 
     def job(self, day: int, from_s: float, duration_s: float, qps: float, seed: int) -> QosQueries:
-        """Queries of a job, at `qps` on the mean of its day."""
+        """Queries of a job, at `qps` on the mean of its day; there may be none."""
         rates, edges_s = self.job_rates(day, from_s, duration_s)
         return draw_queries(rates * qps, edges_s, stream(seed, f"qos job {day} {from_s:g} {duration_s:g}"))
 
     def drawing(self, duration_s: float, qps: float) -> Callable[[np.random.Generator], QosQueries]:
-        """A source of jobs to learn from: any second of LEARNED_H of any day that is learned from."""
+        """A source of jobs to learn from: any second of LEARNED_H of any day that is learned from.
+
+        Misconfigured, when it is asked, where none of DRAWS has a query.
+        """
 
         def draw(rng: np.random.Generator) -> QosQueries:
-            day = int(rng.integers(len(self.learned)))
-            from_s = float(rng.uniform(LEARNED_H[0] * HOUR_S, LEARNED_H[1] * HOUR_S - duration_s))
-            rates, edges_s = self.job_rates(day, from_s, duration_s)
-            return draw_queries(rates * qps, edges_s, rng)
+            for _ in range(DRAWS):
+                day = int(rng.integers(len(self.learned)))
+                from_s = float(rng.uniform(LEARNED_H[0] * HOUR_S, LEARNED_H[1] * HOUR_S - duration_s))
+                rates, edges_s = self.job_rates(day, from_s, duration_s)
+                queries = draw_queries(rates * qps, edges_s, rng)
+                if queries.sent_s.size:
+                    return queries
+            raise Misconfigured(f"{self.name}: no query in {duration_s:g} s: give a higher rate or longer jobs")
 
         return draw
 
 
 def daily_load(trace: Trace) -> DailyLoad:
-    """The last days of a trace; Misconfigured where it has not two whole days with load in all that are taken."""
+    """The last days of a trace, from midnight (UTC) where its clock is known, else from its start.
+
+    Misconfigured where it has not two whole days, in bins that divide an hour, with load in all that are taken.
+    """
     bins = round(DAY_S / trace.bin_s)
-    days = min(DAYS, len(trace.rates_rps) // max(1, bins))
-    if bins < SCALED_H[1] or abs(bins * trace.bin_s - DAY_S) > 1e-6 or days < 2:
+    skipped = round((-trace.start_at % DAY_S) / trace.bin_s)
+    rates = trace.rates_rps[skipped:]
+    days = min(DAYS, len(rates) // max(1, bins))
+    if bins % SCALED_H[1] or bins == 0 or abs(bins * trace.bin_s - DAY_S) > 1e-6 or days < 2:
         raise Misconfigured(
             f"{trace.name}: quality-aware schedulers learn from some days and are judged on others; give a trace "
             "of two whole days or more, in bins that divide an hour"
         )
-    whole = trace.rates_rps[: len(trace.rates_rps) // bins * bins].reshape(-1, bins)[-days:]
+    whole = rates[: len(rates) // bins * bins].reshape(-1, bins)[-days:]
     mean = whole[:, bins * SCALED_H[0] // 24 : bins * SCALED_H[1] // 24].mean(axis=1, keepdims=True)
     if not (mean > 0).all():
         raise Misconfigured(f"{trace.name}: a day without load between {SCALED_H[0]} and {SCALED_H[1]} h")
@@ -93,8 +111,17 @@ def daily_load(trace: Trace) -> DailyLoad:
 def level_for(
     target: float, quality_at: Callable[[float], float], between: Sequence[float], steps: int = 9
 ) -> float:
-    """The load at which a quality that falls with it has reached `target`, by bisection."""
+    """The load at which a quality that falls with it has reached `target`, by bisection.
+
+    Misconfigured where `target` is not between the qualities of the two ends.
+    """
     low, high = between
+    best, worst = quality_at(low), quality_at(high)
+    if not worst <= target <= best:
+        raise Misconfigured(
+            f"no load from {low:g} to {high:g} queries/s has the published quality {target:.3f}: it is {best:.3f} "
+            f"at the first and {worst:.3f} at the last; take another trace"
+        )
     for _ in range(steps):
         middle = (low + high) / 2
         if quality_at(middle) > target:

@@ -1,4 +1,4 @@
-"""Policy gradient with a baseline (REINFORCE), in numpy: one hidden layer learns which batch and model to take.
+"""Policy gradient with a baseline, in numpy: one hidden layer learns which batch and model to take.
 
 The network first imitates the heuristic, then each iteration plays streams with actions drawn from its scores and
 moves towards those that lost less than expected. What a decision loses is counted to its future, fading with
@@ -6,8 +6,11 @@ time (`FADE_S`), because a batch delays those that follow it for seconds. What w
 state's numbers and their squares. Of the weights on the way, those count that lose least on streams put aside,
 which are drawn from the same days: nothing is learned from the judged ones.
 
+An iteration's decisions are gone over several times, and a probability may change by RATIO in it: the clipped
+ratio of proximal policy optimisation. The paper names a policy gradient with a baseline.
+
 R. J. Williams, "Simple statistical gradient-following algorithms for connectionist reinforcement learning", 1992;
-D. P. Kingma, J. Ba, "Adam", 2015.
+J. Schulman et al., "Proximal policy optimization algorithms", 2017, equation 7; D. P. Kingma, J. Ba, "Adam", 2015.
 """
 
 from __future__ import annotations

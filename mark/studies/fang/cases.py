@@ -198,7 +198,10 @@ def _margin_rows(judged: Judged, seeds: int) -> Iterator[Row]:
 def _period_rows(cluster: Cluster, judged: Judged) -> Iterator[Row]:
     for name, jobs in judged.items():
         for period, hours in enumerate(PERIODS):
-            line, outcome = cluster.reported[name][period], outcome_of(job for job in jobs if job.period == period)
+            part = [job for job in jobs if job.period == period]
+            if not part:  # hours without a query
+                continue
+            line, outcome = cluster.reported[name][period], outcome_of(part)
             for quantity, unit, ours, published in (
                 ("quality", "share", outcome.quality, line.quality),
                 ("quality_deviation", "share", outcome.deviation, line.deviation),
