@@ -73,7 +73,7 @@ ACCESSES: Mapping[StoreUser, Access] = MappingProxyType(
         ),
         StoreUser.GATEWAY: Access(
             keys=(
-                *_MEMBERS, "clock", "spec", "warmed", "status:budget", "peers", "peers-seen", "sequences",
+                *_MEMBERS, "clients", "clock", "spec", "warmed", "status:budget", "peers", "peers-seen", "sequences",
                 "gateways", "arrivals:*", "traffic:*", "latency:*", "gauges:*", *_WALLS,
             ),
             calls=("get", "hvals", "zscore"),

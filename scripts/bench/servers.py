@@ -20,6 +20,7 @@ import models.digits
 from mark.dispatch.central import CentralPolicy, CentralRule
 from mark.dispatch.central_queue import PLAIN
 from mark.dispatch.policy import DispatchPolicy
+from mark.domain.clients import ClientDirectory
 from mark.domain.clock import ClockAnchor
 from mark.domain.fleet import Role
 from mark.domain.member import Member, MemberState, Peer
@@ -84,9 +85,12 @@ def _digits_batch_s() -> dict[int, float]:
 class BenchLink:
     """The store, as far as the bench needs one."""
 
-    def __init__(self, name: str, agents: Sequence[int]) -> None:
+    def __init__(
+        self, name: str, agents: Sequence[int], clients: ClientDirectory = ClientDirectory()  # noqa: B008 - it is frozen
+    ) -> None:
         self._members = [_member(name, number, port) for number, port in enumerate(agents)]
         self._peers: dict[str, Peer] = {}
+        self._clients = clients
         self._version = 1
 
     async def members_version(self) -> int:
@@ -104,6 +108,10 @@ class BenchLink:
     async def warmed(self) -> Sequence[Warmed]:
         """Nobody warms."""
         return ()
+
+    async def clients(self) -> ClientDirectory:
+        """Those that the command names."""
+        return self._clients
 
     async def spending_limit(self) -> SpendingLimit:
         """Nobody holds anything back."""

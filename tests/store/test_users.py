@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import mark.store.scripts as all_scripts
 from lambda_handlers.once import LinkClient
+from mark.domain.clients import Client
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
 from mark.domain.member import Peer
@@ -60,6 +61,7 @@ def store(server: EmbeddedRedis) -> Iterator[ServiceStore]:
     store = ServiceStore(link, SERVICE)
     store.put_spec(replace(SPEC, name=SERVICE))
     store.put_clock(ClockAnchor(wall_at=1.0))
+    store.clients.change(lambda known: known.created(Client(name="shop", keys=()), models=[MODEL]))
     store.put_status("paused", {"on": False})
     BUDGET.write(store, BudgetStatus())
     yield store
@@ -121,6 +123,7 @@ def test_a_gateways_life_needs_nothing_that_its_user_may_not(server: EmbeddedRed
         await gateway.clock()
         await gateway.warmed()
         await gateway.spending_limit()
+        assert (await gateway.clients()).version == 1
         await gateway.report(GatewayReport(gateway="g-1", sequence=1, models=(TRAFFIC_SEEN,)))
         assert await gateway.announce_gateway(peer) == (peer,)
         assert store.gateways() == (peer,)

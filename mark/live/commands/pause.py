@@ -34,7 +34,7 @@ def pause(settings: Settings, *, on: bool, as_json: bool) -> None:
 
     Raises Misconfigured where no such service is up, and typer.Exit where it has not come about, having said so.
     """
-    store, names = _found(settings)
+    store, names = store_of(settings)
     service = settings.service.name
     adopt_wall(store)
     PAUSE.write(store, PauseRequest(on=on, at=store.clock().service_time(steady_time())))
@@ -105,7 +105,7 @@ def _limit_cause(store: ServiceStore) -> LimitCause | None:
     return None if budget is None else budget.limit_cause
 
 
-def _found(settings: Settings) -> tuple[ServiceStore, tuple[str, ...]]:
+def store_of(settings: Settings) -> tuple[ServiceStore, tuple[str, ...]]:
     """The service's store and its models: up on this machine, or where service.store of the settings says."""
     name = settings.service.name
     running = RunFolder.of(name).running()
