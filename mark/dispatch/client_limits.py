@@ -1,9 +1,9 @@
-"""Limits of a client at one gateway: a rate with bursts (token bucket), requests in flight, and its priority class.
+"""Limits of a client at one gateway: rate with bursts (token bucket), requests in flight, priority class.
 
 The bucket is kept as one instant, when it would be full again (generic cell rate algorithm, the form of the leaky
 bucket in ITU-T I.371): a request is admitted where that instant, with this request, is no more than a bucket's
-filling away. So in any `t` seconds no more than `rate * t + burst` requests are admitted, and of one that is refused it
-is known when the next would be.
+filling away. So in any `t` seconds no more than `rate * t + burst` requests are admitted, and of one that is
+refused it is known when the next would be.
 
 Several gateways share a client's limits in equal parts, without asking each other.
 """

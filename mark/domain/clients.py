@@ -1,8 +1,8 @@
 """Clients of a service: named, each with API keys, limits and a priority class. Pure.
 
-A key is shown once, when it is made; what is stored is its hash. A directory holds all clients under a version, which
-rises with each change: gateways and whoever keeps a copy go by it. A client that was revoked stays in the directory
-without a key, so that its figures keep their name and no other client gets it by accident.
+A key is shown once, when it is made; what is stored is its hash. A directory holds all clients under a version,
+which rises with each change: gateways and whoever keeps a copy go by it. A client that was revoked stays in the
+directory without a key, so that its figures keep their name and no other client gets it by accident.
 """
 
 from __future__ import annotations
@@ -161,7 +161,8 @@ class ClientDirectory:
 def hash_of_key(key: bytes) -> str:
     """The SHA-256 of a key, hexadecimal, under which it is stored and looked up.
 
-    A slow hash, as passwords need, would guard nothing here: keys are not chosen by people but drawn with 256 random
-    bits, so that trying keys against a stolen hash is hopeless however fast one try is. A request then costs one hash.
+    A slow hash, as passwords need, would guard nothing here: keys are not chosen by people but drawn with 256
+    random bits, so that trying keys against a stolen hash is hopeless however fast one try is. A request then
+    costs one hash.
     """
     return hashlib.sha256(key).hexdigest()

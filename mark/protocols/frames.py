@@ -75,7 +75,7 @@ class FrameError(MarkError):
 
 
 class RequestDetails(NamedTuple):
-    """Further fields of a request. All but `size` and `accuracy_floor` are reserved: nothing fills or reads them.
+    """Further fields of a request. All but `size`, `accuracy_floor` and `client` are reserved: nothing fills them.
 
     The deadline is no detail: each request has it (`left_us`).
     """
@@ -275,11 +275,22 @@ def encode_request(  # noqa: PLR0913, PLR0917 on the gateway's hot path, where a
     return b"".join((head, path, content_type, request_id, traceparent, accept, body))
 
 
-def with_details(plain: bytes, size: int, accuracy_floor: float) -> bytes:
-    """The bytes of a plain request's frame with its size in items and its accuracy floor."""
-    if size == 1 and not accuracy_floor:
+def with_details(plain: bytes, size: int, accuracy_floor: float, client: bytes = b"") -> bytes:
+    """The bytes of a plain request's frame with its size in items, its accuracy floor and its client."""
+    if size == 1 and not accuracy_floor and not client:
         return plain
-    return _detailed(plain, _request_details(RequestDetails(size=size, accuracy_floor=accuracy_floor)))
+    details = RequestDetails(size=size, accuracy_floor=accuracy_floor, client=client)
+    return _detailed(plain, _request_details(details))
+
+
+def client_details(client: bytes) -> bytes:
+    """The details of a request of one item that names its client and nothing else, for `with_client`."""
+    return _request_details(RequestDetails(client=client))
+
+
+def with_client(plain: bytes, details: bytes) -> bytes:
+    """The bytes of a plain request's frame with these details, on the gateway's hot path."""
+    return _detailed(plain, details)
 
 
 def encode_response(id_: int, status: int, kind: bytes, header_length: int, body: bytes) -> bytes:

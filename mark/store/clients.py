@@ -1,8 +1,8 @@
 """The directory of clients in the store: read by all, changed by people's commands, one after the other.
 
 A change is written only where nothing else was meanwhile, so that two commands at once lose neither. In the lean
-shape the controller that acts keeps a copy where no node's loss takes it along; of two directories the one with the
-higher version counts.
+shape the controller that acts keeps a copy where no node's loss takes it along; of two directories the one with
+the higher version counts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class StoredClients:
         return clients_of(self._link.call("GET", self._key))
 
     def change(self, change: Callable[[ClientDirectory], ClientDirectory]) -> ClientDirectory:
-        """Put `change(clients)` in their place, and return it. RetryLater where others change them all the time."""
+        """Put `change(clients)` in their place; return it. RetryLater where others change them all the time."""
         for _ in range(TRIES):
             kept = self._link.call("GET", self._key)
             changed = change(clients_of(kept))

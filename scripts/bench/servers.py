@@ -86,7 +86,10 @@ class BenchLink:
     """The store, as far as the bench needs one."""
 
     def __init__(
-        self, name: str, agents: Sequence[int], clients: ClientDirectory = ClientDirectory()  # noqa: B008 - it is frozen
+        self,
+        name: str,
+        agents: Sequence[int],
+        clients: ClientDirectory = ClientDirectory(),  # noqa: B008 - it is frozen
     ) -> None:
         self._members = [_member(name, number, port) for number, port in enumerate(agents)]
         self._peers: dict[str, Peer] = {}

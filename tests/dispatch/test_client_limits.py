@@ -1,4 +1,4 @@
-"""Limits of a client: what is admitted is bounded by rate and burst, and who is refused is told when to come again."""
+"""Limits of a client: rate and burst bound what is admitted, and a refusal says when to come again."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ def test_no_span_admits_more_than_rate_times_its_length_and_a_burst(
 
 
 @given(RATES, BURSTS, GAPS)
-def test_who_is_refused_is_told_when_the_next_would_be_admitted(rate: float, burst: int, gaps: list[float]) -> None:
+def test_who_is_refused_is_told_when_the_next_would_be_admitted(
+    rate: float, burst: int, gaps: list[float]
+) -> None:
     bucket = TokenBucket(rate, burst)
     for at in instants(gaps):
         wait_s = bucket.take(at)
@@ -69,11 +71,11 @@ def test_after_a_pause_a_burst_passes_and_no_more(burst: int) -> None:
 
 @given(st.integers(min_value=1, max_value=8), RATES, st.integers(min_value=8, max_value=200))
 def test_gateways_together_admit_the_clients_rate(gateways: int, rate: float, burst: int) -> None:
-    shares = [ClientLimits(Limits(rate_rps=rate, burst=burst), gateways=gateways, now=0.0) for _ in range(gateways)]
+    shares = [
+        ClientLimits(Limits(rate_rps=rate, burst=burst), gateways=gateways, now=0.0) for _ in range(gateways)
+    ]
     length_s, tries = 20.0 / rate, 400
-    admitted = sum(
-        share.admit(number * length_s / tries) == 0.0 for share in shares for number in range(tries)
-    )
+    admitted = sum(share.admit(number * length_s / tries) == 0.0 for share in shares for number in range(tries))
     assert admitted <= rate * length_s + burst + EPSILON
     assert admitted >= min(rate * length_s * (1 - 1 / tries), 400) - gateways
 

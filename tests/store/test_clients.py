@@ -1,4 +1,4 @@
-"""Clients in the store: a change loses none that another command makes meanwhile, and the newer directory counts."""
+"""Clients in the store: no change loses one that another command makes meanwhile; the newer directory counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A copy of the service's clients outside the store, kept by the controller that acts where nodes hold the store."""
+"""A copy of the clients outside the store: the controller that acts keeps it where nodes hold the store."""
 
 from __future__ import annotations
 

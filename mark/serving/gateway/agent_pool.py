@@ -28,6 +28,7 @@ from mark.protocols.frames import (
     State,
     encode,
     encode_request,
+    with_client,
     with_details,
 )
 from mark.protocols.handshake import GatewayHandshake, new_nonce
@@ -131,8 +132,11 @@ class AgentConnection(FrameLink):
         else:
             self._last_sized = id_
             view.sent(now, view.alone_s(size), size)
+        client = request.client
         if size != 1 or request.accuracy_floor:
-            frame = with_details(frame, size, request.accuracy_floor)
+            frame = with_details(frame, size, request.accuracy_floor, b"" if client is None else client.client)
+        elif client is not None and client.details:
+            frame = with_client(frame, client.details)
         self._write_request(frame)
 
     def check_timeouts(self, passed_s: float, now: float) -> None:
