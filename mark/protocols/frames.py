@@ -255,13 +255,14 @@ def encode_request(  # noqa: PLR0913, PLR0917 on the gateway's hot path, where a
     body: bytes,
     forced: bool,
     accept: bytes,
+    details: bytes = b"",
 ) -> bytes:
-    """The bytes of a Request with these fields and no details."""
+    """The bytes of a Request with these fields, and with details as `client_details` gives them, or none."""
     texts = len(path) + len(content_type) + len(request_id) + len(traceparent) + len(accept)
     place = len(traceparent) | _FORCED if forced else len(traceparent)
     head = _REQUEST_HEAD.pack(
-        _REQUEST.size + texts + len(body),
-        2,
+        _REQUEST.size + texts + len(body) + len(details),
+        10 if details else 2,
         id_,
         elapsed_us,
         left_us,
@@ -272,6 +273,9 @@ def encode_request(  # noqa: PLR0913, PLR0917 on the gateway's hot path, where a
         place,
         len(accept),
     )
+    if details:
+        start, rest = head[:HEAD_BYTES], head[HEAD_BYTES:]
+        return b"".join((start, details, rest, path, content_type, request_id, traceparent, accept, body))
     return b"".join((head, path, content_type, request_id, traceparent, accept, body))
 
 
@@ -284,13 +288,9 @@ def with_details(plain: bytes, size: int, accuracy_floor: float, client: bytes =
 
 
 def client_details(client: bytes) -> bytes:
-    """The details of a request of one item that names its client and nothing else, for `with_client`."""
-    return _request_details(RequestDetails(client=client))
-
-
-def with_client(plain: bytes, details: bytes) -> bytes:
-    """The bytes of a plain request's frame with these details, on the gateway's hot path."""
-    return _detailed(plain, details)
+    """The details of a request of one item that names its client and nothing else, for `encode_request`."""
+    details = _request_details(RequestDetails(client=client))
+    return _DETAILS.pack(len(details)) + details
 
 
 def encode_response(id_: int, status: int, kind: bytes, header_length: int, body: bytes) -> bytes:

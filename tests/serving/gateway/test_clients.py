@@ -11,7 +11,7 @@ import pytest
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
 from mark.domain.clients import SERVICE, Client, ClientDirectory, HashedKey, Limits, Priority, hash_of_key
 from mark.domain.traffic import ClientTraffic
-from mark.protocols.frames import FrameParser, Request, encode_request, with_client, with_details
+from mark.protocols.frames import FrameParser, Request, encode_request, with_details
 from mark.serving.gateway.clients import Clients, ClientUse
 from mark.steady_time import steady_time
 from tests.serving.gateway.test_peers import pair
@@ -277,7 +277,7 @@ def test_the_frame_names_the_client() -> None:
     fields = (7, 0, 1000, b"/p", b"application/json", 0, b"id", b"", BODY, False, b"")
     plain = encode_request(*fields)
     use = ClientUse("shop", Clients().identify({}).limits, Priority.NORMAL)  # type: ignore[union-attr]
-    for frame in (with_client(plain, use.details), with_details(plain, 1, 0.0, b"shop")):
+    for frame in (encode_request(*fields, use.details), with_details(plain, 1, 0.0, b"shop")):
         [found] = FrameParser().feed(frame)
         assert isinstance(found, Request)
         assert (found.details.client, found.details.size, found.body) == (b"shop", 1, BODY)
