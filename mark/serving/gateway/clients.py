@@ -25,8 +25,8 @@ class ClientUse:
     """One client's use of one model: its requests' way in and out, and their counts since the gateway began."""
 
     __slots__ = (
-        "_offered_before", "active_at", "answered", "client", "details", "failed", "items", "late", "limited",
-        "limits", "name", "offered", "priority", "queue_share", "shed",
+        "_counted", "active_at", "answered", "client", "details", "failed", "items", "late", "limited",
+        "limits", "name", "priority", "queue_share", "shed",
     )  # fmt: skip
 
     def __init__(self, name: str, limits: ClientLimits, priority: Priority) -> None:
@@ -34,20 +34,12 @@ class ClientUse:
         #: name in frames, and the details of a frame that has no others; none for the service's own token
         self.client = b"" if name == SERVICE else name.encode()
         self.details = client_details(self.client) if self.client else b""
-        #: when it last asked for this model, by the loop's clock, as far as was looked
+        #: when it last had an answer of this model, by the loop's clock, as far as was looked
         self.active_at = -math.inf
         #: share of the time for waiting that it may use (`mark.dispatch.client_limits`)
         self.queue_share = 1.0
-        self.offered = self._offered_before = 0
+        self._counted = 0
         self.answered = self.late = self.items = self.shed = self.failed = self.limited = 0
-
-    def admit(self, now: float) -> float:
-        """Admit a request; 0.0, or seconds until the client should try again. now: the loop's clock."""
-        self.offered += 1
-        wait_s = self.limits.admit(now)
-        if wait_s:
-            self.limited += 1
-        return wait_s
 
     def served(self, size: int, *, late: bool) -> None:
         """A model's answer went out to a request that was admitted."""
@@ -65,14 +57,11 @@ class ClientUse:
         elif not is_rejection(status):
             self.failed += 1
 
-    def unused(self) -> None:
-        """One turned out to be a duplicate: it is not executed."""
-        self.limits.in_flight -= 1
-
     def is_active(self, now: float) -> bool:
-        """True where it asked for the model lately."""
-        if self.offered != self._offered_before:
-            self._offered_before, self.active_at = self.offered, now
+        """True where it had answers of the model lately, were they refusals."""
+        counted = self.answered + self.shed + self.failed + self.limited
+        if counted != self._counted:
+            self._counted, self.active_at = counted, now
         return now - self.active_at < PRESENT_S
 
     def traffic(self) -> ClientTraffic:

@@ -341,18 +341,11 @@ class Gateway:
         if use is None:
             router.tally.window_count += 1
             router.offer(request, now)
-        elif self._admit(request, use, now):
+        elif wait_s := use.limits.admit(now):
+            _refuse_limited(request, use, wait_s)
+        else:
+            request.client = use
             self._offer_of(use, request, router, now)
-
-    def _admit(self, request: InferenceRequest, use: ClientUse, now: float) -> bool:
-        """Admit a client's request, or answer it with 429."""
-        wait_s = use.admit(now)
-        if wait_s:
-            text, retry_s = TOO_MANY_TEXT.format(use.name), math.ceil(wait_s)
-            request.fail(TOO_MANY, text, b"retry-after: %d\r\n" % retry_s)
-            return False
-        request.client = use
-        return True
 
     def _offer_of(self, use: ClientUse, request: InferenceRequest, router: ModelRouter, now: float) -> None:
         """Offer a client's request, where the queue has room for its class."""
@@ -378,13 +371,16 @@ class Gateway:
         self, request: InferenceRequest, router: ModelRouter, use: ClientUse | None, now: float
     ) -> None:
         """Offer a request with a client's id unless it is a duplicate, which counts towards its rate as well."""
-        if use is not None and not self._admit(request, use, now):
-            return
+        if use is not None:
+            if wait_s := use.limits.admit(now):
+                _refuse_limited(request, use, wait_s)
+                return
+            request.client = use
         if not self._idempotency.begin(router.name, request, now):
             router.tally.deduplicated += 1
             if use is not None:
                 request.client = None
-                use.unused()
+                use.limits.end()
         elif use is not None:
             self._offer_of(use, request, router, now)
         else:
@@ -471,6 +467,12 @@ class Gateway:
             request.fail(503, "not ready: no instance accepts requests")
         else:
             request.reply(200, _JSON, json.dumps(document or {"ready": True}).encode())
+
+
+def _refuse_limited(request: InferenceRequest, use: ClientUse, wait_s: float) -> None:
+    """Answer 429: the client is above its limits for that long."""
+    use.limited += 1
+    request.fail(TOO_MANY, TOO_MANY_TEXT.format(use.name), b"retry-after: %d\r\n" % math.ceil(wait_s))
 
 
 def _end_use(request: InferenceRequest) -> None:

@@ -331,9 +331,9 @@ def test_a_class_has_half_of_the_queue_while_a_higher_one_is_there() -> None:
         clients.refresh_shares(["echo"], now)
         return uses["l"].queue_share, uses["h"].queue_share
 
-    uses["l"].admit(1.0)
+    uses["l"].limited += 1
     assert shares(1.0) == (1.0, 1.0)
-    uses["h"].admit(2.0)
+    uses["h"].limited += 1
     assert shares(2.0) == (0.5, 1.0)
     assert shares(11.9) == (0.5, 1.0)
     assert shares(12.0) == (1.0, 1.0)
@@ -345,10 +345,10 @@ def test_what_is_changed_of_a_client_keeps_what_it_has_used() -> None:
     account = clients.identify({"authorization": b"Bearer loud"})
     assert account is not None
     use = account.use_of("echo")
-    assert [use.admit(0.0) == 0.0 for _ in range(3)] == [True, True, False]
+    assert [use.limits.admit(0.0) == 0.0 for _ in range(3)] == [True, True, False]
     clients.set_directory(directory(client("loud", rate_rps=SLOW, burst=3), version=2), now=1.0, loop_now=1.0)
     assert clients.identify({"authorization": b"bearer  loud"}) is account
-    assert [use.admit(1.0) == 0.0 for _ in range(2)] == [True, False]
+    assert [use.limits.admit(1.0) == 0.0 for _ in range(2)] == [True, False]
 
 
 def test_the_services_own_requests_are_counted_apart() -> None:
