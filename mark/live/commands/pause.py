@@ -13,9 +13,9 @@ from mark.domain.errors import Misconfigured
 from mark.domain.spending import LimitCause
 from mark.live.clock import adopt_wall
 from mark.live.local.run_dir import RunFolder
+from mark.live.store_link import open_link
 from mark.report.terminal import note, progress, show, show_json
 from mark.steady_time import steady_time
-from mark.store.connect import connect
 from mark.store.published_status import BUDGET, PAUSE, PauseRequest
 from mark.store.service import ServiceStore
 
@@ -115,7 +115,7 @@ def store_of(settings: Settings) -> tuple[ServiceStore, tuple[str, ...]]:
             f"no service {name} is up on this machine; for one elsewhere name its store in the settings, as "
             "service.store"
         )
-    store = ServiceStore(connect(url), name)
+    store = ServiceStore(open_link(url), name)
     return store, tuple(served.name for served in store.spec().models)
 
 

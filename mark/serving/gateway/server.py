@@ -333,7 +333,9 @@ class Gateway:
         else:
             request.request_id = request.headers["x-mark-request-id"]
             owner = self.peers.owner(request.request_id)
-            if owner is None or FORWARDED in request.headers or self._idempotency.knows(router.name, request):
+            client = "" if use is None else use.name
+            is_forwarded = FORWARDED in request.headers
+            if owner is None or is_forwarded or self._idempotency.knows(router.name, request, client):
                 self._offer_once(request, router, use, now)
             else:
                 self._forward(request, router, use, owner)

@@ -224,6 +224,17 @@ def test_duplicates_are_answered_once_and_leave_nothing_in_flight() -> None:
     run(test())
 
 
+def test_ids_of_two_clients_never_meet() -> None:
+    async def test() -> None:
+        async with live() as running:
+            await known(running, client("shop"), client("other"))
+            for name in ("shop", "other"):
+                assert (await ask(running, name, x_mark_request_id="same")).status == 200
+            assert len(running.agents["i-0"].backend.requests) == 2
+
+    run(test())
+
+
 def test_a_failed_request_is_in_flight_no_more_and_is_counted() -> None:
     async def test() -> None:
         async with live() as running:
