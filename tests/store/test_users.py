@@ -174,7 +174,7 @@ def test_a_report_reads_the_service_and_remembers_what_it_mailed(
 SECRETS = [
     "spec", "status:resources", "status:paused", "status:budget", f"ledger:{MODEL}", "lease", "epoch",
     f"journal:{MODEL}", f"journal:{MODEL}:1", f"status:model:{MODEL}", "clocks", "models", "warmed", "peers",
-    "gateways", "traffic:other", "arrivals:other", "latency:other", "gauges:other", "drains-at",
+    "gateways", "clients", "traffic:other", "arrivals:other", "latency:other", "gauges:other", "drains-at",
 ]  # fmt: skip
 
 
@@ -298,7 +298,7 @@ def built(model: str, segment: int) -> dict[str, set[str]]:
         "report": set(report_keys(KEYS, report)),
         "traffic": set(traffic_keys(KEYS, model)),
         "agent": {KEYS.of("clock"), KEYS.of("served", model)},
-        "gateway": {KEYS.of(part) for part in ("clock", "spec", "warmed", "status:budget")},
+        "gateway": {KEYS.of(part) for part in ("clients", "clock", "spec", "warmed", "status:budget")},
         "ledger": {KEYS.of(part, model) for part in ("ledger", "rollup")},
         "lease": {KEYS.of("lease"), KEYS.of("epoch")},
         "journal": {KEYS.of("journal", model), KEYS.of("journal", model, segment)},

@@ -136,16 +136,17 @@ class Clients:
         """Accept these tokens of the service and no other."""
         self._tokens = tuple(token.encode() for token in tokens)
 
-    def is_due(self, directory: ClientDirectory, now: float) -> bool:
-        """True where `set_directory` would change what is accepted. now: epoch seconds."""
-        expired = self._expires_at is not None and now >= self._expires_at
-        return expired or directory != self._directory
+    def follow(self, directory: ClientDirectory, *, now: float, loop_now: float) -> bool:
+        """Know these clients; True where that changed what is accepted. What was used of limits stays used.
 
-    def set_directory(self, directory: ClientDirectory, *, now: float, loop_now: float) -> None:
-        """Know these clients. What one has used of its limits stays used.
-
-        now: epoch seconds, by which keys expire. loop_now: the loop's clock.
+        A store that says there never was a client, where there were, has lost them: the last known ones count
+        until its leader has restored them. now: epoch seconds, by which keys expire. loop_now: the loop's clock.
         """
+        if not directory.version and self._directory.version:
+            directory = self._directory
+        expired = self._expires_at is not None and now >= self._expires_at
+        if directory == self._directory and not expired:
+            return False
         self._directory = directory
         accounts: dict[str, Account] = {}
         self._by_hash = {}
@@ -163,6 +164,7 @@ class Clients:
                 ends += [] if key.expires_at is None else [key.expires_at]
         self._accounts = accounts
         self._expires_at = min(ends, default=None)
+        return True
 
     def set_gateways(self, count: int, loop_now: float) -> None:
         """Keep the share of each limit that is this gateway's, one of `count`."""

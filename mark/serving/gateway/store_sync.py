@@ -166,8 +166,7 @@ class StoreSync:
 
     async def _follow_clients(self, link: GatewayLink) -> None:
         directory, now = await link.clients(), steady_time()
-        if self.clients.is_due(directory, now):
-            self.clients.set_directory(directory, now=now, loop_now=time.monotonic())
+        if self.clients.follow(directory, now=now, loop_now=time.monotonic()):
             self.on_clients()
 
     async def _report(self, link: GatewayLink) -> None:

@@ -331,7 +331,7 @@ def test_a_class_has_half_of_the_queue_while_a_higher_one_is_there() -> None:
     low, high = (
         replace(client(name), priority=priority) for name, priority in (("l", Priority.LOW), ("h", Priority.HIGH))
     )
-    clients.set_directory(directory(low, high), now=0.0, loop_now=0.0)
+    clients.follow(directory(low, high), now=0.0, loop_now=0.0)
     uses = {}
     for name in ("l", "h"):
         account = clients.identify({"authorization": b"Bearer " + name.encode()})
@@ -350,14 +350,28 @@ def test_a_class_has_half_of_the_queue_while_a_higher_one_is_there() -> None:
     assert shares(12.0) == (1.0, 1.0)
 
 
+def test_a_store_that_lost_the_clients_lets_nobody_else_in() -> None:
+    clients = Clients()
+    two = client("shop")
+    two = replace(two, keys=(*two.keys, HashedKey(sha256=hash_of_key(b"old"), expires_at=50.0)))
+    assert clients.follow(directory(two), now=0.0, loop_now=0.0)
+    assert not clients.follow(directory(two), now=49.0, loop_now=49.0)
+    for now in (49.0, 50.0):
+        clients.follow(ClientDirectory(), now=now, loop_now=now)
+        assert clients.exist
+        assert clients.identify({"authorization": b"Bearer shop"}) is not None
+        assert (clients.identify({"authorization": b"Bearer old"}) is None) == (now >= 50.0)
+        assert clients.identify({}) is None
+
+
 def test_what_is_changed_of_a_client_keeps_what_it_has_used() -> None:
     clients = Clients()
-    clients.set_directory(directory(client("loud", rate_rps=SLOW, burst=2)), now=0.0, loop_now=0.0)
+    clients.follow(directory(client("loud", rate_rps=SLOW, burst=2)), now=0.0, loop_now=0.0)
     account = clients.identify({"authorization": b"Bearer loud"})
     assert account is not None
     use = account.use_of("echo")
     assert [use.limits.admit(0.0) == 0.0 for _ in range(3)] == [True, True, False]
-    clients.set_directory(directory(client("loud", rate_rps=SLOW, burst=3), version=2), now=1.0, loop_now=1.0)
+    clients.follow(directory(client("loud", rate_rps=SLOW, burst=3), version=2), now=1.0, loop_now=1.0)
     assert clients.identify({"authorization": b"bearer  loud"}) is account
     assert [use.limits.admit(1.0) == 0.0 for _ in range(2)] == [True, False]
 
