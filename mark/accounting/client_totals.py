@@ -53,7 +53,7 @@ def between(
 
 
 def grown(before: Mapping[str, ClientTotals], after: Mapping[str, ClientTotals]) -> tuple[ClientTraffic, ...]:
-    """What came between two instants, in whole requests, by client; who had none is left out."""
+    """Counts between two instants, in whole requests, by client; who had none is left out."""
     none = ClientTotals()
     found = (
         ClientTraffic(

@@ -17,7 +17,7 @@ from mark.live.local.run_dir import RunFolder, Running
 from mark.report.formatting import MISSING
 from mark.report.live.formatting import format_time
 from mark.report.tables import figures, make_table, texts
-from mark.report.terminal import show, show_json
+from mark.report.terminal import note, show, show_json
 from mark.steady_time import steady_time
 from mark.store.codec import CLIENTS
 
@@ -163,7 +163,10 @@ def _change(
     changed = store.clients.change(lambda known: change(known, models))
     folder = RunFolder.of(settings.service.name)
     if folder.running() is not None:
-        folder.write_clients(CLIENTS.encode(changed))
+        try:
+            folder.write_clients(CLIENTS.encode(changed))
+        except OSError as error:
+            note(f"the clients are changed, but not kept for the next `mark up`: {folder.path}: {error.strerror}")
     return changed
 
 
