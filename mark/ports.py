@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
+from mark.domain.clients import ClientDirectory
 from mark.domain.clock import ClockAnchor
 from mark.domain.costs import Transition
 from mark.domain.demand import Demand, DemandUnit, Forecast
@@ -195,6 +196,14 @@ class JournalTail(Protocol):
         """The lines that are kept from that place on, in order."""
         ...
 
+    def put_clients(self, lease: Lease, directory: bytes) -> None:
+        """Keep the service's clients, in place of those before. LeaseLost where another has the lease."""
+        ...
+
+    def clients(self) -> bytes | None:
+        """The clients as they were kept last; None before the first."""
+        ...
+
 
 class GatewayLink(Protocol):
     """A gateway's link to the store. RetryLater while unreachable: the gateway goes on with its last view."""
@@ -213,6 +222,10 @@ class GatewayLink(Protocol):
 
     async def spending_limit(self) -> SpendingLimit:
         """The limit that holds now, because a budget is reached or the service is paused."""
+        ...
+
+    async def clients(self) -> ClientDirectory:
+        """The clients and their keys' hashes, cheap to ask."""
         ...
 
     async def report(self, report: GatewayReport) -> None: ...

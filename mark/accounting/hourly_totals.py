@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from pydantic import TypeAdapter
 
+from mark.accounting.client_totals import ClientTotals, between, totals_of
 from mark.domain.demand import Demand
 from mark.domain.traffic import ModelTraffic
 
@@ -48,9 +49,11 @@ class HourlyMark:
     counted_to: float
     peak_rps: float
     totals: Totals
+    #: By client, where the service has clients.
+    clients: Mapping[str, ClientTotals] = field(default_factory=dict)
 
 
-NAMES = tuple(field.name for field in fields(Totals))
+NAMES = tuple(one.name for one in fields(Totals))
 _MARKS = TypeAdapter(tuple[HourlyMark, ...])
 
 
@@ -89,6 +92,7 @@ def next_mark(last: HourlyMark, traffic: ModelTraffic, history: Demand, now: flo
         counted_to=max(last.counted_to, history.end_at),
         peak_rps=max((last.peak_rps, *peaks)),
         totals=Totals(requests=last.totals.requests + sum(means) * history.unit_s, **counted),
+        clients=totals_of(traffic.clients),
     )
 
 
@@ -96,14 +100,28 @@ def totals_at(marks: Sequence[HourlyMark], at: float) -> Totals:
     """Totals at an instant: on a straight line between the marks around it, those of the outermost beyond them."""
     if not marks:
         return Totals()
-    right = bisect_right([mark.at for mark in marks], at)
-    if right in (0, len(marks)):
-        return marks[min(right, len(marks) - 1)].totals
-    before, after = marks[right - 1], marks[right]
-    share = (at - before.at) / (after.at - before.at)
+    before, after, share = _around(marks, at)
     return Totals(
         **{
             name: (1 - share) * getattr(before.totals, name) + share * getattr(after.totals, name)
             for name in NAMES
         }
     )
+
+
+def clients_at(marks: Sequence[HourlyMark], at: float) -> dict[str, ClientTotals]:
+    """Totals by client at an instant, likewise."""
+    if not marks:
+        return {}
+    before, after, share = _around(marks, at)
+    return between(before.clients, after.clients, share)
+
+
+def _around(marks: Sequence[HourlyMark], at: float) -> tuple[HourlyMark, HourlyMark, float]:
+    """The marks around an instant, and how far it is from the one to the other."""
+    right = bisect_right([mark.at for mark in marks], at)
+    if right in (0, len(marks)):
+        outermost = marks[min(right, len(marks) - 1)]
+        return outermost, outermost, 0.0
+    before, after = marks[right - 1], marks[right]
+    return before, after, (at - before.at) / (after.at - before.at)

@@ -1,9 +1,10 @@
-"""The lease of a service and the tail of its journals in a DynamoDB table, by conditional writes.
+"""The lease of a service, the tail of its journals and its clients in a DynamoDB table, by conditional writes.
 
-Two kinds of items, by `part` and `place`: `lease`, one item (`mark.domain.lease`), and `journal/MODEL`, a line
-each, compressed, which DynamoDB removes KEEP_S after it was written. A line is written in a transaction with a
-check that the lease is still the writer's: who lost it can write no line, and who cannot write does not order.
-Whatever else DynamoDB refuses is RetryLater: a candidate goes on asking, a holder's term ends.
+Three kinds of items, by `part` and `place`: `lease`, one item (`mark.domain.lease`); `clients`, one item; and
+`journal/MODEL`, a line each, compressed, which DynamoDB removes KEEP_S after it was written. A line is written in
+a transaction with a check that the lease is still the writer's: who lost it can write no line, and who cannot
+write does not order. Whatever else DynamoDB refuses is RetryLater: a candidate goes on asking, a holder's term
+ends.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from mark.domain.lease import (
 from mark.ports import TailLine
 
 LEASE: Mapping[str, Any] = {"part": {"S": "lease"}, "place": {"S": "lease"}}
+CLIENTS: Mapping[str, Any] = {"part": {"S": "clients"}, "place": {"S": "clients"}}
 SAME = "epoch = :epoch AND renewal = :renewal"
 OURS = "epoch = :epoch AND given_back = :no"
 REFUSED = "ConditionalCheckFailed"
@@ -98,20 +100,9 @@ class LeaseTable:
         """Write a line. LeaseLost where another has the lease."""
         packed = zlib.compress(line.line)
         parts = [packed[at : at + PART_BYTES] for at in range(0, len(packed), PART_BYTES)]
-        check = {
-            "ConditionCheck": {
-                "TableName": self._name,
-                "Key": LEASE,
-                "ConditionExpression": OURS,
-                "ExpressionAttributeValues": {":epoch": _number(lease.epoch), ":no": {"BOOL": False}},
-            }
-        }
-        puts = [
-            {"Put": {"TableName": self._name, "Item": self._item(model, line, number, part, len(parts))}}
-            for number, part in enumerate(parts)
-        ]
-        if not self._write(lambda: self._tables.transact_write_items(TransactItems=[check, *puts])):
-            raise _lost(lease)
+        self._write_fenced(
+            lease, [self._item(model, line, number, part, len(parts)) for number, part in enumerate(parts)]
+        )
 
     def lines(self, model: str, *, segment: int, place: int) -> Iterator[TailLine]:
         """The lines that are kept from that place on, in order."""
@@ -123,6 +114,30 @@ class LeaseTable:
                 at = item["place"]["S"].split("/")
                 yield TailLine(int(at[0]), int(at[1]), zlib.decompress(b"".join(parts)))
                 parts = []
+
+    def put_clients(self, lease: Lease, directory: bytes) -> None:
+        """Keep the clients. LeaseLost where another has the lease."""
+        self._write_fenced(lease, [{**CLIENTS, "directory": {"B": zlib.compress(directory)}}])
+
+    def clients(self) -> bytes | None:
+        """The clients as they were kept last; None before the first."""
+        with refused_is_later():
+            found = self._tables.get_item(TableName=self._name, Key=CLIENTS, ConsistentRead=True).get("Item")
+        return None if found is None else zlib.decompress(found["directory"]["B"])
+
+    def _write_fenced(self, lease: Lease, items: Sequence[Mapping[str, Any]]) -> None:
+        """Put items while the lease is held. LeaseLost where another has it."""
+        check = {
+            "ConditionCheck": {
+                "TableName": self._name,
+                "Key": LEASE,
+                "ConditionExpression": OURS,
+                "ExpressionAttributeValues": {":epoch": _number(lease.epoch), ":no": {"BOOL": False}},
+            }
+        }
+        puts = [{"Put": {"TableName": self._name, "Item": item}} for item in items]
+        if not self._write(lambda: self._tables.transact_write_items(TransactItems=[check, *puts])):
+            raise _lost(lease)
 
     def _query(self, model: str, first: str) -> Iterator[dict[str, Any]]:
         after: dict[str, Any] = {}

@@ -88,6 +88,7 @@ def load(
     ] = None,
     model: given.ServedModel = None,
     seed: given.Seed = None,
+    key_file: given.KeyFile = None,
     name: given.Name = None,
     json: given.Json = False,
     config: given.Config = None,
@@ -115,6 +116,7 @@ def load(
         seed=seed or 0,
         sizes=load_sizes(sizes) if sizes else None,
         reading=TraceReading.of(settings),
+        key_file=key_file,
     )
     load_service(options, as_json=json)
 
@@ -129,6 +131,7 @@ def try_(
             help="Address in the service's network, where it is another.  [default: the service's own]",
         ),
     ] = None,
+    key_file: given.KeyFile = None,
     name: given.Name = None,
     json: given.Json = False,
     config: given.Config = None,
@@ -142,7 +145,7 @@ def try_(
     settings = given.settings_from(config, service__name=name)
     from mark.live.commands.try_service import try_service
 
-    try_service(settings, model=model, address=address, as_json=json)
+    try_service(settings, model=model, address=address, key_file=key_file, as_json=json)
 
 
 def status(

@@ -19,6 +19,7 @@ import typer
 from mark import __version__
 from mark.cli import (
     bound,
+    client,
     demo,
     doctor,
     explain,
@@ -96,6 +97,11 @@ _add(app, SERVE, "try", live.try_, live.TRY_EXAMPLES)
 _add(app, SERVE, "interrupt", live.interrupt, live.INTERRUPT_EXAMPLES)
 _add(app, SERVE, "chaos", live.chaos, live.CHAOS_EXAMPLES)
 _add(app, SERVE, "feed", report.feed, report.FEED_EXAMPLES)
+clients = _group(SERVE, "client", "Create, list, rotate and revoke clients' API keys.")
+_add(clients, COMMANDS, "create", client.create, client.CREATE_EXAMPLES)
+_add(clients, COMMANDS, "list", client.list_, client.LIST_EXAMPLES)
+_add(clients, COMMANDS, "rotate", client.rotate, client.ROTATE_EXAMPLES)
+_add(clients, COMMANDS, "revoke", client.revoke, client.REVOKE_EXAMPLES)
 _add(app, SERVE, "pause", live.pause, live.PAUSE_EXAMPLES)
 _add(app, SERVE, "down", live.down, live.DOWN_EXAMPLES)
 _add(app, MODEL, "init", own_model.init, own_model.INIT_EXAMPLES)

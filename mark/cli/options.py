@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -145,7 +146,14 @@ Trial = Annotated[
         "--trial", help="With the settings of a first deploy, and say which differ (docs/first-deploy.md)."
     ),
 ]
+KeyFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="File with a client's key to send.  [default: the service's token]"),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")]
+
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]+)?)([smhd]?)")
+_UNITS_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def settings_from(config: Path | None, **flags: Any) -> Settings:
@@ -181,6 +189,14 @@ def number_list(flag: str, text: str) -> tuple[float, ...]:
         return tuple(float(item) for item in split_list(text))
     except ValueError as error:
         raise Misconfigured(f"{flag} {text!r} must be numbers with commas between them") from error
+
+
+def duration_s(flag: str, text: str) -> float:
+    """Seconds of a duration such as `30m`; without a unit they are seconds. Misconfigured for anything else."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise Misconfigured(f"{flag} takes a duration such as 90, 30m, 1h or 7d, not {text!r}")
+    return float(found[1]) * _UNITS_S[found[2]]
 
 
 def parse_interrupts(values: Sequence[str] | None) -> list[dict[str, float]]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mark.domain.errors import Misconfigured
+from mark.domain.traffic import ClientTraffic
 
 UNIT_S = 60.0
 """P_u, the prediction unit (MArk section 4.2)."""
@@ -27,6 +28,9 @@ class DemandUnit:
     mean_rps: float
     #: The largest rate of its 5 s windows, requests/s.
     max_rps: float
+    #: Counts by client, of what was answered or refused until the controller took this unit, since it took the one
+    #: before; empty where the service has no clients.
+    clients: tuple[ClientTraffic, ...] = ()
 
 
 def unit_of_windows(start_at: float, counts: Sequence[float]) -> DemandUnit:

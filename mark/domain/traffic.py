@@ -18,6 +18,62 @@ def is_rejection(status: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClientTraffic:
+    """One client's counts of one model; `SERVICE` of `mark.domain.clients` names the service's own token."""
+
+    client: str
+    #: Requests that got an answer from a model.
+    answered: int = 0
+    #: Of these, requests that missed the objective.
+    late: int = 0
+    #: Requests refused for lack of capacity.
+    shed: int = 0
+    #: Requests that failed.
+    failed: int = 0
+    #: Requests refused by the client's own limits (429); no objective counts them.
+    limited: int = 0
+    #: Items of the requests that were answered.
+    items: int = 0
+
+    @property
+    def finished(self) -> int:
+        """Requests within the client's limits that were answered, shed or failed."""
+        return self.answered + self.shed + self.failed
+
+    @property
+    def missed(self) -> int:
+        """Finished requests that missed the objective."""
+        return self.late + self.shed + self.failed
+
+    @property
+    def requests(self) -> int:
+        """All requests but those that were wrong in themselves."""
+        return self.finished + self.limited
+
+
+CLIENT_COUNTS = ("answered", "late", "shed", "failed", "limited", "items")
+"""The counts of `ClientTraffic`."""
+
+
+def client_outcomes(one: ClientTraffic) -> dict[str, int]:
+    """One client's requests by what became of them, as metrics and documents name it."""
+    return {
+        "in_time": one.answered - one.late,
+        "late": one.late,
+        "shed": one.shed,
+        "failed": one.failed,
+        "limited": one.limited,
+    }
+
+
+def grown_since(now: ClientTraffic, before: ClientTraffic | None) -> ClientTraffic:
+    """The counts of one client since an earlier reading."""
+    old = before or ClientTraffic(client=now.client)
+    grown = {name: getattr(now, name) - getattr(old, name) for name in CLIENT_COUNTS}
+    return ClientTraffic(client=now.client, **grown)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelTraffic:
     """One gateway's counts of one model since its last report; fields from `recent_known` on are gauges."""
 
@@ -59,7 +115,9 @@ class ModelTraffic:
     accuracy_known: int = 0
     #: Sum of their accuracies.
     accuracy_sum: float = 0.0
-    #: The same two of the last whole window.
+    #: By client, where the service has clients.
+    clients: tuple[ClientTraffic, ...] = ()
+    #: The accuracies' two counts of the last whole window.
     recent_known: int = 0
     recent_sum: float = 0.0
     #: Lambda calls under way now.

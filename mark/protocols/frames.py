@@ -75,7 +75,7 @@ class FrameError(MarkError):
 
 
 class RequestDetails(NamedTuple):
-    """Further fields of a request. All but `size` and `accuracy_floor` are reserved: nothing fills or reads them.
+    """Further fields of a request. All but `size`, `accuracy_floor` and `client` are reserved: nothing fills them.
 
     The deadline is no detail: each request has it (`left_us`).
     """
@@ -255,13 +255,14 @@ def encode_request(  # noqa: PLR0913, PLR0917 on the gateway's hot path, where a
     body: bytes,
     forced: bool,
     accept: bytes,
+    details: bytes = b"",
 ) -> bytes:
-    """The bytes of a Request with these fields and no details."""
+    """The bytes of a Request with these fields, and with details as `client_details` gives them, or none."""
     texts = len(path) + len(content_type) + len(request_id) + len(traceparent) + len(accept)
     place = len(traceparent) | _FORCED if forced else len(traceparent)
     head = _REQUEST_HEAD.pack(
-        _REQUEST.size + texts + len(body),
-        2,
+        _REQUEST.size + texts + len(body) + len(details),
+        10 if details else 2,
         id_,
         elapsed_us,
         left_us,
@@ -272,14 +273,24 @@ def encode_request(  # noqa: PLR0913, PLR0917 on the gateway's hot path, where a
         place,
         len(accept),
     )
+    if details:
+        start, rest = head[:HEAD_BYTES], head[HEAD_BYTES:]
+        return b"".join((start, details, rest, path, content_type, request_id, traceparent, accept, body))
     return b"".join((head, path, content_type, request_id, traceparent, accept, body))
 
 
-def with_details(plain: bytes, size: int, accuracy_floor: float) -> bytes:
-    """The bytes of a plain request's frame with its size in items and its accuracy floor."""
-    if size == 1 and not accuracy_floor:
+def with_details(plain: bytes, size: int, accuracy_floor: float, client: bytes = b"") -> bytes:
+    """The bytes of a plain request's frame with its size in items, its accuracy floor and its client."""
+    if size == 1 and not accuracy_floor and not client:
         return plain
-    return _detailed(plain, _request_details(RequestDetails(size=size, accuracy_floor=accuracy_floor)))
+    details = RequestDetails(size=size, accuracy_floor=accuracy_floor, client=client)
+    return _detailed(plain, _request_details(details))
+
+
+def client_details(client: bytes) -> bytes:
+    """The details of a request of one item that names its client and nothing else, for `encode_request`."""
+    details = _request_details(RequestDetails(client=client))
+    return _DETAILS.pack(len(details)) + details
 
 
 def encode_response(id_: int, status: int, kind: bytes, header_length: int, body: bytes) -> bytes:

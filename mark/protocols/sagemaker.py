@@ -36,8 +36,10 @@ SLICE_BYTES = 256 * 1024
 """CSV is read in slices of so many bytes: read on a thread, it holds up others no longer than one slice takes."""
 _ERRORS = {
     400: "ValidationError",
+    403: "AccessDeniedException",
     404: "ValidationError",
     424: "ModelError",
+    429: "ThrottlingException",  # which boto3 repeats, later each time
     503: "ServiceUnavailable",
 }
 

@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
+from mark.domain.clients import ClientDirectory
 from mark.domain.clock import ClockAnchor
 from mark.domain.costs import Transition
 from mark.domain.documents import plain
@@ -44,6 +45,7 @@ class Codec(Generic[Value]):
 
 SPEC = Codec(ServiceSpec)
 AGENT_SPEC = Codec(AgentSpec)
+CLIENTS = Codec(ClientDirectory)
 CLOCK = Codec(ClockAnchor)
 MEMBER = Codec(Member)
 PEER = Codec(Peer)

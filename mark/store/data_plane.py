@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 
+from mark.domain.clients import ClientDirectory
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import Misconfigured
 from mark.domain.member import Member, Peer
 from mark.domain.spending import SpendingLimit
 from mark.domain.traffic import GatewayReport, Warmed
 from mark.service_spec import AgentSpec, ServiceSpec
+from mark.store.clients import clients_of
 from mark.store.codec import AGENT_SPEC, MEMBER, PEER, WARMED
 from mark.store.connect import AsyncLink
 from mark.store.hosts import share_wall_async
@@ -57,6 +59,10 @@ class GatewayStore:
         """The limit that a budget or a pause sets; none before a controller has counted."""
         told = await self._link.call("GET", self._keys.of("status", "budget"))
         return SpendingLimit.NONE if told is None else SpendingLimit(json.loads(told)["limited_by"])
+
+    async def clients(self) -> ClientDirectory:
+        """The clients and their keys' hashes; version 0 where there never was one."""
+        return clients_of(await self._link.call("GET", self._keys.of("clients")))
 
     async def report(self, report: GatewayReport) -> None:
         """Have it counted, once however often it is sent. Reports of one gateway are sent one after another."""

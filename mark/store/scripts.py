@@ -322,3 +322,12 @@ end
 redis.call('HSET', KEYS[3], 'to', ARGV[3], 'rollups', ARGV[4])
 return 1
 """)
+
+SWAP = Script("""
+-- KEYS: a value. ARGV: what it was when it was read, empty for none; what it is to be. Whether it is that now.
+local kept = redis.call('GET', KEYS[1]) or ''
+if kept == ARGV[2] then return 1 end
+if kept ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[2])
+return 1
+""")

@@ -17,6 +17,7 @@ from mark.domain.member import Member, Peer
 from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed
 from mark.ports import JournalTail, LeaseKeeper
 from mark.service_spec import AgentSpec, ServiceSpec
+from mark.store.clients import StoredClients
 from mark.store.codec import AGENT_SPEC, CLOCK, MEMBER, PEER, SPEC, WARMED
 from mark.store.connect import Link
 from mark.store.hosts import forget_wall, share_wall
@@ -64,6 +65,7 @@ class ServiceStore:
         self._member_ttl_s = member_ttl_s
         self.leases: LeaseKeeper = leases or Leases(link, self._keys)
         self._tail = tail
+        self.clients = StoredClients(link, self._keys, tail)
         self._ledgers: dict[str, StoredLedger] = {}
         self._opening = Lock()
 
@@ -209,6 +211,7 @@ class ServiceStore:
         self._link.relocate()  # the node that led may still answer
         if not self._link.run(FENCE, (self._keys.of("epoch"),), (lease.epoch,)):
             raise LeaseLost(f"{lease.holder} no longer holds the lease (epoch {lease.epoch})")
+        self.clients.restore_copy()
         for model in models:
             restore_journal(self._link, self._keys, model, lease=lease, tail=self._tail)
 

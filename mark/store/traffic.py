@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mark.domain.documents import json_text
-from mark.domain.traffic import GatewayReport, ModelTraffic
+from mark.domain.traffic import CLIENT_COUNTS, ClientTraffic, GatewayReport, ModelTraffic
 from mark.store.keys import Keys
 
 WHOLE = (
@@ -15,6 +15,8 @@ WHOLE = (
 )  # fmt: skip
 REAL = ("latency_sum_s", "billed", "gib_s", "accuracy_sum")
 ARRIVED = "arrived"
+CLIENT = "client/"
+"""Start of the names of clients' counts: `client/NAME/COUNT`, among those of the model."""
 KEEP_WINDOWS = 720
 """Windows of arrivals that are kept: an hour of service time. Totals are kept for good."""
 GATEWAY_TTL_S = 10.0
@@ -61,6 +63,7 @@ def traffic_totals(model: str, answer: Sequence[Sequence[bytes]]) -> ModelTraffi
         lambda_warm=sum(gauge.warm for gauge in told),
         recent_known=sum(gauge.recent_known for gauge in told),
         recent_sum=sum(gauge.recent_sum for gauge in told),
+        clients=_clients(tallies),
         gateways=len(told),
         **totals,
     )
@@ -69,6 +72,9 @@ def traffic_totals(model: str, answer: Sequence[Sequence[bytes]]) -> ModelTraffi
 def _model_document(model: ModelTraffic) -> dict[str, Any]:
     """One model's part of a report; what is nothing is left out."""
     whole = {name: getattr(model, name) for name in WHOLE} | {ARRIVED: sum(count for _, count in model.arrivals)}
+    whole |= {
+        f"{CLIENT}{one.client}/{name}": getattr(one, name) for one in model.clients for name in CLIENT_COUNTS
+    }
     real = {name: getattr(model, name) for name in REAL}
     return {
         "whole": {name: count for name, count in whole.items() if count},
@@ -77,6 +83,17 @@ def _model_document(model: ModelTraffic) -> dict[str, Any]:
         "latencies": model.latency_counts,
         "gauges": f"{model.lambda_in_flight} {model.lambda_warm} {model.recent_known} {model.recent_sum!r}",
     }
+
+
+def _clients(tallies: Mapping[str, bytes]) -> tuple[ClientTraffic, ...]:
+    """Counts by client, by name."""
+    counts: dict[str, dict[str, int]] = {}
+    for key, value in tallies.items():
+        if key.startswith(CLIENT):
+            client, _, name = key.removeprefix(CLIENT).rpartition("/")
+            if name in CLIENT_COUNTS:
+                counts.setdefault(client, {})[name] = int(value)
+    return tuple(ClientTraffic(client=client, **counts[client]) for client in sorted(counts))
 
 
 class _Gauges(NamedTuple):

@@ -73,8 +73,8 @@ ACCESSES: Mapping[StoreUser, Access] = MappingProxyType(
         ),
         StoreUser.GATEWAY: Access(
             keys=(
-                *_MEMBERS, "clock", "spec", "warmed", "status:budget", "peers", "peers-seen", "sequences",
-                "gateways", "arrivals:*", "traffic:*", "latency:*", "gauges:*", *_WALLS,
+                *_MEMBERS, "clients", "clock", "spec", "warmed", "status:budget", "peers", "peers-seen",
+                "sequences", "gateways", "arrivals:*", "traffic:*", "latency:*", "gauges:*", *_WALLS,
             ),
             calls=("get", "hvals", "zscore"),
             scripts=(LEAVE_PEERS, MEMBERS, PEERS, REPORT, VERSION, WALL),

@@ -119,10 +119,13 @@ def _lua(ask: Ask, token: str | None, *, own_ids: bool) -> bytes:
     return "\n".join(lines).encode()
 
 
-async def paced(port: int, ask: Ask, *, rps: float, seconds: float, connections: int = 32) -> float:
+async def paced(
+    port: int, ask: Ask, *, rps: float, seconds: float, connections: int = 32, token: str | None = None
+) -> float:
     """Open loop at a fixed rate; the median latency in ms from the intended send time."""
     lines = [f"POST {ask.path} HTTP/1.1", "host: b", f"content-length: {len(ask.body)}"]
     lines += [f"{name}: {value}" for name, value in ask.headers().items()]
+    lines += [f"authorization: Bearer {token}"] if token else []
     message = "\r\n".join([*lines, "", ""]).encode() + ask.body
     latencies: list[float] = []
     idle: asyncio.Queue[Any] = asyncio.Queue()

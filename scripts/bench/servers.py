@@ -20,6 +20,7 @@ import models.digits
 from mark.dispatch.central import CentralPolicy, CentralRule
 from mark.dispatch.central_queue import PLAIN
 from mark.dispatch.policy import DispatchPolicy
+from mark.domain.clients import MOST_CLIENTS, Client, ClientDirectory, HashedKey, Limits, hash_of_key
 from mark.domain.clock import ClockAnchor
 from mark.domain.fleet import Role
 from mark.domain.member import Member, MemberState, Peer
@@ -84,9 +85,15 @@ def _digits_batch_s() -> dict[int, float]:
 class BenchLink:
     """The store, as far as the bench needs one."""
 
-    def __init__(self, name: str, agents: Sequence[int]) -> None:
+    def __init__(
+        self,
+        name: str,
+        agents: Sequence[int],
+        clients: ClientDirectory = ClientDirectory(),  # noqa: B008 - it is frozen
+    ) -> None:
         self._members = [_member(name, number, port) for number, port in enumerate(agents)]
         self._peers: dict[str, Peer] = {}
+        self._clients = clients
         self._version = 1
 
     async def members_version(self) -> int:
@@ -104,6 +111,10 @@ class BenchLink:
     async def warmed(self) -> Sequence[Warmed]:
         """Nobody warms."""
         return ()
+
+    async def clients(self) -> ClientDirectory:
+        """Those that the command names."""
+        return self._clients
 
     async def spending_limit(self) -> SpendingLimit:
         """Nobody holds anything back."""
@@ -255,17 +266,30 @@ async def run_whole(name: str) -> None:
     await asyncio.gather(running, run_gateway(name, link))
 
 
+def limited(key: str) -> ClientDirectory:
+    """A client with that key among others, with limits that no bench reaches."""
+    limits = Limits(rate_rps=1e6, burst=1_000_000, concurrency=1_000_000)
+    names = {"bench": key, **{f"other-{number}": f"{key}-{number}" for number in range(MOST_CLIENTS - 1)}}
+    clients = (
+        Client(name=name, keys=(HashedKey(sha256=hash_of_key(one.encode())),), limits=limits)
+        for name, one in names.items()
+    )
+    return ClientDirectory(version=1, clients=tuple(clients))
+
+
 def _print_port(port: int) -> None:
     print(port, flush=True)
 
 
 def main() -> None:
-    """`gateway AGENT_PORT [TOKEN]`, `pool RULE AGENT_PORT`, `agent`, or `whole MODEL`."""
+    """`gateway AGENT_PORT [TOKEN [KEY]]`, `pool RULE AGENT_PORT`, `agent`, or `whole MODEL`."""
     match sys.argv[1:]:
         case ["gateway", port]:
             uvloop.run(run_gateway(INSTANT, BenchLink(INSTANT, [int(port)])))
         case ["gateway", port, token]:
             uvloop.run(run_gateway(INSTANT, BenchLink(INSTANT, [int(port)]), token))
+        case ["gateway", port, token, key]:
+            uvloop.run(run_gateway(INSTANT, BenchLink(INSTANT, [int(port)], limited(key)), token))
         case ["pool", rule, port]:
             uvloop.run(run_pool(rule, int(port)))
         case ["agent"]:

@@ -49,7 +49,7 @@ from scripts.bench.load import (
 from scripts.bench.peers import LITSERVE, MLSERVER, NoPeers, peers_python, start_peer
 from scripts.bench.servers import EARLY
 
-TOKEN = "bench-token"  # noqa: S105
+TOKEN, KEY = "bench-token", "bench-key"
 SIZES = (250, 1_500, 4_000, 12_500, 100_000)
 """Numbers in a body: the usual one of 2.3 kB first, then 14, 36, 113 and 900 kB."""
 
@@ -67,7 +67,7 @@ ZERO = (
 )
 """The first of scikit-learn's digits."""
 STARTS_WITHIN_S = 60.0
-PARTS = ["central", "gateway", "bodies", "digits"]
+PARTS = ["central", "clients", "gateway", "bodies", "digits"]
 CENTRAL = ("kairos", "fcfs")
 PACED_ROUNDS, PACED_S = 3, 1.0
 MEMORY_PARTS = 5
@@ -327,6 +327,31 @@ def bench_digits(folder: Path, length: Length, peers: Path) -> None:
                 say(f"{name} / {peer}", figure, ">= 10" if name.endswith("digits") else "")
 
 
+def bench_clients(length: Length) -> None:
+    """A gateway's CPU for a request with a client's key and limits, and with the one token."""
+    with ExitStack() as stack:
+        agent = str(stack.enter_context(ours("agent", core=LOAD_CORE)).port)
+        servers = {
+            "one token": (stack.enter_context(ours("gateway", agent, TOKEN)), TOKEN),
+            "key and limits": (stack.enter_context(ours("gateway", agent, TOKEN, KEY)), KEY),
+        }
+        for server, token in servers.values():
+            wait_until_answered(server, INSTANT, token)
+        for rps in (2_000, 5_000):
+            used: dict[str, list[float]] = {name: [] for name in servers}
+            for _ in range(length.rounds):
+                for name, (server, token) in servers.items():
+                    before = main_thread_s(server.pid)
+                    uvloop.run(paced(server.port, INSTANT, rps=rps, seconds=length.seconds, token=token))
+                    used[name].append((main_thread_s(server.pid) - before) / (rps * length.seconds) * 1e6)
+            pairs = zip(used["key and limits"], used["one token"], strict=True)
+            share = statistics.median(keyed / one for keyed, one in pairs) - 1  # of neighbours in time
+            for name, found_us in used.items():
+                beside = f"{share:+.1%} (<= +5 %)" if name != "one token" else ""
+                shown = f"{statistics.median(found_us):.1f} us"
+                say(f"gateway, {name}: CPU a request at {rps:,} requests/s", shown, beside)
+
+
 def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -339,6 +364,8 @@ def main() -> None:
     length = Length(rounds=asked.rounds, seconds=asked.seconds, requests=asked.requests)
     if "central" in asked.part and shutil.which("taskset"):
         bench_central(length)
+    if "clients" in asked.part and shutil.which("taskset"):
+        bench_clients(length)
     lacking = [name for name in ("wrk", "taskset") if shutil.which(name) is None]
     if lacking:
         say("the live service", "left out", f"needs {' and '.join(lacking)}")

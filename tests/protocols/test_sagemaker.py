@@ -102,9 +102,11 @@ def test_whatever_comes_is_understood_or_a_bad_request(
 
 
 def test_errors_have_sagemakers_names() -> None:
-    assert [error_name(status) for status in (400, 424, 500, 503)] == [
+    assert [error_name(status) for status in (400, 403, 424, 429, 500, 503)] == [
         "ValidationError",
+        "AccessDeniedException",
         "ModelError",
+        "ThrottlingException",
         "InternalFailure",
         "ServiceUnavailable",
     ]

@@ -18,7 +18,7 @@ from mark.domain.demand import Demand, DemandUnit
 from mark.domain.fleet import FleetView, InstanceState, Role
 from mark.domain.objective import ModelSpec
 from mark.domain.orders import Launch, SpotWarned
-from mark.domain.traffic import GatewayReport, ModelTraffic
+from mark.domain.traffic import ClientTraffic, GatewayReport, ModelTraffic
 from mark.live.status.view import LiveView
 from mark.report.cost.read import read_cost_report, report_period
 from mark.report.cost.replays import ReplayedDay, ReplayedPolicy, keep_replayed_days, replayed_days
@@ -111,6 +111,10 @@ def counted(share: float) -> ModelTraffic:
         shed=requests // 1000,
         billed=requests / 40,
         gib_s=requests / 30,
+        clients=(
+            ClientTraffic(client="loud", answered=requests // 4, limited=requests, items=requests // 4),
+            ClientTraffic(client="shop", answered=requests // 4, late=requests // 800, items=3 * (requests // 4)),
+        ),
     )
 
 
@@ -143,6 +147,19 @@ def test_the_money_is_that_of_the_status(store: ServiceStore) -> None:
         (item.day.weekday() for item in told.days), key=lambda day: (day - told.days[0].day.weekday()) % 7
     )
     assert sum(item.answers.finished for item in told.days) == told.answers.finished
+
+
+def test_clients_stand_in_the_report_with_their_parts_of_the_cost(store: ServiceStore) -> None:
+    a_life(store)
+    (model,) = read_cost_report(store, period_s=30 * DAY_S, wall_at=0.0).models
+    loud, shop = model.clients
+    assert (loud.requests, loud.limited, loud.attained) == (129_600 + 518_400, 518_400, 1.0)
+    assert shop.attained == pytest.approx(1 - 648 / 129_600)
+    half = model.cost.serving * 259_200 / model.answers.answered
+    assert (loud.cost_usd, shop.cost_usd) == (pytest.approx(half / 4), pytest.approx(3 * half / 4))
+    (seen,) = LiveView(store, "vision").status().models
+    assert [(one.client, one.attained) for one in seen.clients] == [("loud", 1.0), ("shop", shop.attained)]
+    assert sum(one.cost_usd for one in seen.clients) == pytest.approx(half)
 
 
 def test_a_status_counts_the_cost_to_an_instant_that_has_passed(store: ServiceStore) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from mark.domain.clients import ClientDirectory
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
 from mark.domain.member import Member, Peer
@@ -23,6 +24,7 @@ class FakeStore:
         self.peers: dict[str, Peer] = {}
         self.drained: set[str] = set()
         self.anchor = ClockAnchor()
+        self.directory = ClientDirectory()
         self.reports: dict[tuple[str, int], GatewayReport] = {}
         self.warmings: tuple[Warmed, ...] = ()
         self.asked_warmed = self.told_clock = self.refused = 0
@@ -46,6 +48,10 @@ class FakeStore:
 
     async def spending_limit(self) -> SpendingLimit:
         return self.spending
+
+    async def clients(self) -> ClientDirectory:
+        self._ask()
+        return self.directory
 
     async def warmed(self) -> Sequence[Warmed]:
         self._ask()

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from mark.domain.clients import ClientDirectory
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import MarkError
 from mark.domain.member import Member, Peer
@@ -21,6 +22,7 @@ class FakeStore:
 
     def __init__(self, *, now: Callable[[], float] = time.monotonic, member_ttl_s: float = 3.0) -> None:
         self.anchor = ClockAnchor()
+        self.directory = ClientDirectory()
         self.reports: list[GatewayReport] = []
         self._now = now
         self._ttl_s = member_ttl_s
@@ -51,6 +53,10 @@ class FakeStore:
 
     async def spending_limit(self) -> SpendingLimit:
         return SpendingLimit.NONE
+
+    async def clients(self) -> ClientDirectory:
+        self._before_each_call()
+        return self.directory
 
     async def warmed(self) -> Sequence[Warmed]:
         self._before_each_call()

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import mark.store.scripts as all_scripts
 from lambda_handlers.once import LinkClient
+from mark.domain.clients import Client
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
 from mark.domain.member import Peer
@@ -60,6 +61,7 @@ def store(server: EmbeddedRedis) -> Iterator[ServiceStore]:
     store = ServiceStore(link, SERVICE)
     store.put_spec(replace(SPEC, name=SERVICE))
     store.put_clock(ClockAnchor(wall_at=1.0))
+    store.clients.change(lambda known: known.created(Client(name="shop", keys=()), models=[MODEL]))
     store.put_status("paused", {"on": False})
     BUDGET.write(store, BudgetStatus())
     yield store
@@ -121,6 +123,7 @@ def test_a_gateways_life_needs_nothing_that_its_user_may_not(server: EmbeddedRed
         await gateway.clock()
         await gateway.warmed()
         await gateway.spending_limit()
+        assert (await gateway.clients()).version == 1
         await gateway.report(GatewayReport(gateway="g-1", sequence=1, models=(TRAFFIC_SEEN,)))
         assert await gateway.announce_gateway(peer) == (peer,)
         assert store.gateways() == (peer,)
@@ -171,7 +174,7 @@ def test_a_report_reads_the_service_and_remembers_what_it_mailed(
 SECRETS = [
     "spec", "status:resources", "status:paused", "status:budget", f"ledger:{MODEL}", "lease", "epoch",
     f"journal:{MODEL}", f"journal:{MODEL}:1", f"status:model:{MODEL}", "clocks", "models", "warmed", "peers",
-    "gateways", "traffic:other", "arrivals:other", "latency:other", "gauges:other", "drains-at",
+    "gateways", "clients", "traffic:other", "arrivals:other", "latency:other", "gauges:other", "drains-at",
 ]  # fmt: skip
 
 
@@ -295,7 +298,7 @@ def built(model: str, segment: int) -> dict[str, set[str]]:
         "report": set(report_keys(KEYS, report)),
         "traffic": set(traffic_keys(KEYS, model)),
         "agent": {KEYS.of("clock"), KEYS.of("served", model)},
-        "gateway": {KEYS.of(part) for part in ("clock", "spec", "warmed", "status:budget")},
+        "gateway": {KEYS.of(part) for part in ("clients", "clock", "spec", "warmed", "status:budget")},
         "ledger": {KEYS.of(part, model) for part in ("ledger", "rollup")},
         "lease": {KEYS.of("lease"), KEYS.of("epoch")},
         "journal": {KEYS.of("journal", model), KEYS.of("journal", model, segment)},

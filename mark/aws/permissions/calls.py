@@ -67,7 +67,7 @@ NODE = (
     _LEADS,
     Call("dynamodb", "PutItem", "take, renew and give back the lease"),
     Call("dynamodb", "Query", "restore a journal's last lines"),
-    Call("dynamodb", "TransactWriteItems", "write a journal's line while the lease holds"),
+    Call("dynamodb", "TransactWriteItems", "write a journal's line, or the clients, while the lease holds"),
     Call("route53", "ChangeResourceRecordSets", "clients find the nodes"),
     Call("secretsmanager", "GetSecretValue", "which passwords of agents its store takes", within="AgentsPassword"),
 )

@@ -8,6 +8,7 @@ import signal
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypedDict
 from urllib.parse import urlsplit
 
@@ -19,6 +20,7 @@ from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.domain.sizes import SizeDistribution
 from mark.live.clock import adopt_wall
+from mark.live.commands.client import as_client
 from mark.live.local.clock_control import run_clock
 from mark.live.local.run_dir import Running, RunningModel, find_running
 from mark.offline.trace_source import TraceReading, read_place
@@ -52,6 +54,8 @@ class LoadOptions:
     #: items of the requests; None where all have one
     sizes: SizeDistribution | None = None
     reading: TraceReading = field(default_factory=TraceReading)
+    #: file with the key of the client that sends; None for the service's token
+    key_file: Path | None = None
 
 
 class LoadDocument(TypedDict):
@@ -70,7 +74,7 @@ class LoadDocument(TypedDict):
 
 def load_service(options: LoadOptions, *, as_json: bool) -> None:
     """Send the load and print what became of it."""
-    running = find_running(options.service)
+    running = as_client(find_running(options.service), options.key_file)
     due_s, sizes = due_requests(options)
     if not due_s.size:
         raise Misconfigured(_nothing_due(options))

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypedDict
 
 import typer
@@ -23,6 +24,7 @@ from mark.config.rollout import node_name
 from mark.config.settings import Settings
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
+from mark.live.commands.client import as_client
 from mark.live.commands.load import chosen
 from mark.live.local.run_dir import RunFolder, Running
 from mark.live.models import make_live_models
@@ -67,9 +69,17 @@ class TryDocument(TypedDict):
     answer: object
 
 
-def try_service(settings: Settings, *, model: str | None, address: str | None, as_json: bool) -> None:
-    """Send the model's example and print the answer; typer.Exit where no model answered."""
+def try_service(
+    settings: Settings, *, model: str | None, address: str | None, key_file: Path | None = None, as_json: bool
+) -> None:
+    """Send the model's example and print the answer; typer.Exit where no model answered.
+
+    key_file: of a client of a service that is up here.
+    """
     running = RunFolder.of(settings.service.name).running()
+    if running is None and key_file is not None:
+        raise Misconfigured("--key-file is for a service on this machine; the probe in an account sends its token")
+    running = running and as_client(running, key_file)
     with closing(service_aws(settings, "prober")) as aws:
         route = route_to_machine(running, model) if running else route_to_account(settings, aws, model, address)
         began = time.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from mark.controller.demand_units import (
     MonitorState,
@@ -17,6 +18,7 @@ from mark.controller.policy import MonitorPolicy
 from mark.dispatch.objective import missed_target
 from mark.domain.demand import UNIT_S, DemandUnit
 from mark.domain.objective import SloWindow
+from mark.domain.traffic import ClientTraffic, grown_since
 from mark.live.clock import ServiceClock
 from mark.store.service import ServiceStore
 
@@ -43,6 +45,7 @@ class LiveDataPlane:
         traffic = store.traffic(model)
         self._monitor = MonitorState(opened_at=clock.now(), finished=traffic.finished, missed=traffic.missed)
         self._closed: SloWindow | None = None
+        self._clients = traffic.clients
 
     def next_unit(self) -> DemandUnit | None:
         """Take the oldest unit that has ended and was not taken yet."""
@@ -51,7 +54,15 @@ class LiveDataPlane:
         start_at = self._next_unit_at
         counts = self._store.arrivals(self._model, *unit_windows(start_at))
         self._next_unit_at += UNIT_S
-        return counted_unit(start_at, counts, window_speeds(self._store.clocks(), *unit_windows(start_at)))
+        unit = counted_unit(start_at, counts, window_speeds(self._store.clocks(), *unit_windows(start_at)))
+        return replace(unit, clients=self._take_clients())
+
+    def _take_clients(self) -> tuple[ClientTraffic, ...]:
+        """Take what was counted by client since the last call; who asked for nothing is left out."""
+        before, self._clients = self._clients, self._store.traffic(self._model).clients
+        known = {one.client: one for one in before}
+        grown = (grown_since(one, known.get(one.client)) for one in self._clients)
+        return tuple(one for one in grown if one.requests)
 
     def is_behind(self) -> bool:
         """True where a unit has ended that was not taken yet."""

@@ -23,6 +23,7 @@ from mark.live.aws_resources import aws_of
 from mark.live.background.failures import BackgroundFailures
 from mark.live.background.nightly_replays import NightlyReplays
 from mark.live.background.worker import start_background_worker
+from mark.live.control.clients_copy import keep_clients_copied
 from mark.live.control.driver_factory import DriverFactory, ModelForecasters
 from mark.live.control.outside_pause_watch import OutsidePauseWatch
 from mark.live.control.term import Term
@@ -141,9 +142,11 @@ class Leader:
         self._stop_training()  # who waits may be making what another trained
         self._aws.close()
 
-    def _beside(self) -> tuple[Callable[[threading.Event], None], ...]:
+    def _beside(self, lease: Lease) -> tuple[Callable[[threading.Event], None], ...]:
         """Run beside the ticks of a term."""
-        return (self._replays.run, *(() if self._node is None else (self._node.beside,)))
+        if self._node is None:
+            return (self._replays.run,)
+        return (self._replays.run, self._node.beside, partial(keep_clients_copied, self._store, lease))
 
     def _candidate(self) -> Lease | None:
         """Ask for the lease; None where another has it, or this node is not to have it."""
@@ -193,7 +196,7 @@ class Leader:
                     outside=self._outside.latest,
                     make_driver=factory.make,
                 )
-                term.run(self._models, self._forecasters, stop, beside=self._beside())
+                term.run(self._models, self._forecasters, stop, beside=self._beside(lease))
             except LeaseLost as error:
                 log.warning("another controller took over", extra={"why": str(error)})
                 self._resign()

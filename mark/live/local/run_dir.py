@@ -19,6 +19,7 @@ from mark.domain.errors import Misconfigured
 from mark.live.local.service_lock import NAME as LOCK_NAME
 from mark.live.local.service_lock import ServiceLock, lock_holder
 
+CLIENTS = "clients.json"
 DOCUMENT = "service.json"
 FAILURE = "failure.txt"
 """Failure of a start: a line, and those that explain it."""
@@ -160,6 +161,17 @@ class RunFolder:
         if found is None:
             raise Misconfigured(f"the service of {self.path} is gone")
         return found
+
+    def write_clients(self, directory: bytes) -> None:
+        """Keep the clients and their keys' hashes beside the store, which lasts no longer than the service."""
+        self._write(CLIENTS, directory.decode())
+
+    def clients(self) -> bytes | None:
+        """The clients as they were kept last; None where there never was one."""
+        try:
+            return (self.path / CLIENTS).read_bytes()
+        except FileNotFoundError:
+            return None
 
     def remove_document(self) -> None:
         """Remove the document: it runs no more; logs stay."""

@@ -54,6 +54,7 @@ from mark.live.models import LiveModel, make_live_models, service_spec
 from mark.offline.out_folder import JOURNAL_NAME
 from mark.protocols.oip import example_body
 from mark.steady_time import WALL, steady_time
+from mark.store.clients import clients_of
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.published_status import MODEL, PublishedModel
@@ -139,6 +140,8 @@ class Supervisor:
         self._since = started.service_at
         store.put_spec(service_spec(self._settings, self._models))
         store.put_clock(started)
+        if (kept := self._folder.clients()) is not None:
+            store.clients.restore(clients_of(kept))
         store.forget_members()  # a store that outlived its service remembers who served in its last life
         controls = self._start_aws()
         self._upkeep.begin()

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from mark.accounting.client_totals import costs_by_client
 from mark.accounting.compaction import rolled_up
 from mark.accounting.ledger import (
     SECONDS_PER_HOUR,
@@ -40,6 +41,7 @@ from mark.live.local.run_dir import process_of
 from mark.report.live.service_status import (
     AnswerCounts,
     ArrivalRates,
+    ClientStatus,
     ControllerStatus,
     FleetStatus,
     HourlyStatus,
@@ -163,6 +165,7 @@ class LiveView:
             failed=traffic.failed,
             rejected=traffic.rejected,
             redispatched=traffic.redispatched,
+            clients=_clients(traffic, cost),
             lambda_=LambdaStatus(
                 in_flight=traffic.lambda_in_flight,
                 # gateways that have nothing to report do not say what is warm: then the last tick's belief stands
@@ -296,6 +299,25 @@ def _objective(served: ServedModel, traffic: ModelTraffic) -> ObjectiveStatus:
         attained=attainment(traffic.missed, traffic.finished),
         accuracy=traffic.accuracy,
         accuracy_now=traffic.recent_accuracy,
+    )
+
+
+def _clients(traffic: ModelTraffic, cost: SpentStatus) -> tuple[ClientStatus, ...]:
+    """Requests, attainment and cost by client."""
+    usd = costs_by_client(traffic.clients, serving_usd=cost.serving, answered=traffic.answered)
+    return tuple(
+        ClientStatus(
+            client=one.client,
+            requests=one.requests,
+            answered=one.answered,
+            late=one.late,
+            shed=one.shed,
+            failed=one.failed,
+            limited=one.limited,
+            attained=attainment(one.missed, one.finished),
+            cost_usd=usd[one.client],
+        )
+        for one in traffic.clients
     )
 
 

@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import partial
 
+from mark.accounting.client_totals import costs_by_client, grown
 from mark.accounting.daily_costs import DayCost, ModelLedger, days_between, model_days, shared_days
 from mark.accounting.hourly_totals import (
     HourlyMark,
     Totals,
+    clients_at,
     first_mark,
     load_marks,
     marks_key,
@@ -37,6 +39,7 @@ from mark.report.cost.report import (
     Answers,
     Baseline,
     Capacity,
+    ClientAnswers,
     CostReport,
     DayAnswers,
     DayLine,
@@ -112,7 +115,7 @@ def read_cost_report(
     given = {s.name: replayed_days(store, s.name) for s in spec.models} if replays is None else replays
     models = tuple(_model(item, period, ledgers, given.get(item.served.name, ())) for item in read)
     if spec.observed:  # whoever counts for us answers nobody
-        models = tuple(replace(model, answers=Answers(), days=()) for model in models)
+        models = tuple(replace(model, answers=Answers(), days=(), clients=()) for model in models)
     lines = (*(line for model in models for line in model.lines), *shared)
     return CostReport(
         service=spec.name,
@@ -182,6 +185,7 @@ def _model(
     facts, served = read.facts, read.served
     lines = _day_lines(model_days(read.ledger, period.since, period.until))
     marks, days = read.ledger.marks, days_between(period.since, period.until)
+    answers = _answers(marks, period.since, period.until)
     by_day = [DayAnswers(day=day, answers=_answers(marks, start, end)) for day, start, end in days]
     rented = {item.line.item for item in lines}
     return ModelReport(
@@ -189,8 +193,9 @@ def _model(
         policy=facts.policy,
         slo=served.slo,
         lines=lines,
-        answers=_answers(marks, period.since, period.until),
+        answers=answers,
         days=tuple(item for item in by_day if item.answers.finished),
+        clients=_clients(marks, period, answers, cost_of(item.line for item in lines).serving),
         baselines=_baselines(read.ledger, ledgers, replays, period),
         interruptions=len(facts.warned),
         refused_launches=facts.refused,
@@ -222,6 +227,29 @@ def _answers(marks: Sequence[HourlyMark], start: float, end: float) -> Answers:
     """Counts of gateways in between; whole numbers, and so that days add up to the period."""
     before, after = totals_at(marks, start), totals_at(marks, end)
     return Answers(**{name: _whole(after, name) - _whole(before, name) for name in ANSWERS})
+
+
+def _clients(
+    marks: Sequence[HourlyMark], period: Period, answers: Answers, serving_usd: float
+) -> tuple[ClientAnswers, ...]:
+    """Requests, attainment and cost by client."""
+    came = grown(clients_at(marks, period.since), clients_at(marks, period.until))
+    usd = costs_by_client(came, serving_usd=serving_usd, answered=answers.answered)
+    return tuple(
+        ClientAnswers(
+            client=one.client,
+            requests=one.requests,
+            answered=one.answered,
+            late=one.late,
+            shed=one.shed,
+            failed=one.failed,
+            limited=one.limited,
+            items=one.items,
+            attained=attainment(one.missed, one.finished),
+            cost_usd=usd[one.client],
+        )
+        for one in came
+    )
 
 
 def _whole(totals: Totals, name: str) -> int:

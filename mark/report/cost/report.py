@@ -78,6 +78,23 @@ class Answers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClientAnswers:
+    """One client's requests of a model, and its part of the cost of serving (`accounting.client_totals`)."""
+
+    client: str
+    requests: int
+    answered: int
+    late: int
+    shed: int
+    failed: int
+    #: Refused by the client's own limits, which counts as no miss.
+    limited: int
+    items: int
+    attained: float | None
+    cost_usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DayAnswers:
     """The answers of one day."""
 
@@ -171,6 +188,8 @@ class ModelReport:
     capacity: Capacity
     never_chosen: tuple[tuple[str, str], ...]
     journal_since: float | None
+    #: By client, where the service had clients.
+    clients: tuple[ClientAnswers, ...] = ()
 
     @property
     def cost(self) -> CostUsd:
@@ -309,6 +328,7 @@ def _model_document(model: ModelReport) -> dict[str, object]:
             ],
         },
         "answers": {name.rstrip("_"): count for name, count in asdict(answers).items()},
+        "clients": [asdict(client) for client in model.clients],
         "baselines": [asdict(baseline) for baseline in model.baselines],
         "interruptions": model.interruptions,
         "refused_launches": model.refused_launches,

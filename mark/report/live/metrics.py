@@ -109,6 +109,7 @@ def _answer_families(models: Iterable[ModelStatus]) -> Iterator[Metric]:
         )
     ]  # fmt: skip
     yield counter("requests", "Requests by who answered.", ("model", "by"), by)
+    yield from _client_families(models)
     yield counter("late", "Answers after the objective.", model, each(lambda m: m.objective.late))
     yield counter("failed", "Requests that failed.", model, each(lambda m: m.failed))
     refused = "Requests that the model refused as wrong in themselves."
@@ -125,6 +126,28 @@ def _answer_families(models: Iterable[ModelStatus]) -> Iterator[Metric]:
     yield gauge("latency_seconds", "Latency of what was answered.", ("model", "quantile"), quantiles)
     yield counter("lambda_invocations", "Lambda invocations.", model, each(lambda m: m.lambda_.invocations))
     yield counter("lambda_cold_starts", "Invocations that started cold.", model, each(lambda m: m.lambda_.cold))
+
+
+def _client_families(models: Iterable[ModelStatus]) -> Iterator[Metric]:
+    """Requests, attainment and cost by client; left out where the service has none. They are bounded in number."""
+    rows = [((m.name, one.client), one) for m in models for one in m.clients]
+    if not rows:
+        return
+    outcomes = [
+        ((*names, outcome), count)
+        for names, one in rows
+        for outcome, count in (
+            ("in_time", one.answered - one.late), ("late", one.late), ("shed", one.shed), ("failed", one.failed),
+            ("limited", one.limited),
+        )
+    ]  # fmt: skip
+    labels = ("model", "client")
+    text = "Requests by client and what became of them; limited: refused by its own limits."
+    yield counter("client_requests", text, (*labels, "outcome"), outcomes)
+    attained = [(names, one.attained) for names, one in rows if one.attained is not None]
+    yield gauge("client_attained", "Share answered in time, by client.", labels, attained)
+    usd = [(names, one.cost_usd) for names, one in rows]
+    yield gauge("client_cost_usd", "Part of the cost of serving, by client.", labels, usd)
 
 
 def _spend_families(models: Iterable[ModelStatus]) -> Iterator[Metric]:

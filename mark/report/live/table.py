@@ -24,6 +24,7 @@ def status_table(status: ServiceStatus) -> list[RenderableType]:
     parts += [_banner(banner) for banner in (*formatting.banners(status), *process_banners(status))]
     for model in status.models:
         parts += [Text(""), _model_line(model), _figures(model), _fleet(model)]
+        parts += [_clients(model)] if model.clients else []
         parts += [_decision(row) for row in model.decisions[:DECISIONS]]
         parts += [Text(f"note: {note}", style="dim") for note in model.notes]
     return parts
@@ -108,6 +109,25 @@ def _fleet(model: ModelStatus) -> RenderableType:
             Text(row.states_text, style="yellow" if row.leaving else ""),
             formatting.format_rps(row.rps),
             usd(row.usd_per_hour),
+        )
+    return table
+
+
+def _clients(model: ModelStatus) -> Table:
+    """One row a client."""
+    columns = [
+        *texts("client", max_width=30),
+        *figures("requests", "in time", "late", "refused", "failed", "limited", "USD"),
+    ]
+    table = make_table(columns, gap=2)
+    for one in model.clients:
+        counts = (one.late, one.shed, one.failed, one.limited)
+        table.add_row(
+            Text(one.client),
+            format_count(one.requests),
+            formatting.format_share(one.attained),
+            *(format_count(count) if count else MISSING for count in counts),
+            usd(one.cost_usd),
         )
     return table
 

@@ -83,6 +83,7 @@ def mail_view(report: CostReport) -> MailView:
         *_baselines(report, money),
         _objective(report),
         _answers(report),
+        _clients(report, money),
         _fleet(report),
         _forecasts(report),
         *_decisions(report),
@@ -308,6 +309,30 @@ def _answers(report: CostReport) -> Section | None:
         if model.answers.rejected
     )
     return Section(title="Served by", text=text, table=Table(columns=columns, rows=rows))
+
+
+def _clients(report: CostReport, money: Money) -> Section | None:
+    rows = tuple(
+        (
+            _of(report, model) + one.client,
+            f"{one.requests:,}",
+            MISSING if one.attained is None else percent(one.attained, digits=2),
+            f"{one.limited:,}",
+            f"{one.shed:,}",
+            f"{one.failed:,}",
+            money(one.cost_usd),
+        )
+        for model in report.models
+        for one in model.clients
+    )
+    if not rows:
+        return None
+    columns = ("Client", "Requests", "In time", "Limited", "Shed", "Failed", "USD")
+    said = (
+        "USD is a client's part of the cost of serving, by the items that were answered. What its own limits "
+        "refused (limited) counts as no miss."
+    )
+    return Section(title="By client", text=(said,), table=Table(columns=columns, rows=rows))
 
 
 def _fleet(report: CostReport) -> Section | None:

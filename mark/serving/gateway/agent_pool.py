@@ -110,6 +110,8 @@ class AgentConnection(FrameLink):
     def send(self, request: InferenceRequest, now: float, *, forced: bool) -> None:
         """Send a request; the router gets its response, its bounce or its loss."""
         id_ = self._sent + 1
+        client, size = request.client, request.size
+        has_details = size != 1 or request.accuracy_floor
         frame = encode_request(
             id_,
             int((now - request.arrived_at) * 1e6),
@@ -122,17 +124,18 @@ class AgentConnection(FrameLink):
             request.body,
             forced,
             request.accept,
+            b"" if client is None or has_details else client.details,
         )
         self._sent = id_
         self.in_flight[id_] = request
-        view, size = self.view, request.size
+        view = self.view
         if size == 1:
             view.sent(now, view.single_s)
         else:
             self._last_sized = id_
             view.sent(now, view.alone_s(size), size)
-        if size != 1 or request.accuracy_floor:
-            frame = with_details(frame, size, request.accuracy_floor)
+        if has_details:
+            frame = with_details(frame, size, request.accuracy_floor, b"" if client is None else client.client)
         self._write_request(frame)
 
     def check_timeouts(self, passed_s: float, now: float) -> None:

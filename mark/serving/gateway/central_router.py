@@ -105,6 +105,10 @@ class CentralRouter(ModelRouter):
         except Exception as error:  # noqa: BLE001 - the driver of one request: it gets its answer
             self.fail_unexpected(request, error)
 
+    def may_queue(self, request: InferenceRequest, now: float, share: float) -> bool:
+        """True: a central queue orders by its own rule, which knows no classes."""
+        return bool(self._own) or super().may_queue(request, now, share)
+
     def bounced(self, request: InferenceRequest, now: float, *, lambda_refused: bool = False) -> None:
         """Route a request that an agent or Lambda did not take, or that is late when its server was lost."""
         from_agent = request in self._at

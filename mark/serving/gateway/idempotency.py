@@ -17,8 +17,8 @@ MAX_IDS = 8192
 MAX_BYTES = 32 * 1024 * 1024
 
 
-Key = tuple[str, bytes, bytes]
-"""Model, path and id: SageMaker's path is the same for all models."""
+Key = tuple[str, str, bytes, bytes]
+"""Client, model, path and id: ids of two clients never meet, and SageMaker's path is the same for all models."""
 
 
 class StoredResponse(NamedTuple):
@@ -53,9 +53,9 @@ class IdempotencyCache:
         self._rotates_at = math.inf
         self._bytes = 0
 
-    def knows(self, model: str, request: InferenceRequest) -> bool:
-        """True where a request with this id was executed, or is in flight, in this gateway."""
-        key = (model, request.path, request.request_id)
+    def knows(self, model: str, request: InferenceRequest, client: str) -> bool:
+        """True where a request of the client's with this id was executed, or is in flight, in this gateway."""
+        key = (client, model, request.path, request.request_id)
         return key in self._young or key in self._old
 
     def begin(self, model: str, request: InferenceRequest, now: float) -> bool:
@@ -69,7 +69,8 @@ class IdempotencyCache:
             young = self._young
         if not young:
             self._rotates_at = now + KEPT_S
-        key = (model, request.path, request.request_id)
+        client = "" if request.client is None else request.client.name
+        key = (client, model, request.path, request.request_id)
         digest = hash(request.body)
         known = young.get(key) or self._old.get(key)
         if known is None:

@@ -1,4 +1,4 @@
-"""Prometheus metrics of a gateway. Label values are bounded: models, variants, and three kinds of servers."""
+"""Prometheus metrics of a gateway. Label values are bounded: models, variants, clients, three kinds of servers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.core import HistogramMetricFamily, Metric
 
-from mark.domain.traffic import LATENCY_BIN_S
+from mark.domain.traffic import LATENCY_BIN_S, client_outcomes
 from mark.serving.gateway.central_router import CentralRouter
 from mark.serving.gateway.model_router import ModelRouter
 from mark.telemetry.metrics import counter, exposition, gauge
@@ -48,6 +48,7 @@ def _families(gateway: Gateway) -> Iterator[Metric]:
     yield counter(
         "gateway_variant_responses", "Responses by the variant that gave them", ("model", "variant"), variants
     )
+    yield from _by_client(gateway)
     yield _latencies(routers)
     slos = [((router.name,), router.served.slo) for router in routers]
     targets = [(name, slo.target) for name, slo in slos]
@@ -74,6 +75,20 @@ def _families(gateway: Gateway) -> Iterator[Metric]:
     )
     unexpected = [((), gateway.unexpected.count)]
     yield counter("gateway_internal_errors", "Unexpected exceptions; the log has their tracebacks", (), unexpected)
+
+
+def _by_client(gateway: Gateway) -> Iterator[Metric]:
+    """Requests by client; left out where the service has none."""
+    if not gateway.clients.exist:
+        return
+    rows = [
+        ((model, one.client, outcome), count)
+        for model in gateway.routers
+        for one in gateway.clients.traffic(model)
+        for outcome, count in client_outcomes(one).items()
+    ]
+    text = "Requests by client and what became of them; limited: refused by the client's own limits"
+    yield counter("gateway_client_requests", text, ("model", "client", "outcome"), rows)
 
 
 def _central_queues(routers: list[CentralRouter]) -> Iterator[Metric]:

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Concatenate, ParamSpec, Protocol
 
+from mark.dispatch.client_limits import may_wait
 from mark.dispatch.overflow import TO_INSTANCE, TO_LAMBDA, after_bounce
 from mark.dispatch.policy import Bounced, Late, Routing
 from mark.dispatch.redispatch import AfterLoss, after_loss, at_work
@@ -158,6 +159,20 @@ class ModelRouter:
         except Exception as error:  # noqa: BLE001 - on the hot path, what `_fails_its_request` does elsewhere
             self.fail_unexpected(request, error)
 
+    def may_queue(self, request: InferenceRequest, now: float, share: float) -> bool:
+        """True where the queue leaves its client's class room: it may use that share of the time for waiting."""
+        agent, finish_at = self._first_to_finish(now, request.size)
+        if agent is None:
+            return False
+        view, size = agent.view, request.size
+        alone_s = view.single_s if size == 1 else view.alone_s(size)
+        return may_wait(finish_at - now - alone_s, request.deadline_at - now - alone_s, share)
+
+    @_fails_its_request
+    def give_way(self, request: InferenceRequest, now: float) -> None:
+        """Leave the instances to higher classes: Lambda answers the request, or nobody does."""
+        self._stays(request, now, math.inf)
+
     @_fails_its_request
     def bounced(self, request: InferenceRequest, now: float, *, lambda_refused: bool = False) -> None:
         """Route a request that was not admitted: to Lambda, to the instance that finishes first, or shed it."""
@@ -279,12 +294,19 @@ class ModelRouter:
         except Exception as error:  # noqa: BLE001 - as in `offer`
             self.fail_unexpected(request, error)
             return
+        client = request.client
         if response.status < CLIENT_ERROR:
-            self.tally.answered(by, now - request.arrived_at, self.objective_s)
+            latency_s = now - request.arrived_at
+            self.tally.answered(by, latency_s, self.objective_s)
             if variant in self.accuracy_of:
                 self.tally.answered_with(variant, self.accuracy_of[variant])
+            if client is not None:
+                client.served(request.size, late=latency_s > self.objective_s)
         else:
             self.tally.refused(response.status, request.arrived_at)
+            if client is not None:
+                client.refused(response.status)
+        request.client = None
         if request.idempotency is not None and response.status == TIMED_OUT:
             self._idempotency.discard(
                 request.idempotency, TIMED_OUT, "not answered in time; retry with the same id"
@@ -298,6 +320,9 @@ class ModelRouter:
     def fail(self, request: InferenceRequest, status: int, text: str) -> None:
         """Answer with an error of the service."""
         request.fail(status, text)
+        if request.client is not None:
+            request.client.refused(status)
+            request.client = None
         if request.idempotency is not None:
             self._idempotency.discard(request.idempotency, status, text)
 

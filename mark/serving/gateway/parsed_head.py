@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from mark.protocols.oip import BadRequest
 from mark.serving.gateway.accuracy_floor import HEADER, floor_of
+from mark.serving.gateway.clients import ClientUse
 from mark.serving.gateway.model_router import ModelRouter
 from mark.serving.gateway.request import ONLY_VARIANT, InferenceRequest
 from mark.serving.gateway.routes import Route
@@ -37,10 +38,12 @@ class ParsedHead(NamedTuple):
     size: int
     #: least accuracy of the variant that may answer, 0 for any
     accuracy_floor: float
+    #: the client's use of the model; None where the service has no clients
+    use: ClientUse | None
 
 
-def parse_head(request: InferenceRequest, route: Route, router: ModelRouter) -> ParsedHead:
-    """Parse the head of an inference request whose body has no content coding.
+def parse_head(request: InferenceRequest, route: Route, router: ModelRouter, use: ClientUse | None) -> ParsedHead:
+    """Parse the head of an inference request whose body has no content coding. use: its client's, of the model.
 
     Errors: BadRequest.
     """
@@ -72,6 +75,7 @@ def parse_head(request: InferenceRequest, route: Route, router: ModelRouter) -> 
         accept,
         size_of(headers, router.largest, from_rows=route.shape == "oip" and router.served.model.rows_are_items),
         floor_of(headers, router.served),
+        use,
     )
 
 

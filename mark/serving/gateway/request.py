@@ -12,6 +12,7 @@ from mark.serving.http.content_codings import INLINE_BYTES, WORTH_BYTES, coding_
 from mark.serving.http.exchange import Answering, HttpExchange
 
 if TYPE_CHECKING:
+    from mark.serving.gateway.clients import ClientUse
     from mark.serving.gateway.idempotency import IdempotencyRecord
     from mark.serving.gateway.parsed_head import ParsedHead
     from mark.serving.http.head_cache import Head
@@ -36,8 +37,8 @@ class InferenceRequest(HttpExchange):
     """A client's request on its way through the gateway; instants are the event loop's clock."""
 
     __slots__ = (
-        "accept", "accuracy_floor", "arrived_at", "content_type", "deadline_at", "header_length", "idempotency",
-        "losses", "path", "request_id", "shape", "size", "traceparent", "variant",
+        "accept", "accuracy_floor", "arrived_at", "client", "content_type", "deadline_at", "header_length",
+        "idempotency", "losses", "path", "request_id", "shape", "size", "traceparent", "variant",
     )  # fmt: skip
 
     head: Head[ParsedHead] | None
@@ -59,6 +60,8 @@ class InferenceRequest(HttpExchange):
     accuracy_floor: float
     #: the model's variant that was asked for
     variant: bytes
+    #: whose limits it counts towards; None where the service has no clients, and once it is answered
+    client: ClientUse | None
     #: record of its id, None where the gateway made the id
     idempotency: IdempotencyRecord | None
     #: servers that were lost with it
@@ -79,7 +82,7 @@ class InferenceRequest(HttpExchange):
         self.request_id = self.path = self.content_type = self.accept = self.traceparent = self.variant = b""
         self.header_length, self.size = 0, 1
         self.arrived_at = self.deadline_at = self.accuracy_floor = 0.0
-        self.idempotency = None
+        self.idempotency = self.client = None
         self.losses = ()
 
     def infer_request(self) -> InferRequest:

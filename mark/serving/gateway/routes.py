@@ -32,6 +32,8 @@ class Endpoint(Enum):
 
 OPEN_TO_ALL = frozenset({Endpoint.LIVE, Endpoint.READY})
 """Endpoints that load balancers call without a token."""
+OF_OPERATORS = frozenset({Endpoint.METRICS, Endpoint.STATISTICS, Endpoint.INDEX})
+"""Endpoints that tell of all models and clients: where the service has a token, they need it."""
 
 
 class Route(NamedTuple):

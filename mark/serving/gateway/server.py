@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import hmac
 import json
 import logging
+import math
 import secrets
 import socket
 import ssl
@@ -21,6 +21,7 @@ from typing import Any
 
 import mark
 from mark.dispatch.central_queue import PLAIN, CentralCode
+from mark.dispatch.client_limits import FORBIDDEN, TOO_MANY
 from mark.domain.errors import MarkError, RetryLater
 from mark.domain.member import Peer
 from mark.ports import GatewayLink, Overflow
@@ -31,6 +32,7 @@ from mark.serving.gateway import triton_documents as triton
 from mark.serving.gateway.accuracy_floor import stricter_floor
 from mark.serving.gateway.agent_pool import AgentConnections
 from mark.serving.gateway.central_router import CentralRouter
+from mark.serving.gateway.clients import Account, ClientUse
 from mark.serving.gateway.idempotency import IdempotencyCache
 from mark.serving.gateway.lambda_overflow import LambdaCalls
 from mark.serving.gateway.metrics import render_gateway
@@ -39,6 +41,7 @@ from mark.serving.gateway.parsed_head import MAX_ID_BYTES, ParsedHead, parse_hea
 from mark.serving.gateway.peers import FORWARDED, PeerGateway, Peers, forwarded_headers
 from mark.serving.gateway.request import InferenceRequest
 from mark.serving.gateway.routes import (
+    OF_OPERATORS,
     OPEN_TO_ALL,
     Endpoint,
     Route,
@@ -65,6 +68,10 @@ _JSON = oip.JSON_TYPE.encode()
 DRAIN_S = 5.0
 """Most time of a gateway that ends to answer what it has."""
 LOOPBACK = "127.0.0.1"
+BEARER_REQUIRED = b"www-authenticate: Bearer\r\n"
+TOKEN_REQUIRED = "a bearer token is required"  # noqa: S105 - a message
+KEY_REQUIRED = "a client's key is required, as `Authorization: Bearer KEY`"
+TOO_MANY_TEXT = "the client {} is above its rate or has too many requests in flight; retry later"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +126,9 @@ class Gateway:
                 calls = LambdaCalls(overflow, served.overflow, served.function, clock=self.sync)
             self.routers[served.name] = self._router(served, calls, central)
         self.sync.routers = self.routers
+        self.clients = self.sync.clients
+        self.clients.set_tokens(() if config.token is None else (config.token,))
+        self.sync.on_clients = self._forget_heads
         self.agents = AgentConnections(self.routers, config.token)
         self.http = HttpServer(
             self.handle,
@@ -128,7 +138,6 @@ class Gateway:
             admits=self._admits,
             unexpected=self.unexpected,
         )
-        self._tokens: tuple[bytes, ...] = () if config.token is None else (config.token.encode(),)
         self._ids = f"{config.name}-{secrets.token_hex(4)}-".encode()
         self._count = 0
 
@@ -141,6 +150,7 @@ class Gateway:
         )
 
     def _share_agents(self, gateways: list[str]) -> None:
+        self.clients.set_gateways(len(gateways), time.monotonic())
         for router in self.routers.values():
             router.set_gateways(self.peers.name, gateways)
 
@@ -151,16 +161,17 @@ class Gateway:
             self._offer(request, head.parsed)
             return
         route = self._routes.find(request.target)
+        account = self.clients.identify(request.headers)
         request.shape = shape_of(request.target) if route is None else route.shape
         request.request_id = request.headers.get("x-mark-request-id", b"")[:MAX_ID_BYTES] or self._next_id()
         if self.config.local_only and not is_local_name(request.headers.get("host", b"").decode("latin-1")):
             request.fail(421, REFUSAL)
-        elif not self._is_allowed(request.headers, route):
-            request.fail(401, "a bearer token is required", b"www-authenticate: Bearer\r\n")
+        elif self._is_refused(request, route, account):
+            return
         elif route is None:
             self._miss(request)
-        elif route.endpoint is Endpoint.INFER:
-            self._infer(request, route)
+        elif route.endpoint is Endpoint.INFER and account is not None:
+            self._infer(request, route, account)
         elif route.endpoint is Endpoint.INDEX:
             self._handle_index(request)
         else:
@@ -168,11 +179,35 @@ class Gateway:
 
     def accept(self, tokens: Sequence[str]) -> None:
         """Accept these tokens and no other; agents are told the first. Nothing for a gateway open to all."""
-        if self._tokens:
-            self._tokens = tuple(token.encode() for token in tokens)
-            for connection in self.http.connections:
-                connection.forget_head()  # its token was looked at before
+        if self.clients.asks_token:
+            self.clients.set_tokens(tokens)
+            self._forget_heads()
             self.agents.set_token(tokens[0])
+
+    def _forget_heads(self) -> None:
+        """Have each request's token or key looked at again."""
+        for connection in self.http.connections:
+            connection.forget_head()
+
+    def _is_refused(self, request: InferenceRequest, route: Route | None, account: Account | None) -> bool:
+        """True where the request was answered with 401 or 403."""
+        endpoint = None if route is None else route.endpoint
+        if endpoint in OPEN_TO_ALL:
+            return False
+        if account is None:
+            if not self.clients.asks_token and endpoint is not Endpoint.INFER:
+                return False
+            request.fail(401, KEY_REQUIRED if self.clients.exist else TOKEN_REQUIRED, BEARER_REQUIRED)
+            return True
+        if account.client is None or route is None:
+            return False
+        if account.status_for(route.model) == FORBIDDEN:
+            request.fail(403, f"the client {account.client.name} may not use the model {route.model}")
+        elif self.clients.asks_token and endpoint in OF_OPERATORS:
+            request.fail(403, "this path needs the service's token; a client's key opens its models' paths")
+        else:
+            return False
+        return True
 
     def _miss(self, request: InferenceRequest) -> None:
         """Answer 501 for a feature that is not supported, else 404 with the models that are served."""
@@ -187,6 +222,7 @@ class Gateway:
         request.request_id = request.headers.get("x-mark-request-id", b"")[:MAX_ID_BYTES] or self._next_id()
         self.unexpected.note(error, request_id=request.request_id.decode("latin-1"))
         request.fail(500, INTERNAL_ERROR)
+        _end_use(request)
         if request.idempotency is not None:
             self._idempotency.discard(request.idempotency, 500, INTERNAL_ERROR)
 
@@ -195,31 +231,23 @@ class Gateway:
         return b"%b%x" % (self._ids, self._count)
 
     def _admits(self, _target: bytes, headers: dict[str, bytes]) -> bool:
-        """True where the body is to be read, decided when the head is complete: only with a valid token.
+        """True where the body is to be read, decided when the head is complete: with a valid token or key.
 
-        Endpoints without a token, such as health, take no body.
+        Endpoints that need none, such as health, take no body.
         """
-        return self._is_allowed(headers, None)
+        return not self.clients.asks_token or self.clients.identify(headers) is not None
 
-    def _is_allowed(self, headers: dict[str, bytes], route: Route | None) -> bool:
-        if not self._tokens:
-            return True
-        scheme, _, token = headers.get("authorization", b"").partition(b" ")
-        sent = token.lstrip(b" ")
-        if scheme.lower() == b"bearer" and any(hmac.compare_digest(sent, known) for known in self._tokens):
-            return True
-        return route is not None and route.endpoint in OPEN_TO_ALL
-
-    def _infer(self, request: InferenceRequest, route: Route) -> None:
+    def _infer(self, request: InferenceRequest, route: Route, account: Account) -> None:
         if request.method != b"POST":
             request.fail(405, "use POST", b"allow: POST\r\n")
             return
         coding = request.headers.get("content-encoding")
         if not is_plain(coding):
-            self._decode(request, route, coding or b"")
+            self._decode(request, route, account, coding or b"")
             return
         try:
-            parsed = parse_head(request, route, self.routers[route.model])
+            use = account.use_of(route.model) if self.clients.exist else None
+            parsed = parse_head(request, route, self.routers[route.model], use)
         except oip.BadRequest as error:
             request.fail(error.status, str(error))
             return
@@ -227,7 +255,7 @@ class Gateway:
             request.head.parsed = parsed
         self._offer(request, parsed)
 
-    def _decode(self, request: InferenceRequest, route: Route, coding: bytes) -> None:
+    def _decode(self, request: InferenceRequest, route: Route, account: Account, coding: bytes) -> None:
         """Decompress the body, a large one in a thread, and go on as if it had come so."""
         try:
             body = decode_small(coding, request.body)
@@ -235,7 +263,7 @@ class Gateway:
             request.fail(error.status, str(error), ACCEPTED if error.status == 415 else b"")
             return
         if body is None:
-            self._in_background(request, self._decode_large(request, route, coding))
+            self._in_background(request, self._decode_large(request, route, account, coding))
             return
         if len(body) > UNCOUNTED_BYTES:
             lease = self.http.budget.take(len(body), is_here=True)
@@ -243,9 +271,11 @@ class Gateway:
                 request.fail(503, HELD)
                 return
             request.lease = lease
-        self._decoded(request, route, body)
+        self._decoded(request, route, account, body)
 
-    async def _decode_large(self, request: InferenceRequest, route: Route, coding: bytes) -> None:
+    async def _decode_large(
+        self, request: InferenceRequest, route: Route, account: Account, coding: bytes
+    ) -> None:
         limit = self.config.limits.body_bytes
         lease = self.http.budget.take(limit, is_here=True)
         if lease is None:
@@ -258,12 +288,12 @@ class Gateway:
             return
         lease.shrink(len(body))
         request.lease = lease
-        self._decoded(request, route, body)
+        self._decoded(request, route, account, body)
 
-    def _decoded(self, request: InferenceRequest, route: Route, body: bytes) -> None:
+    def _decoded(self, request: InferenceRequest, route: Route, account: Account, body: bytes) -> None:
         request.body, request.head = body, None  # no other request with this head has its length
         request.headers = {name: value for name, value in request.headers.items() if name != "content-encoding"}
-        self._infer(request, route)
+        self._infer(request, route, account)
 
     def _in_background(self, request: InferenceRequest, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine for a request; an exception there fails this request alone."""
@@ -276,11 +306,12 @@ class Gateway:
         if not task.cancelled() and (error := task.exception()) is not None:
             self.unexpected.note(error, request_id=request.request_id.decode("latin-1"))
             request.fail(500, INTERNAL_ERROR)
+            _end_use(request)
 
     def _offer(self, request: InferenceRequest, parsed: ParsedHead) -> None:
         (
             router, request.shape, request.path, request.content_type, request.header_length, has_trace,
-            request.variant, allowed_s, has_id, request.accept, request.size, request.accuracy_floor,
+            request.variant, allowed_s, has_id, request.accept, request.size, request.accuracy_floor, use,
         ) = parsed  # fmt: skip
         if not request.size:
             request.size = oip.count_rows(request.body, request.header_length)
@@ -302,13 +333,29 @@ class Gateway:
         else:
             request.request_id = request.headers["x-mark-request-id"]
             owner = self.peers.owner(request.request_id)
-            if owner is None or FORWARDED in request.headers or self._idempotency.knows(router.name, request):
-                self._offer_once(request, router, now)
+            client = "" if use is None else use.name
+            is_forwarded = FORWARDED in request.headers
+            if owner is None or is_forwarded or self._idempotency.knows(router.name, request, client):
+                self._offer_once(request, router, use, now)
             else:
-                self._forward(request, router, owner)
+                self._forward(request, router, use, owner)
             return
+        if use is None:
+            router.tally.window_count += 1
+            router.offer(request, now)
+        elif wait_s := use.limits.admit(now):
+            _refuse_limited(request, use, wait_s)
+        else:
+            request.client = use
+            self._offer_of(use, request, router, now)
+
+    def _offer_of(self, use: ClientUse, request: InferenceRequest, router: ModelRouter, now: float) -> None:
+        """Offer a client's request, where the queue has room for its class."""
         router.tally.window_count += 1
-        router.offer(request, now)
+        if use.queue_share < 1.0 and not router.may_queue(request, now, use.queue_share):
+            router.give_way(request, now)
+        else:
+            router.offer(request, now)
 
     def _take_floor(self, request: InferenceRequest, router: ModelRouter) -> bool:
         """Take the accuracy floor among the body's parameters; False where it was answered with 400."""
@@ -322,20 +369,39 @@ class Gateway:
         request.accuracy_floor = found
         return True
 
-    def _offer_once(self, request: InferenceRequest, router: ModelRouter, now: float) -> None:
-        """Offer a request with a client's id unless it is a duplicate."""
-        if self._idempotency.begin(router.name, request, now):
+    def _offer_once(
+        self, request: InferenceRequest, router: ModelRouter, use: ClientUse | None, now: float
+    ) -> None:
+        """Offer a request with a client's id unless it is a duplicate, which counts towards its rate as well."""
+        if use is not None:
+            if wait_s := use.limits.admit(now):
+                _refuse_limited(request, use, wait_s)
+                return
+            request.client = use
+        if not self._idempotency.begin(router.name, request, now):
+            router.tally.deduplicated += 1
+            if use is not None:
+                request.client = None
+                use.limits.end()
+        elif use is not None:
+            self._offer_of(use, request, router, now)
+        else:
             router.tally.window_count += 1
             router.offer(request, now)
-        else:
-            router.tally.deduplicated += 1
 
-    def _forward(self, request: InferenceRequest, router: ModelRouter, owner: PeerGateway) -> None:
+    def _forward(
+        self, request: InferenceRequest, router: ModelRouter, use: ClientUse | None, owner: PeerGateway
+    ) -> None:
         router.tally.forwarded += 1
-        self._in_background(request, self._forward_to_owner(request, router, owner))
+        self._in_background(request, self._forward_to_owner(request, router, use, owner))
 
-    async def _forward_to_owner(self, request: InferenceRequest, router: ModelRouter, owner: PeerGateway) -> None:
-        """Have the owner of the id answer; where it is lost, this gateway does, if the model allows it."""
+    async def _forward_to_owner(
+        self, request: InferenceRequest, router: ModelRouter, use: ClientUse | None, owner: PeerGateway
+    ) -> None:
+        """Have the owner of the id answer; where it is lost, this gateway does, if the model allows it.
+
+        The gateway that has it executed counts it towards its client's limits.
+        """
         try:
             answer = await owner.forward(request, self.peers.name, router.give_up_s + OWNER_GRACE_S)
         except RetryLater as error:
@@ -345,7 +411,7 @@ class Gateway:
             self.peers.lost(owner)
             never_sent = isinstance(error.__cause__, ConnectionRefusedError)
             if never_sent or router.served.model.redispatch:
-                self._offer_once(request, router, time.monotonic())
+                self._offer_once(request, router, use, time.monotonic())
             else:
                 router.fail(
                     request,
@@ -403,6 +469,19 @@ class Gateway:
             request.fail(503, "not ready: no instance accepts requests")
         else:
             request.reply(200, _JSON, json.dumps(document or {"ready": True}).encode())
+
+
+def _refuse_limited(request: InferenceRequest, use: ClientUse, wait_s: float) -> None:
+    """Answer 429: the client is above its limits for that long."""
+    use.limited += 1
+    request.fail(TOO_MANY, TOO_MANY_TEXT.format(use.name), b"retry-after: %d\r\n" % math.ceil(wait_s))
+
+
+def _end_use(request: InferenceRequest) -> None:
+    """A request that no router answers any more is in flight no more."""
+    if request.client is not None:
+        request.client.refused(500)
+        request.client = None
 
 
 async def serve_gateway(
@@ -500,7 +579,9 @@ async def _read_tokens(gateway: Gateway, tokens: TokenReader) -> float:
 async def _sweep(gateway: Gateway) -> None:
     while True:
         await asyncio.sleep(SWEEP_S)
-        gateway.agents.check_timeouts(SWEEP_S, time.monotonic())
+        now = time.monotonic()
+        gateway.agents.check_timeouts(SWEEP_S, now)
+        gateway.clients.refresh_shares(gateway.routers, now)
 
 
 async def _drain(gateway: Gateway) -> None:

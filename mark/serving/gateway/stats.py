@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import Literal
 
-from mark.domain.traffic import LATENCY_BIN_S, LATENCY_BINS, ModelTraffic, is_rejection
+from mark.domain.traffic import LATENCY_BIN_S, LATENCY_BINS, ClientTraffic, ModelTraffic, grown_since, is_rejection
 
 Server = Literal["instance", "standby", "lambda"]
 SERVERS: tuple[Server, ...] = ("instance", "standby", "lambda")
@@ -88,9 +88,11 @@ class Tally:
             self.arrivals[window] += self.window_count
             self.window_count = 0
 
-    def traffic(self, model: str, *, in_flight: int, warm: int) -> ModelTraffic | None:
-        """Traffic since the last call; None where there was none."""
-        now = self._totals(model, in_flight, warm)
+    def traffic(
+        self, model: str, *, in_flight: int, warm: int, clients: tuple[ClientTraffic, ...] = ()
+    ) -> ModelTraffic | None:
+        """Traffic since the last call; None where there was none. clients: their counts so far."""
+        now = self._totals(model, in_flight, warm, clients)
         arrivals = tuple(sorted((window, count) for window, count in self.arrivals.items() if count))
         self.arrivals.clear()
         before = self._since
@@ -99,7 +101,7 @@ class Tally:
         self._since = now
         return _difference(now, before, arrivals)
 
-    def _totals(self, model: str, in_flight: int, warm: int) -> ModelTraffic:
+    def _totals(self, model: str, in_flight: int, warm: int, clients: tuple[ClientTraffic, ...]) -> ModelTraffic:
         return ModelTraffic(
             model=model,
             instance=self.by["instance"],
@@ -118,6 +120,7 @@ class Tally:
             gib_s=self.gib_s,
             accuracy_known=self.accuracy_known,
             accuracy_sum=self.accuracy_sum,
+            clients=clients,
             recent_known=self.recent[1],
             recent_sum=self.recent[0],
             lambda_in_flight=in_flight,
@@ -130,6 +133,7 @@ def _difference(
 ) -> ModelTraffic:
     old = before or ModelTraffic(model=now.model)
     bins = dict(old.latency_counts)
+    before_of = {one.client: one for one in old.clients}
     grown = ((place, count - bins.get(place, 0)) for place, count in now.latency_counts)
     return ModelTraffic(
         model=now.model,
@@ -150,6 +154,7 @@ def _difference(
         gib_s=now.gib_s - old.gib_s,
         accuracy_known=now.accuracy_known - old.accuracy_known,
         accuracy_sum=now.accuracy_sum - old.accuracy_sum,
+        clients=tuple(grown_since(one, before_of.get(one.client)) for one in now.clients),
         recent_known=now.recent_known,
         recent_sum=now.recent_sum,
         lambda_in_flight=now.lambda_in_flight,

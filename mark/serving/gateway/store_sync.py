@@ -21,6 +21,7 @@ from mark.domain.member import MemberState, Peer
 from mark.domain.traffic import GatewayReport, Warmed
 from mark.ports import GatewayLink
 from mark.serving.gateway.agent_pool import AgentConnections
+from mark.serving.gateway.clients import Clients
 from mark.serving.gateway.peers import PEERS_S, PROBE_S, Peers
 from mark.serving.unexpected_errors import UnexpectedErrors
 from mark.steady_time import steady_time
@@ -34,9 +35,14 @@ MEMBERS_S = 0.05
 CLOCK_S = 0.1
 WARMED_S = 0.25
 BUDGET_S = 1.0
+CLIENTS_S = 1.0
 REPORT_S = 0.25
 RETRY_S = 0.5
 """Period of retries while the store is unreachable."""
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""
 
 
 class StoreSync:
@@ -44,6 +50,9 @@ class StoreSync:
 
     def __init__(self, gateway: str, unexpected: UnexpectedErrors) -> None:
         self.routers: dict[str, ModelRouter] = {}
+        self.clients = Clients()
+        #: called after the clients have changed
+        self.on_clients: Callable[[], None] = _nothing
         self.window_ends_at = 0.0
         self._gateway = gateway
         self._unexpected = unexpected
@@ -84,6 +93,8 @@ class StoreSync:
         """
         while not stop.is_set() and not await self._call_store(lambda: self._follow_clock(link)):
             await asyncio.sleep(RETRY_S)
+        while not stop.is_set() and not await self._call_store(lambda: self._follow_clients(link)):
+            await asyncio.sleep(RETRY_S)  # without them a stranger would be let in
         follow = _MembersFollower(link, agents)
         await self._call_store(follow.look)
         await self._call_store(lambda: peers.join(me, link))
@@ -95,6 +106,7 @@ class StoreSync:
             loop.create_task(self._repeat(peers.probe, lambda: PROBE_S)),
             loop.create_task(self._repeat(lambda: self._follow_warmed(link), lambda: WARMED_S)),
             loop.create_task(self._repeat(lambda: self._follow_budget(link), lambda: BUDGET_S)),
+            loop.create_task(self._repeat(lambda: self._follow_clients(link), lambda: CLIENTS_S)),
             loop.create_task(self._repeat(lambda: self._report(link), self._until_report_s)),
         )
 
@@ -152,6 +164,11 @@ class StoreSync:
         for router in self.routers.values():
             router.limit_spending(limit)
 
+    async def _follow_clients(self, link: GatewayLink) -> None:
+        directory, now = await link.clients(), steady_time()
+        if self.clients.follow(directory, now=now, loop_now=time.monotonic()):
+            self.on_clients()
+
     async def _report(self, link: GatewayLink) -> None:
         if self._unsent is not None:
             await link.report(self._unsent)
@@ -167,7 +184,8 @@ class StoreSync:
         for router in self.routers.values():
             calls = router.overflow
             in_flight, warm = (calls.in_flight, calls.warm) if calls is not None else (0, 0)
-            traffic = router.tally.traffic(router.name, in_flight=in_flight, warm=warm)
+            clients = self.clients.traffic(router.name)
+            traffic = router.tally.traffic(router.name, in_flight=in_flight, warm=warm, clients=clients)
             if traffic is not None:
                 models.append(traffic)
         if not models:

@@ -13,6 +13,7 @@ from moto import mock_aws
 
 from mark.aws.lease_table import LeaseTable
 from mark.aws.session import Aws
+from mark.domain.clients import Client, HashedKey
 from mark.domain.errors import RetryLater
 from mark.domain.lease import TABLE_LEASE, Lease, LeaseLost
 from mark.domain.member import Peer
@@ -172,6 +173,25 @@ def test_a_store_that_lost_everything_begins_with_the_tail(nodes: tuple[Machine,
     second = right.leads()
     assert second is not None
     assert list(right.store.journal_lines("m")) == [b"header", b"one"]
+
+
+def test_a_store_that_lost_everything_gets_its_clients_back(nodes: tuple[Machine, Machine], clock: Hand) -> None:
+    left, right = nodes
+    first = left.leads()
+    assert first is not None
+    shop = Client(name="shop", keys=(HashedKey(sha256="ff"),))
+    left.store.clients.change(lambda known: known.created(shop, models=["m"]))
+    left.store.clients.copy(first)
+    revoked = left.store.clients.change(lambda known: known.revoked("shop", at=5.0))
+    left.store.clients.copy(first)
+    left.redis.kill()
+    clock.now += EMPTY_S + 1.0
+    assert not right.node.may_lead() or right.table.acquire("right", TTL_S) is None
+    clock.now += EMPTY_S + 1.0
+    assert right.leads() is not None
+    assert right.store.clients.read() == revoked, "a key that was revoked stays so"
+    with pytest.raises(LeaseLost):
+        right.store.clients.copy(first)
 
 
 def test_clients_find_the_node_that_leads(nodes: tuple[Machine, Machine], clock: Hand) -> None:

@@ -10,6 +10,7 @@ from mark.domain.fleet import Role
 from mark.report.live.service_status import (
     AnswerCounts,
     ArrivalRates,
+    ClientStatus,
     ControllerStatus,
     FleetStatus,
     HourlyStatus,
@@ -63,6 +64,12 @@ def busy_model(name: str = "inception-v3") -> ModelStatus:
         by=AnswerCounts(instance=118_330, standby=2_100, lambda_=3_026, shed=17),
         failed=3,
         rejected=4,
+        clients=(
+            ClientStatus(client="(token)", requests=5, answered=5, attained=1.0, cost_usd=0.001),
+            ClientStatus(
+                client="shop", requests=1_300, answered=1_200, late=6, limited=100, attained=0.995, cost_usd=0.25
+            ),
+        ),
         redispatched=12,
         lambda_=LambdaStatus(in_flight=2, warm=5, invocations=3_104, cold=7),
         fleet=FleetStatus(

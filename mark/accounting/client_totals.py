@@ -1,0 +1,77 @@
+"""Totals by client, and each client's part of what serving cost. Pure.
+
+The rule: of the cost of serving a model (instances, standbys, Lambda), clients bear the share of its answers that
+were theirs, and each of them the share of the items in these answers. What was answered before the service had
+clients is nobody's, and so is what stands around the fleets. Refused requests cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from mark.domain.traffic import CLIENT_COUNTS, ClientTraffic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientTotals:
+    """Totals of one client's requests of one model; the counts are those of `ClientTraffic`.
+
+    They may be broken, where they were read between two marks.
+    """
+
+    answered: float = 0.0
+    late: float = 0.0
+    shed: float = 0.0
+    failed: float = 0.0
+    limited: float = 0.0
+    items: float = 0.0
+
+
+def totals_of(clients: Iterable[ClientTraffic]) -> dict[str, ClientTotals]:
+    """Totals by client."""
+    return {
+        one.client: ClientTotals(**{name: float(getattr(one, name)) for name in CLIENT_COUNTS}) for one in clients
+    }
+
+
+def between(
+    before: Mapping[str, ClientTotals], after: Mapping[str, ClientTotals], share: float
+) -> dict[str, ClientTotals]:
+    """Totals on a straight line from `before` (share 0) to `after` (1); who is absent has none yet."""
+    none = ClientTotals()
+    return {
+        client: ClientTotals(
+            **{
+                name: (1 - share) * getattr(before.get(client, none), name)
+                + share * getattr(after.get(client, none), name)
+                for name in CLIENT_COUNTS
+            }
+        )
+        for client in sorted({*before, *after})
+    }
+
+
+def grown(before: Mapping[str, ClientTotals], after: Mapping[str, ClientTotals]) -> tuple[ClientTraffic, ...]:
+    """Counts between two instants, in whole requests, by client; who had none is left out."""
+    none = ClientTotals()
+    found = (
+        ClientTraffic(
+            client=client,
+            **{
+                name: round(getattr(totals, name)) - round(getattr(before.get(client, none), name))
+                for name in CLIENT_COUNTS
+            },
+        )
+        for client, totals in sorted(after.items())
+    )
+    return tuple(one for one in found if one.requests)
+
+
+def costs_by_client(clients: Sequence[ClientTraffic], *, serving_usd: float, answered: int) -> dict[str, float]:
+    """Cost by client, USD. serving_usd: of the model; answered: all its answers, those to clients among them."""
+    theirs, items = sum(one.answered for one in clients), sum(one.items for one in clients)
+    if not items:
+        return dict.fromkeys((one.client for one in clients), 0.0)
+    usd = serving_usd * min(1.0, theirs / max(1, answered))
+    return {one.client: usd * one.items / items for one in clients}

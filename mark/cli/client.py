@@ -1,0 +1,115 @@
+"""`mark client create`, `list`, `rotate` and `revoke`: flags and help."""
+# ruff: noqa: PLC0415, PLR0913 - what takes long to import is imported when it is needed; a command has many flags
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mark.cli import complete
+from mark.cli import options as given
+
+CREATE_EXAMPLES = (
+    "mark client create shop",
+    "mark client create shop --models digits --rate 20 --burst 40 --concurrency 8",
+    "mark client create nightly --priority low --json",
+)
+LIST_EXAMPLES = ("mark client list", "mark client list --json")
+ROTATE_EXAMPLES = ("mark client rotate shop", "mark client rotate shop --keep-old 0")
+REVOKE_EXAMPLES = ("mark client revoke shop",)
+
+ClientName = Annotated[str, typer.Argument(metavar="CLIENT", help="The client's name.")]
+
+
+def create(
+    *,
+    client: ClientName,
+    models: Annotated[
+        str | None, typer.Option(metavar="MODEL,...", help="Models that it may use.  [default: all]")
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(metavar="RPS", help="Requests/s in the long run, over all gateways.  [default: no limit]"),
+    ] = None,
+    burst: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Requests at once after a pause.  [default: a second's worth]"),
+    ] = None,
+    concurrency: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Requests in flight, over all gateways.  [default: no limit]"),
+    ] = None,
+    priority: Annotated[
+        str,
+        typer.Option(
+            metavar="CLASS",
+            help="high, normal or low: where a model is overloaded, the lowest is refused first.",
+            autocompletion=complete.choices("high", "normal", "low"),
+        ),
+    ] = "normal",
+    name: given.Name = None,
+    json: given.Json = False,
+    config: given.Config = None,
+) -> None:
+    """Create a client, and print its key this once.
+
+    From the first client on, requests need a client's key or the service's token. Gateways follow within a few
+    seconds, without a restart.
+    """
+    settings = given.settings_from(config, service__name=name)
+    from mark.live.commands.client import NewClient, create_client
+
+    new = NewClient(
+        name=client,
+        models=tuple(given.split_list(models)),
+        rate_rps=rate,
+        burst=burst,
+        concurrency=concurrency,
+        priority=priority,
+    )
+    create_client(settings, new, as_json=json)
+
+
+def list_(*, name: given.Name = None, json: given.Json = False, config: given.Config = None) -> None:
+    """List the clients of the service with their limits and keys' states."""
+    settings = given.settings_from(config, service__name=name)
+    from mark.live.commands.client import list_clients
+
+    list_clients(settings, as_json=json)
+
+
+def rotate(
+    *,
+    client: ClientName,
+    keep_old: Annotated[
+        str,
+        typer.Option(
+            metavar="DURATION", help="How long the old key still counts, such as 30m, 1h or 7d; 0: not at all."
+        ),
+    ] = "1h",
+    name: given.Name = None,
+    json: given.Json = False,
+    config: given.Config = None,
+) -> None:
+    """Give a client another key, and print it this once.
+
+    Of the keys before, the last one counts for a while, so that the client can change over without a refusal.
+    """
+    settings = given.settings_from(config, service__name=name)
+    from mark.live.commands.client import rotate_client
+
+    rotate_client(settings, client, keep_old_s=given.duration_s("--keep-old", keep_old), as_json=json)
+
+
+def revoke(
+    *, client: ClientName, name: given.Name = None, json: given.Json = False, config: given.Config = None
+) -> None:
+    """Revoke a client: none of its keys counts any more.
+
+    Its figures stay under its name. `mark client create` with that name gives it a new key.
+    """
+    settings = given.settings_from(config, service__name=name)
+    from mark.live.commands.client import revoke_client
+
+    revoke_client(settings, client, as_json=json)

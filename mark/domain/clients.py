@@ -1,0 +1,168 @@
+"""Clients of a service: named, each with API keys, limits and a priority class. Pure.
+
+A key is shown once, when it is made; what is stored is its hash. A directory holds all clients under a version,
+which rises with each change: gateways and whoever keeps a copy go by it. A client that was revoked stays in the
+directory without a key, so that its figures keep their name and no other client gets it by accident.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from mark.domain.errors import Misconfigured, unknown
+
+MOST_CLIENTS = 100
+"""So many a directory holds, revoked ones counted: each is a label of metrics and a row of every report."""
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,47}")
+SERVICE = "(token)"
+"""The name under which requests with the service's own token are counted; no client can have it."""
+
+
+class Priority(StrEnum):
+    """Priority class of a client: where a model is overloaded, the lowest class is refused first."""
+
+    HIGH = "high"
+    NORMAL = "normal"
+    LOW = "low"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HashedKey:
+    """One valid key of a client, by its hash."""
+
+    #: SHA-256 of the key, hexadecimal.
+    sha256: str
+    #: Epoch seconds from which it counts no more; None for good.
+    expires_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits of one client over all gateways; None: no limit."""
+
+    #: Requests/s in the long run.
+    rate_rps: float | None = None
+    #: Requests at once, after a pause; at least 1. Means something only with a rate.
+    burst: int = 1
+    #: Requests in flight.
+    concurrency: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.rate_rps is not None and not 0 < self.rate_rps < math.inf:
+            raise Misconfigured(f"a client's rate must be above 0 requests/s, not {self.rate_rps:g}")
+        if self.burst < 1:
+            raise Misconfigured(f"a client's burst must be at least 1 request, not {self.burst}")
+        if self.concurrency is not None and self.concurrency < 1:
+            raise Misconfigured(f"a client's concurrency must be at least 1 request, not {self.concurrency}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """One client. Without keys it was revoked."""
+
+    name: str
+    #: Newest first; two while a key is rotated.
+    keys: tuple[HashedKey, ...]
+    #: Models that it may use; all where empty.
+    models: tuple[str, ...] = ()
+    limits: Limits = Limits()
+    priority: Priority = Priority.NORMAL
+    #: Epoch seconds.
+    created_at: float = 0.0
+    revoked_at: float | None = None
+
+    @property
+    def is_revoked(self) -> bool:
+        """True where no key of it counts any more."""
+        return self.revoked_at is not None
+
+    def may_use(self, model: str) -> bool:
+        """True where requests of this model are answered."""
+        return not self.models or model in self.models
+
+    def valid_keys(self, now: float) -> tuple[HashedKey, ...]:
+        """The keys that count at that time, epoch seconds."""
+        return tuple(key for key in self.keys if key.expires_at is None or now < key.expires_at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientDirectory:
+    """All clients of a service, by name; version 0 is that of a service that never had one."""
+
+    version: int = 0
+    clients: tuple[Client, ...] = ()
+
+    def client(self, name: str) -> Client:
+        """The client of that name, revoked or not. Misconfigured where there is none."""
+        for client in self.clients:
+            if client.name == name:
+                return client
+        raise unknown("client", name, [client.name for client in self.clients])
+
+    def created(self, client: Client, *, models: Sequence[str]) -> ClientDirectory:
+        """The directory with one more client; a revoked one of that name comes back with the new key and limits.
+
+        models: those that the service has. Misconfigured where the name is taken or unfit, a model is unknown, or
+        there are too many clients; of revoked ones the first makes room.
+        """
+        if not _NAME.fullmatch(client.name):
+            raise Misconfigured(
+                f"{client.name!r} cannot name a client: it takes 1 to 48 of a-z, 0-9 and -, and no - at its start"
+            )
+        for model in client.models:
+            if model not in models:
+                raise unknown("model", model, models)
+        others = [other for other in self.clients if other.name != client.name]
+        if any(other.name == client.name and not other.is_revoked for other in self.clients):
+            raise Misconfigured(
+                f"there is a client {client.name} already; "
+                f"`mark client rotate {client.name}` gives it another key, `mark client revoke` ends it"
+            )
+        if len(others) >= MOST_CLIENTS:
+            gone = [other for other in others if other.revoked_at is not None]
+            if not gone:
+                raise Misconfigured(f"a service has at most {MOST_CLIENTS} clients; revoke one first")
+            others.remove(min(gone, key=lambda other: other.revoked_at or 0.0))
+        return self._with(*others, client)
+
+    def revoked(self, name: str, *, at: float) -> ClientDirectory:
+        """The directory in which no key of that client counts. Misconfigured where there is no such client."""
+        return self._changed(replace(self._active(name), keys=(), revoked_at=at))
+
+    def rotated(self, name: str, sha256: str, *, at: float, keep_old_s: float) -> ClientDirectory:
+        """The directory in which that client has a new key, and the one before counts for `keep_old_s` more.
+
+        Of still older ones none does. Misconfigured where there is no such client.
+        """
+        client = self._active(name)
+        old = [replace(key, expires_at=at + keep_old_s) for key in client.keys[:1] if keep_old_s > 0]
+        return self._changed(replace(client, keys=(HashedKey(sha256=sha256), *old)))
+
+    def _active(self, name: str) -> Client:
+        client = self.client(name)
+        if client.is_revoked:
+            raise Misconfigured(f"the client {name} was revoked; `mark client create {name}` gives it a new key")
+        return client
+
+    def _changed(self, client: Client) -> ClientDirectory:
+        return self._with(*(other for other in self.clients if other.name != client.name), client)
+
+    def _with(self, *clients: Client) -> ClientDirectory:
+        return ClientDirectory(
+            version=self.version + 1, clients=tuple(sorted(clients, key=lambda client: client.name))
+        )
+
+
+def hash_of_key(key: bytes) -> str:
+    """The SHA-256 of a key, hexadecimal, under which it is stored and looked up.
+
+    A slow hash, as passwords need, would guard nothing here: keys are not chosen by people but drawn with 256
+    random bits, so that trying keys against a stolen hash is hopeless however fast one try is. A request then
+    costs one hash.
+    """
+    return hashlib.sha256(key).hexdigest()

@@ -1,0 +1,118 @@
+"""The directory of clients: keys by their hash, two while one is rotated, revoked ones without any."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mark.domain.clients import (
+    MOST_CLIENTS,
+    Client,
+    ClientDirectory,
+    HashedKey,
+    Limits,
+    hash_of_key,
+)
+from mark.domain.errors import Misconfigured
+
+MODELS = ("digits", "net")
+
+
+def client(name: str = "shop", key: bytes = b"key") -> Client:
+    return Client(name=name, keys=(HashedKey(sha256=hash_of_key(key)),))
+
+
+def directory(*clients: Client) -> ClientDirectory:
+    found = ClientDirectory()
+    for one in clients:
+        found = found.created(one, models=MODELS)
+    return found
+
+
+def test_a_key_is_stored_as_its_sha256_alone() -> None:
+    assert hash_of_key(b"abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert "key" not in client(key=b"key-of-shop").keys[0].sha256
+
+
+def test_each_change_raises_the_version() -> None:
+    made = directory(client("b"), client("a"))
+    assert [one.name for one in made.clients] == ["a", "b"]
+    assert made.version == 2
+    assert made.revoked("a", at=5.0).rotated("b", "ff", at=6.0, keep_old_s=0.0).version == 4
+
+
+def test_a_rotated_client_has_two_keys_until_the_old_one_expires() -> None:
+    made = directory(client()).rotated("shop", "new", at=100.0, keep_old_s=60.0)
+    assert [key.sha256 for key in made.client("shop").valid_keys(159.9)] == ["new", hash_of_key(b"key")]
+    assert [key.sha256 for key in made.client("shop").valid_keys(160.0)] == ["new"]
+
+
+def test_no_more_than_two_keys_count_however_often_it_is_rotated() -> None:
+    made = directory(client())
+    for number in range(5):
+        made = made.rotated("shop", str(number), at=float(number), keep_old_s=1000.0)
+    assert [key.sha256 for key in made.client("shop").valid_keys(5.0)] == ["4", "3"]
+
+
+def test_a_rotation_that_keeps_no_old_key_ends_it_at_once() -> None:
+    made = directory(client()).rotated("shop", "new", at=100.0, keep_old_s=0.0)
+    assert made.client("shop").keys == (HashedKey(sha256="new"),)
+
+
+def test_a_revoked_client_has_no_key_and_keeps_its_name() -> None:
+    gone = directory(client()).revoked("shop", at=7.0)
+    assert gone.client("shop").is_revoked
+    assert gone.client("shop").keys == ()
+    with pytest.raises(Misconfigured, match="was revoked"):
+        gone.rotated("shop", "new", at=8.0, keep_old_s=0.0)
+    with pytest.raises(Misconfigured, match="was revoked"):
+        gone.revoked("shop", at=8.0)
+    again = gone.created(client(key=b"other"), models=MODELS)
+    assert not again.client("shop").is_revoked
+
+
+def test_the_one_revoked_first_makes_room() -> None:
+    full = directory(*(client(f"c{number}") for number in range(MOST_CLIENTS)))
+    with pytest.raises(Misconfigured, match="at most 100 clients"):
+        full.created(client("more"), models=MODELS)
+    gone = full.revoked("c7", at=2.0).revoked("c3", at=1.0).created(client("more"), models=MODELS)
+    names = [one.name for one in gone.clients]
+    assert len(names) == MOST_CLIENTS
+    assert "c3" not in names
+    assert {"c7", "more"} <= set(names)
+
+
+@pytest.mark.parametrize("name", ["", "Shop", "-shop", "a b", "(token)", "x" * 49])
+def test_a_name_that_is_no_label_is_refused(name: str) -> None:
+    with pytest.raises(Misconfigured, match="cannot name a client"):
+        directory(client(name))
+
+
+def test_what_does_not_exist_is_named_with_what_does() -> None:
+    with pytest.raises(Misconfigured, match="did you mean 'shop'"):
+        directory(client()).revoked("shp", at=0.0)
+    with pytest.raises(Misconfigured, match="unknown model 'digit'"):
+        directory(replace(client(), models=("digit",)))
+    with pytest.raises(Misconfigured, match="already"):
+        directory(client(), client())
+
+
+@given(st.one_of(st.floats(max_value=0.0), st.just(float("inf")), st.just(float("nan"))))
+def test_a_rate_that_is_none_is_refused(rate: float) -> None:
+    with pytest.raises(Misconfigured, match="rate"):
+        Limits(rate_rps=rate)
+
+
+def test_limits_below_one_request_are_refused() -> None:
+    with pytest.raises(Misconfigured, match="burst"):
+        Limits(burst=0)
+    with pytest.raises(Misconfigured, match="concurrency"):
+        Limits(concurrency=0)
+
+
+def test_a_client_without_models_may_use_all() -> None:
+    assert client().may_use("digits")
+    assert not replace(client(), models=("net",)).may_use("digits")

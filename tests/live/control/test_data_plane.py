@@ -1,0 +1,57 @@
+"""The live data plane: what came by client is taken with the unit that has ended, and stands in the journal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from mark.controller.journal import Header, entry_line, header_line, read_journal
+from mark.controller.state import Decision, Observation, State
+from mark.domain.clock import ClockAnchor
+from mark.domain.demand import Demand
+from mark.domain.fleet import FleetView
+from mark.domain.traffic import ClientTraffic, GatewayReport, ModelTraffic
+from mark.live.clock import ServiceClock
+from mark.live.control.data_plane import LiveDataPlane
+from mark.steady_time import steady_time
+from mark.store.connect import connect
+from mark.store.embedded import EmbeddedRedis
+from mark.store.service import ServiceStore
+from tests.controller.builders import POLICY
+
+BEGAN = 60_000.0
+SHOP = ClientTraffic(client="shop", answered=4, late=1, items=4)
+LOUD = ClientTraffic(client="loud", answered=1, limited=20, items=1)
+
+
+def counted(store: ServiceStore, sequence: int, *clients: ClientTraffic) -> None:
+    traffic = ModelTraffic(model="m", instance=sum(one.answered for one in clients), clients=clients)
+    store.report(GatewayReport(gateway="g", sequence=sequence, models=(traffic,)))
+
+
+def test_a_unit_has_what_came_by_client_since_the_one_before(tmp_path: Path) -> None:
+    with EmbeddedRedis(tmp_path / "redis") as server:
+        store = ServiceStore(connect(server.url), "shop")
+        store.put_clock(ClockAnchor(wall_at=steady_time(), service_at=BEGAN + 125.0, speed=0.0))
+        counted(store, 1, SHOP)  # before this controller acted
+        plane = LiveDataPlane(store, "m", clock=ServiceClock(store), next_unit_at=BEGAN, monitor=None, target=0.98)
+        counted(store, 2, SHOP, LOUD)
+        first = plane.next_unit()
+        assert first is not None
+        assert first.clients == (LOUD, SHOP)
+        counted(store, 3, LOUD)
+        second = plane.next_unit()
+        assert second is not None
+        assert second.clients == (LOUD,)
+        assert plane.next_unit() is None
+
+        seen = Observation(now=BEGAN + 125.0, fleet=FleetView(), demand=first)
+        line = entry_line(FleetView(), seen, Decision(state=State(), orders=()))
+        header = Header(
+            policy=POLICY, catalogue="c", seed=0, history=Demand(end_at=BEGAN, mean_rps=(), max_rps=())
+        )
+        [tick] = read_journal([header_line(header), line])[1]
+        assert tick.seen.demand == first
+        older = line.replace(b',"clients":', b',"of another version":')
+        [tick] = read_journal([header_line(header), older])[1]
+        assert tick.seen.demand == replace(first, clients=())
