@@ -124,6 +124,7 @@ def chosen_policies(settings: Settings) -> PolicySpec:
         footprint=footprint_of(settings),
         prices=load_prices(settings.prices),
         world=chosen_world(settings),
+        capacity=tuple(item.window for item in settings.capacity),
     )
 
 
