@@ -21,6 +21,7 @@ from mark.cli import (
     bound,
     demo,
     doctor,
+    event,
     explain,
     forecast,
     lists,
@@ -97,6 +98,10 @@ _add(app, SERVE, "interrupt", live.interrupt, live.INTERRUPT_EXAMPLES)
 _add(app, SERVE, "chaos", live.chaos, live.CHAOS_EXAMPLES)
 _add(app, SERVE, "feed", report.feed, report.FEED_EXAMPLES)
 _add(app, SERVE, "pause", live.pause, live.PAUSE_EXAMPLES)
+events = _group(SERVE, "event", "Announce load that is known before it comes.")
+_add(events, COMMANDS, "add", event.add, event.ADD_EXAMPLES)
+_add(events, COMMANDS, "list", event.list_, event.LIST_EXAMPLES)
+_add(events, COMMANDS, "remove", event.remove, event.REMOVE_EXAMPLES)
 _add(app, SERVE, "down", live.down, live.DOWN_EXAMPLES)
 _add(app, MODEL, "init", own_model.init, own_model.INIT_EXAMPLES)
 _add(app, MODEL, "predict", own_model.predict, own_model.PREDICT_EXAMPLES)

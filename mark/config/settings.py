@@ -21,6 +21,7 @@ from pydantic_core import ErrorDetails
 from mark.cloudmodel.world import WorldName
 from mark.config.budget import BudgetSettings
 from mark.config.capacity import CapacitySchedule
+from mark.config.events import EventSettings
 from mark.config.parts import (
     DispatchRule,
     NotNegative,
@@ -264,6 +265,11 @@ class Settings(Part):
     )
     capacity: CapacitySchedule = Field(
         (), description="Least and most capacity by the clock (docs/bounds.md), for every policy."
+    )
+    events: tuple[EventSettings, ...] = Field(
+        (),
+        description="Announced events that forecasts take (docs/bounds.md); a running service takes more of "
+        "`mark event add`.",
     )
     policy: PolicySettings = Field(PolicySettings(), description="How our own policies decide.")
     trace: TraceSettings = Field(TraceSettings(), description="The load that is replayed.")

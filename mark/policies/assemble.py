@@ -20,6 +20,7 @@ from mark.controller.plan_request import tail
 from mark.controller.policy import COVER_SHARE, StandbyPolicy
 from mark.dispatch.policy import Late, Routing
 from mark.dispatch.variants import VariantDispatch, VariantServing
+from mark.domain.announced_events import Events
 from mark.domain.capacity_schedule import CapacityWindow
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
@@ -78,6 +79,8 @@ class PolicySpec:
     variants: VariantWishes | None = None
     #: Bounds of planned capacity by the clock: for baselines, too, as a team would set them there.
     capacity: tuple[CapacityWindow, ...] = ()
+    #: Announced events of the model.
+    events: Events = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +160,8 @@ class Assembly:
         bundle = replace(bundle, controller=controlled)
         if changed.forecaster is not None and not bundle.uses_truth:
             bundle = replace(bundle, forecaster=changed.forecaster, uses_truth=changed.uses_truth)
+        if not bundle.uses_truth:  # who knows the load to come knows what events bring
+            bundle = replace(bundle, controller=replace(bundle.controller, events=self.spec.events))
         if changed.routing is not None:
             bundle = replace(bundle, dispatch=replace(bundle.dispatch, routing=changed.routing))
         if self.spec.overhead:

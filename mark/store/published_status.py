@@ -20,6 +20,7 @@ from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
 from pydantic import Field, TypeAdapter, ValidationError
 
 from mark.accounting.budget import Reached
+from mark.domain.announced_events import Events
 from mark.domain.documents import plain
 from mark.domain.fleet import InstanceState, Role
 from mark.domain.spending import LimitCause, OutsidePause, SpendingLimit
@@ -255,6 +256,14 @@ class PauseRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AnnouncedEvents:
+    """Events that people announced to the running service; those that are over stay for two weeks."""
+
+    #: By when they begin.
+    events: Events = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OutsidePauseStatus:
     """The last answer to whether somebody paused the service from outside its network."""
 
@@ -454,6 +463,7 @@ BACKGROUND = StoredStatus(BackgroundStatus, "background-failures")
 PROCESSES = StoredStatus(ProcessesStatus, "processes")
 BUDGET = StoredStatus(BudgetStatus, "budget")
 PAUSE = StoredStatus(PauseRequest, "paused")
+EVENTS = StoredStatus(AnnouncedEvents, "events")
 OUTSIDE_PAUSE = StoredStatus(OutsidePauseStatus, "paused-from-outside")
 NIGHTLY = StoredStatus(NightlyStatus, "replaying")
 ALERTS = StoredStatus(AlertsStatus, "alerts")

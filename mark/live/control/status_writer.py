@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 
 from mark.accounting.load_history import latest
 from mark.controller.runner import Controller
@@ -110,6 +111,7 @@ class ModelStatusWriter:
             notes=(
                 *self._troubles(),
                 *stand_in_notes(controller),
+                *announced_notes(controller),
                 *self._notes,
                 *(note.text for note in decision.notes),
             ),
@@ -155,6 +157,20 @@ def stand_in_notes(controller: Controller) -> tuple[str, ...]:
         return ()
     why = " ".join(failed.error.split())
     return (f"the forecaster {failed.forecaster} failed, {forecast.label} stands in for it: {why}",)
+
+
+def announced_notes(controller: Controller) -> tuple[str, ...]:
+    """Notes of announced events that the last forecast counts."""
+    if controller.forecast is None:
+        return ()
+    return tuple(
+        f"announced: {event.name}, {event.expected} from {_utc(event.at)} to {_utc(event.until)} UTC"
+        for event in controller.forecast.events
+    )
+
+
+def _utc(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M}"
 
 
 def _plan(decision: Decision) -> PlanStatus | None:
