@@ -40,6 +40,8 @@ class PublishedInstance:
     id: str
     #: Its offering's name.
     offering: str
+    #: Its availability zone; empty where it is not known.
+    zone: str = ""
     #: Whether it serves or stands by.
     role: Role = Role.SERVING
     #: Where it is in its life.
@@ -70,6 +72,10 @@ class LoadSeries:
     forecast_start_at: float = 0.0
     #: Median forecast of each unit's highest rate.
     forecast_max_rps: tuple[float | None, ...] = ()
+    #: Levels of the forecast's quantiles beside the median, rising; none for a forecaster that has no others.
+    fan_levels: tuple[float, ...] = ()
+    #: Forecasts of each unit's highest rate at each of these levels.
+    fan_max_rps: tuple[tuple[float | None, ...], ...] = ()
     #: Who made the forecast, and in whose place.
     forecaster: str = ""
 
@@ -279,6 +285,8 @@ class BudgetStatus:
     day_usd: float = 0.0
     #: Spent since the first of the month, USD.
     month_usd: float = 0.0
+    #: What that will be at the month's end, as the last days went; None while too little is known.
+    month_projected_usd: float | None = None
     #: What may be spent in a day, USD; None: as much as it takes.
     daily_usd: float | None = None
     #: What may be spent in a month, USD; None: as much as it takes.
@@ -325,6 +333,22 @@ class NightlyStatus:
     running: RunningReplay | None = None
     #: The one that failed last and is tried again.
     failed: FailedReplay | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedCost:
+    """Cost of the days that were replayed last, beside that of the rival that came nearest: `mark report`'s."""
+
+    #: The rival's policy.
+    policy: str = ""
+    #: What it would have cost, USD.
+    usd: float = 0.0
+    #: What the service cost in the same time, USD.
+    measured_usd: float = 0.0
+    #: How long that time was, seconds.
+    replayed_s: float = 0.0
+    #: Whether the rival kept the objectives; no other was cheaper and did. If not, it lacked least.
+    kept: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -466,5 +490,6 @@ PAUSE = StoredStatus(PauseRequest, "paused")
 EVENTS = StoredStatus(AnnouncedEvents, "events")
 OUTSIDE_PAUSE = StoredStatus(OutsidePauseStatus, "paused-from-outside")
 NIGHTLY = StoredStatus(NightlyStatus, "replaying")
+COMPARED = StoredStatus(ComparedCost, "compared")
 ALERTS = StoredStatus(AlertsStatus, "alerts")
 ARCHIVE = StoredStatus(ArchiveStatus, "archive")

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from mark.accounting.budget import Budget, Verdict, day_start, judge, month_start, spent_usd
+from mark.accounting.budget import Budget, MonthSpend, Verdict, day_start, judge, month_spend, spent_usd
 from mark.accounting.daily_costs import ModelLedger
 from mark.accounting.hourly_totals import HourlyMark, first_mark, load_marks, marks_key
 from mark.accounting.ledger import unpriced, unpriced_words
@@ -59,7 +59,7 @@ class BudgetWatch:
         self._served, self._store, self._clock, self._wake = served, store, clock, wake
         self._footprint, self._outside = footprint, outside
         self._verdict = Verdict()
-        self._day_usd = self._month_usd = 0.0
+        self._day_usd, self._month = 0.0, MonthSpend()
         self._polls = 0
         self._unpriced: dict[str, tuple[str, ...]] = {}
         self._usage = {model.name: IncrementalUsage() for model in served}
@@ -83,7 +83,7 @@ class BudgetWatch:
         if self._polls % round(SPENDING_EACH_S / POLL_S) == 0:
             self._compute_spending()
         self._polls += 1
-        verdict = judge(self._budget, day_usd=self._day_usd, month_usd=self._month_usd)
+        verdict = judge(self._budget, day_usd=self._day_usd, month_usd=self._month.usd)
         outside = self._paused_outside()
         if outside is not None:
             verdict = _paused(verdict, LimitCause.OUTSIDE, outside.reason)
@@ -114,7 +114,7 @@ class BudgetWatch:
         ledgers = [self._ledger(served, now) for served in self._served]
         self._warn_of_unpriced(ledgers, now)
         self._day_usd = spent_usd(ledgers, day_start(now), now)
-        self._month_usd = spent_usd(ledgers, month_start(now), now)
+        self._month = month_spend(ledgers, now)
 
     def _warn_of_unpriced(self, ledgers: Sequence[ModelLedger], now: float) -> None:
         """Say once which offerings have no price: what they cost is part of no budget."""
@@ -151,7 +151,8 @@ class BudgetWatch:
     def _document(self) -> BudgetStatus:
         return BudgetStatus(
             day_usd=self._day_usd,
-            month_usd=self._month_usd,
+            month_usd=self._month.usd,
+            month_projected_usd=self._month.projected_usd,
             daily_usd=self._budget.daily_usd,
             monthly_usd=self._budget.monthly_usd,
             when_reached=self._budget.when_reached,

@@ -31,6 +31,9 @@ from mark.store.service import ServiceStore
 
 MINUTES = 60
 DECISIONS = 12
+MEDIAN = 0.5
+FAN = (0.1, 0.25, 0.75, 0.9)
+"""Half of what comes is expected within the inner two, four fifths within the outer."""
 
 
 class ModelStatusWriter:
@@ -123,6 +126,7 @@ class ModelStatusWriter:
         minutes = min(MINUTES, len(came))
         start_at = came.end_at - minutes * came.unit_s
         known = dict(self._capacity)
+        fan = fan_levels(forecast.quantiles) if forecast else ()
         return LoadSeries(
             start_at=start_at,
             unit_s=came.unit_s,
@@ -131,6 +135,8 @@ class ModelStatusWriter:
             capacity_rps=tuple(known.get(start_at + (place + 1) * came.unit_s) for place in range(minutes)),
             forecast_start_at=forecast.start_at if forecast else came.end_at,
             forecast_max_rps=tuple(forecast.max_at(0.5)) if forecast else (),
+            fan_levels=fan,
+            fan_max_rps=tuple(forecast.max_at(level) for level in fan) if forecast else (),
             forecaster=self._forecaster(controller),
         )
 
@@ -140,6 +146,12 @@ class ModelStatusWriter:
             return self._bundle.forecaster
         failed = controller.forecast_failed
         return controller.forecast.label + (f", in place of {failed.forecaster}" if failed else "")
+
+
+def fan_levels(levels: Sequence[float]) -> tuple[float, ...]:
+    """The levels that a chart shows around the median: of those that there are the next to each of FAN, rising."""
+    beside = [level for level in levels if level != MEDIAN]
+    return tuple(sorted({min(beside, key=lambda level: (abs(level - wanted), level)) for wanted in FAN if beside}))
 
 
 def _told_capacity(series: LoadSeries | None) -> list[tuple[float, float]]:
@@ -191,6 +203,7 @@ def _observed(instance: Instance, usd_per_hour: float | None) -> PublishedInstan
     return PublishedInstance(
         id=instance.id,
         offering=instance.offering,
+        zone=instance.zone,
         role=instance.role,
         state=instance.state,
         interrupt_at=instance.terminates_at,

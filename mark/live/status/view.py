@@ -61,6 +61,7 @@ from mark.store.published_status import (
     ARCHIVE,
     BACKGROUND,
     BUDGET,
+    COMPARED,
     MODEL,
     NIGHTLY,
     PROCESSES,
@@ -124,6 +125,7 @@ class LiveView:
             clock_set_by_s=processes.clock_set_by_s,
             budget=BUDGET.read(store),
             replays=_replays(NIGHTLY.read(store)),
+            compared=COMPARED.read(store),
             alerts=ALERTS.read(store),
             archive=ARCHIVE.read(store),
             models=tuple(
@@ -256,6 +258,7 @@ def _observed(
         one.id: ObservedInstance(
             id=one.id,
             offering=one.offering,
+            zone=one.zone,
             role=one.role,
             state=one.state.value,
             gone_in_s=_left_s(one.interrupt_at, now),

@@ -77,15 +77,24 @@ class ChartSeries:
     highest: Stretch
     capacity: Stretch
     forecast: Stretch
+    #: Pairs of a lower and a higher quantile of the forecast, the widest first.
+    fan: tuple[tuple[Stretch, Stretch], ...] = ()
+    #: What the plan's fleet carries, over the time that is forecast; None without a plan.
+    planned: Stretch | None = None
 
     @classmethod
-    def of(cls, series: LoadSeries) -> ChartSeries:
-        """Series of a status or a replay."""
+    def of(cls, series: LoadSeries, planned_rps: float | None = None) -> ChartSeries:
+        """Series of a status or a replay, and what the plan's fleet carries."""
 
         def stretch(values: Sequence[float | None], start_at: float = series.start_at) -> Stretch:
             return Stretch(start_at=start_at, unit_s=series.unit_s, values=tuple(map(finite, values)))
 
+        quantiles = [stretch(values, series.forecast_start_at) for values in series.fan_max_rps]
+        units = len(series.forecast_max_rps)
+        planned = None if planned_rps is None else stretch((planned_rps,) * units, series.forecast_start_at)
         return cls(
+            fan=tuple(zip(quantiles[: len(quantiles) // 2], reversed(quantiles), strict=False)),
+            planned=planned,
             mean=stretch(series.mean_rps),
             highest=stretch(series.max_rps),
             capacity=stretch(series.capacity_rps),
@@ -95,7 +104,8 @@ class ChartSeries:
     @property
     def peak_rps(self) -> float:
         """The largest rate of all."""
-        stretches = (self.mean, self.highest, self.capacity, self.forecast)
+        ahead = [one for pair in self.fan for one in pair] + ([self.planned] if self.planned else [])
+        stretches = (self.mean, self.highest, self.capacity, self.forecast, *ahead)
         return max((value for one in stretches for value in one.values if value is not None), default=0.0)
 
 
@@ -127,9 +137,17 @@ class Frame:
         return self.path([(points[0][0], 0.0), *points, (points[-1][0], 0.0)]) + "Z"
 
 
-def load_chart(series: LoadSeries, *, now: float, width: int, height: int, prefix: str) -> Markup:
-    """The series as an `<svg>`; `prefix` makes its ids its own."""
-    load = ChartSeries.of(series)
+def load_chart(
+    series: LoadSeries,
+    *,
+    now: float,
+    planned_rps: float | None = None,
+    width: int,
+    height: int,
+    prefix: str,
+) -> Markup:
+    """The series, and the capacity of the plan ahead, as an `<svg>`; `prefix` makes its ids its own."""
+    load = ChartSeries.of(series, planned_rps)
     past_at = min(load.mean.start_at if load.mean.values else now, now - LEAST_PAST_S)
     ahead_at = load.forecast.end_at if load.forecast.values else now
     ends = rate_ticks(load.peak_rps, count=4 if height < 240 else 5)
@@ -219,6 +237,11 @@ def _drawn(load: ChartSeries, frame: Frame) -> str:
     for piece in load.capacity.edges():
         parts.append(f'<path class="capacity-area" d="{frame.area(piece)}"/>')
         parts.append(f'<path class="capacity" d="{frame.path(piece)}"/>')
+    planned = load.planned.edges() if load.planned else []
+    parts += [f'<path class="planned" d="{frame.path(piece)}"/>' for piece in planned]
+    for low, high in load.fan:
+        for below, above in zip(low.edges(), high.edges(), strict=False):
+            parts.append(f'<path class="fan" d="{frame.path([*above, *reversed(below)])}Z"/>')
     for mean, highest in zip(load.mean.middles(), load.highest.middles(), strict=False):
         band = [*highest, *reversed(mean)]
         parts.append(f'<path class="band" d="{frame.path(band)}Z"/>')

@@ -68,6 +68,7 @@ class LivePage:
         macros = cast("Any", self._parts.module)
         html = {
             "top": str(macros.top(_top(status))),
+            "month": str(macros.month(formatting.format_month(status))),
             "banners": str(macros.banners((*formatting.banners(status), *process_banners(status)))),
         }
         for number, model in enumerate(status.models):
@@ -149,8 +150,11 @@ class _Cells:
 def _cells(model: ModelStatus, *, now: float, prefix: str) -> _Cells:
     rows, limit_ms = formatting.fleet_rows(model), model.objective.latency_ms
     observed = sorted(model.fleet.observed, key=lambda row: (row.offering, row.role, row.id))
+    planned_rps = model.plan.capacity_rps if model.plan is not None else None
     wide, narrow = (
-        load_chart(model.series, now=now, width=width, height=height, prefix=f"{prefix}-{name}")
+        load_chart(
+            model.series, now=now, planned_rps=planned_rps, width=width, height=height, prefix=f"{prefix}-{name}"
+        )
         for name, (width, height) in (("wide", WIDE), ("narrow", NARROW))
     )
     budget = formatting.budget_of(model)
