@@ -49,7 +49,7 @@ def publish_comparison(store: ServiceStore) -> None:
     adopt_wall(store)
     report = read_cost_report(store, period_s=COMPARED_S, wall_at=steady_time())
     best = nearest_baseline(report)
-    if best is None:
+    if best is None or report.observed:  # of a fleet that nobody rented the sums lack what it would not carry
         return
     compared = ComparedCost(
         policy=best.policy,

@@ -115,6 +115,10 @@ def _tiles(report: CostReport, money: Money) -> tuple[Tile, ...]:
     name = "Would have been spent" if report.observed else "Spent"
     days = (report.until - report.since) / DAY_S
     tiles = [Tile(label=name, value=f"{money(report.cost.total)} USD", beside=_a_day(report, money, days))]
+    if report.month is not None and report.month.usd > 0:
+        ahead = report.month.projected_usd
+        beside = "" if ahead is None else f"about {money(ahead)} by its end, as the last days went"
+        tiles.append(Tile(label="This month", value=f"{money(report.month.usd)} USD", beside=beside))
     if report.observed and report.existing_usd is not None:
         saved = report.existing_usd - report.cost.total
         beside = f"the fleet that serves cost {money(report.existing_usd)}"
