@@ -20,6 +20,7 @@ from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
 from pydantic import Field, TypeAdapter, ValidationError
 
 from mark.accounting.budget import Reached
+from mark.accounting.hourly_spend import HourSpend
 from mark.domain.announced_events import Events
 from mark.domain.documents import plain
 from mark.domain.fleet import InstanceState, Role
@@ -302,6 +303,14 @@ class BudgetStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SpendHistory:
+    """Spending of the service by the hour."""
+
+    #: The last whole hours, a day of them at most, oldest first.
+    hours: tuple[HourSpend, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunningReplay:
     """A past day that is replayed now."""
 
@@ -486,6 +495,7 @@ BACKGROUND = StoredStatus(BackgroundStatus, "background-failures")
 """By process."""
 PROCESSES = StoredStatus(ProcessesStatus, "processes")
 BUDGET = StoredStatus(BudgetStatus, "budget")
+SPEND = StoredStatus(SpendHistory, "spend-by-hour")
 PAUSE = StoredStatus(PauseRequest, "paused")
 EVENTS = StoredStatus(AnnouncedEvents, "events")
 OUTSIDE_PAUSE = StoredStatus(OutsidePauseStatus, "paused-from-outside")

@@ -65,12 +65,14 @@ from mark.store.published_status import (
     MODEL,
     NIGHTLY,
     PROCESSES,
+    SPEND,
     BackgroundStatus,
     LoadSeries,
     NightlyStatus,
     ProcessesStatus,
     PublishedInstance,
     PublishedModel,
+    SpendHistory,
 )
 from mark.store.service import ServiceStore
 
@@ -126,6 +128,7 @@ class LiveView:
             budget=BUDGET.read(store),
             replays=_replays(NIGHTLY.read(store)),
             compared=COMPARED.read(store),
+            hours=(SPEND.read(store) or SpendHistory()).hours,
             alerts=ALERTS.read(store),
             archive=ARCHIVE.read(store),
             models=tuple(

@@ -12,12 +12,15 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from mark.report.formatting import finite
+from mark.accounting.hourly_spend import HOUR_S, HourSpend
+from mark.report.formatting import finite, usd
 from mark.report.live.formatting import format_rps, format_time
 from mark.store.published_status import LoadSeries
 
 LEAST_PAST_S = 900.0
 """A service that has just begun shows a quarter of an hour, or a minute would fill the page."""
+LEAST_HOURS = 6
+"""A service that has just begun shows so many: one column would fill the page."""
 LEFT, RIGHT, TOP, BOTTOM = 44, 10, 8, 24
 LEAST_RPS = 1e-6
 """What is rarer is drawn as nothing."""
@@ -175,6 +178,43 @@ def pair_chart(live: Stretch, replayed: Stretch, *, title: str, width: int, heig
         f'<svg class="chart" viewBox="0 0 {width} {height}" role="img" aria-labelledby="{prefix}-t">'
         f'<title id="{prefix}-t">{escape(title)}</title>{_grid(frame, ends)}{"".join(lines)}</svg>'
     )
+
+
+def spend_chart(hours: Sequence[HourSpend], *, width: int, height: int, prefix: str) -> Markup:
+    """Spending of each hour as stacked columns: instances, Lambda, and on top the overhead."""
+    totals = [hour.instances + hour.lambda_usd + hour.overhead for hour in hours]
+    ends = rate_ticks(max(totals, default=0.0), count=4)
+    start_at = hours[0].at if hours else 0.0
+    end_at = max(hours[-1].at + HOUR_S if hours else 0.0, start_at + LEAST_HOURS * HOUR_S)
+    frame = Frame(start_at=start_at, end_at=end_at, end_rps=ends[-1], width=width, height=height)
+    parts = []
+    for hour in hours:
+        left, right = frame.x(hour.at) + 1, frame.x(hour.at + HOUR_S) - 1
+        low = 0.0
+        for key, amount in (
+            ("instance", hour.instances),
+            ("lambda", hour.lambda_usd),
+            ("overhead", hour.overhead),
+        ):
+            top, bottom = frame.y(low + amount), frame.y(low)
+            low += amount
+            place = f'x="{left:g}" y="{top:g}" width="{right - left:g}" height="{round(bottom - top, 1):g}"'
+            parts.append(f'<rect class="{key}" {place}/>')
+    words = escape(describe_spend(hours))
+    return Markup(  # noqa: S704 - numbers and escaped words
+        f'<svg class="chart" viewBox="0 0 {width} {height}" role="img" aria-labelledby="{prefix}-t {prefix}-d">'
+        f'<title id="{prefix}-t">Spend by the hour</title><desc id="{prefix}-d">{words}</desc>'
+        f"{_grid(frame, ends)}{''.join(parts)}</svg>"
+    )
+
+
+def describe_spend(hours: Sequence[HourSpend]) -> str:
+    """The chart of spending in a sentence, for those who hear it."""
+    if not hours:
+        return "No hour is over yet."
+    last = hours[-1]
+    total, since = last.instances + last.lambda_usd + last.overhead, format_time(last.at, seconds=False)
+    return f"The hour from {since} cost {usd(total)} USD, {usd(last.overhead)} of it overhead."
 
 
 def describe(load: ChartSeries) -> str:

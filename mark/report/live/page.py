@@ -17,11 +17,11 @@ from markupsafe import Markup
 from mark.report.formatting import usd
 from mark.report.html import make_environment, trusted
 from mark.report.live import formatting
-from mark.report.live.chart import load_chart
+from mark.report.live.chart import load_chart, spend_chart
 from mark.report.live.processes import format_restarts, process_banners
 from mark.report.live.service_status import ModelStatus, ObservedInstance, ServiceStatus
 
-WIDE, NARROW = (1112, 300), (360, 240)
+WIDE, NARROW, WIDE_SPEND = (1112, 300), (360, 240), (1112, 200)
 """Charts in CSS pixels: on a desk, on a phone."""
 PARTS = ("head", "tiles", "chart", "fleet", "instances", "answers", "decisions", "spend", "notes")
 """The macros of live_parts.html.j2 that draw one model."""
@@ -69,6 +69,7 @@ class LivePage:
         html = {
             "top": str(macros.top(_top(status))),
             "month": str(macros.month(formatting.format_month(status))),
+            "hours": str(macros.hours(*_hours(status))),
             "banners": str(macros.banners((*formatting.banners(status), *process_banners(status)))),
         }
         for number, model in enumerate(status.models):
@@ -107,6 +108,17 @@ def live_environment() -> Environment:
 def _shape(status: ServiceStatus) -> str:
     names = "\n".join([status.service, *(model.name for model in status.models)])
     return hashlib.sha256(names.encode()).hexdigest()[:12]
+
+
+def _hours(status: ServiceStatus) -> tuple[Markup, Markup] | tuple[None, None]:
+    """The wide and the narrow chart of spending by the hour; none before the first hour is over."""
+    if not status.hours:
+        return None, None
+    wide, narrow = (
+        spend_chart(status.hours, width=width, height=height, prefix=f"hours-{name}")
+        for name, (width, height) in (("wide", WIDE_SPEND), ("narrow", NARROW))
+    )
+    return wide, narrow
 
 
 def _top(status: ServiceStatus) -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from mark.accounting.hourly_spend import HourSpend
 from mark.domain.fleet import Role
 from mark.store.published_status import (
     AlertsStatus,
@@ -307,6 +308,8 @@ class ServiceStatus:
     replays: ReplaysStatus | None = None
     #: What the days that were replayed last cost, beside the nearest rival; None before the first.
     compared: ComparedCost | None = None
+    #: The last whole hours' spending, oldest first.
+    hours: tuple[HourSpend, ...] = ()
     #: Dead letters and alarms; None before a controller acts.
     alerts: AlertsStatus | None = None
     #: The journals' copies; None before the first.

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mark.accounting.hourly_spend import HourSpend
 from mark.report.live.chart import Stretch, load_chart, rate_ticks, time_ticks
 from mark.report.live.formatting import (
     banners,
@@ -296,3 +297,15 @@ def test_the_page_shows_month_zones_fan_plan_and_the_parts_of_an_hour(live_page:
     chart = live_page.fragments(status(plain)).html["m0-chart"]
     assert "fan" not in chart
     assert "planned" not in chart
+
+
+def test_spending_by_the_hour_is_stacked_columns_with_the_overhead_on_top(live_page: LivePage) -> None:
+    hours = tuple(
+        HourSpend(at=NOW // 3600 * 3600 + 3600 * n, instances=0.5 + n / 10, lambda_usd=0.1, overhead=0.05)
+        for n in range(8)
+    )
+    html = live_page.fragments(status(busy_model(), hours=hours)).html["hours"]
+    for key in ("instance", "lambda", "overhead"):
+        assert html.count(f'<rect class="{key}" x=') == 2 * len(hours)
+    assert "cost 1.35 USD, 0.0500 of it overhead." in html
+    assert live_page.fragments(status(busy_model())).html["hours"].strip() == ""
