@@ -24,7 +24,7 @@ LEAST_HOURS = 6
 LEFT, RIGHT, TOP, BOTTOM = 44, 10, 8, 24
 LEAST_RPS = 1e-6
 """What is rarer is drawn as nothing."""
-X_STEPS_S = (60, 120, 300, 600, 900, 1800, 3600, 7200)
+X_STEPS_S = (60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -88,11 +88,6 @@ class FleetRow:
         words = ", ".join(f"{count} {state}" for state, count in self.states.items() if count)
         return f"{words}; {self.leaving} being taken away" if self.leaving else words
 
-    @property
-    def zones_text(self) -> str:
-        """`us-east-1a 3, us-east-1b 1`; empty where zones are not known."""
-        return ", ".join(f"{zone} {count}" for zone, count in self.zones.items())
-
 
 def format_rps(value: float | None) -> str:
     """`41.2`, `1,204`."""
