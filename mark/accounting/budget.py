@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
-from mark.accounting.daily_costs import ModelLedger, model_bill, shared_bill
+from mark.accounting.daily_costs import DAY_S, ModelLedger, model_bill, shared_bill
 from mark.domain.spending import LimitCause, SpendingLimit
+
+RECENT_DAYS = 7
+"""A projection goes on as these went."""
+LEAST_KNOWN_S = 3600.0
+"""Less than this tells nothing of a month."""
 
 
 class Reached(StrEnum):
@@ -76,6 +81,36 @@ def spent_usd(ledgers: Sequence[ModelLedger], since: float, until: float) -> flo
     """USD that a service spent in `[since, until)`, overhead included, as its bill has it."""
     since = max(since, min((ledger.began_at for ledger in ledgers), default=until))
     return max(0.0, _usd_by(ledgers, until) - _usd_by(ledgers, since))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonthSpend:
+    """Spending of the month so far, and where it leads."""
+
+    #: Since the first of the month, USD.
+    usd: float = 0.0
+    #: By the month's end, at the mean of the last seven days; None while less than an hour is known of them.
+    projected_usd: float | None = None
+
+
+def month_spend(ledgers: Sequence[ModelLedger], now: float) -> MonthSpend:
+    """The spending of the month of `now`.
+
+    Seven days hold each weekday once: the mean of the month so far would take a month that begins with a weekend
+    for a cheap one. The first of them begins at midnight, so that a budget that asks again counts from it again.
+    """
+    usd = spent_usd(ledgers, month_start(now), now)
+    began_at = min((ledger.began_at for ledger in ledgers), default=now)
+    since = max(began_at, day_start(now) - (RECENT_DAYS - 1) * DAY_S)
+    if now - since < LEAST_KNOWN_S:
+        return MonthSpend(usd=usd)
+    rate = spent_usd(ledgers, since, now) / (now - since)
+    return MonthSpend(usd=usd, projected_usd=usd + rate * (month_end(now) - now))
+
+
+def month_end(now: float) -> float:
+    """Midnight UTC of the first of the month after that of `now`, epoch seconds."""
+    return month_start(month_start(now) + timedelta(days=32).total_seconds())
 
 
 def _usd_by(ledgers: Sequence[ModelLedger], at: float) -> float:

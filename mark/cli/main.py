@@ -22,6 +22,7 @@ from mark.cli import (
     client,
     demo,
     doctor,
+    event,
     explain,
     forecast,
     lists,
@@ -103,6 +104,10 @@ _add(clients, COMMANDS, "list", client.list_, client.LIST_EXAMPLES)
 _add(clients, COMMANDS, "rotate", client.rotate, client.ROTATE_EXAMPLES)
 _add(clients, COMMANDS, "revoke", client.revoke, client.REVOKE_EXAMPLES)
 _add(app, SERVE, "pause", live.pause, live.PAUSE_EXAMPLES)
+events = _group(SERVE, "event", "Announce load that is known before it comes.")
+_add(events, COMMANDS, "add", event.add, event.ADD_EXAMPLES)
+_add(events, COMMANDS, "list", event.list_, event.LIST_EXAMPLES)
+_add(events, COMMANDS, "remove", event.remove, event.REMOVE_EXAMPLES)
 _add(app, SERVE, "down", live.down, live.DOWN_EXAMPLES)
 _add(app, MODEL, "init", own_model.init, own_model.INIT_EXAMPLES)
 _add(app, MODEL, "predict", own_model.predict, own_model.PREDICT_EXAMPLES)

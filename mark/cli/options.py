@@ -221,4 +221,5 @@ _FLAGS = {
     "trace__file": "--trace",
     "policies": "--policy",
     "faults__interrupts": "--interrupt",
+    "events": "--event",
 }

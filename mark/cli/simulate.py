@@ -10,6 +10,7 @@ import typer
 
 from mark.cli import complete
 from mark.cli import options as given
+from mark.config.events import parse_event
 
 EXAMPLES = (
     "mark simulate --trace load.csv.gz --model inception-v3",
@@ -95,6 +96,13 @@ def simulate(
             help="Interrupt this share of the spot instances at a minute; may repeat.  [default: none]",
         ),
     ] = None,
+    event: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TIME;LENGTH;EXPECT",
+            help="Announce an event to forecasters, such as 2026-12-01T18:00;2h;3x; may repeat.  [default: none]",
+        ),
+    ] = None,
     world: given.World = None,
     profiles: given.Profiles = None,
     types: given.Types = None,
@@ -132,6 +140,7 @@ def simulate(
         simulate__world=world,
         faults__stress=stress,
         faults__interrupts=given.parse_interrupts(interrupt),
+        events=[parse_event(text) for text in event or ()],
         profiles=profiles,
         models=models,
         offerings__types=given.split_list(types),

@@ -15,6 +15,7 @@ from mark.dispatch.central import CentralPolicy, TooLate
 from mark.dispatch.policy import Routing
 from mark.dispatch.rules import CentralDispatch, DispatchRule, parse_rule
 from mark.dispatch.variants import VariantDispatch
+from mark.domain.announced_events import events_of
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import LAMBDA_PROFILED_GIB, MachineKind, calls_of_models
@@ -124,6 +125,8 @@ def chosen_policies(settings: Settings) -> PolicySpec:
         footprint=footprint_of(settings),
         prices=load_prices(settings.prices),
         world=chosen_world(settings),
+        capacity=tuple(item.window for item in settings.capacity),
+        events=events_of([item.event for item in settings.events], model.name),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, field_validator
 from pydantic_core import PydanticCustomError
 
+from mark.config.capacity import CapacitySchedule
 from mark.config.parts import DispatchRule, NotNegative, Part, Positive, PositiveInt, Share
 from mark.controller.policy import COVER_SHARE
 from mark.dispatch.central import TooLate
@@ -121,6 +122,9 @@ class ServedSettings(Part):
     )
     too_late: TooLate | None = Field(
         None, description="With a central queue, a request that no instance can answer in time any more."
+    )
+    capacity: CapacitySchedule | None = Field(
+        None, description="Its bounds of capacity by the clock, in place of those of the top of the file."
     )
     expected_rps: Positive | None = Field(
         None, description="Load to start with where no trace says what came before; 10 when left out."

@@ -20,6 +20,8 @@ from pydantic_core import ErrorDetails
 
 from mark.cloudmodel.world import WorldName
 from mark.config.budget import BudgetSettings
+from mark.config.capacity import CapacitySchedule
+from mark.config.events import EventSettings
 from mark.config.parts import (
     DispatchRule,
     NotNegative,
@@ -260,6 +262,14 @@ class Settings(Part):
         description="With a central queue, a request that no instance can answer in time any more: hold serves it "
         "when an instance would idle, commit in turn with the others, overflow has Lambda answer it. Left out, "
         "overflow where Lambda takes requests of the model, else hold.",
+    )
+    capacity: CapacitySchedule = Field(
+        (), description="Least and most capacity by the clock (docs/bounds.md), for every policy."
+    )
+    events: tuple[EventSettings, ...] = Field(
+        (),
+        description="Announced events that forecasts take (docs/bounds.md); a running service takes more of "
+        "`mark event add`.",
     )
     policy: PolicySettings = Field(PolicySettings(), description="How our own policies decide.")
     trace: TraceSettings = Field(TraceSettings(), description="The load that is replayed.")

@@ -13,6 +13,7 @@ from mark.controller.refusals import left_out
 from mark.controller.service_time_ratios import with_ratios
 from mark.controller.state import Observation, State
 from mark.controller.step import apply_observation, running_counts
+from mark.domain.capacity_schedule import bounds_ahead
 from mark.domain.demand import Demand, Forecast
 from mark.domain.errors import PlanInfeasible, unknown
 from mark.domain.fleet import FleetView, Role
@@ -30,6 +31,7 @@ from mark.planner.baselines import (
     target_tracking,
     two_windows,
 )
+from mark.planner.capacity_bounds import within_bounds
 from mark.planner.greedy import plan_greedy
 from mark.planner.hedged import plan_hedged
 from mark.planner.milp import plan_milp
@@ -63,8 +65,16 @@ def planner_names() -> tuple[str, ...]:
 
 
 def plan_fleet(request: PlanRequest, policy: ControllerPolicy) -> Plan:
-    """Plan with the policy's planner. PlanInfeasible where no fleet meets the objective, or none so large."""
+    """Plan with the policy's planner, within the bounds of its schedule.
+
+    PlanInfeasible where no fleet meets the objective, or none so large.
+    """
     _refuse_absurd(request)
+    plan = _planned(request, policy)
+    return within_bounds(plan, request) if policy.capacity else plan
+
+
+def _planned(request: PlanRequest, policy: ControllerPolicy) -> Plan:
     if policy.planner == "static":
         return plan_static(policy.static_count)(request)
     if policy.planner in _AUTOSCALERS:
@@ -98,11 +108,12 @@ def plan_request(
     refused |= {one.offering for one in known.launch_records if one.is_open(seen.now)}
     counts = counted(seen.fleet, ((item.offering, item.count) for item in known.requested))
     refused |= full_offerings(policy.quotas, policy.known_offerings, counts)
+    candidates = _candidates(policy, refused, {name for name, _ in running})
     return PlanRequest(
         now=seen.now,
         history=tail(history, policy.history_units),
         forecast=forecast,
-        offerings=_candidates(policy, refused, {name for name, _ in running}),
+        offerings=candidates,
         running=running,
         slo=policy.slo,
         lead_units=policy.lead_units,
@@ -112,7 +123,14 @@ def plan_request(
         backup=_backup(policy, seen.fleet),
         hazards=_hazards(known, policy, dict(running)),
         launch_weight_usd_per_s=policy.launch_weight_usd_per_s,
+        bounds=bounds_ahead(policy.capacity, seen.now, _ready_after_s(policy, candidates, forecast.unit_s)),
     )
+
+
+def _ready_after_s(policy: ControllerPolicy, candidates: tuple[Offering, ...], unit_s: float) -> float:
+    """Seconds after which all that this plan launches serves; the next plan is a period later."""
+    boot_s = max((offering.boot_s for offering in candidates), default=0.0)
+    return max(policy.lead_units * unit_s, boot_s) + policy.period_s
 
 
 def _hazards(known: State, policy: ControllerPolicy, running: dict[str, int]) -> tuple[tuple[str, float], ...]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 from mark.controller.breaker import BreakerPolicy
 from mark.controller.launch_breaker import LaunchBreakerPolicy
+from mark.domain.announced_events import Events
+from mark.domain.capacity_schedule import CapacityWindow
 from mark.domain.demand import HORIZON
 from mark.domain.objective import Slo
 from mark.domain.offering import LambdaOffering, Offering
@@ -131,6 +133,10 @@ class ControllerPolicy:
     launch_weight_usd_per_s: float = 0.0
     #: The account's quotas: offerings of which no more may run are planned as if they had been refused.
     quotas: Quotas = ()
+    #: Bounds of planned capacity by the clock; empty for none.
+    capacity: tuple[CapacityWindow, ...] = ()
+    #: Events that the settings announce, by when they begin.
+    events: Events = ()
 
     def cooldown_at(self, age_s: float) -> float:
         """Seconds that a smaller plan must last before anything is drained, so long after the first tick."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import chain, pairwise
 from typing import Protocol
 
+from mark.controller.event_forecasts import with_events, without_events
 from mark.controller.journal import Checkpoint
 from mark.controller.plan_request import plan_fleet, plan_request
 from mark.controller.policy import ControllerPolicy
@@ -22,6 +23,7 @@ from mark.controller.spending_limit import apply_spending_limit, no_spending_lim
 from mark.controller.state import Decision, Observation, State
 from mark.controller.step import step
 from mark.controller.surges import is_surging
+from mark.domain.announced_events import Events, no_events
 from mark.domain.demand import Demand, Forecast
 from mark.domain.errors import PlanInfeasible, failure_words
 from mark.domain.fleet import FleetView
@@ -48,7 +50,8 @@ class Controller:
     """The controller of one model. `fallback` answers for a forecaster that fails.
 
     `measure`, where there is one, gives before each plan how fast the offerings were measured to be;
-    `spending_limit` at each tick what may be rented, `quotas` the account's as they were last read (None: never).
+    `spending_limit` at each tick what may be rented, `quotas` the account's as they were last read (None: never),
+    `events` before each plan those that were announced while it ran, beside the policy's.
     `recovered` is where the controller before it stopped, `history` then includes the units that one saw. A tick
     that raised leaves the ports in between: recover from the journal, as after a crash.
     """
@@ -68,6 +71,7 @@ class Controller:
         measure: Callable[[], ServiceTimeRatios] | None = None,
         spending_limit: Callable[[], SpendingLimit] = no_spending_limit,
         quotas: Callable[[], Quotas | None] = no_new_quotas,
+        events: Callable[[], Events] = no_events,
     ) -> None:
         self.policy = policy
         self.state = recovered.state if recovered else State()
@@ -77,7 +81,7 @@ class Controller:
         self._forecaster = forecaster
         self._fallback = fallback
         self._journal = journal
-        self._measure, self._read_quotas = measure, quotas
+        self._measure, self._read_quotas, self._read_events = measure, quotas, events
         self._read_limit, self._spending_limit = spending_limit, SpendingLimit.NONE
         self._history = history
         self._fleet = recovered.fleet if recovered else FleetView()
@@ -193,7 +197,8 @@ class Controller:
         """Add forecast and plan to an observation; what fails becomes a fact and the last plan stays."""
         ratios = self._measure() if self._measure else None
         seen = replace(seen, recent_rps=self._data_plane.recent_rps(), service_time_ratios=ratios)
-        forecast, failed = self._forecast(seen.now)
+        events = (*self.policy.events, *self._read_events())
+        forecast, failed = self._forecast(seen.now, events)
         self._latest, self._planned_at = forecast, seen.now
         self._forecast_failure = failed[0] if failed else None
         seen = replace(seen, facts=(*seen.facts, *failed))
@@ -205,14 +210,20 @@ class Controller:
             fact = PlanFailed(error=str(error), at=seen.now)
             return replace(seen, forecast=forecast, facts=(*seen.facts, fact))
 
-    def _forecast(self, now: float) -> tuple[Forecast, tuple[ForecastFailed, ...]]:
+    def _forecast(self, now: float, events: Events) -> tuple[Forecast, tuple[ForecastFailed, ...]]:
+        """The forecast with what the events expect, made of what came without them."""
+        usual = without_events(self._history, events)
+        forecast, failed = self._usual_forecast(now, usual)
+        return with_events(forecast, events), failed
+
+    def _usual_forecast(self, now: float, history: Demand) -> tuple[Forecast, tuple[ForecastFailed, ...]]:
         try:
-            forecast = self._forecaster.forecast(self._history, self.policy.horizon)
-            check_forecast(forecast, self._history, self.policy.horizon)
+            forecast = self._forecaster.forecast(history, self.policy.horizon)
+            check_forecast(forecast, history, self.policy.horizon)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - it may fail in any way; planning goes on without
             name = str(getattr(self._forecaster, "name", type(self._forecaster).__name__))
             fact = ForecastFailed(forecaster=name, error=failure_words(error), at=now)
-            return self._fallback.forecast(self._history, self.policy.horizon), (fact,)
+            return self._fallback.forecast(history, self.policy.horizon), (fact,)
         return forecast, ()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mark.controller.capacity import usable_rps
 from mark.controller.launch_limits import LaunchLimits
 from mark.controller.policy import ControllerPolicy, MonitorPolicy
 from mark.controller.state import Observation, SloBoost, State, Tokens
@@ -29,7 +30,7 @@ def monitor_slo(
     ):
         return state, []
     offering, count = _available(limits, policy, monitor)
-    if offering is None:
+    if offering is None or _is_above_limit(state, policy, offering, count):
         return state, []
     limits.reserve(offering.name, count)
     order = Launch(
@@ -44,6 +45,15 @@ def monitor_slo(
     quiet_until = seen.now + max(monitor.cooldown_s, offering.boot_s)
     boost = SloBoost(offering=offering.name, count=count, until=quiet_until + policy.cooldown_s)
     return replace(state, monitor_quiet_until=quiet_until, slo_boosts=(*state.slo_boosts, boost)), [order]
+
+
+def _is_above_limit(state: State, policy: ControllerPolicy, offering: Offering, count: int) -> bool:
+    """True where so many more, beside plan and boosts, would carry more than the schedule allows."""
+    if state.plan is None or state.plan.limit_rps is None:
+        return False
+    boosts = sum(usable_rps(state, policy, boost.offering) * boost.count for boost in state.slo_boosts)
+    more_rps = usable_rps(state, policy, offering.name) * count
+    return state.plan.capacity_rps + boosts + more_rps > state.plan.limit_rps
 
 
 def _available(

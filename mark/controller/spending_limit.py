@@ -31,6 +31,7 @@ def apply_spending_limit(policy: ControllerPolicy, spending_limit: SpendingLimit
         settle_s=0.0,
         keep_observed=False,
         keep_planned=False,
+        capacity=(),
     )
 
 

@@ -289,13 +289,17 @@ def _equivalents(
 def _drains(
     state: State, seen: Observation, policy: ControllerPolicy, tokens: Tokens
 ) -> tuple[list[Order], list[Note]]:
-    """Drain what no plan of the cool-down wanted and the last unit's load does not need (hysteresis)."""
+    """Drain what no plan of the cool-down wanted and the last unit's load does not need (hysteresis).
+
+    What carries more than the schedule allows is drained at once.
+    """
+    over_rps = _over_limit_rps(state, seen.fleet, policy)
     floor = _desired_now(state)
-    for past in state.desired:
+    for past in state.desired if over_rps <= 0.0 else ():
         for name, count in past.counts:
             floor[name] = max(floor[name], count)
     for boost in state.slo_boosts:  # plans count what the monitor launched; it only must not be drained at once
-        floor[boost.offering] += boost.count
+        floor[boost.offering] += boost.count if over_rps <= 0.0 else 0
     there = sorted(seen.fleet.staying().items())
     unwanted = {name: count - floor[name] for name, count in there if count > floor[name]}
     if not unwanted:
@@ -315,6 +319,9 @@ def _drains(
             surplus = min(surplus, math.floor(spare_rps / usable), idle)
         if policy.keep_planned and usable > 0:
             surplus = min(surplus, pending + max(0, math.floor(ahead_rps / usable + EXACT)))
+        if over_rps > 0.0 and usable > 0:
+            surplus = max(surplus, min(too_many, pending + math.ceil(over_rps / usable - EXACT)))
+            over_rps -= max(0, surplus - pending) * usable
         if surplus <= 0:
             text = f"kept {too_many} {name} more than planned: the load needs them"
             notes.append(Note(kind=NoteKind.KEPT, text=text))
@@ -330,6 +337,13 @@ def _drains(
         ids = tuple(i.id for i in instances[:surplus])
         orders.append(Drain(token=tokens.next(), reason=reason, instances=ids))
     return orders, notes
+
+
+def _over_limit_rps(state: State, fleet: FleetView, policy: ControllerPolicy) -> float:
+    """What ready instances carry beyond what the schedule allows, requests/s; 0 without a limit."""
+    if state.plan is None or state.plan.limit_rps is None:
+        return 0.0
+    return max(0.0, carried_rps(state, policy, fleet.ready()) - state.plan.limit_rps - EXACT)
 
 
 def _spare_rps(state: State, counts: Counter[str], policy: ControllerPolicy) -> float:

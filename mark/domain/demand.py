@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mark.domain.announced_events import Events
 from mark.domain.errors import Misconfigured
 from mark.domain.traffic import ClientTraffic
 
@@ -90,6 +91,8 @@ class Forecast:
     source: str = ""
     #: Why it knew less than it can, or another rule answered in its place; None where nothing was lacking.
     degraded: str | None = None
+    #: Announced events that it counts: what a forecaster itself knows nothing of.
+    events: Events = ()
 
     def __post_init__(self) -> None:
         if len(self.mean_rps) != len(self.max_rps):

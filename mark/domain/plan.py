@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from mark.domain.capacity_schedule import NO_BOUNDS, CapacityBounds
 from mark.domain.demand import Demand, Forecast
 from mark.domain.objective import Slo
 from mark.domain.offering import Offering
@@ -83,6 +84,8 @@ class Plan:
     standby_target: int | None = None
     #: Seconds that an excess lasts before more standbys are worth waking.
     wake_delay_s: float = 0.0
+    #: The most that the fleet may carry by schedule, standbys and boosts included, requests/s; None for no limit.
+    limit_rps: float | None = None
 
     @property
     def usd_per_hour(self) -> float:
@@ -154,3 +157,5 @@ class PlanRequest:
     hazards: tuple[tuple[str, float], ...] = ()
     #: What a second of a launch weighs beside its price, USD/s, in a planner that weighs it (milp).
     launch_weight_usd_per_s: float = 0.0
+    #: The least and the most that the fleet may carry, by schedule.
+    bounds: CapacityBounds = NO_BOUNDS

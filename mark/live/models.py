@@ -183,6 +183,7 @@ def _settings_of(one: ServedSettings, settings: Settings) -> Settings:
         "forecaster": one.forecaster,
         "dispatch": one.dispatch,
         "too_late": one.too_late,
+        "capacity": one.capacity,
     }
     update: dict[str, Any] = {key: value for key, value in own.items() if value is not None}
     merged = as_rolled_out(settings).model_copy(update={"model": one.model, **update})

@@ -240,9 +240,10 @@ def _expected(tick: Tick, header: Header) -> str:
     lead = min(header.policy.lead_units, len(forecast) - 1)
     peaks = forecast.max_at(0.5)
     source = f" ({forecast.label})" if forecast.label else ""
+    announced = "".join(f"; announced: {event.name}, {event.expected}" for event in forecast.events)
     return (
         f"at most {peaks[lead]:.1f} requests/s in {lead * forecast.unit_s / 60:g} minutes, "
-        f"{max(peaks):.1f} within {len(forecast) * forecast.unit_s / 60:g}{source}"
+        f"{max(peaks):.1f} within {len(forecast) * forecast.unit_s / 60:g}{source}{announced}"
     )
 
 

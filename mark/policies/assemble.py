@@ -20,6 +20,8 @@ from mark.controller.plan_request import tail
 from mark.controller.policy import COVER_SHARE, StandbyPolicy
 from mark.dispatch.policy import Late, Routing
 from mark.dispatch.variants import VariantDispatch, VariantServing
+from mark.domain.announced_events import Events
+from mark.domain.capacity_schedule import CapacityWindow
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
 from mark.domain.footprint import Footprint
@@ -75,6 +77,10 @@ class PolicySpec:
     prices: PriceSnapshot | None = None
     #: Variants of the model that may answer; None for the one variant of a model that has no others.
     variants: VariantWishes | None = None
+    #: Bounds of planned capacity by the clock: for baselines, too, as a team would set them there.
+    capacity: tuple[CapacityWindow, ...] = ()
+    #: Announced events of the model.
+    events: Events = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,9 +156,12 @@ class Assembly:
             given = self._for_best_variant(given)
         bundle = tuned(make_bundle(policy, given, changed.setting), self.spec.tuning, self.spec.market)
         bundle = replace(bundle, variants=self.variants)
-        bundle = replace(bundle, controller=replace(bundle.controller, quotas=self.spec.world.quotas))
+        controlled = replace(bundle.controller, quotas=self.spec.world.quotas, capacity=self.spec.capacity)
+        bundle = replace(bundle, controller=controlled)
         if changed.forecaster is not None and not bundle.uses_truth:
             bundle = replace(bundle, forecaster=changed.forecaster, uses_truth=changed.uses_truth)
+        if not bundle.uses_truth:  # who knows the load to come knows what events bring
+            bundle = replace(bundle, controller=replace(bundle.controller, events=self.spec.events))
         if changed.routing is not None:
             bundle = replace(bundle, dispatch=replace(bundle.dispatch, routing=changed.routing))
         if self.spec.overhead:

@@ -20,6 +20,8 @@ from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
 from pydantic import Field, TypeAdapter, ValidationError
 
 from mark.accounting.budget import Reached
+from mark.accounting.hourly_spend import HourSpend
+from mark.domain.announced_events import Events
 from mark.domain.documents import plain
 from mark.domain.fleet import InstanceState, Role
 from mark.domain.spending import LimitCause, OutsidePause, SpendingLimit
@@ -39,6 +41,8 @@ class PublishedInstance:
     id: str
     #: Its offering's name.
     offering: str
+    #: Its availability zone; empty where it is not known.
+    zone: str = ""
     #: Whether it serves or stands by.
     role: Role = Role.SERVING
     #: Where it is in its life.
@@ -69,6 +73,10 @@ class LoadSeries:
     forecast_start_at: float = 0.0
     #: Median forecast of each unit's highest rate.
     forecast_max_rps: tuple[float | None, ...] = ()
+    #: Levels of the forecast's quantiles beside the median, rising; none for a forecaster that has no others.
+    fan_levels: tuple[float, ...] = ()
+    #: Forecasts of each unit's highest rate at each of these levels.
+    fan_max_rps: tuple[tuple[float | None, ...], ...] = ()
     #: Who made the forecast, and in whose place.
     forecaster: str = ""
 
@@ -255,6 +263,14 @@ class PauseRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AnnouncedEvents:
+    """Events that people announced to the running service; those that are over stay for two weeks."""
+
+    #: By when they begin.
+    events: Events = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OutsidePauseStatus:
     """The last answer to whether somebody paused the service from outside its network."""
 
@@ -270,6 +286,8 @@ class BudgetStatus:
     day_usd: float = 0.0
     #: Spent since the first of the month, USD.
     month_usd: float = 0.0
+    #: What that will be at the month's end, as the last days went; None while too little is known.
+    month_projected_usd: float | None = None
     #: What may be spent in a day, USD; None: as much as it takes.
     daily_usd: float | None = None
     #: What may be spent in a month, USD; None: as much as it takes.
@@ -282,6 +300,14 @@ class BudgetStatus:
     limit_cause: LimitCause = LimitCause.NONE
     #: Why, for people: a line for each budget that is reached, and one for a pause.
     reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpendHistory:
+    """Spending of the service by the hour."""
+
+    #: The last whole hours, a day of them at most, oldest first.
+    hours: tuple[HourSpend, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,6 +342,22 @@ class NightlyStatus:
     running: RunningReplay | None = None
     #: The one that failed last and is tried again.
     failed: FailedReplay | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedCost:
+    """Cost of the days that were replayed last, beside that of the rival that came nearest: `mark report`'s."""
+
+    #: The rival's policy.
+    policy: str = ""
+    #: What it would have cost, USD.
+    usd: float = 0.0
+    #: What the service cost in the same time, USD.
+    measured_usd: float = 0.0
+    #: How long that time was, seconds.
+    replayed_s: float = 0.0
+    #: Whether the rival kept the objectives; no other was cheaper and did. If not, it lacked least.
+    kept: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -453,8 +495,11 @@ BACKGROUND = StoredStatus(BackgroundStatus, "background-failures")
 """By process."""
 PROCESSES = StoredStatus(ProcessesStatus, "processes")
 BUDGET = StoredStatus(BudgetStatus, "budget")
+SPEND = StoredStatus(SpendHistory, "spend-by-hour")
 PAUSE = StoredStatus(PauseRequest, "paused")
+EVENTS = StoredStatus(AnnouncedEvents, "events")
 OUTSIDE_PAUSE = StoredStatus(OutsidePauseStatus, "paused-from-outside")
 NIGHTLY = StoredStatus(NightlyStatus, "replaying")
+COMPARED = StoredStatus(ComparedCost, "compared")
 ALERTS = StoredStatus(AlertsStatus, "alerts")
 ARCHIVE = StoredStatus(ArchiveStatus, "archive")

@@ -9,14 +9,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.accounting.budget import Budget, Reached, day_start, judge, month_start, spent_usd
+from mark.accounting.budget import (
+    Budget,
+    MonthSpend,
+    Reached,
+    day_start,
+    judge,
+    month_end,
+    month_spend,
+    month_start,
+    spent_usd,
+)
+from mark.accounting.daily_costs import DAY_S, ModelLedger
+from mark.accounting.hourly_totals import first_mark
 from mark.controller.plan_request import plan_fleet, plan_request
 from mark.controller.spending_limit import apply_spending_limit
 from mark.controller.state import SloBoost, State
+from mark.domain.costs import LedgerRecord, Transition
 from mark.domain.demand import Demand
 from mark.domain.fleet import InstanceState, Role
 from mark.domain.orders import Launch, StopStandby, Terminate, WarmLambda
 from mark.domain.spending import LimitCause, SpendingLimit
+from tests.accounting.test_daily_costs import SERVED
 from tests.controller.builders import (
     POLICY,
     SLEEPER,
@@ -32,6 +46,8 @@ from tests.controller.builders import (
     seen,
 )
 
+BEGAN = 20_000 * DAY_S + 61_234.0
+SMALL_NAME, HOURLY_USD = "small:on-demand", 0.36
 USD = st.floats(0, 1e6)
 LIMITS = st.one_of(st.none(), st.floats(0.01, 1e6))
 BUDGETS = st.builds(Budget, daily_usd=LIMITS, monthly_usd=LIMITS, when_reached=st.sampled_from(Reached))
@@ -74,6 +90,38 @@ def test_a_day_and_its_month_begin_before_now(now: float) -> None:
 
 def test_nothing_was_spent_by_nobody() -> None:
     assert spent_usd((), 0.0, 100.0) == 0.0
+    assert month_spend((), 1e9) == MonthSpend()
+
+
+@given(st.floats(0, 4e9))
+def test_a_month_ends_with_the_first_of_the_next(now: float) -> None:
+    end = datetime.fromtimestamp(month_end(now), UTC)
+    assert month_end(now) > now
+    assert (end.day, end.hour, end.minute, end.second) == (1, 0, 0, 0)
+    assert 28 <= (month_end(now) - month_start(now)) / DAY_S <= 31
+
+
+@given(st.floats(0.0, 60 * DAY_S))
+def test_a_month_is_projected_as_the_last_seven_days_went(since_s: float) -> None:
+    """One instance that runs on costs the same each hour, whenever the month began."""
+    transition = Transition(
+        instance="i-1", model="m", offering=SMALL_NAME, role=Role.SERVING, state="running", at=BEGAN
+    )
+    ledger = ModelLedger(
+        served=replace(SERVED, overflow=None),
+        record=LedgerRecord(transitions=(transition,)),
+        marks=(first_mark(BEGAN),),
+        footprint=None,
+    )
+    now = BEGAN + since_s
+    found = month_spend([ledger], now)
+    assert found.usd == pytest.approx(spent_usd([ledger], month_start(now), now))
+    if since_s < 3600.0:
+        assert found.projected_usd is None
+        return
+    assert found.projected_usd is not None
+    hours = (month_end(now) - max(BEGAN, month_start(now))) / 3600.0
+    assert found.projected_usd == pytest.approx(hours * HOURLY_USD, rel=0.01, abs=0.01)
 
 
 @given(count=st.integers(0, 12), pending=st.integers(0, 5), wanted=st.integers(0, 20), extra=st.integers(0, 6))

@@ -9,6 +9,7 @@ import pytest
 from mark.controller.plan_request import plan_fleet, plan_request
 from mark.controller.runner import Controller, check_forecast
 from mark.controller.state import Decision, Observation, State
+from mark.domain.announced_events import AnnouncedEvent
 from mark.domain.demand import Demand, DemandUnit, Forecast, point_forecast
 from mark.domain.errors import PlanInfeasible
 from mark.domain.fleet import FleetView, Instance
@@ -270,3 +271,51 @@ def test_a_forecast_that_failed_is_known_until_the_next_one() -> None:
     known.append(made.forecast_failed)
 
     assert [fact.error if fact else None for fact in known] == ["ValueError: x", "ValueError: x", None]
+
+
+def test_a_plan_and_the_journal_have_what_announced_events_expect() -> None:
+    def event(name: str, factor: float) -> AnnouncedEvent:
+        return AnnouncedEvent(name=name, at=600.0, until=1200.0, factor=factor)
+
+    world = World()
+    made = Controller(
+        policy=replace(POLICY, offerings=(SMALL,), events=(event("of the settings", 2.0),)),
+        clock=world,
+        cloud=world,
+        data_plane=world,
+        forecaster=world,
+        fallback=Last(),
+        journal=world,
+        history=HISTORY,
+        events=lambda: (event("announced", 3.0), replace(event("later", 9.0), at=7200.0, until=7260.0)),
+    )
+    made.tick()
+    (seen,) = world.seen
+    assert seen.forecast is not None
+    assert [one.name for one in seen.forecast.events] == ["of the settings", "announced"]
+    assert {row[0] for row in seen.forecast.max_rps[10:20]} == {180.0}
+    assert {row[0] for row in seen.forecast.max_rps[20:]} == {30.0}
+
+
+def test_a_forecaster_is_not_shown_what_an_event_brought() -> None:
+    shown: list[Demand] = []
+
+    class Watching(World):
+        def forecast(self, history: Demand, horizon: int) -> Forecast:
+            shown.append(history)
+            return super().forecast(history, horizon)
+
+    world = Watching()
+    event = AnnouncedEvent(name="over", at=-60.0, until=0.0, factor=3.0)
+    made = replace(HISTORY, mean_rps=(30.0, 90.0), max_rps=(30.0, 90.0))
+    Controller(
+        policy=replace(POLICY, offerings=(SMALL,), events=(event,)),
+        clock=world,
+        cloud=world,
+        data_plane=world,
+        forecaster=world,
+        fallback=Last(),
+        journal=world,
+        history=made,
+    ).tick()
+    assert shown[0].mean_rps == (30.0, 30.0)

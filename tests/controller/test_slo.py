@@ -94,3 +94,10 @@ def test_a_plan_that_counts_the_extra_instance_gets_no_other_one() -> None:
     token = made.state.requested[0].token
     fleet = (*instances(3), *instances(1, token=token, first=9))
     assert launched(made.see(seen(60.0, fleet, wanted=plan(small=4)))) == {}
+
+
+@pytest.mark.parametrize(("limit_rps", "count"), [(None, 1), (40.0, 1), (39.0, 0)])
+def test_nothing_is_launched_beyond_what_the_schedule_allows(limit_rps: float | None, count: int) -> None:
+    made = Stepped(WATCHED)
+    made.see(seen(0.0, instances(3), wanted=replace(plan(small=3), limit_rps=limit_rps)))
+    assert launched(made.see(seen(10.0, instances(3), slo=window(10.0)))) == ({SMALL.name: 1} if count else {})

@@ -425,3 +425,13 @@ def test_a_refusal_that_is_told_again_counts_once() -> None:
         made.see(seen(at, facts=(fact,)))
         (waited_for,) = made.state.requested
         assert waited_for.count == 3
+
+
+@pytest.mark.parametrize(("limit_rps", "gone"), [(None, 0), (50.0, 0), (30.0, 2), (25.0, 2)])
+def test_what_carries_more_than_the_schedule_allows_is_drained_whatever_the_load_and_the_cooldown(
+    limit_rps: float | None, gone: int
+) -> None:
+    made = Stepped(POLICY)
+    made.see(seen(0.0, instances(5), wanted=plan(small=5), load=50.0))
+    wanted = replace(plan(small=3), limit_rps=limit_rps)
+    assert len(drained(made.see(seen(60.0, instances(5), wanted=wanted, load=50.0)))) == gone

@@ -70,6 +70,20 @@ def test_up_says_where_it_listens_and_what_models_accept(live: Rig) -> None:
         assert headers["x-mark-served-by"] in {"instance", "standby", "lambda"}
 
 
+def test_an_announced_event_is_counted_by_the_next_plan_and_kept_in_the_journal(live: Rig) -> None:
+    at = live.ask("event", "list")["at"]
+    added = live.ask("event", "add", "tested", "--at", f"{at:.0f}", "--for", "1h", "--expect", "1rps")["added"]
+    assert (added["name"], added["until"] - added["at"], added["least_rps"]) == ("tested", 3600.0, 1.0)
+    assert [event["name"] for event in live.ask("event", "list")["events"]] == ["tested"]
+    eventually(
+        lambda: [tick for tick in live.ticks(RENTS) if tick.seen.forecast and tick.seen.forecast.events],
+        within_s=90,
+    )
+    assert any("announced: tested, 1rps" in note for note in live.ask("status")["models"][0]["notes"])
+    assert live.ask("event", "remove", "tested")["removed"] == "tested"
+    assert live.mark("event", "remove", "tested", "--name", live.name).status == 2
+
+
 def test_digits_are_recognised_by_a_triton_client(live: Rig) -> None:
     digits = load_digits()
     place = urlsplit(live.running["gateway"])
@@ -151,7 +165,7 @@ def test_status_has_the_fields_that_are_documented(live: Rig) -> None:
         assert len(ready) >= sum(fleet["planned"].values())
         assert (sum(fleet["planned"].values()) > 0) == rents
         for row in fleet["observed"]:
-            assert set(row) == {"id", "offering", "role", "state", "gone_in_s", "credits", "usd_per_hour"}
+            assert set(row) == {"id", "offering", "zone", "role", "state", "gone_in_s", "credits", "usd_per_hour"}
         assert {"policy", "market", "objective", "rates", "series", "latency_ms", "by", "lambda", "plan"} <= set(
             model
         )

@@ -46,6 +46,7 @@ def assert_refused(live: Rig, *arguments: str, says: str) -> None:
         ("interrupt", "--share", "0.4"),
         ("chaos", "kill", "agent"),
         ("explain",),
+        ("event", "list"),
         ("down",),
     ],
     ids=lambda command: command[0],

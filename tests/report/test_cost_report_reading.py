@@ -261,6 +261,10 @@ def test_replays_that_were_kept_stand_beside_the_ledger_of_their_days(store: Ser
     whole = BEGAN + DAY_S
     keep_replayed_days(store, "m", a_day(whole, reactive=80.0, other=1.0), a_day(whole + DAY_S, reactive=70.0))
     report = read_cost_report(store, period_s=30 * DAY_S, wall_at=0.0)
+    assert report.month is not None
+    assert 0 < report.month.usd <= report.cost.total * (1 + 1e-9)
+    assert report.month.projected_usd is not None
+    assert report.month.projected_usd > report.month.usd
     (baseline,) = report.models[0].baselines  # the other was not replayed on both
 
     assert (baseline.policy, baseline.replayed_s) == ("reactive", 2 * DAY_S)

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from mark.accounting.budget import MonthSpend
 from mark.domain.errors import Misconfigured
 from mark.report.cost.report import Answers, CostReport, report_document, spend_by_day, spend_by_item
 from mark.report.mail.message import Mail, mime, render, standalone
@@ -268,6 +269,17 @@ def test_where_no_baseline_kept_the_objective_the_nearest_is_named_and_said_to_h
     text = " ".join(render(cost_report(replace(model, baselines=missed))).text.split())
     assert f"Against {missed[1].policy}" in text
     assert "no rival kept the objective, this one came nearest" in text
+
+
+def test_the_month_so_far_and_where_it_leads_are_a_tile() -> None:
+    text = " ".join(render(replace(WEEK, month=MonthSpend(usd=120.5, projected_usd=310.25))).text.split())
+    assert "This month: 120.50 USD (about 310.25 by its end, as the last days went)" in text
+    assert "by its end" not in render(replace(WEEK, month=MonthSpend(usd=120.5))).text
+    assert "This month" not in render(WEEK).text
+    assert report_document(replace(WEEK, month=MonthSpend(usd=1.0)))["month"] == {
+        "usd": 1.0,
+        "projected_usd": None,
+    }
 
 
 def test_commands_can_be_copied() -> None:

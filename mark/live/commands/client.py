@@ -12,8 +12,8 @@ from typing import TypedDict
 from mark.config.settings import Settings
 from mark.domain.clients import Client, ClientDirectory, HashedKey, Limits, Priority, hash_of_key
 from mark.domain.errors import Misconfigured
-from mark.live.commands.pause import store_of
 from mark.live.local.run_dir import RunFolder, Running
+from mark.live.service_session import service_store
 from mark.report.formatting import MISSING
 from mark.report.live.formatting import format_time
 from mark.report.tables import figures, make_table, texts
@@ -101,7 +101,7 @@ def revoke_client(settings: Settings, name: str, *, as_json: bool) -> None:
 
 def list_clients(settings: Settings, *, as_json: bool) -> None:
     """Print all clients, revoked ones too."""
-    store, _ = store_of(settings)
+    store, _ = service_store(settings)
     clients, now = store.clients.read().clients, steady_time()
     if as_json:
         found = [_document(client, now) for client in clients]
@@ -159,7 +159,7 @@ def _change(
     settings: Settings, change: Callable[[ClientDirectory, tuple[str, ...]], ClientDirectory]
 ) -> ClientDirectory:
     """Change the clients of the service. Misconfigured where no such service is up."""
-    store, models = store_of(settings)
+    store, models = service_store(settings)
     changed = store.clients.change(lambda known: change(known, models))
     folder = RunFolder.of(settings.service.name)
     if folder.running() is not None:

@@ -9,11 +9,9 @@ import typer
 
 from mark.config.service import ServiceSettings
 from mark.config.settings import Settings
-from mark.domain.errors import Misconfigured
 from mark.domain.spending import LimitCause
 from mark.live.clock import adopt_wall
-from mark.live.local.run_dir import RunFolder
-from mark.live.store_link import open_link
+from mark.live.service_session import service_store
 from mark.report.terminal import note, progress, show, show_json
 from mark.steady_time import steady_time
 from mark.store.published_status import BUDGET, PAUSE, PauseRequest
@@ -34,7 +32,7 @@ def pause(settings: Settings, *, on: bool, as_json: bool) -> None:
 
     Raises Misconfigured where no such service is up, and typer.Exit where it has not come about, having said so.
     """
-    store, names = store_of(settings)
+    store, names = service_store(settings)
     service = settings.service.name
     adopt_wall(store)
     PAUSE.write(store, PauseRequest(on=on, at=store.clock().service_time(steady_time())))
@@ -103,20 +101,6 @@ def _limit_cause(store: ServiceStore) -> LimitCause | None:
     """The cause of the spending limit as it was published last."""
     budget = BUDGET.read(store)
     return None if budget is None else budget.limit_cause
-
-
-def store_of(settings: Settings) -> tuple[ServiceStore, tuple[str, ...]]:
-    """The service's store and its models: up on this machine, or where service.store of the settings says."""
-    name = settings.service.name
-    running = RunFolder.of(name).running()
-    url = running.store if running is not None else settings.service.store
-    if not url:
-        raise Misconfigured(
-            f"no service {name} is up on this machine; for one elsewhere name its store in the settings, as "
-            "service.store"
-        )
-    store = ServiceStore(open_link(url), name)
-    return store, tuple(served.name for served in store.spec().models)
 
 
 def _left(store: ServiceStore, names: tuple[str, ...]) -> int:

@@ -7,13 +7,14 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from mark.accounting.budget import Budget, Verdict, day_start, judge, month_start, spent_usd
+from mark.accounting.budget import Budget, MonthSpend, Verdict, day_start, judge, month_spend, spent_usd
 from mark.accounting.daily_costs import ModelLedger
+from mark.accounting.hourly_spend import bill_at, hour_edges, spend_by_hour
 from mark.accounting.hourly_totals import HourlyMark, first_mark, load_marks, marks_key
-from mark.accounting.ledger import unpriced, unpriced_words
+from mark.accounting.ledger import unpriced, unpriced_words, usage_before
 from mark.accounting.usage import IncrementalUsage
 from mark.config.budget import BudgetSettings
-from mark.domain.costs import FleetUsage, Transition
+from mark.domain.costs import CostUsd, FleetUsage, Transition
 from mark.domain.errors import RetryLater
 from mark.domain.footprint import Footprint
 from mark.domain.spending import LimitCause, OutsidePause, SpendingLimit
@@ -24,9 +25,11 @@ from mark.store.published_status import (
     MODEL,
     OUTSIDE_PAUSE,
     PAUSE,
+    SPEND,
     BudgetStatus,
     OutsidePauseStatus,
     PublishedModel,
+    SpendHistory,
 )
 from mark.store.service import ServiceStore
 
@@ -59,8 +62,9 @@ class BudgetWatch:
         self._served, self._store, self._clock, self._wake = served, store, clock, wake
         self._footprint, self._outside = footprint, outside
         self._verdict = Verdict()
-        self._day_usd = self._month_usd = 0.0
+        self._day_usd, self._month = 0.0, MonthSpend()
         self._polls = 0
+        self._bills: dict[float, CostUsd] = {}
         self._unpriced: dict[str, tuple[str, ...]] = {}
         self._usage = {model.name: IncrementalUsage() for model in served}
 
@@ -83,7 +87,7 @@ class BudgetWatch:
         if self._polls % round(SPENDING_EACH_S / POLL_S) == 0:
             self._compute_spending()
         self._polls += 1
-        verdict = judge(self._budget, day_usd=self._day_usd, month_usd=self._month_usd)
+        verdict = judge(self._budget, day_usd=self._day_usd, month_usd=self._month.usd)
         outside = self._paused_outside()
         if outside is not None:
             verdict = _paused(verdict, LimitCause.OUTSIDE, outside.reason)
@@ -114,7 +118,20 @@ class BudgetWatch:
         ledgers = [self._ledger(served, now) for served in self._served]
         self._warn_of_unpriced(ledgers, now)
         self._day_usd = spent_usd(ledgers, day_start(now), now)
-        self._month_usd = spent_usd(ledgers, month_start(now), now)
+        self._month = month_spend(ledgers, now)
+        self._publish_hours(ledgers, now)
+
+    def _publish_hours(self, ledgers: Sequence[ModelLedger], now: float) -> None:
+        """Publish the spending of each hour that has ended; what an hour cost is counted once."""
+        began_at = min((ledger.began_at for ledger in ledgers), default=now)
+        edges = hour_edges(began_at, now)
+        lacking = [at for at in edges if at not in self._bills]
+        if not lacking:
+            return
+        plain = [replace(ledger, used=usage_before) for ledger in ledgers]  # the others' caches keep few instants
+        self._bills = {at: bill for at, bill in self._bills.items() if at in edges}
+        self._bills |= {at: bill_at(plain, at) for at in lacking}
+        SPEND.write(self._store, SpendHistory(hours=spend_by_hour(self._bills)))
 
     def _warn_of_unpriced(self, ledgers: Sequence[ModelLedger], now: float) -> None:
         """Say once which offerings have no price: what they cost is part of no budget."""
@@ -151,7 +168,8 @@ class BudgetWatch:
     def _document(self) -> BudgetStatus:
         return BudgetStatus(
             day_usd=self._day_usd,
-            month_usd=self._month_usd,
+            month_usd=self._month.usd,
+            month_projected_usd=self._month.projected_usd,
             daily_usd=self._budget.daily_usd,
             monthly_usd=self._budget.monthly_usd,
             when_reached=self._budget.when_reached,

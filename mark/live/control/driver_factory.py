@@ -18,6 +18,7 @@ from mark.config.settings import Settings
 from mark.controller.runner import Controller
 from mark.controller.service_time_ratios import measured_ratios
 from mark.controller.spending_limit import sendable_orders
+from mark.domain.announced_events import Events, events_of
 from mark.domain.lease import Lease
 from mark.domain.quota import Quotas
 from mark.domain.spending import SpendingLimit
@@ -33,6 +34,7 @@ from mark.live.forecasting.retraining import FollowedJournal, Retraining
 from mark.live.local.run_dir import Running
 from mark.live.models import LiveModel
 from mark.ports import Forecaster
+from mark.store.published_status import EVENTS
 from mark.store.service import ServiceStore
 
 ModelForecasters = tuple[Retraining, Forecaster]
@@ -97,6 +99,7 @@ class DriverFactory:
             measure=lambda: measured_ratios(membership.members(), policy),
             spending_limit=shared.spending_limit,
             quotas=shared.quotas,
+            events=lambda: announced_events(store, model.name),
         )
         driver = ModelDriver(
             controller,
@@ -175,3 +178,9 @@ class DriverFactory:
             guard=shared.guard,
             warm=warmer.warm if model.served.overflow else None,
         )
+
+
+def announced_events(store: ServiceStore, model: str) -> Events:
+    """The events about a model that were announced to the running service (`mark event`)."""
+    found = EVENTS.read(store)
+    return () if found is None else events_of(found.events, model)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 
 from mark.accounting.load_history import latest
 from mark.controller.runner import Controller
@@ -30,6 +31,9 @@ from mark.store.service import ServiceStore
 
 MINUTES = 60
 DECISIONS = 12
+MEDIAN = 0.5
+FAN = (0.1, 0.25, 0.75, 0.9)
+"""Half of what comes is expected within the inner two, four fifths within the outer."""
 
 
 class ModelStatusWriter:
@@ -110,6 +114,7 @@ class ModelStatusWriter:
             notes=(
                 *self._troubles(),
                 *stand_in_notes(controller),
+                *announced_notes(controller),
                 *self._notes,
                 *(note.text for note in decision.notes),
             ),
@@ -121,6 +126,7 @@ class ModelStatusWriter:
         minutes = min(MINUTES, len(came))
         start_at = came.end_at - minutes * came.unit_s
         known = dict(self._capacity)
+        fan = fan_levels(forecast.quantiles) if forecast else ()
         return LoadSeries(
             start_at=start_at,
             unit_s=came.unit_s,
@@ -129,6 +135,8 @@ class ModelStatusWriter:
             capacity_rps=tuple(known.get(start_at + (place + 1) * came.unit_s) for place in range(minutes)),
             forecast_start_at=forecast.start_at if forecast else came.end_at,
             forecast_max_rps=tuple(forecast.max_at(0.5)) if forecast else (),
+            fan_levels=fan,
+            fan_max_rps=tuple(forecast.max_at(level) for level in fan) if forecast else (),
             forecaster=self._forecaster(controller),
         )
 
@@ -138,6 +146,12 @@ class ModelStatusWriter:
             return self._bundle.forecaster
         failed = controller.forecast_failed
         return controller.forecast.label + (f", in place of {failed.forecaster}" if failed else "")
+
+
+def fan_levels(levels: Sequence[float]) -> tuple[float, ...]:
+    """The levels that a chart shows around the median: of those that there are the next to each of FAN, rising."""
+    beside = [level for level in levels if level != MEDIAN]
+    return tuple(sorted({min(beside, key=lambda level: (abs(level - wanted), level)) for wanted in FAN if beside}))
 
 
 def _told_capacity(series: LoadSeries | None) -> list[tuple[float, float]]:
@@ -155,6 +169,20 @@ def stand_in_notes(controller: Controller) -> tuple[str, ...]:
         return ()
     why = " ".join(failed.error.split())
     return (f"the forecaster {failed.forecaster} failed, {forecast.label} stands in for it: {why}",)
+
+
+def announced_notes(controller: Controller) -> tuple[str, ...]:
+    """Notes of announced events that the last forecast counts."""
+    if controller.forecast is None:
+        return ()
+    return tuple(
+        f"announced: {event.name}, {event.expected} from {_utc(event.at)} to {_utc(event.until)} UTC"
+        for event in controller.forecast.events
+    )
+
+
+def _utc(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M}"
 
 
 def _plan(decision: Decision) -> PlanStatus | None:
@@ -175,6 +203,7 @@ def _observed(instance: Instance, usd_per_hour: float | None) -> PublishedInstan
     return PublishedInstance(
         id=instance.id,
         offering=instance.offering,
+        zone=instance.zone,
         role=instance.role,
         state=instance.state,
         interrupt_at=instance.terminates_at,

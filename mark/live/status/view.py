@@ -63,15 +63,18 @@ from mark.store.published_status import (
     ARCHIVE,
     BACKGROUND,
     BUDGET,
+    COMPARED,
     MODEL,
     NIGHTLY,
     PROCESSES,
+    SPEND,
     BackgroundStatus,
     LoadSeries,
     NightlyStatus,
     ProcessesStatus,
     PublishedInstance,
     PublishedModel,
+    SpendHistory,
 )
 from mark.store.service import ServiceStore
 
@@ -126,6 +129,8 @@ class LiveView:
             clock_set_by_s=processes.clock_set_by_s,
             budget=BUDGET.read(store),
             replays=_replays(NIGHTLY.read(store)),
+            compared=COMPARED.read(store),
+            hours=(SPEND.read(store) or SpendHistory()).hours,
             alerts=ALERTS.read(store),
             archive=ARCHIVE.read(store),
             models=tuple(
@@ -259,6 +264,7 @@ def _observed(
         one.id: ObservedInstance(
             id=one.id,
             offering=one.offering,
+            zone=one.zone,
             role=one.role,
             state=one.state.value,
             gone_in_s=_left_s(one.interrupt_at, now),

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import partial
 
+from mark.accounting.budget import month_spend
 from mark.accounting.client_totals import costs_by_client, grown
 from mark.accounting.daily_costs import DayCost, ModelLedger, days_between, model_days, shared_days
 from mark.accounting.hourly_totals import (
@@ -128,6 +129,7 @@ def read_cost_report(
         notes=(*(OBSERVED if spec.observed else ()), *_notes(read, models, period, observed=spec.observed)),
         observed=spec.observed,
         existing_usd=_existing_usd(spec, period),
+        month=month_spend(ledgers, period.until),
     )
 
 

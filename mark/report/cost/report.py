@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
 
+from mark.accounting.budget import MonthSpend
 from mark.catalog.billing import cost_of
 from mark.dispatch.objective import attainment, burn_rate
 from mark.domain.costs import BillLine, CostUsd
@@ -230,6 +231,8 @@ class CostReport:
     notes: tuple[str, ...] = ()
     observed: bool = False
     existing_usd: float | None = None
+    #: Spending of the month in which the report ends; None for a report that was made without.
+    month: MonthSpend | None = None
 
     @property
     def lines(self) -> tuple[DayLine, ...]:
@@ -276,6 +279,7 @@ def report_document(report: CostReport) -> dict[str, object]:
         "until": report.until,
         "observed": report.observed,
         "existing_usd": report.existing_usd,
+        "month": None if report.month is None else asdict(report.month),
         "cost_usd": cost_document(report.cost),
         "days": [
             {"day": day.isoformat(), "cost_usd": cost_document(cost)}

@@ -12,16 +12,19 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from mark.report.formatting import finite
+from mark.accounting.hourly_spend import HOUR_S, HourSpend
+from mark.report.formatting import finite, usd
 from mark.report.live.formatting import format_rps, format_time
 from mark.store.published_status import LoadSeries
 
 LEAST_PAST_S = 900.0
 """A service that has just begun shows a quarter of an hour, or a minute would fill the page."""
+LEAST_HOURS = 6
+"""A service that has just begun shows so many: one column would fill the page."""
 LEFT, RIGHT, TOP, BOTTOM = 44, 10, 8, 24
 LEAST_RPS = 1e-6
 """What is rarer is drawn as nothing."""
-X_STEPS_S = (60, 120, 300, 600, 900, 1800, 3600, 7200)
+X_STEPS_S = (60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,15 +80,24 @@ class ChartSeries:
     highest: Stretch
     capacity: Stretch
     forecast: Stretch
+    #: Pairs of a lower and a higher quantile of the forecast, the widest first.
+    fan: tuple[tuple[Stretch, Stretch], ...] = ()
+    #: What the plan's fleet carries, over the time that is forecast; None without a plan.
+    planned: Stretch | None = None
 
     @classmethod
-    def of(cls, series: LoadSeries) -> ChartSeries:
-        """Series of a status or a replay."""
+    def of(cls, series: LoadSeries, planned_rps: float | None = None) -> ChartSeries:
+        """Series of a status or a replay, and what the plan's fleet carries."""
 
         def stretch(values: Sequence[float | None], start_at: float = series.start_at) -> Stretch:
             return Stretch(start_at=start_at, unit_s=series.unit_s, values=tuple(map(finite, values)))
 
+        quantiles = [stretch(values, series.forecast_start_at) for values in series.fan_max_rps]
+        units = len(series.forecast_max_rps)
+        planned = None if planned_rps is None else stretch((planned_rps,) * units, series.forecast_start_at)
         return cls(
+            fan=tuple(zip(quantiles[: len(quantiles) // 2], reversed(quantiles), strict=False)),
+            planned=planned,
             mean=stretch(series.mean_rps),
             highest=stretch(series.max_rps),
             capacity=stretch(series.capacity_rps),
@@ -95,7 +107,8 @@ class ChartSeries:
     @property
     def peak_rps(self) -> float:
         """The largest rate of all."""
-        stretches = (self.mean, self.highest, self.capacity, self.forecast)
+        ahead = [one for pair in self.fan for one in pair] + ([self.planned] if self.planned else [])
+        stretches = (self.mean, self.highest, self.capacity, self.forecast, *ahead)
         return max((value for one in stretches for value in one.values if value is not None), default=0.0)
 
 
@@ -127,9 +140,17 @@ class Frame:
         return self.path([(points[0][0], 0.0), *points, (points[-1][0], 0.0)]) + "Z"
 
 
-def load_chart(series: LoadSeries, *, now: float, width: int, height: int, prefix: str) -> Markup:
-    """The series as an `<svg>`; `prefix` makes its ids its own."""
-    load = ChartSeries.of(series)
+def load_chart(
+    series: LoadSeries,
+    *,
+    now: float,
+    planned_rps: float | None = None,
+    width: int,
+    height: int,
+    prefix: str,
+) -> Markup:
+    """The series, and the capacity of the plan ahead, as an `<svg>`; `prefix` makes its ids its own."""
+    load = ChartSeries.of(series, planned_rps)
     past_at = min(load.mean.start_at if load.mean.values else now, now - LEAST_PAST_S)
     ahead_at = load.forecast.end_at if load.forecast.values else now
     ends = rate_ticks(load.peak_rps, count=4 if height < 240 else 5)
@@ -157,6 +178,43 @@ def pair_chart(live: Stretch, replayed: Stretch, *, title: str, width: int, heig
         f'<svg class="chart" viewBox="0 0 {width} {height}" role="img" aria-labelledby="{prefix}-t">'
         f'<title id="{prefix}-t">{escape(title)}</title>{_grid(frame, ends)}{"".join(lines)}</svg>'
     )
+
+
+def spend_chart(hours: Sequence[HourSpend], *, width: int, height: int, prefix: str) -> Markup:
+    """Spending of each hour as stacked columns: instances, Lambda, and on top the overhead."""
+    totals = [hour.instances + hour.lambda_usd + hour.overhead for hour in hours]
+    ends = rate_ticks(max(totals, default=0.0), count=4)
+    start_at = hours[0].at if hours else 0.0
+    end_at = max(hours[-1].at + HOUR_S if hours else 0.0, start_at + LEAST_HOURS * HOUR_S)
+    frame = Frame(start_at=start_at, end_at=end_at, end_rps=ends[-1], width=width, height=height)
+    parts = []
+    for hour in hours:
+        left, right = frame.x(hour.at) + 1, frame.x(hour.at + HOUR_S) - 1
+        low = 0.0
+        for key, amount in (
+            ("instance", hour.instances),
+            ("lambda", hour.lambda_usd),
+            ("overhead", hour.overhead),
+        ):
+            top, bottom = frame.y(low + amount), frame.y(low)
+            low += amount
+            place = f'x="{left:g}" y="{top:g}" width="{right - left:g}" height="{round(bottom - top, 1):g}"'
+            parts.append(f'<rect class="{key}" {place}/>')
+    words = escape(describe_spend(hours))
+    return Markup(  # noqa: S704 - numbers and escaped words
+        f'<svg class="chart" viewBox="0 0 {width} {height}" role="img" aria-labelledby="{prefix}-t {prefix}-d">'
+        f'<title id="{prefix}-t">Spend by the hour</title><desc id="{prefix}-d">{words}</desc>'
+        f"{_grid(frame, ends)}{''.join(parts)}</svg>"
+    )
+
+
+def describe_spend(hours: Sequence[HourSpend]) -> str:
+    """The chart of spending in a sentence, for those who hear it."""
+    if not hours:
+        return "No hour is over yet."
+    last = hours[-1]
+    total, since = last.instances + last.lambda_usd + last.overhead, format_time(last.at, seconds=False)
+    return f"The hour from {since} cost {usd(total)} USD, {usd(last.overhead)} of it overhead."
 
 
 def describe(load: ChartSeries) -> str:
@@ -219,6 +277,11 @@ def _drawn(load: ChartSeries, frame: Frame) -> str:
     for piece in load.capacity.edges():
         parts.append(f'<path class="capacity-area" d="{frame.area(piece)}"/>')
         parts.append(f'<path class="capacity" d="{frame.path(piece)}"/>')
+    planned = load.planned.edges() if load.planned else []
+    parts += [f'<path class="planned" d="{frame.path(piece)}"/>' for piece in planned]
+    for low, high in load.fan:
+        for below, above in zip(low.edges(), high.edges(), strict=False):
+            parts.append(f'<path class="fan" d="{frame.path([*above, *reversed(below)])}Z"/>')
     for mean, highest in zip(load.mean.middles(), load.highest.middles(), strict=False):
         band = [*highest, *reversed(mean)]
         parts.append(f'<path class="band" d="{frame.path(band)}Z"/>')

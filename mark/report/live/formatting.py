@@ -18,6 +18,7 @@ from mark.report.live.service_status import (
     ServiceStatus,
     SpentStatus,
 )
+from mark.report.mail.formatting import format_stretch
 from mark.store.published_status import AlertsStatus, AssumedLoad, ForecasterStatus
 
 SILENT_AFTER_S = 180.0
@@ -65,13 +66,14 @@ class ErrorBudget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetRow:
-    """One offering in its three views. `states`: observed instances by state; `leaving`: with a spot notice."""
+    """One offering in its three views. `states`, `zones`: observed by these; `leaving`: with a spot notice."""
 
     offering: str
     planned: int = 0
     requested: int = 0
     states: Mapping[str, int] = field(default_factory=dict)
     leaving: int = 0
+    zones: Mapping[str, int] = field(default_factory=dict)
     rps: float = 0.0
     usd_per_hour: float = 0.0
 
@@ -257,6 +259,7 @@ def fleet_rows(model: ModelStatus) -> tuple[FleetRow, ...]:
                 planned=fleet.planned.get(name, 0),
                 requested=fleet.requested.get(name, 0),
                 states={**known, **{state: counts[state] for state in sorted(counts.keys() - known.keys())}},
+                zones=dict(sorted(Counter(row.zone for row in here if row.zone).items())),
                 leaving=sum(row.gone_in_s is not None for row in here),
                 rps=capacity[name].rps if name in capacity else 0.0,
                 usd_per_hour=capacity[name].usd_per_hour if name in capacity else 0.0,
@@ -367,6 +370,22 @@ def format_spent(status: ServiceStatus) -> str:
         of = f" of {usd(limit)}" if limit is not None else ""
         parts.append(f"{usd(spent)}{of} USD {when}")
     return ", ".join(parts)
+
+
+def format_month(status: ServiceStatus) -> str:
+    """Spend of the month, where it leads, and what the replayed days saved, in a sentence; empty before any."""
+    spending, compared = status.budget, status.compared
+    if spending is None:
+        return ""
+    words = f"{usd(spending.month_usd)} USD this month so far"
+    if spending.month_projected_usd is not None:
+        words += f", about {usd(spending.month_projected_usd)} by its end as the last days went"
+    if compared is None or compared.usd <= 0:
+        return f"{words}."
+    share = (compared.measured_usd - compared.usd) / compared.usd
+    than = f"{percent(abs(share), digits=0)} {'less' if share <= 0 else 'more'} than {compared.policy}"
+    rival = "the cheapest rival that keeps the objective" if compared.kept else "the rival that misses it least"
+    return f"{words}; {than}, {rival}, in the {format_stretch(compared.replayed_s)} replayed."
 
 
 def _budget_banner(status: ServiceStatus) -> Banner | None:

@@ -17,11 +17,11 @@ from markupsafe import Markup
 from mark.report.formatting import usd
 from mark.report.html import make_environment, trusted
 from mark.report.live import formatting
-from mark.report.live.chart import load_chart
+from mark.report.live.chart import load_chart, spend_chart
 from mark.report.live.processes import format_restarts, process_banners
 from mark.report.live.service_status import ModelStatus, ObservedInstance, ServiceStatus
 
-WIDE, NARROW = (1112, 300), (360, 240)
+WIDE, NARROW, WIDE_SPEND = (1112, 300), (360, 240), (1112, 200)
 """Charts in CSS pixels: on a desk, on a phone."""
 PARTS = ("head", "tiles", "chart", "fleet", "instances", "answers", "decisions", "spend", "notes")
 """The macros of live_parts.html.j2 that draw one model."""
@@ -68,6 +68,8 @@ class LivePage:
         macros = cast("Any", self._parts.module)
         html = {
             "top": str(macros.top(_top(status))),
+            "month": str(macros.month(formatting.format_month(status))),
+            "hours": str(macros.hours(*_hours(status))),
             "banners": str(macros.banners((*formatting.banners(status), *process_banners(status)))),
         }
         for number, model in enumerate(status.models):
@@ -106,6 +108,17 @@ def live_environment() -> Environment:
 def _shape(status: ServiceStatus) -> str:
     names = "\n".join([status.service, *(model.name for model in status.models)])
     return hashlib.sha256(names.encode()).hexdigest()[:12]
+
+
+def _hours(status: ServiceStatus) -> tuple[Markup, Markup] | tuple[None, None]:
+    """The wide and the narrow chart of spending by the hour; none before the first hour is over."""
+    if not status.hours:
+        return None, None
+    wide, narrow = (
+        spend_chart(status.hours, width=width, height=height, prefix=f"hours-{name}")
+        for name, (width, height) in (("wide", WIDE_SPEND), ("narrow", NARROW))
+    )
+    return wide, narrow
 
 
 def _top(status: ServiceStatus) -> dict[str, str]:
@@ -149,8 +162,11 @@ class _Cells:
 def _cells(model: ModelStatus, *, now: float, prefix: str) -> _Cells:
     rows, limit_ms = formatting.fleet_rows(model), model.objective.latency_ms
     observed = sorted(model.fleet.observed, key=lambda row: (row.offering, row.role, row.id))
+    planned_rps = model.plan.capacity_rps if model.plan is not None else None
     wide, narrow = (
-        load_chart(model.series, now=now, width=width, height=height, prefix=f"{prefix}-{name}")
+        load_chart(
+            model.series, now=now, planned_rps=planned_rps, width=width, height=height, prefix=f"{prefix}-{name}"
+        )
         for name, (width, height) in (("wide", WIDE), ("narrow", NARROW))
     )
     budget = formatting.budget_of(model)

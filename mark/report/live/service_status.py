@@ -12,12 +12,14 @@ from typing import Annotated
 
 from pydantic import Field
 
+from mark.accounting.hourly_spend import HourSpend
 from mark.domain.fleet import Role
 from mark.store.published_status import (
     AlertsStatus,
     ArchiveStatus,
     AssumedLoad,
     BudgetStatus,
+    ComparedCost,
     FailedReplay,
     ForecasterStatus,
     LoadSeries,
@@ -116,6 +118,8 @@ class ObservedInstance:
     id: str
     #: Its offering's name.
     offering: str
+    #: Its availability zone; empty where it is not known.
+    zone: str = ""
     #: Whether it serves or stands by.
     role: Role
     #: A word of `InstanceState`, or `broken` where its model answers no more.
@@ -328,6 +332,10 @@ class ServiceStatus:
     budget: BudgetStatus | None = None
     #: Replays of past days; None before the first.
     replays: ReplaysStatus | None = None
+    #: What the days that were replayed last cost, beside the nearest rival; None before the first.
+    compared: ComparedCost | None = None
+    #: The last whole hours' spending, oldest first.
+    hours: tuple[HourSpend, ...] = ()
     #: Dead letters and alarms; None before a controller acts.
     alerts: AlertsStatus | None = None
     #: The journals' copies; None before the first.

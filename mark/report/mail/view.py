@@ -116,6 +116,10 @@ def _tiles(report: CostReport, money: Money) -> tuple[Tile, ...]:
     name = "Would have been spent" if report.observed else "Spent"
     days = (report.until - report.since) / DAY_S
     tiles = [Tile(label=name, value=f"{money(report.cost.total)} USD", beside=_a_day(report, money, days))]
+    if report.month is not None and report.month.usd > 0:
+        ahead = report.month.projected_usd
+        beside = "" if ahead is None else f"about {money(ahead)} by its end, as the last days went"
+        tiles.append(Tile(label="This month", value=f"{money(report.month.usd)} USD", beside=beside))
     if report.observed and report.existing_usd is not None:
         saved = report.existing_usd - report.cost.total
         beside = f"the fleet that serves cost {money(report.existing_usd)}"
@@ -124,13 +128,13 @@ def _tiles(report: CostReport, money: Money) -> tuple[Tile, ...]:
         )
     if not report.observed:
         tiles += [_objective_tile(model, alone=len(report.models) == 1) for model in report.models]
-    best = _nearest_baseline(report)
+    best = nearest_baseline(report)
     if best is not None:
-        policy, usd, own, replayed, kept = best
-        missed = "" if kept else "; no rival kept the objective, this one came nearest"
+        usd, own, replayed = best.usd, best.measured_usd, format_stretch(best.replayed_s)
+        missed = "" if best.kept else "; no rival kept the objective, this one came nearest"
         tiles.append(
             Tile(
-                label=f"Against {policy}",
+                label=f"Against {best.policy}",
                 value=f"{(own - usd) / usd:+.0%}".replace("%", " %"),
                 beside=f"{money(usd)} USD, this service {money(own)}, in the {replayed} replayed{missed}",
                 bad=own > usd,
@@ -153,11 +157,25 @@ def _objective_tile(model: ModelReport, *, alone: bool) -> Tile:
     )
 
 
-def _nearest_baseline(report: CostReport) -> tuple[str, float, float, str, bool] | None:
-    """The cheapest baseline that kept every model's objective, else the one that attained most.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NearestBaseline:
+    """The rival that a service is measured by: its cost, ours of the same time, that time, what kept."""
 
-    Its name, its cost, ours of the same time, that time, and whether it kept the objectives.
-    """
+    policy: str
+    usd: float
+    measured_usd: float
+    replayed_s: float
+    #: By how much it missed an objective at most; 0 where it kept them all.
+    lacking: float
+
+    @property
+    def kept(self) -> bool:
+        """True where it kept every model's objective."""
+        return self.lacking <= 0.0
+
+
+def nearest_baseline(report: CostReport) -> NearestBaseline | None:
+    """The cheapest baseline that kept every model's objective, else the one that attained most."""
     found = []
     own_policies = {model.policy for model in report.models}
     possible = {one.policy for model in report.models for one in model.baselines if not one.uses_truth}
@@ -166,13 +184,16 @@ def _nearest_baseline(report: CostReport) -> tuple[str, float, float, str, bool]
         lacking = max(0.0 if one.attained is None else model.slo.target - one.attained for model, one in pairs)
         usd = sum(one.usd for _, one in pairs)
         if usd > 0 and len(pairs) == len(report.models):
-            own = sum(one.measured_usd for _, one in pairs)
-            found.append((policy, usd, own, max(one.replayed_s for _, one in pairs), lacking))
-    best = best_of(found, lacking=lambda one: one[4], usd=lambda one: one[1], name=lambda one: one[0])
-    if best is None:
-        return None
-    policy, usd, own, replayed_s, lacking = best
-    return policy, usd, own, format_stretch(replayed_s), lacking <= 0.0
+            found.append(
+                NearestBaseline(
+                    policy=policy,
+                    usd=usd,
+                    measured_usd=sum(one.measured_usd for _, one in pairs),
+                    replayed_s=max(one.replayed_s for _, one in pairs),
+                    lacking=lacking,
+                )
+            )
+    return best_of(found, lacking=lambda one: one.lacking, usd=lambda one: one.usd, name=lambda one: one.policy)
 
 
 def _advice(report: CostReport) -> Section | None:

@@ -22,7 +22,7 @@ from mark.report.cost.read import read_cost_report
 from mark.report.cost.replays import replayed_days
 from mark.report.mail.message import render
 from mark.store.embedded import EmbeddedRedis
-from mark.store.published_status import NIGHTLY, FailedReplay, NightlyStatus
+from mark.store.published_status import COMPARED, NIGHTLY, FailedReplay, NightlyStatus
 from mark.store.service import ServiceStore
 from tests.live.served_day import BEGAN, DAY_S, MODEL, RPS, SERVICE, write_service
 
@@ -107,6 +107,11 @@ def test_a_day_that_is_over_is_replayed_apart_and_stands_in_the_mail(
     finally:
         over.set()
         run.join(5.0)
+    compared = COMPARED.read(store)
+    assert compared is not None
+    assert compared.policy in POLICIES
+    assert compared.usd > 0
+    assert compared.replayed_s > DAY_S / 2
 
     (kept,) = replayed_days(store, MODEL)
     assert (kept.day, set(kept.policies)) == (DAY, set(POLICIES))

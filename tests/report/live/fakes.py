@@ -58,6 +58,10 @@ def busy_model(name: str = "inception-v3") -> ModelStatus:
             capacity_rps=(None, *(48.0 if n < 40 else 67.2 for n in range(1, 60))),
             forecast_start_at=start_at + 60 * UNIT_S,
             forecast_max_rps=tuple(50 + n * 0.3 for n in range(20)),
+            fan_levels=(0.1, 0.25, 0.75, 0.9),
+            fan_max_rps=tuple(
+                tuple(share * (50 + n * 0.3) for n in range(20)) for share in (0.75, 0.9, 1.12, 1.3)
+            ),
             forecaster="lstm-vanilla: under a day of history, last hour's maximum",
         ),
         latency_ms=LatencyStatus(mean=212.4, p50=190.0, p95=404.0, p98=512.0, p99=571.0),

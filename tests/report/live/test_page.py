@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mark.accounting.hourly_spend import HourSpend
 from mark.report.live.chart import Stretch, load_chart, rate_ticks, time_ticks
 from mark.report.live.formatting import (
     banners,
@@ -18,6 +19,7 @@ from mark.report.live.formatting import (
     format_budget,
     format_clock_speed,
     format_hourly,
+    format_month,
     format_plan_times,
     format_span,
 )
@@ -34,6 +36,8 @@ from mark.store.published_status import (
     AlarmStatus,
     AlertsStatus,
     ArchiveStatus,
+    BudgetStatus,
+    ComparedCost,
     FailedReplay,
     LoadSeries,
     PlanStatus,
@@ -258,3 +262,50 @@ def test_chart_draws_any_series(values: list[float | None], since: float) -> Non
 def test_fragments_are_json_of_a_modest_size(live_page: LivePage) -> None:
     html = live_page.fragments(status(busy_model())).html
     assert len(json.dumps(html)) < 60_000
+
+
+def test_the_month_is_one_sentence_and_invents_nothing() -> None:
+    assert format_month(status(busy_model())) == ""
+    told = status(busy_model(), budget=BudgetStatus(month_usd=12.4))
+    assert format_month(told) == "12.40 USD this month so far."
+    compared = ComparedCost(policy="sagemaker", usd=9.0, measured_usd=6.0, replayed_s=7 * 86_400.0)
+    told = replace(told, budget=BudgetStatus(month_usd=12.4, month_projected_usd=31.2), compared=compared)
+    assert format_month(told) == (
+        "12.40 USD this month so far, about 31.20 by its end as the last days went; 33 % less than sagemaker, the "
+        "cheapest rival that keeps the objective, in the 7 days replayed."
+    )
+    told = replace(told, compared=replace(compared, measured_usd=18.0, kept=False))
+    assert "100 % more than sagemaker, the rival that misses it least, in" in format_month(told)
+
+
+def test_the_page_shows_month_zones_fan_plan_and_the_parts_of_an_hour(live_page: LivePage) -> None:
+    busy = busy_model()
+    zoned = tuple(replace(row, zone="us-east-1b") for row in busy.fleet.observed)
+    model = replace(busy, fleet=replace(busy.fleet, observed=zoned))
+    html = live_page.fragments(status(model, budget=BudgetStatus(month_usd=12.4))).html
+    assert "12.40 USD this month" in html["month"]
+    assert "us-east-1b 9" in html["m0-fleet"]
+    assert "us-east-1b" in html["m0-instances"]
+    assert html["m0-chart"].count('<path class="fan"') == 2 * 2 + 2  # wide, narrow, and the legend's
+    assert html["m0-chart"].count('<path class="planned"') == 2 + 1
+    assert "10, 25, 75, 90 % quantiles" in " ".join(html["m0-chart"].split())
+    widths = [
+        float(found) for found in re.findall(r'<rect class="\w+" x="[\d.]+" width="([\d.]+)"', html["m0-spend"])
+    ]
+    assert sum(widths) == pytest.approx(100.0, abs=0.3)
+    plain = replace(model, plan=None, series=replace(model.series, fan_levels=(), fan_max_rps=()))
+    chart = live_page.fragments(status(plain)).html["m0-chart"]
+    assert "fan" not in chart
+    assert "planned" not in chart
+
+
+def test_spending_by_the_hour_is_stacked_columns_with_the_overhead_on_top(live_page: LivePage) -> None:
+    hours = tuple(
+        HourSpend(at=NOW // 3600 * 3600 + 3600 * n, instances=0.5 + n / 10, lambda_usd=0.1, overhead=0.05)
+        for n in range(8)
+    )
+    html = live_page.fragments(status(busy_model(), hours=hours)).html["hours"]
+    for key in ("instance", "lambda", "overhead"):
+        assert html.count(f'<rect class="{key}" x=') == 2 * len(hours)
+    assert "cost 1.35 USD, 0.0500 of it overhead." in html
+    assert live_page.fragments(status(busy_model())).html["hours"].strip() == ""
