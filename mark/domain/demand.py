@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mark.domain.errors import Misconfigured
+from mark.domain.variants import ServedAccuracy
 
 UNIT_S = 60.0
 """P_u, the prediction unit (MArk section 4.2)."""
@@ -27,6 +28,8 @@ class DemandUnit:
     mean_rps: float
     #: The largest rate of its 5 s windows, requests/s.
     max_rps: float
+    #: What variants answered since the unit before; None where none did.
+    accuracy: ServedAccuracy | None = None
 
 
 def unit_of_windows(start_at: float, counts: Sequence[float]) -> DemandUnit:

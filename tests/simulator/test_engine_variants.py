@@ -109,3 +109,12 @@ def test_a_model_of_one_variant_is_served_as_one_without(kernel: Kernel):
     assert np.array_equal(runs[0]._tally.histogram, runs[1]._tally.histogram)
     assert runs[0].accuracy() is None
     assert runs[1].accuracy() == pytest.approx(0.9)
+
+
+def test_the_total_is_that_of_the_seconds_and_a_service_without_variants_has_none(kernel: Kernel):
+    run = surge(kernel, serving(VariantDispatch()))
+    total, seconds = run.accuracy_total(), run.seconds()
+    assert seconds.accuracy_sum is not None
+    assert total.answers == run.served().instance
+    assert total.accuracy_sum == pytest.approx(seconds.accuracy_sum.sum())
+    assert engine(kernel, np.zeros(0), dispatch=LOSSY, slo=SLO, duration_s=1.0).accuracy_total().answers == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from mark.controller.demand_units import (
     MonitorState,
@@ -17,6 +18,8 @@ from mark.controller.policy import MonitorPolicy
 from mark.dispatch.objective import missed_target
 from mark.domain.demand import UNIT_S, DemandUnit
 from mark.domain.objective import SloWindow
+from mark.domain.traffic import ModelTraffic
+from mark.domain.variants import AccuracyTotal
 from mark.live.clock import ServiceClock
 from mark.store.service import ServiceStore
 
@@ -43,6 +46,7 @@ class LiveDataPlane:
         traffic = store.traffic(model)
         self._monitor = MonitorState(opened_at=clock.now(), finished=traffic.finished, missed=traffic.missed)
         self._closed: SloWindow | None = None
+        self._accuracy = _accuracy_of(traffic)
 
     def next_unit(self) -> DemandUnit | None:
         """Take the oldest unit that has ended and was not taken yet."""
@@ -51,7 +55,9 @@ class LiveDataPlane:
         start_at = self._next_unit_at
         counts = self._store.arrivals(self._model, *unit_windows(start_at))
         self._next_unit_at += UNIT_S
-        return counted_unit(start_at, counts, window_speeds(self._store.clocks(), *unit_windows(start_at)))
+        unit = counted_unit(start_at, counts, window_speeds(self._store.clocks(), *unit_windows(start_at)))
+        before, self._accuracy = self._accuracy, _accuracy_of(self._store.traffic(self._model))
+        return replace(unit, accuracy=self._accuracy.since(before))
 
     def is_behind(self) -> bool:
         """True where a unit has ended that was not taken yet."""
@@ -89,3 +95,7 @@ class LiveDataPlane:
         traffic = self._store.traffic(self._model)
         self._monitor, window = advance_monitor(self._monitor, traffic, self._clock.now(), self._monitor_policy)
         self._closed = window or self._closed
+
+
+def _accuracy_of(traffic: ModelTraffic) -> AccuracyTotal:
+    return AccuracyTotal(answers=traffic.accuracy_known, accuracy_sum=traffic.accuracy_sum)
