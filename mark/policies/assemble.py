@@ -7,6 +7,7 @@ look back on: a replay cuts that from its trace, a live service has its own.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TypedDict
 
@@ -165,8 +166,14 @@ class Assembly:
 
         Of the variants that keep the objective: those that plans count on do, one more accurate may be too slow.
         """
-        supply = next(filter(None, map(self._supply_on, self._most_accurate_first)), self.supply)
+        supply = self._supply_on(self.most_accurate) or self.supply
         return replace(given, offerings=supply.offerings, on_demand=supply.on_demand, slo=supply.slo)
+
+    @cached_property
+    def most_accurate(self) -> str:
+        """The most accurate variant that may answer and keeps the objective; of models with variants alone."""
+        names = self._most_accurate_first
+        return next((name for name in names if self._supply_on(name) is not None), names[-1])
 
     @property
     def _most_accurate_first(self) -> tuple[str, ...]:
