@@ -78,6 +78,19 @@ class VariantServing:
             )
         return min(self.best, max(self.floor, self.table.floor_number(accuracy)))
 
+    def pinned(self, name: str) -> int:
+        """The variant that a request names; Misconfigured where there is none, or where it may not answer."""
+        number = self.table.number(name)
+        fixed = self.dispatch.variant
+        if fixed is not None and name != fixed:
+            raise Misconfigured(f"{name} does not answer here: the service answers with {fixed} alone")
+        if number < self.floor:
+            raise Misconfigured(
+                f"{name} is below the service's accuracy floor: the first variant above it is "
+                f"{self.table.names[self.floor]}"
+            )
+        return number
+
     def latency_s(self, speed: float = 1.0) -> Floats:
         """Expected seconds times `speed`. shape (types, variants, largest batch + 1); column 0 is 0."""
         rows = np.array([self.table.latency_s[name] for name in self.types])

@@ -131,8 +131,9 @@ class AgentConnection(FrameLink):
         else:
             self._last_sized = id_
             view.sent(now, view.alone_s(size), size)
-        if size != 1 or request.accuracy_floor:
-            frame = with_details(frame, size, request.accuracy_floor)
+        if size != 1 or request.accuracy_floor or request.variant:
+            pinned = request.variant if self.router.accuracy_of else b""
+            frame = with_details(frame, size, request.accuracy_floor, pinned)
         self._write_request(frame)
 
     def check_timeouts(self, passed_s: float, now: float) -> None:
