@@ -279,8 +279,8 @@ def profiles_and_variants(spec: PolicySpec) -> tuple[ProfileSet, VariantServing 
     table = load_variants(spec.model.name, spec.profile_sets) if wishes is not None else None
     if wishes is None or table is None:
         if wishes is not None and (wishes.dispatch is not None or wishes.accuracy_floor is not None):
-            floor = "the accuracy floor (--accuracy-floor, objective.accuracy_floor)"
-            asked = floor if wishes.dispatch is None else f"the dispatch rule {wishes.dispatch}"
+            with_floor = "the accuracy floor (--accuracy-floor, objective.accuracy_floor)"
+            asked = with_floor if wishes.dispatch is None else f"the dispatch rule {wishes.dispatch}"
             raise Misconfigured(
                 f"{spec.model.name} has no variants, which {asked} is about: a profile of it needs several, each "
                 "with its accuracy (docs/supernet.md)"
