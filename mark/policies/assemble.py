@@ -20,7 +20,8 @@ from mark.cloudmodel.world import IDEAL, World
 from mark.controller.plan_request import tail
 from mark.controller.policy import COVER_SHARE, StandbyPolicy
 from mark.dispatch.policy import Late, Routing
-from mark.dispatch.variants import VariantDispatch, VariantServing
+from mark.dispatch.qos import HARD_S, SOFT_S
+from mark.dispatch.variants import QualityDeadlines, VariantDispatch, VariantServing
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
 from mark.domain.footprint import Footprint
@@ -88,6 +89,9 @@ class VariantWishes:
 
     dispatch: VariantDispatch | None = None
     accuracy_floor: float | None = None
+    #: Deadlines of an answer's quality; None for the objective, and for twice the soft one.
+    soft_s: float | None = None
+    hard_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,7 +295,16 @@ def profiles_and_variants(spec: PolicySpec) -> tuple[ProfileSet, VariantServing 
     dispatch = wishes.dispatch or VariantDispatch()
     floor = 0 if wishes.accuracy_floor is None else table.floor_number(wishes.accuracy_floor)
     counted = table.names[-1 if wishes.accuracy_floor is None else floor]
-    serving = VariantServing(table=table, dispatch=dispatch, floor=floor, **_batches(spec, table, dispatch, floor))
+    soft_s = spec.slo.latency_s if wishes.soft_s is None else wishes.soft_s
+    serving = VariantServing(
+        table=table,
+        dispatch=dispatch,
+        floor=floor,
+        deadlines=QualityDeadlines(
+            soft_s=soft_s, hard_s=HARD_S / SOFT_S * soft_s if wishes.hard_s is None else wishes.hard_s
+        ),
+        **_batches(spec, table, dispatch, floor),
+    )
     return _on_variant(spec, dispatch.variant or counted), serving
 
 

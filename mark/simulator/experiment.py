@@ -160,7 +160,8 @@ class Experiment:
         Only for a model with variants.
         """
         name = self.assembly.most_accurate
-        wishes = VariantWishes(dispatch=VariantDispatch(VariantRule.FIXED, name))
+        alone = VariantDispatch(VariantRule.FIXED, name)
+        wishes = replace(self.spec.variants or VariantWishes(), dispatch=alone, accuracy_floor=None)
         spec = replace(self.spec, variants=wishes)
         return name, Experiment(spec, kernel=self._kernel, build_forecaster=self._build)
 

@@ -266,6 +266,7 @@ class _ReplayRun:
             served=engine.served(),
             attained=engine.attained(),
             accuracy=engine.accuracy(),
+            quality=engine.quality(),
             latency=engine.latency(),
             cost=cost_of(bill),
             bill=bill,

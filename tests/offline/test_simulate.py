@@ -421,3 +421,18 @@ def test_what_a_floor_buys_is_told_beside_the_most_accurate_variant_alone(mark):
     assert f"with {alone['variant']} alone it would have answered" in Path("run/report.html").read_text()
     (plain,) = runs(mark(*line, "--json"))
     assert plain["most_accurate"] is None
+
+
+def test_instances_weigh_quality_where_the_rule_says_so(mark):
+    line = [*RUN, "--model", "supernet", "--policy", "reactive", "--json"]
+    found = {rule: runs(mark(*line, "--dispatch", rule))[0] for rule in ("qos-fixed", "qos-heuristic", "slackfit")}
+    for run in found.values():
+        assert 0 < run["quality"] <= run["accuracy"] <= 1
+    Path("strict.yaml").write_text("objective: {soft_deadline_ms: 0.5, hard_deadline_ms: 1}")
+    (strict,) = runs(mark(*line, "--dispatch", "qos-fixed", "--config", "strict.yaml"))
+    assert strict["quality"] < found["qos-fixed"]["quality"]
+    Path("wrong.yaml").write_text("objective: {soft_deadline_ms: 5, hard_deadline_ms: 5}")
+    refused = mark(*line, "--config", "wrong.yaml")
+    assert (refused.status, "objective.hard_deadline_ms" in refused.err) == (2, True)
+    (plain,) = runs(mark(*RUN, "--policy", "reactive", "--json"))
+    assert plain["quality"] is None

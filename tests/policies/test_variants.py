@@ -103,6 +103,8 @@ def test_a_rule_of_one_variant_names_it_and_an_unknown_rule_is_refused():
     for text in ("drs", "drs:", "drs:0", "drs:many"):
         with pytest.raises(Misconfigured, match=r"needs the size .* such as drs:64"):
             parse_rule(text)
+    with pytest.raises(Misconfigured, match="mark qos evaluate --scheduler qos-rl"):
+        parse_rule("qos-rl")
     for text in ("fixed", "fixed:", "slackfi"):
         with pytest.raises(Misconfigured, match="unknown dispatch rule"):
             parse_rule(text)

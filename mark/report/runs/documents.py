@@ -81,6 +81,8 @@ class RunDocument(TypedDict):
     slo: AttainmentObject
     #: Mean share of right answers of the variants that answered; null for a model without variants.
     accuracy: float | None
+    #: Mean of accuracy times the utility of the delay; null for a model without variants.
+    quality: float | None
     #: The same policy with one variant alone; null but for the headline's run where variants were asked for.
     most_accurate: OneVariantObject | None
     #: By mean and quantile; null where nothing was answered.
@@ -146,6 +148,7 @@ def run_document(run: ComparedRun) -> RunDocument:
             "attained": finite(result.attained) if finished else None,
         },
         "accuracy": finite(result.accuracy),
+        "quality": finite(result.quality),
         "most_accurate": _one_variant_object(run),
         "latency_ms": _latency_object(result, answered=bool(answered)),
         "served": _served_object(run),

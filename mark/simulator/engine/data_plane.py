@@ -368,6 +368,17 @@ class Engine:
         served = self.accuracy_total().since(AccuracyTotal())
         return None if served is None else served.mean
 
+    def quality(self) -> float | None:
+        """Mean quality of what instances answered or was shed (quality 0); None without variants, or requests.
+
+        The quality of an answer is the accuracy of its variant times the utility of its delay (`dispatch/qos.py`).
+        """
+        served = self.served()
+        requests = served.instance + served.standby + served.shed
+        if self._variants is None or not requests:
+            return None
+        return float(self._tally.totals.quality_sum) / requests
+
     @property
     def _state(self) -> tuple[Record, kernel.Fleet, Pool, RunTally]:
         return self._rules, self._fleet, self._pool, self._tally

@@ -37,10 +37,8 @@ TOTAL = np.dtype(
         *((name, "i8") for name in ("instance", "standby", "lambda_", "shed", "throttled")),
         *((name, "i8") for name in ("invocations", "cold", "pings", "batches", "drawn")),
         *((name, "i8") for name in ("window_requests", "window_missed", "last_requests", "last_missed")),
-        *(
-            (name, "f8")
-            for name in ("latency_sum", "accuracy_sum", "opened_at", "closed_at", "quiet_until", "due_at")
-        ),
+        *((name, "f8") for name in ("latency_sum", "opened_at", "closed_at", "quiet_until", "due_at")),
+        *((name, "f8") for name in ("accuracy_sum", "quality_sum")),  # of the answers of variants
     ]
 )
 
