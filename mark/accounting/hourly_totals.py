@@ -39,6 +39,9 @@ class Totals:
     rejected: float = 0.0
     billed: float = 0.0
     gib_s: float = 0.0
+    #: Answers of variants, and the sum of their accuracies; none in marks of earlier versions.
+    accuracy_known: float = 0.0
+    accuracy_sum: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ One pass over the ticks, oldest first. Pure; a journal may be longer than memory
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -27,11 +27,15 @@ from mark.domain.orders import (
     Terminate,
     WarmLambda,
 )
+from mark.domain.variants import AccuracyTotal, ServedAccuracy
 
 HOUR_S = 3600.0
 IDLE_SHARE = 0.1
 """An hour in which less of the ready capacity than this was asked for counts as idle."""
 LARGEST = 3
+INTERVALS_S = (60.0, 300.0, 900.0, 1800.0, HOUR_S, 3 * HOUR_S, 6 * HOUR_S, 24 * HOUR_S)
+MOST_INTERVALS = 200
+"""Of a period's load and accuracy: more could not be told apart in a plot."""
 BILLED = (InstanceState.PENDING, InstanceState.READY, InstanceState.DRAINING)
 
 Segment = tuple[Header, Iterable[Tick]]
@@ -62,6 +66,16 @@ class HourUse:
         return self.carried_rps > 0 and self.asked_rps < IDLE_SHARE * self.carried_rps
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccuracyInterval:
+    """Load in `[since, until)`, and what variants answered since the interval before (None: nothing)."""
+
+    since: float
+    until: float
+    mean_rps: float
+    answered: ServedAccuracy | None
+
+
 @dataclass(slots=True)
 class JournalFacts:
     """Counts and sums of a period. since, until: its first and last tick; `_rps`: sums over the minutes scored."""
@@ -84,6 +98,8 @@ class JournalFacts:
     planned: set[str] = field(default_factory=set)
     offered: tuple[str, ...] = ()
     excuses: dict[str, str] = field(default_factory=dict)
+    #: One a minute, oldest first; without a single answer of a variant where the model has none.
+    accuracy: list[AccuracyInterval] = field(default_factory=list)
 
 
 def journal_facts(segments: Iterable[Segment], since: float, until: float) -> JournalFacts:
@@ -105,6 +121,31 @@ def journal_facts(segments: Iterable[Segment], since: float, until: float) -> Jo
             _ordered(facts, tick, offerings)
             _used(facts, tick, offerings)
     return facts
+
+
+def accuracy_over_load(minutes: Sequence[AccuracyInterval]) -> tuple[AccuracyInterval, ...]:
+    """The same in at most MOST_INTERVALS intervals of equal length; none where no variant answered."""
+    if not any(minute.answered for minute in minutes):
+        return ()
+    span_s = minutes[-1].until - minutes[0].since
+    fine = [size for size in INTERVALS_S if span_s / size < MOST_INTERVALS]
+    size_s = fine[0] if fine else INTERVALS_S[-1]
+    grouped: defaultdict[int, list[AccuracyInterval]] = defaultdict(list)
+    for minute in minutes:
+        grouped[int(minute.since // size_s)].append(minute)
+    return tuple(_joined(grouped[number]) for number in sorted(grouped))
+
+
+def _joined(minutes: Sequence[AccuracyInterval]) -> AccuracyInterval:
+    total = AccuracyTotal()
+    for minute in minutes:
+        total = total if minute.answered is None else total.with_answers(minute.answered)
+    return AccuracyInterval(
+        since=minutes[0].since,
+        until=minutes[-1].until,
+        mean_rps=sum(minute.mean_rps for minute in minutes) / len(minutes),
+        answered=total.since(AccuracyTotal()),
+    )
 
 
 def journal_demand(segments: Iterable[Segment]) -> tuple[Demand, float]:
@@ -196,6 +237,11 @@ def _used(facts: JournalFacts, tick: Tick, offerings: dict[str, Offering]) -> No
         if instance.offering in offerings:
             states[instance.state].append(offerings[instance.offering])
     number = int(unit.start_at // HOUR_S)
+    facts.accuracy.append(
+        AccuracyInterval(
+            since=unit.start_at, until=unit.start_at + UNIT_S, mean_rps=unit.mean_rps, answered=unit.accuracy
+        )
+    )
     old = facts.hours.get(number, HourUse())
     facts.hours[number] = HourUse(
         minutes=old.minutes + 1,

@@ -80,7 +80,8 @@ def simulate(
         typer.Option(
             metavar="RULE",
             help="Dispatch rule of all policies: least-finish, weighted or least-outstanding routes requests; "
-            "for a model with variants slackfit, maxbatch, maxacc or fixed:VARIANT chooses who answers.  "
+            "for a model with variants slackfit, maxbatch, maxacc, qos-fixed, qos-heuristic or fixed:VARIANT "
+            "chooses who answers.  "
             "[default: the policy's own, and slackfit]",
             autocompletion=complete.rules,
         ),

@@ -166,7 +166,13 @@ def chosen_variants(settings: Settings) -> VariantWishes:
     return VariantWishes(
         dispatch=rule if isinstance(rule, VariantDispatch) else None,
         accuracy_floor=settings.objective.accuracy_floor,
+        soft_s=_seconds(settings.objective.soft_deadline_ms),
+        hard_s=_seconds(settings.objective.hard_deadline_ms),
     )
+
+
+def _seconds(value_ms: float | None) -> float | None:
+    return None if value_ms is None else value_ms / 1000
 
 
 def chosen_central(settings: Settings, *, overflows: bool) -> CentralPolicy | None:

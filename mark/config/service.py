@@ -60,6 +60,16 @@ class ObjectiveSettings(Part):
         description="Share of answers that must be right, for a model with variants (docs/supernet.md): no less "
         "accurate variant answers, and plans count on the first that does.",
     )
+    soft_deadline_ms: Positive | None = Field(
+        None,
+        description="In a replay with variants: until when an answer has its full quality (docs/qos.md), ms. The "
+        "default is the objective's latency.",
+    )
+    hard_deadline_ms: Positive | None = Field(
+        None,
+        description="In a replay with variants: from when on an answer has no quality, ms. The default is twice "
+        "the soft deadline.",
+    )
 
 
 class OfferingSettings(Part):

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from mark.domain.errors import Misconfigured
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Delay = TypeVar("Delay", float, Floats)
 
 SOFT_S, HARD_S = 1.0, 2.0
 """Deadlines of the paper: utility is 1 up to the first and 0 from the second on."""
@@ -38,6 +40,26 @@ SWITCH_ABOVE = 8
 """Larger batches are answered by the small model: the heuristic's threshold, and the fixed baseline's."""
 FIXED_BATCH = 32
 """The fixed baseline takes all that waits, up to so many."""
+
+
+class QosRule(StrEnum):
+    """Rules by which an instance with a queue of its own chooses batch and variant."""
+
+    FIXED = "qos-fixed"
+    HEURISTIC = "qos-heuristic"
+
+
+class QosTables(NamedTuple):
+    """A pool as arrays, for `fixed_pair` and `heuristic_pair`."""
+
+    #: shape (sizes,), batch sizes, rising
+    sizes: Ints
+    #: shape (types, variants, sizes), queries/s of full batches
+    throughput_qps: Floats
+    #: shape (types,), share of the load that a device is to take
+    share: Floats
+    #: shape (types,), wait that still lets the most accurate variant answer in time
+    patience_s: Floats
 
 
 class QosState(NamedTuple):
@@ -130,15 +152,25 @@ class QosPool:
         return float((self.throughput_qps.max(axis=(1, 2)) * list(self.devices.values())).sum())
 
     @cached_property
+    def tables(self) -> QosTables:
+        """The pool as arrays."""
+        return QosTables(
+            sizes=np.array(self.sizes),
+            throughput_qps=self.throughput_qps,
+            share=self.share,
+            patience_s=self.patience_s,
+        )
+
+    @cached_property
     def patience_s(self) -> Floats:
         """Wait that still lets the most accurate variant answer SWITCH_ABOVE in time. shape (types,)."""
         batch = min(SWITCH_ABOVE, self.sizes[-1])
         return np.maximum(BIN_S, SOFT_S - self.latency_s[:, -1, batch])
 
 
-def time_utility(delay_s: Floats) -> Floats:
+def time_utility(delay_s: Delay, soft_s: float = SOFT_S, hard_s: float = HARD_S) -> Delay:
     """Utility of answers by their delay since the query was sent; NaN, no answer, has none. Same shape."""
-    return np.fmin(1.0, np.fmax(0.0, (HARD_S - delay_s) / (HARD_S - SOFT_S)))
+    return np.fmin(1.0, np.fmax(0.0, (hard_s - delay_s) / (hard_s - soft_s)))  # type: ignore[no-any-return]
 
 
 def response_quality(delay_s: Floats, variant: Ints, kappa: Floats) -> Floats:
@@ -157,7 +189,7 @@ def deadline_bins(left_s: Floats) -> Ints:
 
 def fixed_choice(state: QosState, pool: QosPool) -> QosChoice:
     """The paper's baseline: all that waits up to FIXED_BATCH, by the small model above SWITCH_ABOVE."""
-    return _switched(FIXED_BATCH, state, pool)
+    return QosChoice(*fixed_pair(state.queued, len(pool.kappa)))
 
 
 def heuristic_choice(state: QosState, pool: QosPool) -> QosChoice:
@@ -168,16 +200,43 @@ def heuristic_choice(state: QosState, pool: QosPool) -> QosChoice:
     throughput is enough. The paper's Eq. 2 is not at hand: this is a reconstruction from its aims (low delay, the
     required throughput), its two weights and its threshold.
     """
-    needed_qps = pool.share[state.kind] * (
-        ALPHA * state.rate_qps + BETA * state.queued / pool.patience_s[state.kind]
-    )
-    for place, size in enumerate(pool.sizes):
-        variant = 0 if size > SWITCH_ABOVE else len(pool.kappa) - 1
-        if pool.throughput_qps[state.kind, variant, place] >= needed_qps:
-            return _switched(max(size, SWITCH_ABOVE), state, pool)
-    return _switched(pool.sizes[-1], state, pool)
+    return QosChoice(*heuristic_pair(state.kind, state.queued, state.rate_qps, pool.tables))
 
 
-def _switched(batch: int, state: QosState, pool: QosPool) -> QosChoice:
+def fixed_pair(queued: int, variants: int) -> tuple[int, int]:
+    """Batch and variant of `fixed_choice`. variants: how many there are."""
+    return _switched(FIXED_BATCH, queued, variants)
+
+
+def heuristic_pair(kind: int, queued: int, rate_qps: float, tables: QosTables) -> tuple[int, int]:
+    """Batch and variant of `heuristic_choice`."""
+    needed_qps = tables.share[kind] * (ALPHA * rate_qps + BETA * queued / tables.patience_s[kind])
+    variants = tables.throughput_qps.shape[1]
+    for place in range(tables.sizes.size):
+        size = tables.sizes[place]
+        variant = 0 if size > SWITCH_ABOVE else variants - 1
+        if tables.throughput_qps[kind, variant, place] >= needed_qps:
+            return _switched(max(int(size), SWITCH_ABOVE), queued, variants)
+    return _switched(int(tables.sizes[-1]), queued, variants)
+
+
+def _switched(batch: int, queued: int, variants: int) -> tuple[int, int]:
     """The most accurate variant answers, the least accurate one where more than SWITCH_ABOVE are taken."""
-    return QosChoice(batch, 0 if min(batch, state.queued) > SWITCH_ABOVE else len(pool.kappa) - 1)
+    return batch, 0 if min(batch, queued) > SWITCH_ABOVE else variants - 1
+
+
+def arrival_rate(queue: Floats, head: int, held: int, now: float, window_s: float) -> float:
+    """Requests a second that came in the last `window_s` to an instance with a queue of its own.
+
+    queue: a ring of arrivals in order, of which `held` from `head` on are there; those before were answered, as
+    far back as the ring reaches. Where that is less than the window, the rate is that of what it holds.
+    """
+    count, size = 0, len(queue)
+    last = now
+    while count < size:
+        arrived_at = queue[(head + held - 1 - count) % size]
+        if not max(0.0, now - window_s) < arrived_at <= last:
+            return count / window_s
+        last = arrived_at
+        count += 1
+    return count / max(now - last, 1e-6 * window_s)  # all at one instant is a high rate, not an infinite one

@@ -10,11 +10,14 @@ from dataclasses import dataclass
 
 from mark.dispatch.central import CentralRule
 from mark.dispatch.policy import Routing
+from mark.dispatch.qos import QosRule
 from mark.dispatch.slackfit import VariantRule
 from mark.dispatch.variants import FIXED_PREFIX, VariantDispatch
 from mark.domain.errors import Misconfigured, unknown
 
 DRS_PREFIX = f"{CentralRule.DRS}:"
+LEARNED = "qos-rl"
+"""Name of the learned scheduler (`qos_policy.py`), which serves no fleet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,7 @@ DispatchRule = Routing | VariantDispatch | CentralDispatch
 _NAMED: dict[str, DispatchRule] = {
     **{str(rule): rule for rule in Routing},
     **{str(rule): VariantDispatch(rule) for rule in VariantRule if rule is not VariantRule.FIXED},
+    **{str(rule): VariantDispatch(rule) for rule in QosRule},
     **{str(rule): CentralDispatch(rule) for rule in (CentralRule.KAIROS, CentralRule.FCFS, CentralRule.CLOCKWORK)},
 }
 
@@ -51,6 +55,11 @@ def parse_rule(text: str) -> DispatchRule:
                 "drs:64; `mark pool evaluate --dispatch drs --json` finds it (`threshold`)"
             )
         return CentralDispatch(CentralRule.DRS, int(size))
+    if text == LEARNED:
+        raise Misconfigured(
+            f"{LEARNED} is trained for a pool of devices that share a queue, which no fleet here has; name "
+            f"{QosRule.HEURISTIC}, or judge it with `mark qos evaluate --scheduler {LEARNED}`"
+        )
     raise unknown("dispatch rule", text, rule_names())
 
 

@@ -6,11 +6,13 @@ accurately where there is no slack.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mark.dispatch.qos import HARD_S, SOFT_S, QosPool, QosRule, QosTables
 from mark.dispatch.slackfit import Choices, Floats, VariantRule, build_choices
 from mark.domain.errors import Misconfigured
 from mark.domain.variants import VariantTable
@@ -22,11 +24,26 @@ FIXED_PREFIX = f"{VariantRule.FIXED}:"
 class VariantDispatch:
     """A rule that chooses variants, and the variant of the rule that has one."""
 
-    rule: VariantRule = VariantRule.SLACKFIT
+    rule: VariantRule | QosRule = VariantRule.SLACKFIT
     variant: str | None = None
 
     def __str__(self) -> str:
         return self.rule.value if self.variant is None else f"{FIXED_PREFIX}{self.variant}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QualityDeadlines:
+    """Deadlines of an answer's quality: all of it until the soft one, none from the hard one on (`qos.py`)."""
+
+    soft_s: float = SOFT_S
+    hard_s: float = HARD_S
+
+    def __post_init__(self) -> None:
+        if not 0 < self.soft_s < self.hard_s:
+            raise Misconfigured(
+                f"the hard deadline of an answer's quality ({1000 * self.hard_s:g} ms) must be later than the "
+                f"soft one ({1000 * self.soft_s:g} ms): set objective.hard_deadline_ms"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +59,7 @@ class VariantServing:
     floor: int
     max_batch: Mapping[str, int]
     late: Mapping[str, float]
+    deadlines: QualityDeadlines = QualityDeadlines()
 
     def __post_init__(self) -> None:
         name = self.dispatch.variant
@@ -78,6 +96,19 @@ class VariantServing:
             )
         return min(self.best, max(self.floor, self.table.floor_number(accuracy)))
 
+    def pinned(self, name: str) -> int:
+        """The variant that a request names; Misconfigured where there is none, or where it may not answer."""
+        number = self.table.number(name)
+        fixed = self.dispatch.variant
+        if fixed is not None and name != fixed:
+            raise Misconfigured(f"{name} does not answer here: the service answers with {fixed} alone")
+        if number < self.floor:
+            raise Misconfigured(
+                f"{name} is below the service's accuracy floor: the first variant above it is "
+                f"{self.table.names[self.floor]}"
+            )
+        return number
+
     def latency_s(self, speed: float = 1.0) -> Floats:
         """Expected seconds times `speed`. shape (types, variants, largest batch + 1); column 0 is 0."""
         rows = np.array([self.table.latency_s[name] for name in self.types])
@@ -98,8 +129,38 @@ class VariantServing:
         """The slack that the largest batch of the fastest variant needs."""
         return self.late[instance_type] * self.fastest_s(instance_type)[self.max_batch[instance_type] - 1]
 
+    def qos_tables(self) -> QosTables | None:
+        """The tables of a rule that weighs quality; None for the others.
+
+        Times are in soft deadlines, as the paper's are in seconds: its soft deadline is one. Each instance takes
+        all of its own queue. A batch that a type does not run has no throughput.
+        """
+        if not isinstance(self.dispatch.rule, QosRule):
+            return None
+        most = self.table.max_batch
+        sizes = (*(2**power for power in range(most.bit_length()) if 2**power < most), most)
+        delay_s = {
+            kind: tuple(
+                tuple(
+                    row[size - 1] / self.deadlines.soft_s if size <= self.max_batch[kind] else math.nan
+                    for size in sizes
+                )
+                for row in self.table.rows(kind)[self.floor :]
+            )
+            for kind in self.types
+        }
+        kappa = tuple(variant.accuracy for variant in self.table.variants[self.floor :])
+        pool = QosPool(devices=dict.fromkeys(self.types, 1), sizes=sizes, delay_s=delay_s, kappa=kappa)
+        return pool.tables._replace(share=np.ones(len(self.types)))
+
     def choices(self, horizon_s: float, speed: float = 1.0) -> Choices:
-        """The table of decisions, for a request that has `horizon_s` left when it arrives."""
+        """The table of decisions, for a request that has `horizon_s` left when it arrives.
+
+        A rule that weighs quality looks nothing up: its table is empty.
+        """
+        if isinstance(self.dispatch.rule, QosRule):
+            nothing = np.zeros((1, 1, 1), np.int64)
+            return Choices(nothing, nothing, 1.0)
         late = np.array([self.late[name] for name in self.types])[:, None, None]
         most = max(self.max_batch.values())
         fixed = None if self.dispatch.variant is None else self.table.number(self.dispatch.variant)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from mark.domain.announced_events import Events
 from mark.domain.errors import Misconfigured
 from mark.domain.traffic import ClientTraffic
+from mark.domain.variants import ServedAccuracy
 
 UNIT_S = 60.0
 """P_u, the prediction unit (MArk section 4.2)."""
@@ -32,6 +33,8 @@ class DemandUnit:
     #: Counts by client, of what was answered or refused until the controller took this unit, since it took the one
     #: before; empty where the service has no clients.
     clients: tuple[ClientTraffic, ...] = ()
+    #: What variants answered since the unit before; None where none did.
+    accuracy: ServedAccuracy | None = None
 
 
 def unit_of_windows(start_at: float, counts: Sequence[float]) -> DemandUnit:

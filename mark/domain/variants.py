@@ -28,6 +28,34 @@ class Variant:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class ServedAccuracy:
+    """Answers of variants, and their mean accuracy (a share)."""
+
+    answers: int
+    mean: float
+
+
+@dataclass(frozen=True, slots=True)
+class AccuracyTotal:
+    """Answers of variants since some beginning, and the sum of their accuracies."""
+
+    answers: int = 0
+    accuracy_sum: float = 0.0
+
+    def with_answers(self, more: ServedAccuracy) -> AccuracyTotal:
+        """The total after these answers."""
+        return AccuracyTotal(self.answers + more.answers, self.accuracy_sum + more.answers * more.mean)
+
+    def since(self, earlier: AccuracyTotal) -> ServedAccuracy | None:
+        """The answers since an earlier total; None where no variant has answered."""
+        answers = self.answers - earlier.answers
+        if answers <= 0:
+            return None
+        mean = (self.accuracy_sum - earlier.accuracy_sum) / answers
+        return ServedAccuracy(answers=answers, mean=min(1.0, max(0.0, mean)))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantTable:
     """Seconds that a batch takes by instance type, variant and items.

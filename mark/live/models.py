@@ -26,6 +26,8 @@ from mark.config.service import BackendSettings, Mode, OfferingSettings, ServedS
 from mark.config.settings import Settings
 from mark.controller.runner import KEEP_HISTORY
 from mark.dispatch.policy import Routing
+from mark.dispatch.qos import QosRule
+from mark.dispatch.slackfit import VariantRule
 from mark.domain.demand import UNIT_S, WINDOW_S, Demand, unit_of_windows
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.offering import Market
@@ -275,6 +277,11 @@ def _make(settings: Settings, entry: ServedSettings, service: str) -> LiveModel:
 def _wishes(settings: Settings, entry: ServedSettings) -> VariantWishes | None:
     """What is asked of the model's variants; None for a backend that has one. Errors: Misconfigured."""
     wishes, backend = chosen_variants(settings), entry.backend
+    if wishes.dispatch is not None and isinstance(wishes.dispatch.rule, QosRule):
+        raise Misconfigured(
+            f"the dispatch rule {wishes.dispatch} is for replays (mark simulate): let dispatch name "
+            f"{VariantRule.SLACKFIT}, {VariantRule.MAXBATCH}, {VariantRule.MAXACC} or fixed:VARIANT here"
+        )
     if backend.kind == "emulated" or (backend.kind == "python" and _can_switch(backend)):
         return wishes
     if wishes != VariantWishes():

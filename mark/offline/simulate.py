@@ -21,7 +21,13 @@ from mark.offline.experiments import line_up, make_experiment, shared_changes, w
 from mark.offline.out_folder import OutFolder
 from mark.policies.supply import Supply
 from mark.report.formatting import percent
-from mark.report.runs.comparison import ComparedRun, headline
+from mark.report.runs.comparison import (
+    ComparedRun,
+    OneVariant,
+    accuracy_sentence,
+    headline,
+    headline_run,
+)
 from mark.report.runs.documents import simulate_document
 from mark.report.runs.table import comparison_table
 from mark.report.terminal import INTERRUPTED, Report, note, progress, show, show_json
@@ -107,6 +113,32 @@ def _run_all(
             folder.keep(outcome.runs)
     if not outcome.runs:
         raise Misconfigured("no policy could run; the notes above say why")
+    _compare_with_most_accurate(settings, experiment, outcome.runs, report)
+    if folder is not None:
+        folder.keep(outcome.runs)
+
+
+def _compare_with_most_accurate(
+    settings: Settings, experiment: Experiment, runs: list[ComparedRun], report: Report
+) -> None:
+    """Run the headline's policy again without variants, where the settings ask for some."""
+    wishes, serving = experiment.spec.variants, experiment.assembly.variants
+    asked = wishes is not None and (wishes.accuracy_floor is not None or wishes.dispatch is not None)
+    if not asked or serving is None or serving.dispatch.variant is not None:
+        return
+    lead = headline_run(runs)
+    variant, alone = experiment.with_most_accurate()
+    try:
+        result = alone.run(
+            lead.result.policy,
+            overrides=chosen_overrides(settings),
+            progress=lambda label, share: report(f"{label} with {variant} alone", share),
+        )
+    except Misconfigured as error:
+        note(f"{lead.result.policy} is not compared with {variant} alone: {error}")
+        return
+    place = next(number for number, run in enumerate(runs) if run is lead)
+    runs[place] = replace(lead, most_accurate=OneVariant(variant=variant, result=result))
 
 
 def run_remarks(settings: Settings, experiment: Experiment, policy: str) -> tuple[str, ...]:
@@ -157,6 +189,7 @@ def _print(outcome: SimulationOutcome, folder: OutFolder | None, *, as_json: boo
         return
     if not outcome.runs:
         return
-    show(headline(outcome.runs), "", comparison_table(outcome.runs))
+    bought = accuracy_sentence(outcome.runs)
+    show(headline(outcome.runs), *([bought] if bought else []), "", comparison_table(outcome.runs))
     if folder is not None and folder.failure is None and folder.page is not None:
         show("", f"report: {folder.page}")

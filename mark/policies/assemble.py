@@ -7,6 +7,7 @@ look back on: a replay cuts that from its trace, a live service has its own.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TypedDict
 
@@ -19,7 +20,8 @@ from mark.cloudmodel.world import IDEAL, World
 from mark.controller.plan_request import tail
 from mark.controller.policy import COVER_SHARE, StandbyPolicy
 from mark.dispatch.policy import Late, Routing
-from mark.dispatch.variants import VariantDispatch, VariantServing
+from mark.dispatch.qos import HARD_S, SOFT_S
+from mark.dispatch.variants import QualityDeadlines, VariantDispatch, VariantServing
 from mark.domain.announced_events import Events
 from mark.domain.capacity_schedule import CapacityWindow
 from mark.domain.demand import Demand
@@ -93,6 +95,9 @@ class VariantWishes:
 
     dispatch: VariantDispatch | None = None
     accuracy_floor: float | None = None
+    #: Deadlines of an answer's quality; None for the objective, and for twice the soft one.
+    soft_s: float | None = None
+    hard_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,8 +179,14 @@ class Assembly:
 
         Of the variants that keep the objective: those that plans count on do, one more accurate may be too slow.
         """
-        supply = next(filter(None, map(self._supply_on, self._most_accurate_first)), self.supply)
+        supply = self._supply_on(self.most_accurate) or self.supply
         return replace(given, offerings=supply.offerings, on_demand=supply.on_demand, slo=supply.slo)
+
+    @cached_property
+    def most_accurate(self) -> str:
+        """The most accurate variant that may answer and keeps the objective; of models with variants alone."""
+        names = self._most_accurate_first
+        return next((name for name in names if self._supply_on(name) is not None), names[-1])
 
     @property
     def _most_accurate_first(self) -> tuple[str, ...]:
@@ -281,7 +292,8 @@ def profiles_and_variants(spec: PolicySpec) -> tuple[ProfileSet, VariantServing 
     table = load_variants(spec.model.name, spec.profile_sets) if wishes is not None else None
     if wishes is None or table is None:
         if wishes is not None and (wishes.dispatch is not None or wishes.accuracy_floor is not None):
-            asked = "an accuracy floor" if wishes.dispatch is None else f"the dispatch rule {wishes.dispatch}"
+            with_floor = "the accuracy floor (--accuracy-floor, objective.accuracy_floor)"
+            asked = with_floor if wishes.dispatch is None else f"the dispatch rule {wishes.dispatch}"
             raise Misconfigured(
                 f"{spec.model.name} has no variants, which {asked} is about: a profile of it needs several, each "
                 "with its accuracy (docs/supernet.md)"
@@ -292,7 +304,16 @@ def profiles_and_variants(spec: PolicySpec) -> tuple[ProfileSet, VariantServing 
     dispatch = wishes.dispatch or VariantDispatch()
     floor = 0 if wishes.accuracy_floor is None else table.floor_number(wishes.accuracy_floor)
     counted = table.names[-1 if wishes.accuracy_floor is None else floor]
-    serving = VariantServing(table=table, dispatch=dispatch, floor=floor, **_batches(spec, table, dispatch, floor))
+    soft_s = spec.slo.latency_s if wishes.soft_s is None else wishes.soft_s
+    serving = VariantServing(
+        table=table,
+        dispatch=dispatch,
+        floor=floor,
+        deadlines=QualityDeadlines(
+            soft_s=soft_s, hard_s=HARD_S / SOFT_S * soft_s if wishes.hard_s is None else wishes.hard_s
+        ),
+        **_batches(spec, table, dispatch, floor),
+    )
     return _on_variant(spec, dispatch.variant or counted), serving
 
 

@@ -75,7 +75,9 @@ class FrameError(MarkError):
 
 
 class RequestDetails(NamedTuple):
-    """Further fields of a request. All but `size`, `accuracy_floor` and `client` are reserved: nothing fills them.
+    """Further fields of a request. All but `size`, `accuracy_floor`, `variant` and `client` are reserved.
+
+    Nothing fills or reads those.
 
     The deadline is no detail: each request has it (`left_us`).
     """
@@ -84,7 +86,7 @@ class RequestDetails(NamedTuple):
     size: int = 1
     #: least accuracy of the variant that may answer, 0 for any
     accuracy_floor: float = 0.0
-    #: variant of a supernet to run; the agent chooses where it is empty
+    #: variant that is to answer; the agent chooses where it is empty
     variant: bytes = b""
     model_version: bytes = b""
     #: client or tenant on whose account it runs
@@ -279,11 +281,13 @@ def encode_request(  # noqa: PLR0913, PLR0917 on the gateway's hot path, where a
     return b"".join((head, path, content_type, request_id, traceparent, accept, body))
 
 
-def with_details(plain: bytes, size: int, accuracy_floor: float, client: bytes = b"") -> bytes:
-    """The bytes of a plain request's frame with its size in items, its accuracy floor and its client."""
-    if size == 1 and not accuracy_floor and not client:
+def with_details(
+    plain: bytes, size: int, accuracy_floor: float, client: bytes = b"", variant: bytes = b""
+) -> bytes:
+    """The bytes of a plain request's frame with its size in items, accuracy floor, client and variant."""
+    if size == 1 and not accuracy_floor and not client and not variant:
         return plain
-    details = RequestDetails(size=size, accuracy_floor=accuracy_floor, client=client)
+    details = RequestDetails(size=size, accuracy_floor=accuracy_floor, client=client, variant=variant)
     return _detailed(plain, _request_details(details))
 
 

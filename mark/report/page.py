@@ -17,6 +17,7 @@ from mark.report.formatting import format_duration, percent, ratio, served_perce
 from mark.report.html import make_environment, trusted
 from mark.report.runs.comparison import (
     ComparedRun,
+    accuracy_sentence,
     comparison_notes,
     cost_ratio,
     format_accuracy,
@@ -80,6 +81,8 @@ def render_report(
         .render(
             title=title,
             headline=headline(runs),
+            bought=accuracy_sentence(runs),
+            has_variants=any(run.result.accuracy is not None for run in runs),
             facts=_facts(runs),
             sections=sections,
             lead=next(section.label for section in sections if section.is_lead),

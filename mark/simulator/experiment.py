@@ -20,13 +20,15 @@ from mark.controller.journal import Header
 from mark.controller.plan_request import tail
 from mark.controller.runner import KEEP_HISTORY, Journal
 from mark.controller.state import Decision, Observation
+from mark.dispatch.slackfit import VariantRule
+from mark.dispatch.variants import VariantDispatch
 from mark.domain.demand import HORIZON, UNIT_S, Demand
 from mark.domain.errors import Misconfigured, PlanInfeasible
 from mark.domain.fleet import FleetView
 from mark.domain.offering import Offering
 from mark.domain.service_prices import ServiceItem
 from mark.planner.yardsticks import YardstickInput, floor_usd, reference_usd
-from mark.policies.assemble import Assembly, Overrides, PolicySpec
+from mark.policies.assemble import Assembly, Overrides, PolicySpec, VariantWishes
 from mark.policies.bundles import Ingredients, PolicyBundle, tuning_grid
 from mark.policies.tuning import DAY_S, Setting, Trial, TunedSetting, choose
 from mark.ports import Forecaster, ForecasterSetup
@@ -151,6 +153,17 @@ class Experiment:
         chosen = (found.sentence,) if found else ()
         limits = limit_notes(result, bundle.controller, watch, self.spec.footprint.gateways)
         return replace(result, tuned=found, notes=(*chosen, *result.notes, *limits))
+
+    def with_most_accurate(self) -> tuple[str, Experiment]:
+        """The same experiment with one variant alone, the most accurate that keeps the objective, and its name.
+
+        Only for a model with variants.
+        """
+        name = self.assembly.most_accurate
+        alone = VariantDispatch(VariantRule.FIXED, name)
+        wishes = replace(self.spec.variants or VariantWishes(), dispatch=alone, accuracy_floor=None)
+        spec = replace(self.spec, variants=wishes)
+        return name, Experiment(spec, kernel=self._kernel, build_forecaster=self._build)
 
     def tuned(
         self,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from mark.domain.fleet import FleetView
 from mark.domain.footprint import Footprint
 from mark.domain.objective import ModelSpec, SloWindow
 from mark.domain.offering import Market, Offering
+from mark.domain.variants import AccuracyTotal
 from mark.policies.bundles import PolicyBundle
 from mark.ports import Forecaster
 from mark.simulator.cloud import SimulatedCloud
@@ -89,6 +90,7 @@ class _Plane:
         self._start_s = start_s
         self._unit_end = start_s + UNIT_S
         self._window_at = -math.inf
+        self._accuracy = AccuracyTotal()
 
     def now(self) -> float:
         return self._engine.now
@@ -97,7 +99,9 @@ class _Plane:
         if self._engine.now < self._unit_end:
             return None
         start_at, self._unit_end = self._unit_end - UNIT_S, self._unit_end + UNIT_S
-        return counted_unit(start_at, *self._counts(start_at, start_at + UNIT_S))
+        unit = counted_unit(start_at, *self._counts(start_at, start_at + UNIT_S))
+        before, self._accuracy = self._accuracy, self._engine.accuracy_total()
+        return replace(unit, accuracy=self._accuracy.since(before))
 
     def take_slo_window(self) -> SloWindow | None:
         window = self._engine.slo_window()
@@ -262,6 +266,7 @@ class _ReplayRun:
             served=engine.served(),
             attained=engine.attained(),
             accuracy=engine.accuracy(),
+            quality=engine.quality(),
             latency=engine.latency(),
             cost=cost_of(bill),
             bill=bill,

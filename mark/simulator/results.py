@@ -86,6 +86,7 @@ class RunResult:
     them stands for. `fallback_forecasts` counts those of the `forecasts` that are the last value because the
     forecaster failed. `gateways` is how many gateways or nodes the load takes, None where a managed service has
     them. `accuracy` is the mean of the variants that answered on instances, None for a model without variants.
+    `quality` is the mean of accuracy times the utility of the delay, 0 for what was shed; None likewise.
     `uses_truth`: the forecaster knew the load to come. `tuned` is what an autoscaler was set to on the load
     before the run, None for what nobody tunes.
     """
@@ -122,6 +123,7 @@ class RunResult:
     fallback_forecasts: int = 0
     gateways: int | None = None
     accuracy: float | None = None
+    quality: float | None = None
     uses_truth: bool = False
     tuned: TunedSetting | None = None
 

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from mark.accounting.journal_stats import journal_demand, journal_facts
-from mark.controller.journal import Header, Tick
-from mark.controller.state import Observation
+from mark.accounting.journal_stats import (
+    MOST_INTERVALS,
+    AccuracyInterval,
+    accuracy_over_load,
+    journal_demand,
+    journal_facts,
+)
+from mark.controller.journal import Header, Tick, entry_line, header_line, read_journal
+from mark.controller.state import Decision, Observation, State
 from mark.domain.demand import Demand, DemandUnit, point_forecast
 from mark.domain.fleet import FleetView, InstanceState
 from mark.domain.orders import Drain, ForecastFailed, Launch, LaunchRefused, Order, RefusalCause, SpotWarned
 from mark.domain.plan import Excuse
+from mark.domain.variants import ServedAccuracy
 from tests.controller.builders import LARGE, POLICY, SMALL, instances, plan
 
 HISTORY = Demand(end_at=0.0, mean_rps=(7.0, 8.0), max_rps=(9.0, 9.0))
@@ -128,3 +138,57 @@ def test_the_demand_of_all_segments_goes_on_where_the_history_ended() -> None:
     assert demand.max_rps == (9.0, 9.0, 2.0, 4.0, 6.0)
     assert demand.end_at == 180.0
     assert seen_from == 0.0
+
+
+def test_accuracy_is_told_with_the_load_of_its_minute_and_not_at_all_without_variants() -> None:
+    ticks = [tick(minute, load=10.0 * minute) for minute in range(1, 4)]
+    assert accuracy_over_load(journal_facts([(HEADER, ticks)], 0.0, 1e9).accuracy) == ()
+
+    unit = ticks[1].seen.demand
+    assert unit is not None
+    told = replace(unit, accuracy=ServedAccuracy(answers=1200, mean=0.75))
+    ticks[1] = replace(ticks[1], seen=replace(ticks[1].seen, demand=told))
+    found = accuracy_over_load(journal_facts([(HEADER, ticks)], 0.0, 1e9).accuracy)
+    assert [(item.since, item.mean_rps, item.answered) for item in found] == [
+        (0.0, 10.0, None),
+        (60.0, 20.0, ServedAccuracy(answers=1200, mean=0.75)),
+        (120.0, 30.0, None),
+    ]
+
+
+def test_a_journal_keeps_the_accuracy_and_one_from_before_it_has_none() -> None:
+    (told,) = (tick(1, load=1.0).seen,)
+    assert told.demand is not None
+    told = replace(told, demand=replace(told.demand, accuracy=ServedAccuracy(answers=60, mean=0.75)))
+    line = entry_line(FleetView(), told, Decision(state=State()))
+    document = json.loads(line)
+    del document["seen"]["demand"]["accuracy"]
+    lines = [header_line(HEADER), line, json.dumps(document).encode()]
+    _, ticks = read_journal(lines)
+    kept = [one.seen.demand for one in ticks]
+    assert [unit and unit.accuracy for unit in kept] == [told.demand.accuracy, None]
+
+
+ANSWERED = st.none() | st.builds(ServedAccuracy, answers=st.integers(1, 10**5), mean=st.floats(0.0, 1.0))
+
+
+@given(st.lists(ANSWERED, min_size=1, max_size=600), st.integers(0, 10**5))
+def test_intervals_are_few_and_hold_all_answers_and_requests(
+    answered: list[ServedAccuracy | None], first: int
+) -> None:
+    minutes = [
+        AccuracyInterval(since=60.0 * (first + n), until=60.0 * (first + n + 1), mean_rps=float(n), answered=one)
+        for n, one in enumerate(answered)
+    ]
+    found = accuracy_over_load(minutes)
+    told = [one for one in answered if one is not None]
+    assert bool(found) == bool(told)
+    assert len(found) <= MOST_INTERVALS + 1
+    kept = [item.answered for item in found if item.answered is not None]
+    assert sum(one.answers for one in kept) == sum(one.answers for one in told)
+    assert sum(one.answers * one.mean for one in kept) == pytest.approx(
+        sum(one.answers * one.mean for one in told), rel=1e-6
+    )
+    if found:
+        came = sum(item.mean_rps * (item.until - item.since) for item in found)
+        assert came == pytest.approx(60.0 * sum(minute.mean_rps for minute in minutes))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mark.domain.errors import Misconfigured
-from mark.domain.variants import Variant, VariantTable
+from mark.domain.variants import AccuracyTotal, ServedAccuracy, Variant, VariantTable
 
 SMALL, MIDDLE, LARGE = Variant("small", 0.7), Variant("middle", 0.75), Variant("large", 0.8)
 
@@ -50,3 +52,21 @@ def test_a_table_that_contradicts_itself_is_refused(
 def test_an_accuracy_is_a_share():
     with pytest.raises(Misconfigured, match="share"):
         Variant("odd", 1.1)
+
+
+ANSWERED = st.builds(ServedAccuracy, answers=st.integers(1, 10**6), mean=st.floats(0.0, 1.0))
+
+
+@given(st.lists(ANSWERED), ANSWERED)
+def test_what_was_answered_since_a_total_is_what_was_added_to_it(
+    before: list[ServedAccuracy], more: ServedAccuracy
+):
+    total = AccuracyTotal()
+    for one in before:
+        total = total.with_answers(one)
+    assert total.since(total) is None
+    found = total.with_answers(more).since(total)
+    assert found is not None
+    assert found.answers == more.answers
+    assert found.mean == pytest.approx(more.mean, abs=1e-6 * (1 + total.answers / more.answers))
+    assert 0 <= found.mean <= 1

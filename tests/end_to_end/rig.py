@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -191,11 +191,21 @@ def eventually(check: Callable[[], object], *, within_s: float = PATIENCE_S, eac
 
 
 def fetch(
-    url: str, body: object = None, *, token: str | None = None, timeout_s: float = 10.0
+    url: str,
+    body: object = None,
+    *,
+    token: str | None = None,
+    timeout_s: float = 10.0,
+    more: Mapping[str, str] | None = None,
 ) -> tuple[int, bytes, dict[str, str]]:
-    """GET, or POST of a JSON body: status, body and headers by lower-case name; errors are answers too."""
+    """GET, or POST of a JSON body: status, body and headers by lower-case name; errors are answers too.
+
+    more: further headers.
+    """
     data = None if body is None else json.dumps(body).encode()
-    headers = {"content-type": "application/json", **({"authorization": f"Bearer {token}"} if token else {})}
+    headers = {"content-type": "application/json", **(more or {})}
+    if token:
+        headers["authorization"] = f"Bearer {token}"
     request = urllib.request.Request(url, data=data, headers=headers)  # noqa: S310 - our own service
     opener = urllib.request.build_opener(_NoErrors)
     with opener.open(request, timeout=timeout_s) as reply:

@@ -54,6 +54,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
         [before] = store.transitions(MODEL)
         store.note(replace(before, instance="i-2", offering=spec.models[0].offerings[0].name))
         overflowed = ModelTraffic(model=MODEL, lambda_=50, late=3, rejected=9, billed=50, gib_s=40)
+        overflowed = replace(overflowed, accuracy_known=20, accuracy_sum=15.25)
         store.report(GatewayReport(gateway="g", sequence=2, models=(overflowed,)))
         seen = store.traffic(MODEL)
         counts = {name: getattr(seen, name) for name in NAMES if name != "requests"}

@@ -121,6 +121,11 @@ def test_a_backend_with_one_variant_chooses_none_and_says_so_where_a_floor_is_as
         supernet_served(backend={"kind": "python", "target": "models.digits:Digits"}, dispatch="maxacc")
 
 
+def test_a_rule_that_weighs_quality_is_for_replays() -> None:
+    with pytest.raises(Misconfigured, match="qos-heuristic is for replays"):
+        supernet_served(dispatch="qos-heuristic")
+
+
 def test_a_central_queue_refuses_a_model_with_variants() -> None:
     with pytest.raises(Misconfigured, match="which a central queue does not choose yet"):
         supernet_served(dispatch="kairos")

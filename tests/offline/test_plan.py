@@ -49,3 +49,11 @@ def test_a_plan_says_which_rollout_carries_the_rate(mark, rate, said, made) -> N
     assert said in words
     assert "Two lean nodes carry 277 such requests/s for long" in words
     assert ("write shape: ha and peak_rps: 1000" in words) == (told["shape"] == "ha")
+
+
+def test_a_floor_lets_a_plan_count_on_a_faster_variant(mark) -> None:
+    line = ("plan", "--model", "supernet", "--rate", "8000", "--json")
+    best, floored = (json.loads(mark(*line, *more).out) for more in ([], ["--accuracy-floor", "0.97"]))
+    assert floored["usd_per_hour"] < best["usd_per_hour"]
+    refused = mark("plan", "--model", "inception-v3", "--rate", "10", "--accuracy-floor", "0.9")
+    assert (refused.status, "--accuracy-floor" in refused.err) == (2, True)

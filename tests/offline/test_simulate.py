@@ -397,3 +397,40 @@ def test_a_trace_of_zeros_is_replayed_without_a_word_of_the_plots(mark):
     assert "legend" not in answer.err
     assert "0 requests.\n" in answer.out
     assert "100" not in answer.out.split("─\n")[-1].split("- No")[0]
+
+
+def test_what_a_floor_buys_is_told_beside_the_most_accurate_variant_alone(mark):
+    line = [*RUN, "--model", "supernet", "--policy", "reactive"]
+    floored = mark(*line, "--accuracy-floor", "0.97", "--json")
+    (run,) = runs(floored)
+    alone = run["most_accurate"]
+    fixed = f"fixed:{alone['variant']}"
+    (same,) = runs(mark(*line, "--dispatch", fixed, "--json"))
+
+    assert same["most_accurate"] is None
+    assert (alone["accuracy"], alone["cost_usd"], alone["attained"]) == (
+        same["accuracy"],
+        same["cost_usd"],
+        same["slo"]["attained"],
+    )
+    assert run["accuracy"] <= alone["accuracy"]
+    said = mark(*line, "--accuracy-floor", "0.97", "--out", "run")
+    assert f"with {alone['variant']} alone it would have answered" in " ".join(said.out.split())
+    assert f"with {alone['variant']} alone it would have answered" in Path("run/report.html").read_text()
+    (plain,) = runs(mark(*line, "--json"))
+    assert plain["most_accurate"] is None
+
+
+def test_instances_weigh_quality_where_the_rule_says_so(mark):
+    line = [*RUN, "--model", "supernet", "--policy", "reactive", "--json"]
+    found = {rule: runs(mark(*line, "--dispatch", rule))[0] for rule in ("qos-fixed", "qos-heuristic", "slackfit")}
+    for run in found.values():
+        assert 0 < run["quality"] <= run["accuracy"] <= 1
+    Path("strict.yaml").write_text("objective: {soft_deadline_ms: 0.5, hard_deadline_ms: 1}")
+    (strict,) = runs(mark(*line, "--dispatch", "qos-fixed", "--config", "strict.yaml"))
+    assert strict["quality"] < found["qos-fixed"]["quality"]
+    Path("wrong.yaml").write_text("objective: {soft_deadline_ms: 5, hard_deadline_ms: 5}")
+    refused = mark(*line, "--config", "wrong.yaml")
+    assert (refused.status, "objective.hard_deadline_ms" in refused.err) == (2, True)
+    (plain,) = runs(mark(*RUN, "--policy", "reactive", "--json"))
+    assert plain["quality"] is None

@@ -54,7 +54,9 @@ def test_a_model_without_variants_is_as_before_and_nothing_may_be_asked_of_them(
     assert serving is None
     assert {profile.variant for profile in profiles.profiles} == {"base"}
     assert profiles == profiles_and_variants(replace(spec("inception-v3"), variants=None))[0]
-    with pytest.raises(Misconfigured, match="inception-v3 has no variants, which an accuracy floor is about"):
+    with pytest.raises(
+        Misconfigured, match=r"inception-v3 has no variants, which the accuracy floor \(--accuracy-floor, "
+    ):
         profiles_and_variants(spec("inception-v3", accuracy_floor=0.9))
     with pytest.raises(Misconfigured, match="has no variants, which the dispatch rule maxacc is about"):
         profiles_and_variants(spec("inception-v3", dispatch=VariantDispatch(VariantRule.MAXACC)))
@@ -101,6 +103,8 @@ def test_a_rule_of_one_variant_names_it_and_an_unknown_rule_is_refused():
     for text in ("drs", "drs:", "drs:0", "drs:many"):
         with pytest.raises(Misconfigured, match=r"needs the size .* such as drs:64"):
             parse_rule(text)
+    with pytest.raises(Misconfigured, match="mark qos evaluate --scheduler qos-rl"):
+        parse_rule("qos-rl")
     for text in ("fixed", "fixed:", "slackfi"):
         with pytest.raises(Misconfigured, match="unknown dispatch rule"):
             parse_rule(text)

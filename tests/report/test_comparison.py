@@ -14,6 +14,8 @@ from mark.domain.plan import CostParts, Excuse, PlannedCount
 from mark.report.formatting import format_count, format_duration, percent, usd
 from mark.report.runs.comparison import (
     ComparedRun,
+    OneVariant,
+    accuracy_sentence,
     comparison_notes,
     cost_ratio,
     headline,
@@ -220,3 +222,22 @@ def test_the_floor_stands_beside_the_reference_after_a_whole_day_only() -> None:
     assert f"{missed.cost_over_reference:.2f}/-" in missed_row
     hours = costing("mark", 3.0, duration_s=3600)
     assert "floor" not in printed(comparison_table([hours]))
+
+
+@pytest.mark.parametrize(
+    ("ours_usd", "alone_usd", "ending"),
+    [
+        (6.0, 10.0, "2.00 points of accuracy less, 40 % less cost."),
+        (11.0, 10.0, "2.00 points of accuracy less, 10 % more cost."),
+        (10.0, 10.0, "2.00 points of accuracy less, the same cost."),
+        (6.0, 0.0, "in time, for 0.00 USD."),
+    ],
+)
+def test_what_points_of_accuracy_bought_is_one_sentence(ours_usd: float, alone_usd: float, ending: str) -> None:
+    ours = costing("hedged", ours_usd, accuracy=0.97)
+    assert accuracy_sentence([ours]) == ""
+    alone = OneVariant(variant="large", result=costing("hedged", alone_usd, accuracy=0.99).result)
+    said = accuracy_sentence([dataclasses.replace(ours, most_accurate=alone), costing("reactive", 1.0)])
+    assert said.endswith(ending)
+    assert "With its variants hedged answered 97.00 % right" in said
+    assert "with large alone it would have answered 99.00 % right" in said

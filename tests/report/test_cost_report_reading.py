@@ -19,9 +19,11 @@ from mark.domain.fleet import FleetView, InstanceState, Role
 from mark.domain.objective import ModelSpec
 from mark.domain.orders import Launch, SpotWarned
 from mark.domain.traffic import ClientTraffic, GatewayReport, ModelTraffic
+from mark.domain.variants import ServedAccuracy
 from mark.live.status.view import LiveView
 from mark.report.cost.read import read_cost_report, report_period
 from mark.report.cost.replays import ReplayedDay, ReplayedPolicy, keep_replayed_days, replayed_days
+from mark.report.cost.report import report_document
 from mark.report.mail import message
 from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
 from mark.store.connect import connect
@@ -115,6 +117,8 @@ def counted(share: float) -> ModelTraffic:
             ClientTraffic(client="loud", answered=requests // 4, limited=requests, items=requests // 4),
             ClientTraffic(client="shop", answered=requests // 4, late=requests // 800, items=3 * (requests // 4)),
         ),
+        accuracy_known=requests - requests // 50,
+        accuracy_sum=0.75 * (requests - requests // 50),
     )
 
 
@@ -124,7 +128,8 @@ def tick_lines(store: ServiceStore) -> None:
     assert lease is not None
     header = Header(policy=POLICY, catalogue="c", seed=0, history=Demand(end_at=BEGAN, mean_rps=(), max_rps=()))
     journal = store.open_journal("m", header_line(header), lease)
-    unit = DemandUnit(start_at=BEGAN + DAY_S - 60.0, count=120, mean_rps=2.0, max_rps=5.0)
+    accuracy = ServedAccuracy(answers=118, mean=0.75)
+    unit = DemandUnit(start_at=BEGAN + DAY_S - 60.0, count=120, mean_rps=2.0, max_rps=5.0, accuracy=accuracy)
     warned = SpotWarned(instance="i-2", at=BEGAN + DAY_S, terminates_at=BEGAN + DAY_S + 120.0)
     seen = Observation(now=BEGAN + DAY_S, fleet=FleetView(instances=instances(2)), demand=unit, facts=(warned,))
     launch = Launch(token="t1", reason="needed " * 90, offering=LARGE.name, count=3)
@@ -240,6 +245,26 @@ def test_the_journal_tells_of_decisions_and_interruptions(store: ServiceStore) -
     assert model.journal_since == BEGAN + DAY_S
     assert any("as far back as the journal reaches" in note for note in report.notes)
     assert model.never_chosen == ()
+
+
+def test_accuracy_stands_beside_attainment_and_over_the_load(store: ServiceStore) -> None:
+    a_life(store)
+    tick_lines(store)
+    report = read_cost_report(store, period_s=2 * DAY_S, wall_at=0.0)
+    (model,) = report.models
+
+    assert model.answers.accuracy == pytest.approx(0.75)
+    assert [day.answers.accuracy for day in model.days] == [pytest.approx(0.75)] * len(model.days)
+    (minute,) = model.accuracy
+    assert (minute.mean_rps, minute.answered) == (2.0, ServedAccuracy(answers=118, mean=0.75))
+    (document,) = report_document(report)["models"]  # type: ignore[misc, attr-defined]
+    assert document["objective"]["accuracy"] == pytest.approx(0.75)
+    assert document["accuracy"] == [
+        {"since": minute.since, "until": minute.until, "mean_rps": 2.0, "accuracy": 0.75}
+    ]
+    mail = message.render(report)
+    assert "Accuracy: 75.00 % (mean of the variants that answered)" in mail.text
+    assert "accuracy-0" in dict(mail.images)
 
 
 def day_of(at: float) -> date:

@@ -26,7 +26,7 @@ def test_run_has_the_documented_keys() -> None:
     (run,) = simulate_document([RUN])["runs"]
     assert set(run) == KEYS | {
         "notes", "wakes", "refusals", "throttled", "forecasts", "stood_in", "tuned",
-        "usd_per_month", "usd_per_million", "world", "accuracy",
+        "usd_per_month", "usd_per_million", "world", "accuracy", "most_accurate", "quality",
     }  # fmt: skip
     assert set(run["cost_usd"]) == {"instances", "standby", "lambda", "serving", "overhead", "total"}
     assert set(run["slo"]) == {"latency_ms", "target", "attained"}

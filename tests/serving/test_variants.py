@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from mark.dispatch.measured import VariantTimes
 from mark.dispatch.slackfit import VariantRule
 from mark.dispatch.variants import VariantDispatch, VariantServing
+from mark.domain.errors import Misconfigured
 from mark.domain.variants import Variant, VariantTable
 from mark.protocols import oip
 from mark.service_spec import ServiceSpec
-from mark.serving.agent.variants import AgentVariants
+from mark.serving.agent.variants import AgentVariants, Waiting
 from mark.simulator.engine import arrays, kernel
 from mark.store.codec import SPEC
 from tests.serving.harness import BODY, INFER, INPUTS, Live, live, run, served, until
@@ -65,7 +66,7 @@ def in_a_replay(rule: VariantRule, ages_s: list[float], now: float) -> tuple[int
 def test_the_choice_is_the_replays(rule: VariantRule, ages_s: list[float]) -> None:
     now = 100.0
     ages_s.sort(reverse=True)
-    waiting = [(now - age_s + HORIZON_S, 0) for age_s in ages_s]
+    waiting = [Waiting(now - age_s + HORIZON_S) for age_s in ages_s]
     assert CHOOSERS[rule].choose(waiting, now) == in_a_replay(rule, ages_s, now)
 
 
@@ -75,15 +76,30 @@ def test_a_floor_lifts_its_whole_batch(floors: list[int], slack_s: float) -> Non
         replace(SERVING, dispatch=VariantDispatch(VariantRule.MAXBATCH)), TYPE, horizon_s=HORIZON_S
     )
     chooser.lift_for(floors)
-    count, number = chooser.choose([(slack_s, floor) for floor in floors], 0.0)
+    count, number = chooser.choose([Waiting(slack_s, floor) for floor in floors], 0.0)
     assert 1 <= count <= min(8, len(floors))
     assert number >= max(floors[:count])
 
 
+@given(
+    waiting=st.lists(
+        st.builds(Waiting, st.floats(-0.1, 0.5), st.integers(0, 2), st.booleans()), min_size=1, max_size=20
+    )
+)
+def test_a_pinned_variant_answers_and_floors_beside_it_are_kept(waiting: list[Waiting]) -> None:
+    chooser = AgentVariants(SERVING, TYPE, horizon_s=HORIZON_S)
+    chooser.lift_for([one.floor for one in waiting])
+    count, number = chooser.choose(waiting, 0.0)
+    assert 1 <= count <= len(waiting)
+    assert all(number == one.floor if one.is_pinned else number >= one.floor for one in waiting[:count])
+    unpinned = [one._replace(is_pinned=False) for one in waiting]
+    assert count <= chooser.choose(unpinned, 0.0)[0]
+
+
 def test_a_tightened_deadline_behind_the_first_counts() -> None:
     chooser = CHOOSERS[VariantRule.SLACKFIT]
-    assert chooser.choose([(0.5, 0), (0.5, 0)], 0.0)[1] == 2
-    assert chooser.choose([(0.5, 0), (0.05, 0)], 0.0)[1] == 0
+    assert chooser.choose([Waiting(0.5), Waiting(0.5)], 0.0)[1] == 2
+    assert chooser.choose([Waiting(0.5), Waiting(0.05)], 0.0)[1] == 0
 
 
 def test_admission_counts_on_the_fastest_variant_that_may_answer_all_that_wait() -> None:
@@ -101,7 +117,7 @@ def test_a_slow_machine_has_less_slack() -> None:
     fair, slow = (AgentVariants(SERVING, TYPE, horizon_s=HORIZON_S) for _ in range(2))
     for _ in range(40):
         slow.note(2, 1, 3 * TABLE.latency_s[TYPE][2][0])
-    waiting = [(0.3, 0)] * 4
+    waiting = [Waiting(0.3)] * 4
     assert slow.choose(waiting, 0.0)[1] < fair.choose(waiting, 0.0)[1]
     assert slow.fastest_times.full_batch_s == pytest.approx(3 * FASTEST_S[-1], rel=0.01)
     counted = slow.counted_s(TABLE.latency_s[TYPE][2])
@@ -192,8 +208,8 @@ def test_impossible_floors_are_refused() -> None:
             assert (await running.ask(body=above)).status == 400
             text = json.dumps({**body, "parameters": {"accuracy_floor": "high"}}).encode()
             assert (await running.ask(body=text)).status == 400
-            named = await running.ask(x_mark_variant="large")
-            assert (named.status, "x-mark-accuracy-floor" in named.document["error"]) == (400, True)
+            aws = await running.ask(x_amzn_sagemaker_target_variant="large")
+            assert (aws.status, "x-mark-variant" in aws.document["error"]) == (400, True)
             assert (await running.ask(x_mark_size="2")).status == 400
         async with live() as running:
             reply = await running.ask(x_mark_accuracy_floor="0.5")
@@ -204,3 +220,39 @@ def test_impossible_floors_are_refused() -> None:
             assert "x-mark-variant" not in answered.headers
 
     run(test())
+
+
+def test_a_request_names_its_variant() -> None:
+    body = json.dumps({**oip.example_body(INPUTS), "parameters": {"accuracy_floor": 0.8}}).encode()
+
+    async def test() -> None:
+        async with live(served(latency_s=HORIZON_S, variant_serving=SERVING)) as running:
+            for name in ("small", "large", "middle"):
+                reply = await running.ask(x_mark_variant=name)
+                assert (reply.status, reply.headers["x-mark-variant"]) == (200, name)
+            assert running.agents["i-0"].backend.variants == ["small", "large", "middle"]
+            unknown = await running.ask(x_mark_variant="huge")
+            assert unknown.status == 400
+            assert "unknown variant of echo" in unknown.document["error"]
+            both = await running.ask(x_mark_variant="small", x_mark_accuracy_floor="0.75")
+            assert (both.status, "small answers 0.7 right" in both.document["error"]) == (400, True)
+            inside = await running.ask(body=body, x_mark_variant="small")
+            assert (inside.status, "small answers 0.7 right" in inside.document["error"]) == (400, True)
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("serving", "reason"),
+    [
+        (replace(SERVING, floor=1), "below the service's accuracy floor: the first variant above it is middle"),
+        (
+            replace(SERVING, dispatch=VariantDispatch(VariantRule.FIXED, "large")),
+            "small does not answer here: the service answers with large alone",
+        ),
+    ],
+)
+def test_a_variant_that_may_not_answer_is_refused(serving: VariantServing, reason: str) -> None:
+    with pytest.raises(Misconfigured, match=reason):
+        serving.pinned("small")
+    assert serving.pinned("large") == 2

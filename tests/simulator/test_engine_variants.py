@@ -6,13 +6,28 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late
+from mark.dispatch.qos import (
+    HARD_S,
+    SOFT_S,
+    QosChoice,
+    QosPool,
+    QosRule,
+    QosState,
+    arrival_rate,
+    fixed_choice,
+    heuristic_choice,
+)
 from mark.dispatch.slackfit import VariantRule
-from mark.dispatch.variants import VariantDispatch, VariantServing
+from mark.dispatch.variants import QualityDeadlines, VariantDispatch, VariantServing
 from mark.domain.errors import Misconfigured
 from mark.domain.objective import Slo
-from mark.domain.variants import Variant, VariantTable
+from mark.domain.variants import AccuracyTotal, Variant, VariantTable
+from mark.simulator.engine import arrays
+from mark.simulator.engine import kernel as kernel_
 from mark.simulator.engine.compiled import Kernel, plain_kernel
 from mark.simulator.engine.data_plane import Engine
 from tests.planner.builders import offering
@@ -26,6 +41,8 @@ CASES = [
     VariantDispatch(VariantRule.MAXACC),
     VariantDispatch(VariantRule.MAXBATCH),
     VariantDispatch(VariantRule.FIXED, "middle"),
+    VariantDispatch(QosRule.FIXED),
+    VariantDispatch(QosRule.HEURISTIC),
 ]
 
 
@@ -68,6 +85,7 @@ def test_compiled_and_plain_give_the_same_run(kernel: Kernel, dispatch: VariantD
         fast, slow = (surge(made, serving(dispatch), cv=cv) for made in (kernel, plain_kernel()))
         assert fast.served() == slow.served()
         assert np.array_equal(fast._tally.seconds, slow._tally.seconds)
+        assert fast.quality() == pytest.approx(slow.quality())
         assert np.array_equal(fast._tally.histogram, slow._tally.histogram)
         assert np.array_equal(fast._fleet.servers, slow._fleet.servers)
 
@@ -109,3 +127,97 @@ def test_a_model_of_one_variant_is_served_as_one_without(kernel: Kernel):
     assert np.array_equal(runs[0]._tally.histogram, runs[1]._tally.histogram)
     assert runs[0].accuracy() is None
     assert runs[1].accuracy() == pytest.approx(0.9)
+
+
+def test_the_total_is_that_of_the_seconds_and_a_service_without_variants_has_none(kernel: Kernel):
+    run = surge(kernel, serving(VariantDispatch()))
+    total, seconds = run.accuracy_total(), run.seconds()
+    assert seconds.accuracy_sum is not None
+    assert total.answers == run.served().instance
+    assert total.accuracy_sum == pytest.approx(seconds.accuracy_sum.sum())
+    assert engine(kernel, np.zeros(0), dispatch=LOSSY, slo=SLO, duration_s=1.0).accuracy_total().answers == 0
+
+
+WIDE = VariantTable(model="net", variants=TABLE.variants, latency_s={TYPE: rows(0.06, 0.12, 0.25, batch=32)})
+
+
+def quality_rule(rule: QosRule, floor: int = 0) -> VariantServing:
+    return VariantServing(
+        table=WIDE,
+        dispatch=VariantDispatch(rule),
+        floor=floor,
+        max_batch={TYPE: 32},
+        late={TYPE: 1.0},
+        deadlines=QualityDeadlines(soft_s=SLO.latency_s, hard_s=2 * SLO.latency_s),
+    )
+
+
+@given(
+    rule=st.sampled_from(list(QosRule)),
+    floor=st.integers(0, 1),
+    before_s=st.lists(st.floats(0.0, 6.0), max_size=40),
+    held=st.integers(1, 40),
+)
+def test_an_instance_chooses_as_the_scheduler_of_one_device_does(
+    rule: QosRule, floor: int, before_s: list[float], held: int
+):
+    """In soft deadlines as the unit of time: what waits, and the rate of the last five of them."""
+    serving_, now = quality_rule(rule, floor), 100.0
+    ages_s = sorted(before_s + [0.1] * held, reverse=True)
+    queue = np.zeros(128)
+    queue[: len(ages_s)] = [now - age_s for age_s in ages_s]
+    made = arrays.records(kernel_.RULES, 1)[0]
+    made.objective_s, made.speed = SLO.latency_s, 1.0
+    server = arrays.records(kernel_.SERVER, 1)[0]
+    server.head, server.waiting, server.max_batch = len(ages_s) - held, held, 32
+    most = kernel_._choose_variant(now, server, queue, arrays.variants(serving_, made))
+
+    sizes = (1, 2, 4, 8, 16, 32)
+    delay_s = tuple(tuple(row[size - 1] / SLO.latency_s for size in sizes) for row in WIDE.rows(TYPE)[floor:])
+    pool = QosPool(devices={TYPE: 1}, sizes=sizes, delay_s={TYPE: delay_s}, kappa=(0.7, 0.75, 0.8)[floor:])
+    recent = sum(age_s < 5 * SLO.latency_s for age_s in ages_s)
+    state = QosState(kind=0, bins=np.zeros(10, np.int64), queued=held, rate_qps=recent / 5, free=np.ones(1))
+    choice = fixed_choice(state, pool) if rule is QosRule.FIXED else heuristic_choice(state, pool)
+    assert QosChoice(most, server.variant - floor) == QosChoice(min(choice.batch, 32), choice.variant)
+
+
+def test_a_rate_is_that_of_the_window_and_of_the_ring_where_that_is_shorter():
+    ring = np.array([95.0, 96.5, 97.0, 99.0])
+    assert arrival_rate(ring, 2, 2, 100.0, 2.0) == pytest.approx(0.5)
+    assert arrival_rate(ring, 2, 2, 100.0, 4.0) == pytest.approx(0.75)
+    assert arrival_rate(ring, 2, 2, 100.0, 50.0) == pytest.approx(4 / 5)
+    assert arrival_rate(np.zeros(4), 0, 0, 1.0, 2.0) == 0.0
+
+
+@pytest.mark.parametrize("rule", list(QosRule))
+def test_quality_is_accuracy_times_the_utility_of_the_delay(kernel: Kernel, rule: QosRule):
+    run = surge(kernel, quality_rule(rule))
+    quality, total = run.quality(), run.accuracy_total().since(AccuracyTotal())
+    assert quality is not None
+    assert total is not None
+    assert 0 < quality <= total.mean
+    relaxed = replace(quality_rule(rule), deadlines=QualityDeadlines(soft_s=100.0, hard_s=200.0))
+    patient = surge(kernel, replace(serving(VariantDispatch()), deadlines=relaxed.deadlines))
+    answered, shed = patient.accuracy_total(), patient.served().shed
+    assert patient.quality() == pytest.approx(answered.accuracy_sum / (answered.answers + shed))
+
+
+def test_the_heuristic_keeps_more_quality_in_a_surge_than_the_most_accurate_variant(kernel: Kernel):
+    alone = replace(quality_rule(QosRule.FIXED), dispatch=VariantDispatch(VariantRule.FIXED, "large"))
+    arrivals = poisson(150.0, 20.0, 5)
+
+    def quality(given_: VariantServing) -> float:
+        made = engine(kernel, arrivals, dispatch=DispatchPolicy(), slo=SLO, duration_s=40.0, variants=given_)
+        made.add(offering(TYPE, batch=32, rps=128.0), standby=False)
+        made.run_until(40.0)
+        found = made.quality()
+        assert found is not None
+        return found
+
+    assert quality(quality_rule(QosRule.HEURISTIC)) > quality(alone) + 0.1
+
+
+def test_a_hard_deadline_is_later_than_the_soft_one():
+    assert (QualityDeadlines().soft_s, QualityDeadlines().hard_s) == (SOFT_S, HARD_S)
+    with pytest.raises(Misconfigured, match=r"objective\.hard_deadline_ms"):
+        QualityDeadlines(soft_s=1.0, hard_s=1.0)

@@ -18,7 +18,8 @@ from mark.controller.policy import MonitorPolicy
 from mark.dispatch.objective import missed_target
 from mark.domain.demand import UNIT_S, DemandUnit
 from mark.domain.objective import SloWindow
-from mark.domain.traffic import ClientTraffic, grown_since
+from mark.domain.traffic import ClientTraffic, ModelTraffic, grown_since
+from mark.domain.variants import AccuracyTotal
 from mark.live.clock import ServiceClock
 from mark.store.service import ServiceStore
 
@@ -46,6 +47,7 @@ class LiveDataPlane:
         self._monitor = MonitorState(opened_at=clock.now(), finished=traffic.finished, missed=traffic.missed)
         self._closed: SloWindow | None = None
         self._clients = traffic.clients
+        self._accuracy = _accuracy_of(traffic)
 
     def next_unit(self) -> DemandUnit | None:
         """Take the oldest unit that has ended and was not taken yet."""
@@ -55,11 +57,13 @@ class LiveDataPlane:
         counts = self._store.arrivals(self._model, *unit_windows(start_at))
         self._next_unit_at += UNIT_S
         unit = counted_unit(start_at, counts, window_speeds(self._store.clocks(), *unit_windows(start_at)))
-        return replace(unit, clients=self._take_clients())
+        traffic = self._store.traffic(self._model)
+        before, self._accuracy = self._accuracy, _accuracy_of(traffic)
+        return replace(unit, clients=self._take_clients(traffic), accuracy=self._accuracy.since(before))
 
-    def _take_clients(self) -> tuple[ClientTraffic, ...]:
+    def _take_clients(self, traffic: ModelTraffic) -> tuple[ClientTraffic, ...]:
         """Take what was counted by client since the last call; who asked for nothing is left out."""
-        before, self._clients = self._clients, self._store.traffic(self._model).clients
+        before, self._clients = self._clients, traffic.clients
         known = {one.client: one for one in before}
         grown = (grown_since(one, known.get(one.client)) for one in self._clients)
         return tuple(one for one in grown if one.requests)
@@ -100,3 +104,7 @@ class LiveDataPlane:
         traffic = self._store.traffic(self._model)
         self._monitor, window = advance_monitor(self._monitor, traffic, self._clock.now(), self._monitor_policy)
         self._closed = window or self._closed
+
+
+def _accuracy_of(traffic: ModelTraffic) -> AccuracyTotal:
+    return AccuracyTotal(answers=traffic.accuracy_known, accuracy_sum=traffic.accuracy_sum)

@@ -28,7 +28,8 @@ from mark.live.models import make_live_models, service_spec
 from mark.service_spec import ServedModel, ServiceSpec
 
 FIGURES = "figures.json.gz"
-COUNTS = tuple(field.name for field in fields(Totals) if field.name not in ("requests", "billed", "gib_s"))
+REAL = ("billed", "gib_s", "accuracy_sum")
+COUNTS = tuple(field.name for field in fields(Totals) if field.name not in ("requests", *REAL))
 """Totals that are whole numbers of a `ModelTraffic`."""
 _TRANSITIONS = TypeAdapter(tuple[Transition, ...])
 _ROLLUPS = TypeAdapter(tuple[UsageRollup, ...])
@@ -71,7 +72,8 @@ class ArchivedService:
         """Totals at the last mark."""
         totals = self._figures[model].marks[-1].totals
         counts = {name: round(getattr(totals, name)) for name in COUNTS}
-        return ModelTraffic(model=model, billed=totals.billed, gib_s=totals.gib_s, **counts)
+        real = {name: getattr(totals, name) for name in REAL}
+        return ModelTraffic(model=model, **counts, **real)
 
     def ledger(self, model: str) -> LedgerRecord:
         """Record of a model's instances."""

@@ -24,7 +24,13 @@ from mark.accounting.hourly_totals import (
     next_mark,
     totals_at,
 )
-from mark.accounting.journal_stats import JournalFacts, PricedOrder, Segment, journal_facts
+from mark.accounting.journal_stats import (
+    JournalFacts,
+    PricedOrder,
+    Segment,
+    accuracy_over_load,
+    journal_facts,
+)
 from mark.accounting.ledger import unpriced, unpriced_words
 from mark.catalog.billing import cost_of
 from mark.controller.journal import BrokenLine, read_journal
@@ -37,6 +43,7 @@ from mark.report.cost.advice import advice_of
 from mark.report.cost.archive_reader import ArchiveReader
 from mark.report.cost.replays import LATE_S, ReplayedDay, replayed_days
 from mark.report.cost.report import (
+    COUNTED,
     Answers,
     Baseline,
     Capacity,
@@ -58,7 +65,6 @@ LONGEST_REASON = 240
 """Characters of a reason that a mail shows."""
 JOURNAL_LATE_S = 120.0
 """A journal that begins so long after the period says so."""
-ANSWERS = ("instance", "standby", "lambda_", "late", "shed", "failed", "rejected")
 OBSERVED = (
     "nothing was rented: this is the fleet that would have been, never refused and never interrupted",
     "what planned instances would not have carried is not in these sums; the replay of the own policy has it",
@@ -218,6 +224,7 @@ def _model(
             if name not in rented and name not in facts.planned
         ),
         journal_since=facts.since,
+        accuracy=accuracy_over_load(facts.accuracy),
     )
 
 
@@ -228,7 +235,8 @@ def _day_lines(costs: Iterable[DayCost]) -> tuple[DayLine, ...]:
 def _answers(marks: Sequence[HourlyMark], start: float, end: float) -> Answers:
     """Counts of gateways in between; whole numbers, and so that days add up to the period."""
     before, after = totals_at(marks, start), totals_at(marks, end)
-    return Answers(**{name: _whole(after, name) - _whole(before, name) for name in ANSWERS})
+    counts = {name: _whole(after, name) - _whole(before, name) for name in (*COUNTED, "accuracy_known")}
+    return Answers(**counts, accuracy_sum=after.accuracy_sum - before.accuracy_sum)
 
 
 def _clients(

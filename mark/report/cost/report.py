@@ -13,11 +13,15 @@ from datetime import date
 from typing import Any
 
 from mark.accounting.budget import MonthSpend
+from mark.accounting.journal_stats import AccuracyInterval
 from mark.catalog.billing import cost_of
 from mark.dispatch.objective import attainment, burn_rate
 from mark.domain.costs import BillLine, CostUsd
 from mark.domain.objective import Slo
 from mark.report.formatting import finite
+
+COUNTED = ("instance", "standby", "lambda_", "late", "shed", "failed", "rejected")
+"""Counts of `Answers`, which are whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +46,14 @@ class Answers:
     shed: int = 0
     failed: int = 0
     rejected: int = 0
+    #: Answers of variants and the sum of their accuracies; none for a model without variants.
+    accuracy_known: int = 0
+    accuracy_sum: float = 0.0
+
+    @property
+    def accuracy(self) -> float | None:
+        """Mean accuracy of the variants that answered; None where none did."""
+        return self.accuracy_sum / self.accuracy_known if self.accuracy_known else None
 
     @property
     def answered(self) -> int:
@@ -191,6 +203,8 @@ class ModelReport:
     journal_since: float | None
     #: By client, where the service had clients.
     clients: tuple[ClientAnswers, ...] = ()
+    #: Load and accuracy by interval, as far back as the journal; empty for a model without variants.
+    accuracy: tuple[AccuracyInterval, ...] = ()
 
     @property
     def cost(self) -> CostUsd:
@@ -326,13 +340,28 @@ def _model_document(model: ModelReport) -> dict[str, object]:
             "target": target,
             "attained": answers.attained,
             "burn": finite(answers.burn(target)),
+            "accuracy": answers.accuracy,
             "days": [
-                {"day": item.day.isoformat(), "attained": item.answers.attained, "finished": item.answers.finished}
+                {
+                    "day": item.day.isoformat(),
+                    "attained": item.answers.attained,
+                    "finished": item.answers.finished,
+                    "accuracy": item.answers.accuracy,
+                }
                 for item in model.days
             ],
         },
-        "answers": {name.rstrip("_"): count for name, count in asdict(answers).items()},
+        "answers": {name.rstrip("_"): getattr(answers, name) for name in COUNTED},
         "clients": [asdict(client) for client in model.clients],
+        "accuracy": [
+            {
+                "since": item.since,
+                "until": item.until,
+                "mean_rps": item.mean_rps,
+                "accuracy": None if item.answered is None else item.answered.mean,
+            }
+            for item in model.accuracy
+        ],
         "baselines": [asdict(baseline) for baseline in model.baselines],
         "interruptions": model.interruptions,
         "refused_launches": model.refused_launches,

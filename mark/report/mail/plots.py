@@ -6,10 +6,13 @@ Mail programs show no SVG. Letters are large, because a telephone shows the plot
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import matplotlib as mpl
+import matplotlib.dates as mdates
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -27,12 +30,14 @@ DARK_SUFFIX = "-dark"
 FONT_SIZE = 11.0
 MOST_MARKS = 7
 """Days that are named on an axis; more would overlap."""
+TIMES = ["%Y", "%b", "%-d %b", "%H:%M", "%H:%M", "%H:%M:%S"]
+"""Of years, months, days, hours, minutes and seconds on an axis."""
 TOP_BURN = 3.0
 """The axis of used error budgets ends here at most: beyond it a bar is only told to be higher."""
 
 
 def mail_plots(report: CostReport) -> tuple[tuple[str, bytes], ...]:
-    """(name, PNG) of what there is to draw: `spend`, `objective`, and `baselines-N` of the model number N."""
+    """(name, PNG) of what there is to draw: `spend`, `objective`, and `accuracy-N`, `baselines-N` of model N."""
     found: list[tuple[str, bytes]] = []
     for suffix, theme in (("", LIGHT), (DARK_SUFFIX, DARK)):
         with drawing_rules("mail"), mpl.rc_context({"font.size": FONT_SIZE}):
@@ -42,6 +47,8 @@ def mail_plots(report: CostReport) -> tuple[tuple[str, bytes], ...]:
             if used:
                 found.append((f"objective{suffix}", _objective(used, theme)))
             for number, model in enumerate(report.models):
+                if model.accuracy:
+                    found.append((f"accuracy-{number}{suffix}", _accuracy(model, theme)))
                 if model.baselines:
                     found.append((f"baselines-{number}{suffix}", _baselines(report, model, theme)))
     return tuple(found)
@@ -80,6 +87,33 @@ def _objective(models: Sequence[ModelReport], theme: Theme) -> bytes:
     axes.yaxis.set_major_locator(MaxNLocator(4))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
     axes.set_ylabel("error budget used", color=theme.ink)
+    return _png(figure, theme, columns=2)
+
+
+def _accuracy(model: ModelReport, theme: Theme) -> bytes:
+    """Accuracy of the answers as a line over the load, each with an axis of its own."""
+    edges = [datetime.fromtimestamp(item.since, UTC) for item in model.accuracy]
+    edges.append(datetime.fromtimestamp(model.accuracy[-1].until, UTC))
+    load = [item.mean_rps for item in model.accuracy]
+    shares = [math.nan if item.answered is None else item.answered.mean for item in model.accuracy]
+    figure, axes = _figure(2.7, theme)
+    places: Any = mdates.date2num(edges)  # type: ignore[no-untyped-call]
+    axes.stairs(load, places, fill=True, color=theme.other, alpha=0.55, label="requests/s")
+    axes.set_ylim(0, 1.08 * max(load) or 1.0)
+    axes.set_ylabel("requests/s", color=theme.ink)
+    axes.yaxis.set_major_locator(MaxNLocator(4))
+    right = axes.twinx()
+    style_axes(right, theme)
+    right.grid(visible=False)
+    right.patch.set_visible(False)
+    right.step(places, [*shares, shares[-1]], where="post", color=theme.series[0], linewidth=2.0, label="accuracy")
+    right.yaxis.set_major_locator(MaxNLocator(4))
+    right.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
+    locator = mdates.AutoDateLocator(minticks=3, maxticks=MOST_MARKS, tz=UTC)  # type: ignore[no-untyped-call]
+    axes.xaxis.set_major_locator(locator)
+    formats = mdates.ConciseDateFormatter(locator, tz=UTC, formats=TIMES, show_offset=False)  # type: ignore[no-untyped-call]
+    axes.xaxis.set_major_formatter(formats)
+    axes.set_xlim(places[0], places[-1])
     return _png(figure, theme, columns=2)
 
 

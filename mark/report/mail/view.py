@@ -82,6 +82,7 @@ def mail_view(report: CostReport) -> MailView:
         _by_item(report, money),
         *_baselines(report, money),
         _objective(report),
+        *_accuracy(report),
         _answers(report),
         _clients(report, money),
         _fleet(report),
@@ -127,7 +128,11 @@ def _tiles(report: CostReport, money: Money) -> tuple[Tile, ...]:
             Tile(label="Would have been saved", value=f"{money(saved)} USD", beside=beside, bad=saved < 0)
         )
     if not report.observed:
-        tiles += [_objective_tile(model, alone=len(report.models) == 1) for model in report.models]
+        alone = len(report.models) == 1
+        tiles += [_objective_tile(model, alone=alone) for model in report.models]
+        tiles += [
+            _accuracy_tile(model, alone=alone) for model in report.models if model.answers.accuracy is not None
+        ]
     best = nearest_baseline(report)
     if best is not None:
         usd, own, replayed = best.usd, best.measured_usd, format_stretch(best.replayed_s)
@@ -155,6 +160,19 @@ def _objective_tile(model: ModelReport, *, alone: bool) -> Tile:
         beside=f"target {percent(model.slo.target)}, {format_burn(burn)} of the error budget used",
         bad=(burn or 0) > 1,
     )
+
+
+def _accuracy_tile(model: ModelReport, *, alone: bool) -> Tile:
+    return Tile(
+        label="Accuracy" if alone else f"{model.name} accuracy",
+        value=_format_accuracy(model),
+        beside="mean of the variants that answered",
+    )
+
+
+def _format_accuracy(model: ModelReport) -> str:
+    accuracy = model.answers.accuracy
+    return MISSING if accuracy is None else percent(accuracy, digits=2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,10 +325,25 @@ def _objective(report: CostReport) -> Section | None:
     return Section(title="Objective", table=Table(columns=columns, rows=rows), plot="objective")
 
 
+def _accuracy(report: CostReport) -> Iterable[Section]:
+    """One part a model with variants: accuracy over the load."""
+    for number, model in enumerate(report.models):
+        if not model.accuracy:
+            continue
+        means = [item.answered.mean for item in model.accuracy if item.answered is not None]
+        length = format_stretch(model.accuracy[0].until - model.accuracy[0].since)
+        text = (
+            f"Mean of the variants that answered on instances, by {length}: {percent(min(means), digits=2)} to "
+            f"{percent(max(means), digits=2)}. Lambda's answers are not in it."
+        )
+        yield Section(title=f"{_of(report, model)}Accuracy over the load", text=(text,), plot=f"accuracy-{number}")
+
+
 def _answers(report: CostReport) -> Section | None:
     used = [model for model in report.models if model.answers.came]
     if not used:
         return None
+    has_variants = any(model.answers.accuracy is not None for model in used)
     rows = tuple(
         (
             model.name,
@@ -319,10 +352,12 @@ def _answers(report: CostReport) -> Section | None:
             f"{model.answers.standby:,}",
             f"{model.answers.lambda_:,}",
             percent(model.answers.overflow or 0.0, digits=2),
+            *((_format_accuracy(model),) if has_variants else ()),
         )
         for model in used
     )
-    columns = ("Model", "Requests", "Instances", "Standby", "Lambda", "Overflow")
+    accuracy = ("Accuracy",) if has_variants else ()
+    columns = ("Model", "Requests", "Instances", "Standby", "Lambda", "Overflow", *accuracy)
     text = tuple(
         f"{_of(report, model)}{model.answers.rejected:,} more were rejected: wrong in themselves, as the model "
         "said, so no objective counts them."

@@ -28,6 +28,14 @@ HEADLINE_POLICIES = ("hedged", "mark")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OneVariant:
+    """The same run with one variant alone, the most accurate that keeps the objective: what accuracy costs."""
+
+    variant: str
+    result: RunResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedRun:
     """A run and its load's yardsticks: what the best fleet with perfect knowledge of it costs (None: not solved).
 
@@ -38,6 +46,8 @@ class ComparedRun:
     result: RunResult
     reference_usd: float | None = None
     floor_usd: float | None = None
+    #: For the headline's run where variants were asked for; None elsewhere.
+    most_accurate: OneVariant | None = None
 
     @property
     def cost_over_reference(self) -> float | None:
@@ -161,6 +171,28 @@ def headline(runs: Sequence[ComparedRun]) -> str:
             f". Cheapest that kept the objective: {labels[id(cheaper)]}, {usd(cheaper.result.cost.total)} USD"
         )
     return f"{sentence}."
+
+
+def accuracy_sentence(runs: Sequence[ComparedRun]) -> str:
+    """Cost of the headline's run beside that of the most accurate variant alone; empty where that did not run."""
+    run = headline_run(runs)
+    alone = run.most_accurate
+    if alone is None or run.result.accuracy is None or alone.result.accuracy is None:
+        return ""
+    ours, theirs = run.result, alone.result
+    points = 100 * (alone.result.accuracy - run.result.accuracy)
+    other = ComparedRun(result=theirs)
+    sentence = (
+        f"With its variants {ours.policy} answered {format_accuracy(run)} right for {usd(ours.cost.total)} USD; "
+        f"with {alone.variant} alone it would have answered {format_accuracy(other)} right, "
+        f"{format_attainment(other, digits=1)} in time, for {usd(theirs.cost.total)} USD"
+    )
+    if theirs.cost.total <= 0:
+        return f"{sentence}."
+    saved = round(100 * (1 - ours.cost.total / theirs.cost.total))
+    accuracy = f"{abs(points):.2f} points of accuracy {'less' if points >= 0 else 'more'}"
+    cost = f"{abs(saved)} % {'less' if saved > 0 else 'more'} cost" if saved else "the same cost"
+    return f"{sentence}: {accuracy}, {cost}."
 
 
 def _cheaper(runs: Sequence[ComparedRun], lead: ComparedRun) -> ComparedRun | None:

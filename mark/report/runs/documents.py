@@ -44,6 +44,17 @@ class BestRivalObject(TypedDict):
     cost_ratio: float | None
 
 
+class OneVariantObject(TypedDict):
+    """The run of the most accurate variant alone that keeps the objective."""
+
+    variant: str
+    accuracy: float | None
+    #: Share of the finished requests that were in time; null without any.
+    attained: float | None
+    #: USD by component and sum.
+    cost_usd: dict[str, float | None]
+
+
 class RunDocument(TypedDict):
     """One run of `mark simulate --json`; null stands for what is no finite number."""
 
@@ -70,6 +81,10 @@ class RunDocument(TypedDict):
     slo: AttainmentObject
     #: Mean share of right answers of the variants that answered; null for a model without variants.
     accuracy: float | None
+    #: Mean of accuracy times the utility of the delay; null for a model without variants.
+    quality: float | None
+    #: The same policy with one variant alone; null but for the headline's run where variants were asked for.
+    most_accurate: OneVariantObject | None
     #: By mean and quantile; null where nothing was answered.
     latency_ms: dict[str, float | None]
     #: Requests by who answered, and those that were shed or are in flight.
@@ -133,6 +148,8 @@ def run_document(run: ComparedRun) -> RunDocument:
             "attained": finite(result.attained) if finished else None,
         },
         "accuracy": finite(result.accuracy),
+        "quality": finite(result.quality),
+        "most_accurate": _one_variant_object(run),
         "latency_ms": _latency_object(result, answered=bool(answered)),
         "served": _served_object(run),
         "cold_start_rate": finite(result.cold_start_rate),
@@ -179,6 +196,19 @@ def _tuned_object(result: RunResult) -> TunedObject | None:
         "attained": finite(found.trial.attained),
         "replays": found.replays,
         "load_s": found.load_s,
+    }
+
+
+def _one_variant_object(run: ComparedRun) -> OneVariantObject | None:
+    alone = run.most_accurate
+    if alone is None:
+        return None
+    other = ComparedRun(result=alone.result)
+    return {
+        "variant": alone.variant,
+        "accuracy": finite(alone.result.accuracy),
+        "attained": finite(alone.result.attained) if other.finished else None,
+        "cost_usd": _cost_object(other),
     }
 
 

@@ -32,6 +32,7 @@ from mark.report.figures import (
 from mark.report.formatting import format_duration, percent, usd
 from mark.report.runs.comparison import ComparedRun
 from mark.report.runs.series import (
+    Steps,
     accuracy_steps,
     arrivals_band,
     capacity_steps,
@@ -42,8 +43,7 @@ from mark.report.runs.series import (
 from mark.simulator.results import MinuteSeries, RunResult
 
 FORECAST = SERIES[5]
-ACCURACY = SERIES[4]
-OFFERINGS = tuple(colour for colour in SERIES if colour not in (FORECAST, ACCURACY))
+OFFERINGS = tuple(colour for colour in SERIES if colour != FORECAST)
 HATCHES = ("", "", "", "///", "\\\\\\", "...", "xx")
 """From the fourth offering on a pattern helps the colour."""
 COMPONENTS = (("instances", "instances"), ("standby", "standby"), ("lambda_", "Lambda"), ("overhead", "overhead"))
@@ -51,6 +51,8 @@ MOST_TICKS = 24
 """Of the latency axis: three a decade, from a millisecond to a day; with more decades they thin out."""
 LABEL_BOX = {"facecolor": SURFACE, "edgecolor": "none", "alpha": 0.85, "pad": 1.0}
 """Behind a label among curves, so that it is read wherever they go."""
+MOST_STRETCHES = 300
+"""Stretches of the run whose accuracy is drawn: more would look like noise."""
 SMALLEST_SHARE = 1e-4
 """Where the missed share's log axis ends: below it a stretch counts as clean."""
 Labelled = Sequence[tuple[str, ComparedRun]]
@@ -82,14 +84,20 @@ def top_rps(runs: Sequence[ComparedRun]) -> float:
 def load_figure(label: str, run: ComparedRun, *, offerings: tuple[str, ...], end_rps: float, prefix: str) -> str:
     """Arrivals, the forecast of them, and the capacity ready by offering, over the time of the run."""
     result = run.result
+    accuracy = accuracy_steps(result.seconds, stretches=MOST_STRETCHES)
     with drawing_rules(prefix):
         figure, axes = _figure(3.3)
+        if accuracy is not None:
+            figure, axes, below = _figure_of_two(4.4)
+            _draw_accuracy(below, accuracy, end_s=result.duration_s)
         legend = _draw_capacity(axes, result.minutes, offerings, end_s=result.duration_s)
         legend = _draw_load(axes, result) + legend
-        time_axis(axes, result.duration_s)
+        if accuracy is None:
+            time_axis(axes, result.duration_s)
+        else:
+            axes.tick_params(labelbottom=False)
         axes.set_ylim(0, end_rps)
         axes.set_ylabel("requests per second", color=INK)
-        legend += _draw_accuracy(axes, result)
         figure.legend(handles=legend, loc="outside upper left", ncols=3, **legend_style())
         return inline_svg(figure, prefix=prefix, description=f"Load, forecast and capacity of {label}")
 
@@ -136,18 +144,13 @@ def _draw_load(axes: Axes, result: RunResult) -> list[Patch | Line2D]:
     return legend
 
 
-def _draw_accuracy(axes: Axes, result: RunResult) -> list[Line2D]:
-    """Accuracy of the answers over the load, on an axis of its own at the right; nothing without variants."""
-    steps = accuracy_steps(result.seconds)
-    if steps is None:
-        return []
-    style: dict[str, Any] = {"color": ACCURACY, "linewidth": 1.2, "linestyle": (0, (4, 1.5))}
-    right = axes.twinx()
-    right.step(steps.from_s, steps.values[:, 0], where="post", **style)
-    right.set_ylabel("accuracy of the answers", color=INK)
-    right.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
-    right.grid(visible=False)
-    return [Line2D([], [], label="accuracy of the answers (right)", **style)]
+def _draw_accuracy(axes: Axes, accuracy: Steps, *, end_s: float) -> None:
+    """Accuracy of the answers on the load's time axis; a gap where nothing was answered."""
+    axes.step(accuracy.from_s, accuracy.values[:, 0], where="post", color=INK, linewidth=1.3)
+    time_axis(axes, end_s)
+    axes.set_ylabel("answers right", color=INK)
+    axes.yaxis.set_major_locator(MaxNLocator(4))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.4g} %"))
 
 
 def cost_figure(runs: Labelled, *, prefix: str) -> str:
@@ -284,3 +287,12 @@ def _figure(height_in: float) -> tuple[Figure, Axes]:
     axes = figure.subplots()
     style_axes(axes)
     return figure, axes
+
+
+def _figure_of_two(height_in: float) -> tuple[Figure, Axes, Axes]:
+    """Two drawings of one time axis, the lower one small."""
+    figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    style_axes(above)
+    style_axes(below)
+    return figure, above, below

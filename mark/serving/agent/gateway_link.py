@@ -179,6 +179,12 @@ class GatewayConnection(FrameLink):
             except Misconfigured as error:
                 self._refuse(job, str(error))
                 return
+        if frame.details.variant:
+            try:
+                job = job._replace(floor=core.pinned_number(_text(frame.details.variant)), is_pinned=True)
+            except Misconfigured as error:
+                self._refuse(job, str(error))
+                return
         self._mirror.sent(now, core.measured.items_s(size), size)
         finish_at = core.take(job, now)
         if finish_at is not None:

@@ -17,7 +17,7 @@ from mark.protocols import oip
 from mark.protocols.handshake import token_digest
 from mark.service_spec import ServedModel, ServiceSpec
 from mark.serving.agent.queue import AgentCore, Job
-from mark.serving.gateway.accuracy_floor import VARIANT, floor_of, stricter_floor
+from mark.serving.gateway.accuracy_floor import VARIANT, floor_of, pinned_variant, stricter_floor
 from mark.serving.gateway.parsed_head import MAX_TYPE_BYTES, accept_of, size_of
 from mark.serving.gateway.routes import OPEN_TO_ALL, Endpoint, Route, Routes, versions_of
 from mark.serving.http.exchange import HttpExchange
@@ -133,6 +133,7 @@ class AgentHttp:
             floor = stricter_floor(
                 floor_of(headers, self._served), exchange.body, int(length), route.shape, self._served
             )
+            pinned = pinned_variant(headers, floor, self._served)
         except oip.BadRequest as error:
             exchange.refuse(error.status, str(error))
             return
@@ -146,7 +147,9 @@ class AgentHttp:
         )
         self._count += 1
         deadline_at, number = now + self._served.slo.latency_s, self._core.floor_number(floor) if floor else 0
-        job = Job(self, self._count, now, deadline_at, request, floor=number)
+        if pinned:
+            number = self._core.pinned_number(pinned.decode("latin-1"))
+        job = Job(self, self._count, now, deadline_at, request, floor=number, is_pinned=bool(pinned))
         if self._core.take(job, now) is not None:
             exchange.refuse(503, "no capacity to meet the deadline; retry after 1 s", b"retry-after: 1\r\n")
             return

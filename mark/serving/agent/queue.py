@@ -28,7 +28,7 @@ from mark.domain.traffic import CLIENT_ERROR
 from mark.ports import Backend, InferReply, InferRequest, VariantBackend
 from mark.protocols.exchange import valid_reply
 from mark.protocols.oip import error_reply
-from mark.serving.agent.variants import AgentVariants
+from mark.serving.agent.variants import AgentVariants, Waiting
 from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 
 log = logging.getLogger("mark.agent")
@@ -67,6 +67,8 @@ class Job(NamedTuple):
     forced: bool = False
     #: number of the least variant that may answer
     floor: int = 0
+    #: no other one may
+    is_pinned: bool = False
 
 
 class AgentCore:
@@ -135,6 +137,12 @@ class AgentCore:
             raise Misconfigured("the model has no variants: send no accuracy floor")
         return self.variants.serving.request_floor(accuracy)
 
+    def pinned_number(self, name: str) -> int:
+        """The variant that a request names. Errors: Misconfigured where it may not answer."""
+        if self.variants is None:
+            raise Misconfigured("the model has no variants: name none")
+        return self.variants.serving.pinned(name)
+
     def take(self, job: Job, now: float) -> float | None:
         """Queue the job; returns its predicted finish where the Bouncer does not admit it.
 
@@ -202,7 +210,7 @@ class AgentCore:
         if variants is None:
             items, count = self._next_batch()
         else:
-            waiting = [(job.deadline_at, job.floor) for job in self.waiting]
+            waiting = [Waiting(job.deadline_at, job.floor, job.is_pinned) for job in self.waiting]
             count, self._variant = variants.choose(waiting, now)
             items, self._running = count, variants.times.of(self._variant)
         free_at = now + self._running.items_s(items)

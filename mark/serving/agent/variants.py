@@ -2,17 +2,27 @@
 
 What counts is the slack of the agent's own queue. A request with an accuracy floor lifts its whole batch to the
 first variant that keeps it. While one waits, admission and slack count on that variant in place of the fastest one
-for every batch ahead: too late at worst, never too early.
+for every batch ahead: too late at worst, never too early. One that names its variant is answered by that one
+alone: a batch ends before the first request that another one would have to answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import NamedTuple
 
 from mark.dispatch.measured import VariantTimes
 from mark.dispatch.slackfit import choose_waiting, spare_at
 from mark.dispatch.variants import VariantServing
+
+
+class Waiting(NamedTuple):
+    """A request that waits: its deadline, the least variant that may answer it, and whether no other one may."""
+
+    deadline_at: float
+    floor: int = 0
+    is_pinned: bool = False
 
 
 class AgentVariants:
@@ -48,15 +58,15 @@ class AgentVariants:
         """Requests with these floors are all that wait."""
         self._lifted = max(self._fastest, *floors) if floors else self._fastest
 
-    def choose(self, waiting: Sequence[tuple[float, int]], now: float) -> tuple[int, int]:
+    def choose(self, waiting: Sequence[Waiting], now: float) -> tuple[int, int]:
         """How many of those that wait, and the variant that answers them.
 
-        waiting: deadline and floor of each, in order. Clients may tighten their deadline, so a request counts as
+        waiting: in order. Clients may tighten their deadline, so a request counts as
         urgent as the most urgent one behind it. A machine that is slower than its profile has that much less
         slack.
         """
         count = len(waiting)
-        urgent = list(accumulate((deadline for deadline, _ in reversed(waiting)), min))[::-1]
+        urgent = list(accumulate((deadline for deadline, _, _ in reversed(waiting)), min))[::-1]
         full_s = self.times.of(self._lifted).full_batch_s
         slack_s = spare_at(urgent, 0, count, self.max_batch, full_s) - now
         profiled_s = self._full_s[self._lifted]
@@ -69,8 +79,7 @@ class AgentVariants:
             self._late * profiled_s,
             self._choices,
         )
-        taken = min(taken, count)
-        return taken, max(number, *(floor for _, floor in waiting[:taken]))
+        return _answered_together(waiting[:taken], number)
 
     def note(self, variant: int, items: int, took_s: float) -> None:
         """Take in how long a batch took, and bring the fastest variant's times up to date with it."""
@@ -84,3 +93,16 @@ class AgentVariants:
             took_s * measured.items_s(min(size, self.max_batch)) / own[min(size, self.max_batch) - 1]
             for size, took_s in enumerate(profile_s, 1)
         )
+
+
+def _answered_together(batch: Sequence[Waiting], number: int) -> tuple[int, int]:
+    """How many of a batch, from its first on, one variant may answer, and which: `number` unless forbidden."""
+    pinned: int | None = None
+    least = 0
+    for place, (_, floor, is_pinned) in enumerate(batch):
+        if (pinned is not None and floor > pinned) or (is_pinned and floor < least):
+            batch = batch[:place]
+            break
+        pinned = floor if is_pinned else pinned
+        least = max(least, floor)
+    return len(batch), max(number, least) if pinned is None else pinned

@@ -1,4 +1,4 @@
-"""Clients' accuracy floors: the header, the parameter of an Open Inference Protocol request, and their limits."""
+"""Clients' accuracy floors and pinned variants: headers, the parameter of an Open Inference request, limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from mark.service_spec import ServedModel
 
 HEADER, PARAMETER = "x-mark-accuracy-floor", "accuracy_floor"
 VARIANT = b"x-mark-variant"
-"""Header of answers: the variant that gave them."""
+"""Header of answers: the variant that gave them; of requests: the one that is to answer."""
+MAX_NAME = 80
+"""Characters of an unknown variant's name that an error repeats."""
 _QUOTED = b'"accuracy_floor"'
 _INVALID = "must be a share of right answers between 0 and 1"
 
@@ -51,6 +53,26 @@ def stricter_floor(floor: float, body: bytes, header_length: int, route_shape: s
         return floor
     number = float(own) if isinstance(own, int | float) and not isinstance(own, bool) else math.nan
     return max(floor, _checked(number, f"the parameter {PARAMETER}", served))
+
+
+def pinned_variant(headers: Mapping[str, bytes], floor: float, served: ServedModel) -> bytes:
+    """The variant that the header names; empty without one. Errors: BadRequest where it may not answer.
+
+    floor: the request's own least accuracy, which a variant that is named has to keep as well.
+    """
+    asked, serving = headers.get(VARIANT.decode(), b""), served.variant_serving
+    if not asked or serving is None:
+        return b""
+    try:
+        number = serving.pinned(asked.decode("latin-1")[:MAX_NAME])
+    except Misconfigured as error:
+        raise BadRequest(str(error)) from None
+    variant = serving.table.variants[number]
+    if variant.accuracy < floor:
+        raise BadRequest(
+            f"{variant.name} answers {variant.accuracy:g} right, below the request's own floor of {floor:g}"
+        )
+    return asked
 
 
 def _checked(floor: float, name: str, served: ServedModel) -> float:

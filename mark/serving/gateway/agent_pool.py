@@ -111,7 +111,8 @@ class AgentConnection(FrameLink):
         """Send a request; the router gets its response, its bounce or its loss."""
         id_ = self._sent + 1
         client, size = request.client, request.size
-        has_details = size != 1 or request.accuracy_floor
+        pinned = request.variant if self.router.accuracy_of else b""
+        has_details = size != 1 or request.accuracy_floor or pinned
         frame = encode_request(
             id_,
             int((now - request.arrived_at) * 1e6),
@@ -135,7 +136,9 @@ class AgentConnection(FrameLink):
             self._last_sized = id_
             view.sent(now, view.alone_s(size), size)
         if has_details:
-            frame = with_details(frame, size, request.accuracy_floor, b"" if client is None else client.client)
+            frame = with_details(
+                frame, size, request.accuracy_floor, b"" if client is None else client.client, pinned
+            )
         self._write_request(frame)
 
     def check_timeouts(self, passed_s: float, now: float) -> None:

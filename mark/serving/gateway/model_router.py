@@ -193,7 +193,9 @@ class ModelRouter:
         """
         calls, policy = self.overflow, self._policy
         # Lambda's profiles are of one item: a replay with sizes has no overflow either.
-        lambda_open = not lambda_refused and request.size == 1 and self._lambda_open(len(request.body))
+        is_pinned = bool(self.accuracy_of and request.variant)  # Lambda's answers name no variant
+        lambda_open = not lambda_refused and request.size == 1 and not is_pinned
+        lambda_open = lambda_open and self._lambda_open(len(request.body))
         lambda_at = calls.finish_at(now) if calls is not None and lambda_open else math.inf
         if calls is not None and lambda_open and policy.late is Late.SHED and lambda_at > request.deadline_at:
             calls.warm_one_more(self, now, request.deadline_at)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from mark.protocols.oip import BadRequest
-from mark.serving.gateway.accuracy_floor import HEADER, floor_of
+from mark.serving.gateway.accuracy_floor import floor_of, pinned_variant
 from mark.serving.gateway.clients import ClientUse
 from mark.serving.gateway.model_router import ModelRouter
 from mark.serving.gateway.request import ONLY_VARIANT, InferenceRequest
@@ -59,8 +59,11 @@ def parse_head(request: InferenceRequest, route: Route, router: ModelRouter, use
         raise BadRequest(f"x-mark-request-id must have 1 to {MAX_ID_BYTES} characters")
     traceparent = headers.get("traceparent", b"")
     variant = _variant(headers, route, router)
+    floor = floor_of(headers, router.served)
     path = route.forward
-    if variant != route.variant and route.shape == "oip":
+    if router.served.variant_serving is not None:
+        variant = pinned_variant(headers, floor, router.served)
+    elif variant != route.variant and route.shape == "oip":
         path = b"/v2/models/%b/versions/%b/infer" % (router.name.encode(), variant)
     return ParsedHead(
         router,
@@ -74,7 +77,7 @@ def parse_head(request: InferenceRequest, route: Route, router: ModelRouter, use
         request_id is not None,
         accept,
         size_of(headers, router.largest, from_rows=route.shape == "oip" and router.served.model.rows_are_items),
-        floor_of(headers, router.served),
+        floor,
         use,
     )
 
@@ -112,15 +115,17 @@ def _allowed_s(headers: Headers, objective_s: float) -> float:
 
 
 def _variant(headers: Headers, route: Route, router: ModelRouter) -> bytes:
-    asked = headers.get("x-mark-variant") or headers.get("x-amzn-sagemaker-target-variant")
+    chooses = router.served.variant_serving is not None
+    own = b"" if chooses else headers.get("x-mark-variant")  # checked by `pinned_variant`
+    asked = own or headers.get("x-amzn-sagemaker-target-variant")
     if not asked or asked == route.variant:
         return route.variant
     if asked == ONLY_VARIANT and route.shape == "sagemaker" and not router.served.variants:
         return route.variant
+    if chooses:
+        raise BadRequest("the service chooses the variant of each answer; name one with x-mark-variant")
     if route.variant:
         raise BadRequest("path and header name different variants")
-    if router.served.variant_serving is not None:
-        raise BadRequest(f"the service chooses the variant of each answer; set its least accuracy with {HEADER}")
     name = asked.decode("latin-1")
     if name not in router.served.variants:
         known = ", ".join(router.served.variants) or "none"

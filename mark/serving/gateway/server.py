@@ -29,7 +29,7 @@ from mark.protocols import oip
 from mark.protocols.local_names import REFUSAL, is_local_name
 from mark.service_spec import ServedModel, ServiceSpec
 from mark.serving.gateway import triton_documents as triton
-from mark.serving.gateway.accuracy_floor import stricter_floor
+from mark.serving.gateway.accuracy_floor import pinned_variant, stricter_floor
 from mark.serving.gateway.agent_pool import AgentConnections
 from mark.serving.gateway.central_router import CentralRouter
 from mark.serving.gateway.clients import Account, ClientUse
@@ -362,6 +362,8 @@ class Gateway:
         floor, body = request.accuracy_floor, request.body
         try:
             found = stricter_floor(floor, body, request.header_length, request.shape, router.served)
+            if found > floor:
+                pinned_variant(request.headers, found, router.served)
         except oip.BadRequest as error:
             request.request_id = request.headers.get("x-mark-request-id") or self._next_id()
             request.fail(error.status, str(error))

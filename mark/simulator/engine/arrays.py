@@ -10,6 +10,7 @@ from mark.cloudmodel.noise import noise_factor
 from mark.controller.policy import MonitorPolicy
 from mark.dispatch.overflow import BUCKETS
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
+from mark.dispatch.qos import QosRule
 from mark.dispatch.variants import VariantServing
 from mark.domain.objective import Slo
 from mark.domain.offering import LambdaOffering
@@ -112,6 +113,11 @@ def variants(serving: VariantServing, made: Record) -> kernel.Variants:
         least_s=np.array([speed * serving.least_s(name) for name in serving.types]),
         choices=serving.choices(horizon_s, speed),
         horizon_s=horizon_s,
+        soft_s=speed * serving.deadlines.soft_s,
+        hard_s=speed * serving.deadlines.hard_s,
+        floor=serving.floor,
+        qos=serving.qos_tables(),
+        heuristic=serving.dispatch.rule is QosRule.HEURISTIC,
     )
 
 

@@ -25,6 +25,7 @@ from mark.domain.costs import LambdaUsage
 from mark.domain.demand import WINDOW_S
 from mark.domain.objective import Slo, SloWindow
 from mark.domain.offering import PING_S, LambdaOffering, Offering
+from mark.domain.variants import AccuracyTotal
 from mark.simulator.engine import arrays, kernel
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.engine.kernel_lambda import Pool
@@ -354,13 +355,29 @@ class Engine:
             accuracy_sum=None if self._variants is None else t.accuracy,
         )
 
+    def accuracy_total(self) -> AccuracyTotal:
+        """Answers of variants on instances so far; none for a model without variants."""
+        if self._variants is None:
+            return AccuracyTotal()
+        totals = self._tally.totals
+        answers = int(totals.instance + totals.standby)
+        return AccuracyTotal(answers=answers, accuracy_sum=float(totals.accuracy_sum))
+
     def accuracy(self) -> float | None:
         """Mean accuracy of the variants that answered on instances; None without variants, or answers."""
+        served = self.accuracy_total().since(AccuracyTotal())
+        return None if served is None else served.mean
+
+    def quality(self) -> float | None:
+        """Mean quality of what instances answered or was shed (quality 0); None without variants, or requests.
+
+        The quality of an answer is the accuracy of its variant times the utility of its delay (`dispatch/qos.py`).
+        """
         served = self.served()
-        answers = served.instance + served.standby
-        if self._variants is None or not answers:
+        requests = served.instance + served.standby + served.shed
+        if self._variants is None or not requests:
             return None
-        return float(self._tally.seconds.accuracy.sum()) / answers
+        return float(self._tally.totals.quality_sum) / requests
 
     @property
     def _state(self) -> tuple[Record, kernel.Fleet, Pool, RunTally]:

@@ -32,6 +32,14 @@ from mark.dispatch.overflow import (
     note_in_flight,
     warms_one_more,
 )
+from mark.dispatch.qos import (
+    RATE_WINDOW_S,
+    QosTables,
+    arrival_rate,
+    fixed_pair,
+    heuristic_pair,
+    time_utility,
+)
 from mark.dispatch.routing import (
     NONE,
     SERVER_FIELDS,
@@ -111,6 +119,14 @@ class Variants(NamedTuple):
     least_s: Floats
     choices: Choices
     horizon_s: float
+    #: Deadlines of an answer's worth, on the trace's clock.
+    soft_s: float
+    hard_s: float
+    #: First variant that may answer.
+    floor: int
+    #: None unless the rule weighs quality; of these, whether it is the heuristic.
+    qos: QosTables | None
+    heuristic: bool
 
 
 class Fleet(NamedTuple):
@@ -362,6 +378,19 @@ def _choose_variant(now: float, server: Record, queue: Floats, variants: Variant
     """Choose who answers the next batch; returns how many may take part."""
     if variants is None:
         return int(server.max_batch)
+    return _choose_by_rule(now, server, queue, variants, variants.qos)
+
+
+def _choose_by_rule(now: float, server: Record, queue: Floats, variants: Variants, qos: QosTables | None) -> int:
+    """By slack, or by quality: then rates and times are in soft deadlines."""
+    if qos is not None:
+        if variants.heuristic:
+            rate = arrival_rate(queue, server.head, server.waiting, now, RATE_WINDOW_S * variants.soft_s)
+            most, number = heuristic_pair(server.kind, server.waiting, rate * variants.soft_s, qos)
+        else:
+            most, number = fixed_pair(server.waiting, qos.throughput_qps.shape[1])
+        server.variant = variants.floor + number
+        return int(min(most, server.max_batch))
     spare = spare_at(queue, server.head, server.waiting, server.max_batch, server.full_batch_s)
     slack_s = variants.horizon_s - now + spare
     fastest, least_s = variants.fastest[server.kind], variants.least_s[server.kind]
@@ -457,7 +486,7 @@ def _advance(row: int, now: float, rules: Record, fleet: Fleet, tally: RunTally)
         for place in range(requests):
             arrived_at = held[(server.head + place) & (capacity - 1)]
             answer(arrived_at, finish_at, rules, tally)
-            _note_variant(arrived_at, server, rules, fleet.variants, tally)
+            _note_variant(arrived_at, finish_at, server, rules, fleet.variants, tally)
         _count_batch(requests, server, tally.totals)
         server.head = (server.head + requests) & (capacity - 1)
         server.in_service = 0
@@ -467,10 +496,18 @@ def _advance(row: int, now: float, rules: Record, fleet: Fleet, tally: RunTally)
 
 
 def _note_variant(
-    arrived_at: float, server: Record, rules: Record, variants: Variants | None, tally: RunTally
+    arrived_at: float,
+    finish_at: float,
+    server: Record,
+    rules: Record,
+    variants: Variants | None,
+    tally: RunTally,
 ) -> None:
     if variants is not None:
-        note_accuracy(arrived_at, variants.accuracy[server.variant], rules, tally)
+        accuracy = variants.accuracy[server.variant]
+        note_accuracy(arrived_at, accuracy, rules, tally)
+        taken_s = finish_at - arrived_at + rules.network_s
+        tally.totals.quality_sum += accuracy * time_utility(taken_s, variants.soft_s, variants.hard_s)
 
 
 def _count_batch(requests: int, server: Record, totals: Record) -> None:

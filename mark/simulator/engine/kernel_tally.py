@@ -38,6 +38,7 @@ TOTAL = np.dtype(
         *((name, "i8") for name in ("invocations", "cold", "pings", "batches", "drawn")),
         *((name, "i8") for name in ("window_requests", "window_missed", "last_requests", "last_missed")),
         *((name, "f8") for name in ("latency_sum", "opened_at", "closed_at", "quiet_until", "due_at")),
+        *((name, "f8") for name in ("accuracy_sum", "quality_sum")),  # of the answers of variants
     ]
 )
 
@@ -72,6 +73,7 @@ def answer(arrived_at: float, finish_at: float, rules: Record, tally: RunTally) 
 def note_accuracy(arrived_at: float, accuracy: float, rules: Record, tally: RunTally) -> None:
     """A variant of that accuracy has answered."""
     tally.seconds[second_of(arrived_at, rules)].accuracy += accuracy
+    tally.totals.accuracy_sum += accuracy
 
 
 def shed(arrived_at: float, rules: Record, tally: RunTally) -> None:

@@ -17,6 +17,7 @@ from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.orders import Launch
 from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed
+from mark.domain.variants import ServedAccuracy
 from mark.live.clock import ServiceClock
 from mark.live.control.data_plane import LiveDataPlane
 from mark.live.control.lambda_warmup import Warmer
@@ -126,6 +127,27 @@ class Function:
 
     def invoke(self, **_: object) -> dict[str, Any]:
         return {"Payload": io.BytesIO(), "LogResult": ""}
+
+
+def test_units_of_load_carry_the_accuracy_of_what_was_answered_since_the_unit_before(tmp_path: Path) -> None:
+    with EmbeddedRedis(tmp_path / "redis") as server:
+        store = ServiceStore(connect(server.url), "shop")
+        clock: Any = SimpleNamespace(now=lambda: BEGAN + 240.0)
+
+        def answered(sequence: int, known: int, accuracy_sum: float) -> None:
+            counts = ModelTraffic(model="m", instance=100, accuracy_known=known, accuracy_sum=accuracy_sum)
+            store.report(GatewayReport(gateway="g", sequence=sequence, models=(counts,)))
+
+        answered(1, 50, 40.0)
+        plane = LiveDataPlane(store, "m", clock=clock, next_unit_at=BEGAN, monitor=None, target=0.98)
+        answered(2, 40, 30.0)
+        found = []
+        for sequence in (3, 4, 5):
+            unit = plane.next_unit()
+            assert unit is not None
+            found.append(unit.accuracy)
+            answered(sequence, *((10, 8.0) if sequence == 3 else (0, 0.0)))
+        assert found == [ServedAccuracy(40, 0.75), ServedAccuracy(10, 0.8), None]
 
 
 def test_a_tick_after_a_warm_up_with_no_traffic_is_told(tmp_path: Path) -> None:
