@@ -11,6 +11,7 @@ from mark.domain.demand import HORIZON
 from mark.domain.objective import Slo
 from mark.domain.offering import LambdaOffering, Offering
 from mark.domain.plan import LEAD_UNITS
+from mark.domain.pool_policy import PoolPolicy
 from mark.domain.quota import Quotas
 from mark.domain.times import WAKE
 
@@ -131,6 +132,8 @@ class ControllerPolicy:
     launch_weight_usd_per_s: float = 0.0
     #: The account's quotas: offerings of which no more may run are planned as if they had been refused.
     quotas: Quotas = ()
+    #: The budget of a pool of unlike instances; None where what is rented follows the load.
+    pool: PoolPolicy | None = None
 
     def cooldown_at(self, age_s: float) -> float:
         """Seconds that a smaller plan must last before anything is drained, so long after the first tick."""
