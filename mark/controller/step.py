@@ -69,7 +69,7 @@ def step(state: State, seen: Observation, policy: ControllerPolicy) -> Decision:
         return Decision(state=_remember(state, seen, first), orders=first, notes=(NO_PLAN,))
     launches, notes = _launches(state, seen, policy, limits, tokens, ordered=boosts)
     if policy.pool is not None and seen.spending_limit is SpendingLimit.NONE:
-        drains, kept = _pool_drains(state, seen, limits, tokens, launches), []
+        drains, kept = _pool_drains(state, seen, limits, tokens, launches), list[Note]()
     else:
         drains, kept = _drains(state, seen, policy, tokens)
     if seen.spending_limit is SpendingLimit.NONE:

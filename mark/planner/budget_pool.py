@@ -106,7 +106,7 @@ def _choose(
     """The pool to have, its bound in queries/s, and why."""
     ranked, now = space.ranked, np.array([running.get(name, 0) for name in space.types], dtype=np.int64)
     most = np.array([running.get(name, 0) if name in refused else np.inf for name in space.types])
-    left = (ranked.counts <= most).all(axis=1)
+    left: NDArray[np.bool_] = np.array((ranked.counts <= most).all(axis=1), dtype=np.bool_)
     if not left.any():
         raise PlanInfeasible("every base type is refused")
     whole = _those(ranked, left)
