@@ -45,6 +45,12 @@ def simulate(
             autocompletion=complete.policies,
         ),
     ] = None,
+    pool_usd_per_hour: Annotated[
+        float | None,
+        typer.Option(
+            metavar="USD", help="Budget of the policy kairos: what its pool may cost an hour.  [default: none]"
+        ),
+    ] = None,
     slo_ms: given.SloMs = None,
     slo_target: given.SloTarget = None,
     accuracy_floor: given.AccuracyFloor = None,
@@ -126,6 +132,7 @@ def simulate(
         model=model,
         market=market,
         policies=given.split_list(policy),
+        policy__budget_usd_per_hour=pool_usd_per_hour,
         objective__latency_ms=slo_ms,
         objective__target=slo_target,
         objective__accuracy_floor=accuracy_floor,

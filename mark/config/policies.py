@@ -11,7 +11,7 @@ from mark.catalog.type_sets import check_types
 from mark.cloudmodel.world import WORLDS, World
 from mark.config.footprint import footprint_of
 from mark.config.settings import Settings, cache_dir
-from mark.dispatch.central import CentralPolicy, TooLate
+from mark.dispatch.central import CentralPolicy, CentralRule, TooLate
 from mark.dispatch.policy import Routing
 from mark.dispatch.rules import CentralDispatch, DispatchRule, parse_rule
 from mark.dispatch.variants import VariantDispatch
@@ -22,7 +22,7 @@ from mark.domain.offering import LAMBDA_PROFILED_GIB, MachineKind, calls_of_mode
 from mark.domain.sizes import SizeDistribution
 from mark.plugins.load import is_oracle, load_forecaster
 from mark.policies.assemble import Overrides, PolicySpec, VariantWishes
-from mark.policies.bundles import policy_names
+from mark.policies.bundles import KAIROS, policy_names
 from mark.policies.overrides import Tuning
 from mark.policies.supply import OverflowLimits
 
@@ -65,7 +65,7 @@ def chosen_slo(settings: Settings, model: ModelSpec) -> Slo:
 
 def chosen_tuning(settings: Settings) -> Tuning:
     """The section `policy`: changes to our own policies, by dotted names."""
-    asked = settings.policy.model_dump(exclude={"overflow_limits", "managed"})
+    asked = settings.policy.model_dump(exclude={"budget_usd_per_hour", "overflow_limits", "managed"})
     sections = {key: value for key, value in asked.items() if isinstance(value, dict)}
     own = {key: value for key, value in asked.items() if key not in sections}
     return own | {f"{section}.{key}": value for section, tree in sections.items() for key, value in tree.items()}
@@ -127,6 +127,7 @@ def chosen_policies(settings: Settings) -> PolicySpec:
         world=chosen_world(settings),
         capacity=tuple(item.window for item in settings.capacity),
         events=events_of([item.event for item in settings.events], model.name),
+        budget_usd_per_hour=settings.policy.budget_usd_per_hour,
     )
 
 
@@ -135,6 +136,7 @@ def check_names(settings: Settings) -> None:
     for name in settings.policies:
         if name not in (*policy_names(), ALL):
             raise unknown("policy", name, (*policy_names(), ALL))
+    _check_budget(settings)
     prices = load_prices(settings.prices)
     single = (settings.offerings.standby_type, settings.policy.monitor.instance_type)
     check_types(settings.offerings.types, prices)
@@ -142,6 +144,24 @@ def check_names(settings: Settings) -> None:
         prices.instance_type(name)
     if settings.forecaster:
         load_forecaster(settings.forecaster)
+
+
+def _check_budget(settings: Settings) -> None:
+    """Refuse a budget that no policy keeps, and a policy that keeps one without any. Misconfigured."""
+    named, budget = KAIROS in settings.policies, settings.policy.budget_usd_per_hour
+    if named and budget is None:
+        raise Misconfigured(
+            "the policy kairos needs a budget: set policy.budget_usd_per_hour, or give --pool-usd-per-hour"
+        )
+    if budget is not None and not named:
+        raise Misconfigured(
+            f"a budget of {budget:g} USD/h for a pool is kept by the policy kairos only: name it in policies, or "
+            "leave policy.budget_usd_per_hour out"
+        )
+    if named and settings.capacity:
+        raise Misconfigured(
+            "the policy kairos keeps a budget, and bounds by the clock might pass it: leave capacity out"
+        )
 
 
 def chosen_overrides(settings: Settings) -> Overrides:
@@ -178,9 +198,13 @@ def _seconds(value_ms: float | None) -> float | None:
 def chosen_central(settings: Settings, *, overflows: bool) -> CentralPolicy | None:
     """The central queue that the settings name; None where requests are bound when they arrive.
 
+    The policy kairos has its rule where they name none.
+
     overflows: Lambda takes requests of the model, and so by default those that no instance answers in time.
     """
     rule = _chosen_rule(settings)
+    if rule is None and settings.policies[:1] == (KAIROS,):
+        rule = CentralDispatch(CentralRule.KAIROS)
     if not isinstance(rule, CentralDispatch):
         return None
     return CentralPolicy(

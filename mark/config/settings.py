@@ -168,7 +168,7 @@ class ManagedSettings(Part):
 
 
 class PolicySettings(Part):
-    """Changes to our own policies (hedged, mark, greedy-oracle, milp). Baselines stay as they are."""
+    """Changes to our own policies (hedged, mark, greedy-oracle, milp, kairos). Baselines stay as they are."""
 
     lead_min: int | None = Field(
         None,
@@ -201,6 +201,12 @@ class PolicySettings(Part):
         lt=1.0,
         description="Probability with which an answer must be predicted within that share, where service times "
         "vary; 0.5 looks at the expected time. Left out, 0.5 for mark and the objective's target for hedged.",
+    )
+    budget_usd_per_hour: float | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="What the pool of the policy kairos may cost an hour; needed there and refused with others.",
     )
     monitor: MonitorSettings = Field(MonitorSettings(), description="The SLO monitor.")
     standby: StandbySettings = Field(StandbySettings(), description="Standbys.")

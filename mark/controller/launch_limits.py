@@ -9,6 +9,7 @@ after that. What is left of the policy's limit of instances and of the account's
 from __future__ import annotations
 
 from mark.controller.policy import ControllerPolicy
+from mark.controller.pool_change import BudgetLimit
 from mark.controller.quotas import QuotaLimits, counted
 from mark.controller.refusals import left_out
 from mark.controller.state import Note, NoteKind, Observation, State
@@ -21,8 +22,10 @@ class LaunchLimits:
     def __init__(self, state: State, seen: Observation, policy: ControllerPolicy) -> None:
         self._limit = policy.max_instances
         self._left = max(0, self._limit - len(seen.fleet) - sum(item.count for item in state.requested))
-        requested = ((item.offering, item.count) for item in state.requested)
+        requested = tuple((item.offering, item.count) for item in state.requested)
         self._quotas = QuotaLimits(policy.quotas, policy.known_offerings, counted(seen.fleet, requested))
+        #: The rest of the pool's budget.
+        self.budget = BudgetLimit(policy, seen.fleet, requested)
         self._backoff = left_out(state, policy)
         self._holds = dict(state.guardrail_holds)
         self._volatile = {pool.offering for pool in state.spot_pools if pool.is_open(seen.now)}
@@ -70,12 +73,17 @@ class LaunchLimits:
         if wanted > quota:
             text = f"{name}: {wanted} wanted, but the account's quota leaves {quota:.0f}"
             notes.append(Note(kind=NoteKind.QUOTA, text=text))
-        return int(min(wanted, self._left, quota)), tuple(notes)
+        affordable = self.budget.left(name)
+        if wanted > affordable:
+            text = f"{name}: {wanted} wanted, but the pool's budget leaves room for {affordable:.0f}"
+            notes.append(Note(kind=NoteKind.POOL_BUDGET, text=text))
+        return int(min(wanted, self._left, quota, affordable)), tuple(notes)
 
     def reserve(self, name: str, count: int) -> None:
         """Count an order of this tick against all limits."""
         self._left -= count
         self._quotas.reserve(name, count)
+        self.budget.reserve(name, count)
         for left in (self._returning, self._trying):
             if name in left:
                 left[name] = max(0, left[name] - count)

@@ -31,6 +31,7 @@ from mark.planner.baselines import (
     target_tracking,
     two_windows,
 )
+from mark.planner.budget_pool import plan_pool
 from mark.planner.capacity_bounds import within_bounds
 from mark.planner.greedy import plan_greedy
 from mark.planner.hedged import plan_hedged
@@ -61,7 +62,7 @@ def _tracking(utilisation: float | None) -> TargetTracking:
 
 def planner_names() -> tuple[str, ...]:
     """All planners, sorted."""
-    return tuple(sorted((*_PLANNERS, *_AUTOSCALERS, "static")))
+    return tuple(sorted((*_PLANNERS, *_AUTOSCALERS, "kairos", "static")))
 
 
 def plan_fleet(request: PlanRequest, policy: ControllerPolicy) -> Plan:
@@ -77,6 +78,9 @@ def plan_fleet(request: PlanRequest, policy: ControllerPolicy) -> Plan:
 def _planned(request: PlanRequest, policy: ControllerPolicy) -> Plan:
     if policy.planner == "static":
         return plan_static(policy.static_count)(request)
+    if policy.planner == "kairos":
+        assert policy.pool is not None, "the policy kairos is made with its budget"
+        return plan_pool(policy.pool)(request)
     if policy.planner in _AUTOSCALERS:
         return _AUTOSCALERS[policy.planner](policy.utilisation)(request)
     if policy.planner not in _PLANNERS:

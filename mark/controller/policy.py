@@ -13,6 +13,7 @@ from mark.domain.demand import HORIZON
 from mark.domain.objective import Slo
 from mark.domain.offering import LambdaOffering, Offering
 from mark.domain.plan import LEAD_UNITS
+from mark.domain.pool_policy import PoolPolicy
 from mark.domain.quota import Quotas
 from mark.domain.times import WAKE
 
@@ -137,6 +138,8 @@ class ControllerPolicy:
     capacity: tuple[CapacityWindow, ...] = ()
     #: Events that the settings announce, by when they begin.
     events: Events = ()
+    #: The budget of a pool of unlike instances; None where what is rented follows the load.
+    pool: PoolPolicy | None = None
 
     def cooldown_at(self, age_s: float) -> float:
         """Seconds that a smaller plan must last before anything is drained, so long after the first tick."""

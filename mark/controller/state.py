@@ -211,6 +211,8 @@ class NoteKind(StrEnum):
     INSTANCE_LIMIT = "instance-limit"
     #: A quota of the account cut what was wanted.
     QUOTA = "quota"
+    #: The pool's budget leaves no room yet for what was wanted.
+    POOL_BUDGET = "pool-budget"
     #: A limit of the service has just kept something from being rented or woken.
     GUARDRAIL = "guardrail"
     #: More than planned stays, for the load needs it.

@@ -17,6 +17,7 @@ from mark.controller.capacity import carried_rps, usable_rps
 from mark.controller.launch_breaker import LaunchRecord, note_launches
 from mark.controller.launch_limits import LaunchLimits
 from mark.controller.policy import ControllerPolicy
+from mark.controller.pool_change import drain_for_pool
 from mark.controller.quotas import with_quotas
 from mark.controller.refusals import back_off, count_refusals, without_refused_pools
 from mark.controller.service_time_ratios import ratio_notes, with_ratios
@@ -67,7 +68,10 @@ def step(state: State, seen: Observation, policy: ControllerPolicy) -> Decision:
         first = without_refused_pools((*boosts, *_warm_ups(state, seen, policy, tokens)), state)
         return Decision(state=_remember(state, seen, first), orders=first, notes=(NO_PLAN,))
     launches, notes = _launches(state, seen, policy, limits, tokens, ordered=boosts)
-    drains, kept = _drains(state, seen, policy, tokens)
+    if policy.pool is not None and seen.spending_limit is SpendingLimit.NONE:
+        drains, kept = _pool_drains(state, seen, limits, tokens, launches), list[Note]()
+    else:
+        drains, kept = _drains(state, seen, policy, tokens)
     if seen.spending_limit is SpendingLimit.NONE:
         state, standbys = keep_standbys(state, seen, policy, limits, tokens)
     else:
@@ -283,6 +287,22 @@ def _equivalents(
     found = equivalents(planned, (*priced.offerings, *priced.fallbacks), policy.equivalent_price_factor)
     return tuple(
         item.name for item in found if item.name not in scarce and limits.allowed(item.name, count) == (count, ())
+    )
+
+
+def _pool_drains(
+    state: State, seen: Observation, limits: LaunchLimits, tokens: Tokens, launches: list[Order]
+) -> list[Order]:
+    """Drain for a change of a pool within its budget, after the launches of this tick."""
+    have = Counter(dict(running_counts(state, seen.fleet)))
+    have.update({order.offering: order.count for order in launches if isinstance(order, Launch)})
+    return drain_for_pool(
+        seen.fleet,
+        wanted=_desired_now(state),
+        have=have,
+        budget=limits.budget,
+        barred=lambda name: limits.barred(name) is not None or not limits.has_quota(name),
+        tokens=tokens,
     )
 
 

@@ -37,7 +37,7 @@ from mark.offline.own_model.targets import existing_source
 from mark.offline.workloads import chosen_workload
 from mark.plugins.load import load_model, make_model
 from mark.policies.assemble import Assembly, VariantWishes
-from mark.policies.bundles import PolicyBundle
+from mark.policies.bundles import KAIROS, PolicyBundle
 from mark.ports import ForecasterSetup, PythonModel
 from mark.protocols.model_contract import class_mistakes
 from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
@@ -112,6 +112,12 @@ def make_live_models(settings: Settings) -> tuple[LiveModel, ...]:
                 f"a model cannot be named {name}: a function of the service has that name; rename it"
             )
     models = [_make(one, entry, settings.service.name) for one, entry in _each(settings)]
+    budget = settings.policy.budget_usd_per_hour
+    if budget is not None and all(model.bundle.controller.pool is None for model in models):
+        raise Misconfigured(
+            f"no model of the service has the policy kairos, which keeps a budget of {budget:g} USD/h: set its "
+            "policy_name, or leave policy.budget_usd_per_hour out"
+        )
     if not (settings.service.serve or settings.model or _has_torch()):
         models[0] = replace(models[0], notes=(*models[0].notes, LEFT_OUT))
     return tuple(models)
@@ -189,6 +195,9 @@ def _settings_of(one: ServedSettings, settings: Settings) -> Settings:
     }
     update: dict[str, Any] = {key: value for key, value in own.items() if value is not None}
     merged = as_rolled_out(settings).model_copy(update={"model": one.model, **update})
+    if merged.policies[0] != KAIROS and one.policy_name is not None:  # the budget is that of other models' pools
+        policy = merged.policy.model_copy(update={"budget_usd_per_hour": None})
+        merged = merged.model_copy(update={"policy": policy})
     if one.backend.kind not in ON_LAMBDA:
         offerings = merged.offerings.model_copy(update={"overflow": False})
         merged = merged.model_copy(update={"offerings": offerings})

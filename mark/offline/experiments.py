@@ -19,7 +19,7 @@ from mark.domain.errors import MarkError, Misconfigured, unknown
 from mark.domain.offering import Market
 from mark.offline.workloads import chosen_workload
 from mark.plugins.load import build_forecaster, load_forecaster
-from mark.policies.bundles import MANAGED, policy_names, tuning_grid
+from mark.policies.bundles import KAIROS, MANAGED, policy_names, tuning_grid
 from mark.report.terminal import Report
 from mark.simulator.engine.compiled import compiled_kernel
 from mark.simulator.experiment import Experiment, ExperimentSpec
@@ -27,7 +27,10 @@ from mark.simulator.faults import FaultScript, Interrupt, LateBoots, Refuse
 from mark.simulator.traces.generators import constant
 from mark.simulator.workload import Workload
 
-NAMED_ONLY = {"milp": "its plans take a day of traffic some minutes; name it"}
+NAMED_ONLY = {
+    "milp": "its plans take a day of traffic some minutes; name it",
+    KAIROS: "it needs a budget; name it with --pool-usd-per-hour",
+}
 """Policies that `all` leaves out, and why."""
 
 

@@ -23,6 +23,7 @@ ABOUT = {
     "mark": "the paper: greedy plan, LSTM forecast, Bouncer to Lambda, SLO monitor, standbys on spot",
     "greedy-oracle": "mark with a perfect forecast",
     "milp": "mark with the exact plan instead of the greedy one; not in all",
+    "kairos": "a pool of unlike types within an hourly budget, whatever the load; not in all",
     "sagemaker": "managed endpoint: one type, target tracking, its price premium",
     "sagemaker-fast": "sagemaker on its metric of 10 s, concurrency",
     "sagemaker-tuned": "sagemaker with another metric or over-provisioning; tuned; not in all",

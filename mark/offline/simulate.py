@@ -19,6 +19,7 @@ from mark.dispatch.variants import VariantServing
 from mark.domain.errors import MarkError, Misconfigured
 from mark.offline.experiments import line_up, make_experiment, shared_changes, warm_engine
 from mark.offline.out_folder import OutFolder
+from mark.policies.bundles import KAIROS
 from mark.policies.supply import Supply
 from mark.report.formatting import percent
 from mark.report.runs.comparison import (
@@ -35,6 +36,10 @@ from mark.simulator.experiment import Experiment
 from mark.simulator.workload import Workload
 
 TITLE = "What this traffic costs"
+BOUND_EARLY = (
+    "this replay rents kairos' pool but binds each request when it arrives: live it has a central queue, whose "
+    "share in time `mark pool evaluate` replays"
+)
 
 
 @dataclass(slots=True)
@@ -159,7 +164,8 @@ def run_remarks(settings: Settings, experiment: Experiment, policy: str) -> tupl
     sizes = experiment.spec.workload.sizes
     sized = [f"requests have {sizes.mean:.4g} items on average (sizes {sizes.name})"] if sizes else []
     notes = experiment.spec.workload.notes
-    return (*replaced, *variants, *tuned, *overflow, *sized, *notes, *experiment.supply.warnings)
+    bound_early = (BOUND_EARLY,) if policy == KAIROS else ()
+    return (*replaced, *bound_early, *variants, *tuned, *overflow, *sized, *notes, *experiment.supply.warnings)
 
 
 def variant_remarks(serving: VariantServing | None, supply: Supply) -> tuple[str, ...]:

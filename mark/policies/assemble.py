@@ -29,7 +29,9 @@ from mark.domain.errors import Misconfigured
 from mark.domain.footprint import Footprint
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import LambdaOffering, Market, Offering
+from mark.domain.pool_policy import PoolPolicy
 from mark.domain.service_prices import ServiceItem, ServicePrices
+from mark.domain.sizes import sizes_from_formula
 from mark.domain.variants import VariantTable
 from mark.planner.batching import tune_batching
 from mark.policies.bundles import (
@@ -40,6 +42,7 @@ from mark.policies.bundles import (
     Ingredients,
     PolicyBundle,
     make_bundle,
+    unbatched,
 )
 from mark.policies.overrides import Tuning, tuned, tuning_notes
 from mark.policies.supply import USUAL_LIMITS, NothingServes, OverflowLimits, Supply, find_supply
@@ -83,6 +86,8 @@ class PolicySpec:
     capacity: tuple[CapacityWindow, ...] = ()
     #: Announced events of the model.
     events: Events = ()
+    #: What a pool of the policy `kairos` may cost; None without one.
+    budget_usd_per_hour: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +157,33 @@ class Assembly:
             managed_cpu_factor=spec.managed_cpu_factor,
             managed_gpu_factor=spec.managed_gpu_factor,
             sizes=spec.model.sizes,
+            pool=self._pool,
+            pool_offerings=self._pool_offerings() if self._pool is not None else (),
         )
+
+    @property
+    def _pool(self) -> PoolPolicy | None:
+        """The pool's budget and sizes; requests without sizes are of one item."""
+        budget, sizes = self.spec.budget_usd_per_hour, self.spec.model.sizes
+        if budget is None:
+            return None
+        return PoolPolicy(budget_usd_per_hour=budget, sizes=sizes or sizes_from_formula("constant:1"))
+
+    def _pool_offerings(self) -> tuple[Offering, ...]:
+        """Types of a pool, which serve one request at a time: also those that serve small sizes only."""
+        spec = self.spec
+        sizes = spec.model.sizes
+        found, _ = make_offerings(
+            replace(spec.model, sizes=None),
+            slo=spec.slo,
+            prices=self.prices,
+            profiles=self._profiles,
+            market=spec.market,
+            types=spec.types,
+            world=spec.world,
+        )
+        largest = 1 if sizes is None else sizes.largest
+        return tuple(unbatched(item, sizes) for item in found if item.profile.max_batch >= largest)
 
     def bundle(self, policy: str, given: Ingredients, overrides: Overrides | None = None) -> PolicyBundle:
         """The policy of that name, made of `given`."""

@@ -17,13 +17,15 @@ from mark.controller.policy import HOUR_S, ControllerPolicy, MonitorPolicy, Stan
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
 from mark.dispatch.variants import VariantServing
 from mark.domain.demand import UNIT_S, Demand
-from mark.domain.errors import Misconfigured, unknown
+from mark.domain.errors import Misconfigured, PlanInfeasible, unknown
 from mark.domain.objective import Slo
 from mark.domain.offering import BatchPolicy, LambdaOffering, Market, Offering
+from mark.domain.pool_policy import PoolPolicy
 from mark.domain.service_prices import ServiceItem
 from mark.domain.sizes import SizeDistribution
 from mark.planner.baselines import cheapest_type, peak_count, single_rps
 from mark.planner.batching import tune_batching
+from mark.planner.budget_pool import check_budget
 from mark.policies.tuning import Setting, grid
 
 DAY_UNITS = 24 * 60
@@ -59,6 +61,8 @@ PERIOD_S = {
 }
 """Seconds between two plans of an autoscaler: as often as its metric comes."""
 STATIC_PEAK = "static-peak"
+KAIROS = "kairos"
+"""The policy of a pool within a budget; the rule of a central queue has the same name."""
 PATIENT = DispatchPolicy(routing=Routing.LEAST_OUTSTANDING, bounced=Bounced.NOWHERE, admission_factor=None)
 """A queue without a limit: late requests wait, and make others late."""
 QUEUE_LIMIT = replace(PATIENT, admission_factor=1.0, late=Late.SHED)
@@ -112,6 +116,9 @@ class Ingredients:
     managed_gpu_factor: float = MANAGED_GPU_FACTOR
     #: Sizes of requests in items; None where each is one.
     sizes: SizeDistribution | None = None
+    #: The budget of a pool and what it may be made of; None and nothing without a budget.
+    pool: PoolPolicy | None = None
+    pool_offerings: tuple[Offering, ...] = ()
 
 
 LEARNING = {"hedged": "mixture", "mark": "lstm-vanilla", "milp": "lstm-vanilla"}
@@ -151,7 +158,7 @@ def _milp(given: Ingredients) -> PolicyBundle:
     return replace(bundle, controller=replace(bundle.controller, name="milp", planner="milp"))
 
 
-def _unbatched(offering: Offering, sizes: SizeDistribution | None) -> Offering:
+def unbatched(offering: Offering, sizes: SizeDistribution | None) -> Offering:
     """The same instances serving one request at a time: batching is MArk's."""
     single = BatchPolicy(max_batch=1, max_wait_s=0.0)
     return replace(offering, batch=single, capacity_rps=single_rps(offering, sizes))
@@ -184,7 +191,7 @@ def _autoscaled(
 
 def _single(given: Ingredients) -> tuple[Offering, ...]:
     """The type cheapest per request without batches, on demand."""
-    return (_unbatched(cheapest_type(given.on_demand, given.slo, given.sizes), given.sizes),)
+    return (unbatched(cheapest_type(given.on_demand, given.slo, given.sizes), given.sizes),)
 
 
 def _sagemaker(given: Ingredients, name: str = "sagemaker", planner: str = "target-tracking") -> PolicyBundle:
@@ -258,7 +265,7 @@ def _managed_instances(given: Ingredients) -> PolicyBundle:
     able = [o for o in given.on_demand if not (o.instance_type.accelerator or o.instance_type.credits)]
     if not able:
         raise Misconfigured("managed-instances have no accelerators, and no other type serves this model")
-    kind = _unbatched(cheapest_type(able, given.slo, given.sizes), given.sizes)
+    kind = unbatched(cheapest_type(able, given.slo, given.sizes), given.sizes)
     return replace(
         _autoscaled("managed-instances", "managed-instances", given.slo, (kind,)),
         cpu_price_factor=MANAGED_INSTANCES_FACTOR,
@@ -346,6 +353,40 @@ def _hedged(given: Ingredients) -> PolicyBundle:
     )
 
 
+def _kairos(given: Ingredients) -> PolicyBundle:
+    """A pool of unlike instances within a budget, for a central queue (docs/kairos.md, "Budget").
+
+    It follows prices, latencies and sizes, not the load: it has no standbys, monitor or cool-down, and its
+    forecast decides nothing.
+    """
+    if given.pool is None:
+        raise Misconfigured(
+            "the policy kairos needs a budget: set policy.budget_usd_per_hour, or give --pool-usd-per-hour"
+        )
+    try:
+        check_budget(given.pool_offerings, given.pool, given.slo)
+    except PlanInfeasible as error:
+        raise Misconfigured(f"{error}; change policy.budget_usd_per_hour, the types or the objective") from error
+    return PolicyBundle(
+        controller=ControllerPolicy(
+            name=KAIROS,
+            planner="kairos",
+            slo=given.slo,
+            offerings=given.pool_offerings,
+            overflow=given.overflow,
+            pool=given.pool,
+            breaker=BreakerPolicy() if given.market is Market.SPOT else None,
+            horizon=1,
+            cooldown_s=0.0,
+            keep_observed=False,
+            unavailable_longest_s=LONGEST_UNAVAILABLE_S,
+            launch_breaker=LaunchBreakerPolicy(),
+        ),
+        dispatch=_bouncer(given),
+        forecaster="last-value",
+    )
+
+
 def _bouncer(given: Ingredients) -> DispatchPolicy:
     """Requests go where they finish first, and to Lambda where that is too late."""
     return DispatchPolicy(
@@ -362,6 +403,7 @@ _BUNDLES: dict[str, Callable[[Ingredients], PolicyBundle]] = {
     "mark": _mark,
     "greedy-oracle": _greedy_oracle,
     "milp": _milp,
+    KAIROS: _kairos,
     "sagemaker": _sagemaker,
     "sagemaker-fast": _sagemaker_fast,
     "sagemaker-tuned": _sagemaker_tuned,

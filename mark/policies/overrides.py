@@ -19,7 +19,7 @@ Part = TypeVar("Part")
 Tuning = Mapping[str, object]
 """Settings of our own policies by their dotted names in the section `policy`; None leaves what the policy has."""
 
-OWN_POLICIES = ("hedged", "mark", "greedy-oracle", "milp")
+OWN_POLICIES = ("hedged", "mark", "greedy-oracle", "milp", "kairos")
 """Policies that a Tuning applies to."""
 MONITOR_TYPE_KEY = "monitor.instance_type"
 

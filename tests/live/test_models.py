@@ -12,6 +12,7 @@ from mark.dispatch.central import CentralPolicy, CentralRule, TooLate
 from mark.dispatch.slackfit import VariantRule
 from mark.dispatch.variants import VariantDispatch
 from mark.domain.errors import Misconfigured
+from mark.live.local.first_plan import first_plan
 from mark.live.models import LEFT_OUT, make_live_models, service_spec
 from mark.service_spec import ServedModel
 from mark.store.codec import SPEC
@@ -55,6 +56,25 @@ def test_a_model_has_a_central_queue_where_its_dispatch_names_one() -> None:
     assert model.served.central == CentralPolicy(rule=CentralRule.FCFS, too_late=TooLate.OVERFLOW)
     spec = service_spec(Settings(), [model])
     assert SPEC.decode(SPEC.encode(spec)) == spec
+
+
+def test_the_policy_kairos_has_a_pool_within_its_budget_and_a_central_queue() -> None:
+    types = {"types": ["c5n.2xlarge", "r5n.large"]}
+    pool = {"model": "rm2", "policy_name": "kairos", "offerings": types, "objective": {"latency_ms": 370}}
+    tree = {"service": {"serve": [pool, {"model": "inception-v3", "policy_name": "hedged"}]}}
+    budget = {"policy": {"budget_usd_per_hour": 2.5}}
+    settings = Settings.model_validate({**tree, **budget})
+    rm2, other = make_live_models(settings)
+    assert rm2.served.central == CentralPolicy(rule=CentralRule.KAIROS, too_late=TooLate.HOLD)
+    assert (other.served.central, other.bundle.controller.pool) == (None, None)
+    plan = first_plan(rm2)
+    assert {item.offering.partition(":")[0] for item in plan.counts} == {"c5n.2xlarge", "r5n.large"}
+    assert plan.usd_per_hour <= 2.5
+    with pytest.raises(Misconfigured, match="the policy kairos needs a budget"):
+        make_live_models(Settings.model_validate(tree))
+    nobody = {"service": {"serve": [{"model": "inception-v3", "policy_name": "hedged"}]}}
+    with pytest.raises(Misconfigured, match="no model of the service has the policy kairos"):
+        make_live_models(Settings.model_validate({**nobody, **budget}))
 
 
 def test_without_torch_the_default_service_leaves_out_the_model_in_torch(monkeypatch: pytest.MonkeyPatch) -> None:
