@@ -33,6 +33,9 @@ def test_the_policy_kairos_needs_a_budget_and_no_other_keeps_one() -> None:
         check_names(settings(2.0, policies=["hedged"]))
     check_names(settings(2.0))
     check_names(settings(2.0, policies=["hedged", "kairos"]))
+    bounds = [{"start": "08:00", "end": "20:00", "timezone": "UTC", "min_rps": 5.0}]
+    with pytest.raises(Misconfigured, match="bounds by the clock might pass it"):
+        check_names(settings(2.0, capacity=bounds))
 
 
 def test_a_budget_below_the_cheapest_instance_is_refused_in_one_line() -> None:
