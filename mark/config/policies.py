@@ -18,7 +18,7 @@ from mark.dispatch.variants import VariantDispatch
 from mark.domain.announced_events import events_of
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.objective import ModelSpec, Slo
-from mark.domain.offering import LAMBDA_PROFILED_GIB, MachineKind, calls_of_models
+from mark.domain.offering import LAMBDA_PROFILED_GIB, MachineKind
 from mark.domain.sizes import SizeDistribution
 from mark.plugins.load import is_oracle, load_forecaster
 from mark.policies.assemble import Overrides, PolicySpec, VariantWishes
@@ -75,7 +75,7 @@ def chosen_limits(settings: Settings) -> OverflowLimits:
     """Lambda's quotas and size."""
     asked, memory_mib = settings.policy.overflow_limits, settings.rollout.functions.memory_mib
     return OverflowLimits(
-        concurrency=calls_of_models(asked.concurrency),
+        concurrency=asked.concurrency,
         burst=asked.burst,
         memory_gib=asked.memory_gib,
         least_memory_gib=LAMBDA_PROFILED_GIB if memory_mib is None else memory_mib / MIB_PER_GIB,

@@ -47,6 +47,8 @@ def parse_rule(text: str) -> DispatchRule:
         return _NAMED[text]
     if text.startswith(FIXED_PREFIX) and text != FIXED_PREFIX:
         return VariantDispatch(VariantRule.FIXED, text.removeprefix(FIXED_PREFIX))
+    if text == FIXED_PREFIX:
+        raise unknown("dispatch rule", text, (f"{FIXED_PREFIX}VARIANT",))
     if text == CentralRule.DRS or text.startswith(DRS_PREFIX):
         size = text.removeprefix(DRS_PREFIX)
         if not (size.isascii() and size.isdigit() and int(size)):

@@ -9,7 +9,7 @@ from mark.catalog.offerings import LAMBDA_MEMORY_GIB, make_lambda, make_offering
 from mark.cloudmodel.world import IDEAL, World
 from mark.domain.errors import Misconfigured
 from mark.domain.objective import ModelSpec, Slo
-from mark.domain.offering import LAMBDA_PROFILED_GIB, LambdaOffering, Market, Offering
+from mark.domain.offering import LAMBDA_PROFILED_GIB, LambdaOffering, Market, Offering, calls_of_models
 from mark.domain.plan import Excuse
 
 MOST_EXCUSES = 3
@@ -152,6 +152,6 @@ def _overflow(
             f"{LAMBDA_MEMORY_GIB:g} at most; change overflow_limits.memory_gib"
         )
     concurrency = found.concurrency if limits.concurrency is None else limits.concurrency
-    concurrency = min(concurrency, world.lambda_concurrency or concurrency)
+    concurrency = calls_of_models(min(concurrency, world.lambda_concurrency or concurrency))
     burst = found.burst if limits.burst is None else limits.burst
     return replace(found, cv=world.lambda_cv, concurrency=concurrency, burst=burst, memory_gib=memory_gib), excuse

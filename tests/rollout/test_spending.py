@@ -63,10 +63,10 @@ def test_a_limit_that_is_named_stays_and_lambda_is_told_of_beside_it() -> None:
     assert limited(settings, models) is settings
     found = spending_of(settings, models, footprint_of(settings))
     assert (found.named, found.limit_usd) == (True, 3.0)
-    # 1,000 calls at once for an hour: 3.6e6 s x 2.9375 GiB x 1.66667e-5 = 176.25 USD, and the requests.
+    # 998 calls at once for an hour: 998 x 3600 s x 2.9375 GiB x 1.66667e-5 = 175.8975 USD, and the requests.
     (overflow,) = [model.served.overflow for model in models]
     assert overflow is not None
-    assert found.lambda_usd == pytest.approx(176.25 + 1000 * 3600 / overflow.latency_s * 0.2e-6, rel=1e-4)
+    assert found.lambda_usd == pytest.approx(175.8975 + 998 * 3600 / overflow.latency_s * 0.2e-6, rel=1e-4)
     assert "USD/h (service.aws.max_usd_per_hour), and Lambda" in spending_line(found)
 
 
