@@ -9,7 +9,7 @@ import pytest
 from mark.catalog.load import load_prices, load_profiles, model
 from mark.domain.errors import Misconfigured
 from mark.domain.objective import Slo
-from mark.domain.offering import Market
+from mark.domain.offering import OTHER_CALLS, Market
 from mark.policies.supply import OverflowLimits, Supply, find_supply
 
 
@@ -71,7 +71,8 @@ def test_lambda_takes_its_limits_and_can_be_switched_off() -> None:
     off = supply("inception-v3", limits=None)
 
     assert usual is not None
-    assert limited == dataclasses.replace(usual, concurrency=50, burst=20, memory_gib=1.5)
+    assert usual.concurrency == 1000 - OTHER_CALLS
+    assert limited == dataclasses.replace(usual, concurrency=50 - OTHER_CALLS, burst=20, memory_gib=1.5)
     assert off.overflow is None
     assert off.overflow_excuse is not None
     with pytest.raises(Misconfigured, match=r"a function of 0\.25 GiB: inception-v3 needs 0\.6 GiB"):
