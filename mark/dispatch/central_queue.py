@@ -182,8 +182,19 @@ class CentralQueue(Generic[Query]):
         slot = self._slot_of.get(query)
         if slot is None:
             return False
-        leave(slot, self._latency_ms, self._rules, self._line)
+        if not self._forget_dropped(slot):
+            leave(slot, self._latency_ms, self._rules, self._line)
         self._release(slot)
+        return True
+
+    def _forget_dropped(self, slot: int) -> bool:
+        """Take back a query that was to be handed on at the next decision; False for one that waits."""
+        dropped, count = self._line.places["dropped"], int(self._counts[DROPPED])
+        at = np.flatnonzero(dropped[:count] == slot)
+        if not at.size:
+            return False
+        dropped[at[0] : count - 1] = dropped[at[0] + 1 : count]
+        self._counts[DROPPED] = count - 1
         return True
 
     def waiting(self) -> list[Query]:

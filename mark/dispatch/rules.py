@@ -16,6 +16,8 @@ from mark.dispatch.variants import FIXED_PREFIX, VariantDispatch
 from mark.domain.errors import Misconfigured, unknown
 
 DRS_PREFIX = f"{CentralRule.DRS}:"
+LONGEST_SIZE = 9
+"""Digits of a size: one that no profile has is enough."""
 LEARNED = "qos-rl"
 """Name of the learned scheduler (`qos_policy.py`), which serves no fleet."""
 
@@ -51,7 +53,7 @@ def parse_rule(text: str) -> DispatchRule:
         raise unknown("dispatch rule", text, (f"{FIXED_PREFIX}VARIANT",))
     if text == CentralRule.DRS or text.startswith(DRS_PREFIX):
         size = text.removeprefix(DRS_PREFIX)
-        if not (size.isascii() and size.isdigit() and int(size)):
+        if not (size.isascii() and size.isdigit() and len(size) <= LONGEST_SIZE and int(size)):
             raise Misconfigured(
                 f"the dispatch rule {text} needs the size above which a query goes to the base type, such as "
                 "drs:64; `mark pool evaluate --dispatch drs --json` finds it (`threshold`)"

@@ -246,3 +246,23 @@ def test_compiled_decisions_are_the_plain_ones():
         for seed in range(5):
             case = Case(seed, CentralPolicy(rule=rule), 2.0)
             np.testing.assert_array_equal(live(case), live(case, code))
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("too_late", TooLate)
+def test_what_is_removed_before_it_is_handed_on_takes_no_other_along(rule: CentralRule, too_late: TooLate) -> None:
+    queue: CentralQueue[str] = CentralQueue(
+        CentralPolicy(rule=rule, too_late=too_late, threshold=1 if rule is CentralRule.DRS else None),
+        slo_ms=SLO_MS,
+        profiles_s={"t0": (0.02,)},
+    )
+    queue.set_pool(0.0, [Instance("i", "t0", busy_until_ms=10.0)])
+    queue.add(0.0, "in time", size=1, deadline_ms=200.0)
+    for name in ("late", "later"):
+        queue.add(0.0, name, size=1, deadline_ms=1.0)
+    assert queue.remove("late")
+    assert not queue.remove("late")
+    queue.set_idle("i")
+    decided = queue.decide(10.0)
+    seen = [name for name, _ in decided.started] + decided.handed_on + queue.waiting()
+    assert sorted(seen) == ["in time", "later"]

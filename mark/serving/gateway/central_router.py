@@ -162,9 +162,7 @@ class CentralRouter(ModelRouter):
     def _take_share(self) -> None:
         now = time.monotonic()
         # others are of a type that is offered no more
-        known = [
-            agent for agent in self._agents if agent.offering in self._slowest_s
-        ]  # others are offered no more
+        known = [agent for agent in self._agents if agent.offering in self._slowest_s]
         owner_of = share_instances({agent.view.instance: agent.offering for agent in known}, self._gateways)
         own = {
             agent.view.instance: agent
