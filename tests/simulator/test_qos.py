@@ -24,6 +24,7 @@ from mark.simulator.qos.judge import Jobs, judge_scheduler, outcome_of
 from mark.simulator.qos.learned import CODE, Lesson, learn
 from mark.simulator.qos.load import DailyLoad, daily_load, level_for
 from mark.simulator.traces.trace import Trace
+from mark.studies.fang.published import pool_of
 from tests.dispatch.test_qos import POOL
 
 KERNEL = compiled_variant_kernel(Path(tempfile.gettempdir()) / "mark-test-engine")
@@ -245,6 +246,21 @@ def test_an_action_that_makes_no_sense_is_taken_as_the_nearest_that_does():
     allowed = np.zeros(action_count(POOL), np.bool_)
     allowed[[0, 1, 2]] = True
     assert [nearest_allowed(action, allowed, POOL) for action in (0, 1, sizes, sizes + 1)] == [0, 1, 2, 0]
+
+
+def test_a_batch_whose_time_is_unknown_is_never_begun():
+    pool = pool_of({"g2.2xlarge": 1})
+    unknown = action_count(pool) - 1  # full YOLO in batches of 64
+    asked, mapped = (QosEnvironment(pool, load().drawing(10.0, 40.0), KERNEL) for _ in range(2))
+    (_, info), _ = asked.reset(seed=5), mapped.reset(seed=5)
+    ended, steps = False, 0
+    while not ended:
+        assert not info["allowed"][unknown]
+        nearest = nearest_allowed(unknown, info["allowed"], pool)
+        _, reward, ended, _, info = asked.step(unknown)
+        assert mapped.step(nearest)[1] == reward
+        steps += 1
+    assert steps > 1
 
 
 def other(**differs: Any) -> QosPool:

@@ -55,6 +55,8 @@ def test_table_2(waves: StudyContext) -> None:
         assert small[1] < small[0]
     assert value(document, "fewer_actions_percent", scheduler=LEARNED) > 80
     assert any("reconstruction" in text for text in document["assumptions"])
+    margins = [row for row in document["rows"] if row["quantity"] == "learned_over_heuristic"]
+    assert [row["day"] for row in margins] == [2, 3]  # of four days the first two are learned from
     assert fang_table2(waves, SHORT).document() == document
 
 
