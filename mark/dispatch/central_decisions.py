@@ -8,6 +8,8 @@ Times are predicted ones: the truth is the caller's.
 
 Rules that bind a query to a first-come-first-served lane when it arrives differ only in the lane: all instances
 share one (FCFS), the base type and the others have one each (DeepRecSys), or each instance has one (Clockwork).
+They serve their lanes in order: what is too late is held or committed to by Clockwork alone, which predicts that,
+and handed on (to Lambda, or shed) by all.
 Kairos keeps one queue and matches it anew at each event.
 """
 
@@ -101,6 +103,8 @@ QUERY_FIELDS = {
     "arrived_ms": "f8",
     "row": "i8",  # of the profile that its size takes
     "behind": "i8",  # the next query of its lane
+    "gone": "i8",  # 1 where it is to leave
+    "takes_ms": "f8",  # what it counts in its lane's backlog (Clockwork)
 }
 PLACE_FIELDS = {
     "waiting": "i8",  # queries to match, in order of arrival
@@ -190,7 +194,9 @@ def join(now: float, query: int, latency_ms: Floats, rules: Rules, line: Line) -
         if number == NONE:
             _put_aside(query, rules, line)
             return
-        machines[number].backlog_ms += latency_ms[machines[number].kind, row]
+        takes_ms = latency_ms[machines[number].kind, row]
+        queries[query].takes_ms = takes_ms
+        machines[number].backlog_ms += takes_ms
     lane = lanes[number]
     queries[query].behind = NONE
     if lane.first == NONE:
@@ -208,30 +214,52 @@ def hold(query: int, line: Line) -> None:
     counts[HELD] += 1
 
 
-def begin_lanes(now: float, latency_ms: Floats, line: Line) -> None:
-    """First part of a decision: idle instances take the oldest query of their lane."""
+def begin_lanes(now: float, pool: Pool, rules: Rules, line: Line) -> None:
+    """First part of a decision: idle instances take the oldest query of their lane.
+
+    Where what is too late is handed on, it leaves a lane when its turn comes: when no instance of the pool would
+    answer it in time any more.
+    """
     counts, machines, lanes, queries, places = line.counts, line.machines, line.lanes, line.queries, line.places
+    latency_ms = pool.timing.latency_ms
     counts[STARTED] = 0
     if counts[IN_LANES] == 0 or counts[IDLE] == 0:
         return
     for number in range(machines.size):
         machine = machines[number]
         lane = lanes[machine.lane]
+        if lane.first == NONE or machine.idle == 0:
+            continue
+        if rules.too_late == OVERFLOW:
+            _hand_late_on(now, number, pool, rules, line)
         query = lane.first
-        if query == NONE or machine.idle == 0:
+        if query == NONE:
             continue
         asked = queries[query]
         lane.first = asked.behind
         counts[IN_LANES] -= 1
-        takes_ms = latency_ms[machine.kind, asked.row]
-        machine.backlog_ms = machine.backlog_ms - takes_ms if asked.behind != NONE else 0.0
+        machine.backlog_ms = machine.backlog_ms - asked.takes_ms if asked.behind != NONE else 0.0
         # as in `_start`, which would be handed all arrays once more for each query
-        machine.free_ms = now + takes_ms
+        machine.free_ms = now + latency_ms[machine.kind, asked.row]
         machine.idle = 0
         counts[IDLE] -= 1
         pair = places[counts[STARTED]]
         pair.query, pair.machine = query, number
         counts[STARTED] += 1
+
+
+def _hand_late_on(now: float, number: int, pool: Pool, rules: Rules, line: Line) -> None:
+    """Hand on the first queries of an instance's lane that are too late."""
+    machine, queries, best_ms = line.machines[number], line.queries, pool.best_ms
+    lane = line.lanes[machine.lane]
+    while lane.first != NONE:
+        asked = queries[lane.first]
+        if now - asked.arrived_ms + best_ms[asked.row] <= rules.slo_ms:
+            break
+        _put_aside(lane.first, rules, line)
+        machine.backlog_ms = machine.backlog_ms - asked.takes_ms if asked.behind != NONE else 0.0
+        lane.first = asked.behind
+        line.counts[IN_LANES] -= 1
 
 
 def begin_waiting(now: float, pool: Pool, rules: Rules, line: Line, scratch: Scratch) -> None:
@@ -255,42 +283,55 @@ def begin_waiting(now: float, pool: Pool, rules: Rules, line: Line, scratch: Scr
 
 def decide(now: float, pool: Pool, rules: Rules, line: Line, scratch: Scratch) -> None:
     """Start what is to start now: the first STARTED of `places.query` and `places.machine`."""
-    begin_lanes(now, pool.timing.latency_ms, line)
+    begin_lanes(now, pool, rules, line)
     begin_waiting(now, pool, rules, line, scratch)
 
 
-def leave(query: int, latency_ms: Floats, rules: Rules, line: Line) -> None:
-    """Remove a query that waits, wherever it does; nothing where it does not."""
-    counts, machines, queries, places = line.counts, line.machines, line.queries, line.places
+def leave(rules: Rules, line: Line) -> None:
+    """Remove the queries that are marked as gone, wherever they wait; one pass, however many they are."""
+    counts, queries, places = line.counts, line.queries, line.places
     kept = 0
     for place in range(counts[WAITING]):
-        if places[place].waiting != query:
+        if queries[places[place].waiting].gone == 0:
             places[kept].waiting = places[place].waiting
             kept += 1
     counts[WAITING] = kept
     kept = 0
     for place in range(counts[HELD_FIRST], counts[HELD_FIRST] + counts[HELD]):
         held = places[place % places.size].held
-        if held != query:
+        if queries[held].gone == 0:
             places[(counts[HELD_FIRST] + kept) % places.size].held = held
             kept += 1
     counts[HELD] = kept
+    kept = 0
+    for place in range(counts[DROPPED]):
+        if queries[places[place].dropped].gone == 0:
+            places[kept].dropped = places[place].dropped
+            kept += 1
+    counts[DROPPED] = kept
     for number in range(line.lanes.size):
-        lane = line.lanes[number]
-        before, at = NONE, lane.first
-        while at not in (NONE, query):
-            before, at = at, queries[at].behind
-        if at == NONE:
-            continue
-        if before == NONE:
-            lane.first = queries[query].behind
+        _leave_lane(number, rules, line)
+
+
+def _leave_lane(number: int, rules: Rules, line: Line) -> None:
+    lane, queries = line.lanes[number], line.queries
+    before, at, gone_ms = NONE, lane.first, 0.0
+    while at != NONE:
+        behind = queries[at].behind
+        if queries[at].gone == 0:
+            before = at
         else:
-            queries[before].behind = queries[query].behind
-        if queries[query].behind == NONE:
-            lane.last = before
-        counts[IN_LANES] -= 1
-        if rules.rule == CLOCKWORK:
-            machines[number].backlog_ms -= latency_ms[machines[number].kind, queries[query].row]
+            if before == NONE:
+                lane.first = behind
+            else:
+                queries[before].behind = behind
+            gone_ms += queries[at].takes_ms
+            line.counts[IN_LANES] -= 1
+        at = behind
+    lane.last = before
+    if rules.rule == CLOCKWORK and number < line.machines.size:
+        machine = line.machines[number]
+        machine.backlog_ms = machine.backlog_ms - gone_ms if lane.first != NONE else 0.0
 
 
 def _start(now: float, query: int, machine: int, latency_ms: Floats, line: Line) -> None:

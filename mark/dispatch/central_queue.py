@@ -2,7 +2,8 @@
 
 The decisions are those of `central_decisions.py`, which replays compile as well. A query waits until an instance
 is idle, and is gone from here once it starts. Latency is learned: what instances of a type took for queries of a
-size replaces what their profile says (`measured.py`). Where the pool changes, everything that waits joins anew.
+size replaces what their profile says (`measured.py`). Where the pool changes, everything that waits joins anew;
+but what is held where others are handed on stays held: it was handed on, and was not taken.
 
 All instants are ms of one clock. A query with a deadline of its own counts as if it had come one objective before
 that.
@@ -17,7 +18,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mark.dispatch.central import CentralPolicy
+from mark.dispatch.central import CentralPolicy, TooLate
 from mark.dispatch.central_decisions import (
     DROPPED,
     HELD,
@@ -64,11 +65,19 @@ class Decide(Protocol):
         """Start what is to start now."""
 
 
+class Leave(Protocol):
+    """`central_decisions.leave`, plain or compiled."""
+
+    def __call__(self, rules: Rules, line: Line, /) -> None:
+        """Remove the queries that are marked as gone."""
+
+
 class CentralCode(NamedTuple):
     """The decisions as they are run: compiled ones are some hundred times as fast, and take the same."""
 
     join: Join = join
     decide: Decide = decide
+    leave: Leave = leave
 
 
 PLAIN = CentralCode()
@@ -150,6 +159,7 @@ class CentralQueue(Generic[Query]):
         """Replace the instances. One that was there keeps what is known of it."""
         self._matched, self._partitioned = self.matched, self.partitioned
         before = {name: self._line.machines[number] for name, number in self._number_of.items()}
+        stays_held = set(self._held_slots()) if self._policy.too_late is TooLate.OVERFLOW else ()
         ordered = sorted(instances, key=lambda one: (self._kinds[one.kind], one.name))
         self._names = [one.name for one in ordered]
         self._number_of = {name: number for number, name in enumerate(self._names)}
@@ -166,7 +176,10 @@ class CentralQueue(Generic[Query]):
         self._is_news = True
         self.refresh()
         for slot in self._slot_of.values():
-            self._code.join(now_ms, slot, self._latency_ms, self._rules, self._line)
+            if slot in stays_held:
+                hold(slot, self._line)
+            else:
+                self._code.join(now_ms, slot, self._latency_ms, self._rules, self._line)
 
     def add(self, now_ms: float, query: Query, *, size: int, deadline_ms: float) -> None:
         """A query of `size` items joins."""
@@ -179,27 +192,38 @@ class CentralQueue(Generic[Query]):
 
     def remove(self, query: Query) -> bool:
         """Withdraw a query; False where it does not wait here."""
-        slot = self._slot_of.get(query)
-        if slot is None:
-            return False
-        if not self._forget_dropped(slot):
-            leave(slot, self._latency_ms, self._rules, self._line)
-        self._release(slot)
-        return True
+        return bool(self.remove_all((query,)))
 
-    def _forget_dropped(self, slot: int) -> bool:
-        """Take back a query that was to be handed on at the next decision; False for one that waits."""
-        dropped, count = self._line.places["dropped"], int(self._counts[DROPPED])
-        at = np.flatnonzero(dropped[:count] == slot)
-        if not at.size:
-            return False
-        dropped[at[0] : count - 1] = dropped[at[0] + 1 : count]
-        self._counts[DROPPED] = count - 1
-        return True
+    def remove_all(self, queries: Iterable[Query]) -> list[Query]:
+        """Withdraw queries, all of them in one pass; those that waited here."""
+        slots = {slot: query for query in queries if (slot := self._slot_of.get(query)) is not None}
+        if slots:
+            for slot in slots:
+                self._gone[slot] = 1
+            self._code.leave(self._rules, self._line)
+        return [self._release(slot) for slot in slots]
+
+    def __contains__(self, query: Query) -> bool:
+        """True for a query that waits here."""
+        return query in self._slot_of
 
     def waiting(self) -> list[Query]:
         """Queries that wait, the oldest first."""
         return list(self._slot_of)
+
+    def not_held(self) -> list[Query]:
+        """Those of them that are not held, the oldest first."""
+        held = set(self._held_slots())
+        return [query for query, slot in self._slot_of.items() if slot not in held]
+
+    def _held_slots(self) -> list[int]:
+        first, ring = self._counts.item(HELD_FIRST), self._line.places["held"]
+        slots: list[int] = ring[(first + np.arange(self.held)) % ring.size].tolist()
+        return slots
+
+    def best_ms(self, size: int) -> float:
+        """Least predicted time of a query of that size on any instance of the pool."""
+        return self._pool.best_ms.item(size - 1)
 
     def expected_ms(self, now_ms: float, ahead: int, size: int) -> float:
         """When a query with so many ahead of it is expected to be answered, if each takes the next idle instance.
@@ -288,6 +312,7 @@ class CentralQueue(Generic[Query]):
         self._line, self._counts = line, line.counts
         self._idle = line.machines["idle"]
         self._row, self._arrived_ms = line.queries["row"], line.queries["arrived_ms"]
+        self._gone = line.queries["gone"]
         self._started, self._started_at = line.places["query"], line.places["machine"]
 
     def _grow(self) -> None:
@@ -308,7 +333,7 @@ class CentralQueue(Generic[Query]):
         slot = self._free.pop()
         self._queries[slot] = query
         self._slot_of[query] = slot
-        self._row[slot] = size - 1
+        self._row[slot], self._gone[slot] = size - 1, 0
         self._arrived_ms[slot] = deadline_ms - self._slo_ms
         return slot
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mark.dispatch import central_decisions as decisions
 from mark.dispatch.central import CentralPolicy, CentralRule, Feasible, TooLate
-from mark.dispatch.central_queue import PLAIN, CentralCode, CentralQueue, Instance, base_first
+from mark.dispatch.central_queue import PLAIN, CentralCode, CentralQueue, Decided, Instance, base_first
 from mark.dispatch.kairos import Timing, heterogeneity_weights
 from mark.simulator.engine import kernel_central as central
 from mark.simulator.engine.compiled import compiled_central_code, plain_central_kernel
@@ -123,7 +123,7 @@ def test_a_recorded_stream_is_decided_as_by_the_replay_s_kernel(seed: int, polic
     np.testing.assert_array_equal(live(case), replayed(case))
 
 
-def a_queue(rule: CentralRule = CentralRule.KAIROS, **settings: Any) -> CentralQueue[str]:
+def a_queue(rule: CentralRule = CentralRule.KAIROS, **settings: Any) -> CentralQueue[Any]:
     """Two types: 10 and 20 ms for one or two items on the fast one, twice that on the slow one."""
     policy = CentralPolicy(rule=rule, **settings)
     return CentralQueue(policy, slo_ms=50.0, profiles_s={"fast": (0.01, 0.02), "slow": (0.02, 0.045)})
@@ -177,23 +177,29 @@ def test_a_query_too_late_for_all_is_handed_on_or_held_and_a_held_one_starts_las
 
 @given(
     rule=st.sampled_from(RULES),
-    too_late=st.sampled_from([TooLate.HOLD, TooLate.COMMIT]),
-    steps=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 7), st.integers(1, 2)), max_size=120),
+    too_late=st.sampled_from(TooLate),
+    steps=st.lists(
+        st.tuples(st.integers(0, 5), st.integers(0, 7), st.integers(1, 2), st.booleans()), max_size=120
+    ),
 )
 def test_whatever_comes_and_goes_each_query_starts_once_and_none_is_forgotten(
-    rule: CentralRule, too_late: TooLate, steps: list[tuple[int, int, int]]
+    rule: CentralRule, too_late: TooLate, steps: list[tuple[int, int, int, bool]]
 ):
-    queue = a_queue(rule, too_late=too_late, threshold=1)
+    queue: CentralQueue[int] = a_queue(rule, too_late=too_late, threshold=1)
     there = {0: Instance("0", "fast")}
     queue.set_pool(0.0, there.values())
     busy: dict[str, int] = {}
-    added, started, removed = 0, list[int](), set[int]()
-    for now, (what, which, size) in enumerate(steps):
+    added, started, removed, handed_on = 0, list[int](), set[int](), list[int]()
+    for now, (what, which, size, decides) in enumerate(steps):
         if what <= 1:
             queue.add(float(now), added, size=size, deadline_ms=now + 50.0 * which)
             added += 1
         elif what == 2 and queue.remove(which):
             removed.add(which)
+        elif what == 5:
+            gone = queue.remove_all(range(added - which, added))
+            assert all(query not in queue for query in gone)
+            removed.update(gone)
         elif what == 3:
             if there.pop(which, None) is None:
                 there[which] = Instance(str(which), "slow" if which % 2 else "fast")
@@ -202,15 +208,20 @@ def test_whatever_comes_and_goes_each_query_starts_once_and_none_is_forgotten(
         elif busy:
             queue.set_idle(name := sorted(busy)[which % len(busy)])
             del busy[name]
-        for query, name in queue.decide(float(now)).started:
+        decided = queue.decide(float(now)) if decides else Decided[int]([], [])
+        for query, name in decided.started:
             assert name not in busy
             busy[name] = query
             started.append(query)
+        handed_on += decided.handed_on
     queue.set_pool(1000.0, [Instance("last", "fast")])
     for turn in range(added):
         queue.set_idle("last")
-        started += [query for query, _ in queue.decide(1000.0 + turn).started]
-    assert sorted([*started, *removed]) == list(range(added))
+        decided = queue.decide(1000.0 + turn)
+        started += [query for query, _ in decided.started]
+        handed_on += decided.handed_on
+    assert too_late is TooLate.OVERFLOW or not handed_on
+    assert sorted([*started, *removed, *handed_on]) == list(range(added))
     assert len(queue) == queue.held == 0
 
 
@@ -240,12 +251,54 @@ def test_beyond_what_is_matched_at_once_it_partitions_and_says_so():
     assert (queue.matched, queue.partitioned) == (1, 1)
 
 
-def test_compiled_decisions_are_the_plain_ones():
+@pytest.mark.parametrize("too_late", TooLate)
+def test_compiled_decisions_are_the_plain_ones(too_late: TooLate):
     code = compiled_central_code(Path(tempfile.gettempdir()) / "mark-test-engine")
     for rule in RULES:
         for seed in range(5):
-            case = Case(seed, CentralPolicy(rule=rule), 2.0)
+            case = Case(seed, CentralPolicy(rule=rule, too_late=too_late), 2.0)
             np.testing.assert_array_equal(live(case), live(case, code))
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_compiled_or_plain_the_same_ones_are_removed(rule: CentralRule):
+    code, found = compiled_central_code(Path(tempfile.gettempdir()) / "mark-test-engine"), []
+    for each in (PLAIN, code):
+        queue: CentralQueue[int] = CentralQueue(
+            CentralPolicy(rule=rule, threshold=1), slo_ms=50.0, profiles_s={"fast": (0.001,)}, code=each
+        )
+        queue.set_pool(0.0, [FAST])
+        for number in range(300):
+            queue.add(0.0, number, size=1, deadline_ms=50.0)
+        removed = queue.remove_all(range(0, 300, 3))
+        started = []
+        for turn in range(300):
+            queue.set_idle("a")
+            started += [query for query, _ in queue.decide(0.1 * turn).started]
+        found.append((removed, started))
+    assert found[0] == found[1]
+    assert sorted(found[0][0] + found[0][1]) == list(range(300))
+
+
+@pytest.mark.parametrize("rule", [CentralRule.FCFS, CentralRule.DRS])
+def test_a_lane_hands_on_what_is_too_late_when_its_turn_comes(rule: CentralRule):
+    queue = a_queue(rule, too_late=TooLate.OVERFLOW, threshold=1)
+    queue.set_pool(0.0, [Instance("a", "fast", 30.0)])
+    queue.add(0.0, "late", size=1, deadline_ms=35.0)
+    queue.add(0.0, "in time", size=1, deadline_ms=50.0)
+    queue.set_idle("a")
+    assert queue.decide(30.0) == Decided([("in time", "a")], ["late"])
+
+
+def test_what_was_handed_on_and_not_taken_stays_held_in_a_new_pool():
+    queue = a_queue(too_late=TooLate.OVERFLOW)
+    queue.set_pool(0.0, [Instance("a", "fast", 100.0)])
+    queue.hold("refused", size=1, deadline_ms=0.0)
+    queue.add(0.0, "other", size=1, deadline_ms=500.0)
+    queue.set_pool(0.0, [Instance("b", "fast", 100.0)])
+    assert (queue.held, queue.not_held()) == (1, ["other"])
+    queue.set_idle("b")
+    assert queue.decide(0.0) == Decided([("other", "b")], [])
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -141,6 +141,10 @@ class Reference:
             self.bound.setdefault(int(small), []).append(query)
         return None
 
+    def is_handed_on(self, now: float, query: int) -> bool:
+        waited, best = now - self.queries.arrived_ms[query], self.pool.best_ms[self.queries.row[query]]
+        return self.rules.too_late == decisions.OVERFLOW and bool(waited + best > SLO_MS)
+
     def lane(self, machine: int) -> int:
         if self.rules.rule == decisions.CLOCKWORK:
             return machine
@@ -159,7 +163,11 @@ class Reference:
         else:
             for machine in machines:
                 lane = self.bound.get(self.lane(machine), [])
-                if machine not in self.busy and lane:
+                if machine in self.busy:
+                    continue
+                while lane and self.is_handed_on(now, lane[0]):
+                    lane.pop(0)
+                if lane:
                     self.start(now, lane.pop(0), machine)
         while self.held and not self.waiting:
             query = self.held[0]

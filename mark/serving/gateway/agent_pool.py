@@ -17,7 +17,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from mark.dispatch.batcher import places_after
-from mark.domain.member import Member
+from mark.domain.member import Member, MemberState
 from mark.protocols.frames import (
     Bounced,
     Cancel,
@@ -244,6 +244,9 @@ class AgentConnections:
     def set_members(self, members: dict[str, Member]) -> None:
         """Connect to new members. An agent that is no longer a member stays while its connection does."""
         self._members = members
+        ready = [member for member in members.values() if member.state is MemberState.READY]
+        for name, router in self._routers.items():
+            router.set_members({member.instance: member.offering for member in ready if member.model == name})
         for instance, member in members.items():
             if instance not in self._tasks and member.model in self._routers:
                 task = asyncio.get_running_loop().create_task(self._keep_connected(instance))

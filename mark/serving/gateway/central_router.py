@@ -1,14 +1,18 @@
 """Routing of one model's requests through a central queue: agents get a request once they are idle.
 
 The decisions are those of `mark.dispatch.central_queue`, one for all that happens in one turn of the event loop.
-With several gateways each keeps a queue for its share of the agents (`shares.py`). An agent that changes its
-gateway finishes what it has first: its state says when. A gateway without a share, because there are fewer agents
-than gateways, binds requests early, as where there is no central queue.
+With several gateways each keeps a queue for its share of the agents (`shares.py`): of those that the store knows,
+which all gateways read alike, while connections come and go. An agent that changes its gateway finishes what it
+has first: its state says when. A gateway without a share, because there are fewer agents than gateways, binds
+requests early, as where there is no central queue.
 
 A request that no agent answers in time any more goes where the model's dispatch says; where that is Lambda and
-Lambda does not take it, it is held for an agent that would idle. One that waits is handed to Lambda before that,
-when Lambda would next be too late as well. What an agent bounces or loses goes the way of
-every router's requests (`model_router.py`), and a request that is dispatched again joins the queue again.
+Lambda does not take it, it is held for an agent that would idle, and not sent to Lambda again. One that waits is
+handed to Lambda before that, when Lambda would next be too late as well; where the model sheds, it is shed once no
+agent could be in time. A request whose client has gone takes no agent, unless its id may be asked for again.
+
+What an agent bounces or loses goes the way of every router's requests (`model_router.py`), and a request that is
+dispatched again joins the queue again.
 """
 
 from __future__ import annotations
@@ -40,10 +44,17 @@ TURN_S = 0.001
 """A timer may be a millisecond early."""
 ME = ""
 """The only gateway, until others are known."""
+CLIENT_GONE = 499
+"""nginx's status of a request whose client has closed its connection."""
 
 
 def _is_idle(view: AgentView) -> bool:
     return not view.in_service and not view.waiting
+
+
+def _is_unasked(request: InferenceRequest) -> bool:
+    """True where nobody waits for the answer, now or by a later request with the same id."""
+    return request.connection is None and request.idempotency is None
 
 
 class CentralRouter(ModelRouter):
@@ -63,20 +74,26 @@ class CentralRouter(ModelRouter):
         soon: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
         super().__init__(served, overflow=overflow, idempotency=idempotency, unexpected=unexpected)
-        profiles = {o.name: o.profile.latencies_s(self.largest) for o in served.offerings}
+        #: instance type by the name of an offering: a type is the same on spot and on demand
+        self._type_of = {o.name: o.instance_type.name for o in served.offerings}
+        profiles = {o.instance_type.name: o.profile.latencies_s(self.largest) for o in served.offerings}
         self._too_late = policy.too_late
-        if self._policy.late is Late.SHED:  # what is too late leaves the queue in any case
+        self._sheds = self._policy.late is Late.SHED
+        if self._sheds:  # what is too late leaves the queue in any case
             policy = replace(policy, too_late=TooLate.OVERFLOW)
         self.queue: CentralQueue[InferenceRequest] = CentralQueue(
             policy, slo_ms=1000 * self.objective_s, profiles_s=base_first(profiles), code=code
         )
         self._slowest_s = {name: times[-1] for name, times in profiles.items()}
         self._gateways, self._me = [ME], ME
+        self._members: dict[str, str] | None = None
         self._own: dict[str, Agent] = {}
         #: requests at this gateway's agents, and since when
         self._at: dict[InferenceRequest, tuple[Agent, float]] = {}
         self._soon = soon
         self._is_due = False
+        #: came since the last decision
+        self._new: list[InferenceRequest] = []
         self._factor = policy.admission_factor
         self._watch: asyncio.TimerHandle | None = None
 
@@ -89,6 +106,12 @@ class CentralRouter(ModelRouter):
         """Replace the agents that accept requests, and take this gateway's share of them."""
         super().set_agents(agents)
         self._take_share()
+
+    def set_members(self, offering_of: dict[str, str]) -> None:
+        """Share the agents that the store knows: other gateways share the same ones."""
+        if offering_of != self._members:
+            self._members = offering_of
+            self._take_share()
 
     def set_gateways(self, me: str, gateways: list[str]) -> None:
         """Share the agents anew."""
@@ -131,7 +154,7 @@ class CentralRouter(ModelRouter):
             return
         agent, sent_at = sent
         if response.status < CLIENT_ERROR:
-            self.queue.learn(agent.offering, request.size, now - sent_at)
+            self.queue.learn(self._type_of[agent.offering], request.size, now - sent_at)
         view = agent.view
         if not view.in_service and not view.waiting:
             self._set_idle(agent)
@@ -152,61 +175,88 @@ class CentralRouter(ModelRouter):
             self._set_idle(agent)
 
     def check_timeouts(self, now: float) -> None:
-        """Expire what has waited past the time-out, and predict by what was learned."""
+        """Expire what has waited past the time-out, forget what nobody waits for, predict by what was learned."""
         self.queue.refresh()
         give_up_at = now - self.give_up_s
-        for request in self.queue.waiting():
-            if request.arrived_at < give_up_at and self.queue.remove(request):
-                self.expire(request)
+        waiting = self.queue.waiting()
+        for request in self.queue.remove_all(one for one in waiting if one.arrived_at < give_up_at):
+            self.expire(request)
+        for request in self.queue.remove_all(filter(_is_unasked, waiting)):
+            self._forget(request)
+
+    def _forget(self, request: InferenceRequest) -> None:
+        self.tally.failed += 1
+        self.fail(request, CLIENT_GONE, "the client has closed its connection")
 
     def _take_share(self) -> None:
         now = time.monotonic()
+        connected = {agent.view.instance: agent for agent in self._agents}
+        there = {name: agent.offering for name, agent in connected.items()}
         # others are of a type that is offered no more
-        known = [agent for agent in self._agents if agent.offering in self._slowest_s]
-        owner_of = share_instances({agent.view.instance: agent.offering for agent in known}, self._gateways)
+        kind_of = {
+            name: self._type_of[offering]
+            for name, offering in (there if self._members is None else self._members).items()
+            if offering in self._type_of
+        }
+        owner_of = share_instances(kind_of, self._gateways)
         own = {
-            agent.view.instance: agent
-            for agent in known
-            if owner_of[agent.view.instance] == self._me and self._remains(agent, now)
+            name: agent
+            for name, agent in connected.items()
+            if owner_of.get(name) == self._me and self._remains(agent, now)
         }
         if own == self._own:
             return
         self._own = own
         log.info("share of agents", extra={"model": self.name, "agents": len(own), "of": self.agent_count})
         pool = [
-            Instance(name, agent.offering, None if _is_idle(agent.view) else 1000 * max(now, agent.view.free_at))
+            Instance(
+                name,
+                self._type_of[agent.offering],
+                None if _is_idle(agent.view) else 1000 * max(now, agent.view.free_at),
+            )
             for name, agent in own.items()
         ]
         self.queue.set_pool(1000 * now, pool)
         if not own:
-            for request in self.queue.waiting():
-                self.queue.remove(request)
+            for request in self.queue.remove_all(self.queue.waiting()):
                 self.offer(request, now)
         self._decide_soon()
 
     def _remains(self, agent: Agent, now: float) -> bool:
         """True where the agent is there until whatever starts now is answered."""
-        return now + self._slowest_s[agent.offering] <= agent.view.terminates_at
+        return now + self._slowest_s[self._type_of[agent.offering]] <= agent.view.terminates_at
 
     def _add(self, request: InferenceRequest, now: float) -> None:
         self.queue.add(1000 * now, request, size=request.size, deadline_ms=1000 * request.deadline_at)
         if self.queue.idle:
+            if self._overflows or self._sheds:
+                self._new.append(request)
             if not self._is_due:
                 self._decide_soon()
-        elif self._overflows:
-            self._watch_waiting(self._hand_on_at(request, now), now)
+        elif self._overflows or self._sheds:
+            self._watch_waiting(self._leaves_at(request, self._lambda_s(now)), now)
 
     @property
     def _overflows(self) -> bool:
         return self.overflow is not None and self._too_late is TooLate.OVERFLOW
 
-    def _hand_on_at(self, request: InferenceRequest, now: float) -> float:
-        """The last instant at which Lambda is predicted to answer in time; infinite where it never was."""
+    def _lambda_s(self, now: float, beside: int = 0) -> float:
+        """Predicted seconds of a call to Lambda; infinite where it takes nothing that waits."""
         calls = self.overflow
-        if calls is None or request.size != 1:
-            return math.inf
-        at = self._due_at(request) - (calls.finish_at(now) - now)
-        return at if at >= request.arrived_at else math.inf
+        return calls.finish_at(now, beside) - now if calls is not None and self._overflows else math.inf
+
+    def _leaves_at(self, request: InferenceRequest, lambda_s: float) -> float:
+        """The instant at which a request that has not started leaves the queue; infinite where none is."""
+        return min(self._hand_on_at(request, lambda_s), self._shed_at(request))
+
+    def _hand_on_at(self, request: InferenceRequest, lambda_s: float) -> float:
+        """The last instant at which Lambda is predicted to answer in time; infinite where it never was."""
+        at = self._due_at(request) - lambda_s
+        return at if request.size == 1 and at >= request.arrived_at else math.inf
+
+    def _shed_at(self, request: InferenceRequest) -> float:
+        """The first instant at which no agent is predicted to answer in time; infinite where nothing is shed."""
+        return request.deadline_at - self.queue.best_ms(request.size) / 1000 + TURN_S if self._sheds else math.inf
 
     def _due_at(self, request: InferenceRequest) -> float:
         return request.arrived_at + self._factor * (request.deadline_at - request.arrived_at)
@@ -221,17 +271,30 @@ class CentralRouter(ModelRouter):
         self._watch = loop.call_later(max(0.0, at - now), self.hand_on_waiting)
 
     def hand_on_waiting(self) -> None:
-        """Hand to Lambda what would next be too late there as well, and is not expected to start in time here."""
+        """Hand to Lambda what would next be too late there as well, and is not expected to start in time here.
+
+        What is held was refused there, or is late in any case: it stays.
+        """
         self._watch, now, next_at, ahead = None, time.monotonic(), math.inf, 0
-        for request in self.queue.waiting():
-            at = self._hand_on_at(request, now)
-            stays = at > now + TURN_S or not self._lambda_open(len(request.body))
-            if stays or self.queue.expected_ms(1000 * now, ahead, request.size) <= 1000 * self._due_at(request):
-                next_at = min(next_at, at) if at > now + TURN_S else next_at
-                ahead += 1
-            elif self.queue.remove(request):
-                self._guarded_route_late(request, now)
+        soon = now + TURN_S
+        leaving: list[InferenceRequest] = []
+        lambda_s = self._lambda_s(now)
+        for request in self.queue.not_held():
+            at, shed_at = self._hand_on_at(request, lambda_s), self._shed_at(request)
+            if shed_at > now:
+                is_open = at <= soon and self._lambda_open(len(request.body), len(leaving))
+                if not is_open or self._is_expected_in_time(request, ahead, now):
+                    next_at = min(next_at, shed_at, at if at > soon else math.inf)
+                    ahead += 1
+                    continue
+            leaving.append(request)
+            lambda_s = self._lambda_s(now, len(leaving))
+        for request in self.queue.remove_all(leaving):
+            self._guarded_route_late(request, now)
         self._watch_waiting(next_at, now)
+
+    def _is_expected_in_time(self, request: InferenceRequest, ahead: int, now: float) -> bool:
+        return self.queue.expected_ms(1000 * now, ahead, request.size) <= 1000 * self._due_at(request)
 
     def _settle(self, request: InferenceRequest) -> None:
         """The request is at its agent no more, which is idle where it holds nothing else."""
@@ -260,6 +323,10 @@ class CentralRouter(ModelRouter):
             return
         for request, instance in decided.started:
             agent = self._own[instance]
+            if _is_unasked(request):
+                self._forget(request)
+                self._set_idle(agent)
+                continue
             self._at[request] = (agent, now)
             try:
                 agent.send(request, now, forced=True)
@@ -267,8 +334,10 @@ class CentralRouter(ModelRouter):
                 self.fail_unexpected(request, error)
         for request in decided.handed_on:
             self._guarded_route_late(request, now)
-        if self._watch is None and self._overflows and len(self.queue):
-            self._watch_waiting(min(self._hand_on_at(request, now) for request in self.queue.waiting()), now)
+        came, self._new = [request for request in self._new if request in self.queue], []
+        if came:
+            lambda_s = self._lambda_s(now)
+            self._watch_waiting(min(self._leaves_at(request, lambda_s) for request in came), now)
 
     def _guarded_route_late(self, request: InferenceRequest, now: float) -> None:
         try:
@@ -278,7 +347,7 @@ class CentralRouter(ModelRouter):
 
     def _route_late(self, request: InferenceRequest, now: float, *, lambda_refused: bool = False) -> None:
         """Hand on a request that no agent answers in time any more, or hold it."""
-        instance_at = now + self.queue.latency_ms[:, request.size - 1].min() / 1000
+        instance_at = now + self.queue.best_ms(request.size) / 1000
         refused = lambda_refused or self._too_late is not TooLate.OVERFLOW
         if self._stays(request, now, instance_at, lambda_refused=refused):
             self.queue.hold(request, size=request.size, deadline_ms=1000 * request.deadline_at)

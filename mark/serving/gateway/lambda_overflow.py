@@ -70,15 +70,15 @@ class LambdaCalls:
         """Reset the belief: the function was made anew and has no environment."""
         self._belief[:] = 0
 
-    def takes(self, body_bytes: int) -> bool:
-        """True where one more call is allowed, with a body of that size."""
-        room = self.in_flight < self._offering.concurrency and not self.closed
+    def takes(self, body_bytes: int, beside: int = 0) -> bool:
+        """True where one more call is allowed, with a body of that size. beside: others about to be made."""
+        room = self.in_flight + beside < self._offering.concurrency and not self.closed
         return room and body_bytes <= self._most_bytes
 
-    def finish_at(self, now: float) -> float:
-        """The predicted finish of a call made now."""
+    def finish_at(self, now: float, beside: int = 0) -> float:
+        """The predicted finish of a call made now. beside: others about to be made."""
         return lambda_finish_at(
-            now, self.in_flight, self.warm, self._offering.latency_s, self._offering.cold_start_s
+            now, self.in_flight + beside, self.warm, self._offering.latency_s, self._offering.cold_start_s
         )
 
     def call(self, router: ModelRouter, request: InferenceRequest) -> None:

@@ -129,6 +129,9 @@ class ModelRouter:
         """The number of agents that accept requests."""
         return len(self._agents)
 
+    def set_members(self, offering_of: dict[str, str]) -> None:
+        """Take the offerings of all ready agents, connected or not; early binding has no shares."""
+
     def set_gateways(self, me: str, gateways: list[str]) -> None:
         """Share the agents among the gateways that are up; early binding has no shares."""
 
@@ -365,6 +368,7 @@ class ModelRouter:
             return least_finish(now, view.rows, view.agents)
         return least_finish_of_size(now, size, view.rows, view.agents, view.profiles_s)
 
-    def _lambda_open(self, body_bytes: int) -> bool:
-        calls = self.overflow
-        return calls is not None and self._policy.bounced is not Bounced.NOWHERE and calls.takes(body_bytes)
+    def _lambda_open(self, body_bytes: int, beside: int = 0) -> bool:
+        if self.overflow is None or self._policy.bounced is Bounced.NOWHERE:
+            return False
+        return self.overflow.takes(body_bytes, beside)

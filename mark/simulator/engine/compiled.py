@@ -98,6 +98,8 @@ def compiled_central_code(cache_dir: Path) -> CentralCode:
     queue.set_pool(0.0, [Instance("any", "any")])
     queue.add(0.0, "any", size=1, deadline_ms=1.0)
     queue.decide(0.0)
+    queue.add(0.0, "another", size=1, deadline_ms=1.0)
+    queue.remove("another")
     return CentralCode(*(function.get_overload(*function.signatures) for function in cast("Any", code)))
 
 

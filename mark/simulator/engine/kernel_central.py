@@ -117,7 +117,7 @@ def run(queries: Queries, pool: CentralPool, limits: CentralRules, work: Work) -
         while at < total and arrived_ms[at] <= now:
             join(now, at, latency_ms, rules, line)
             at += 1
-        begin_lanes(now, latency_ms, line)
+        begin_lanes(now, known, rules, line)
         if counts[WAITING] > 0 or counts[HELD] > 0:
             begin_waiting(now, known, rules, line, work.scratch)
         for number in range(counts[STARTED]):

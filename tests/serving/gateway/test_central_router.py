@@ -14,7 +14,7 @@ import pytest
 from mark.dispatch.central import CentralPolicy, CentralRule, TooLate
 from mark.dispatch.central_queue import PLAIN
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late
-from mark.domain.offering import Offering
+from mark.domain.offering import Market, Offering
 from mark.protocols.frames import Response
 from mark.service_spec import ServedModel
 from mark.serving.gateway.central_router import CentralRouter
@@ -60,7 +60,7 @@ class FakeAgent:
     """An agent that keeps what it gets until it is told to answer."""
 
     def __init__(self, router: CentralRouter, instance: str, kind: str) -> None:
-        (self.offering,) = (o.name for o in router.served.offerings if o.instance_type.name == kind)
+        self.offering = next(o.name for o in router.served.offerings if o.instance_type.name == kind)
         self.forced = True
         self.router, self.held = router, list[InferenceRequest]()
         self.view = AgentView(instance, router.profile_s(self.offering))
@@ -117,14 +117,16 @@ class Gateway:
 class FakeCalls:
     """Calls of Lambda, which takes what it is asked."""
 
-    def __init__(self, takes_s: float = 0.0) -> None:
-        self.takes_s = takes_s
+    def __init__(self, takes_s: float = 0.0, most: int = 1000) -> None:
+        self.takes_s, self.most = takes_s, most
         self.called: list[InferenceRequest] = []
+        self.asked = 0
 
-    def takes(self, body_bytes: int) -> bool:
-        return True
+    def takes(self, body_bytes: int, beside: int = 0) -> bool:
+        return len(self.called) + beside < self.most
 
-    def finish_at(self, now: float) -> float:
+    def finish_at(self, now: float, beside: int = 0) -> float:
+        self.asked += 1
         return now + self.takes_s
 
     def call(self, router: ModelRouter, request: InferenceRequest) -> None:
@@ -297,6 +299,128 @@ def test_what_waits_is_handed_to_lambda_while_that_is_in_time(
         assert len(calls.called) == handed_on
 
     run(test())
+
+
+def test_what_lambda_refused_is_not_sent_to_it_again() -> None:
+    async def test() -> None:
+        calls = FakeCalls(10.0)
+        gateway = Gateway(two_types(CentralPolicy(rule=CentralRule.KAIROS, too_late=TooLate.OVERFLOW)), calls)
+        agent = FakeAgent(gateway.router, "i-0", "slow")
+        agent.view.in_service, agent.view.free_at = 1, time.monotonic() + 100.0
+        gateway.router.set_agents([agent])
+        waits = gateway.ask()
+        waits.arrived_at -= 45.0
+        waits.deadline_at -= 45.0
+        gateway.router.hand_on_waiting()
+        assert calls.called == [waits]
+        gateway.router.bounced(waits, time.monotonic(), lambda_refused=True)
+        for others in ([], [FakeAgent(gateway.router, "i-1", "slow")]):
+            gateway.router.set_agents([agent, *others])
+            gateway.router.hand_on_waiting()
+        gateway.turn()
+        assert calls.called == [waits]
+
+    run(test())
+
+
+def test_no_more_is_handed_on_than_lambda_takes_at_once() -> None:
+    async def test() -> None:
+        calls = FakeCalls(10.0, most=3)
+        gateway = Gateway(two_types(CentralPolicy(rule=CentralRule.KAIROS, too_late=TooLate.OVERFLOW)), calls)
+        agent = FakeAgent(gateway.router, "i-0", "slow")
+        agent.view.in_service, agent.view.free_at = 1, time.monotonic() + 100.0
+        gateway.router.set_agents([agent])
+        for _ in range(5):
+            waits = gateway.ask()
+            waits.arrived_at -= 45.0
+            waits.deadline_at -= 45.0
+        gateway.router.hand_on_waiting()
+        assert (len(calls.called), len(gateway.router.queue)) == (3, 2)
+
+    run(test())
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_model_that_sheds_answers_nothing_late_however_busy_its_agents(rule: CentralRule) -> None:
+    async def test() -> None:
+        model = two_types(
+            CentralPolicy(rule=rule, threshold=1), dispatch=DispatchPolicy(bounced=Bounced.NOWHERE, late=Late.SHED)
+        )
+        gateway = Gateway(model)
+        (fast,) = gateway.add("fast")
+        gateway.ask()
+        gateway.turn()
+        waits = [gateway.ask(within_s=15.0), gateway.ask()]
+        for request in waits[:1]:
+            request.deadline_at -= 10.0
+        gateway.router.hand_on_waiting()
+        assert gateway.client.statuses == [503]
+        fast.answer()
+        gateway.turn()
+        assert fast.held == [waits[1]]
+
+    run(test())
+
+
+def test_a_type_is_the_same_on_spot_and_on_demand() -> None:
+    spot = replace(of_type("fast"), market=Market.SPOT)
+    model = two_types(CentralPolicy(rule=CentralRule.DRS, threshold=1))
+    gateway = Gateway(replace(model, offerings=(*model.offerings, spot)))
+    assert spot.name not in {one.name for one in model.offerings}
+    slow = FakeAgent(gateway.router, "i-0", "slow")
+    fast = FakeAgent(gateway.router, "i-1", "fast")
+    fast.offering = spot.name
+    gateway.router.set_agents([slow, fast])
+    small, large = gateway.ask(size=1), gateway.ask(size=2)
+    gateway.turn()
+    assert (slow.held, fast.held) == ([small], [large])
+
+
+def test_what_nobody_waits_for_takes_no_agent() -> None:
+    gateway = Gateway()
+    (fast,) = gateway.add("fast")
+    gone = gateway.ask()
+    gone.connection = None
+    gateway.turn()
+    assert fast.held == []
+    gateway.ask()
+    gateway.turn()
+    waits = gateway.ask()
+    waits.connection = None
+    gateway.router.check_timeouts(time.monotonic())
+    assert (len(fast.held), len(gateway.router.queue)) == (1, 0)
+    assert gateway.router.tally.failed == 2
+
+
+def test_a_decision_asks_lambda_once_however_many_wait() -> None:
+    async def test() -> None:
+        calls = FakeCalls(60.0)  # never in time
+        gateway = Gateway(two_types(CentralPolicy(rule=CentralRule.KAIROS, too_late=TooLate.OVERFLOW)), calls)
+        (fast,) = gateway.add("fast")
+        for _ in range(50):
+            gateway.ask()
+        gateway.turn()
+        calls.asked = 0
+        fast.answer()
+        gateway.turn()
+        assert len(fast.held) == 1
+        assert calls.asked <= 1
+
+    run(test())
+
+
+def test_an_agent_that_one_gateway_is_not_connected_to_yet_has_one_owner() -> None:
+    gateways = {name: Gateway() for name in ("g1", "g2")}
+    kinds = ("fast", "slow") * 3
+    agents = {name: gateway.add(*kinds) for name, gateway in gateways.items()}
+    gateways["g2"].router.set_agents(list(agents["g2"][1:]))
+    known = {agent.view.instance: agent.offering for agent in agents["g1"]}
+    for name, gateway in gateways.items():
+        gateway.router.set_members(known)
+        gateway.router.set_gateways(name, ["g1", "g2"])
+    shares = [set(gateway.router.queue.instances) for gateway in gateways.values()]
+    assert not shares[0] & shares[1]
+    assert (shares[0] | shares[1]) >= set(known) - {"i-0"}
 
 
 def test_what_has_waited_too_long_expires() -> None:
