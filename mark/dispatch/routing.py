@@ -23,6 +23,14 @@ Servers = Any
 """A record array or a list of objects; numpy's stubs cannot name a record's fields."""
 Server = Any
 """One of them."""
+OVERDUE_SHARE = 0.08
+"""Of a full batch: how much longer a batch is expected to take that is overdue.
+
+Times above the mean of a normal time lie 0.8 deviations above it on average; batches vary by some 10 %. Without it an
+instance that is overdue looks as free as one that is idle, while its Bouncer, which counts what it has in full, may
+admit nothing: a model whose answers take most of the objective lost half of its requests to Lambda beside idle
+instances.
+"""
 BatchTimes = Any
 """Seconds by the items of a batch: an array, or a sequence of floats. The place of 0 items is not used."""
 
@@ -55,6 +63,8 @@ def least_finish(now: float, rows: Rows, servers: Servers) -> int:
             server.single_s,
             server.full_batch_s,
         )
+        if server.in_service > 0 and server.free_at < now:
+            at += OVERDUE_SHARE * server.full_batch_s
         if at < best_at and at <= server.terminates_at:
             best, best_at = row, at
     return best
@@ -82,8 +92,11 @@ def least_finish_of_size(now: float, size: int, rows: Rows, servers: Servers, ba
     """`least_finish` of a request of `size` items; batch_s: one profile for each row."""
     best, best_at = NONE, np.inf
     for row in rows:
-        at = sized_finish_at(now, size, servers[row], batch_s[row])
-        if at < best_at and at <= servers[row].terminates_at:
+        server = servers[row]
+        at = sized_finish_at(now, size, server, batch_s[row])
+        if server.in_service > 0 and server.free_at < now:
+            at += OVERDUE_SHARE * server.full_batch_s
+        if at < best_at and at <= server.terminates_at:
             best, best_at = row, at
     return best
 

@@ -75,6 +75,15 @@ def test_least_finish_weighs_queue_and_speed() -> None:
     assert least_finish(4.9, rows(0, 1, 2), made) == 1
 
 
+def test_an_idle_instance_is_preferred_to_one_that_is_overdue() -> None:
+    made = servers(3, free_at=[0.9, 0.0, 1.01], in_service=[1, 0, 1])
+    assert least_finish(1.0, rows(0, 1, 2), made) == 1
+    profiles = np.tile([0.0, 0.1], (3, 1))
+    assert least_finish_of_size(1.0, 1, rows(0, 1, 2), made, profiles) == 1
+    made[1].in_service = 1  # overdue for longer, and no sooner done for that
+    assert least_finish(1.0, rows(0, 1), made) == 0
+
+
 def test_least_finish_refuses_what_is_gone_before_the_answer() -> None:
     made = servers(2, terminates_at=[1.05, 1.1], single_s=[0.1, 0.1])
     assert least_finish(1.0, rows(0, 1), made) == 1

@@ -217,7 +217,7 @@ def test_a_token_guards_what_others_reach_and_a_dead_supervisor_leaves_nothing(e
     assert agents
     assert agents <= empty.seen
     os.kill(empty.running["pid"], signal.SIGKILL)
-    eventually(lambda: not empty.processes(), within_s=8)
+    eventually(lambda: not empty.processes())
     assert_refused(empty, "status", "--name", empty.name, says=f"no service {empty.name} is up")
 
 
