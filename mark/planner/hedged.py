@@ -362,7 +362,7 @@ def _knapsack(
         if value[cell] > value[best] * (1.0 + 1e-12):
             best = cell
         for i in range(count):
-            block = max(1, int(step / capacity[i]))
+            block = math.ceil(step / capacity[i])  # of a cell at least: each takes one
             for is_new in (False, True):
                 size = block if is_new else min(block, there[i] - kept[cell, i])
                 if size == 0 or (is_new and launch[i] == np.inf):

@@ -90,6 +90,20 @@ def test_a_certain_load_is_carried_by_the_cheapest_type_and_its_noise_by_a_few_s
     assert plan.shortfall_rps < 3.0
 
 
+@pytest.mark.parametrize("there", [0, 100, 301])
+@pytest.mark.parametrize("rps", [0.4, 0.7, 0.9, 1.3, 1.6, 2.0, 2.4, 3.0])
+def test_a_fleet_of_hundreds_carries_its_load_with_the_cheaper_type(rps: float, there: int) -> None:
+    """Whatever an instance carries beside a cell of the table: its blocks fill the cells that they take."""
+    cheap = offering("cheap", rps=rps, usd_per_hour=0.05 * rps, launch_usd=0.0001 * rps)
+    dear = offering("dear", rps=0.7 * rps, usd_per_hour=0.05 * rps, launch_usd=0.0001 * rps)
+    forecast = spread(500.0, 520.0, 540.0)
+    plan = plan_hedged(asked(forecast, cheap, dear, running=((cheap.name, there),), backup=Backup(lambda_usd=1e-3)))
+
+    assert plan.capacity_rps > 520.0
+    assert plan.shortfall_rps < 0.02 * 520.0
+    assert counts(plan).get(dear.name, 0) * dear.capacity_rps < 0.05 * plan.capacity_rps
+
+
 def test_a_plan_explains_itself_by_rent_risk_launches_and_savings() -> None:
     cheap, dear = replace(SMALL, usd_per_hour=0.03), replace(LARGE, usd_per_hour=4.0)
     wanted = asked(spread(40.0, 40.0, 40.0), cheap, dear, running=((cheap.name, 2),))
