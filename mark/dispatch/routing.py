@@ -26,9 +26,9 @@ Server = Any
 OVERDUE_SHARE = 0.08
 """Of a full batch: how much longer a batch is expected to take that is overdue.
 
-Times above the mean of a normal time lie 0.8 deviations above it on average; batches vary by some 10 %. Without it an
-instance that is overdue looks as free as one that is idle, while its Bouncer, which counts what it has in full, may
-admit nothing: a model whose answers take most of the objective lost half of its requests to Lambda beside idle
+Times above the mean of a normal time lie 0.8 deviations above it on average; batches vary by some 10 %. Without it
+an instance that is overdue looks as free as one that is idle, while its Bouncer, which counts what it has in full,
+may admit nothing: a model whose answers take most of the objective lost half of its requests to Lambda beside idle
 instances.
 """
 BatchTimes = Any

@@ -97,7 +97,9 @@ def test_a_fleet_of_hundreds_carries_its_load_with_the_cheaper_type(rps: float, 
     cheap = offering("cheap", rps=rps, usd_per_hour=0.05 * rps, launch_usd=0.0001 * rps)
     dear = offering("dear", rps=0.7 * rps, usd_per_hour=0.05 * rps, launch_usd=0.0001 * rps)
     forecast = spread(500.0, 520.0, 540.0)
-    plan = plan_hedged(asked(forecast, cheap, dear, running=((cheap.name, there),), backup=Backup(lambda_usd=1e-3)))
+    plan = plan_hedged(
+        asked(forecast, cheap, dear, running=((cheap.name, there),), backup=Backup(lambda_usd=1e-3))
+    )
 
     assert plan.capacity_rps > 520.0
     assert plan.shortfall_rps < 0.02 * 520.0
