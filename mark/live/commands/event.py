@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from mark.config.events import default_name, parse_duration, parse_expectation, parse_time
+from mark.config.events import default_name, parse_duration, parse_expectation, parse_name, parse_time
 from mark.config.settings import Settings
 from mark.controller.runner import KEEP_HISTORY
 from mark.domain.announced_events import AnnouncedEvent, Events
@@ -42,7 +42,7 @@ class EventOptions:
         at = _flag("--at", parse_time, self.at)
         factor, least_rps = _flag("--expect", parse_expectation, self.expect)
         return AnnouncedEvent(
-            name=self.name or default_name(at),
+            name=default_name(at) if self.name is None else parse_name(self.name),
             at=at,
             until=at + _flag("--for", parse_duration, self.duration),
             factor=factor,
