@@ -72,9 +72,10 @@ def parse_expectation(text: str) -> tuple[float, float]:
 
 def parse_name(text: str) -> str:
     """The name of an event. Misconfigured where it does not fit in a line of a table or a log."""
-    if not text.strip() or not text.isprintable() or len(text) > LONGEST_NAME:
+    if not text.strip() or not text.isprintable() or len(text) > LONGEST_NAME or "[" in text:  # rich's markup
         raise Misconfigured(
-            f"{text[:LONGEST_NAME]!r} cannot name an event: it takes 1 to {LONGEST_NAME} characters in one line"
+            f"{text[:LONGEST_NAME]!r} cannot name an event: it takes 1 to {LONGEST_NAME} characters in one line, "
+            "and no ["
         )
     return text
 

@@ -84,6 +84,7 @@ def test_lengths_and_expectations_read_as_people_write_them() -> None:
         ("{at: 0, duration: 2h, expect: %srps}" % ("9" * 400), "at most 1e+09 requests/s"),
         ('{name: "a\\nb", at: 0, duration: 2h, expect: 3x}', "cannot name an event"),
         ('{name: "\\e[31m", at: 0, duration: 2h, expect: 3x}', "cannot name an event"),
+        ("{name: '[/red]', at: 0, duration: 2h, expect: 3x}", "and no ["),
         ("{name: ' ', at: 0, duration: 2h, expect: 3x}", "cannot name an event"),
         ("{name: '', at: 0, duration: 2h, expect: 3x}", "cannot name an event"),
         ("{name: %s, at: 0, duration: 2h, expect: 3x}" % ("n" * 81), "1 to 80 characters"),
