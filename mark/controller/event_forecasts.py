@@ -26,6 +26,8 @@ from mark.domain.demand import Demand, Forecast
 
 BEFORE_S = 3600.0
 """What an event's load is measured against: the mean of so long before it."""
+MOST_RPS = 1e12
+"""Events at once multiply: no more than this, so that a hundred of them stay a number."""
 
 
 def _events_in(events: Sequence[AnnouncedEvent], forecast: Forecast) -> Events:
@@ -75,7 +77,9 @@ def _expecting(
     event: AnnouncedEvent, rates: tuple[tuple[float, ...], ...], touched: range
 ) -> tuple[tuple[float, ...], ...]:
     return tuple(
-        tuple(max(event.least_rps, event.factor * rate) for rate in row) if at in touched else row
+        tuple(max(rate, event.least_rps, min(event.factor * rate, MOST_RPS)) for rate in row)
+        if at in touched
+        else row
         for at, row in enumerate(rates)
     )
 

@@ -66,6 +66,11 @@ def test_events_never_lower_a_forecast_nor_touch_another_time(
         assert touched or new == old
 
 
+def test_a_hundred_events_at_once_expect_a_number_still() -> None:
+    found = with_events(forecast(10.0), [event(0.0, 60.0, factor=1000.0)] * 120)
+    assert [row[0] for row in found.max_rps[:2]] == [1e12, 10.0]
+
+
 STEPS = st.integers(-4, 40).map(lambda half: 30.0 * half)
 
 
