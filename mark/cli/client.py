@@ -62,7 +62,7 @@ def create(
 
     new = NewClient(
         name=client,
-        models=tuple(given.split_list(models)),
+        models=None if models is None else tuple(given.split_list(models)),
         rate_rps=rate,
         burst=burst,
         concurrency=concurrency,

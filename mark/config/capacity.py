@@ -20,8 +20,8 @@ CHECKED_DAYS = 366
 
 
 def _as_written(value: object) -> object:
-    """YAML takes 20:00 without quotes for 1,200, a number to the base of 60."""
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= DAY_S // 60:
+    """YAML takes 20:00 without quotes for 1,200, a number to the base of 60; 0:30 it leaves as it is."""
+    if isinstance(value, int) and not isinstance(value, bool) and 60 <= value <= DAY_S // 60:
         return f"{value // 60:02d}:{value % 60:02d}"
     return value
 
@@ -65,6 +65,8 @@ class CapacitySettings(Part):
 
     @model_validator(mode="after")
     def _has_sense(self) -> CapacitySettings:
+        if self.start == "24:00":
+            raise ValueError("start is 24:00; write 00:00, the start of the day after")
         if self.start == self.end:
             raise ValueError(f"start and end are both {self.start}; leave both out for all day")
         if self.min_rps is None and self.max_rps is None:

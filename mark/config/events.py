@@ -19,6 +19,10 @@ LATEST_S = 1e11
 """Some millennia from now."""
 LARGEST = 1000.0
 """No announcement multiplies a load by more: who writes 3000x meant requests/s."""
+LARGEST_RPS = 1e9
+"""No announcement expects more requests/s."""
+LONGEST_NAME = 80
+"""Characters: a name stands in tables, logs and every plan that counts the event."""
 
 
 def parse_time(text: str) -> float:
@@ -32,7 +36,7 @@ def parse_time(text: str) -> float:
             raise Misconfigured(
                 f"{text!r} is no time; write it like 2026-12-01T18:00 (UTC) or 2026-12-01T18:00+01:00"
             ) from error
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        found = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     if not 0.0 <= found <= LATEST_S:
         raise Misconfigured(f"{text!r} is no time; write it like 2026-12-01T18:00")
     return found
@@ -45,7 +49,7 @@ def parse_duration(text: str) -> float:
     parts: list[tuple[str, str, str]] = re.findall(r"(\d+(\.\d+)?)(s|min|m|h|d)", text)
     found = sum(float(number) * SECONDS[unit] for number, _, unit in parts)
     if not 0 < found <= LONGEST_S:
-        raise Misconfigured(f"an event cannot last {text!r}; at most {LONGEST_S / SECONDS['d']:g}d")
+        raise Misconfigured(f"an event cannot last {text[:20]!r}; at most {LONGEST_S / SECONDS['d']:g}d")
     return found
 
 
@@ -58,10 +62,22 @@ def parse_expectation(text: str) -> tuple[float, float]:
     if found[2] == "rps":
         if number <= 0:
             raise Misconfigured("0rps expects nothing; name the requests/s that come")
+        if number > LARGEST_RPS:
+            raise Misconfigured(f"an event can expect at most {LARGEST_RPS:g} requests/s")
         return 1.0, number
     if not 1.0 < number <= LARGEST:
         raise Misconfigured(f"{text} must be above 1x and at most {LARGEST:g}x; for a rate write it like 500rps")
     return number, 0.0
+
+
+def parse_name(text: str) -> str:
+    """The name of an event. Misconfigured where it does not fit in a line of a table or a log."""
+    if not text.strip() or not text.isprintable() or len(text) > LONGEST_NAME or "[" in text:  # rich's markup
+        raise Misconfigured(
+            f"{text[:LONGEST_NAME]!r} cannot name an event: it takes 1 to {LONGEST_NAME} characters in one line, "
+            "and no ["
+        )
+    return text
 
 
 def parse_event(text: str) -> dict[str, str]:
@@ -92,18 +108,19 @@ def _as_text(value: object) -> object:
     """YAML reads times and numbers by itself."""
     if isinstance(value, datetime | date):
         return value.isoformat()
-    return f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else value
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 EventTime = Annotated[str, BeforeValidator(_as_text), _checked_by(parse_time)]
 EventLength = Annotated[str, _checked_by(parse_duration)]
+EventName = Annotated[str, _checked_by(parse_name)]
 Expectation = Annotated[str, _checked_by(parse_expectation)]
 
 
 class EventSettings(Part):
     """One announced event (docs/bounds.md)."""
 
-    name: str | None = Field(None, min_length=1, description="Its name; its time when left out.")
+    name: EventName | None = Field(None, description="Its name; its time when left out.")
     at: EventTime = Field(
         description="When it begins, such as 2026-12-01T18:00 (UTC without a zone), or seconds on a trace's clock."
     )

@@ -17,6 +17,7 @@ requests/s takes nothing out: it is a least rate, and the forecaster sees what c
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -25,6 +26,8 @@ from mark.domain.demand import Demand, Forecast
 
 BEFORE_S = 3600.0
 """What an event's load is measured against: the mean of so long before it."""
+MOST_RPS = 1e12
+"""Events at once multiply: no more than this, so that a hundred of them stay a number."""
 
 
 def _events_in(events: Sequence[AnnouncedEvent], forecast: Forecast) -> Events:
@@ -64,16 +67,19 @@ def without_events(history: Demand, events: Sequence[AnnouncedEvent]) -> Demand:
 
 
 def _touched(event: AnnouncedEvent, start_at: float, units: int, unit_s: float) -> range:
-    """The units, counted from `start_at`, that an event touches."""
-    places = [at for at in range(units) if event.touches(start_at + at * unit_s, start_at + (at + 1) * unit_s)]
-    return range(places[0], places[-1] + 1) if places else range(0)
+    """The units, counted from `start_at`, that an event touches, by bisection: a history has weeks of them."""
+    places = range(units)
+    first = bisect_right(places, event.at, key=lambda at: start_at + (at + 1) * unit_s)
+    return range(first, max(first, bisect_left(places, event.until, key=lambda at: start_at + at * unit_s)))
 
 
 def _expecting(
     event: AnnouncedEvent, rates: tuple[tuple[float, ...], ...], touched: range
 ) -> tuple[tuple[float, ...], ...]:
     return tuple(
-        tuple(max(event.least_rps, event.factor * rate) for rate in row) if at in touched else row
+        tuple(max(rate, event.least_rps, min(event.factor * rate, MOST_RPS)) for rate in row)
+        if at in touched
+        else row
         for at, row in enumerate(rates)
     )
 
@@ -82,6 +88,5 @@ def _usual(event: AnnouncedEvent, rates: tuple[float, ...], touched: range, befo
     reference = rates[before]
     # a service that began within the event knows no load before it
     usual = sum(reference) / len(reference) if reference else 0.0
-    return tuple(
-        max(min(rate, usual), rate / event.factor) if at in touched else rate for at, rate in enumerate(rates)
-    )
+    without = (max(min(rate, usual), rate / event.factor) for rate in rates[touched.start : touched.stop])
+    return (*rates[: touched.start], *without, *rates[touched.stop :])

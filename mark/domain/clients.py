@@ -8,7 +8,6 @@ directory without a key, so that its figures keep their name and no other client
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +17,8 @@ from mark.domain.errors import Misconfigured, unknown
 
 MOST_CLIENTS = 100
 """So many a directory holds, revoked ones counted: each is a label of metrics and a row of every report."""
+LEAST_RPS, MOST = 1e-6, 1e9
+"""Bounds of limits: a request in eleven days, and more than any service gets."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,47}")
 SERVICE = "(token)"
 """The name under which requests with the service's own token are counted; no client can have it."""
@@ -53,12 +54,16 @@ class Limits:
     concurrency: int | None = None
 
     def __post_init__(self) -> None:
-        if self.rate_rps is not None and not 0 < self.rate_rps < math.inf:
-            raise Misconfigured(f"a client's rate must be above 0 requests/s, not {self.rate_rps:g}")
-        if self.burst < 1:
-            raise Misconfigured(f"a client's burst must be at least 1 request, not {self.burst}")
-        if self.concurrency is not None and self.concurrency < 1:
-            raise Misconfigured(f"a client's concurrency must be at least 1 request, not {self.concurrency}")
+        if self.rate_rps is not None and not LEAST_RPS <= self.rate_rps <= MOST:
+            raise Misconfigured(
+                f"a client's rate must be from {LEAST_RPS:g} to {MOST:g} requests/s, not {self.rate_rps:g}"
+            )
+        if not 1 <= self.burst <= MOST:
+            raise Misconfigured(f"a client's burst must be from 1 to {MOST:g} requests, not {self.burst}")
+        if self.concurrency is not None and not 1 <= self.concurrency <= MOST:
+            raise Misconfigured(
+                f"a client's concurrency must be from 1 to {MOST:g} requests, not {self.concurrency}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

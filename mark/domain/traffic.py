@@ -67,9 +67,9 @@ def client_outcomes(one: ClientTraffic) -> dict[str, int]:
 
 
 def grown_since(now: ClientTraffic, before: ClientTraffic | None) -> ClientTraffic:
-    """The counts of one client since an earlier reading."""
+    """The counts of one client since an earlier reading; none where a store that lost the latest has fewer."""
     old = before or ClientTraffic(client=now.client)
-    grown = {name: getattr(now, name) - getattr(old, name) for name in CLIENT_COUNTS}
+    grown = {name: max(0, getattr(now, name) - getattr(old, name)) for name in CLIENT_COUNTS}
     return ClientTraffic(client=now.client, **grown)
 
 

@@ -12,7 +12,7 @@ rates are requests/s, unless a field says otherwise.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
@@ -439,6 +439,14 @@ class StatusWriter(Protocol):
         ...
 
 
+class StatusChanger(Protocol):
+    """The part of a store that commands need which change a document, one after the other."""
+
+    def change_status(self, name: str, change: Callable[[Mapping[str, Any] | None], Mapping[str, Any]], /) -> None:
+        """Put the changed document in its place where nobody else changed it meanwhile, else change that."""
+        ...
+
+
 class StatusCodec(Generic[Document]):
     """One type's way into plain JSON values and back."""
 
@@ -487,6 +495,12 @@ class StoredStatus(StatusCodec[Document]):
     def write(self, store: StatusWriter, document: Document, whose: str = "") -> None:
         """Publish it in place of the one before."""
         store.put_status(self.name(whose), self.dump(document))
+
+    def change(self, store: StatusChanger, change: Callable[[Document | None], Document]) -> None:
+        """Publish `change(document)` in place of the one before, of which no other change is lost."""
+        store.change_status(
+            self.name(), lambda found: self.dump(change(None if found is None else self.load(found)))
+        )
 
 
 MODEL = StoredStatus(PublishedModel, "model")

@@ -11,13 +11,13 @@ from typing import Any
 from mark.domain.clock import ClockAnchor
 from mark.domain.costs import LedgerRecord, Transition
 from mark.domain.documents import json_text
-from mark.domain.errors import Misconfigured
+from mark.domain.errors import Misconfigured, RetryLater
 from mark.domain.lease import Lease, LeaseLost
 from mark.domain.member import Member, Peer
 from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed
 from mark.ports import JournalTail, LeaseKeeper
 from mark.service_spec import AgentSpec, ServiceSpec
-from mark.store.clients import StoredClients
+from mark.store.clients import TRIES, StoredClients
 from mark.store.codec import AGENT_SPEC, CLOCK, MEMBER, PEER, SPEC, WARMED
 from mark.store.connect import Link
 from mark.store.hosts import forget_wall, share_wall
@@ -25,7 +25,7 @@ from mark.store.journal import StoreJournal, journal_lines, journal_segments, re
 from mark.store.keys import Keys
 from mark.store.lease import Leases
 from mark.store.ledger import StoredLedger
-from mark.store.scripts import DRAIN, FENCE, LEAVE, MEMBERS, REPORT, TRAFFIC
+from mark.store.scripts import DRAIN, FENCE, LEAVE, MEMBERS, REPORT, SWAP, TRAFFIC
 from mark.store.traffic import (
     ARRIVED,
     GATEWAY_TTL_S,
@@ -254,6 +254,19 @@ class ServiceStore:
         """The document of that name, if there is one."""
         data = self._link.call("GET", self._keys.of("status", name))
         return None if data is None else dict(json.loads(data))
+
+    def change_status(self, name: str, change: Callable[[Mapping[str, Any] | None], Mapping[str, Any]]) -> None:
+        """Put `change(document)` in its place; called again where another command changed it meanwhile.
+
+        RetryLater where others change it all the time.
+        """
+        key = self._keys.of("status", name)
+        for _ in range(TRIES):
+            kept = self._link.call("GET", key)
+            changed = change(None if kept is None else dict(json.loads(kept)))
+            if self._link.run(SWAP, (key,), (kept or b"", json_text(changed, allow_nan=True))):
+                return
+        raise RetryLater(f"the document {name} is changed by others all the time; try again")
 
 
 class StoreMembership:

@@ -48,6 +48,10 @@ def test_a_broken_trace(mark, content, said):
     [
         ([*BASE, "--trace", "none.csv"], "no such trace file"),
         (["simulate", "--trace", "load.csv.gz"], "name a model with --model"),
+        (["client", "create", "shop", "--models", ""], "--models names no model; leave it out for all"),
+        (["client", "create", "shop", "--models", " , "], "--models names no model; leave it out for all"),
+        (["client", "create", "shop", "--rate", "1e-320"], "from 1e-06 to 1e+09 requests/s"),
+        (["client", "create", "shop", "--rate", "1", "--burst", "9" * 30], "burst must be from 1 to 1e+09"),
         (BASE, "name a trace with --trace"),
         ([*RUN, "--model", "inception-v4"], "did you mean 'inception-v3'?"),
         ([*RUN, "--policy", "sagemakr"], "did you mean 'sagemaker'?"),

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from mark.config.events import parse_duration, parse_event, parse_expectation, parse_time
+from mark.config.events import (
+    LONGEST_S,
+    EventSettings,
+    default_name,
+    parse_duration,
+    parse_event,
+    parse_expectation,
+    parse_name,
+    parse_time,
+)
 from mark.config.policies import chosen_policies
 from mark.config.settings import load_settings
 from mark.domain.announced_events import AnnouncedEvent
 from mark.domain.errors import Misconfigured
+from mark.live.commands.event import EventOptions
 
 
 @pytest.mark.parametrize(
@@ -24,6 +37,28 @@ from mark.domain.errors import Misconfigured
 )
 def test_times_are_utc_without_a_zone_or_seconds_of_a_traces_clock(text: str, at: float) -> None:
     assert parse_time(text) == at
+
+
+@given(st.one_of(st.integers(0, int(1e11)), st.floats(0, 1e11)))
+def test_a_number_of_seconds_in_yaml_keeps_its_digits(seconds: float) -> None:
+    assert EventSettings(at=seconds, duration="1h", expect="2x").event.at == seconds  # type: ignore[arg-type]
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    for parse in (parse_time, parse_duration, parse_expectation, parse_name, parse_event):
+        with suppress(Misconfigured):
+            parse(text)
+            if parse is parse_time:
+                default_name(parse_time(text) + LONGEST_S)
+
+
+def test_the_command_refuses_what_the_settings_do() -> None:
+    given_ = {"name": None, "at": "3600", "duration": "1h", "expect": "2x", "model": None}
+    assert EventOptions(**given_).event.name == "1970-01-01T01:00:00Z"  # type: ignore[arg-type]
+    for odd in ({"name": ""}, {"name": "a\nb"}, {"at": "9999-12-31T23:59"}, {"expect": "9" * 400 + "rps"}):
+        with pytest.raises(Misconfigured):
+            _ = EventOptions(**(given_ | odd)).event  # type: ignore[arg-type]
 
 
 def test_lengths_and_expectations_read_as_people_write_them() -> None:
@@ -43,6 +78,16 @@ def test_lengths_and_expectations_read_as_people_write_them() -> None:
         ("{at: 2026-12-01T18:00, duration: 2h, expect: 0.5x}", "above 1x"),
         ("{at: 2026-12-01T18:00, duration: 2h, expect: 5000x}", "like 500rps"),
         ("{at: -5, duration: 2h, expect: 3x}", "no time"),
+        ("{at: 9999-12-31T23:59, duration: 2h, expect: 3x}", "no time"),
+        ("{at: 1969-12-31T23:59, duration: 2h, expect: 3x}", "no time"),
+        ("{at: .nan, duration: 2h, expect: 3x}", "no time"),
+        ("{at: 0, duration: 2h, expect: %srps}" % ("9" * 400), "at most 1e+09 requests/s"),
+        ('{name: "a\\nb", at: 0, duration: 2h, expect: 3x}', "cannot name an event"),
+        ('{name: "\\e[31m", at: 0, duration: 2h, expect: 3x}', "cannot name an event"),
+        ("{name: '[/red]', at: 0, duration: 2h, expect: 3x}", "and no ["),
+        ("{name: ' ', at: 0, duration: 2h, expect: 3x}", "cannot name an event"),
+        ("{name: '', at: 0, duration: 2h, expect: 3x}", "cannot name an event"),
+        ("{name: %s, at: 0, duration: 2h, expect: 3x}" % ("n" * 81), "1 to 80 characters"),
         ("{duration: 2h, expect: 3x}", "at is missing"),
     ],
 )

@@ -66,6 +66,26 @@ def test_events_never_lower_a_forecast_nor_touch_another_time(
         assert touched or new == old
 
 
+def test_a_hundred_events_at_once_expect_a_number_still() -> None:
+    found = with_events(forecast(10.0), [event(0.0, 60.0, factor=1000.0)] * 120)
+    assert [row[0] for row in found.max_rps[:2]] == [1e12, 10.0]
+
+
+STEPS = st.integers(-4, 40).map(lambda half: 30.0 * half)
+
+
+@given(st.floats(0.0, 2e9), st.one_of(STEPS, st.floats(-120.0, 1200.0)), st.one_of(STEPS, st.floats(0.1, 1200.0)))
+def test_an_event_changes_the_units_that_it_touches_and_no_other(
+    start_at: float, at: float, length: float
+) -> None:
+    one = event(start_at + at, start_at + at + abs(length) + 0.1, factor=2.0)
+    expected = tuple(
+        20.0 if one.touches(start_at + unit * UNIT_S, start_at + (unit + 1) * UNIT_S) else 10.0
+        for unit in range(10)
+    )
+    assert tuple(row[0] for row in with_events(forecast(10.0, start_at, 10), [one]).mean_rps) == expected
+
+
 @given(st.lists(RATES, min_size=1, max_size=180), EVENTS)
 def test_a_history_without_its_events_is_never_more_and_loses_no_more_than_was_announced(
     rates: list[float], events: list[AnnouncedEvent]

@@ -16,7 +16,7 @@ from mark.dispatch.client_limits import (
     may_wait,
     queue_share,
 )
-from mark.domain.clients import Client, HashedKey, Limits, Priority
+from mark.domain.clients import LEAST_RPS, MOST, Client, HashedKey, Limits, Priority
 
 RATES = st.floats(min_value=0.05, max_value=5000.0)
 BURSTS = st.integers(min_value=1, max_value=200)
@@ -42,6 +42,19 @@ def test_no_span_admits_more_than_rate_times_its_length_and_a_burst(
         for last in range(first, len(admitted)):
             most = rate * (admitted[last] - admitted[first]) + burst
             assert last - first + 1 <= most * (1 + EPSILON) + EPSILON
+
+
+@pytest.mark.parametrize("rate", [LEAST_RPS, MOST])
+@pytest.mark.parametrize("burst", [1, int(MOST)])
+@pytest.mark.parametrize("gateways", [1, 3])
+def test_the_least_and_the_largest_limits_hold(rate: float, burst: int, gateways: int) -> None:
+    limits = ClientLimits(Limits(rate_rps=rate, burst=burst), gateways=gateways, now=0.0)
+    waits = [limits.admit(1.0) for _ in range(5)]
+    if burst > 1:
+        assert waits == [0.0] * 5
+    else:
+        assert waits[0] == 0.0
+        assert all(0.0 < wait_s <= 1.001 * gateways / rate for wait_s in waits[1:])
 
 
 @given(RATES, BURSTS, GAPS)

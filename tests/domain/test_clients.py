@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.domain.clients import (
+    LEAST_RPS,
+    MOST,
     MOST_CLIENTS,
     Client,
     ClientDirectory,
@@ -100,17 +102,24 @@ def test_what_does_not_exist_is_named_with_what_does() -> None:
         directory(client(), client())
 
 
-@given(st.one_of(st.floats(max_value=0.0), st.just(float("inf")), st.just(float("nan"))))
+@given(
+    st.one_of(
+        st.floats(max_value=LEAST_RPS, exclude_max=True),
+        st.floats(min_value=MOST, exclude_min=True),
+        st.just(float("nan")),
+    )
+)
 def test_a_rate_that_is_none_is_refused(rate: float) -> None:
     with pytest.raises(Misconfigured, match="rate"):
         Limits(rate_rps=rate)
 
 
-def test_limits_below_one_request_are_refused() -> None:
+@pytest.mark.parametrize("count", [0, 10**10])
+def test_limits_below_one_request_or_beyond_all_are_refused(count: int) -> None:
     with pytest.raises(Misconfigured, match="burst"):
-        Limits(burst=0)
+        Limits(burst=count)
     with pytest.raises(Misconfigured, match="concurrency"):
-        Limits(concurrency=0)
+        Limits(concurrency=count)
 
 
 def test_a_client_without_models_may_use_all() -> None:

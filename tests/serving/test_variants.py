@@ -20,6 +20,7 @@ from mark.service_spec import ServiceSpec
 from mark.serving.agent.variants import AgentVariants, Waiting
 from mark.simulator.engine import arrays, kernel
 from mark.store.codec import SPEC
+from tests.serving.gateway.test_peers import pair
 from tests.serving.harness import BODY, INFER, INPUTS, Live, live, run, served, until
 
 TYPE = "c5.large"
@@ -238,6 +239,75 @@ def test_a_request_names_its_variant() -> None:
             assert (both.status, "small answers 0.7 right" in both.document["error"]) == (400, True)
             inside = await running.ask(body=body, x_mark_variant="small")
             assert (inside.status, "small answers 0.7 right" in inside.document["error"]) == (400, True)
+
+    run(test())
+
+
+LONG = "a-name-that-goes-on-" * 5
+"""Of 100 characters."""
+
+
+def test_a_long_name_is_whole_or_unknown() -> None:
+    table = replace(TABLE, variants=(Variant("small", 0.7), Variant(LONG[:80], 0.75), Variant(LONG, 0.8)))
+
+    async def test() -> None:
+        serving = replace(SERVING, table=table)
+        async with live(served(latency_s=HORIZON_S, variant_serving=serving)) as running:
+            for name in (LONG, LONG[:80]):
+                reply = await running.ask(x_mark_variant=name)
+                assert (reply.status, reply.headers["x-mark-variant"]) == (200, name)
+            for name in (LONG[:90], "b" * 5000):
+                reply = await running.ask(x_mark_variant=name)
+                assert (reply.status, "unknown variant of echo" in reply.document["error"]) == (400, True)
+                assert name not in reply.document["error"]
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"x_mark_variant": "small"},
+        {"x_mark_variant": "large"},
+        {"x_mark_accuracy_floor": "0.8"},
+        {"x_mark_accuracy_floor": "0.7"},
+        {},
+    ],
+)
+def test_an_id_stands_for_one_variant_and_floor(other: dict[str, str]) -> None:
+    first = {"x_mark_variant": "middle", "x_mark_accuracy_floor": "0.75"}
+
+    async def test() -> None:
+        async with live(served(latency_s=HORIZON_S, variant_serving=SERVING)) as running:
+            assert (await running.ask(x_mark_request_id="one", **first)).headers["x-mark-variant"] == "middle"
+            again = await running.ask(x_mark_request_id="one", **first)
+            assert (again.status, again.headers["x-mark-variant"]) == (200, "middle")
+            reply = await running.ask(x_mark_request_id="one", **other)
+            assert (reply.status, "another body, variant or accuracy floor" in reply.document["error"]) == (
+                409,
+                True,
+            )
+            assert running.agents["i-0"].backend.variants == ["middle"]
+
+    run(test())
+
+
+def test_an_id_stands_for_one_variant_across_gateways(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with pair(monkeypatch, served(latency_s=HORIZON_S, variant_serving=SERVING)) as two:
+            name = two.id_of(1)
+            for gateway, variant, status in (
+                (0, "middle", 200),
+                (1, "middle", 200),
+                (0, "small", 409),
+                (1, "large", 409),
+            ):
+                reply = await two.ask(gateway, x_mark_request_id=name, x_mark_variant=variant)
+                assert reply.status == status
+                assert reply.headers.get("x-mark-variant") == ("middle" if status == 200 else None)
+            floored = await two.ask(0, x_mark_request_id=name, x_mark_accuracy_floor="0.75")
+            assert floored.status == 409
+            assert two.executed == 1
 
     run(test())
 

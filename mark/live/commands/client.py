@@ -47,10 +47,10 @@ class ClientDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewClient:
-    """The client that `mark client create` is to create. `burst` None: a second's worth."""
+    """The client that `mark client create` is to create. `models` None: all; `burst` None: a second's worth."""
 
     name: str
-    models: tuple[str, ...] = ()
+    models: tuple[str, ...] | None = None
     rate_rps: float | None = None
     burst: int | None = None
     concurrency: int | None = None
@@ -61,6 +61,8 @@ def create_client(settings: Settings, new: NewClient, *, as_json: bool) -> None:
     """Create a client and print its key, which cannot be shown again."""
     if new.rate_rps is None and new.burst is not None:
         raise Misconfigured("--burst needs --rate: without a rate there is no limit")
+    if new.models == ():  # an empty variable of a script must not open all models
+        raise Misconfigured("--models names no model; leave it out for all")
     if new.priority not in tuple(Priority):
         raise Misconfigured(f"--priority must be {', '.join(Priority)}, not {new.priority}")
     limits = Limits(rate_rps=new.rate_rps, burst=_burst(new), concurrency=new.concurrency)
@@ -69,7 +71,7 @@ def create_client(settings: Settings, new: NewClient, *, as_json: bool) -> None:
     client = Client(
         name=new.name,
         keys=(HashedKey(sha256=hash_of_key(key.encode())),),
-        models=tuple(dict.fromkeys(new.models)),
+        models=tuple(dict.fromkeys(new.models or ())),
         limits=limits,
         priority=Priority(new.priority),
         created_at=now,

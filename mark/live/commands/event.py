@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from mark.config.events import default_name, parse_duration, parse_expectation, parse_time
+from mark.config.events import default_name, parse_duration, parse_expectation, parse_name, parse_time
 from mark.config.settings import Settings
 from mark.controller.runner import KEEP_HISTORY
 from mark.domain.announced_events import AnnouncedEvent, Events
@@ -42,7 +42,7 @@ class EventOptions:
         at = _flag("--at", parse_time, self.at)
         factor, least_rps = _flag("--expect", parse_expectation, self.expect)
         return AnnouncedEvent(
-            name=self.name or default_name(at),
+            name=default_name(at) if self.name is None else parse_name(self.name),
             at=at,
             until=at + _flag("--for", parse_duration, self.duration),
             factor=factor,
@@ -64,14 +64,10 @@ def add_event(settings: Settings, options: EventOptions, *, as_json: bool) -> No
     store, models = service_store(settings)
     if event.model and event.model not in models:
         raise unknown("model of the service", event.model, models)
-    now, known = _now(store), _known(store)
+    now = _now(store)
     if event.until <= now:
         raise Misconfigured(f"the event ended at {_time(event.until)}, before now; give --at a time to come")
-    if any(one.name == event.name for one in known):
-        raise Misconfigured(
-            f"an event {event.name} is announced already; remove it first, or name this one: mark event add NAME"
-        )
-    _write(store, (*known, event), now)
+    _change(store, lambda known: with_event(known, event), now)
     if as_json:
         show_json({"service": settings.service.name, "added": _document(event, now)})
         return
@@ -108,15 +104,28 @@ def list_events(settings: Settings, *, as_json: bool) -> None:
 def remove_event(settings: Settings, name: str, *, as_json: bool) -> None:
     """Withdraw an event. Misconfigured where none has that name."""
     store, _ = service_store(settings)
-    known = _known(store)
-    left = tuple(event for event in known if event.name != name)
-    if len(left) == len(known):
-        raise unknown("event", name, [event.name for event in known])
-    _write(store, left, _now(store))
+    _change(store, lambda known: without_event(known, name), _now(store))
     if as_json:
         show_json({"service": settings.service.name, "removed": name})
         return
     show(f"removed {name}; the next plan does without it")
+
+
+def with_event(known: Events, event: AnnouncedEvent) -> Events:
+    """The events with one more. Misconfigured where its name is taken."""
+    if any(one.name == event.name for one in known):
+        raise Misconfigured(
+            f"an event {event.name} is announced already; remove it first, or name this one: mark event add NAME"
+        )
+    return (*known, event)
+
+
+def without_event(known: Events, name: str) -> Events:
+    """The events but the one of that name. Misconfigured where none has it."""
+    left = tuple(event for event in known if event.name != name)
+    if len(left) == len(known):
+        raise unknown("event", name, [event.name for event in known])
+    return left
 
 
 def _known(store: ServiceStore) -> Events:
@@ -124,10 +133,15 @@ def _known(store: ServiceStore) -> Events:
     return found.events if found is not None else ()
 
 
-def _write(store: ServiceStore, events: Events, now: float) -> None:
-    """Keep the events in the order in which they begin, without those that nobody learns from any more."""
-    kept = (event for event in events if event.until > now - KEEP_S)
-    EVENTS.write(store, AnnouncedEvents(events=tuple(sorted(kept, key=lambda event: (event.at, event.name)))))
+def _change(store: ServiceStore, change: Callable[[Events], Events], now: float) -> None:
+    """Keep the changed events in the order in which they begin, without those that nobody learns from any more."""
+
+    def changed(found: AnnouncedEvents | None) -> AnnouncedEvents:
+        events = change(found.events if found is not None else ())
+        kept = (event for event in events if event.until > now - KEEP_S)
+        return AnnouncedEvents(events=tuple(sorted(kept, key=lambda event: (event.at, event.name))))
+
+    EVENTS.change(store, changed)
 
 
 def _now(store: ServiceStore) -> float:

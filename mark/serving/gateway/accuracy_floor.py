@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import orjson
 
-from mark.domain.errors import Misconfigured
+from mark.domain.errors import Misconfigured, unknown
 from mark.protocols.oip import BadRequest
 from mark.service_spec import ServedModel
 
@@ -63,8 +63,11 @@ def pinned_variant(headers: Mapping[str, bytes], floor: float, served: ServedMod
     asked, serving = headers.get(VARIANT.decode(), b""), served.variant_serving
     if not asked or serving is None:
         return b""
+    name = asked.decode("latin-1")
     try:
-        number = serving.pinned(asked.decode("latin-1")[:MAX_NAME])
+        if name not in serving.table.names:
+            raise unknown(f"variant of {served.name}", name[:MAX_NAME], serving.table.names)
+        number = serving.pinned(name)
     except Misconfigured as error:
         raise BadRequest(str(error)) from None
     variant = serving.table.variants[number]

@@ -136,13 +136,14 @@ class Clients:
         """Accept these tokens of the service and no other."""
         self._tokens = tuple(token.encode() for token in tokens)
 
-    def follow(self, directory: ClientDirectory, *, now: float, loop_now: float) -> bool:
+    def follow(self, directory: ClientDirectory | None, *, now: float, loop_now: float) -> bool:
         """Know these clients; True where that changed what is accepted. What was used of limits stays used.
 
-        A store that says there never was a client, where there were, has lost them: the last known ones count
-        until its leader has restored them. now: epoch seconds, by which keys expire. loop_now: the loop's clock.
+        A store that has an earlier version than the last known one, or none, has lost changes: what is known
+        counts until its leader has restored them, and what was revoked stays so. directory: None where the store
+        is unreachable. now: epoch seconds, by which keys expire even then. loop_now: the loop's clock.
         """
-        if not directory.version and self._directory.version:
+        if directory is None or directory.version < self._directory.version:
             directory = self._directory
         expired = self._expires_at is not None and now >= self._expires_at
         if directory == self._directory and not expired:

@@ -1,7 +1,8 @@
 """Deduplication by idempotency key: a retry with the same request id gets the first execution's response.
 
 Only ids that clients chose are kept, for one to two minutes, up to MAX_IDS of them and MAX_BYTES of responses.
-Under a high request rate these bounds shorten the time.
+Under a high request rate these bounds shorten the time. An id stands for one request: with another body, another
+variant or another accuracy floor it is refused.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 KEPT_S = 60.0
 MAX_IDS = 8192
 MAX_BYTES = 32 * 1024 * 1024
+CONFLICT = "this request id was used with another body, variant or accuracy floor; use a new id"
 
 
 Key = tuple[str, str, bytes, bytes]
@@ -33,7 +35,10 @@ class StoredResponse(NamedTuple):
 
 
 class IdempotencyRecord:
-    """One id: in flight with its duplicates, or completed with its response."""
+    """One id: in flight with its duplicates, or completed with its response.
+
+    digest: of what the model was asked, by which a duplicate is told from another request.
+    """
 
     __slots__ = ("digest", "duplicates", "key", "response")
 
@@ -71,13 +76,13 @@ class IdempotencyCache:
             self._rotates_at = now + KEPT_S
         client = "" if request.client is None else request.client.name
         key = (client, model, request.path, request.request_id)
-        digest = hash(request.body)
+        digest = hash((request.body, request.variant, request.accuracy_floor))
         known = young.get(key) or self._old.get(key)
         if known is None:
             request.idempotency = young[key] = IdempotencyRecord(key, digest)
             return True
         if known.digest != digest:
-            request.fail(409, "this request id was used with another body; use a new id")
+            request.fail(409, CONFLICT)
         elif known.response is not None:
             request.answer(*known.response)
         else:

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from mark.dispatch.overflow import WARM_S
+from mark.domain.clients import ClientDirectory
 from mark.domain.clock import ClockAnchor
 from mark.domain.demand import WINDOW_S
 from mark.domain.errors import RetryLater
@@ -165,8 +166,14 @@ class StoreSync:
             router.limit_spending(limit)
 
     async def _follow_clients(self, link: GatewayLink) -> None:
-        directory, now = await link.clients(), steady_time()
-        if self.clients.follow(directory, now=now, loop_now=time.monotonic()):
+        try:
+            self._know_clients(await link.clients())
+        except RetryLater:
+            self._know_clients(None)
+            raise
+
+    def _know_clients(self, directory: ClientDirectory | None) -> None:
+        if self.clients.follow(directory, now=steady_time(), loop_now=time.monotonic()):
             self.on_clients()
 
     async def _report(self, link: GatewayLink) -> None:

@@ -10,7 +10,7 @@ from mark.controller.state import Decision, Observation, State
 from mark.domain.clock import ClockAnchor
 from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView
-from mark.domain.traffic import ClientTraffic, GatewayReport, ModelTraffic
+from mark.domain.traffic import ClientTraffic, GatewayReport, ModelTraffic, grown_since
 from mark.live.clock import ServiceClock
 from mark.live.control.data_plane import LiveDataPlane
 from mark.steady_time import steady_time
@@ -27,6 +27,10 @@ LOUD = ClientTraffic(client="loud", answered=1, limited=20, items=1)
 def counted(store: ServiceStore, sequence: int, *clients: ClientTraffic) -> None:
     traffic = ModelTraffic(model="m", instance=sum(one.answered for one in clients), clients=clients)
     store.report(GatewayReport(gateway="g", sequence=sequence, models=(traffic,)))
+
+
+def test_counts_that_a_store_has_lost_are_not_taken_from_a_client() -> None:
+    assert grown_since(replace(SHOP, answered=2, late=3), SHOP) == ClientTraffic(client="shop", late=2)
 
 
 def test_a_unit_has_what_came_by_client_since_the_one_before(tmp_path: Path) -> None:

@@ -364,6 +364,39 @@ def test_a_store_that_lost_the_clients_lets_nobody_else_in() -> None:
         assert clients.identify({}) is None
 
 
+def test_a_store_that_lost_a_change_brings_no_revoked_key_back() -> None:
+    clients = Clients()
+    shop = {"authorization": b"Bearer shop"}
+    known_first = directory(client("shop"), client("other"), version=4)
+    clients.follow(known_first, now=0.0, loop_now=0.0)
+    clients.follow(known_first.revoked("shop", at=1.0), now=1.0, loop_now=1.0)
+    assert clients.identify(shop) is None
+    clients.follow(known_first, now=2.0, loop_now=2.0)
+    assert clients.identify(shop) is None
+    clients.follow(known_first.revoked("other", at=3.0), now=3.0, loop_now=3.0)
+    assert clients.identify(shop) is not None, "a change since then is the store's last word"
+
+
+def test_an_old_key_expires_while_the_store_is_away() -> None:
+    async def test() -> None:
+        async with live() as running:
+            now = steady_time()
+            old = HashedKey(sha256=hash_of_key(b"old"), expires_at=now + 2.0)
+            await known(running, replace(client(), keys=(*client().keys, old)))
+            open_ = await running.client()
+            running.store.away = True
+
+            async def expired() -> bool:
+                return (await open_.ask(authorization="Bearer old")).status == 401
+
+            await until(expired)
+            assert steady_time() >= now + 2.0
+            assert (await ask(running, "shop")).status == 200
+            await open_.close()
+
+    run(test())
+
+
 def test_what_is_changed_of_a_client_keeps_what_it_has_used() -> None:
     clients = Clients()
     clients.follow(directory(client("loud", rate_rps=SLOW, burst=2)), now=0.0, loop_now=0.0)
