@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypedDict
 
 import numpy as np
@@ -26,7 +27,7 @@ from mark.offline.workloads import chosen_workload
 from mark.report.formatting import format_duration, percent, usd
 from mark.report.runs.rivals import usd_per_month
 from mark.report.tables import Column, figures, make_table, texts
-from mark.report.terminal import INTERRUPTED, note, progress, show, show_json
+from mark.report.terminal import INTERRUPTED, Report, note, progress, show, show_json
 from mark.simulator.experiment import Experiment
 from mark.simulator.results import RunResult
 from mark.simulator.workload import Workload
@@ -166,12 +167,16 @@ def _try_all(
                 run = changed.run(
                     line_up(change.settings, changed).policies[0],
                     overrides=chosen_overrides(change.settings),
-                    progress=lambda _, share, label=label: report(label, share),
+                    progress=partial(_report_as, label, report),
                 )
             except MarkError as error:
                 found.advice.append(_unable(change, str(error)))
             else:
                 found.advice.append(_replayed(change, found.base, run))
+
+
+def _report_as(label: str, report: Report, _: str, share: float) -> None:
+    report(label, share)
 
 
 def changes_of(settings: Settings, experiment: Experiment, policy: str) -> Iterator[Change]:
