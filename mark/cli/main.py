@@ -18,6 +18,7 @@ import typer
 
 from mark import __version__
 from mark.cli import (
+    advise,
     bound,
     client,
     demo,
@@ -144,6 +145,7 @@ _add(app, ROLL_OUT, "destroy", rollout.destroy, rollout.DESTROY_EXAMPLES)
 _add(app, INSPECT, "status", live.status, live.STATUS_EXAMPLES)
 _add(app, INSPECT, "explain", explain.explain, explain.EXAMPLES)
 _add(app, INSPECT, "report", report.report, report.EXAMPLES)
+_add(app, INSPECT, "advise", advise.advise, advise.EXAMPLES)
 _add(app, INSPECT, "policies", lists.policies, lists.POLICY_EXAMPLES)
 _add(app, INSPECT, "models", lists.models, lists.MODEL_EXAMPLES)
 

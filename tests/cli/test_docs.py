@@ -44,8 +44,8 @@ LIVE = {
 }
 ROLLOUT = {"mark synth", "mark diff", "mark deploy", "mark rotate", "mark destroy"}
 """They need an account; scripts/rehearsal/run.py runs them."""
-TAKE_MINUTES = {"mark supernet train", "mark supernet profile"}
-"""tests/offline/test_supernet.py runs them with a smaller network."""
+TAKE_MINUTES = {"mark supernet train", "mark supernet profile", "mark advise"}
+"""tests/offline runs them: test_supernet.py with a smaller network, test_advise.py on a day of load."""
 NEED_A_SERVICE = {"mark demo --out demo"}
 MAKERS = ("mark trace generate", "mark simulate", "mark qos train")
 """Their examples write what the others' examples read, so they run first."""

@@ -1,0 +1,71 @@
+"""`mark advise`: flags and help."""
+# ruff: noqa: PLC0415, PLR0913 - what takes long to import is imported when it is needed; a command has many flags
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mark.cli import options as given
+
+EXAMPLES = (
+    "mark advise --journal mark",
+    "mark advise --journal kept --days 7 --savings-plan 0.27",
+    "mark advise --trace load.csv.gz --model inception-v3 --days 2 --json",
+)
+
+
+def advise(
+    *,
+    journal: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SERVICE|PATH",
+            help="Load of a running service, of a replay's folder, or of archived journals (a folder or a file).  "
+            "[default: the trace]",
+        ),
+    ] = None,
+    trace: given.Trace = None,
+    where: given.Where = None,
+    model: given.Model = None,
+    mean_rps: given.MeanRps = None,
+    days: Annotated[
+        float, typer.Option(metavar="N", help="Days of the load that are replayed: the last ones there are.")
+    ] = 30.0,
+    savings_plan: Annotated[
+        float | None,
+        typer.Option(
+            metavar="DISCOUNT",
+            help="Size a Savings Plan that is so much cheaper than on demand, such as 0.27; AWS's Billing console "
+            "shows what your account is offered.  [default: none is sized]",
+        ),
+    ] = None,
+    seed: given.Seed = None,
+    world: given.World = None,
+    json: given.Json = False,
+    config: given.Config = None,
+) -> None:
+    """Say what each change of the settings would have saved.
+
+    Replays the service's own load with the market, the types, the policy, the shape and the objective changed, one
+    at a time, and lists what saves and keeps its objective, most first, with the setting that does it. A month of
+    load takes minutes; Ctrl-C prints what is finished.
+    """
+    settings = given.settings_from(
+        config,
+        trace__file=trace,
+        trace__where=where,
+        model=model,
+        trace__mean_rps=mean_rps,
+        seed=seed,
+        simulate__world=world,
+    )
+    from mark.offline.advise import AdviceOptions, advise_on
+
+    options, workload = AdviceOptions(days=days, savings_plan=savings_plan), None
+    if journal is not None:
+        from mark.live.replay_from_journal import journalled_run
+
+        settings, workload = journalled_run(settings, journal)
+    advise_on(settings, options, as_json=json, workload=workload)

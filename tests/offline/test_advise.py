@@ -1,0 +1,78 @@
+"""`mark advise`: what it says is what a replay of the change saves, and bad input is one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli.test_bad_input import refused
+
+DAY_S = 86_400
+SETTINGS = """model: inception-v3
+policies: [mark]
+forecaster: last-value
+market: on-demand
+offerings: {types: [c5.xlarge, c5.large]}
+simulate: {world: typical}
+"""
+
+
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Two days of a wave in the working directory, and settings; the arguments that name them."""
+    monkeypatch.chdir(tmp_path)
+    minutes = np.arange(2 * 1440)
+    rates = 12 + 8 * np.sin(minutes / 229) + np.where(minutes % 97 < 3, 10, 0)
+    lines = "".join(f"{60 * at},{rate:.3f}\n" for at, rate in zip(minutes, rates, strict=True))
+    Path("days.csv").write_text(f"timestamp_s,rate_rps\n{lines}")
+    Path("mark.yaml").write_text(SETTINGS)
+    return ["--trace", "days.csv", "--config", "mark.yaml"]
+
+
+def month_usd(mark, load: list[str], *flags: str) -> float:
+    """Cost of the second day as a month, by a replay of its own with another seed."""
+    day = ("--start-s", str(DAY_S), "--duration-s", str(DAY_S), "--seed", "7", "--json")
+    done = mark("simulate", *load, *day, *flags)
+    assert done.status == 0, done.err
+    return float(json.loads(done.out)["runs"][0]["usd_per_month"])
+
+
+def test_the_first_pieces_of_advice_save_what_they_said(mark, load):
+    done = mark("advise", *load, "--days", "1", "--json", "--seed", "3")
+    assert done.status == 0, done.err
+    document = json.loads(done.out)
+    with_flags = [one for one in document["advice"] if one["flags"]]
+    assert len(with_flags) >= 2
+    before = month_usd(mark, load)
+    assert document["usd_per_month"] == pytest.approx(before, rel=0.05)
+    for one in with_flags[:3]:
+        saved = before - month_usd(mark, load, *one["flags"].split())
+        assert saved == pytest.approx(one["saved_usd_per_month"], rel=0.1), one["change"]
+    savings = [one["saved_usd_per_month"] for one in document["advice"]]
+    assert savings == sorted(savings, reverse=True)
+    assert all(one["keeps_objective"] for one in document["advice"])
+
+
+def test_a_savings_plan_is_sized_and_all_of_it_printed(mark, load):
+    done = mark("advise", *load, "--days", "1", "--savings-plan", "0.3")
+    assert done.status == 0, done.err
+    assert "a Savings Plan of 0." in done.out
+    assert "USD a month" in done.out
+    assert "market: spot" in done.out
+    assert "policies: [hedged]" in done.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--days", "0"), "--days is above 0"),
+        (("--days", "0.5"), "advice needs a day of load at least"),
+        (("--savings-plan", "1"), "between 0 and 1"),
+        (("--savings-plan", "nan"), "between 0 and 1"),
+    ],
+)
+def test_bad_input_is_one_line(mark, load, arguments, reason):
+    assert reason in refused(mark("advise", *load, *arguments))
