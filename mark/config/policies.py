@@ -65,7 +65,9 @@ def chosen_slo(settings: Settings, model: ModelSpec) -> Slo:
 
 def chosen_tuning(settings: Settings) -> Tuning:
     """The section `policy`: changes to our own policies, by dotted names."""
-    asked = settings.policy.model_dump(exclude={"budget_usd_per_hour", "overflow_limits", "managed"})
+    asked = settings.policy.model_dump(
+        exclude={"budget_usd_per_hour", "size_window", "overflow_limits", "managed"}
+    )
     sections = {key: value for key, value in asked.items() if isinstance(value, dict)}
     own = {key: value for key, value in asked.items() if key not in sections}
     return own | {f"{section}.{key}": value for section, tree in sections.items() for key, value in tree.items()}
@@ -128,6 +130,7 @@ def chosen_policies(settings: Settings) -> PolicySpec:
         capacity=tuple(item.window for item in settings.capacity),
         events=events_of([item.event for item in settings.events], model.name),
         budget_usd_per_hour=settings.policy.budget_usd_per_hour,
+        size_window=settings.policy.size_window,
     )
 
 

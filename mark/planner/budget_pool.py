@@ -1,7 +1,8 @@
 """Planner of the policy `kairos`: the pool of unlike instances that serves most within an hourly budget.
 
 The load has no part in it. The pool is chosen by Kairos' bound and its similarity rule (`planner.kairos`) from
-the candidates' latencies by size, their prices now, and the sizes of requests. An offering that is refused stays
+the candidates' latencies by size, their prices now, and the sizes of requests: those of the settings until enough
+have been measured (`domain.size_window`). An offering that is refused stays
 at what runs of it: the choice is made again without more of it. Only full pools, into which no other instance
 fits, with a bound near the best take part: with few types the ten best bounds of the similarity rule would reach
 down to pools that leave half of the budget unspent, or serve half of the load.
@@ -40,15 +41,19 @@ def plan_pool(policy: PoolPolicy) -> PlanFunction:
     """The planner of a pool within that budget. It plans without a forecast, and never above the budget."""
 
     def plan(request: PlanRequest) -> Plan:
-        able, excuses = _profiled(request.offerings, policy.sizes)
+        largest = min((item.profile.max_batch for item in request.offerings), default=policy.sizes.largest)
+        sizes = policy.sizes_now(request.sizes, largest)
+        able, excuses = _profiled(request.offerings, sizes)
         running = {name: count for name, count in request.running if count > 0}
         try:
-            space = _space(*_candidates(able, policy.sizes), policy.sizes, request.slo, policy.budget_usd_per_hour)
+            space = _space(*_candidates(able, sizes), sizes, request.slo, policy.budget_usd_per_hour)
             chosen, bound_qps, why = _choose(space, running, set(request.refused), policy)
         except PlanInfeasible as error:
             chosen, bound_qps = _within_budget(running, able, policy.budget_usd_per_hour), 0.0
             why = f"no other pool can be had ({error}): what runs stays as far as the budget goes"
-        return _plan(request, policy, chosen, bound_qps, why=why, excuses=excuses)
+        measured = sizes is not policy.sizes
+        sized = f"; measured: {sizes.mean:.4g} items a request, {sizes.largest} at most" if measured else ""
+        return _plan(request, policy, chosen, bound_qps, why=why + sized, excuses=excuses)
 
     return plan
 

@@ -25,6 +25,7 @@ from mark.domain.fleet import FleetView
 from mark.domain.footprint import Footprint
 from mark.domain.objective import ModelSpec, SloWindow
 from mark.domain.offering import Market, Offering
+from mark.domain.size_window import SizeCounts, add_sizes, size_bin
 from mark.domain.variants import AccuracyTotal
 from mark.policies.bundles import PolicyBundle
 from mark.ports import Forecaster
@@ -34,7 +35,7 @@ from mark.simulator.engine.data_plane import Engine
 from mark.simulator.faults import FaultScript
 from mark.simulator.results import MinuteSeries, RunResult
 from mark.simulator.rng import stream
-from mark.simulator.workload import Workload
+from mark.simulator.workload import Ints, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,10 +83,16 @@ def replay(
 
 
 class _Plane:
-    """The DataPlane port over the engine, and the Clock."""
+    """The DataPlane port over the engine, and the Clock.
 
-    def __init__(self, engine: Engine, start_s: float, speed: float) -> None:
+    sizes: items of the requests of an interval; None where no policy asks for them.
+    """
+
+    def __init__(
+        self, engine: Engine, start_s: float, speed: float, sizes: Callable[[float, float], Ints] | None
+    ) -> None:
         self._engine = engine
+        self._sizes = sizes
         self._speed = speed
         self._start_s = start_s
         self._unit_end = start_s + UNIT_S
@@ -101,7 +108,15 @@ class _Plane:
         start_at, self._unit_end = self._unit_end - UNIT_S, self._unit_end + UNIT_S
         unit = counted_unit(start_at, *self._counts(start_at, start_at + UNIT_S))
         before, self._accuracy = self._accuracy, self._engine.accuracy_total()
-        return replace(unit, accuracy=self._accuracy.since(before))
+        return replace(unit, accuracy=self._accuracy.since(before), sizes=self._counted_sizes(start_at))
+
+    def _counted_sizes(self, start_at: float) -> SizeCounts:
+        """Requests of the unit by size."""
+        if self._sizes is None:
+            return ()
+        found, counts = np.unique(self._sizes(start_at, start_at + UNIT_S), return_counts=True)
+        pairs = zip(found.tolist(), counts.tolist(), strict=True)
+        return add_sizes((size_bin(size), count) for size, count in pairs)
 
     def take_slo_window(self) -> SloWindow | None:
         window = self._engine.slo_window()
@@ -198,7 +213,8 @@ class _ReplayRun:
             start_at=self._start_s,
             redispatch=scenario.model.redispatch,
         )
-        plane = _Plane(self._engine, self._start_s, workload.speed)
+        sizes = workload.items if workload.sizes is not None and policy.pool is not None else None
+        plane = _Plane(self._engine, self._start_s, workload.speed, sizes)
         self._minutes = math.ceil(scenario.duration_s / UNIT_S)
         self._recorder = _Recorder(journal, self._minutes, self._start_s, policy.lead_units)
         self._controller = Controller(
