@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -27,12 +29,12 @@ service:
     - model: rm2
       offerings: {{types: [g4dn.xlarge, r5n.large]}}
 policies: [kairos]
-policy: {{budget_usd_per_hour: 0.85}}
+policy: {{budget_usd_per_hour: 0.85, size_window: 200}}
 objective: {{latency_ms: 350}}
 trace: {{sizes: kairos}}
 rollout: {{machines: [{{architecture: amd64}}, {{architecture: amd64, accelerator: nvidia}}]}}
 """
-LARGE_SIZES = "kairos"
+LARGE_SIZES, SMALL_SIZES = "kairos", "lognormal:4,0.6,1,400"
 SPEED, RATE = 20, 15
 """A plan is made and an instance boots within seconds where the clock is quick; requests take their real time."""
 
@@ -50,9 +52,20 @@ def serving(live: Rig) -> Counter[str]:
     return Counter(member.offering for member in live.store.membership(MODEL).members())
 
 
-def load(live: Rig, sizes: str, *, wall_s: float) -> dict[str, Any]:
+@contextmanager
+def loaded(live: Rig, sizes: str, *, wall_s: float) -> Iterator[dict[str, Any]]:
+    """A load beside the body; its document is there when both are over."""
     duration = ("--duration", str(wall_s * SPEED), "--speed", str(SPEED))
-    return live.ask("load", "--rate", str(RATE), *duration, "--sizes", sizes)
+    document: dict[str, Any] = {}
+    load = live.start("load", "--rate", str(RATE), *duration, "--sizes", sizes, "--name", live.name, "--json")
+    try:
+        yield document
+        out, err = load.communicate(timeout=wall_s + 60)
+    finally:
+        load.kill()
+        load.communicate()
+    assert load.returncode == 0, err
+    document.update(json.loads(out))
 
 
 def assert_each_is_answered_once(found: dict[str, Any]) -> None:
@@ -84,8 +97,23 @@ def assert_never_above_the_budget(live: Rig) -> None:
 @pytest.mark.slow
 def test_two_unlike_types_within_the_budget_serve_all_sizes_in_time(live: Rig) -> None:
     eventually(lambda: serving(live) == {FAST: 1, CHEAP: 2})
-    found = load(live, LARGE_SIZES, wall_s=8)
+    with loaded(live, LARGE_SIZES, wall_s=8) as found:
+        pass
     assert_each_is_answered_once(found)
     assert found["sent"] > 0.7 * RATE * 8
     assert found["attained"] >= 0.95
     assert_never_above_the_budget(live)
+
+
+@pytest.mark.slow
+def test_sizes_that_drift_change_the_pool_within_the_budget_and_no_request_is_lost(live: Rig) -> None:
+    eventually(lambda: serving(live) == {FAST: 1, CHEAP: 2})
+    with loaded(live, SMALL_SIZES, wall_s=30) as found:
+        eventually(lambda: serving(live) == {CHEAP: 5})
+    assert_each_is_answered_once(found)
+    assert found["sent"] > 0.7 * RATE * 30
+    assert_never_above_the_budget(live)
+    last = next(tick.seen.plan for tick in reversed(live.ticks(MODEL)) if tick.seen.plan)
+    assert "measured:" in last.reason
+    told = live.ask("explain", "--model", MODEL)
+    assert told["reproduces"] is True
