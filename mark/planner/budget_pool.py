@@ -2,10 +2,10 @@
 
 The load has no part in it. The pool is chosen by Kairos' bound and its similarity rule (`planner.kairos`) from
 the candidates' latencies by size, their prices now, and the sizes of requests: those of the settings until enough
-have been measured (`domain.size_window`). An offering that is refused stays
-at what runs of it: the choice is made again without more of it. Only full pools, into which no other instance
-fits, with a bound near the best take part: with few types the ten best bounds of the similarity rule would reach
-down to pools that leave half of the budget unspent, or serve half of the load.
+have been measured (`domain.size_window`). An offering that is refused stays at what runs of it: the choice is made
+again without more of it. Only full pools, into which no other instance fits, with a bound near the best take part:
+with few types the ten best bounds of the similarity rule would reach down to pools that leave half of the budget
+unspent, or serve half of the load.
 
 What runs is kept while its own bound is within `PoolPolicy.drift` of the chosen pool's: prices, latencies and
 sizes move a little all the time, and a change of pools costs a boot. What runs beyond the budget is never kept.
@@ -27,6 +27,7 @@ from mark.domain.objective import Slo
 from mark.domain.offering import Offering
 from mark.domain.plan import Excuse, Plan, PlannedCount, PlanRequest
 from mark.domain.pool_policy import PoolPolicy
+from mark.domain.size_window import SizeWindow
 from mark.domain.sizes import SizeDistribution
 from mark.planner.baselines import PlanFunction
 from mark.planner.kairos import BUDGET_ROUNDING, Floats, Ints, PoolSpace, RankedPools, choose_similar, pool_space
@@ -41,8 +42,7 @@ def plan_pool(policy: PoolPolicy) -> PlanFunction:
     """The planner of a pool within that budget. It plans without a forecast, and never above the budget."""
 
     def plan(request: PlanRequest) -> Plan:
-        largest = min((item.profile.max_batch for item in request.offerings), default=policy.sizes.largest)
-        sizes = policy.sizes_now(request.sizes, largest)
+        sizes = pool_sizes(policy, request.offerings, request.sizes)
         able, excuses = _profiled(request.offerings, sizes)
         running = {name: count for name, count in request.running if count > 0}
         try:
@@ -56,6 +56,12 @@ def plan_pool(policy: PoolPolicy) -> PlanFunction:
         return _plan(request, policy, chosen, bound_qps, why=why + sized, excuses=excuses)
 
     return plan
+
+
+def pool_sizes(policy: PoolPolicy, offerings: tuple[Offering, ...], window: SizeWindow) -> SizeDistribution:
+    """The sizes that a pool of these offerings is chosen for: as measured, where enough are known."""
+    largest = min((item.profile.max_batch for item in offerings), default=policy.sizes.largest)
+    return policy.sizes_now(window, largest)
 
 
 def check_budget(offerings: tuple[Offering, ...], policy: PoolPolicy, slo: Slo) -> None:

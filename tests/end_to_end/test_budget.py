@@ -115,5 +115,10 @@ def test_sizes_that_drift_change_the_pool_within_the_budget_and_no_request_is_lo
     assert_never_above_the_budget(live)
     last = next(tick.seen.plan for tick in reversed(live.ticks(MODEL)) if tick.seen.plan)
     assert "measured:" in last.reason
+    (model,) = live.ask("status")["models"]
+    assert model["pool"]["sizes"] == "measured"
+    assert model["pool"]["measured"] >= 100
+    assert 0 < model["pool"]["usd_per_hour"] <= model["pool"]["budget_usd_per_hour"] == BUDGET_USD_PER_HOUR
+    assert [one["agents"] for one in model["gateways"]] == [{CHEAP: 5}]
     told = live.ask("explain", "--model", MODEL)
     assert told["reproduces"] is True
