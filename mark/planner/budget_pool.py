@@ -99,6 +99,15 @@ def _candidates(able: tuple[Offering, ...], sizes: SizeDistribution) -> tuple[Ca
     return found, rows
 
 
+def latency_table(offerings: tuple[Offering, ...], sizes: SizeDistribution) -> LatencyTable:
+    """Latencies by name, as pools are ranked by; each of the offerings has a profile up to the largest size."""
+    return _table(*_candidates(offerings, sizes))
+
+
+def _table(candidates: Candidates, rows: tuple[int, ...]) -> LatencyTable:
+    return LatencyTable(model="this model", sizes=rows, mean_ms={name: ms for name, _, ms in candidates})
+
+
 @lru_cache(maxsize=1)
 def _space(
     candidates: Candidates, rows: tuple[int, ...], sizes: SizeDistribution, slo: Slo, budget_usd_per_hour: float
@@ -106,7 +115,7 @@ def _space(
     """The ranked pools; kept until a price, a latency or a size moves, for a plan is made every minute."""
     if not candidates:
         raise PlanInfeasible("no offering can be launched now")
-    table = LatencyTable(model="this model", sizes=rows, mean_ms={name: ms for name, _, ms in candidates})
+    table = _table(candidates, rows)
     prices = {name: price for name, price, _ in candidates}
     return pool_space(table, sizes, slo, usd_per_hour=prices, budget_usd_per_hour=budget_usd_per_hour)
 

@@ -243,7 +243,7 @@ def format_hourly(model: ModelStatus) -> str:
     return f"{now}; {means} as a mean of {format_span(parts.mean_over_s)}"
 
 
-def format_pool(model: ModelStatus) -> str:
+def format_pool_status(model: ModelStatus) -> str:
     """The pool's cost beside its budget, and the sizes that it is chosen for; empty for other policies."""
     pool = model.pool
     if pool is None:

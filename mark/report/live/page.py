@@ -188,7 +188,7 @@ def _cells(model: ModelStatus, *, now: float, prefix: str) -> _Cells:
         assumed=formatting.format_assumed_load(model),
         planned=formatting.format_plan_times(model),
         hourly=formatting.format_hourly(model),
-        pool=formatting.format_pool(model),
+        pool=formatting.format_pool_status(model),
         gateways=formatting.format_gateway_shares(model),
         rows=rows,
         top_rps=max((row.rps for row in rows), default=0.0),

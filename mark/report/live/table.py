@@ -87,7 +87,7 @@ def _figures(model: ModelStatus) -> Table:
     grid.add_row("latency", Text(f"p50/p95/p98/p99 {'/'.join(shown)} ms"))
     grid.add_row("served", Text(answered))
     hourly = formatting.format_hourly(model)
-    if pool := formatting.format_pool(model):
+    if pool := formatting.format_pool_status(model):
         grid.add_row("pool", Text(pool))
     if shares := formatting.format_gateway_shares(model):
         grid.add_row("gateways", Text(shares))
