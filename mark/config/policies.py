@@ -217,13 +217,26 @@ def chosen_central(settings: Settings, *, overflows: bool) -> CentralPolicy | No
     )
 
 
+def replayed_central(settings: Settings) -> CentralPolicy | None:
+    """The central queue of a replay, for the policy `kairos` alone; None where requests are bound on arrival.
+
+    Misconfigured where another policy would have it.
+    """
+    if not isinstance(_chosen_rule(settings), CentralDispatch):
+        return None
+    if set(settings.policies) != {KAIROS}:
+        check_binds_early(settings)
+    return chosen_central(settings, overflows=False)
+
+
 def check_binds_early(settings: Settings) -> None:
     """Refuse a central queue for a replay of fleets, which binds each request when it arrives. Misconfigured."""
     rule = _chosen_rule(settings)
     if isinstance(rule, CentralDispatch):
         raise Misconfigured(
-            f"the dispatch rule {rule} keeps a central queue, which a replay of a fleet does not have: `mark pool "
-            f"evaluate --dispatch {rule.rule}` replays it on a fixed pool, `--dispatch least-finish` binds early"
+            f"the dispatch rule {rule} keeps a central queue, which a replay of this fleet does not have: "
+            f"`mark pool evaluate --dispatch {rule.rule}` replays it on a fixed pool, `mark simulate --policy "
+            "kairos` on the pool that this policy rents, `--dispatch least-finish` binds early"
         )
 
 

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -30,6 +31,7 @@ from mark.domain.variants import AccuracyTotal
 from mark.policies.bundles import PolicyBundle
 from mark.ports import Forecaster
 from mark.simulator.cloud import SimulatedCloud
+from mark.simulator.engine.central_plane import CentralEngine, CentralServing
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.engine.data_plane import Engine
 from mark.simulator.faults import FaultScript
@@ -74,10 +76,15 @@ def replay(
     fallback: Forecaster,
     journal: Journal,
     progress: Callable[[float], None],
+    central: CentralServing | None = None,
 ) -> RunResult:
-    """Run `bundle` on `scenario`. `progress` is called with the share done, in [0, 1]."""
+    """Run `bundle` on `scenario`. `progress` is called with the share done, in [0, 1].
+
+    central: the queue that requests wait in; None binds each to an instance when it arrives.
+    """
     began = time.perf_counter()
-    run = _ReplayRun(scenario, bundle, kernel, forecaster, fallback, journal)
+    engine = _engine(scenario, bundle, kernel, central)
+    run = _ReplayRun(scenario, bundle, engine, forecaster, fallback, journal)
     run.go(progress)
     return run.result(time.perf_counter() - began)
 
@@ -166,11 +173,15 @@ class _Recorder:
             self.forecast[minute] = seen.forecast.max_at(0.5)[lead]
 
 
-def _engine(scenario: Scenario, bundle: PolicyBundle, kernel: Kernel) -> Engine:
+def _engine(scenario: Scenario, bundle: PolicyBundle, kernel: Kernel, central: CentralServing | None) -> Engine:
     """The engine before the first arrival."""
     workload = scenario.workload
     end_s = scenario.start_s + scenario.duration_s
-    return Engine(
+    make: Callable[..., Engine] = Engine
+    if central is not None:
+        offerings = {item.name: item for item in bundle.controller.known_offerings}
+        make = partial(CentralEngine, central, offerings)
+    return make(
         kernel_=kernel,
         arrivals=lambda from_s, to_s: workload.arrivals(from_s, min(to_s, end_s)),
         slo=bundle.controller.slo,
@@ -194,7 +205,7 @@ class _ReplayRun:
         self,
         scenario: Scenario,
         bundle: PolicyBundle,
-        kernel: Kernel,
+        engine: Engine,
         forecaster: Forecaster,
         fallback: Forecaster,
         journal: Journal,
@@ -202,7 +213,7 @@ class _ReplayRun:
         policy, workload = bundle.controller, scenario.workload
         self._scenario, self._bundle = scenario, bundle
         self._start_s, self._end_s = scenario.start_s, scenario.start_s + scenario.duration_s
-        self._engine = _engine(scenario, bundle, kernel)
+        self._engine = engine
         self._offerings: dict[str, Offering] = {item.name: item for item in policy.known_offerings}
         self._cloud = SimulatedCloud(
             engine=self._engine,
