@@ -179,8 +179,7 @@ def _engine(scenario: Scenario, bundle: PolicyBundle, kernel: Kernel, central: C
     end_s = scenario.start_s + scenario.duration_s
     make: Callable[..., Engine] = Engine
     if central is not None:
-        offerings = {item.name: item for item in bundle.controller.known_offerings}
-        make = partial(CentralEngine, central, offerings)
+        make = partial(CentralEngine, central, bundle.controller.known_offerings)
     return make(
         kernel_=kernel,
         arrivals=lambda from_s, to_s: workload.arrivals(from_s, min(to_s, end_s)),

@@ -53,9 +53,14 @@ def replay_sharing(
     largest = min(item.profile.max_batch for item in offered.values())
     sizes = _measured(store, served.name, largest) or chosen_sizes(settings, chosen_model(settings))
     sizes = sizes or sizes_from_formula("constant:1")
-    there = tuple(offered[name] for name in sorted(ready))
+    # a type is the same on spot and on demand: one offering stands for all of it
+    named = {offered[name].instance_type.name: name for name in sorted(ready)}
+    counts = Counter[str]()
+    for name, count in ready.items():
+        counts[named[offered[name].instance_type.name]] += count
+    there = tuple(offered[name] for name in sorted(counts))
     order = base_first({item.name: item.profile.latencies_s(sizes.largest) for item in there})
-    pool = {name: ready[name] for name in order}
+    pool = {name: counts[name] for name in order}
     table, policy, code = latency_table(there, sizes), served.central, kernel()
 
     def rate(queues: int) -> float:
@@ -64,7 +69,7 @@ def replay_sharing(
 
     return SharingCost(
         gateways=gateways,
-        pool=tuple(sorted(pool.items())),
+        pool=tuple(sorted(ready.items())),
         sizes=sizes.name,
         queries=QUERIES,
         one_queue_qps=rate(1),

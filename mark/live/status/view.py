@@ -198,13 +198,13 @@ class LiveView:
         names = [peer.name for peer in self._store.gateways()]
         if not names:
             return ()
-        offered = {offering.name for offering in served.offerings}
+        type_of = {offering.name: offering.instance_type.name for offering in served.offerings}
         takes = {
             name: member.offering
             for name, member in members.items()
-            if member.state is MemberState.READY and member.offering in offered
+            if member.state is MemberState.READY and member.offering in type_of
         }
-        owner_of = share_instances(takes, names)
+        owner_of = share_instances({name: type_of[offering] for name, offering in takes.items()}, names)
         counts = {name: Counter[str]() for name in names}
         for agent, owner in owner_of.items():
             counts[owner][takes[agent]] += 1

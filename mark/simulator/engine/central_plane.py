@@ -42,16 +42,21 @@ class _Machine:
     serves: int | None = None
     done_at: float = math.inf
 
+    @property
+    def kind(self) -> str:
+        """Its type."""
+        return self.offering.instance_type.name
+
 
 class CentralEngine(Engine):
-    """Requests from arrival to answer through one central queue. offerings: all that may be there, by name."""
+    """Requests from arrival to answer through one central queue. offerings: all that may be there."""
 
-    def __init__(self, serving: CentralServing, offerings: dict[str, Offering], **given: Any) -> None:
+    def __init__(self, serving: CentralServing, offerings: tuple[Offering, ...], **given: Any) -> None:
         super().__init__(**given)
         assert self._overflow is None, "a central queue is replayed without Lambda"
-        profiles = {
-            name: [self._speed * seconds for seconds in one.profile.latencies_s(self._largest)]
-            for name, one in offerings.items()
+        profiles = {  # by type, which is the same on spot and on demand
+            one.instance_type.name: [self._speed * seconds for seconds in one.profile.latencies_s(self._largest)]
+            for one in offerings
         }
         self._queue: CentralQueue[int] = CentralQueue(
             serving.policy,
@@ -62,7 +67,7 @@ class CentralEngine(Engine):
         self._profiles_s = profiles
         self._machines: dict[int, _Machine] = {}
         self._slot_of: dict[str, int] = {}
-        self._draws = dict.fromkeys(offerings, 0)
+        self._draws = dict.fromkeys(profiles, 0)
         #: (end, slot) of each request in service
         self._ends: list[tuple[float, int]] = []
         #: arrival and size of each request that is here
@@ -87,7 +92,7 @@ class CentralEngine(Engine):
         """This instance goes at `at`: it gets nothing that it might not finish before."""
         super().will_go(slot, at)
         machine = self._machines[slot]
-        machine.leaves_at = at - self._profiles_s[machine.offering.name][-1]
+        machine.leaves_at = at - self._profiles_s[machine.kind][-1]
         self._set_pool()
 
     def drained_at(self, slot: int) -> float:
@@ -175,16 +180,16 @@ class CentralEngine(Engine):
         for request, name in decided.started:
             slot = self._slot_of[name]
             machine = self._machines[slot]
-            machine.serves, machine.done_at = request, self._now + self._takes_s(machine.offering, request)
+            machine.serves, machine.done_at = request, self._now + self._takes_s(machine, request)
             heapq.heappush(self._ends, (machine.done_at, slot))
         for request in decided.handed_on:
             self._shed(request)
 
-    def _takes_s(self, offering: Offering, request: int) -> float:
+    def _takes_s(self, machine: _Machine, request: int) -> float:
         """What a request truly takes."""
-        expected_s = self._profiles_s[offering.name][self._asked[request][1] - 1]
-        factors = self._fleet.noise[self._noise_row(offering.cv)]
-        draw, self._draws[offering.name] = self._draws[offering.name], self._draws[offering.name] + 1
+        expected_s = self._profiles_s[machine.kind][self._asked[request][1] - 1]
+        factors = self._fleet.noise[self._noise_row(machine.offering.cv)]
+        draw, self._draws[machine.kind] = self._draws[machine.kind], self._draws[machine.kind] + 1
         return expected_s * float(factors[draw % factors.size])
 
     def _give_up(self) -> None:
@@ -209,7 +214,7 @@ class CentralEngine(Engine):
         self._queue.set_pool(
             self._ms(self._now),
             [
-                Instance(name, one.offering.name, None if one.serves is None else self._ms(one.done_at))
+                Instance(name, one.kind, None if one.serves is None else self._ms(one.done_at))
                 for name, one in there
             ],
         )
