@@ -87,8 +87,8 @@ def simulate(
             metavar="RULE",
             help="Dispatch rule of all policies: least-finish, weighted or least-outstanding routes requests; "
             "for a model with variants slackfit, maxbatch, maxacc, qos-fixed, qos-heuristic or fixed:VARIANT "
-            "chooses who answers.  "
-            "[default: the policy's own, and slackfit]",
+            "chooses who answers; for the policy kairos alone kairos, fcfs, clockwork or drs:SIZE keeps a central "
+            "queue.  [default: the policy's own, and slackfit]",
             autocompletion=complete.rules,
         ),
     ] = None,

@@ -65,7 +65,9 @@ def chosen_slo(settings: Settings, model: ModelSpec) -> Slo:
 
 def chosen_tuning(settings: Settings) -> Tuning:
     """The section `policy`: changes to our own policies, by dotted names."""
-    asked = settings.policy.model_dump(exclude={"budget_usd_per_hour", "overflow_limits", "managed"})
+    asked = settings.policy.model_dump(
+        exclude={"budget_usd_per_hour", "size_window", "overflow_limits", "managed"}
+    )
     sections = {key: value for key, value in asked.items() if isinstance(value, dict)}
     own = {key: value for key, value in asked.items() if key not in sections}
     return own | {f"{section}.{key}": value for section, tree in sections.items() for key, value in tree.items()}
@@ -128,6 +130,7 @@ def chosen_policies(settings: Settings) -> PolicySpec:
         capacity=tuple(item.window for item in settings.capacity),
         events=events_of([item.event for item in settings.events], model.name),
         budget_usd_per_hour=settings.policy.budget_usd_per_hour,
+        size_window=settings.policy.size_window,
     )
 
 
@@ -214,13 +217,26 @@ def chosen_central(settings: Settings, *, overflows: bool) -> CentralPolicy | No
     )
 
 
+def replayed_central(settings: Settings) -> CentralPolicy | None:
+    """The central queue of a replay, for the policy `kairos` alone; None where requests are bound on arrival.
+
+    Misconfigured where another policy would have it.
+    """
+    if not isinstance(_chosen_rule(settings), CentralDispatch):
+        return None
+    if set(settings.policies) != {KAIROS}:
+        check_binds_early(settings)
+    return chosen_central(settings, overflows=False)
+
+
 def check_binds_early(settings: Settings) -> None:
     """Refuse a central queue for a replay of fleets, which binds each request when it arrives. Misconfigured."""
     rule = _chosen_rule(settings)
     if isinstance(rule, CentralDispatch):
         raise Misconfigured(
-            f"the dispatch rule {rule} keeps a central queue, which a replay of a fleet does not have: `mark pool "
-            f"evaluate --dispatch {rule.rule}` replays it on a fixed pool, `--dispatch least-finish` binds early"
+            f"the dispatch rule {rule} keeps a central queue, which a replay of this fleet does not have: "
+            f"`mark pool evaluate --dispatch {rule.rule}` replays it on a fixed pool, `mark simulate --policy "
+            "kairos` on the pool that this policy rents, `--dispatch least-finish` binds early"
         )
 
 

@@ -39,6 +39,7 @@ from mark.dispatch.central import TooLate
 from mark.domain.demand import HORIZON
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.offering import LambdaOffering, Market
+from mark.domain.size_window import WINDOW
 from mark.policies.bundles import MANAGED_CPU_FACTOR, MANAGED_GPU_FACTOR
 
 
@@ -207,6 +208,12 @@ class PolicySettings(Part):
         gt=0,
         allow_inf_nan=False,
         description="What the pool of the policy kairos may cost an hour; needed there and refused with others.",
+    )
+    size_window: int = Field(
+        WINDOW,
+        ge=0,
+        description="Requests whose sizes the policy kairos remembers and chooses its pool by, once it knows a "
+        "tenth of so many; 0 keeps to the sizes of the settings.",
     )
     monitor: MonitorSettings = Field(MonitorSettings(), description="The SLO monitor.")
     standby: StandbySettings = Field(StandbySettings(), description="Standbys.")

@@ -128,6 +128,7 @@ def plan_request(
         hazards=_hazards(known, policy, dict(running)),
         launch_weight_usd_per_s=policy.launch_weight_usd_per_s,
         bounds=bounds_ahead(policy.capacity, seen.now, _ready_after_s(policy, candidates, forecast.unit_s)),
+        sizes=known.sizes,
     )
 
 

@@ -14,6 +14,7 @@ from mark.domain.objective import SloWindow
 from mark.domain.orders import Fact, Order
 from mark.domain.plan import Plan
 from mark.domain.quota import Quotas
+from mark.domain.size_window import EMPTY_WINDOW, SizeWindow
 from mark.domain.spending import SpendingLimit
 
 Counts = tuple[tuple[str, int], ...]
@@ -137,6 +138,8 @@ class State:
     spot_pools: tuple[SpotPool, ...] = ()
     #: What became of the last launches of offerings some of which never became ready, by offering.
     launch_records: tuple[LaunchRecord, ...] = ()
+    #: Sizes of the last requests, where a pool is chosen by them.
+    sizes: SizeWindow = EMPTY_WINDOW
 
     def validate(self) -> None:
         """Assert what holds after every tick, whatever was seen."""

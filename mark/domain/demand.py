@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from mark.domain.announced_events import Events
 from mark.domain.errors import Misconfigured
+from mark.domain.size_window import SizeCounts
 from mark.domain.traffic import ClientTraffic
 from mark.domain.variants import ServedAccuracy
 
@@ -35,6 +36,8 @@ class DemandUnit:
     clients: tuple[ClientTraffic, ...] = ()
     #: What variants answered since the unit before; None where none did.
     accuracy: ServedAccuracy | None = None
+    #: Requests by size in items that were counted since the unit before; empty in journals that do not say.
+    sizes: SizeCounts = ()
 
 
 def unit_of_windows(start_at: float, counts: Sequence[float]) -> DemandUnit:

@@ -9,6 +9,7 @@ from mark.domain.capacity_schedule import NO_BOUNDS, CapacityBounds
 from mark.domain.demand import Demand, Forecast
 from mark.domain.objective import Slo
 from mark.domain.offering import Offering
+from mark.domain.size_window import EMPTY_WINDOW, SizeWindow
 from mark.domain.times import WAKE
 
 RETRY_WAKE_S = 60.0
@@ -159,3 +160,5 @@ class PlanRequest:
     launch_weight_usd_per_s: float = 0.0
     #: The least and the most that the fleet may carry, by schedule.
     bounds: CapacityBounds = NO_BOUNDS
+    #: Sizes of the last requests.
+    sizes: SizeWindow = EMPTY_WINDOW

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mark.domain.size_window import SizeCounts
+
 LATENCY_BIN_S = 0.001
 LATENCY_BINS = 4000
 """Latencies are counted in bins of a millisecond; the last one holds all above 4 s."""
@@ -82,6 +84,8 @@ class ModelTraffic:
     #: (window's number, requests), the number being service time // WINDOW_S. Those that turned out to be rejected
     #: are taken back, so that there may be fewer than none.
     arrivals: tuple[tuple[int, int], ...] = ()
+    #: Requests by size, those of `arrivals` alone.
+    sizes: SizeCounts = ()
     #: Requests answered by serving instances, ...
     instance: int = 0
     #: ... by standbys, ...

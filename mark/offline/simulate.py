@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 
 import typer
 
-from mark.config.policies import ALL, check_binds_early, chosen_overrides
+from mark.config.policies import ALL, chosen_overrides, replayed_central, usable_cache
 from mark.config.settings import Settings
+from mark.dispatch.central import CentralPolicy
 from mark.dispatch.variants import VariantServing
 from mark.domain.errors import MarkError, Misconfigured
 from mark.offline.experiments import line_up, make_experiment, shared_changes, warm_engine
@@ -32,13 +33,18 @@ from mark.report.runs.comparison import (
 from mark.report.runs.documents import simulate_document
 from mark.report.runs.table import comparison_table
 from mark.report.terminal import INTERRUPTED, Report, note, progress, show, show_json
+from mark.simulator.engine.central_plane import CentralServing
+from mark.simulator.engine.compiled import compiled_central_code
 from mark.simulator.experiment import Experiment
 from mark.simulator.workload import Workload
 
 TITLE = "What this traffic costs"
 BOUND_EARLY = (
-    "this replay rents kairos' pool but binds each request when it arrives: live it has a central queue, whose "
-    "share in time `mark pool evaluate` replays"
+    "this replay rents kairos' pool but binds each request when it arrives: live it has a central queue, which "
+    "--dispatch kairos replays"
+)
+CENTRAL = (
+    "requests wait in one central queue; predictions are the profiles' and instances never run out of CPU credits"
 )
 
 
@@ -56,8 +62,9 @@ def simulate_settings(settings: Settings, *, as_json: bool, workload: Workload |
 
     Raises the MarkError that ended the runs, and typer.Exit after Ctrl-C, both after what is finished was printed.
     """
-    check_binds_early(settings)
+    central = replayed_central(settings)
     experiment = make_experiment(settings, workload=workload)
+    serving = None if central is None else central_serving(experiment, central)
     lineup = line_up(settings, experiment)
     folder = None
     if settings.out is not None:
@@ -68,7 +75,7 @@ def simulate_settings(settings: Settings, *, as_json: bool, workload: Workload |
     outcome = SimulationOutcome()
     try:
         with progress() as report:
-            _run_all(settings, experiment, lineup.policies, folder=folder, outcome=outcome, report=report)
+            _run_all(settings, experiment, lineup.policies, serving, folder=folder, outcome=outcome, report=report)
     except KeyboardInterrupt:
         outcome.interrupted = True
     except MarkError as error:
@@ -90,6 +97,7 @@ def _run_all(
     settings: Settings,
     experiment: Experiment,
     policies: Sequence[str],
+    serving: CentralServing | None,
     *,
     folder: OutFolder | None,
     outcome: SimulationOutcome,
@@ -105,6 +113,7 @@ def _run_all(
                 overrides=chosen_overrides(settings),
                 open_journal=folder.open_journal if folder else None,
                 progress=report,
+                central=serving,
             )
         except Misconfigured as error:
             # such as an LSTM without torch, which shows only when it is built
@@ -121,6 +130,15 @@ def _run_all(
     _compare_with_most_accurate(settings, experiment, outcome.runs, report)
     if folder is not None:
         folder.keep(outcome.runs)
+
+
+def central_serving(experiment: Experiment, policy: CentralPolicy) -> CentralServing:
+    """The central queue with its compiled decisions. Misconfigured where Lambda would take part."""
+    if experiment.bundle(KAIROS).controller.overflow is not None:
+        raise Misconfigured(
+            "a replay with a central queue has no Lambda: leave it out with offerings.overflow: false"
+        )
+    return CentralServing(policy, compiled_central_code(usable_cache()))
 
 
 def _compare_with_most_accurate(
@@ -164,7 +182,8 @@ def run_remarks(settings: Settings, experiment: Experiment, policy: str) -> tupl
     sizes = experiment.spec.workload.sizes
     sized = [f"requests have {sizes.mean:.4g} items on average (sizes {sizes.name})"] if sizes else []
     notes = experiment.spec.workload.notes
-    bound_early = (BOUND_EARLY,) if policy == KAIROS else ()
+    is_central = replayed_central(settings) is not None
+    bound_early = (CENTRAL if is_central else BOUND_EARLY,) if policy == KAIROS else ()
     return (*replaced, *bound_early, *variants, *tuned, *overflow, *sized, *notes, *experiment.supply.warnings)
 
 

@@ -1,10 +1,11 @@
 """Planner of the policy `kairos`: the pool of unlike instances that serves most within an hourly budget.
 
 The load has no part in it. The pool is chosen by Kairos' bound and its similarity rule (`planner.kairos`) from
-the candidates' latencies by size, their prices now, and the sizes of requests. An offering that is refused stays
-at what runs of it: the choice is made again without more of it. Only full pools, into which no other instance
-fits, with a bound near the best take part: with few types the ten best bounds of the similarity rule would reach
-down to pools that leave half of the budget unspent, or serve half of the load.
+the candidates' latencies by size, their prices now, and the sizes of requests: those of the settings until enough
+have been measured (`domain.size_window`). An offering that is refused stays at what runs of it: the choice is made
+again without more of it. Only full pools, into which no other instance fits, with a bound near the best take part:
+with few types the ten best bounds of the similarity rule would reach down to pools that leave half of the budget
+unspent, or serve half of the load.
 
 What runs is kept while its own bound is within `PoolPolicy.drift` of the chosen pool's: prices, latencies and
 sizes move a little all the time, and a change of pools costs a boot. What runs beyond the budget is never kept.
@@ -26,6 +27,7 @@ from mark.domain.objective import Slo
 from mark.domain.offering import Offering
 from mark.domain.plan import Excuse, Plan, PlannedCount, PlanRequest
 from mark.domain.pool_policy import PoolPolicy
+from mark.domain.size_window import SizeWindow
 from mark.domain.sizes import SizeDistribution
 from mark.planner.baselines import PlanFunction
 from mark.planner.kairos import BUDGET_ROUNDING, Floats, Ints, PoolSpace, RankedPools, choose_similar, pool_space
@@ -40,17 +42,26 @@ def plan_pool(policy: PoolPolicy) -> PlanFunction:
     """The planner of a pool within that budget. It plans without a forecast, and never above the budget."""
 
     def plan(request: PlanRequest) -> Plan:
-        able, excuses = _profiled(request.offerings, policy.sizes)
+        sizes = pool_sizes(policy, request.offerings, request.sizes)
+        able, excuses = _profiled(request.offerings, sizes)
         running = {name: count for name, count in request.running if count > 0}
         try:
-            space = _space(*_candidates(able, policy.sizes), policy.sizes, request.slo, policy.budget_usd_per_hour)
+            space = _space(*_candidates(able, sizes), sizes, request.slo, policy.budget_usd_per_hour)
             chosen, bound_qps, why = _choose(space, running, set(request.refused), policy)
         except PlanInfeasible as error:
             chosen, bound_qps = _within_budget(running, able, policy.budget_usd_per_hour), 0.0
             why = f"no other pool can be had ({error}): what runs stays as far as the budget goes"
-        return _plan(request, policy, chosen, bound_qps, why=why, excuses=excuses)
+        measured = sizes is not policy.sizes
+        sized = f"; measured: {sizes.mean:.4g} items a request, {sizes.largest} at most" if measured else ""
+        return _plan(request, policy, chosen, bound_qps, why=why + sized, excuses=excuses)
 
     return plan
+
+
+def pool_sizes(policy: PoolPolicy, offerings: tuple[Offering, ...], window: SizeWindow) -> SizeDistribution:
+    """The sizes that a pool of these offerings is chosen for: as measured, where enough are known."""
+    largest = min((item.profile.max_batch for item in offerings), default=policy.sizes.largest)
+    return policy.sizes_now(window, largest)
 
 
 def check_budget(offerings: tuple[Offering, ...], policy: PoolPolicy, slo: Slo) -> None:
@@ -88,6 +99,15 @@ def _candidates(able: tuple[Offering, ...], sizes: SizeDistribution) -> tuple[Ca
     return found, rows
 
 
+def latency_table(offerings: tuple[Offering, ...], sizes: SizeDistribution) -> LatencyTable:
+    """Latencies by name, as pools are ranked by; each of the offerings has a profile up to the largest size."""
+    return _table(*_candidates(offerings, sizes))
+
+
+def _table(candidates: Candidates, rows: tuple[int, ...]) -> LatencyTable:
+    return LatencyTable(model="this model", sizes=rows, mean_ms={name: ms for name, _, ms in candidates})
+
+
 @lru_cache(maxsize=1)
 def _space(
     candidates: Candidates, rows: tuple[int, ...], sizes: SizeDistribution, slo: Slo, budget_usd_per_hour: float
@@ -95,7 +115,7 @@ def _space(
     """The ranked pools; kept until a price, a latency or a size moves, for a plan is made every minute."""
     if not candidates:
         raise PlanInfeasible("no offering can be launched now")
-    table = LatencyTable(model="this model", sizes=rows, mean_ms={name: ms for name, _, ms in candidates})
+    table = _table(candidates, rows)
     prices = {name: price for name, price, _ in candidates}
     return pool_space(table, sizes, slo, usd_per_hour=prices, budget_usd_per_hour=budget_usd_per_hour)
 

@@ -31,6 +31,7 @@ from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import LambdaOffering, Market, Offering
 from mark.domain.pool_policy import PoolPolicy
 from mark.domain.service_prices import ServiceItem, ServicePrices
+from mark.domain.size_window import WINDOW
 from mark.domain.sizes import sizes_from_formula
 from mark.domain.variants import VariantTable
 from mark.planner.batching import tune_batching
@@ -88,6 +89,8 @@ class PolicySpec:
     events: Events = ()
     #: What a pool of the policy `kairos` may cost; None without one.
     budget_usd_per_hour: float | None = None
+    #: Requests whose sizes it remembers; 0 for those of the model.
+    size_window: int = WINDOW
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +170,11 @@ class Assembly:
         budget, sizes = self.spec.budget_usd_per_hour, self.spec.model.sizes
         if budget is None:
             return None
-        return PoolPolicy(budget_usd_per_hour=budget, sizes=sizes or sizes_from_formula("constant:1"))
+        return PoolPolicy(
+            budget_usd_per_hour=budget,
+            sizes=sizes or sizes_from_formula("constant:1"),
+            size_window=self.spec.size_window,
+        )
 
     def _pool_offerings(self) -> tuple[Offering, ...]:
         """Types of a pool, which serve one request at a time: also those that serve small sizes only."""

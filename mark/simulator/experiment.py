@@ -32,6 +32,7 @@ from mark.policies.assemble import Assembly, Overrides, PolicySpec, VariantWishe
 from mark.policies.bundles import Ingredients, PolicyBundle, tuning_grid
 from mark.policies.tuning import DAY_S, Setting, Trial, TunedSetting, choose
 from mark.ports import Forecaster, ForecasterSetup
+from mark.simulator.engine.central_plane import CentralServing
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.faults import FaultScript
 from mark.simulator.limits import LimitWatch, limit_notes
@@ -118,8 +119,12 @@ class Experiment:
         open_journal: OpenJournal | None = None,
         progress: Progress = lambda _label, _share: None,
         grid: Sequence[Setting] | None = None,
+        central: CentralServing | None = None,
     ) -> RunResult:
-        """Replay one policy, tuned before where its users would: among `grid`, or all settings there are."""
+        """Replay one policy, tuned before where its users would: among `grid`, or all settings there are.
+
+        central: the queue that requests wait in, of a policy without Lambda; None binds them when they arrive.
+        """
         found = self.tuned(policy, overrides or Overrides(), progress, grid)
         if found is not None:
             overrides = replace(overrides or Overrides(), setting=found.trial.setting)
@@ -149,6 +154,7 @@ class Experiment:
                 fallback=fallback,
                 journal=watch,
                 progress=lambda share: progress(f"replaying {policy}", share),
+                central=central,
             )
         chosen = (found.sentence,) if found else ()
         limits = limit_notes(result, bundle.controller, watch, self.spec.footprint.gateways)

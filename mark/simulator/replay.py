@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -25,16 +26,18 @@ from mark.domain.fleet import FleetView
 from mark.domain.footprint import Footprint
 from mark.domain.objective import ModelSpec, SloWindow
 from mark.domain.offering import Market, Offering
+from mark.domain.size_window import SizeCounts, add_sizes, size_bin
 from mark.domain.variants import AccuracyTotal
 from mark.policies.bundles import PolicyBundle
 from mark.ports import Forecaster
 from mark.simulator.cloud import SimulatedCloud
+from mark.simulator.engine.central_plane import CentralEngine, CentralServing
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.engine.data_plane import Engine
 from mark.simulator.faults import FaultScript
 from mark.simulator.results import MinuteSeries, RunResult
 from mark.simulator.rng import stream
-from mark.simulator.workload import Workload
+from mark.simulator.workload import Ints, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,19 +76,30 @@ def replay(
     fallback: Forecaster,
     journal: Journal,
     progress: Callable[[float], None],
+    central: CentralServing | None = None,
 ) -> RunResult:
-    """Run `bundle` on `scenario`. `progress` is called with the share done, in [0, 1]."""
+    """Run `bundle` on `scenario`. `progress` is called with the share done, in [0, 1].
+
+    central: the queue that requests wait in; None binds each to an instance when it arrives.
+    """
     began = time.perf_counter()
-    run = _ReplayRun(scenario, bundle, kernel, forecaster, fallback, journal)
+    engine = _engine(scenario, bundle, kernel, central)
+    run = _ReplayRun(scenario, bundle, engine, forecaster, fallback, journal)
     run.go(progress)
     return run.result(time.perf_counter() - began)
 
 
 class _Plane:
-    """The DataPlane port over the engine, and the Clock."""
+    """The DataPlane port over the engine, and the Clock.
 
-    def __init__(self, engine: Engine, start_s: float, speed: float) -> None:
+    sizes: items of the requests of an interval; None where no policy asks for them.
+    """
+
+    def __init__(
+        self, engine: Engine, start_s: float, speed: float, sizes: Callable[[float, float], Ints] | None
+    ) -> None:
         self._engine = engine
+        self._sizes = sizes
         self._speed = speed
         self._start_s = start_s
         self._unit_end = start_s + UNIT_S
@@ -101,7 +115,15 @@ class _Plane:
         start_at, self._unit_end = self._unit_end - UNIT_S, self._unit_end + UNIT_S
         unit = counted_unit(start_at, *self._counts(start_at, start_at + UNIT_S))
         before, self._accuracy = self._accuracy, self._engine.accuracy_total()
-        return replace(unit, accuracy=self._accuracy.since(before))
+        return replace(unit, accuracy=self._accuracy.since(before), sizes=self._counted_sizes(start_at))
+
+    def _counted_sizes(self, start_at: float) -> SizeCounts:
+        """Requests of the unit by size."""
+        if self._sizes is None:
+            return ()
+        found, counts = np.unique(self._sizes(start_at, start_at + UNIT_S), return_counts=True)
+        pairs = zip(found.tolist(), counts.tolist(), strict=True)
+        return add_sizes((size_bin(size), count) for size, count in pairs)
 
     def take_slo_window(self) -> SloWindow | None:
         window = self._engine.slo_window()
@@ -151,11 +173,14 @@ class _Recorder:
             self.forecast[minute] = seen.forecast.max_at(0.5)[lead]
 
 
-def _engine(scenario: Scenario, bundle: PolicyBundle, kernel: Kernel) -> Engine:
+def _engine(scenario: Scenario, bundle: PolicyBundle, kernel: Kernel, central: CentralServing | None) -> Engine:
     """The engine before the first arrival."""
     workload = scenario.workload
     end_s = scenario.start_s + scenario.duration_s
-    return Engine(
+    make: Callable[..., Engine] = Engine
+    if central is not None:
+        make = partial(CentralEngine, central, bundle.controller.known_offerings)
+    return make(
         kernel_=kernel,
         arrivals=lambda from_s, to_s: workload.arrivals(from_s, min(to_s, end_s)),
         slo=bundle.controller.slo,
@@ -179,7 +204,7 @@ class _ReplayRun:
         self,
         scenario: Scenario,
         bundle: PolicyBundle,
-        kernel: Kernel,
+        engine: Engine,
         forecaster: Forecaster,
         fallback: Forecaster,
         journal: Journal,
@@ -187,7 +212,7 @@ class _ReplayRun:
         policy, workload = bundle.controller, scenario.workload
         self._scenario, self._bundle = scenario, bundle
         self._start_s, self._end_s = scenario.start_s, scenario.start_s + scenario.duration_s
-        self._engine = _engine(scenario, bundle, kernel)
+        self._engine = engine
         self._offerings: dict[str, Offering] = {item.name: item for item in policy.known_offerings}
         self._cloud = SimulatedCloud(
             engine=self._engine,
@@ -198,7 +223,8 @@ class _ReplayRun:
             start_at=self._start_s,
             redispatch=scenario.model.redispatch,
         )
-        plane = _Plane(self._engine, self._start_s, workload.speed)
+        sizes = workload.items if workload.sizes is not None and policy.pool is not None else None
+        plane = _Plane(self._engine, self._start_s, workload.speed, sizes)
         self._minutes = math.ceil(scenario.duration_s / UNIT_S)
         self._recorder = _Recorder(journal, self._minutes, self._start_s, policy.lead_units)
         self._controller = Controller(

@@ -8,7 +8,7 @@ from mark.domain.errors import Misconfigured
 
 MODEL_PARTS = ("served", "arrivals", "traffic", "latency", "gauges", "ledger", "noted", "rollup", "journal")
 """Kinds of keys of each model."""
-MODEL_DOCUMENTS = ("model", "tallies", "load", "replays", "shadow", "trained", "trained-on")
+MODEL_DOCUMENTS = ("model", "tallies", "load", "replays", "shadow", "sharing", "trained", "trained-on")
 """Status documents that are one model's."""
 
 

@@ -156,6 +156,26 @@ class PlanStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PoolStatus:
+    """The pool of a model that is kept within a budget, and the sizes that it is chosen for."""
+
+    #: What it may cost, USD/h.
+    budget_usd_per_hour: float
+    #: What counts against that: all that is there or on its way, USD/h; None where no price is known of some.
+    usd_per_hour: float | None = None
+    #: Name of the sizes: `measured`, or as the settings name them.
+    sizes: str = ""
+    #: Requests that they were measured of; 0 for those of the settings.
+    measured: int = 0
+    #: Mean items of a request.
+    mean_items: float = 0.0
+    #: Items that the objective's share of requests does not exceed.
+    target_items: int = 0
+    #: Items of the largest request.
+    largest_items: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OrderStatus:
     """An order to the cloud."""
 
@@ -205,6 +225,8 @@ class PublishedModel:
     trained: ForecasterStatus | None = None
     #: The last plan; None before the first.
     plan: PlanStatus | None = None
+    #: Its pool, where the policy keeps it within a budget; None for the others.
+    pool: PoolStatus | None = None
     #: The last orders, newest first.
     decisions: tuple[OrderStatus, ...] = ()
     #: What a reader must know: stand-ins, assumptions, limits.

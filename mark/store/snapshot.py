@@ -19,6 +19,7 @@ from mark.domain.clock import ClockAnchor
 from mark.domain.costs import LedgerRecord
 from mark.domain.documents import plain
 from mark.domain.errors import Misconfigured
+from mark.domain.member import Peer
 from mark.domain.traffic import ModelTraffic
 from mark.service_spec import ServiceSpec
 from mark.store.keys import MODEL_DOCUMENTS
@@ -65,6 +66,10 @@ class Snapshot:
     def ledger(self, model: str) -> LedgerRecord:
         """Record of a model's instances."""
         return self.models[model].ledger
+
+    def gateways(self) -> Sequence[Peer]:
+        """None: a snapshot is no service that runs."""
+        return ()
 
     def journal_segments(self, model: str) -> Sequence[int]:
         """The numbers of the journal's segments that were taken."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mark.domain.documents import json_text
+from mark.domain.size_window import SizeCounts, add_sizes
 from mark.domain.traffic import CLIENT_COUNTS, ClientTraffic, GatewayReport, ModelTraffic
 from mark.store.keys import Keys
 
@@ -15,6 +16,8 @@ WHOLE = (
 )  # fmt: skip
 REAL = ("latency_sum_s", "billed", "gib_s", "accuracy_sum")
 ARRIVED = "arrived"
+SIZE = "size/"
+"""Start of the names of counts by size: `size/ITEMS`, among those of the model."""
 CLIENT = "client/"
 """Start of the names of clients' counts: `client/NAME/COUNT`, among those of the model."""
 KEEP_WINDOWS = 720
@@ -64,6 +67,7 @@ def traffic_totals(model: str, answer: Sequence[Sequence[bytes]]) -> ModelTraffi
         recent_known=sum(gauge.recent_known for gauge in told),
         recent_sum=sum(gauge.recent_sum for gauge in told),
         clients=_clients(tallies),
+        sizes=_sizes(tallies),
         gateways=len(told),
         **totals,
     )
@@ -75,6 +79,7 @@ def _model_document(model: ModelTraffic) -> dict[str, Any]:
     whole |= {
         f"{CLIENT}{one.client}/{name}": getattr(one, name) for one in model.clients for name in CLIENT_COUNTS
     }
+    whole |= {f"{SIZE}{size}": count for size, count in model.sizes}
     real = {name: getattr(model, name) for name in REAL}
     return {
         "whole": {name: count for name, count in whole.items() if count},
@@ -94,6 +99,12 @@ def _clients(tallies: Mapping[str, bytes]) -> tuple[ClientTraffic, ...]:
             if name in CLIENT_COUNTS:
                 counts.setdefault(client, {})[name] = int(value)
     return tuple(ClientTraffic(client=client, **counts[client]) for client in sorted(counts))
+
+
+def _sizes(tallies: Mapping[str, bytes]) -> SizeCounts:
+    """Requests by size in items."""
+    named = ((key.removeprefix(SIZE), count) for key, count in tallies.items() if key.startswith(SIZE))
+    return add_sizes((int(size), int(count)) for size, count in named)
 
 
 class _Gauges(NamedTuple):

@@ -10,6 +10,7 @@ import pytest
 
 BASE = ["simulate", "--model", "inception-v3", "--policy", "reactive"]
 RUN = [*BASE, "--trace", "load.csv.gz"]
+POOL = ["simulate", "--model", "inception-v3", "--trace", "load.csv.gz", "--pool-usd-per-hour", "1"]
 RATES = "timestamp_s,rate_rps\n"
 
 
@@ -61,6 +62,14 @@ def test_a_broken_trace(mark, content, said):
         ([*RUN, "--forecaster", "last-valeu"], "did you mean 'last-value'?"),
         ([*RUN, "--dispatch", "weightd"], "did you mean 'weighted'?"),
         ([*RUN, "--dispatch", "kairos"], "`mark pool evaluate --dispatch kairos` replays it on a fixed pool"),
+        (
+            [*POOL, "--policy", "kairos", "--dispatch", "kairos"],
+            "a replay with a central queue has no Lambda: leave it out with offerings.overflow: false",
+        ),
+        (
+            [*POOL, "--policy", "kairos,hedged", "--dispatch", "fcfs"],
+            "`mark simulate --policy kairos` on the pool that this policy rents",
+        ),
         ([*RUN, "--dispatch", "drs"], "needs the size above which a query goes to the base type, such as drs:64"),
         ([*RUN, "--market", "spto"], "did you mean 'spot'?"),
         ([*RUN, "--profiles", "assumed-lamda"], "did you mean 'assumed-lambda'?"),

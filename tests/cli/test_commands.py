@@ -288,6 +288,24 @@ def test_a_plan_counts_the_items_of_requests(mark):
     assert instances("--sizes", "constant:200") > instances("--sizes", "constant:1")
 
 
+def test_a_pool_within_a_budget_is_replayed_with_a_central_queue_where_its_rule_is_named(mark):
+    flags = ["--trace", "load.csv.gz", "--start-s", "60", "--duration-s", "120", "--world", "ideal"]
+    pool = ["--pool-usd-per-hour", "0.9", "--slo-ms", "370", "--types", "g4dn.xlarge,r5n.large"]
+
+    def run(*dispatch):
+        command = ["simulate", "--model", "rm2", "--policy", "kairos", *flags, *pool, *dispatch, "--json"]
+        (found,) = document(mark(*command))["runs"]
+        return found
+
+    early, central, first = run(), run("--dispatch", "kairos"), run("--dispatch", "fcfs")
+    assert any("binds each request when it arrives" in text for text in early["notes"])
+    assert any("one central queue" in text for text in central["notes"])
+    assert central["requests"] == early["requests"] == sum(central["served"].values())
+    assert central["cost_usd"]["instances"] == pytest.approx(early["cost_usd"]["instances"], rel=0.05)
+    assert central["slo"]["attained"] >= first["slo"]["attained"]
+    assert central["latency_ms"] != first["latency_ms"]
+
+
 def test_the_shipped_query_size_models_have_sizes_without_the_flag():
     usual = {name: sized_model(Settings(model=name)).sizes for name in ("rm2", "inception-v3")}
     assert usual["rm2"] == kairos_sizes()

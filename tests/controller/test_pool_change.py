@@ -7,16 +7,18 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mark.controller.journal import Header, entry_line, header_line, read_journal
 from mark.controller.plan_request import plan_fleet, plan_request
 from mark.controller.policy import ControllerPolicy
+from mark.controller.replay_check import mismatches
 from mark.controller.state import NoteKind
-from mark.domain.fleet import Instance, InstanceState
+from mark.domain.fleet import FleetView, Instance, InstanceState
 from mark.domain.offering import Market
 from mark.domain.orders import Drain, Fact, Launch, LaunchRefused, RefusalCause
 from mark.domain.plan import Plan, PlannedCount
 from mark.domain.pool_policy import PoolPolicy
 from mark.domain.sizes import SizeDistribution, size_distribution
-from tests.controller.builders import Stepped, drained, forecast, instances, launched, seen
+from tests.controller.builders import Stepped, drained, forecast, instances, launched, seen, unit
 from tests.planner.builders import SLO, demand, offering
 
 FAST = offering("fast", rps=10.0, usd_per_hour=0.5, points={1: 0.05, 4: 0.2})
@@ -200,3 +202,30 @@ def test_every_change_of_pools_ends_with_the_pool_that_was_planned(
         there = {item.offering: item.count for item in plan.counts}
         assert {name: sum(i.offering == name for i in world.there.values()) for name in there} == there
         assert len(world.there) == sum(there.values())
+
+
+def test_a_pool_follows_the_sizes_that_come_and_its_journal_folds_with_and_without_them() -> None:
+    given = policy(budget=3.0)
+    assert given.pool is not None
+    given = replace(given, pool=replace(given.pool, size_window=200))
+    header = Header(policy=given, catalogue="c", seed=1, history=demand((1.0,)))
+    made, before, lines = Stepped(given), FleetView(), [header_line(header)]
+    mixes = [((1, 90), (4, 10))] * 3 + [((1, 10), (4, 90))] * 3
+    wanted: list[dict[str, int]] = []
+    history = header.history
+    for number, counts in enumerate(mixes, start=1):
+        ended = replace(unit(1.0), start_at=60.0 * number, sizes=counts)
+        history = history.followed_by(ended, given.history_units)
+        observed = replace(seen(60.0 * number), demand=ended)
+        asked = plan_request(made.state, observed, given, history=history, forecast=forecast(1.0))
+        observed = replace(observed, forecast=forecast(1.0), plan=plan_fleet(asked, given))
+        made.see(observed)
+        lines.append(entry_line(before, observed, made.last))
+        assert observed.plan is not None
+        wanted.append({item.offering: item.count for item in observed.plan.counts})
+    assert wanted[0] == wanted[2] != wanted[-1]
+    assert wanted[-1].get(FAST.name, 0) > wanted[0].get(FAST.name, 0)
+    assert made.state.sizes.requests >= 100
+    assert list(mismatches(*read_journal(lines))) == []
+    older = [line.replace(b'"sizes":[[', b'"of another version":[[') for line in lines[1:]]
+    assert [tick.seen.demand.sizes for tick in read_journal([lines[0], *older])[1] if tick.seen.demand] == [()] * 6

@@ -25,6 +25,18 @@ def metric(live: Rig, name: str) -> float:
 
 
 @pytest.mark.slow
+def test_status_shares_the_agents_as_the_gateways_do(live: Rig) -> None:
+    def agrees() -> bool:
+        (model,) = live.ask("status")["models"]
+        shares = [sum(one["agents"].values()) for one in model["gateways"]]
+        ready = sum(row["ready"] for row in model["capacity"])
+        own = metric(live, f'mark_gateway_own_agents{{model="{MODEL}"}}')
+        return len(shares) == 2 and sum(shares) == ready > 0 and own in shares
+
+    eventually(agrees)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", ["gateway", "agent"])
 def test_a_killed_process_loses_nothing_of_what_waits(live: Rig, victim: str) -> None:
     own = f'mark_gateway_own_agents{{model="{MODEL}"}}'

@@ -12,6 +12,7 @@ from mark.domain.errors import Misconfigured, PlanInfeasible
 from mark.domain.offering import Offering
 from mark.domain.plan import Plan, PlanRequest
 from mark.domain.pool_policy import PoolPolicy
+from mark.domain.size_window import SizeWindow
 from mark.domain.sizes import size_distribution
 from mark.planner.budget_pool import check_budget, plan_pool
 from tests.planner.builders import SLO, offering, request
@@ -45,6 +46,25 @@ def test_the_pool_follows_the_sizes() -> None:
     small = counts(plan_pool(dear)(asked()))
     large = counts(plan_pool(replace(dear, sizes=LARGE_SIZES))(asked(running=small)))
     assert large[FAST.name] > small[FAST.name]
+
+
+def test_the_pool_follows_the_sizes_that_were_measured_once_enough_are_known() -> None:
+    given = replace(POLICY, budget_usd_per_hour=3.0, size_window=1000)
+    few, enough = (SizeWindow(newer=((1, n // 10), (4, n - n // 10))) for n in (99, 100))
+    small = plan_pool(given)(asked())
+    assert plan_pool(given)(replace(asked(), sizes=few)) == small
+    large = plan_pool(given)(replace(asked(), sizes=enough))
+    assert counts(large) == counts(plan_pool(replace(given, sizes=LARGE_SIZES))(asked())) != counts(small)
+    assert "measured: 3.7 items a request, 4 at most" in large.reason
+    off = replace(given, size_window=0)
+    assert plan_pool(off)(replace(asked(), sizes=enough)) == plan_pool(off)(asked())
+
+
+def test_a_measured_size_is_at_most_the_largest_that_is_served() -> None:
+    given = replace(POLICY, size_window=10)
+    beyond = replace(asked(), sizes=SizeWindow(newer=((1, 90), (5, 10))))  # a bin may end above the profile
+    at_most = replace(asked(), sizes=SizeWindow(newer=((1, 90), (4, 10))))
+    assert counts(plan_pool(given)(beyond)) == counts(plan_pool(given)(at_most)) != {}
 
 
 def test_a_pool_whose_bound_is_nearly_the_best_is_kept() -> None:

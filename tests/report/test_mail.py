@@ -18,7 +18,10 @@ from matplotlib.image import imread
 from mark.accounting.budget import MonthSpend
 from mark.domain.errors import Misconfigured
 from mark.report.cost.report import Answers, CostReport, report_document, spend_by_day, spend_by_item
+from mark.report.cost.sharing import SharingCost
 from mark.report.mail.message import Mail, mime, render, standalone
+from mark.report.mail.text import mail_text
+from mark.report.mail.view import mail_view
 from tests.report.cost_fakes import DAY_S, FIRST, cost_report, model_report
 
 CHROMIUM = shutil.which("chromium", path="/usr/bin")
@@ -310,3 +313,25 @@ def test_a_forecaster_is_named_shortly_in_the_table_and_what_it_lacks_above() ->
     assert any(re.match(r"inception-v3 +mixture +1,440", row) for row in rows)
     assert f"mixture: {said}." in " ".join(mail.text.split())
     assert max(map(len, rows)) < 100
+
+
+def test_what_sharing_a_pool_among_gateways_costs_is_a_sentence() -> None:
+    found = SharingCost(
+        gateways=2,
+        pool=(("g4dn.xlarge:on-demand", 1), ("r5n.large:on-demand", 2)),
+        sizes="measured",
+        queries=5000,
+        one_queue_qps=20.0,
+        shared_qps=13.0,
+    )
+    shared = cost_report(replace(model_report(), sharing=found))
+    text = " ".join(mail_text(mail_view(shared)).split())
+    assert "2 gateways share 1 g4dn.xlarge:on-demand, 2 r5n.large:on-demand" in text
+    assert "13 requests/s within the objective, where one queue for all would serve 20 (-35 %)" in text
+    (model,) = report_document(shared)["models"]  # type: ignore[misc]
+    assert model["sharing"]["lost"] == pytest.approx(0.35)
+    assert model["sharing"]["pool"] == {"g4dn.xlarge:on-demand": 1, "r5n.large:on-demand": 2}
+    assert "SHARED BY GATEWAYS" not in mail_text(mail_view(cost_report(model_report())))
+    idle = replace(found, one_queue_qps=0.0, shared_qps=0.0)
+    text = " ".join(mail_text(mail_view(cost_report(replace(model_report(), sharing=idle)))).split())
+    assert "one queue for all would serve 0. By replay" in text

@@ -89,11 +89,13 @@ def experiment(
         "types": (PAPER,),
         "footprint": footprint_of(Settings()),
     }
+    fields |= spec
+    sizes = fields["model"].sizes  # type: ignore[attr-defined]
     return Experiment(
         ExperimentSpec(
-            **(fields | spec),  # type: ignore[arg-type]
+            **fields,  # type: ignore[arg-type]
             market=market,
-            workload=Workload(trace=load, seed=seed, start_s=HISTORY_S),
+            workload=Workload(trace=load, seed=seed, start_s=HISTORY_S, sizes=sizes),
             faults=faults or FaultScript(),
         ),
         kernel=kernel,

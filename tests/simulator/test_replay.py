@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
+from mark.catalog.load import model
+from mark.domain.objective import Slo
 from mark.domain.offering import Market
 from mark.domain.orders import Launch
+from mark.domain.sizes import sizes_from_formula
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.faults import FaultScript
 from tests.scenarios.builders import FIXED_WORLD, HISTORY_S, MemoryJournal, experiment, run, surging
@@ -29,6 +33,28 @@ def test_the_controller_sees_the_true_demand(kernel: Kernel, policy: str) -> Non
     assert [seen.now for seen in journal.seen if seen.demand is not None] == [
         HISTORY_S + 60.0 * minute for minute in range(1, MINUTES)
     ]
+
+
+def test_a_pool_is_chosen_by_the_sizes_that_came(kernel: Kernel) -> None:
+    sized = replace(model("rm2"), sizes=sizes_from_formula("constant:100"))
+    given = experiment(
+        kernel,
+        Market.ON_DEMAND,
+        model=sized,
+        slo=Slo(latency_s=0.37, target=0.99),
+        types=("c5n.2xlarge", "r5n.large"),
+        budget_usd_per_hour=2.0,
+        size_window=5000,
+        overflow=False,
+    )
+    journal = MemoryJournal()
+    run(given, "kairos", journal)
+    units = [seen.demand for seen in journal.seen if seen.demand is not None]
+    assert [unit.sizes for unit in units] == [((100, unit.count),) for unit in units]
+    plans = [seen.plan for seen in journal.seen if seen.plan is not None]
+    assert "measured" not in plans[0].reason
+    assert "measured: 100 items a request" in plans[-1].reason
+    assert all(plan.usd_per_hour <= 2.0 for plan in plans)
 
 
 def test_recent_rates_are_those_of_the_last_twelve_windows(kernel: Kernel) -> None:

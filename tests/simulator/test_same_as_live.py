@@ -89,7 +89,7 @@ def test_the_monitors_windows(looks: list[tuple[float, list[str]]], requests: in
 def test_units_and_recent_rates(arrivals: list[float], looks: list[float], speed: float) -> None:
     instants = np.sort(np.array(arrivals, dtype=np.float64)) + START
     made = engine(plain_kernel(), instants, start_at=START, duration_s=700.0)
-    replayed = _Plane(made, START, speed)
+    replayed = _Plane(made, START, speed, sizes=None)
     store: Any = SimpleNamespace(
         traffic=lambda _: ModelTraffic(model="m"),
         clocks=lambda: (ClockAnchor(wall_at=0.0, service_at=0.0, speed=speed),),

@@ -18,6 +18,7 @@ from mark.controller.policy import MonitorPolicy
 from mark.dispatch.objective import missed_target
 from mark.domain.demand import UNIT_S, DemandUnit
 from mark.domain.objective import SloWindow
+from mark.domain.size_window import SizeCounts, sizes_since
 from mark.domain.traffic import ClientTraffic, ModelTraffic, grown_since
 from mark.domain.variants import AccuracyTotal
 from mark.live.clock import ServiceClock
@@ -46,7 +47,7 @@ class LiveDataPlane:
         traffic = store.traffic(model)
         self._monitor = MonitorState(opened_at=clock.now(), finished=traffic.finished, missed=traffic.missed)
         self._closed: SloWindow | None = None
-        self._clients = traffic.clients
+        self._clients, self._sizes = traffic.clients, traffic.sizes
         self._accuracy = _accuracy_of(traffic)
 
     def next_unit(self) -> DemandUnit | None:
@@ -59,7 +60,17 @@ class LiveDataPlane:
         unit = counted_unit(start_at, counts, window_speeds(self._store.clocks(), *unit_windows(start_at)))
         traffic = self._store.traffic(self._model)
         before, self._accuracy = self._accuracy, _accuracy_of(traffic)
-        return replace(unit, clients=self._take_clients(traffic), accuracy=self._accuracy.since(before))
+        return replace(
+            unit,
+            clients=self._take_clients(traffic),
+            accuracy=self._accuracy.since(before),
+            sizes=self._take_sizes(traffic),
+        )
+
+    def _take_sizes(self, traffic: ModelTraffic) -> SizeCounts:
+        """Take what was counted by size since the last call."""
+        before, self._sizes = self._sizes, traffic.sizes
+        return sizes_since(self._sizes, before)
 
     def _take_clients(self, traffic: ModelTraffic) -> tuple[ClientTraffic, ...]:
         """Take what was counted by client since the last call; who asked for nothing is left out."""

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from mark.accounting.load_history import latest
+from mark.controller.policy import ControllerPolicy
+from mark.controller.pool_change import BudgetLimit
 from mark.controller.runner import Controller
-from mark.controller.state import Decision
+from mark.controller.state import Decision, State
 from mark.domain.demand import Demand
-from mark.domain.fleet import Instance, InstanceState
+from mark.domain.fleet import FleetView, Instance, InstanceState
 from mark.domain.orders import Launch, Order, WarmLambda
 from mark.live.clock import ServiceClock
 from mark.live.control.hourly_totals import HourlyTotalsWriter
 from mark.live.models import LiveModel
+from mark.planner.budget_pool import pool_sizes
 from mark.report.formatting import plural
 from mark.steady_time import steady_time
 from mark.store.published_status import (
@@ -24,6 +28,7 @@ from mark.store.published_status import (
     LoadSeries,
     OrderStatus,
     PlanStatus,
+    PoolStatus,
     PublishedInstance,
     PublishedModel,
 )
@@ -110,6 +115,7 @@ class ModelStatusWriter:
             assumed=AssumedLoad(rps=self._assumed_rps, until=self._began_at) if self._assumed_rps else None,
             trained=self._trained(),
             plan=_plan(decision),
+            pool=pool_status(controller.policy, controller.fleet, state),
             decisions=tuple(self._decisions),
             notes=(
                 *self._troubles(),
@@ -183,6 +189,25 @@ def announced_notes(controller: Controller) -> tuple[str, ...]:
 
 def _utc(at: float) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M}"
+
+
+def pool_status(policy: ControllerPolicy, fleet: FleetView, state: State) -> PoolStatus | None:
+    """The pool's cost beside its budget, and the sizes that it is chosen for; None for other policies."""
+    pool = policy.pool
+    if pool is None:
+        return None
+    limit = BudgetLimit(policy, fleet, ((item.offering, item.count) for item in state.requested))
+    used = pool.budget_usd_per_hour - limit.left_usd
+    sizes = pool_sizes(pool, policy.offerings, state.sizes)
+    return PoolStatus(
+        budget_usd_per_hour=pool.budget_usd_per_hour,
+        usd_per_hour=max(0.0, used) if math.isfinite(used) else None,
+        sizes=sizes.name,
+        measured=0 if sizes is pool.sizes else state.sizes.requests,
+        mean_items=sizes.mean,
+        target_items=sizes.quantile(policy.slo.target),
+        largest_items=sizes.largest,
+    )
 
 
 def _plan(decision: Decision) -> PlanStatus | None:

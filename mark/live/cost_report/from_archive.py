@@ -22,6 +22,7 @@ from mark.config.settings import Settings
 from mark.domain.clock import ClockAnchor
 from mark.domain.costs import LedgerRecord, Transition, UsageRollup
 from mark.domain.errors import Misconfigured
+from mark.domain.member import Peer
 from mark.domain.traffic import ModelTraffic
 from mark.live.archived_load import archived_segments, segment_lines
 from mark.live.models import make_live_models, service_spec
@@ -78,6 +79,10 @@ class ArchivedService:
     def ledger(self, model: str) -> LedgerRecord:
         """Record of a model's instances."""
         return self._figures[model].ledger
+
+    def gateways(self) -> Sequence[Peer]:
+        """None: what was kept runs no more."""
+        return ()
 
     def journal_segments(self, model: str) -> Sequence[int]:
         """Numbers of the files of its journal."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -44,6 +45,7 @@ from mark.report.live.service_status import (
     ClientStatus,
     ControllerStatus,
     FleetStatus,
+    GatewayShare,
     HourlyStatus,
     LambdaStatus,
     LatencyStatus,
@@ -57,6 +59,7 @@ from mark.report.live.service_status import (
     StoreStatus,
 )
 from mark.service_spec import ServedModel, ServiceSpec
+from mark.serving.gateway.shares import share_instances
 from mark.steady_time import steady_time
 from mark.store.published_status import (
     ALERTS,
@@ -183,10 +186,29 @@ class LiveView:
             cost_usd=cost,
             usd_per_hour=hourly.instances + hourly.lambda_ + hourly.overhead,
             usd_per_hour_by=hourly,
+            gateways=self._shares(served, members) if served.central is not None else (),
             plan=known.plan,
+            pool=known.pool,
             decisions=known.decisions,
             notes=(*failing, *lacking, *known.notes),
         )
+
+    def _shares(self, served: ServedModel, members: Mapping[str, Member]) -> tuple[GatewayShare, ...]:
+        """How the gateways share the agents: found as they find it, from the same members and gateways."""
+        names = [peer.name for peer in self._store.gateways()]
+        if not names:
+            return ()
+        type_of = {offering.name: offering.instance_type.name for offering in served.offerings}
+        takes = {
+            name: member.offering
+            for name, member in members.items()
+            if member.state is MemberState.READY and member.offering in type_of
+        }
+        owner_of = share_instances({name: type_of[offering] for name, offering in takes.items()}, names)
+        counts = {name: Counter[str]() for name in names}
+        for agent, owner in owner_of.items():
+            counts[owner][takes[agent]] += 1
+        return tuple(GatewayShare(gateway=name, agents=dict(sorted(counts[name].items()))) for name in names)
 
     def _usage(self, model: str, now: float) -> FleetUsage:
         """What the model's instances have run and slept, by the ledger."""

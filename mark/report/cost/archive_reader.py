@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from mark.domain.clock import ClockAnchor
 from mark.domain.costs import LedgerRecord
+from mark.domain.member import Peer
 from mark.domain.traffic import ModelTraffic
 from mark.service_spec import ServiceSpec
 
@@ -28,6 +29,10 @@ class ArchiveReader(Protocol):
 
     def ledger(self, model: str) -> LedgerRecord:
         """Record of a model's instances, as far as it is kept."""
+        ...
+
+    def gateways(self) -> Sequence[Peer]:
+        """Gateways that are up; none where nothing runs any more."""
         ...
 
     def journal_segments(self, model: str) -> Sequence[int]:

@@ -57,6 +57,7 @@ from mark.report.cost.report import (
     ReconciledDay,
     spend_by_day,
 )
+from mark.report.cost.sharing import SharingCost, sharing_cost
 from mark.report.mail.formatting import money_of
 from mark.service_spec import ServedModel, ServiceSpec
 from mark.store.published_status import MODEL, LoadSeries, PublishedModel
@@ -91,6 +92,7 @@ class _Read:
     facts: JournalFacts
     unpriced: tuple[str, ...]
     missing: Sequence[str]
+    sharing: SharingCost | None
 
 
 def report_period(store: ArchiveReader, *, period_s: float, wall_at: float) -> Period:
@@ -168,6 +170,7 @@ def _read(store: ArchiveReader, spec: ServiceSpec, served: ServedModel, period: 
         facts=journal_facts(journal, period.since, period.until),
         unpriced=unpriced(served, ledger.usage(period.until).usages),
         missing=missing,
+        sharing=None if served.central is None else sharing_cost(store, served.name),
     )
 
 
@@ -225,6 +228,7 @@ def _model(
         ),
         journal_since=facts.since,
         accuracy=accuracy_over_load(facts.accuracy),
+        sharing=read.sharing,
     )
 
 

@@ -18,6 +18,7 @@ from mark.catalog.billing import cost_of
 from mark.dispatch.objective import attainment, burn_rate
 from mark.domain.costs import BillLine, CostUsd
 from mark.domain.objective import Slo
+from mark.report.cost.sharing import SharingCost
 from mark.report.formatting import finite
 
 COUNTED = ("instance", "standby", "lambda_", "late", "shed", "failed", "rejected")
@@ -205,6 +206,8 @@ class ModelReport:
     clients: tuple[ClientAnswers, ...] = ()
     #: Load and accuracy by interval, as far back as the journal; empty for a model without variants.
     accuracy: tuple[AccuracyInterval, ...] = ()
+    #: What sharing its agents among the gateways costs; None without a central queue, or with one gateway.
+    sharing: SharingCost | None = None
 
     @property
     def cost(self) -> CostUsd:
@@ -353,6 +356,7 @@ def _model_document(model: ModelReport) -> dict[str, object]:
         },
         "answers": {name.rstrip("_"): getattr(answers, name) for name in COUNTED},
         "clients": [asdict(client) for client in model.clients],
+        "sharing": None if model.sharing is None else sharing_document(model.sharing),
         "accuracy": [
             {
                 "since": item.since,
@@ -372,6 +376,11 @@ def _model_document(model: ModelReport) -> dict[str, object]:
         "never_chosen": [{"offering": name, "reason": reason} for name, reason in model.never_chosen],
         "journal_since": model.journal_since,
     }
+
+
+def sharing_document(sharing: SharingCost) -> dict[str, object]:
+    """What sharing a pool among gateways costs."""
+    return {**asdict(sharing), "pool": dict(sharing.pool), "lost": sharing.lost}
 
 
 def _lines_document(lines: Iterable[DayLine]) -> list[dict[str, object]]:

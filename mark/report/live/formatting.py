@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from mark.domain.spending import SpendingLimit
-from mark.report.formatting import MISSING, finite, format_duration, percent, ratio, usd
+from mark.report.formatting import MISSING, finite, format_count, format_duration, percent, ratio, usd
 from mark.report.live.service_status import (
     AnswerCounts,
     LatencyStatus,
@@ -241,6 +241,29 @@ def format_hourly(model: ModelStatus) -> str:
         return now
     means = f"Lambda {usd(parts.lambda_)}, overhead {usd(parts.overhead)}"
     return f"{now}; {means} as a mean of {format_span(parts.mean_over_s)}"
+
+
+def format_pool_status(model: ModelStatus) -> str:
+    """The pool's cost beside its budget, and the sizes that it is chosen for; empty for other policies."""
+    pool = model.pool
+    if pool is None:
+        return ""
+    told = f"{pool.sizes}, of the settings"
+    source = f"measured of {format_count(pool.measured)} requests" if pool.measured else told
+    used = MISSING if pool.usd_per_hour is None else usd(pool.usd_per_hour)
+    return (
+        f"{used} of {usd(pool.budget_usd_per_hour)} USD/h; chosen for {pool.mean_items:,.4g} items "
+        f"a request, {percent(model.objective.target)} up to {format_count(pool.target_items)}, "
+        f"{format_count(pool.largest_items)} at most ({source})"
+    )
+
+
+def format_gateway_shares(model: ModelStatus) -> str:
+    """Each gateway's share of the agents by offering; empty without a central queue."""
+    return "; ".join(
+        f"{one.gateway} {', '.join(f'{count} {name}' for name, count in one.agents.items()) or 'no agent'}"
+        for one in model.gateways
+    )
 
 
 def fleet_rows(model: ModelStatus) -> tuple[FleetRow, ...]:

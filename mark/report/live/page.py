@@ -146,6 +146,10 @@ class _Cells:
     assumed: str
     planned: str
     hourly: str
+    #: Empty for policies without a budget.
+    pool: str
+    #: Empty without a central queue.
+    gateways: str
     rows: Sequence[formatting.FleetRow]
     top_rps: float
     capacity_rps: float
@@ -184,6 +188,8 @@ def _cells(model: ModelStatus, *, now: float, prefix: str) -> _Cells:
         assumed=formatting.format_assumed_load(model),
         planned=formatting.format_plan_times(model),
         hourly=formatting.format_hourly(model),
+        pool=formatting.format_pool_status(model),
+        gateways=formatting.format_gateway_shares(model),
         rows=rows,
         top_rps=max((row.rps for row in rows), default=0.0),
         capacity_rps=sum(row.rps for row in rows),

@@ -26,6 +26,7 @@ from mark.store.published_status import (
     LostAccount,
     OrderStatus,
     PlanStatus,
+    PoolStatus,
     RestartStatus,
     RunningReplay,
     StatusCodec,
@@ -221,6 +222,16 @@ class ClientStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayShare:
+    """One gateway's share of the agents that take requests, where a model has a central queue."""
+
+    #: The gateway's name.
+    gateway: str
+    #: Agents by offering.
+    agents: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelStatus:
     """One model of the service."""
 
@@ -264,8 +275,12 @@ class ModelStatus:
     usd_per_hour: float = 0.0
     #: What of.
     usd_per_hour_by: HourlyStatus = field(default_factory=HourlyStatus)
+    #: By gateway, the agents that its queue is for; empty without a central queue.
+    gateways: tuple[GatewayShare, ...] = ()
     #: The last plan; None before the first.
     plan: PlanStatus | None = None
+    #: Its pool, where the policy keeps it within a budget; None for the others.
+    pool: PoolStatus | None = None
     #: The last orders, newest first.
     decisions: tuple[OrderStatus, ...] = ()
     #: What a reader must know.

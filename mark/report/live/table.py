@@ -87,6 +87,10 @@ def _figures(model: ModelStatus) -> Table:
     grid.add_row("latency", Text(f"p50/p95/p98/p99 {'/'.join(shown)} ms"))
     grid.add_row("served", Text(answered))
     hourly = formatting.format_hourly(model)
+    if pool := formatting.format_pool_status(model):
+        grid.add_row("pool", Text(pool))
+    if shares := formatting.format_gateway_shares(model):
+        grid.add_row("gateways", Text(shares))
     grid.add_row("spend", Text(f"{usd(model.usd_per_hour)} USD/h ({hourly}); USD so far: {spent}"))
     return grid
 

@@ -308,7 +308,7 @@ class ModelRouter:
             if client is not None:
                 client.served(request.size, late=latency_s > self.objective_s)
         else:
-            self.tally.refused(response.status, request.arrived_at)
+            self.tally.refused(response.status, request.size, request.arrived_at)
             if client is not None:
                 client.refused(response.status)
         request.client = None

@@ -341,7 +341,7 @@ class Gateway:
                 self._forward(request, router, use, owner)
             return
         if use is None:
-            router.tally.window_count += 1
+            router.tally.arrived(request.size)
             router.offer(request, now)
         elif wait_s := use.limits.admit(now):
             _refuse_limited(request, use, wait_s)
@@ -351,7 +351,7 @@ class Gateway:
 
     def _offer_of(self, use: ClientUse, request: InferenceRequest, router: ModelRouter, now: float) -> None:
         """Offer a client's request, where the queue has room for its class."""
-        router.tally.window_count += 1
+        router.tally.arrived(request.size)
         if use.queue_share < 1.0 and not router.may_queue(request, now, use.queue_share):
             router.give_way(request, now)
         else:
@@ -388,7 +388,7 @@ class Gateway:
         elif use is not None:
             self._offer_of(use, request, router, now)
         else:
-            router.tally.window_count += 1
+            router.tally.arrived(request.size)
             router.offer(request, now)
 
     def _forward(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from dataclasses import replace
 from typing import Literal
 
+from mark.domain.size_window import add_sizes, size_bin
 from mark.domain.traffic import LATENCY_BIN_S, LATENCY_BINS, ClientTraffic, ModelTraffic, grown_since, is_rejection
 
 Server = Literal["instance", "standby", "lambda"]
@@ -18,13 +20,14 @@ class Tally:
     """Counts of one model. `window_count` are the arrivals of the window of service time that runs.
 
     `_opened`: when the last windows began, by the loop's clock, and their numbers. `variants`: answers by variant.
-    `recent`: sum of accuracies and answers with one in the last whole window.
+    `recent`: sum of accuracies and answers with one in the last whole window. `sizes`: arrivals by size since the
+    last report.
     """
 
     __slots__ = (
         "_opened", "_since", "_window_began", "accuracy_known", "accuracy_sum", "arrivals", "billed", "by", "cold",
         "deduplicated", "failed", "forwarded", "gib_s", "invocations", "late", "latencies", "latency_sum_s",
-        "recent", "redispatched", "rejected", "shed", "variants", "window_count",
+        "recent", "redispatched", "rejected", "shed", "sizes", "variants", "window_count",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -33,6 +36,7 @@ class Tally:
         self.late = self.shed = self.failed = self.rejected = self.redispatched = self.deduplicated = 0
         self.invocations = self.cold = self.forwarded = 0
         self.window_count = 0
+        self.sizes: dict[int, int] = {}
         self._opened: deque[tuple[float, int]] = deque(maxlen=WINDOWS_KNOWN)
         self.latencies: dict[int, int] = {}
         self.latency_sum_s = self.billed = self.gib_s = self.accuracy_sum = 0.0
@@ -40,6 +44,12 @@ class Tally:
         self.variants: dict[bytes, int] = {}
         self._window_began = self.recent = (0.0, 0)
         self._since: ModelTraffic | None = None
+
+    def arrived(self, size: int) -> None:
+        """Count a request of so many items."""
+        self.window_count += 1
+        sizes = self.sizes
+        sizes[size] = sizes.get(size, 0) + 1
 
     def answered(self, by: Server, latency_s: float, objective_s: float) -> None:
         """A model's answer went out."""
@@ -58,7 +68,7 @@ class Tally:
         self.accuracy_sum += accuracy
         self.accuracy_known += 1
 
-    def refused(self, status: int, arrived_at: float) -> None:
+    def refused(self, status: int, size: int, arrived_at: float) -> None:
         """A model's answer that serves nobody, status 400 or more, went out. arrived_at: the loop's clock.
 
         What is wrong with the request itself is no failure of the service, so no objective counts it. Nor is it
@@ -66,6 +76,7 @@ class Tally:
         """
         if is_rejection(status):
             self.rejected += 1
+            self.sizes[size] = self.sizes.get(size, 0) - 1
             window = next((number for at, number in reversed(self._opened) if at <= arrived_at), None)
             if window is None or window == self._opened[-1][1]:
                 self.window_count -= 1
@@ -95,11 +106,13 @@ class Tally:
         now = self._totals(model, in_flight, warm, clients)
         arrivals = tuple(sorted((window, count) for window, count in self.arrivals.items() if count))
         self.arrivals.clear()
+        sizes = add_sizes((size_bin(size), count) for size, count in self.sizes.items())
+        self.sizes.clear()
         before = self._since
-        if not arrivals and before == now:
+        if not arrivals and not sizes and before == now:
             return None
         self._since = now
-        return _difference(now, before, arrivals)
+        return replace(_difference(now, before, arrivals), sizes=sizes)
 
     def _totals(self, model: str, in_flight: int, warm: int, clients: tuple[ClientTraffic, ...]) -> ModelTraffic:
         return ModelTraffic(

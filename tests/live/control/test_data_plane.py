@@ -59,3 +59,20 @@ def test_a_unit_has_what_came_by_client_since_the_one_before(tmp_path: Path) -> 
         older = line.replace(b',"clients":', b',"of another version":')
         [tick] = read_journal([header_line(header), older])[1]
         assert tick.seen.demand == replace(first, clients=())
+
+
+def test_a_unit_has_what_came_by_size_since_the_one_before(tmp_path: Path) -> None:
+    def sized(sequence: int, *sizes: tuple[int, int]) -> None:
+        store.report(GatewayReport(gateway="g", sequence=sequence, models=(ModelTraffic(model="m", sizes=sizes),)))
+
+    with EmbeddedRedis(tmp_path / "redis") as server:
+        store = ServiceStore(connect(server.url), "shop")
+        store.put_clock(ClockAnchor(wall_at=steady_time(), service_at=BEGAN + 185.0, speed=0.0))
+        sized(1, (4, 2))  # before this controller acted
+        plane = LiveDataPlane(store, "m", clock=ServiceClock(store), next_unit_at=BEGAN, monitor=None, target=0.98)
+        sized(2, (4, 3), (912, 1))
+        assert store.traffic("m").sizes == ((4, 5), (912, 1))
+        units = [plane.next_unit()]
+        sized(3, (912, -1))  # it was wrong in itself
+        units += [plane.next_unit(), plane.next_unit()]
+        assert [unit.sizes for unit in units if unit] == [((4, 3), (912, 1)), (), ()]

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from mark.accounting.hourly_totals import load_marks, marks_key
 from mark.config.settings import Settings
-from mark.controller.state import Decision, State
+from mark.controller.state import Decision, Requested, State
 from mark.domain.clock import ClockAnchor
 from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.orders import Launch
+from mark.domain.size_window import SizeWindow
 from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed
 from mark.domain.variants import ServedAccuracy
 from mark.live.clock import ServiceClock
 from mark.live.control.data_plane import LiveDataPlane
 from mark.live.control.lambda_warmup import Warmer
-from mark.live.control.status_writer import ModelStatusWriter
+from mark.live.control.status_writer import ModelStatusWriter, pool_status
 from mark.live.models import make_live_models
 from mark.live.status.view import LiveView
 from mark.store.connect import connect
@@ -87,6 +90,37 @@ def test_load_that_was_assumed_is_no_load_that_came() -> None:
     assert later.series.start_at == BEGAN
     assert later.series.mean_rps == (CAME_RPS,) * 2
     assert later.requests == 2 * 60 * CAME_RPS
+
+
+def test_a_pool_is_told_beside_its_budget_with_the_sizes_that_it_is_chosen_for() -> None:
+    pool = {"model": "rm2", "policy_name": "kairos", "offerings": {"types": ["c5n.2xlarge", "r5n.large"]}}
+    tree = {
+        "service": {"serve": [pool | {"objective": {"latency_ms": 370}}]},
+        "policy": {"budget_usd_per_hour": 2.5, "size_window": 100},
+        "trace": {"sizes": "constant:200"},
+    }
+    (model,) = make_live_models(Settings.model_validate(tree))
+    policy = model.bundle.controller
+    cheap = policy.offerings[-1]
+    there = FleetView(
+        instances=(Instance(id="i-1", offering=cheap.name, state=InstanceState.DRAINING, launched_at=BEGAN),)
+    )
+    ordered = (Requested(token="t1-1", offering=cheap.name, role=Role.SERVING, total=2, at=BEGAN),)
+    told = pool_status(policy, there, State(requested=ordered))
+    assert told is not None
+    assert told.budget_usd_per_hour == 2.5
+    assert told.usd_per_hour == pytest.approx(3 * cheap.usd_per_hour)
+    assert (told.sizes, told.measured, told.mean_items) == ("constant:200", 0, 200)
+    window = SizeWindow(newer=((4, 90), (100, 10)))
+    told = pool_status(policy, there, State(sizes=window))
+    assert told is not None
+    assert (told.sizes, told.measured, told.target_items, told.largest_items) == ("measured", 100, 100, 100)
+    assert told.mean_items == pytest.approx(13.6)
+    unknown = FleetView(instances=(Instance(id="i-2", offering="gone", state=InstanceState.READY),))
+    told = pool_status(policy, unknown, State())
+    assert told is not None
+    assert told.usd_per_hour is None
+    assert pool_status(replace(policy, pool=None), there, State()) is None
 
 
 def test_the_next_controller_still_tells_of_the_last_hour() -> None:

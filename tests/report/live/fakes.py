@@ -13,6 +13,7 @@ from mark.report.live.service_status import (
     ClientStatus,
     ControllerStatus,
     FleetStatus,
+    GatewayShare,
     HourlyStatus,
     LambdaStatus,
     LatencyStatus,
@@ -23,7 +24,7 @@ from mark.report.live.service_status import (
     ServiceStatus,
     SpentStatus,
 )
-from mark.store.published_status import LoadSeries, OrderStatus, PlanStatus
+from mark.store.published_status import LoadSeries, OrderStatus, PlanStatus, PoolStatus
 
 NOW = 1_770_000_030.0
 UNIT_S = 60
@@ -157,3 +158,24 @@ def status(*models: ModelStatus, **changed: Any) -> ServiceStatus:
     controller = ControllerStatus(holder="controller-0", silent_s=4.2)
     told = ServiceStatus(service="mark", now=NOW, behind_wall_s=3.0, controller=controller, models=models)
     return replace(told, **changed)
+
+
+def pooled_model(name: str = "rm2") -> ModelStatus:
+    """A pool of two unlike types within a budget, shared by two gateways."""
+    return replace(
+        busy_model(name),
+        policy="kairos",
+        pool=PoolStatus(
+            budget_usd_per_hour=0.85,
+            usd_per_hour=0.824,
+            sizes="measured",
+            measured=12_345,
+            mean_items=241.26,
+            target_items=912,
+            largest_items=992,
+        ),
+        gateways=(
+            GatewayShare(gateway="gateway-0", agents={"g4dn.xlarge:on-demand": 1, "r5n.large:on-demand": 1}),
+            GatewayShare(gateway="gateway-1", agents={}),
+        ),
+    )

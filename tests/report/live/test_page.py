@@ -42,7 +42,7 @@ from mark.store.published_status import (
     LoadSeries,
     PlanStatus,
 )
-from tests.report.live.fakes import NOW, busy_model, empty_model, instance, interrupted_model, status
+from tests.report.live.fakes import NOW, busy_model, empty_model, instance, interrupted_model, pooled_model, status
 from tests.report.test_page import outline
 
 EVIL = "<script>alert('x')</script>\"'&"
@@ -297,6 +297,15 @@ def test_the_page_shows_month_zones_fan_plan_and_the_parts_of_an_hour(live_page:
     chart = live_page.fragments(status(plain)).html["m0-chart"]
     assert "fan" not in chart
     assert "planned" not in chart
+
+
+def test_the_page_shows_a_pool_beside_its_budget_and_each_gateways_share(live_page: LivePage) -> None:
+    html = " ".join(live_page.fragments(status(pooled_model())).html["m0-fleet"].split())
+    assert "Pool: 0.82 of 0.85 USD/h; chosen for 241.3 items a request" in html
+    assert "Central queues by gateway: gateway-0 1 g4dn.xlarge:on-demand, 1 r5n.large:on-demand" in html
+    plain = live_page.fragments(status(busy_model())).html["m0-fleet"]
+    assert "Pool" not in plain
+    assert "gateway" not in plain
 
 
 def test_spending_by_the_hour_is_stacked_columns_with_the_overhead_on_top(live_page: LivePage) -> None:

@@ -9,8 +9,8 @@ from rich.console import Console
 from mark.domain.spending import SpendingLimit
 from mark.report.live.service_status import ModelStatus, ServiceStatus, StoreStatus
 from mark.report.live.table import status_table
-from mark.store.published_status import AssumedLoad, BudgetStatus, ForecasterStatus
-from tests.report.live.fakes import busy_model, empty_model, interrupted_model, status
+from mark.store.published_status import AssumedLoad, BudgetStatus, ForecasterStatus, PoolStatus
+from tests.report.live.fakes import busy_model, empty_model, interrupted_model, pooled_model, status
 
 
 def printed(shown: ServiceStatus) -> str:
@@ -21,7 +21,21 @@ def printed(shown: ServiceStatus) -> str:
     return out.getvalue()
 
 
-@pytest.mark.parametrize("model", [empty_model(), busy_model(), interrupted_model()])
+def test_a_pool_says_its_cost_and_sizes_and_what_each_gateway_has() -> None:
+    text = " ".join(printed(status(pooled_model())).split())
+    assert (
+        "0.82 of 0.85 USD/h; chosen for 241.3 items a request, 98 % up to 912, 992 at most "
+        "(measured of 12.3 k requests)" in text
+    )
+    assert "gateway-0 1 g4dn.xlarge:on-demand, 1 r5n.large:on-demand; gateway-1 no agent" in text
+    told = replace(pooled_model(), pool=PoolStatus(budget_usd_per_hour=2.0, sizes="kairos", mean_items=1.0))
+    text = " ".join(printed(status(told)).split())
+    assert "- of 2.00 USD/h; chosen for 1 items a request" in text
+    assert "(kairos, of the settings)" in text
+    assert "gateways" not in printed(status(busy_model()))
+
+
+@pytest.mark.parametrize("model", [empty_model(), busy_model(), interrupted_model(), pooled_model()])
 def test_fits_100_columns_without_escapes(model: ModelStatus) -> None:
     text = printed(status(model, speed=20.0))
     assert max(map(len, text.splitlines())) <= 100

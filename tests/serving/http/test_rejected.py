@@ -16,16 +16,16 @@ def test_their_arrivals_are_taken_back_from_the_window_they_came_in() -> None:
     tally = Tally()
     tally.open_window(7, 100.0)
     tally.window_count += 5
-    tally.refused(400, 100.5)
+    tally.refused(400, 1, 100.5)
     tally.close_window(7)
     assert arrivals(tally) == {7: 4}
 
-    tally.refused(400, 100.6)
+    tally.refused(400, 1, 100.6)
     tally.close_window(7)
     tally.open_window(8, 105.0)
     tally.window_count += 3
-    tally.refused(400, 104.0)
-    tally.refused(400, 105.5)
+    tally.refused(400, 1, 104.0)
+    tally.refused(400, 1, 105.5)
     tally.close_window(8)
     assert arrivals(tally) == {7: -2, 8: 2}
 
@@ -34,11 +34,27 @@ def test_what_a_service_fails_at_stays_load() -> None:
     tally = Tally()
     tally.open_window(7, 100.0)
     tally.window_count += 2
-    tally.refused(500, 100.1)
-    tally.refused(429, 100.1)
+    tally.refused(500, 1, 100.1)
+    tally.refused(429, 1, 100.1)
     tally.close_window(7)
 
     assert arrivals(tally) == {7: 2}
+
+
+def test_arrivals_are_counted_by_size_without_those_that_are_rejected() -> None:
+    tally = Tally()
+    tally.open_window(7, 100.0)
+    for size in (1, 1, 900, 901, 3):
+        tally.arrived(size)
+    tally.refused(400, 3, 100.5)
+    first = tally.traffic("m", in_flight=0, warm=0)
+    assert first is not None
+    assert first.sizes == ((1, 2), (912, 2))
+    tally.refused(400, 900, 100.6)
+    later = tally.traffic("m", in_flight=0, warm=0)
+    assert later is not None
+    assert later.sizes == ((912, -1),)
+    assert tally.traffic("m", in_flight=0, warm=0) is None
 
 
 def test_wrong_requests_are_no_load_and_tell_nothing_of_the_models_speed() -> None:
