@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 
@@ -14,7 +15,15 @@ from mark.config.policies import (
     chosen_variants,
     usable_cache,
 )
-from mark.config.settings import ManagedSettings, OverflowSettings, PolicySettings, Settings
+from mark.config.settings import (
+    USUAL_QOS_POLICY,
+    ManagedSettings,
+    OverflowSettings,
+    PolicySettings,
+    Settings,
+)
+from mark.dispatch.qos import QosPool
+from mark.dispatch.qos_policy import QosNetwork
 from mark.domain.errors import MarkError, Misconfigured, unknown
 from mark.domain.offering import Market
 from mark.offline.workloads import chosen_workload
@@ -24,6 +33,7 @@ from mark.report.terminal import Report
 from mark.simulator.engine.compiled import compiled_kernel
 from mark.simulator.experiment import Experiment, ExperimentSpec
 from mark.simulator.faults import FaultScript, Interrupt, LateBoots, Refuse
+from mark.simulator.qos.checkpoint import read_checkpoint, train_command
 from mark.simulator.traces.generators import constant
 from mark.simulator.workload import Workload
 
@@ -90,7 +100,8 @@ def make_experiment(
     cache = usable_cache()
     chosen = chosen_policies(settings)
     load = workload or chosen_workload(settings)
-    chosen = replace(chosen, model=replace(chosen.model, sizes=load.sizes), variants=chosen_variants(settings))
+    wishes = replace(chosen_variants(settings), read_policy=policy_reader(settings))
+    chosen = replace(chosen, model=replace(chosen.model, sizes=load.sizes), variants=wishes)
     spec = ExperimentSpec(
         **{field.name: getattr(chosen, field.name) for field in fields(chosen)},
         workload=load,
@@ -104,6 +115,16 @@ def make_experiment(
     experiment = Experiment(spec, kernel=compiled_kernel(cache), build_forecaster=build_forecaster)
     _check_faults(settings, experiment)
     return experiment
+
+
+def policy_reader(settings: Settings) -> Callable[[QosPool], QosNetwork]:
+    """Reads the weights of the learned rule from the file that the settings name."""
+    path, train = settings.qos_policy or USUAL_QOS_POLICY, train_command(settings.model)
+
+    def read(pool: QosPool) -> QosNetwork:
+        return read_checkpoint(path, pool, train)[0].best
+
+    return read
 
 
 def line_up(settings: Settings, experiment: Experiment) -> Lineup:

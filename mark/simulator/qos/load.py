@@ -13,7 +13,7 @@ import numpy as np
 
 from mark.dispatch.qos import Floats
 from mark.domain.errors import Misconfigured
-from mark.simulator.qos.episode import QosQueries, draw_queries
+from mark.simulator.qos.episode import PAPER, Conditions, QosQueries, draw_queries
 from mark.simulator.rng import stream
 from mark.simulator.traces.trace import Trace
 
@@ -55,20 +55,46 @@ class DailyLoad:
         """Days that are judged."""
         return range(len(self.rates) // 2, len(self.rates))
 
-    def job_rates(self, day: int, from_s: float, duration_s: float) -> tuple[Floats, Floats]:
-        """Relative rates from a second of a day on, and their edges from 0 on. shapes (steps,), (steps + 1,)."""
+    def job_rates(self, day: int, from_s: float, duration_s: float, unit_s: float = 1.0) -> tuple[Floats, Floats]:
+        """Relative rates from a second of a day on, and their edges from 0 on. shapes (steps,), (steps + 1,).
+
+        unit_s: seconds of the day in one of the edges'.
+        """
+        duration_s /= unit_s
         steps = max(1, round(duration_s / STEP_S))
         edges_s = np.linspace(0.0, duration_s, steps + 1)
-        middle_s = from_s + (edges_s[1:] + edges_s[:-1]) / 2
+        middle_s = from_s + unit_s * (edges_s[1:] + edges_s[:-1]) / 2
         bins = self.rates.shape[1]
         return self.rates[day, np.minimum(bins - 1, (middle_s / DAY_S * bins).astype(np.int64))], edges_s
 
-    def job(self, day: int, from_s: float, duration_s: float, qps: float, seed: int) -> QosQueries:
-        """Queries of a job, at `qps` on the mean of its day; there may be none."""
-        rates, edges_s = self.job_rates(day, from_s, duration_s)
-        return draw_queries(rates * qps, edges_s, stream(seed, f"qos job {day} {from_s:g} {duration_s:g}"))
+    def job(
+        self,
+        day: int,
+        from_s: float,
+        duration_s: float,
+        qps: float,
+        seed: int,
+        conditions: Conditions = PAPER,
+    ) -> QosQueries:
+        """Queries of a job, at `qps` on the mean of its day, in the pool's seconds; there may be none."""
+        rng = stream(seed, f"qos job {day} {from_s:g} {duration_s:g}")
+        return self._queries(day, from_s, duration_s, qps, rng, conditions)
 
-    def drawing(self, duration_s: float, qps: float) -> Callable[[np.random.Generator], QosQueries]:
+    def _queries(
+        self,
+        day: int,
+        from_s: float,
+        duration_s: float,
+        qps: float,
+        rng: np.random.Generator,
+        conditions: Conditions,
+    ) -> QosQueries:
+        rates, edges_s = self.job_rates(day, from_s, duration_s, conditions.unit_s)
+        return draw_queries(rates * (qps * conditions.unit_s), edges_s, rng, conditions.network_s)
+
+    def drawing(
+        self, duration_s: float, qps: float, conditions: Conditions = PAPER
+    ) -> Callable[[np.random.Generator], QosQueries]:
         """A source of jobs to learn from: any second of LEARNED_H of any day that is learned from.
 
         Misconfigured, when it is asked, where none of DRAWS has a query.
@@ -78,8 +104,7 @@ class DailyLoad:
             for _ in range(DRAWS):
                 day = int(rng.integers(len(self.learned)))
                 from_s = float(rng.uniform(LEARNED_H[0] * HOUR_S, LEARNED_H[1] * HOUR_S - duration_s))
-                rates, edges_s = self.job_rates(day, from_s, duration_s)
-                queries = draw_queries(rates * qps, edges_s, rng)
+                queries = self._queries(day, from_s, duration_s, qps, rng, conditions)
                 if queries.sent_s.size:
                     return queries
             raise Misconfigured(f"{self.name}: no query in {duration_s:g} s: give a higher rate or longer jobs")
