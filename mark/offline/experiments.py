@@ -22,10 +22,11 @@ from mark.config.settings import (
     PolicySettings,
     Settings,
 )
-from mark.dispatch.qos import QosPool
+from mark.dispatch.qos import QosPool, QosRule
 from mark.dispatch.qos_policy import QosNetwork
 from mark.domain.errors import MarkError, Misconfigured, unknown
 from mark.domain.offering import Market
+from mark.offline.trace_source import given_trace
 from mark.offline.workloads import chosen_workload
 from mark.plugins.load import build_forecaster, load_forecaster
 from mark.policies.bundles import KAIROS, MANAGED, policy_names, tuning_grid
@@ -33,7 +34,9 @@ from mark.report.terminal import Report
 from mark.simulator.engine.compiled import compiled_kernel
 from mark.simulator.experiment import Experiment, ExperimentSpec
 from mark.simulator.faults import FaultScript, Interrupt, LateBoots, Refuse
-from mark.simulator.qos.checkpoint import read_checkpoint, train_command
+from mark.simulator.qos.checkpoint import Made, read_checkpoint, train_command
+from mark.simulator.qos.load import daily_load
+from mark.simulator.qos.training import Progress
 from mark.simulator.traces.generators import constant
 from mark.simulator.workload import Workload
 
@@ -119,12 +122,36 @@ def make_experiment(
 
 def policy_reader(settings: Settings) -> Callable[[QosPool], QosNetwork]:
     """Reads the weights of the learned rule from the file that the settings name."""
-    path, train = settings.qos_policy or USUAL_QOS_POLICY, train_command(settings.model)
 
     def read(pool: QosPool) -> QosNetwork:
-        return read_checkpoint(path, pool, train)[0].best
+        return _learned(settings, pool)[0].best
 
     return read
+
+
+def _learned(settings: Settings, pool: QosPool) -> tuple[Progress, Made]:
+    path = settings.qos_policy or USUAL_QOS_POLICY
+    return read_checkpoint(path, pool, train_command(settings.model))
+
+
+def learned_days(settings: Settings, experiment: Experiment) -> int:
+    """Days of the replay that the policy of the learned rule was trained on; 0 where another rule serves.
+
+    A trace without whole days has none that a policy could have learned from.
+    """
+    serving, workload = experiment.assembly.variants, experiment.spec.workload
+    if serving is None or serving.dispatch.rule is not QosRule.LEARNED:
+        return 0
+    trace = given_trace(settings)  # the replay's is scaled
+    if trace is None or trace.name != workload.trace.name:
+        return 0
+    try:
+        load = daily_load(trace)
+    except Misconfigured:
+        return 0
+    _, made = _learned(settings, serving.learned_pool())
+    replayed = load.days_between(workload.start_s, workload.end_s)
+    return sum(day in made.days for day in load.day_hashes(replayed))
 
 
 def line_up(settings: Settings, experiment: Experiment) -> Lineup:

@@ -57,6 +57,10 @@ def test_a_policy_of_a_models_instances_serves_in_a_replay(mark, waves):
     served = mark(*replay, "--dispatch", "qos-rl", "--json")
     (learned,) = json.loads(served.out)["runs"]
     assert 0 < learned["quality"] <= learned["accuracy"] <= 1
+    trained_on = "the policy of qos-rl was trained on 1 day of this replay"
+    assert any(trained_on in text for text in learned["notes"])
+    later = mark(*replay, "--dispatch", "qos-rl", "--start-s", "90000", "--json")
+    assert trained_on not in later.out
     with np.load("qos-policy.npz") as found:
         parts = dict(found)
     parts["best_outer_bias"][1] = 1e9  # batches of one, by the least accurate variant that may answer

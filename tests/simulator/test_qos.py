@@ -229,6 +229,18 @@ def test_an_idle_stretch_has_no_jobs_and_ends_nothing():
         nothing.drawing(5.0, 5.0)(rng)
 
 
+def test_days_are_found_by_the_seconds_of_their_trace():
+    begins_h = 18
+    load_ = days(*[1.0] * 4, start_at=begins_h * 3600.0)
+    first_s = (24 - begins_h) * 3600.0
+    assert load_.from_s == first_s
+    assert load_.days_between(0.0, first_s) == range(0)
+    assert load_.days_between(first_s, first_s + 1) == range(1)
+    assert load_.days_between(first_s + 86_399, first_s + 86_401) == range(2)
+    assert load_.days_between(0.0, 1e9) == range(len(load_.rates))
+    assert days(*[1.0] * 10).from_s == 2 * 86_400
+
+
 def test_a_pool_counts_in_seconds_of_its_own():
     """A hundredth of a second as the unit: a job of 10 s is 1000 of them, at a hundredth of the rate."""
     quick = Conditions(unit_s=0.01, network_s=0.5)

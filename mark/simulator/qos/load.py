@@ -6,6 +6,7 @@ The first half of the days is learned from, the other is judged.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -31,10 +32,14 @@ DRAWS = 100
 
 @dataclass(frozen=True, eq=False)
 class DailyLoad:
-    """Days of load. rates: shape (days, bins), each day's mean over SCALED_H is 1."""
+    """Days of load. rates: shape (days, bins), each day's mean over SCALED_H is 1.
+
+    from_s: second of the trace at which the first of them begins.
+    """
 
     name: str
     rates: Floats
+    from_s: float = 0.0
 
     @property
     def fingerprint(self) -> str:
@@ -44,6 +49,11 @@ class DailyLoad:
     def day_hashes(self, days: Iterable[int]) -> tuple[str, ...]:
         """A hash of the rates of each of these days."""
         return tuple(hashlib.sha256(self.rates[day].tobytes()).hexdigest()[:16] for day in days)
+
+    def days_between(self, from_s: float, to_s: float) -> range:
+        """Days of which something lies between two seconds of the trace."""
+        first, end = ((at_s - self.from_s) / DAY_S for at_s in (from_s, to_s))
+        return range(max(0, math.floor(first)), min(len(self.rates), math.ceil(end)))
 
     @property
     def learned(self) -> range:
@@ -130,7 +140,8 @@ def daily_load(trace: Trace) -> DailyLoad:
     mean = whole[:, bins * SCALED_H[0] // 24 : bins * SCALED_H[1] // 24].mean(axis=1, keepdims=True)
     if not (mean > 0).all():
         raise Misconfigured(f"{trace.name}: a day without load between {SCALED_H[0]} and {SCALED_H[1]} h")
-    return DailyLoad(trace.name, whole / mean)
+    first = skipped + (len(rates) // bins - days) * bins
+    return DailyLoad(trace.name, whole / mean, first * trace.bin_s)
 
 
 def level_for(
