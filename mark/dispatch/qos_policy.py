@@ -5,11 +5,12 @@ queue cannot fill are left out but for the smallest of them, as are batches whos
 are learned: `mark.simulator.qos.training`.
 
 `learned_pair` decides, here and compiled in the engine of a fleet; the other functions lend it their names for a
-state and a pool.
+state and a pool. It loops over what is short: as expressions over arrays it takes four times as long to compile.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -74,13 +75,16 @@ def state_features(kind: int, bins: Ints, queued: int, rate_qps: float, free: Fl
     """
     sizes, kinds = tables.sizes.size, tables.share.size
     found = np.zeros(BINS + sizes + 2 + 2 * kinds)
-    found[:BINS] = np.log1p(bins) / 2
-    found[BINS : BINS + sizes] = np.minimum(1.0, queued / tables.sizes)
-    rest = found[BINS + sizes :]
-    rest[0] = np.log1p(queued) / 4
-    rest[1] = 4 * rate_qps / tables.most_qps
-    rest[2 + kind] = 1.0
-    rest[2 + kinds :] = free
+    for place in range(BINS):
+        found[place] = math.log1p(bins[place]) / 2
+    for place in range(sizes):
+        found[BINS + place] = min(1.0, queued / tables.sizes[place])
+    rest = BINS + sizes
+    found[rest] = math.log1p(queued) / 4
+    found[rest + 1] = 4 * rate_qps / tables.most_qps
+    found[rest + 2 + kind] = 1.0
+    for place in range(kinds):
+        found[rest + 2 + kinds + place] = free[place]
     return found
 
 
@@ -91,12 +95,16 @@ def allowed_actions(state: QosState, pool: QosPool) -> Bools:
 
 def actions_allowed(kind: int, queued: int, tables: QosTables) -> Bools:
     """`allowed_actions` of a device of this type, with so many waiting."""
-    smaller = np.zeros(tables.sizes.size, np.int64)
-    smaller[1:] = tables.sizes[:-1]
-    fits = (smaller < queued) & (tables.throughput_qps[kind] > 0.0)
-    found = np.zeros(1 + fits.size, np.bool_)
+    variants, sizes = tables.throughput_qps.shape[1:]
+    found = np.zeros(1 + variants * sizes, np.bool_)
     found[0] = tables.waits
-    found[1:] = fits.ravel()
+    smaller = 0
+    for place in range(sizes):
+        if smaller >= queued:
+            break
+        for variant in range(variants):
+            found[1 + variant * sizes + place] = tables.throughput_qps[kind, variant, place] > 0.0
+        smaller = tables.sizes[place]
     return found
 
 
@@ -138,9 +146,14 @@ def learned_pair(
 ) -> tuple[int, int, bool]:
     """Batch and variant of the highest score; the heuristic's, and False, where the network gives no number."""
     found = scores(state_features(kind, bins, queued, rate_qps, free, tables), network)
-    found = np.where(actions_allowed(kind, queued, tables), found, -np.inf)
-    best = int(np.argmax(found))
-    if np.isfinite(found[best]):
+    allowed = actions_allowed(kind, queued, tables)
+    best, is_sure = -1, True
+    for action in range(allowed.size):
+        if allowed[action]:
+            is_sure = is_sure and not np.isnan(found[action])
+            if best < 0 or found[action] > found[best]:
+                best = action
+    if best >= 0 and is_sure and np.isfinite(found[best]):
         batch, variant = action_pair(best, tables.sizes)
         return batch, variant, True
     batch, variant = heuristic_pair(kind, queued, rate_qps, tables)
