@@ -86,10 +86,16 @@ def simulate(
         typer.Option(
             metavar="RULE",
             help="Dispatch rule of all policies: least-finish, weighted or least-outstanding routes requests; "
-            "for a model with variants slackfit, maxbatch, maxacc, qos-fixed, qos-heuristic or fixed:VARIANT "
-            "chooses who answers; for the policy kairos alone kairos, fcfs, clockwork or drs:SIZE keeps a central "
-            "queue.  [default: the policy's own, and slackfit]",
+            "for a model with variants slackfit, maxbatch, maxacc, qos-fixed, qos-heuristic, qos-rl or "
+            "fixed:VARIANT chooses who answers; for the policy kairos alone kairos, fcfs, clockwork or drs:SIZE "
+            "keeps a central queue.  [default: the policy's own, and slackfit]",
             autocompletion=complete.rules,
+        ),
+    ] = None,
+    qos_policy: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="What `mark qos train --model` wrote, for qos-rl.  [default: qos-policy.npz]"
         ),
     ] = None,
     stress: Annotated[
@@ -145,6 +151,7 @@ def simulate(
         out=out,
         forecaster=forecaster,
         dispatch=dispatch,
+        qos_policy=qos_policy,
         simulate__world=world,
         faults__stress=stress,
         faults__interrupts=given.parse_interrupts(interrupt),

@@ -42,6 +42,9 @@ from mark.domain.offering import LambdaOffering, Market
 from mark.domain.size_window import WINDOW
 from mark.policies.bundles import MANAGED_CPU_FACTOR, MANAGED_GPU_FACTOR
 
+USUAL_QOS_POLICY = Path("qos-policy.npz")
+"""Where `mark qos train` writes and who serves by it reads, unless told otherwise."""
+
 
 class TraceSettings(Part):
     """The load that is replayed (docs/traces.md)."""
@@ -267,8 +270,14 @@ class Settings(Part):
     dispatch: DispatchRule | None = Field(
         None,
         description="Replaces the policies' rule that routes requests; for a model with variants also the "
-        "rule that chooses them: slackfit (the default), maxbatch, maxacc or fixed:VARIANT. A live service also "
-        "knows the rules of a central queue: kairos, fcfs, clockwork or drs:SIZE (docs/kairos.md).",
+        "rule that chooses them: slackfit (the default), maxbatch, maxacc or fixed:VARIANT; in a replay also "
+        "qos-fixed, qos-heuristic and qos-rl (docs/qos.md). A live service also knows the rules of a central "
+        "queue: kairos, fcfs, clockwork or drs:SIZE (docs/kairos.md).",
+    )
+    qos_policy: Path | None = Field(
+        None,
+        description="Policy of the dispatch rule qos-rl: a file that `mark qos train --model` wrote "
+        "(docs/qos.md); qos-policy.npz in the working directory when left out.",
     )
     too_late: TooLate | None = Field(
         None,
@@ -355,7 +364,7 @@ def _read(config: Path) -> dict[str, Any]:
 
 def _anchored(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Paths of the file count from its folder. Values of a wrong type are left for validation."""
-    for key in ("models", "prices", "service_prices", "out"):
+    for key in ("models", "prices", "service_prices", "qos_policy", "out"):
         if isinstance(tree.get(key), str):
             tree[key] = str(folder / tree[key])
     trace = tree.get("trace")

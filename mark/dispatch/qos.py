@@ -47,10 +47,11 @@ class QosRule(StrEnum):
 
     FIXED = "qos-fixed"
     HEURISTIC = "qos-heuristic"
+    LEARNED = "qos-rl"
 
 
 class QosTables(NamedTuple):
-    """A pool as arrays, for `fixed_pair` and `heuristic_pair`."""
+    """A pool as arrays, for the decisions that are compiled."""
 
     #: shape (sizes,), batch sizes, rising
     sizes: Ints
@@ -60,6 +61,10 @@ class QosTables(NamedTuple):
     share: Floats
     #: shape (types,), wait that still lets the most accurate variant answer in time
     patience_s: Floats
+    #: queries/s of all devices on their fastest variant and batch
+    most_qps: float
+    #: whether a scheduler may let a device wait that is free
+    waits: bool
 
 
 class QosState(NamedTuple):
@@ -91,12 +96,14 @@ class QosPool:
     devices: how many by type, in the order in which free ones are served. sizes: batch sizes that a scheduler
     chooses among, rising from 1. delay_s: by type one row a variant, the least accurate first, a time for each of
     `sizes`; NaN where it is unknown, and a batch of that size is not allowed. kappa: each variant's weight.
+    waits: whether a scheduler may let a device wait that is free.
     """
 
     devices: Mapping[str, int]
     sizes: tuple[int, ...]
     delay_s: Mapping[str, tuple[tuple[float, ...], ...]]
     kappa: tuple[float, ...]
+    waits: bool = True
 
     def __post_init__(self) -> None:
         if not self.devices or min(self.devices.values()) < 1:
@@ -159,6 +166,8 @@ class QosPool:
             throughput_qps=self.throughput_qps,
             share=self.share,
             patience_s=self.patience_s,
+            most_qps=self.most_qps,
+            waits=self.waits,
         )
 
     @cached_property
@@ -223,6 +232,18 @@ def heuristic_pair(kind: int, queued: int, rate_qps: float, tables: QosTables) -
 def _switched(batch: int, queued: int, variants: int) -> tuple[int, int]:
     """The most accurate variant answers, the least accurate one where more than SWITCH_ABOVE are taken."""
     return batch, 0 if min(batch, queued) > SWITCH_ABOVE else variants - 1
+
+
+def queue_bins(queue: Floats, head: int, held: int, left_s: float, unit_s: float) -> Ints:
+    """`deadline_bins` of an instance with a queue of its own. shape (BINS,).
+
+    queue: a ring of arrivals, of which `held` from `head` on wait. left_s: what an arrival at instant 0 has left
+    now to its soft deadline; unit_s: length of what the bins count as a second.
+    """
+    found = np.empty(held)
+    for place in range(held):
+        found[place] = (queue[(head + place) % len(queue)] + left_s) / unit_s
+    return deadline_bins(found)
 
 
 def arrival_rate(queue: Floats, head: int, held: int, now: float, window_s: float) -> float:

@@ -3,10 +3,14 @@
 An action is to wait (0), or a variant with a batch size: 1 + variant x sizes + place of the size. Sizes that the
 queue cannot fill are left out but for the smallest of them, as are batches whose time is unknown. How the weights
 are learned: `mark.simulator.qos.training`.
+
+`learned_pair` decides, here and compiled in the engine of a fleet; the other functions lend it their names for a
+state and a pool. It loops over what is short: as expressions over arrays it takes four times as long to compile.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -14,7 +18,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mark.dispatch.qos import BINS, Floats, QosChoice, QosPool, QosState, heuristic_choice
+from mark.dispatch.qos import (
+    BINS,
+    Floats,
+    Ints,
+    QosChoice,
+    QosPool,
+    QosState,
+    QosTables,
+    heuristic_choice,
+    heuristic_pair,
+)
 
 Bools = NDArray[np.bool_]
 
@@ -48,45 +62,70 @@ def action_count(pool: QosPool) -> int:
 
 
 def features(state: QosState, pool: QosPool) -> Floats:
-    """The state as numbers of the order of 1. shape (feature_count,).
+    """The state as numbers of the order of 1. shape (feature_count,)."""
+    return state_features(*state, pool.tables)
+
+
+def state_features(kind: int, bins: Ints, queued: int, rate_qps: float, free: Floats, tables: QosTables) -> Floats:
+    """`features` of the parts of a state.
 
     The histogram and the queue length as logarithms, the queue as a share of each batch size up to 1, the rate
     over what the pool serves in the largest batches, the type of the device, and the share of each type that is
     free.
     """
-    kinds = len(pool.kinds)
-    found = np.zeros(feature_count(pool))
-    found[:BINS] = np.log1p(state.bins) / 2
-    rest = found[BINS:]
-    rest[: len(pool.sizes)] = np.minimum(1.0, state.queued / np.array(pool.sizes))
-    rest = rest[len(pool.sizes) :]
-    rest[0] = np.log1p(state.queued) / 4
-    rest[1] = 4 * state.rate_qps / pool.most_qps
-    rest[2 + state.kind] = 1.0
-    rest[2 + kinds :] = state.free
+    sizes, kinds = tables.sizes.size, tables.share.size
+    found = np.zeros(BINS + sizes + 2 + 2 * kinds)
+    for place in range(BINS):
+        found[place] = math.log1p(bins[place]) / 2
+    for place in range(sizes):
+        found[BINS + place] = min(1.0, queued / tables.sizes[place])
+    rest = BINS + sizes
+    found[rest] = math.log1p(queued) / 4
+    found[rest + 1] = 4 * rate_qps / tables.most_qps
+    found[rest + 2 + kind] = 1.0
+    for place in range(kinds):
+        found[rest + 2 + kinds + place] = free[place]
     return found
 
 
 def allowed_actions(state: QosState, pool: QosPool) -> Bools:
     """Actions that make sense in the state. shape (action_count,)."""
-    smaller = np.array((0, *pool.sizes[:-1]))
-    fits = (smaller < state.queued) & (pool.throughput_qps[state.kind] > 0)
-    return np.concatenate(([True], fits.ravel()))
+    return actions_allowed(state.kind, state.queued, pool.tables)
+
+
+def actions_allowed(kind: int, queued: int, tables: QosTables) -> Bools:
+    """`allowed_actions` of a device of this type, with so many waiting."""
+    variants, sizes = tables.throughput_qps.shape[1:]
+    found = np.zeros(1 + variants * sizes, np.bool_)
+    found[0] = tables.waits
+    smaller = 0
+    for place in range(sizes):
+        if smaller >= queued:
+            break
+        for variant in range(variants):
+            found[1 + variant * sizes + place] = tables.throughput_qps[kind, variant, place] > 0.0
+        smaller = tables.sizes[place]
+    return found
 
 
 def action_choice(action: int, pool: QosPool) -> QosChoice:
     """The batch and the variant of an action."""
+    return QosChoice(*action_pair(action, pool.tables.sizes))
+
+
+def action_pair(action: int, sizes: Ints) -> tuple[int, int]:
+    """`action_choice` of these batch sizes."""
     if action == 0:
-        return QosChoice(0, 0)
-    variant, place = divmod(action - 1, len(pool.sizes))
-    return QosChoice(pool.sizes[place], variant)
+        return 0, 0
+    variant, place = divmod(action - 1, sizes.size)
+    return int(sizes[place]), variant
 
 
 def choice_action(choice: QosChoice, state: QosState, pool: QosPool) -> int:
     """The allowed action that does the same: its size is the smallest that takes as many."""
     if choice.batch == 0:
         return 0
-    taken = min(choice.batch, state.queued)
+    taken = min(choice.batch, state.queued, pool.sizes[-1])
     return 1 + choice.variant * len(pool.sizes) + int(np.searchsorted(pool.sizes, taken))
 
 
@@ -94,6 +133,31 @@ def scores(found: Floats, network: QosNetwork) -> Floats:
     """Scores of all actions, higher is likelier. found: shape (..., features); returns shape (..., actions)."""
     hidden = np.tanh(found @ network.inner + network.inner_bias)
     return np.asarray(hidden @ network.outer + network.outer_bias)
+
+
+def learned_pair(
+    kind: int,
+    bins: Ints,
+    queued: int,
+    rate_qps: float,
+    free: Floats,
+    tables: QosTables,
+    network: QosNetwork,
+) -> tuple[int, int, bool]:
+    """Batch and variant of the highest score; the heuristic's, and False, where the network gives no number."""
+    found = scores(state_features(kind, bins, queued, rate_qps, free, tables), network)
+    allowed = actions_allowed(kind, queued, tables)
+    best, is_sure = -1, True
+    for action in range(allowed.size):
+        if allowed[action]:
+            is_sure = is_sure and not np.isnan(found[action])
+            if best < 0 or found[action] > found[best]:
+                best = action
+    if best >= 0 and is_sure and np.isfinite(found[best]):
+        batch, variant = action_pair(best, tables.sizes)
+        return batch, variant, True
+    batch, variant = heuristic_pair(kind, queued, rate_qps, tables)
+    return batch, variant, False
 
 
 @dataclass
@@ -113,14 +177,13 @@ class LearnedScheduler:
         """Decide."""
         began = self.clock()
         try:
-            found = scores(features(state, pool), self.network)
-            found = np.where(allowed_actions(state, pool), found, -np.inf)
+            batch, variant, is_sure = learned_pair(*state, pool.tables, self.network)
         except ValueError:  # weights of another pool's shape
             return self._fall_back(state, pool)
-        best = int(np.argmax(found))
-        if not np.isfinite(found[best]) or self.clock() - began > self.slow_s:
+        if self.clock() - began > self.slow_s:
             return self._fall_back(state, pool)
-        return action_choice(best, pool)
+        self.fallbacks += not is_sure
+        return QosChoice(batch, variant)
 
     def _fall_back(self, state: QosState, pool: QosPool) -> QosChoice:
         self.fallbacks += 1

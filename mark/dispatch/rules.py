@@ -18,8 +18,6 @@ from mark.domain.errors import Misconfigured, unknown
 DRS_PREFIX = f"{CentralRule.DRS}:"
 LONGEST_SIZE = 9
 """Digits of a size: one that no profile has is enough."""
-LEARNED = "qos-rl"
-"""Name of the learned scheduler (`qos_policy.py`), which serves no fleet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +57,6 @@ def parse_rule(text: str) -> DispatchRule:
                 "drs:64; `mark pool evaluate --dispatch drs --json` finds it (`threshold`)"
             )
         return CentralDispatch(CentralRule.DRS, int(size))
-    if text == LEARNED:
-        raise Misconfigured(
-            f"{LEARNED} is trained for a pool of devices that share a queue, which no fleet here has; name "
-            f"{QosRule.HEURISTIC}, or judge it with `mark qos evaluate --scheduler {LEARNED}`"
-        )
     raise unknown("dispatch rule", text, rule_names())
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
 from mark.dispatch.qos import HARD_S, SOFT_S, QosPool, QosRule, QosTables
+from mark.dispatch.qos_policy import QosNetwork
 from mark.dispatch.slackfit import Choices, Floats, VariantRule, build_choices
 from mark.domain.errors import Misconfigured
 from mark.domain.variants import VariantTable
@@ -133,11 +134,35 @@ class VariantServing:
         """The tables of a rule that weighs quality; None for the others.
 
         Times are in soft deadlines, as the paper's are in seconds: its soft deadline is one. Each instance takes
-        all of its own queue. A batch that a type does not run has no throughput.
+        all of its own queue.
         """
         if not isinstance(self.dispatch.rule, QosRule):
             return None
-        most = self.table.max_batch
+        if self.dispatch.rule is QosRule.LEARNED:
+            return self.learned_pool().tables
+        pool = self._qos_pool(self.table.max_batch)
+        return pool.tables._replace(share=np.ones(len(self.types)))
+
+    def learned_pool(self) -> QosPool:
+        """The pool that the policy of an instance with its own queue is learned on: one device that never waits.
+
+        Times are in soft deadlines. Misconfigured where the variants were profiled on several types, or where the
+        hard deadline is not as far behind the soft one as in the paper, which is what was learned for.
+        """
+        if len(self.types) != 1:
+            raise Misconfigured(
+                f"{QosRule.LEARNED} knows one type of instance, and variants of {self.table.model} have profiles "
+                f"on {', '.join(self.types)}: name {QosRule.HEURISTIC}"
+            )
+        if not math.isclose(self.deadlines.hard_s * SOFT_S, self.deadlines.soft_s * HARD_S):
+            raise Misconfigured(
+                f"{QosRule.LEARNED} is trained for a hard deadline of {HARD_S / SOFT_S:g} times the soft one: "
+                "leave objective.hard_deadline_ms out"
+            )
+        return replace(self._qos_pool(self.max_batch[self.types[0]]), waits=False)
+
+    def _qos_pool(self, most: int) -> QosPool:
+        """One instance of each type, in batches of up to `most`. A batch that a type does not run has no time."""
         sizes = (*(2**power for power in range(most.bit_length()) if 2**power < most), most)
         delay_s = {
             kind: tuple(
@@ -150,8 +175,7 @@ class VariantServing:
             for kind in self.types
         }
         kappa = tuple(variant.accuracy for variant in self.table.variants[self.floor :])
-        pool = QosPool(devices=dict.fromkeys(self.types, 1), sizes=sizes, delay_s=delay_s, kappa=kappa)
-        return pool.tables._replace(share=np.ones(len(self.types)))
+        return QosPool(devices=dict.fromkeys(self.types, 1), sizes=sizes, delay_s=delay_s, kappa=kappa)
 
     def choices(self, horizon_s: float, speed: float = 1.0) -> Choices:
         """The table of decisions, for a request that has `horizon_s` left when it arrives.
@@ -166,3 +190,20 @@ class VariantServing:
         fixed = None if self.dispatch.variant is None else self.table.number(self.dispatch.variant)
         latency_s = (self.latency_s(speed) * late)[:, :, : most + 1]
         return build_choices(self.dispatch.rule, latency_s, horizon_s=horizon_s, fixed=fixed, floor=self.floor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnedServing(VariantServing):
+    """The variants of a model in a replay by the learned rule. network: its weights, for `learned_pool`.
+
+    A class of its own, because what a live service is told of its variants holds no arrays.
+    """
+
+    network: QosNetwork = field(compare=False)
+
+
+def with_network(serving: VariantServing, network: QosNetwork) -> LearnedServing:
+    """The same, served by these weights."""
+    return LearnedServing(
+        **{item.name: getattr(serving, item.name) for item in fields(VariantServing)}, network=network
+    )

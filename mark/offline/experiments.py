@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 
@@ -14,9 +15,18 @@ from mark.config.policies import (
     chosen_variants,
     usable_cache,
 )
-from mark.config.settings import ManagedSettings, OverflowSettings, PolicySettings, Settings
+from mark.config.settings import (
+    USUAL_QOS_POLICY,
+    ManagedSettings,
+    OverflowSettings,
+    PolicySettings,
+    Settings,
+)
+from mark.dispatch.qos import QosPool, QosRule
+from mark.dispatch.qos_policy import QosNetwork
 from mark.domain.errors import MarkError, Misconfigured, unknown
 from mark.domain.offering import Market
+from mark.offline.trace_source import given_trace
 from mark.offline.workloads import chosen_workload
 from mark.plugins.load import build_forecaster, load_forecaster
 from mark.policies.bundles import KAIROS, MANAGED, policy_names, tuning_grid
@@ -24,6 +34,9 @@ from mark.report.terminal import Report
 from mark.simulator.engine.compiled import compiled_kernel
 from mark.simulator.experiment import Experiment, ExperimentSpec
 from mark.simulator.faults import FaultScript, Interrupt, LateBoots, Refuse
+from mark.simulator.qos.checkpoint import Made, read_checkpoint, train_command
+from mark.simulator.qos.load import daily_load
+from mark.simulator.qos.training import Progress
 from mark.simulator.traces.generators import constant
 from mark.simulator.workload import Workload
 
@@ -90,7 +103,8 @@ def make_experiment(
     cache = usable_cache()
     chosen = chosen_policies(settings)
     load = workload or chosen_workload(settings)
-    chosen = replace(chosen, model=replace(chosen.model, sizes=load.sizes), variants=chosen_variants(settings))
+    wishes = replace(chosen_variants(settings), read_policy=policy_reader(settings))
+    chosen = replace(chosen, model=replace(chosen.model, sizes=load.sizes), variants=wishes)
     spec = ExperimentSpec(
         **{field.name: getattr(chosen, field.name) for field in fields(chosen)},
         workload=load,
@@ -104,6 +118,40 @@ def make_experiment(
     experiment = Experiment(spec, kernel=compiled_kernel(cache), build_forecaster=build_forecaster)
     _check_faults(settings, experiment)
     return experiment
+
+
+def policy_reader(settings: Settings) -> Callable[[QosPool], QosNetwork]:
+    """Reads the weights of the learned rule from the file that the settings name."""
+
+    def read(pool: QosPool) -> QosNetwork:
+        return _learned(settings, pool)[0].best
+
+    return read
+
+
+def _learned(settings: Settings, pool: QosPool) -> tuple[Progress, Made]:
+    path = settings.qos_policy or USUAL_QOS_POLICY
+    return read_checkpoint(path, pool, train_command(settings.model))
+
+
+def learned_days(settings: Settings, experiment: Experiment) -> int:
+    """Days of the replay that the policy of the learned rule was trained on; 0 where another rule serves.
+
+    A trace without whole days has none that a policy could have learned from.
+    """
+    serving, workload = experiment.assembly.variants, experiment.spec.workload
+    if serving is None or serving.dispatch.rule is not QosRule.LEARNED:
+        return 0
+    trace = given_trace(settings)  # the replay's is scaled
+    if trace is None or trace.name != workload.trace.name:
+        return 0
+    try:
+        load = daily_load(trace)
+    except Misconfigured:
+        return 0
+    _, made = _learned(settings, serving.learned_pool())
+    replayed = load.days_between(workload.start_s, workload.end_s)
+    return sum(day in made.days for day in load.day_hashes(replayed))
 
 
 def line_up(settings: Settings, experiment: Experiment) -> Lineup:

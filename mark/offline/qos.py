@@ -3,48 +3,62 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypedDict
 
-from mark.config.policies import usable_cache
+from mark.config.policies import chosen_policies, chosen_variants, usable_cache
 from mark.config.settings import Settings
-from mark.dispatch.qos import QosPool, fixed_choice, heuristic_choice
+from mark.dispatch.qos import QosPool, QosRule, fixed_choice, heuristic_choice
 from mark.dispatch.qos_policy import LearnedScheduler
+from mark.dispatch.variants import VariantDispatch
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.latency_table import parse_pool
 from mark.offline.trace_source import given_trace
+from mark.policies.assemble import VariantWishes, profiles_and_variants
 from mark.report.terminal import note, progress, show, show_json
 from mark.simulator.engine.compiled import compiled_variant_kernel
-from mark.simulator.qos.checkpoint import read_checkpoint
-from mark.simulator.qos.episode import Scheduler
+from mark.simulator.qos.checkpoint import read_checkpoint, train_command
+from mark.simulator.qos.episode import PAPER, Conditions, Scheduler
 from mark.simulator.qos.judge import Jobs, judge_scheduler, outcome_of, still_clock
 from mark.simulator.qos.learned import Lesson, learn
 from mark.simulator.qos.load import DailyLoad, daily_load
 from mark.studies.fang.published import FIXED, HEURISTIC, LEARNED, SCHEDULERS, pool_of
 
+USUAL_POOL = "p2.xlarge=1"
+LEARNED_JOB, JUDGED_JOB = 300.0, 600.0
+"""Lengths of streams, in soft deadlines."""
+JOB_BETWEEN = 10.0, 3600.0
+"""Bounds of a stream to learn from, in soft deadlines."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainOptions:
-    """Input of `mark qos train`. qps: mean of each day from 12 to 24 h; job_s: length of a stream."""
+    """Input of `mark qos train`. qps: mean of each day from 12 to 24 h."""
 
-    pool: str
+    #: Whose instances it is trained for; None for devices of the paper.
+    model: str | None
+    #: None for one device: p2.xlarge, or an instance of the model's.
+    pool: str | None
     qps: float
     out: Path
     iterations: int
-    job_s: float
+    #: Length of a stream; None for LEARNED_JOB of the pool's seconds.
+    job_s: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluateOptions:
-    """Input of `mark qos evaluate`. policy: a checkpoint, for the learned scheduler."""
+    """Input of `mark qos evaluate`. policy: a checkpoint, for the learned scheduler; the rest as in training."""
 
-    pool: str
+    model: str | None
+    pool: str | None
     qps: float
     scheduler: str
     policy: Path
     jobs: int
-    job_s: float
+    #: None for JUDGED_JOB of the pool's seconds.
+    job_s: float | None
 
 
 class TrainDocument(TypedDict):
@@ -80,26 +94,30 @@ class QosDocument(TypedDict):
 
 def train_scheduler(options: TrainOptions, settings: Settings, *, as_json: bool) -> None:
     """Train, with a checkpoint every few iterations, and say what was learned from."""
-    pool, load = _pool(options.pool), _load(settings)
+    (pool, conditions), load = _pool(options.model, options.pool, settings), _load(settings)
     _check_rate(options.qps)
     if options.iterations < 1:
         raise Misconfigured(f"--iterations must be 1 or more, not {options.iterations}")
-    if not 10 <= options.job_s <= 3600:
-        raise Misconfigured(f"--job-s must be 10 to 3600 s, not {options.job_s:g}")
+    unit_s = conditions.unit_s
+    job_s = LEARNED_JOB * unit_s if options.job_s is None else options.job_s
+    least_s, most_s = (bound * unit_s for bound in JOB_BETWEEN)
+    if not least_s <= job_s <= most_s:
+        raise Misconfigured(f"--job-s must be {least_s:g} to {most_s:g} s, not {job_s:g}")
     lesson = Lesson(
         pool=pool,
         load=load,
         qps=options.qps,
-        job_s=options.job_s,
+        job_s=job_s,
         iterations=options.iterations,
         seed=settings.seed,
+        conditions=conditions,
     )
     with progress() as report:
         state = learn(
             lesson,
             compiled_variant_kernel(usable_cache()),
             options.out,
-            lambda share: report(f"training for {options.pool}", share),
+            lambda share: report(f"training for {pool_name(pool)}", share),
         )
     document: TrainDocument = {
         "pool": dict(pool.devices),
@@ -121,10 +139,11 @@ def train_scheduler(options: TrainOptions, settings: Settings, *, as_json: bool)
 
 def evaluate_scheduler(options: EvaluateOptions, settings: Settings, *, as_json: bool) -> None:
     """Judge a scheduler on the trace's judged days and print its quality."""
-    pool, load = _pool(options.pool), _load(settings)
+    (pool, conditions), load = _pool(options.model, options.pool, settings), _load(settings)
     _check_rate(options.qps)
     scheduler = _scheduler(options, pool, load)
-    jobs = Jobs(count=options.jobs, job_s=options.job_s)
+    job_s = JUDGED_JOB * conditions.unit_s if options.job_s is None else options.job_s
+    jobs = Jobs(count=options.jobs, job_s=job_s, conditions=conditions)
     with progress() as report:
         report(f"judging {options.scheduler}", 0.0)
         outcome = outcome_of(
@@ -168,7 +187,7 @@ def _scheduler(options: EvaluateOptions, pool: QosPool, load: DailyLoad) -> Sche
     if options.scheduler not in SCHEDULERS:
         raise unknown("scheduler", options.scheduler, SCHEDULERS)
     if options.scheduler == LEARNED:
-        state, made = read_checkpoint(options.policy, pool)
+        state, made = read_checkpoint(options.policy, pool, train_command(options.model))
         known = sum(day in made.days for day in load.day_hashes(load.judged))
         # its own trace is parted by place: a judged day may well look like a learned one
         if known and made.load != load.fingerprint:
@@ -183,8 +202,37 @@ def _scheduler(options: EvaluateOptions, pool: QosPool, load: DailyLoad) -> Sche
     return plain[options.scheduler]
 
 
-def _pool(text: str) -> QosPool:
-    return pool_of(parse_pool(text))
+def _pool(model: str | None, devices: str | None, settings: Settings) -> tuple[QosPool, Conditions]:
+    """The pool, and what it meets: devices of the paper, or one instance of a model with variants."""
+    if model is None:
+        return pool_of(parse_pool(devices or USUAL_POOL)), PAPER
+    chosen = chosen_policies(settings)
+    profiles, serving = profiles_and_variants(replace(chosen, variants=_by_heuristic(settings)))
+    assert serving is not None, "a rule that chooses variants is refused for a model without any"
+    pool = serving.learned_pool()
+    if devices is not None and parse_pool(devices) != dict(pool.devices):
+        raise Misconfigured(
+            f"an instance of {model} has a queue of its own, so a policy is trained for one: --pool "
+            f"{pool_name(pool)}, or leave it out"
+        )
+    (instance_type,) = pool.kinds
+    measured = next(one.cv for one in profiles.profiles if one.instance_type == instance_type)
+    soft_s = serving.deadlines.soft_s
+    return pool, Conditions(
+        unit_s=soft_s,
+        network_s=chosen.world.network_s / soft_s,
+        noise_cv=chosen.world.cv_of(measured),
+        drop_late=False,
+    )
+
+
+def _by_heuristic(settings: Settings) -> VariantWishes:
+    return replace(chosen_variants(settings), dispatch=VariantDispatch(QosRule.HEURISTIC))
+
+
+def pool_name(pool: QosPool) -> str:
+    """A pool as it is written: TYPE=COUNT,..."""
+    return ",".join(f"{kind}={count}" for kind, count in pool.devices.items())
 
 
 def _load(settings: Settings) -> DailyLoad:

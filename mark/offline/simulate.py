@@ -16,13 +16,14 @@ import typer
 from mark.config.policies import ALL, chosen_overrides, replayed_central, usable_cache
 from mark.config.settings import Settings
 from mark.dispatch.central import CentralPolicy
+from mark.dispatch.qos import QosRule
 from mark.dispatch.variants import VariantServing
 from mark.domain.errors import MarkError, Misconfigured
-from mark.offline.experiments import line_up, make_experiment, shared_changes, warm_engine
+from mark.offline.experiments import learned_days, line_up, make_experiment, shared_changes, warm_engine
 from mark.offline.out_folder import OutFolder
 from mark.policies.bundles import KAIROS
 from mark.policies.supply import Supply
-from mark.report.formatting import percent
+from mark.report.formatting import percent, plural
 from mark.report.runs.comparison import (
     ComparedRun,
     OneVariant,
@@ -178,13 +179,24 @@ def run_remarks(settings: Settings, experiment: Experiment, policy: str) -> tupl
     excuse = experiment.supply.overflow_excuse
     overflow = [f"Lambda: {excuse.reason}"] if excuse else []
     variants = variant_remarks(experiment.bundle(policy).variants, experiment.supply)
+    learned = _learned_remarks(settings, experiment)
     tuned = (*experiment.changes(policy), *shared_changes(settings, policy, experiment))
     sizes = experiment.spec.workload.sizes
     sized = [f"requests have {sizes.mean:.4g} items on average (sizes {sizes.name})"] if sizes else []
     notes = experiment.spec.workload.notes
     is_central = replayed_central(settings) is not None
     bound_early = (CENTRAL if is_central else BOUND_EARLY,) if policy == KAIROS else ()
-    return (*replaced, *bound_early, *variants, *tuned, *overflow, *sized, *notes, *experiment.supply.warnings)
+    own = (*replaced, *bound_early, *variants, *learned, *tuned)
+    return (*own, *overflow, *sized, *notes, *experiment.supply.warnings)
+
+
+def _learned_remarks(settings: Settings, experiment: Experiment) -> tuple[str, ...]:
+    """Whether a learned policy is judged on days that it was trained on."""
+    known = learned_days(settings, experiment)
+    if not known:
+        return ()
+    on_days = f"was trained on {plural(known, 'day')} of this replay"
+    return (f"the policy of {QosRule.LEARNED} {on_days}: other days say what it is worth",)
 
 
 def variant_remarks(serving: VariantServing | None, supply: Supply) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ look back on: a replay cuts that from its trace, a live service has its own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,8 +21,9 @@ from mark.cloudmodel.world import IDEAL, World
 from mark.controller.plan_request import tail
 from mark.controller.policy import COVER_SHARE, StandbyPolicy
 from mark.dispatch.policy import Late, Routing
-from mark.dispatch.qos import HARD_S, SOFT_S
-from mark.dispatch.variants import QualityDeadlines, VariantDispatch, VariantServing
+from mark.dispatch.qos import HARD_S, SOFT_S, QosPool, QosRule
+from mark.dispatch.qos_policy import QosNetwork
+from mark.dispatch.variants import QualityDeadlines, VariantDispatch, VariantServing, with_network
 from mark.domain.announced_events import Events
 from mark.domain.capacity_schedule import CapacityWindow
 from mark.domain.demand import Demand
@@ -106,6 +108,9 @@ class VariantWishes:
     #: Deadlines of an answer's quality; None for the objective, and for twice the soft one.
     soft_s: float | None = None
     hard_s: float | None = None
+    #: Reads the weights of the learned rule for a pool; Misconfigured where they do not fit. None where that rule
+    #: does not serve.
+    read_policy: Callable[[QosPool], QosNetwork] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -352,7 +357,17 @@ def profiles_and_variants(spec: PolicySpec) -> tuple[ProfileSet, VariantServing 
         ),
         **_batches(spec, table, dispatch, floor),
     )
+    if dispatch.rule is QosRule.LEARNED:
+        serving = with_network(serving, _learned(wishes, serving))
     return _on_variant(spec, dispatch.variant or counted), serving
+
+
+def _learned(wishes: VariantWishes, serving: VariantServing) -> QosNetwork:
+    if wishes.read_policy is None:
+        raise Misconfigured(
+            f"the dispatch rule {QosRule.LEARNED} is for replays (mark simulate): name {QosRule.HEURISTIC}"
+        )
+    return wishes.read_policy(serving.learned_pool())
 
 
 def _on_variant(spec: PolicySpec, variant: str) -> ProfileSet:

@@ -20,6 +20,7 @@ from mark.cloudmodel.world import World
 from mark.controller.demand_units import counted_unit, recent_windows, window_rates
 from mark.controller.runner import KEEP_HISTORY, Controller, Journal
 from mark.controller.state import Decision, Observation
+from mark.dispatch.qos import QosRule
 from mark.domain.costs import BillLine, FleetUsage
 from mark.domain.demand import UNIT_S, WINDOW_S, DemandUnit
 from mark.domain.fleet import FleetView
@@ -327,6 +328,11 @@ class _ReplayRun:
         spot = self._scenario.market == Market.SPOT.value
         if spot and policy.offerings and not any(o.market is Market.SPOT for o in policy.offerings):
             notes.append("rents on demand in either market: the real thing does not use spot instances")
+        if fallbacks := self._engine.fallback_decisions():
+            notes.append(
+                f"{fallbacks:,} of {self._engine.batches():,} batches were chosen by {QosRule.HEURISTIC}: the "
+                "policy gave no number"
+            )
         served = self._engine.served()
         if served.total == served.in_flight + served.shed:
             notes.append("no request was answered: there is no latency, and nothing to attain")

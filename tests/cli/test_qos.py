@@ -18,6 +18,7 @@ SHORT = ["--jobs", "1", "--job-s", "20"]
 
 @pytest.fixture
 def waves(mark):
+    Path("plan.yaml").write_text("dispatch: qos-rl")
     rates = 50 + 10 * np.sin(np.arange(2 * 1440) / 229)
     lines = "".join(f"{60 * i},{rate:.3f}\n" for i, rate in enumerate(rates))
     Path("waves.csv").write_text(f"timestamp_s,rate_rps\n{lines}")
@@ -42,6 +43,42 @@ def test_a_policy_is_trained_and_judged_beside_the_others(mark, waves):
     assert "1 iterations on 1 days" in again.out
     other = ["--pool", "g2.2xlarge=1"]
     assert "was trained for the pool p2.xlarge=1" in refused(mark("qos", "evaluate", *TRACE, *SHORT, *other))
+
+
+def test_a_policy_of_a_models_instances_serves_in_a_replay(mark, waves):
+    own = ["--model", "supernet", "--trace", "waves.csv", "--accuracy-floor", "0.97"]
+    train = ["qos", "train", *own, "--qps", "900", "--iterations", "1", "--job-s", "0.5"]
+    assert mark(*train).status == 0
+    judged = mark("qos", "evaluate", *own, "--qps", "900", "--jobs", "1", "--job-s", "1", "--json")
+    assert judged.status == 0, judged.err
+    assert json.loads(judged.out)["pool"] == {"c5.large": 1}
+
+    replay = ["simulate", *own, "--policy", "reactive", "--start-s", "600", "--duration-s", "300"]
+    served = mark(*replay, "--dispatch", "qos-rl", "--json")
+    (learned,) = json.loads(served.out)["runs"]
+    assert 0 < learned["quality"] <= learned["accuracy"] <= 1
+    trained_on = "the policy of qos-rl was trained on 1 day of this replay"
+    assert any(trained_on in text for text in learned["notes"])
+    later = mark(*replay, "--dispatch", "qos-rl", "--start-s", "90000", "--json")
+    assert trained_on not in later.out
+    with np.load("qos-policy.npz") as found:
+        parts = dict(found)
+    parts["best_outer_bias"][1] = 1e9  # batches of one, by the least accurate variant that may answer
+    np.savez("mine.npz", **parts)
+    Path("qos-policy.npz").unlink()
+    again = mark(*replay, "--dispatch", "qos-rl", "--qos-policy", "mine.npz", "--json")
+    assert json.loads(again.out)["runs"][0]["accuracy"] == pytest.approx(0.972222) != learned["accuracy"]
+
+    missing = refused(mark(*replay, "--dispatch", "qos-rl"))
+    assert "make one with `mark qos train --model supernet`" in missing
+    stricter = [*replay, "--dispatch", "qos-rl", "--qos-policy", "mine.npz", "--accuracy-floor", "0.98"]
+    assert "was trained for other variants, or other times of batches" in refused(mark(*stricter))
+    assert "--pool c5.large=1, or leave it out" in refused(mark(*train, "--pool", "c5.large=2"))
+    nothing = ["simulate", "--trace", "waves.csv", "--model", "inception-v3", "--dispatch", "qos-rl"]
+    assert "has no variants" in refused(mark(*nothing))
+    assert "is for replays (mark simulate)" in refused(
+        mark("plan", "--config", "plan.yaml", "--model", "supernet", "--rate", "50")
+    )
 
 
 def write_days(name: str, *phases: float) -> list[str]:

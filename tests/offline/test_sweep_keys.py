@@ -32,7 +32,7 @@ APART = (
     *("report/figures", "report/html", "report/runs/table", "report/table", "report/terminal", "telemetry/"),
 )
 """What the worker imports and no document depends on: it shows, or reads the trace, whose content counts."""
-FILES = ("models", "prices", "service_prices", "profiles", "forecaster", "trace.file")
+FILES = ("models", "prices", "service_prices", "profiles", "qos_policy", "forecaster", "trace.file")
 """Settings that name files."""
 
 
@@ -122,3 +122,17 @@ def test_all_code_that_a_worker_runs_counts() -> None:
         and not str(file).startswith(APART)
     ]
     assert missing == []
+
+
+def test_a_learned_policy_counts_by_its_content_and_only_where_it_serves(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    learned = Settings(dispatch="qos-rl")
+    assert key(portable(Settings(qos_policy=Path("one.npz")))) == key(portable(Settings()))
+    missing = key(portable(learned))
+    made = []
+    for content in (b"one", b"two", b"one"):
+        Path("qos-policy.npz").write_bytes(content)
+        made.append(key(portable(learned)))
+    assert made[0] == made[2] != made[1]
+    Path("elsewhere.npz").write_bytes(b"one")
+    assert key(portable(learned.model_copy(update={"qos_policy": Path("elsewhere.npz")}))) == made[0] != missing

@@ -12,6 +12,7 @@ from mark.config.footprint import footprint_of
 from mark.config.settings import Settings
 from mark.dispatch.central import CentralRule
 from mark.dispatch.policy import Routing
+from mark.dispatch.qos import QosRule
 from mark.dispatch.rules import CentralDispatch, parse_rule, rule_names
 from mark.dispatch.slackfit import VariantRule
 from mark.dispatch.variants import VariantDispatch
@@ -103,8 +104,7 @@ def test_a_rule_of_one_variant_names_it_and_an_unknown_rule_is_refused():
     for text in ("drs", "drs:", "drs:0", "drs:many"):
         with pytest.raises(Misconfigured, match=r"needs the size .* such as drs:64"):
             parse_rule(text)
-    with pytest.raises(Misconfigured, match="mark qos evaluate --scheduler qos-rl"):
-        parse_rule("qos-rl")
+    assert parse_rule("qos-rl") == VariantDispatch(QosRule.LEARNED)
     for text in ("fixed", "fixed:", "slackfi"):
         with pytest.raises(Misconfigured, match="unknown dispatch rule"):
             parse_rule(text)

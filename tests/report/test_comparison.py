@@ -224,6 +224,19 @@ def test_the_floor_stands_beside_the_reference_after_a_whole_day_only() -> None:
     assert "floor" not in printed(comparison_table([hours]))
 
 
+def test_quality_stands_beside_accuracy_and_nowhere_without_variants() -> None:
+    runs = [fake_run(name, duration_s=120) for name in POLICIES]
+    plain = printed(comparison_table(runs))
+    assert "quality" not in plain
+    with_variants = dataclasses.replace(runs[0].result, accuracy=0.975, quality=0.9714)
+    runs[0] = dataclasses.replace(runs[0], result=with_variants)
+    shown = printed(comparison_table(runs))
+    assert "quality" in shown
+    assert "97.50 %" in shown
+    assert "0.9714" in shown
+    assert max(map(len, shown.splitlines())) <= 100
+
+
 @pytest.mark.parametrize(
     ("ours_usd", "alone_usd", "ending"),
     [

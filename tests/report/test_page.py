@@ -57,6 +57,14 @@ def outline(text: str) -> Outline:
     return parser
 
 
+def test_quality_stands_beside_accuracy_and_nowhere_without_variants() -> None:
+    text = rendered(accuracy=0.975, quality=0.9714)
+    outline(text)
+    assert '<th scope="col">quality</th>' in text
+    assert "97.50\N{NO-BREAK SPACE}% of the answers right, quality 0.9714;" in text
+    assert "quality" not in rendered()
+
+
 def test_page_is_self_contained() -> None:
     text = rendered()
     found = outline(text)

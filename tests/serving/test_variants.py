@@ -56,7 +56,7 @@ def in_a_replay(rule: VariantRule, ages_s: list[float], now: float) -> tuple[int
     server.full_batch_s = FASTEST_S[-1]
     queue = np.zeros(64)
     queue[: len(ages_s)] = [now - age_s for age_s in ages_s]
-    most = kernel._choose_variant(now, server, queue, arrays.variants(serving, made))
+    most = kernel._choose_variant(now, server, queue, arrays.variants(serving, made), arrays.tally(0.0, 1).totals)
     return min(most, len(ages_s)), int(server.variant)
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mark.dispatch import qos, qos_policy
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late
 from mark.dispatch.qos import (
+    BINS,
     HARD_S,
     SOFT_S,
     QosChoice,
@@ -18,17 +22,34 @@ from mark.dispatch.qos import (
     QosRule,
     QosState,
     arrival_rate,
+    deadline_bins,
     fixed_choice,
     heuristic_choice,
 )
+from mark.dispatch.qos_policy import (
+    HIDDEN,
+    LearnedScheduler,
+    QosNetwork,
+    action_count,
+    feature_count,
+    learned_pair,
+    scores,
+    state_features,
+)
 from mark.dispatch.slackfit import VariantRule
-from mark.dispatch.variants import QualityDeadlines, VariantDispatch, VariantServing
+from mark.dispatch.variants import (
+    LearnedServing,
+    QualityDeadlines,
+    VariantDispatch,
+    VariantServing,
+    with_network,
+)
 from mark.domain.errors import Misconfigured
 from mark.domain.objective import Slo
 from mark.domain.variants import AccuracyTotal, Variant, VariantTable
 from mark.simulator.engine import arrays
 from mark.simulator.engine import kernel as kernel_
-from mark.simulator.engine.compiled import Kernel, plain_kernel
+from mark.simulator.engine.compiled import Kernel, _compiled, plain_kernel
 from mark.simulator.engine.data_plane import Engine
 from tests.planner.builders import offering
 from tests.simulator.engines import batching, engine, poisson
@@ -43,6 +64,7 @@ CASES = [
     VariantDispatch(VariantRule.FIXED, "middle"),
     VariantDispatch(QosRule.FIXED),
     VariantDispatch(QosRule.HEURISTIC),
+    VariantDispatch(QosRule.LEARNED),
 ]
 
 
@@ -51,6 +73,12 @@ def rows(*full_s: float, batch: int = 8) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple(float(s) for s in np.linspace(last / 3, last, batch)) for last in full_s)
 
 
+FEATURES, SCORES, PAIR = _compiled(
+    (qos, qos_policy),
+    (qos_policy.state_features, qos_policy.scores, qos_policy.learned_pair),
+    Path(tempfile.gettempdir()) / "mark-test-engine",
+)
+"""The forward pass as machine code."""
 TABLE = VariantTable(
     model="net",
     variants=(Variant("small", 0.7), Variant("middle", 0.75), Variant("large", 0.8)),
@@ -58,8 +86,28 @@ TABLE = VariantTable(
 )
 
 
+def learned(serving_: VariantServing, seed: int = 0, scale: float = 0.1) -> VariantServing:
+    """The same with weights at random, where the rule is the learned one."""
+    if serving_.dispatch.rule is not QosRule.LEARNED:
+        return serving_
+    pool, rng = serving_.learned_pool(), np.random.default_rng(seed)
+    inputs, actions = feature_count(pool), action_count(pool)
+    shapes = ((inputs, HIDDEN), (HIDDEN,), (HIDDEN, actions), (actions,))
+    return with_network(serving_, QosNetwork(*(scale * rng.normal(size=shape) for shape in shapes)))
+
+
 def serving(dispatch: VariantDispatch, floor: int = 0, table: VariantTable = TABLE) -> VariantServing:
-    return VariantServing(table=table, dispatch=dispatch, floor=floor, max_batch={TYPE: 8}, late={TYPE: 1.0})
+    deadlines = QualityDeadlines(soft_s=SLO.latency_s, hard_s=2 * SLO.latency_s)
+    return learned(
+        VariantServing(
+            table=table,
+            dispatch=dispatch,
+            floor=floor,
+            max_batch={TYPE: 8},
+            late={TYPE: 1.0},
+            deadlines=deadlines,
+        )
+    )
 
 
 def surge(kernel: Kernel, variants: VariantServing, seed: int = 3, cv: float = 0.0) -> Engine:
@@ -142,7 +190,7 @@ WIDE = VariantTable(model="net", variants=TABLE.variants, latency_s={TYPE: rows(
 
 
 def quality_rule(rule: QosRule, floor: int = 0) -> VariantServing:
-    return VariantServing(
+    wide = VariantServing(
         table=WIDE,
         dispatch=VariantDispatch(rule),
         floor=floor,
@@ -150,6 +198,7 @@ def quality_rule(rule: QosRule, floor: int = 0) -> VariantServing:
         late={TYPE: 1.0},
         deadlines=QualityDeadlines(soft_s=SLO.latency_s, hard_s=2 * SLO.latency_s),
     )
+    return learned(wide)
 
 
 @given(
@@ -168,17 +217,68 @@ def test_an_instance_chooses_as_the_scheduler_of_one_device_does(
     queue[: len(ages_s)] = [now - age_s for age_s in ages_s]
     made = arrays.records(kernel_.RULES, 1)[0]
     made.objective_s, made.speed = SLO.latency_s, 1.0
-    server = arrays.records(kernel_.SERVER, 1)[0]
+    server, totals = arrays.records(kernel_.SERVER, 1)[0], arrays.tally(0.0, 1).totals
     server.head, server.waiting, server.max_batch = len(ages_s) - held, held, 32
-    most = kernel_._choose_variant(now, server, queue, arrays.variants(serving_, made))
+    most = kernel_._choose_variant(now, server, queue, arrays.variants(serving_, made), totals)
 
     sizes = (1, 2, 4, 8, 16, 32)
     delay_s = tuple(tuple(row[size - 1] / SLO.latency_s for size in sizes) for row in WIDE.rows(TYPE)[floor:])
-    pool = QosPool(devices={TYPE: 1}, sizes=sizes, delay_s={TYPE: delay_s}, kappa=(0.7, 0.75, 0.8)[floor:])
+    kappa = (0.7, 0.75, 0.8)[floor:]
+    pool = QosPool(devices={TYPE: 1}, sizes=sizes, delay_s={TYPE: delay_s}, kappa=kappa, waits=False)
     recent = sum(age_s < 5 * SLO.latency_s for age_s in ages_s)
-    state = QosState(kind=0, bins=np.zeros(10, np.int64), queued=held, rate_qps=recent / 5, free=np.ones(1))
-    choice = fixed_choice(state, pool) if rule is QosRule.FIXED else heuristic_choice(state, pool)
+    bins = deadline_bins(1.0 - np.array(ages_s[len(ages_s) - held :]) / SLO.latency_s)
+    state = QosState(kind=0, bins=bins, queued=held, rate_qps=recent / 5, free=np.ones(1))
+    scheduler = fixed_choice if rule is QosRule.FIXED else heuristic_choice
+    if isinstance(serving_, LearnedServing):
+        scheduler = LearnedScheduler(serving_.network, clock=lambda: 0.0)
+        assert serving_.learned_pool() == pool
+    choice = scheduler(state, pool)
     assert QosChoice(most, server.variant - floor) == QosChoice(min(choice.batch, 32), choice.variant)
+
+
+@given(
+    seed=st.integers(0, 50),
+    scale=st.sampled_from([0.0, 0.1, 3.0]),
+    bins=st.lists(st.integers(0, 40), min_size=BINS, max_size=BINS).filter(any),
+    rate_qps=st.floats(0, 500),
+)
+def test_the_network_says_the_same_compiled_and_in_numpy(
+    seed: int, scale: float, bins: list[int], rate_qps: float
+):
+    serving_ = learned(quality_rule(QosRule.LEARNED), seed, scale)
+    assert isinstance(serving_, LearnedServing)
+    tables, held = serving_.learned_pool().tables, np.array(bins)
+    state = (0, held, int(held.sum()), rate_qps, np.ones(1), tables)
+    plain, fast = state_features(*state), FEATURES(*state)
+    assert fast == pytest.approx(plain, rel=1e-12)
+    outputs = scores(plain, serving_.network)
+    assert SCORES(fast, serving_.network) == pytest.approx(outputs, rel=1e-9, abs=1e-9)
+    assert PAIR(*state, serving_.network) == learned_pair(*state, serving_.network)
+
+
+def test_an_instance_never_waits_and_the_heuristic_decides_where_weights_are_no_numbers(kernel: Kernel):
+    given_ = quality_rule(QosRule.LEARNED)
+    assert isinstance(given_, LearnedServing)
+    eager = given_.network.outer_bias.copy()
+    eager[0] = 1e9
+    waiting = replace(given_, network=given_.network._replace(outer_bias=eager))
+    run = surge(kernel, waiting)
+    assert run.served().in_flight == run.fallback_decisions() == 0
+    broken = replace(given_, network=given_.network._replace(outer_bias=np.full_like(eager, np.nan)))
+    run, heuristic = surge(kernel, broken), surge(kernel, quality_rule(QosRule.HEURISTIC))
+    assert run.fallback_decisions() == run.batches() > 0
+    assert np.array_equal(run._tally.seconds, heuristic._tally.seconds)
+
+
+def test_a_learned_policy_serves_one_type_by_the_papers_deadlines():
+    two = replace(TABLE, latency_s={**TABLE.latency_s, "c5.xlarge": TABLE.latency_s[TYPE]})
+    both = {TYPE: 8, "c5.xlarge": 8}
+    wider = replace(serving(VariantDispatch()), table=two, max_batch=both, late=dict.fromkeys(both, 1.0))
+    with pytest.raises(Misconfigured, match=r"on c5\.large, c5\.xlarge: name qos-heuristic"):
+        wider.learned_pool()
+    late = replace(serving(VariantDispatch()), deadlines=QualityDeadlines(soft_s=0.5, hard_s=3.0))
+    with pytest.raises(Misconfigured, match=r"leave objective\.hard_deadline_ms out"):
+        late.learned_pool()
 
 
 def test_a_rate_is_that_of_the_window_and_of_the_ring_where_that_is_shorter():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,9 @@ from mark.dispatch.qos import QosPool, fixed_choice, heuristic_choice
 from mark.dispatch.qos_policy import action_choice, action_count, allowed_actions, feature_count
 from mark.domain.errors import Misconfigured
 from mark.simulator.engine.compiled import compiled_variant_kernel, plain_variant_kernel
-from mark.simulator.qos.checkpoint import checkpoint_bytes, read_checkpoint
+from mark.simulator.qos.checkpoint import Made, checkpoint_bytes, read_checkpoint
 from mark.simulator.qos.environment import QosEnvironment, nearest_allowed
-from mark.simulator.qos.episode import QosEpisode, QosQueries, draw_queries, serve_queries
+from mark.simulator.qos.episode import PAPER, Conditions, QosEpisode, QosQueries, draw_queries, serve_queries
 from mark.simulator.qos.judge import Jobs, judge_scheduler, outcome_of
 from mark.simulator.qos.learned import CODE, Lesson, learn
 from mark.simulator.qos.load import DailyLoad, daily_load, level_for
@@ -226,6 +227,62 @@ def test_an_idle_stretch_has_no_jobs_and_ends_nothing():
         list(judge_scheduler(fixed_choice, POOL, nothing, jobs, days=[1], qps=20.0, kernel=KERNEL, seed=1))
     with pytest.raises(Misconfigured, match="nothing: no query in 5 s"):
         nothing.drawing(5.0, 5.0)(rng)
+
+
+def test_days_are_found_by_the_seconds_of_their_trace():
+    begins_h = 18
+    load_ = days(*[1.0] * 4, start_at=begins_h * 3600.0)
+    first_s = (24 - begins_h) * 3600.0
+    assert load_.from_s == first_s
+    assert load_.days_between(0.0, first_s) == range(0)
+    assert load_.days_between(first_s, first_s + 1) == range(1)
+    assert load_.days_between(first_s + 86_399, first_s + 86_401) == range(2)
+    assert load_.days_between(0.0, 1e9) == range(len(load_.rates))
+    assert days(*[1.0] * 10).from_s == 2 * 86_400
+
+
+def test_a_pool_counts_in_seconds_of_its_own():
+    """A hundredth of a second as the unit: a job of 10 s is 1000 of them, at a hundredth of the rate."""
+    quick = Conditions(unit_s=0.01, network_s=0.5)
+    found = days(1.0, 1.0).job(1, 50_000.0, 10.0, 300.0, 0, quick)
+    assert found.sent_s.size == pytest.approx(3000, abs=300)
+    assert 900 < found.sent_s[-1] <= 1000
+    assert found.arrived_s == pytest.approx(found.sent_s + 0.5)
+    drawn = days(1.0, 1.0).drawing(10.0, 300.0, quick)(np.random.default_rng(0))
+    assert drawn.sent_s.size == pytest.approx(3000, abs=300)
+    calm, busy = (days(1.0, 1.0, busy_h=13).job(1, 3600.0 * hour, 10.0, 30.0, 0, quick) for hour in (12, 13))
+    assert busy.sent_s.size > 5 * calm.sent_s.size
+
+
+@pytest.mark.parametrize("drop_late", [True, False])
+def test_late_queries_leave_or_are_answered_worthlessly(drop_late: bool):
+    pool = replace(POOL, devices={"slow": 1}, waits=False)
+    stream = draw_queries(np.array([400.0]), np.array([0.0, 5.0]), np.random.default_rng(0), 0.0)
+    conditions = Conditions(noise_cv=0.0, drop_late=drop_late)
+    run = serve_queries(pool, stream, fixed_choice, kernel=KERNEL, seed=0, conditions=conditions)
+    assert (run.answered == stream.sent_s.size) is not drop_late
+    assert (run.quality == 0).any()
+
+
+def test_where_no_device_waits_none_learns_to_and_its_policy_is_for_no_other_pool(tmp_path: Path):
+    eager, path = replace(POOL, waits=False), tmp_path / "policy.npz"
+    environment = QosEnvironment(eager, load().drawing(10.0, 40.0), KERNEL)
+    _, info = environment.reset(seed=0)
+    while info["state"] is not None:
+        assert not info["allowed"][0]
+        _, _, _, _, info = environment.step(0)
+    learn(lesson(1, eager), KERNEL, path, lambda share: None)
+    assert read_checkpoint(path, eager)[0].iterations == 1
+    with pytest.raises(Misconfigured, match="other times of batches: train anew with `mark qos train`"):
+        read_checkpoint(path, POOL)
+    with pytest.raises(Misconfigured, match="other inputs"):
+        learn(replace(lesson(1, eager), conditions=Conditions(noise_cv=0.5)), KERNEL, path, lambda share: None)
+
+
+def test_a_checkpoint_from_before_there_were_conditions_has_the_papers():
+    facts = lesson(1).made
+    older = facts.model_dump(exclude=set(asdict(PAPER)))
+    assert Made.model_validate(older) == facts
 
 
 def test_a_level_that_is_not_there_is_no_level():

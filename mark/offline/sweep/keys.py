@@ -17,7 +17,8 @@ from typing import Any
 
 import mark
 from mark.catalog.load import shipped_sets
-from mark.config.settings import Settings
+from mark.config.settings import USUAL_QOS_POLICY, Settings
+from mark.dispatch.qos import QosRule
 from mark.domain.documents import json_text
 from mark.plugins.files import files_of
 from mark.plugins.load import load_forecaster
@@ -88,6 +89,7 @@ def portable(settings: Settings) -> dict[str, Any]:
     tree["service"] = settings.service.model_dump(mode="json", include=BILLED)
     for key in ("models", "prices", "service_prices"):
         tree[key] = str(Path(tree[key]).absolute()) if tree[key] else None
+    tree["qos_policy"] = str((settings.qos_policy or USUAL_QOS_POLICY).absolute())
     tree["profiles"] = [
         name if name in shipped_sets() else str(Path(name).absolute()) for name in tree["profiles"]
     ]
@@ -100,6 +102,7 @@ def job_key(tree: Mapping[str, Any], *, trace: str, code: str, forecaster: str |
     counted = {**tree, "trace": {**tree["trace"], "file": trace}, "code": code}
     for key in ("models", "prices", "service_prices"):
         counted[key] = _file_digest(tree[key]) if tree[key] else None
+    counted["qos_policy"] = _policy_digest(tree["qos_policy"]) if tree["dispatch"] == QosRule.LEARNED else None
     counted["profiles"] = [name if name in shipped_sets() else _file_digest(name) for name in tree["profiles"]]
     # the last value stands in for a forecaster that fails
     names = (forecaster, "last-value") if forecaster else ()
@@ -122,6 +125,11 @@ def _version(distribution: str) -> str:
 
 def _file_digest(path: str) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
+
+
+def _policy_digest(path: str) -> str | None:
+    """None for one that is missing, which is refused when a replay reads it."""
+    return _file_digest(path) if Path(path).is_file() else None
 
 
 def _add_tree(digest: hashlib._Hash, path: Path) -> None:

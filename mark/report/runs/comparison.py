@@ -115,6 +115,11 @@ def format_accuracy(run: ComparedRun) -> str:
     return "" if run.result.accuracy is None else percent(run.result.accuracy, digits=2)
 
 
+def format_quality(run: ComparedRun) -> str:
+    """Mean of accuracy times the utility of the delay, 0 to 1; empty for a model without variants."""
+    return "" if run.result.quality is None else f"{run.result.quality:.4f}"
+
+
 def format_latency(run: ComparedRun) -> tuple[str, str, str]:
     """Median, 95th and 99th percentile in milliseconds; `-` where nobody was answered."""
     if run.finished == run.result.served.shed:

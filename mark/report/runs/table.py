@@ -16,6 +16,7 @@ from mark.report.runs.comparison import (
     format_accuracy,
     format_attainment,
     format_latency,
+    format_quality,
     headline_run,
     run_labels,
 )
@@ -36,7 +37,7 @@ def comparison_table(runs: Sequence[ComparedRun]) -> Table:
         Column(title=f"vs\n{against}", is_figure=True, max_width=13),
         *figures("x ref./\nfloor" if has_floor else "x ref."),
         Column(title=_kept_header(runs), whole=True),
-        *(figures("accuracy") if has_variants else ()),
+        *(figures("accuracy/\nquality") if has_variants else ()),
         *figures("p50/p95/p99\nms", "served % inst/\nstby/Lambda/shed", "laun./\nlost"),
     ]
     # the box adds one more blank to the gap: 96 columns with the policies' own names
@@ -61,11 +62,16 @@ def _cells(
         ratio(cost_ratio(run, lead)),
         _over_yardsticks(run, has_floor=has_floor),
         _attained(run),
-        *([format_accuracy(run) or MISSING] if has_variants else []),
+        *([_worth(run)] if has_variants else []),
         "/".join(words.replace(",", "") for words in format_latency(run)),
         "/".join(f"{share:.1f}" for share in served_percent(result.served)),
         f"{result.launches:,}/{result.interruptions:,}",
     )
+
+
+def _worth(run: ComparedRun) -> str:
+    """Accuracy, and below it quality: one column, because the table has no room for two."""
+    return "/\n".join(text or MISSING for text in (format_accuracy(run), format_quality(run)))
 
 
 def _over_yardsticks(run: ComparedRun, *, has_floor: bool) -> str:

@@ -11,7 +11,7 @@ from mark.controller.policy import MonitorPolicy
 from mark.dispatch.overflow import BUCKETS
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
 from mark.dispatch.qos import QosRule
-from mark.dispatch.variants import VariantServing
+from mark.dispatch.variants import LearnedServing, VariantServing
 from mark.domain.objective import Slo
 from mark.domain.offering import LambdaOffering
 from mark.simulator.engine import kernel
@@ -116,8 +116,10 @@ def variants(serving: VariantServing, made: Record) -> kernel.Variants:
         soft_s=speed * serving.deadlines.soft_s,
         hard_s=speed * serving.deadlines.hard_s,
         floor=serving.floor,
+        left_s=speed * serving.deadlines.soft_s - float(made.network_s),
         qos=serving.qos_tables(),
         heuristic=serving.dispatch.rule is QosRule.HEURISTIC,
+        network=serving.network if isinstance(serving, LearnedServing) else None,
     )
 
 

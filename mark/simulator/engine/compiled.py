@@ -27,6 +27,7 @@ from mark.dispatch import (
     objective,
     overflow,
     qos,
+    qos_policy,
     routing,
     slackfit,
 )
@@ -38,7 +39,7 @@ from mark.simulator.engine import kernel, kernel_central, kernel_lambda, kernel_
 config: Any = numba.config
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "forceinline": True}
 """Inlined into one function, arrays are handed on without counting references, which took most of the time."""
-_DECISIONS = (bouncer, batcher, credit_rules, objective, overflow, qos, routing, slackfit)
+_DECISIONS = (bouncer, batcher, credit_rules, objective, overflow, qos, qos_policy, routing, slackfit)
 _CENTRAL = (assignment, kairos, central_decisions)
 
 

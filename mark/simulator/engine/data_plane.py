@@ -301,6 +301,10 @@ class Engine:
         """Batches that instances have completed."""
         return int(self._tally.totals.batches)
 
+    def fallback_decisions(self) -> int:
+        """Batches that the heuristic chose because a learned policy gave no number."""
+        return int(self._tally.totals.fallback_decisions)
+
     def attained(self) -> float:
         """Share of the finished requests that were answered in time (1 when none finished)."""
         served = self.served()

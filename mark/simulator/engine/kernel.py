@@ -38,8 +38,10 @@ from mark.dispatch.qos import (
     arrival_rate,
     fixed_pair,
     heuristic_pair,
+    queue_bins,
     time_utility,
 )
+from mark.dispatch.qos_policy import QosNetwork, learned_pair
 from mark.dispatch.routing import (
     NONE,
     SERVER_FIELDS,
@@ -124,9 +126,12 @@ class Variants(NamedTuple):
     hard_s: float
     #: First variant that may answer.
     floor: int
-    #: None unless the rule weighs quality; of these, whether it is the heuristic.
+    #: From a request's arrival to its soft deadline, less the network's part.
+    left_s: float
+    #: None unless the rule weighs quality; of these, whether it is the heuristic, and the learned one's weights.
     qos: QosTables | None
     heuristic: bool
+    network: QosNetwork | None
 
 
 class Fleet(NamedTuple):
@@ -345,7 +350,7 @@ def _enqueue_or_shed(
 
 def _start_batch(now: float, row: int, fleet: Fleet, totals: Record) -> None:
     server, batch_s, noise = fleet.servers[row], fleet.batch_s[row], fleet.noise
-    most = _choose_variant(now, server, fleet.queue[row], fleet.variants)
+    most = _choose_variant(now, server, fleet.queue[row], fleet.variants, totals)
     items = _take(row, server, most, fleet.sizes)
     factor = noise[server.noise, totals.drawn & (noise.shape[1] - 1)]
     totals.drawn += 1
@@ -374,21 +379,37 @@ def _join(size: int, row: int, place: int, server: Record, sizes: Ints | None) -
         server.queued += 1
 
 
-def _choose_variant(now: float, server: Record, queue: Floats, variants: Variants | None) -> int:
+def _choose_variant(now: float, server: Record, queue: Floats, variants: Variants | None, totals: Record) -> int:
     """Choose who answers the next batch; returns how many may take part."""
     if variants is None:
         return int(server.max_batch)
-    return _choose_by_rule(now, server, queue, variants, variants.qos)
+    return _choose_by_rule(now, server, queue, variants, variants.qos, variants.network, totals)
 
 
-def _choose_by_rule(now: float, server: Record, queue: Floats, variants: Variants, qos: QosTables | None) -> int:
+def _choose_by_rule(
+    now: float,
+    server: Record,
+    queue: Floats,
+    variants: Variants,
+    qos: QosTables | None,
+    network: QosNetwork | None,
+    totals: Record,
+) -> int:
     """By slack, or by quality: then rates and times are in soft deadlines."""
     if qos is not None:
-        if variants.heuristic:
-            rate = arrival_rate(queue, server.head, server.waiting, now, RATE_WINDOW_S * variants.soft_s)
-            most, number = heuristic_pair(server.kind, server.waiting, rate * variants.soft_s, qos)
+        head, waiting, unit_s = server.head, server.waiting, variants.soft_s
+        rate = 0.0
+        if variants.heuristic or network is not None:
+            rate = arrival_rate(queue, head, waiting, now, RATE_WINDOW_S * unit_s) * unit_s
+        if network is not None:
+            bins = queue_bins(queue, head, waiting, variants.left_s - now, unit_s)
+            free = np.ones(qos.share.size)  # an instance sees itself alone, and it is free
+            most, number, is_sure = learned_pair(server.kind, bins, waiting, rate, free, qos, network)
+            totals.fallback_decisions += not is_sure
+        elif variants.heuristic:
+            most, number = heuristic_pair(server.kind, waiting, rate, qos)
         else:
-            most, number = fixed_pair(server.waiting, qos.throughput_qps.shape[1])
+            most, number = fixed_pair(waiting, qos.throughput_qps.shape[1])
         server.variant = variants.floor + number
         return int(min(most, server.max_batch))
     spare = spare_at(queue, server.head, server.waiting, server.max_batch, server.full_batch_s)

@@ -36,6 +36,7 @@ TOTAL = np.dtype(
     [
         *((name, "i8") for name in ("instance", "standby", "lambda_", "shed", "throttled")),
         *((name, "i8") for name in ("invocations", "cold", "pings", "batches", "drawn")),
+        ("fallback_decisions", "i8"),  # batches that the heuristic chose in a learned policy's place
         *((name, "i8") for name in ("window_requests", "window_missed", "last_requests", "last_missed")),
         *((name, "f8") for name in ("latency_sum", "opened_at", "closed_at", "quiet_until", "due_at")),
         *((name, "f8") for name in ("accuracy_sum", "quality_sum")),  # of the answers of variants

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from mark.dispatch.qos import QosPool
 from mark.dispatch.qos_policy import HIDDEN, QosNetwork, action_count, feature_count
 from mark.domain.errors import Misconfigured
+from mark.simulator.qos.episode import PAPER
 from mark.simulator.qos.training import Progress
 
 FORMAT = "mark-qos/2"
@@ -39,6 +40,11 @@ class Made(BaseModel):
     seed: int
     job_s: float
     iterations: int
+    #: the `Conditions` that it was made under; older files have the paper's
+    unit_s: float = PAPER.unit_s
+    network_s: float | None = PAPER.network_s
+    noise_cv: float = PAPER.noise_cv
+    drop_late: bool = PAPER.drop_late
 
 
 class _Header(BaseModel):
@@ -52,9 +58,15 @@ class _Header(BaseModel):
 
 
 def figures_of(pool: QosPool) -> str:
-    """A hash of what batches take on the pool, and what variants are worth."""
-    text = json.dumps([pool.sizes, pool.kappa, [pool.delay_s[kind] for kind in pool.kinds]])
+    """A hash of what batches take on the pool, what variants are worth, and of not waiting where it does not."""
+    own = [] if pool.waits else ["never waits"]
+    text = json.dumps([pool.sizes, pool.kappa, [pool.delay_s[kind] for kind in pool.kinds], *own])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def train_command(model: str | None) -> str:
+    """The command that trains a policy for the instances of a model, or for devices of the paper."""
+    return "mark qos train" if model is None else f"mark qos train --model {model}"
 
 
 def checkpoint_bytes(progress: Progress, made: Made) -> bytes:
@@ -70,29 +82,31 @@ def checkpoint_bytes(progress: Progress, made: Made) -> bytes:
     return buffer.getvalue()
 
 
-def read_checkpoint(path: Path, pool: QosPool) -> tuple[Progress, Made]:
-    """The training in a file, for this pool; Misconfigured says what does not fit."""
+def read_checkpoint(path: Path, pool: QosPool, train: str = train_command(None)) -> tuple[Progress, Made]:
+    """The training in a file, for this pool. train: the command that makes one, for Misconfigured to name."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
             header = _Header.model_validate(json.loads(str(found["header"])))
             groups = [QosNetwork(*(found[f"{g}_{name}"] for name in QosNetwork._fields)) for g in _GROUPS]
     except FileNotFoundError as error:
-        raise Misconfigured(f"{path}: no such file; make one with `mark qos train`") from error
+        raise Misconfigured(f"{path}: no such file; make one with `{train}`") from error
     except (OSError, EOFError, BadZipFile, KeyError, TypeError, ValueError, ValidationError, zlib.error) as error:
         raise Misconfigured(f"{path}: not a policy that `mark qos train` wrote") from error
     inputs, actions = feature_count(pool), action_count(pool)
     shapes = ((inputs, HIDDEN), (HIDDEN,), (HIDDEN, actions), (actions,))
     fits = all(part.shape == shape for group in groups for part, shape in zip(group, shapes, strict=True))
     made = header.made
-    if made.format != FORMAT or made.devices != tuple(pool.devices.items()) or not fits:
+    if made.format != FORMAT or made.devices != tuple(pool.devices.items()):
         devices = ",".join(f"{name}={count}" for name, count in made.devices)
         raise Misconfigured(
-            f"{path} was trained for the pool {devices}, in this order; train one for yours with `mark qos train`"
+            f"{path} was trained for the pool {devices}, in this order; train one for yours with `{train}`"
         )
-    if made.figures != figures_of(pool):
-        raise Misconfigured(f"{path} was trained for other times of batches: train anew with `mark qos train`")
+    if made.figures != figures_of(pool) or not fits:
+        raise Misconfigured(
+            f"{path} was trained for other variants, or other times of batches: train anew with `{train}`"
+        )
     if not all(np.isfinite(part).all() for group in groups for part in group):
-        raise Misconfigured(f"{path}: weights that are no numbers; train anew with `mark qos train`")
+        raise Misconfigured(f"{path}: weights that are no numbers; train anew with `{train}`")
     network, first, second, best = groups
     state = Progress(network, first, second, header.steps, header.done, header.lost, best, header.best_lost)
     return state, made

@@ -17,7 +17,7 @@ import numpy as np
 from mark.dispatch.qos import Floats, QosPool, QosState
 from mark.dispatch.qos_policy import Bools, action_choice, action_count, allowed_actions, feature_count, features
 from mark.simulator.engine.compiled import VariantKernel
-from mark.simulator.qos.episode import QosEpisode, QosQueries
+from mark.simulator.qos.episode import PAPER, Conditions, QosEpisode, QosQueries
 
 DrawQueries = Callable[[np.random.Generator], QosQueries]
 
@@ -35,8 +35,10 @@ class QosInfo(TypedDict):
 class QosEnvironment(gymnasium.Env[Floats, int]):
     """Streams that `draw` gives, one an episode, on one pool."""
 
-    def __init__(self, pool: QosPool, draw: DrawQueries, kernel: VariantKernel) -> None:
-        self.pool, self._draw, self._kernel = pool, draw, kernel
+    def __init__(
+        self, pool: QosPool, draw: DrawQueries, kernel: VariantKernel, conditions: Conditions = PAPER
+    ) -> None:
+        self.pool, self._draw, self._kernel, self._conditions = pool, draw, kernel, conditions
         self.observation_space = gymnasium.spaces.Box(0.0, np.inf, (feature_count(pool),), np.float64)
         self.action_space = cast("gymnasium.Space[int]", gymnasium.spaces.Discrete(action_count(pool)))
         self._episode: QosEpisode | None = None
@@ -47,7 +49,8 @@ class QosEnvironment(gymnasium.Env[Floats, int]):
         """Begin a stream. The same seed gives the same stream and the same noise."""
         super().reset(seed=seed, options=options)
         queries = self._draw(self.np_random)
-        self._episode = QosEpisode(self.pool, queries, self._kernel, int(self.np_random.integers(2**31)))
+        seed_of_noise = int(self.np_random.integers(2**31))
+        self._episode = QosEpisode(self.pool, queries, self._kernel, seed_of_noise, self._conditions)
         return self._observed(self._episode, self._episode.advance())
 
     def step(self, action: int) -> tuple[Floats, float, bool, bool, QosInfo]:  # type: ignore[override]  # as reset

@@ -45,6 +45,26 @@ _NO_TABLE = Choices(np.zeros((1, 1, 1), np.int64), np.zeros((1, 1, 1), np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """What a pool meets beside its load. The defaults are those of the paper's pools.
+
+    A pool counts in seconds of its own, of which the soft deadline is SOFT_S.
+    """
+
+    #: seconds of the trace in one of the pool's
+    unit_s: float = 1.0
+    #: the network's delay before each query arrives, in the pool's seconds; None draws one for each, as above
+    network_s: float | None = None
+    #: coefficient of variation of a batch's time
+    noise_cv: float = NOISE_CV
+    #: whether a query leaves that nobody can answer before its hard deadline
+    drop_late: bool = True
+
+
+PAPER = Conditions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QosQueries:
     """Queries in order of arrival. sent_s, arrived_s: shape (queries,)."""
 
@@ -52,12 +72,16 @@ class QosQueries:
     arrived_s: Floats
 
 
-def draw_queries(rates_qps: Floats, edges_s: Floats, rng: np.random.Generator) -> QosQueries:
-    """Poisson queries of these rates, each behind a network delay of its own; there may be none.
+def draw_queries(
+    rates_qps: Floats, edges_s: Floats, rng: np.random.Generator, network_s: float | None = None
+) -> QosQueries:
+    """Poisson queries of these rates; there may be none.
 
-    rates_qps: shape (steps,); edges_s: shape (steps + 1,).
+    rates_qps: shape (steps,); edges_s: shape (steps + 1,). network_s: delay before each; None draws one for each.
     """
     sent_s = arrivals_of_rates(rates_qps, edges_s, 1.0, rng)
+    if network_s is not None:
+        return QosQueries(sent_s=sent_s, arrived_s=sent_s + network_s)
     arrived_s = sent_s + UPSTREAM_LEAST_S * (1 + rng.pareto(UPSTREAM_SHAPE, sent_s.size))
     order = np.argsort(arrived_s, kind="stable")
     return QosQueries(sent_s=sent_s[order], arrived_s=arrived_s[order])
@@ -80,7 +104,14 @@ class QosRun:
 class QosEpisode:
     """One stream on one pool. `advance` to the next decision, read `state`, then `decide`, until it ends."""
 
-    def __init__(self, pool: QosPool, queries: QosQueries, kernel: VariantKernel, seed: int) -> None:
+    def __init__(
+        self,
+        pool: QosPool,
+        queries: QosQueries,
+        kernel: VariantKernel,
+        seed: int,
+        conditions: Conditions = PAPER,
+    ) -> None:
         self.pool, self._queries, self._kernel = pool, queries, kernel
         self._kappa = np.array(pool.kappa)
         devices, total = pool.kind_of.size, queries.sent_s.size
@@ -93,10 +124,10 @@ class QosEpisode:
                 from_s=np.zeros(devices),
                 until_s=np.full(devices, np.inf),
                 latency_s=pool.latency_s,
-                noise=np.array([noise_factor(NOISE_CV, float(normal)) for normal in normals]),
+                noise=np.array([noise_factor(conditions.noise_cv, float(normal)) for normal in normals]),
             ),
             _NO_TABLE,
-            kernels.VariantRules(asks=True, drop_late=True, wait_s=BIN_S),
+            kernels.VariantRules(asks=True, drop_late=conditions.drop_late, wait_s=BIN_S),
         )
         self._work = kernels.make_work(total, devices, pool.sizes[-1])
         self._before = self._took = 0
@@ -135,8 +166,9 @@ class QosEpisode:
         Lost is what its answers lack of quality 1, and 1 for each query that left without an answer since.
         """
         device, work = self._device, self._work
-        taken = min(choice.batch, int(work.counts[kernels.QUEUED]))
-        work.choice[:] = choice
+        batch = min(choice.batch, self.pool.sizes[-1])
+        taken = min(batch, int(work.counts[kernels.QUEUED]))
+        work.choice[:] = batch, choice.variant
         asks = self.advance()
         held = work.held[device, :taken]
         lost = taken - float(self._quality(held).sum()) + int(work.counts[kernels.DROPPED]) - self._before
@@ -160,10 +192,16 @@ class QosEpisode:
 
 
 def serve_queries(
-    pool: QosPool, queries: QosQueries, scheduler: Scheduler, *, kernel: VariantKernel, seed: int
+    pool: QosPool,
+    queries: QosQueries,
+    scheduler: Scheduler,
+    *,
+    kernel: VariantKernel,
+    seed: int,
+    conditions: Conditions = PAPER,
 ) -> QosRun:
     """Serve a stream under a scheduler."""
-    episode = QosEpisode(pool, queries, kernel, seed)
+    episode = QosEpisode(pool, queries, kernel, seed, conditions)
     asks = episode.advance()
     while asks:
         asks, _ = episode.decide(scheduler(episode.state(), pool))

@@ -11,7 +11,7 @@ import numpy as np
 from mark.dispatch.qos import QosPool
 from mark.domain.errors import Misconfigured
 from mark.simulator.engine.compiled import VariantKernel
-from mark.simulator.qos.episode import QosRun, Scheduler, serve_queries
+from mark.simulator.qos.episode import PAPER, Conditions, QosRun, Scheduler, serve_queries
 from mark.simulator.qos.load import HOUR_S, SCALED_H, DailyLoad
 
 PERIOD_H = 3
@@ -20,16 +20,18 @@ PERIODS = (SCALED_H[1] - SCALED_H[0]) // PERIOD_H
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jobs:
-    """Extent: so many jobs of `job_s` in each period of each day, evenly spread."""
+    """Extent: so many jobs of `job_s` in each period of each day, evenly spread, and what they meet."""
 
     count: int = 3
     job_s: float = 600.0
+    conditions: Conditions = PAPER
 
     def __post_init__(self) -> None:
-        if self.count < 1 or not 1 <= self.job_s <= PERIOD_H * HOUR_S / (2 * self.count):
+        least_s, most_s = self.conditions.unit_s, PERIOD_H * HOUR_S / (2 * max(1, self.count))
+        if self.count < 1 or not least_s <= self.job_s <= most_s:
             raise Misconfigured(
-                f"jobs are at least one, and of 1 s to half of their part of {PERIOD_H} h, not {self.count} of "
-                f"{self.job_s:g} s"
+                f"jobs are at least one, and of {least_s:g} s to half of their part of {PERIOD_H} h, not "
+                f"{self.count} of {self.job_s:g} s"
             )
 
     def begins_s(self, period: int, turn: int) -> float:
@@ -76,10 +78,12 @@ def judge_scheduler(
     for day in days:
         for period in range(PERIODS):
             for turn in range(jobs.count):
-                queries = load.job(day, jobs.begins_s(period, turn), jobs.job_s, qps, seed)
+                queries = load.job(day, jobs.begins_s(period, turn), jobs.job_s, qps, seed, jobs.conditions)
                 if queries.sent_s.size:
                     found += 1
-                    run = serve_queries(pool, queries, scheduler, kernel=kernel, seed=seed)
+                    run = serve_queries(
+                        pool, queries, scheduler, kernel=kernel, seed=seed, conditions=jobs.conditions
+                    )
                     yield JudgedJob(day, period, run)
     if not found:
         raise Misconfigured(f"{load.name}: no query in any job: give a higher rate or longer jobs")

@@ -6,7 +6,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import mark
@@ -15,6 +15,7 @@ from mark.domain.errors import Misconfigured
 from mark.simulator.engine.compiled import VariantKernel
 from mark.simulator.qos import load, training
 from mark.simulator.qos.checkpoint import Made, checkpoint_bytes, figures_of, read_checkpoint
+from mark.simulator.qos.episode import PAPER, Conditions
 
 SAVE_EACH = 10
 """Iterations between two checkpoints."""
@@ -37,6 +38,7 @@ class Lesson:
     job_s: float
     iterations: int
     seed: int
+    conditions: Conditions = PAPER
 
     @property
     def made(self) -> Made:
@@ -50,6 +52,7 @@ class Lesson:
             seed=self.seed,
             job_s=self.job_s,
             iterations=self.iterations,
+            **asdict(self.conditions),
         )
 
     @property
@@ -82,7 +85,8 @@ def learn(
         from mark.simulator.qos.environment import QosEnvironment  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise Misconfigured("training needs gymnasium: pip install 'mark-serving[train]'") from error
-    environment = QosEnvironment(lesson.pool, lesson.load.drawing(lesson.job_s, lesson.qps), kernel)
+    draw = lesson.load.drawing(lesson.job_s, lesson.qps, lesson.conditions)
+    environment = QosEnvironment(lesson.pool, draw, kernel, lesson.conditions)
     if state is None:
         state = training.start_training(environment, lesson.seed)
     while state.iterations < lesson.iterations:

@@ -6,6 +6,7 @@ The first half of the days is learned from, the other is judged.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from mark.dispatch.qos import Floats
 from mark.domain.errors import Misconfigured
-from mark.simulator.qos.episode import QosQueries, draw_queries
+from mark.simulator.qos.episode import PAPER, Conditions, QosQueries, draw_queries
 from mark.simulator.rng import stream
 from mark.simulator.traces.trace import Trace
 
@@ -31,10 +32,14 @@ DRAWS = 100
 
 @dataclass(frozen=True, eq=False)
 class DailyLoad:
-    """Days of load. rates: shape (days, bins), each day's mean over SCALED_H is 1."""
+    """Days of load. rates: shape (days, bins), each day's mean over SCALED_H is 1.
+
+    from_s: second of the trace at which the first of them begins.
+    """
 
     name: str
     rates: Floats
+    from_s: float = 0.0
 
     @property
     def fingerprint(self) -> str:
@@ -44,6 +49,11 @@ class DailyLoad:
     def day_hashes(self, days: Iterable[int]) -> tuple[str, ...]:
         """A hash of the rates of each of these days."""
         return tuple(hashlib.sha256(self.rates[day].tobytes()).hexdigest()[:16] for day in days)
+
+    def days_between(self, from_s: float, to_s: float) -> range:
+        """Days of which something lies between two seconds of the trace."""
+        first, end = ((at_s - self.from_s) / DAY_S for at_s in (from_s, to_s))
+        return range(max(0, math.floor(first)), min(len(self.rates), math.ceil(end)))
 
     @property
     def learned(self) -> range:
@@ -55,20 +65,46 @@ class DailyLoad:
         """Days that are judged."""
         return range(len(self.rates) // 2, len(self.rates))
 
-    def job_rates(self, day: int, from_s: float, duration_s: float) -> tuple[Floats, Floats]:
-        """Relative rates from a second of a day on, and their edges from 0 on. shapes (steps,), (steps + 1,)."""
+    def job_rates(self, day: int, from_s: float, duration_s: float, unit_s: float = 1.0) -> tuple[Floats, Floats]:
+        """Relative rates from a second of a day on, and their edges from 0 on. shapes (steps,), (steps + 1,).
+
+        unit_s: seconds of the day in one of the edges'.
+        """
+        duration_s /= unit_s
         steps = max(1, round(duration_s / STEP_S))
         edges_s = np.linspace(0.0, duration_s, steps + 1)
-        middle_s = from_s + (edges_s[1:] + edges_s[:-1]) / 2
+        middle_s = from_s + unit_s * (edges_s[1:] + edges_s[:-1]) / 2
         bins = self.rates.shape[1]
         return self.rates[day, np.minimum(bins - 1, (middle_s / DAY_S * bins).astype(np.int64))], edges_s
 
-    def job(self, day: int, from_s: float, duration_s: float, qps: float, seed: int) -> QosQueries:
-        """Queries of a job, at `qps` on the mean of its day; there may be none."""
-        rates, edges_s = self.job_rates(day, from_s, duration_s)
-        return draw_queries(rates * qps, edges_s, stream(seed, f"qos job {day} {from_s:g} {duration_s:g}"))
+    def job(
+        self,
+        day: int,
+        from_s: float,
+        duration_s: float,
+        qps: float,
+        seed: int,
+        conditions: Conditions = PAPER,
+    ) -> QosQueries:
+        """Queries of a job, at `qps` on the mean of its day, in the pool's seconds; there may be none."""
+        rng = stream(seed, f"qos job {day} {from_s:g} {duration_s:g}")
+        return self._queries(day, from_s, duration_s, qps, rng, conditions)
 
-    def drawing(self, duration_s: float, qps: float) -> Callable[[np.random.Generator], QosQueries]:
+    def _queries(
+        self,
+        day: int,
+        from_s: float,
+        duration_s: float,
+        qps: float,
+        rng: np.random.Generator,
+        conditions: Conditions,
+    ) -> QosQueries:
+        rates, edges_s = self.job_rates(day, from_s, duration_s, conditions.unit_s)
+        return draw_queries(rates * (qps * conditions.unit_s), edges_s, rng, conditions.network_s)
+
+    def drawing(
+        self, duration_s: float, qps: float, conditions: Conditions = PAPER
+    ) -> Callable[[np.random.Generator], QosQueries]:
         """A source of jobs to learn from: any second of LEARNED_H of any day that is learned from.
 
         Misconfigured, when it is asked, where none of DRAWS has a query.
@@ -78,8 +114,7 @@ class DailyLoad:
             for _ in range(DRAWS):
                 day = int(rng.integers(len(self.learned)))
                 from_s = float(rng.uniform(LEARNED_H[0] * HOUR_S, LEARNED_H[1] * HOUR_S - duration_s))
-                rates, edges_s = self.job_rates(day, from_s, duration_s)
-                queries = draw_queries(rates * qps, edges_s, rng)
+                queries = self._queries(day, from_s, duration_s, qps, rng, conditions)
                 if queries.sent_s.size:
                     return queries
             raise Misconfigured(f"{self.name}: no query in {duration_s:g} s: give a higher rate or longer jobs")
@@ -105,7 +140,8 @@ def daily_load(trace: Trace) -> DailyLoad:
     mean = whole[:, bins * SCALED_H[0] // 24 : bins * SCALED_H[1] // 24].mean(axis=1, keepdims=True)
     if not (mean > 0).all():
         raise Misconfigured(f"{trace.name}: a day without load between {SCALED_H[0]} and {SCALED_H[1]} h")
-    return DailyLoad(trace.name, whole / mean)
+    first = skipped + (len(rates) // bins - days) * bins
+    return DailyLoad(trace.name, whole / mean, first * trace.bin_s)
 
 
 def level_for(
