@@ -59,7 +59,7 @@ def test_the_first_pieces_of_advice_save_what_they_said(mark, load):
 def test_a_savings_plan_is_sized_and_all_of_it_printed(mark, load):
     done = mark("advise", *load, "--days", "1", "--savings-plan", "0.3")
     assert done.status == 0, done.err
-    assert "a Savings Plan of 0." in done.out
+    assert "a Savings Plan" in done.out
     assert "USD a month" in done.out
     assert "market: spot" in done.out
     assert "policies: [hedged]" in done.out
