@@ -230,21 +230,22 @@ def judge(rollout: Rollout, stable: VersionCounts, candidate: VersionCounts, tar
     stable, candidate: counts since the share was set. target: share of the requests that must be in time.
     """
     policy = rollout.policy
-    if candidate.finished < policy.least_requests:
-        return None
     burn = candidate.missed_share / max(1.0 - target, EXACT)
-    if burn >= policy.burn_rate and candidate.missed_share > stable.missed_share:
+    is_burning = burn >= policy.burn_rate and candidate.missed_share > stable.missed_share
+    if is_burning and candidate.missed >= policy.least_missed:
         return (
             f"burn rate {burn:.1f}: {candidate.missed_share:.1%} of its requests missed the objective, "
             f"{stable.missed_share:.1%} of the stable version's"
         )
-    if candidate.failed_share > stable.failed_share + policy.error_share:
+    is_failing = candidate.failed_share > stable.failed_share + policy.error_share
+    if is_failing and candidate.failed >= policy.least_missed:
         return (
             f"error share: {candidate.failed_share:.1%} of its requests failed, {stable.failed_share:.1%} of the "
             "stable version's"
         )
     slow_s = policy.latency_factor * stable.mean_latency_s
-    if stable.answered >= policy.least_requests and candidate.answered and candidate.mean_latency_s > slow_s:
+    is_known = min(stable.answered, candidate.answered) >= policy.least_requests
+    if is_known and candidate.mean_latency_s > slow_s:
         return (
             f"latency: {1000 * candidate.mean_latency_s:.0f} ms on average, the stable version's "
             f"{1000 * stable.mean_latency_s:.0f} ms"

@@ -39,8 +39,10 @@ class CanaryPolicy:
     dwell_s: float = 300.0
     #: How long the candidate's instances of one step may take to become ready, seconds of service time.
     ready_within_s: float = 900.0
-    #: Finished requests of a step before the candidate is judged; with fewer a step lasts four dwells at most.
+    #: Finished requests of a step before its latency is judged and it may end; with fewer it lasts four dwells.
     least_requests: int = 100
+    #: Missed, or failed, requests before a share of them is judged: few, so that a bad version costs few.
+    least_missed: int = 10
     #: Aborts where the candidate misses the objective so many times as often as it may, and stable does not.
     burn_rate: float = 10.0
     #: Aborts where the share of failed requests is so much above the stable version's.
@@ -75,9 +77,14 @@ class VersionCounts:
         return self.answered + self.failed
 
     @property
+    def missed(self) -> int:
+        """Finished requests that missed the objective."""
+        return self.late + self.failed
+
+    @property
     def missed_share(self) -> float:
         """Share of the finished requests that missed the objective."""
-        return (self.late + self.failed) / self.finished if self.finished else 0.0
+        return self.missed / self.finished if self.finished else 0.0
 
     @property
     def failed_share(self) -> float:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mark.domain.documents import json_text
 from mark.domain.traffic import CLIENT_COUNTS, ClientTraffic, GatewayReport, ModelTraffic
+from mark.domain.versions import VERSION_COUNTS, VersionCounts
 from mark.store.keys import Keys
 
 WHOLE = (
@@ -17,6 +18,8 @@ REAL = ("latency_sum_s", "billed", "gib_s", "accuracy_sum")
 ARRIVED = "arrived"
 CLIENT = "client/"
 """Start of the names of clients' counts: `client/NAME/COUNT`, among those of the model."""
+VERSION = "version/"
+"""Start of the names of versions' counts, likewise."""
 KEEP_WINDOWS = 720
 """Windows of arrivals that are kept: an hour of service time. Totals are kept for good."""
 GATEWAY_TTL_S = 10.0
@@ -64,6 +67,9 @@ def traffic_totals(model: str, answer: Sequence[Sequence[bytes]]) -> ModelTraffi
         recent_known=sum(gauge.recent_known for gauge in told),
         recent_sum=sum(gauge.recent_sum for gauge in told),
         clients=_clients(tallies),
+        versions=tuple(
+            VersionCounts(version=name, **one) for name, one in _counts(tallies, VERSION, VERSION_COUNTS)
+        ),
         gateways=len(told),
         **totals,
     )
@@ -74,6 +80,9 @@ def _model_document(model: ModelTraffic) -> dict[str, Any]:
     whole = {name: getattr(model, name) for name in WHOLE} | {ARRIVED: sum(count for _, count in model.arrivals)}
     whole |= {
         f"{CLIENT}{one.client}/{name}": getattr(one, name) for one in model.clients for name in CLIENT_COUNTS
+    }
+    whole |= {
+        f"{VERSION}{one.version}/{name}": getattr(one, name) for one in model.versions for name in VERSION_COUNTS
     }
     real = {name: getattr(model, name) for name in REAL}
     return {
@@ -87,13 +96,20 @@ def _model_document(model: ModelTraffic) -> dict[str, Any]:
 
 def _clients(tallies: Mapping[str, bytes]) -> tuple[ClientTraffic, ...]:
     """Counts by client, by name."""
+    return tuple(ClientTraffic(client=name, **one) for name, one in _counts(tallies, CLIENT, CLIENT_COUNTS))
+
+
+def _counts(
+    tallies: Mapping[str, bytes], start: str, names: Sequence[str]
+) -> Iterator[tuple[str, Mapping[str, int]]]:
+    """Counts of each whose names are `start`WHOSE/NAME, by whose they are."""
     counts: dict[str, dict[str, int]] = {}
     for key, value in tallies.items():
-        if key.startswith(CLIENT):
-            client, _, name = key.removeprefix(CLIENT).rpartition("/")
-            if name in CLIENT_COUNTS:
-                counts.setdefault(client, {})[name] = int(value)
-    return tuple(ClientTraffic(client=client, **counts[client]) for client in sorted(counts))
+        if key.startswith(start):
+            whose, _, name = key.removeprefix(start).rpartition("/")
+            if name in names:
+                counts.setdefault(whose, {})[name] = int(value)
+    return iter(sorted(counts.items()))
 
 
 class _Gauges(NamedTuple):

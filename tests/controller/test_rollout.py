@@ -222,9 +222,11 @@ def test_a_worse_version_is_aborted_by_burn_rate_errors_or_latency() -> None:
 
     assert verdict(answered=100, late=1, latency_us=6_000_000) is None
     assert "burn rate" in (verdict(answered=100, late=21, latency_us=5_000_000) or "")
-    assert "error share" in (verdict(answered=95, failed=5, latency_us=5_000_000) or "")
+    assert "error share" in (verdict(answered=190, failed=12, latency_us=10_000_000) or "")
     assert "latency" in (verdict(answered=100, latency_us=9_000_000) or "")
-    assert verdict(answered=5, failed=4) is None, "too few to judge by"
+    assert verdict(answered=5, failed=9) is None, "too few to judge by"
+    assert verdict(failed=10) is not None, "a version that only fails is known at once"
+    assert verdict(answered=9, latency_us=90_000_000) is None
     both = replace(good, late=500)
     assert (
         judge(rollout, both, VersionCounts(version=NEW, answered=100, late=40, latency_us=5_000_000), 0.98) is None
