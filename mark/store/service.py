@@ -119,7 +119,10 @@ class ServiceStore:
             return []
 
     def _model_keys(self, model: str) -> tuple[str, ...]:
-        return self._keys.of_model(model, self.journal_segments(model))
+        kept = self._keys.of("model-versions", model)
+        versions = (name.decode() for name in self._link.call("SMEMBERS", kept))
+        told = (self._keys.of_version(model, version) for version in versions)
+        return (*self._keys.of_model(model, self.journal_segments(model)), kept, *told)
 
     def spec(self) -> ServiceSpec:
         """Read the service's spec; Misconfigured where there is none."""
@@ -129,6 +132,8 @@ class ServiceStore:
         """Keep what agents of a model's version are told."""
         told = AGENT_SPEC.encode(AgentSpec(served=served, seed=seed))
         self._link.call("SET", self._keys.of_version(served.name, served.version), told)
+        if served.version:
+            self._link.call("SADD", self._keys.of("model-versions", served.name), served.version)
 
     def begin_versions(self, models: Sequence[ServedModel]) -> None:
         """Make these versions the stable ones, whatever was rolled out before: a service that starts."""

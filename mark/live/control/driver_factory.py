@@ -107,7 +107,7 @@ class DriverFactory:
             ),
             history=written.history,
             recovered=recovered,
-            measure=lambda: measured_ratios(membership.members(), policy),
+            measure=lambda: measured_ratios(cloud.stable_members(membership.members()), policy),
             spending_limit=shared.spending_limit,
             quotas=shared.quotas,
             events=lambda: announced_events(store, model.name),

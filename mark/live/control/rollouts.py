@@ -18,6 +18,7 @@ from mark.controller.rollout import RolloutMove, RolloutSeen, advance, obey, uns
 from mark.controller.state import Note, NoteKind
 from mark.domain.fleet import FleetView, Instance, Role
 from mark.domain.lease import Lease
+from mark.domain.member import Member
 from mark.domain.orders import Fact, Launch, LaunchFailed, LaunchRefused, Order
 from mark.domain.spending import SpendingLimit
 from mark.domain.versions import ModelVersions, RolloutPhase
@@ -72,6 +73,11 @@ class VersionedCloud:
         """Take the refusals of a rollout's launches."""
         taken, self._refused = tuple(self._refused), []
         return taken
+
+    def stable_members(self, members: Sequence[Member]) -> Sequence[Member]:
+        """The agents of the stable version: how fast another one is tells nothing of it."""
+        versions = self.versions
+        return members if versions is None else [one for one in members if versions.is_stable(one.version)]
 
     def submit(self, order: Order) -> None:
         """Send a controller's order: what it launches serves the stable version."""
