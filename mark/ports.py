@@ -20,6 +20,7 @@ from mark.domain.spending import SpendingLimit
 from mark.domain.supernet import Actuation, ElasticSpace, TrainedSupernet
 from mark.domain.tensor import TensorSpec
 from mark.domain.traffic import GatewayReport, Warmed
+from mark.domain.versions import ModelVersions
 
 
 class Clock(Protocol):
@@ -222,6 +223,10 @@ class GatewayLink(Protocol):
 
     async def spending_limit(self) -> SpendingLimit:
         """The limit that holds now, because a budget is reached or the service is paused."""
+        ...
+
+    async def versions(self) -> Sequence[ModelVersions]:
+        """The versions of each model that has some, cheap to ask."""
         ...
 
     async def clients(self) -> ClientDirectory:

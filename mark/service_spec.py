@@ -51,6 +51,8 @@ class ServedModel:
     variants: tuple[str, ...] = field(default_factory=tuple)
     #: Variants from which agents choose one for each batch; None for a model that has one.
     variant_serving: VariantServing | None = None
+    #: the version that this is (`domain/versions.py`); empty where versions are not told apart
+    version: str = ""
     #: the queue that gateways keep; None where requests are bound to an instance when they arrive
     central: CentralPolicy | None = None
 

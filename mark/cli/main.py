@@ -40,6 +40,7 @@ from mark.cli import (
     supernet,
     sweep,
     trace,
+    versions,
 )
 from mark.cli.layout import COMMANDS, FORECAST, INSPECT, MODEL, REPLAY, ROLL_OUT, SERVE, Panels, examples_epilog
 from mark.domain.errors import MarkError
@@ -109,6 +110,11 @@ events = _group(SERVE, "event", "Announce load that is known before it comes.")
 _add(events, COMMANDS, "add", event.add, event.ADD_EXAMPLES)
 _add(events, COMMANDS, "list", event.list_, event.LIST_EXAMPLES)
 _add(events, COMMANDS, "remove", event.remove, event.REMOVE_EXAMPLES)
+rollouts = _group(SERVE, "rollout", "Replace a served model's version in steps.")
+_add(rollouts, COMMANDS, "start", versions.start, versions.START_EXAMPLES)
+_add(rollouts, COMMANDS, "status", versions.status, versions.STATUS_EXAMPLES)
+_add(rollouts, COMMANDS, "promote", versions.promote, versions.PROMOTE_EXAMPLES)
+_add(rollouts, COMMANDS, "abort", versions.abort, versions.ABORT_EXAMPLES)
 _add(app, SERVE, "down", live.down, live.DOWN_EXAMPLES)
 _add(app, MODEL, "init", own_model.init, own_model.INIT_EXAMPLES)
 _add(app, MODEL, "predict", own_model.predict, own_model.PREDICT_EXAMPLES)

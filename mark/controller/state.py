@@ -224,6 +224,8 @@ class NoteKind(StrEnum):
     SERVICE_TIME = "service-time"
     #: A training of the forecaster began, or ended.
     TRAINING = "training"
+    #: A rollout of a new version of the model went on, or ended.
+    ROLLOUT = "rollout"
     #: A sentence of an older journal that none of these stands for.
     OTHER = "other"
 

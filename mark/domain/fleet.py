@@ -46,6 +46,8 @@ class Instance:
     credits: float | None = None
     #: It was launched as what the rollout no longer launches: with an image of an earlier deploy.
     outdated: bool = False
+    #: The model's version that it was launched for; empty where versions are not told apart.
+    version: str = ""
 
     @property
     def stays(self) -> bool:

@@ -48,6 +48,8 @@ class Member:
     wire_key: str = field(default="", repr=False)
     #: SHA-256 of the certificate that its port for frames shows, in hex; empty where frames come without TLS.
     certificate: str = ""
+    #: The model's version that it serves; empty where versions are not told apart.
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mark.domain.size_window import SizeCounts
+from mark.domain.versions import VersionCounts
 
 LATENCY_BIN_S = 0.001
 LATENCY_BINS = 4000
@@ -121,6 +122,8 @@ class ModelTraffic:
     accuracy_sum: float = 0.0
     #: By client, where the service has clients.
     clients: tuple[ClientTraffic, ...] = ()
+    #: By version, of requests that came during a rollout.
+    versions: tuple[VersionCounts, ...] = ()
     #: The accuracies' two counts of the last whole window.
     recent_known: int = 0
     recent_sum: float = 0.0

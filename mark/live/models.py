@@ -241,7 +241,7 @@ def _make(settings: Settings, entry: ServedSettings, service: str) -> LiveModel:
     assembly = Assembly(replace(chosen, model=sized_model(settings), variants=_wishes(settings, entry)))
     history = _history(settings, entry)
     bundle = assembly.bundle(policy, assembly.ingredients(history), chosen_overrides(settings))
-    inputs, outputs = _tensors(entry.backend)
+    inputs, outputs = tensors_of(entry.backend)
     controller, overflow = bundle.controller, bundle.controller.overflow
     if settings.service.mode is Mode.OBSERVE:  # nobody is answered: nothing overflows, and nothing is seen to miss
         controller, overflow = replace(controller, monitor=None), None
@@ -264,7 +264,7 @@ def _make(settings: Settings, entry: ServedSettings, service: str) -> LiveModel:
         slo=controller.slo,
         dispatch=bundle.dispatch,
         offerings=tuple(offerings[name] for name in sorted(offerings)),
-        backend=_backend_spec(entry.backend),
+        backend=backend_spec(entry.backend),
         overflow=overflow,
         central=central,
         function=f"mark-{service}-{assembly.spec.model.name}",
@@ -328,7 +328,8 @@ def _history(settings: Settings, entry: ServedSettings) -> Demand:
     )
 
 
-def _backend_spec(entry: BackendSettings) -> BackendSpec:
+def backend_spec(entry: BackendSettings) -> BackendSpec:
+    """The backend of a model's settings."""
     folder = "" if entry.folder is None else str(entry.folder.absolute())
     return BackendSpec(kind=entry.kind, target=entry.target, folder=folder)
 
@@ -337,7 +338,7 @@ def _expected_rps(entry: ServedSettings) -> float:
     return entry.expected_rps or EXPECTED_RPS
 
 
-def _tensors(backend: BackendSettings) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
+def tensors_of(backend: BackendSettings) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
     """Inputs and outputs of the model; a server behind an agent tells its own."""
     if backend.kind == "emulated":
         return EMULATED_INPUTS, EMULATED_OUTPUTS

@@ -14,6 +14,7 @@ from mark.domain.documents import plain
 from mark.domain.errors import Misconfigured
 from mark.domain.member import Member, Peer
 from mark.domain.traffic import Warmed
+from mark.domain.versions import ModelVersions
 from mark.service_spec import AgentSpec, ServiceSpec
 
 Value = TypeVar("Value")
@@ -50,4 +51,5 @@ CLOCK = Codec(ClockAnchor)
 MEMBER = Codec(Member)
 PEER = Codec(Peer)
 TRANSITION = Codec(Transition)
+VERSIONS = Codec(ModelVersions)
 WARMED = Codec(Warmed)

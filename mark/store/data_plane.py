@@ -11,9 +11,10 @@ from mark.domain.errors import Misconfigured
 from mark.domain.member import Member, Peer
 from mark.domain.spending import SpendingLimit
 from mark.domain.traffic import GatewayReport, Warmed
+from mark.domain.versions import ModelVersions
 from mark.service_spec import AgentSpec, ServiceSpec
 from mark.store.clients import clients_of
-from mark.store.codec import AGENT_SPEC, MEMBER, PEER, WARMED
+from mark.store.codec import AGENT_SPEC, MEMBER, PEER, VERSIONS, WARMED
 from mark.store.connect import AsyncLink
 from mark.store.hosts import share_wall_async
 from mark.store.keys import Keys
@@ -60,6 +61,11 @@ class GatewayStore:
         told = await self._link.call("GET", self._keys.of("status", "budget"))
         return SpendingLimit.NONE if told is None else SpendingLimit(json.loads(told)["limited_by"])
 
+    async def versions(self) -> tuple[ModelVersions, ...]:
+        """The versions of each model that has some, by model."""
+        found = await self._link.call("HVALS", self._keys.of("versions"))
+        return tuple(sorted(map(VERSIONS.decode, found), key=lambda one: one.model))
+
     async def clients(self) -> ClientDirectory:
         """The clients and their keys' hashes; version 0 where there never was one."""
         return clients_of(await self._link.call("GET", self._keys.of("clients")))
@@ -90,11 +96,15 @@ class AgentStore:
         """Share the host's offset of wall from monotonic clock, seconds; `offset_s` where none is stored yet."""
         return await share_wall_async(self._link, self._keys, offset_s)
 
-    async def spec(self, model: str) -> AgentSpec:
-        """Read what agents of the model are told, no more of the service; Misconfigured where nothing is."""
-        data = await self._link.call("GET", self._keys.of("served", model))
+    async def spec(self, model: str, version: str = "") -> AgentSpec:
+        """Read what agents of the model are told, no more of the service; Misconfigured where nothing is.
+
+        version: of the model; empty for the one with which the service began.
+        """
+        data = await self._link.call("GET", self._keys.of_version(model, version))
         if data is None:
-            raise Misconfigured(f"the store has no model {model!r} of the service {self._keys.service!r}")
+            named = f"model {model!r}" + (f" in version {version}" if version else "")
+            raise Misconfigured(f"the store has no {named} of the service {self._keys.service!r}")
         return AGENT_SPEC.decode(data)
 
     async def announce(self, member: Member) -> bool:

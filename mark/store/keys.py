@@ -8,7 +8,9 @@ from mark.domain.errors import Misconfigured
 
 MODEL_PARTS = ("served", "arrivals", "traffic", "latency", "gauges", "ledger", "noted", "rollup", "journal")
 """Kinds of keys of each model."""
-MODEL_DOCUMENTS = ("model", "tallies", "load", "replays", "shadow", "sharing", "trained", "trained-on")
+MODEL_DOCUMENTS = (
+    "model", "tallies", "load", "replays", "shadow", "sharing", "trained", "trained-on", "rollout-command",
+)  # fmt: skip
 """Status documents that are one model's."""
 
 
@@ -38,6 +40,10 @@ class Keys:
             *(self.of("status", f"{document}:{model}") for document in MODEL_DOCUMENTS),
             *(self.of("journal", model, number) for number in segments),
         )
+
+    def of_version(self, model: str, version: str) -> str:
+        """The key of what agents of a model's version are told; without one that of the model's first."""
+        return self.of("served", model, version) if version else self.of("served", model)
 
     @property
     def members(self) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from mark.domain.announced_events import Events
 from mark.domain.documents import plain
 from mark.domain.fleet import InstanceState, Role
 from mark.domain.spending import LimitCause, OutsidePause, SpendingLimit
+from mark.domain.versions import RolloutCommand
 
 log = logging.getLogger(__name__)
 
@@ -534,6 +535,8 @@ BUDGET = StoredStatus(BudgetStatus, "budget")
 SPEND = StoredStatus(SpendHistory, "spend-by-hour")
 PAUSE = StoredStatus(PauseRequest, "paused")
 EVENTS = StoredStatus(AnnouncedEvents, "events")
+ROLLOUT_COMMAND = StoredStatus(RolloutCommand, "rollout-command")
+"""By model."""
 OUTSIDE_PAUSE = StoredStatus(OutsidePauseStatus, "paused-from-outside")
 NIGHTLY = StoredStatus(NightlyStatus, "replaying")
 COMPARED = StoredStatus(ComparedCost, "compared")

@@ -323,6 +323,13 @@ redis.call('HSET', KEYS[3], 'to', ARGV[3], 'rollups', ARGV[4])
 return 1
 """)
 
+PUT_VERSIONS = Script("""
+-- KEYS: epoch, versions. ARGV: the lease's epoch, model, its versions. Whether they were written.
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+redis.call('HSET', KEYS[2], ARGV[2], ARGV[3])
+return 1
+""")
+
 SWAP = Script("""
 -- KEYS: a value. ARGV: what it was when it was read, empty for none; what it is to be. Whether it is that now.
 local kept = redis.call('GET', KEYS[1]) or ''

@@ -15,17 +15,19 @@ from mark.domain.errors import Misconfigured, RetryLater
 from mark.domain.lease import Lease, LeaseLost
 from mark.domain.member import Member, Peer
 from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed
+from mark.domain.versions import ModelVersions
 from mark.ports import JournalTail, LeaseKeeper
-from mark.service_spec import AgentSpec, ServiceSpec
+from mark.service_spec import AgentSpec, ServedModel, ServiceSpec
 from mark.store.clients import TRIES, StoredClients
-from mark.store.codec import AGENT_SPEC, CLOCK, MEMBER, PEER, SPEC, WARMED
+from mark.store.codec import AGENT_SPEC, CLOCK, MEMBER, PEER, SPEC, VERSIONS, WARMED
 from mark.store.connect import Link
 from mark.store.hosts import forget_wall, share_wall
 from mark.store.journal import StoreJournal, journal_lines, journal_segments, restore_journal
 from mark.store.keys import Keys
 from mark.store.lease import Leases
 from mark.store.ledger import StoredLedger
-from mark.store.scripts import DRAIN, FENCE, LEAVE, MEMBERS, REPORT, SWAP, TRAFFIC
+from mark.store.published_status import ROLLOUT_COMMAND
+from mark.store.scripts import DRAIN, FENCE, LEAVE, MEMBERS, PUT_VERSIONS, REPORT, SWAP, TRAFFIC
 from mark.store.traffic import (
     ARRIVED,
     GATEWAY_TTL_S,
@@ -91,6 +93,7 @@ class ServiceStore:
         for served in spec.models:
             told = AGENT_SPEC.encode(AgentSpec(served=served, seed=spec.seed))
             self._link.call("SET", self._keys.of("served", served.name), told)
+            self.put_version(served, spec.seed)
         self._link.call("SET", self._keys.of("spec"), SPEC.encode(spec))
 
     def retire_models(self) -> tuple[str, ...]:
@@ -116,11 +119,41 @@ class ServiceStore:
             return []
 
     def _model_keys(self, model: str) -> tuple[str, ...]:
-        return self._keys.of_model(model, self.journal_segments(model))
+        kept = self._keys.of("model-versions", model)
+        versions = (name.decode() for name in self._link.call("SMEMBERS", kept))
+        told = (self._keys.of_version(model, version) for version in versions)
+        return (*self._keys.of_model(model, self.journal_segments(model)), kept, *told)
 
     def spec(self) -> ServiceSpec:
         """Read the service's spec; Misconfigured where there is none."""
         return spec_of(self._keys, self._link.call("GET", self._keys.of("spec")))
+
+    def put_version(self, served: ServedModel, seed: int) -> None:
+        """Keep what agents of a model's version are told."""
+        told = AGENT_SPEC.encode(AgentSpec(served=served, seed=seed))
+        self._link.call("SET", self._keys.of_version(served.name, served.version), told)
+        if served.version:
+            self._link.call("SADD", self._keys.of("model-versions", served.name), served.version)
+
+    def begin_versions(self, models: Sequence[ServedModel]) -> None:
+        """Make these versions the stable ones, whatever was rolled out before: a service that starts."""
+        self._link.call("DEL", self._keys.of("versions"))
+        for served in models:
+            self._link.call("DEL", self._keys.of("status", ROLLOUT_COMMAND.name(served.name)))
+            if served.version:
+                versions = ModelVersions(model=served.name, stable=served.version)
+                self._link.call("HSET", self._keys.of("versions"), served.name, VERSIONS.encode(versions))
+
+    def versions(self, model: str) -> ModelVersions | None:
+        """The versions of a model; None where they are not told apart."""
+        found = self._link.call("HGET", self._keys.of("versions"), model)
+        return None if found is None else VERSIONS.decode(found)
+
+    def put_versions(self, versions: ModelVersions, lease: Lease) -> None:
+        """Write a model's versions in place of those before. LeaseLost where another has the lease."""
+        keys = (self._keys.of("epoch"), self._keys.of("versions"))
+        if not self._link.run(PUT_VERSIONS, keys, (lease.epoch, versions.model, VERSIONS.encode(versions))):
+            raise LeaseLost(f"{lease.holder} no longer holds the lease (epoch {lease.epoch})")
 
     def put_clock(self, anchor: ClockAnchor) -> None:
         """Set the service's clock."""

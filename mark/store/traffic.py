@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mark.domain.documents import json_text
 from mark.domain.size_window import SizeCounts, add_sizes
 from mark.domain.traffic import CLIENT_COUNTS, ClientTraffic, GatewayReport, ModelTraffic
+from mark.domain.versions import VERSION_COUNTS, VersionCounts
 from mark.store.keys import Keys
 
 WHOLE = (
@@ -20,6 +21,8 @@ SIZE = "size/"
 """Start of the names of counts by size: `size/ITEMS`, among those of the model."""
 CLIENT = "client/"
 """Start of the names of clients' counts: `client/NAME/COUNT`, among those of the model."""
+VERSION = "version/"
+"""Start of the names of versions' counts, likewise."""
 KEEP_WINDOWS = 720
 """Windows of arrivals that are kept: an hour of service time. Totals are kept for good."""
 GATEWAY_TTL_S = 10.0
@@ -68,6 +71,9 @@ def traffic_totals(model: str, answer: Sequence[Sequence[bytes]]) -> ModelTraffi
         recent_sum=sum(gauge.recent_sum for gauge in told),
         clients=_clients(tallies),
         sizes=_sizes(tallies),
+        versions=tuple(
+            VersionCounts(version=name, **one) for name, one in _counts(tallies, VERSION, VERSION_COUNTS)
+        ),
         gateways=len(told),
         **totals,
     )
@@ -80,6 +86,9 @@ def _model_document(model: ModelTraffic) -> dict[str, Any]:
         f"{CLIENT}{one.client}/{name}": getattr(one, name) for one in model.clients for name in CLIENT_COUNTS
     }
     whole |= {f"{SIZE}{size}": count for size, count in model.sizes}
+    whole |= {
+        f"{VERSION}{one.version}/{name}": getattr(one, name) for one in model.versions for name in VERSION_COUNTS
+    }
     real = {name: getattr(model, name) for name in REAL}
     return {
         "whole": {name: count for name, count in whole.items() if count},
@@ -92,13 +101,20 @@ def _model_document(model: ModelTraffic) -> dict[str, Any]:
 
 def _clients(tallies: Mapping[str, bytes]) -> tuple[ClientTraffic, ...]:
     """Counts by client, by name."""
+    return tuple(ClientTraffic(client=name, **one) for name, one in _counts(tallies, CLIENT, CLIENT_COUNTS))
+
+
+def _counts(
+    tallies: Mapping[str, bytes], start: str, names: Sequence[str]
+) -> Iterator[tuple[str, Mapping[str, int]]]:
+    """Counts of each whose names are `start`WHOSE/NAME, by whose they are."""
     counts: dict[str, dict[str, int]] = {}
     for key, value in tallies.items():
-        if key.startswith(CLIENT):
-            client, _, name = key.removeprefix(CLIENT).rpartition("/")
-            if name in CLIENT_COUNTS:
-                counts.setdefault(client, {})[name] = int(value)
-    return tuple(ClientTraffic(client=client, **counts[client]) for client in sorted(counts))
+        if key.startswith(start):
+            whose, _, name = key.removeprefix(start).rpartition("/")
+            if name in names:
+                counts.setdefault(whose, {})[name] = int(value)
+    return iter(sorted(counts.items()))
 
 
 def _sizes(tallies: Mapping[str, bytes]) -> SizeCounts:

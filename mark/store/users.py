@@ -74,7 +74,7 @@ ACCESSES: Mapping[StoreUser, Access] = MappingProxyType(
         StoreUser.GATEWAY: Access(
             keys=(
                 *_MEMBERS, "clients", "clock", "spec", "warmed", "status:budget", "peers", "peers-seen",
-                "sequences", "gateways", "arrivals:*", "traffic:*", "latency:*", "gauges:*", *_WALLS,
+                "sequences", "gateways", "arrivals:*", "traffic:*", "latency:*", "gauges:*", "versions", *_WALLS,
             ),
             calls=("get", "hvals", "zscore"),
             scripts=(LEAVE_PEERS, MEMBERS, PEERS, REPORT, VERSION, WALL),

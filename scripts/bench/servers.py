@@ -29,6 +29,7 @@ from mark.domain.offering import BatchPolicy, InstanceType, Market, Offering
 from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
 from mark.domain.spending import SpendingLimit
 from mark.domain.traffic import GatewayReport, Warmed
+from mark.domain.versions import ModelVersions
 from mark.ports import Backend, InferReply, InferRequest
 from mark.protocols.frames import FrameParser, Hello, Request, State, encode, encode_response
 from mark.protocols.handshake import AgentHandshake, new_nonce
@@ -110,6 +111,10 @@ class BenchLink:
 
     async def warmed(self) -> Sequence[Warmed]:
         """Nobody warms."""
+        return ()
+
+    async def versions(self) -> tuple[ModelVersions, ...]:
+        """No model has any."""
         return ()
 
     async def clients(self) -> ClientDirectory:

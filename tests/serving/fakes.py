@@ -11,6 +11,7 @@ from mark.domain.errors import RetryLater
 from mark.domain.member import Member, Peer
 from mark.domain.spending import SpendingLimit
 from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed
+from mark.domain.versions import ModelVersions
 from mark.ports import InferReply, InferRequest, OverflowReply
 from mark.protocols import oip
 from mark.protocols.oip_replies import compose_infer_reply
@@ -25,6 +26,7 @@ class FakeStore:
         self.drained: set[str] = set()
         self.anchor = ClockAnchor()
         self.directory = ClientDirectory()
+        self.versioned: tuple[ModelVersions, ...] = ()
         self.reports: dict[tuple[str, int], GatewayReport] = {}
         self.warmings: tuple[Warmed, ...] = ()
         self.asked_warmed = self.told_clock = self.refused = 0
@@ -48,6 +50,10 @@ class FakeStore:
 
     async def spending_limit(self) -> SpendingLimit:
         return self.spending
+
+    async def versions(self) -> Sequence[ModelVersions]:
+        self._ask()
+        return self.versioned
 
     async def clients(self) -> ClientDirectory:
         self._ask()

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import uvloop
@@ -169,7 +169,13 @@ class Live:
         return False
 
     async def add_agent(
-        self, instance: str, *, takes_s: float = 0.0, role: Role = Role.SERVING, wait: bool = True
+        self,
+        instance: str,
+        *,
+        takes_s: float = 0.0,
+        role: Role = Role.SERVING,
+        wait: bool = True,
+        version: str = "",
     ) -> RunningAgent:
         agent = RunningAgent(instance, EchoBackend(takes_s), asyncio.Event(), asyncio.Task(asyncio.sleep(0, 0)))
         await agent.task
@@ -188,7 +194,7 @@ class Live:
                     http_port=0,
                     encrypted=self.encrypted,
                 ),
-                served=self.model,
+                served=replace(self.model, version=version),
                 offering=self.model.offerings[0],
                 link=self.store,
                 backend=agent.backend,

@@ -12,6 +12,7 @@ from mark.domain.errors import MarkError
 from mark.domain.member import Member, Peer
 from mark.domain.spending import SpendingLimit
 from mark.domain.traffic import GatewayReport, Warmed
+from mark.domain.versions import ModelVersions
 
 
 class FakeStore:
@@ -53,6 +54,10 @@ class FakeStore:
 
     async def spending_limit(self) -> SpendingLimit:
         return SpendingLimit.NONE
+
+    async def versions(self) -> Sequence[ModelVersions]:
+        self._before_each_call()
+        return ()
 
     async def clients(self) -> ClientDirectory:
         self._before_each_call()

@@ -11,15 +11,18 @@ from mark.dispatch.policy import DispatchPolicy
 from mark.domain.clock import ClockAnchor
 from mark.domain.costs import LedgerRecord, Transition
 from mark.domain.errors import Misconfigured
+from mark.domain.lease import LeaseLost
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.traffic import GatewayReport, ModelTraffic
+from mark.domain.versions import ModelVersions, RolloutCommand, RolloutVerb
 from mark.service_spec import AgentSpec, BackendSpec, ServedModel, ServiceSpec
 from mark.store import ledger, traffic
 from mark.store.codec import TRANSITION
 from mark.store.connect import Link, connect_async
 from mark.store.data_plane import AgentStore, GatewayStore
 from mark.store.embedded import EmbeddedRedis
-from mark.store.keys import MODEL_DOCUMENTS
+from mark.store.keys import MODEL_DOCUMENTS, Keys
+from mark.store.published_status import ROLLOUT_COMMAND
 from mark.store.service import RETIRED_S, ServiceStore
 from tests.planner.builders import offering, overflow
 from tests.store.builders import a_member, a_report, a_transition
@@ -287,6 +290,39 @@ def test_a_store_that_forgot_a_compacted_ledger_is_believed(store: ServiceStore,
     for part in ("ledger", "noted", "rollup"):
         link.call("DEL", f"{{mark:{service}}}:{part}:digits")
     assert store.ledger("digits") == LedgerRecord(transitions=())
+
+
+def test_versions_of_a_model_that_is_removed_expire_with_it(store: ServiceStore, link: Link, service: str) -> None:
+    [model] = SPEC.models
+    gone = replace(model, model=replace(model.model, name="words"), version="aaaa")
+    store.put_spec(replace(SPEC, models=(model, gone)))
+    store.put_version(replace(gone, version="bbbb"), SPEC.seed)
+    store.put_spec(SPEC)
+    assert store.retire_models() == ("words",)
+    for version in ("aaaa", "bbbb"):
+        assert link.call("TTL", Keys(service).of_version("words", version)) > 0
+
+
+def test_a_start_makes_its_version_the_stable_one_and_forgets_commands(store: ServiceStore) -> None:
+    [model] = SPEC.models
+    ROLLOUT_COMMAND.write(store, RolloutCommand(id="1", verb=RolloutVerb.ABORT), model.name)
+    store.begin_versions([replace(model, version="aaaa")])
+    assert store.versions(model.name) == ModelVersions(model=model.name, stable="aaaa")
+    assert ROLLOUT_COMMAND.read(store, model.name) is None
+    store.begin_versions([model])
+    assert store.versions(model.name) is None
+
+
+def test_versions_are_written_by_the_lease_s_holder_alone(store: ServiceStore) -> None:
+    [model] = SPEC.models
+    versions = ModelVersions(model=model.name, stable="bbbb")
+    lease = store.leases.acquire("one", 60.0)
+    assert lease is not None
+    store.put_versions(versions, lease)
+    store.leases.release(lease)
+    with pytest.raises(LeaseLost):
+        store.put_versions(replace(versions, stable="cccc"), lease)
+    assert store.versions(model.name) == versions
 
 
 def test_what_is_known_of_a_removed_model_expires_and_stays_where_it_is_back(

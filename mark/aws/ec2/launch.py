@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         InstanceTypeDef,
     )
 
-SERVICE, OWNER, MODEL, OFFERING, ROLE, TOKEN, RUN, VERSION = (
+SERVICE, OWNER, MODEL, OFFERING, ROLE, TOKEN, RUN, VERSION, MODEL_VERSION = (
     "mark:service",
     "mark:owner",
     "mark:model",
@@ -33,6 +33,7 @@ SERVICE, OWNER, MODEL, OFFERING, ROLE, TOKEN, RUN, VERSION = (
     "mark:token",
     "mark:run",
     "mark:version",
+    "mark:model-version",
 )
 PROFILE_OF, EXPIRES = "mark:profile-of", "mark:expires"
 """Tags of an instance of no fleet (`rent_instance.py`): the model that it serves, and when it ends (epoch s)."""
@@ -107,6 +108,7 @@ def tags_of(setup: FleetSetup, order: Launch) -> dict[str, str]:
         TOKEN: order.token,
         RUN: setup.run,
         VERSION: setup.version,
+        **({MODEL_VERSION: order.version} if order.version else {}),
     }
 
 
@@ -175,6 +177,7 @@ def launched_rows(
             state="pending",
             launched_at=now,
             zone=_zone(setup, group) or "",
+            version=order.version,
         )
         for group in reply.get("Instances", [])
         for name in group.get("InstanceIds", [])
@@ -317,4 +320,5 @@ def row_of(setup: FleetSetup, instance: InstanceTypeDef) -> Ec2Row:
         launched_at=launched.timestamp() if launched else 0.0,
         zone=instance.get("Placement", {}).get("AvailabilityZone", ""),
         outdated=tags.get(VERSION, "") != setup.version,
+        version=tags.get(MODEL_VERSION, ""),
     )

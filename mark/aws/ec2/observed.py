@@ -31,7 +31,7 @@ class Ec2Row:
     """One instance as EC2 lists it: what it is by its tags, `launched_at` by its LaunchTime.
 
     `zone` is its availability zone; empty where nobody has said it yet. `outdated`: its version is not the
-    setup's.
+    setup's. `version`: the model's that it was launched for.
     """
 
     id: str
@@ -43,6 +43,7 @@ class Ec2Row:
     launched_at: float
     zone: str = ""
     outdated: bool = False
+    version: str = ""
 
 
 def fleet_view(
@@ -75,6 +76,7 @@ def fleet_view(
                 terminates_at=_terminates_at((warned or {}).get(row.id), agent),
                 credits=agent.credits if agent else None,
                 outdated=row.outdated,
+                version=row.version,
             )
         )
     return FleetView(instances=tuple(sorted(seen, key=lambda instance: instance.id)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from mark.controller.journal import Header, header_line
@@ -35,6 +35,10 @@ POLL_EACH_S = 0.05
 """Real seconds between two polls for events and the SLO monitor."""
 
 
+def _nothing() -> None:
+    """Nothing is done between ticks."""
+
+
 class ModelDriver:
     """The driver of one model, while this process holds the lease."""
 
@@ -48,9 +52,12 @@ class ModelDriver:
         publisher: ModelStatusWriter,
         journal: StoreJournal,
         header: Header,
+        beside: Callable[[], None] = _nothing,
     ) -> None:
+        """beside: called between ticks, in their thread, several times a second."""
         self._controller, self._clock, self._cloud, self._plane = controller, clock, cloud, plane
         self._publisher, self._journal, self._header = publisher, journal, header
+        self._beside = beside
         self._wake = threading.Event()
         self._watch_at = -math.inf
 
@@ -112,6 +119,7 @@ class ModelDriver:
             left_s = self._clock.wall_until(self._controller.next_at) + SETTLE_S
             if left_s <= 0 or self._plane.has_missed() or self._is_surging():
                 return
+            self._beside()
             self._cloud.poll_events()  # what is spent is known before the next tick
             if self._wake.wait(min(left_s, POLL_EACH_S)):
                 self._wake.clear()

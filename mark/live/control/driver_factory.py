@@ -29,6 +29,7 @@ from mark.live.control.driver import ModelDriver
 from mark.live.control.journal_opening import OpenedJournal, known_quotas, open_journal
 from mark.live.control.lambda_warmup import Warmer
 from mark.live.control.observe_mode import LiveCloud, ShadowCloud
+from mark.live.control.rollouts import RolloutDriver, VersionedCloud
 from mark.live.control.status_writer import ModelStatusWriter
 from mark.live.forecasting.retraining import FollowedJournal, Retraining
 from mark.live.local.run_dir import Running
@@ -81,8 +82,18 @@ class DriverFactory:
         recovered = written.recovered
         membership = store.membership(model.name)
         warmer = self._warmer(model, clock)
-        cloud = self.cloud(model, written.header.run, clock, warmer, shared)
+        inner = self.cloud(model, written.header.run, clock, warmer, shared)
+        cloud = VersionedCloud(inner, store.versions(model.name))
         opened.callback(cloud.close)
+        rollouts = RolloutDriver(
+            model.served,
+            store=store,
+            lease=self._lease,
+            clock=clock,
+            cloud=cloud,
+            spending_limit=shared.spending_limit,
+            notes=retraining.notes,
+        )
         plane = self._plane(model, clock, warmer, written.history.end_at)
         controller = Controller(
             policy=policy,
@@ -96,7 +107,7 @@ class DriverFactory:
             ),
             history=written.history,
             recovered=recovered,
-            measure=lambda: measured_ratios(membership.members(), policy),
+            measure=lambda: measured_ratios(cloud.stable_members(membership.members()), policy),
             spending_limit=shared.spending_limit,
             quotas=shared.quotas,
             events=lambda: announced_events(store, model.name),
@@ -112,11 +123,12 @@ class DriverFactory:
                 clock=clock,
                 began_at=written.began_at,
                 trained=retraining.told,
-                troubles=lambda: cloud.troubles,
+                troubles=lambda: (*rollouts.sentences, *cloud.troubles),
                 usd_per_hour=cloud.usd_per_hour,
             ),
             journal=written.journal,
             header=written.header,
+            beside=rollouts.poll,
         )
         unseen = recovered.unseen if recovered else ()
         return driver, lambda over: driver.run(over, sendable_orders(unseen, shared.spending_limit()))

@@ -50,6 +50,7 @@ from mark.live.local.startup import (
     look_at_start,
     published_since,
 )
+from mark.live.model_files import VERSIONS, keep_version
 from mark.live.models import LiveModel, make_live_models, service_spec
 from mark.offline.out_folder import JOURNAL_NAME
 from mark.protocols.oip import example_body
@@ -127,7 +128,7 @@ class Supervisor:
     def _bring_up(self) -> None:
         self._gateway_port()  # a port that is taken is said before anything is started
         self._status_port()
-        self._models = make_live_models(self._settings)
+        self._models = self._with_versions(make_live_models(self._settings))
         self._note(models=tuple(_described(model) for model in self._models), step="starting the store")
         store = self._store = self._open_store()
         store.forget_wall()
@@ -139,6 +140,7 @@ class Supervisor:
         started = first_anchor(clocks[-1] if clocks else None, steady_time(), seen_until)
         self._since = started.service_at
         store.put_spec(service_spec(self._settings, self._models))
+        store.begin_versions([model.served for model in self._models])
         store.put_clock(started)
         if (kept := self._folder.clients()) is not None:
             store.clients.restore(clients_of(kept))
@@ -156,6 +158,22 @@ class Supervisor:
             set_clock(store, controls, ClockAnchor(wall_at=steady_time(), service_at=started.service_at))
         self._note(ready=True, step="")
         log.info("ready", extra={"gateway": self._running.gateway})
+
+    def _with_versions(self, models: Sequence[LiveModel]) -> tuple[LiveModel, ...]:
+        """Have the models served from copies of their files; where one cannot be kept, it is served as it is."""
+        if self._settings.service.mode is Mode.OBSERVE:
+            return tuple(models)
+        folder = self._folder.path / VERSIONS
+        shutil.rmtree(folder, ignore_errors=True)
+        return tuple(self._with_version(model, folder / model.name) for model in models)
+
+    def _with_version(self, model: LiveModel, folder: Path) -> LiveModel:
+        try:
+            version, backend = keep_version(model.served.backend, folder)
+        except Misconfigured as error:
+            log.warning("served without versions", extra={"model": model.name, "reason": str(error)})
+            return model
+        return replace(model, served=replace(model.served, version=version, backend=backend))
 
     def _await_first(self, store: ServiceStore) -> None:
         """Until it serves, or where it only observes, until it has planned."""

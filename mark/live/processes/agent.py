@@ -16,7 +16,7 @@ from functools import partial
 import uvloop
 
 from mark.aws.ec2.imds import ENDPOINT, Identity, Imds
-from mark.aws.ec2.launch import MODEL, OFFERING, PROFILE_OF, ROLE
+from mark.aws.ec2.launch import MODEL, MODEL_VERSION, OFFERING, PROFILE_OF, ROLE
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import Role
@@ -80,7 +80,7 @@ async def _serve(identity: Identity, imds: Imds, booted_at: float, environment: 
     store = AgentStore(link, identity.tags["mark:service"])
     tags, alone = identity.tags, is_standalone(identity.tags)
     WALL.adopt(await store.share_wall(WALL.offset_s))
-    spec = await store.spec(tags[PROFILE_OF if alone else MODEL])
+    spec = await store.spec(tags[PROFILE_OF if alone else MODEL], tags.get(MODEL_VERSION, ""))
     served = standalone_model(spec.served) if alone else spec.served
     launched_as = of_type(tags[OFFERING], imds.get("meta-data/instance-type") or "")
     offering = standalone_offering(served, tags) if alone else served.offering(launched_as)

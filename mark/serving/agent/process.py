@@ -151,6 +151,7 @@ class Agent:
             epoch=config.epoch,
             wire_key=self.wire_key,
             certificate=self.certificate,
+            version=self.served.version,
         )
 
     async def announce(self) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from mark.dispatch.batcher import places_after
 from mark.domain.member import Member, MemberState
+from mark.domain.versions import ModelVersions
 from mark.protocols.frames import (
     Bounced,
     Cancel,
@@ -34,6 +35,7 @@ from mark.protocols.handshake import GatewayHandshake, new_nonce
 from mark.serving.frame_link import HANDSHAKE_S, FrameLink
 from mark.serving.gateway.members_view import AgentView
 from mark.serving.gateway.request import InferenceRequest
+from mark.serving.gateway.version_router import VersionRouter, VersionRouters
 
 if TYPE_CHECKING:
     from mark.serving.gateway.model_router import ModelRouter
@@ -69,6 +71,7 @@ class AgentConnection(FrameLink):
         self.view = AgentView(member.instance, router.profile_s(member.offering))
         self.offering = member.offering
         self.router = router
+        self.version = member.version
         self.in_flight: dict[int, InferenceRequest] = {}
         self.closed = asyncio.Event()
         self._changed = changed
@@ -140,6 +143,20 @@ class AgentConnection(FrameLink):
                 frame, size, request.accuracy_floor, b"" if client is None else client.client, pinned
             )
         self._write_request(frame)
+
+    def take_back(self, router: VersionRouter) -> None:
+        """Have what is in flight answered by another version: this one was aborted.
+
+        A model that forbids automatic retries keeps what may be worked on.
+        """
+        if not router.served.model.redispatch:
+            return
+        taken, self.in_flight = self.in_flight, {}
+        for id_, request in taken.items():
+            self.write(encode(Cancel(id_)))
+            if request.size != 1:
+                self._expired[id_] = request.size
+            router.take_back(request)
 
     def check_timeouts(self, passed_s: float, now: float) -> None:
         """Expire requests past the time-out, and close the connection of a silent agent."""
@@ -232,6 +249,7 @@ class AgentConnections:
 
     def __init__(self, routers: dict[str, ModelRouter], token: str | None) -> None:
         self._routers, self._token = routers, token
+        self._versions = {name: VersionRouters(router) for name, router in routers.items()}
         self._tls = _any_certificate()
         self._members: dict[str, Member] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -252,6 +270,19 @@ class AgentConnections:
                 task = asyncio.get_running_loop().create_task(self._keep_connected(instance))
                 self._tasks[instance] = task
                 task.add_done_callback(functools.partial(self._ended, instance))
+
+    def set_versions(self, versions: ModelVersions) -> None:
+        """Route a model's requests by these versions, and move each of its agents to the router of its own."""
+        routers = self._versions[versions.model]
+        routers.take(versions)
+        mine = [found for found in self.open.values() if found.router in routers.all]
+        for connection in mine:
+            connection.router = routers.of(connection.version)
+        for router in routers.all:
+            self._list_accepting(router)
+        for connection in mine:
+            if isinstance(connection.router, VersionRouter) and versions.is_aborted(connection.version):
+                connection.take_back(connection.router)
 
     def check_timeouts(self, passed_s: float, now: float) -> None:
         """Check the time-outs of every connection."""
@@ -292,8 +323,8 @@ class AgentConnections:
 
     async def _connected(self, member: Member) -> bool:
         """Connect and wait until the connection ends; False where no agent was there, or it was refused."""
-        router = self._routers[member.model]
-        connection = AgentConnection(member, router, self._token, lambda: self._list_accepting(router))
+        router = self._versions[member.model].of(member.version)
+        connection = AgentConnection(member, router, self._token, lambda: self._list_accepting(connection.router))
         loop = asyncio.get_running_loop()
         self.open[member.instance] = connection
         try:

@@ -32,6 +32,7 @@ class StoredResponse(NamedTuple):
     body: bytes
     by: bytes
     variant: bytes = b""
+    version: bytes = b""
 
 
 class IdempotencyRecord:
@@ -60,7 +61,7 @@ class IdempotencyCache:
 
     def knows(self, model: str, request: InferenceRequest, client: str) -> bool:
         """True where a request of the client's with this id was executed, or is in flight, in this gateway."""
-        key = (client, model, request.path, request.request_id)
+        key = (client, model, request.path + request.version, request.request_id)
         return key in self._young or key in self._old
 
     def begin(self, model: str, request: InferenceRequest, now: float) -> bool:
@@ -75,7 +76,7 @@ class IdempotencyCache:
         if not young:
             self._rotates_at = now + KEPT_S
         client = "" if request.client is None else request.client.name
-        key = (client, model, request.path, request.request_id)
+        key = (client, model, request.path + request.version, request.request_id)
         digest = hash((request.body, request.variant, request.accuracy_floor))
         known = young.get(key) or self._old.get(key)
         if known is None:
@@ -110,6 +111,17 @@ class IdempotencyCache:
         duplicates, record.duplicates = record.duplicates or (), None
         for duplicate in duplicates:
             duplicate.fail(status, text)
+
+    def forget_version(self, version: bytes) -> None:
+        """Remove the responses of a version that was aborted: a retry is answered by another."""
+        for generation in (self._young, self._old):
+            found = [
+                key
+                for key, record in generation.items()
+                if record.response is not None and record.response.version == version
+            ]
+            for key in found:
+                del generation[key]
 
     def _rotate(self, now: float) -> None:
         """Drop the older generation except what is in flight: a duplicate of that would be executed beside it."""

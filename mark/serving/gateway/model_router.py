@@ -13,7 +13,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Concatenate, ParamSpec, Protocol
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol
 
 from mark.dispatch.client_limits import may_wait
 from mark.dispatch.overflow import TO_INSTANCE, TO_LAMBDA, after_bounce
@@ -21,15 +21,18 @@ from mark.dispatch.policy import Bounced, Late, Routing
 from mark.dispatch.redispatch import AfterLoss, after_loss, at_work
 from mark.dispatch.routing import NONE, least_finish, least_finish_of_size, least_outstanding, weighted
 from mark.domain.spending import SpendingLimit
-from mark.domain.traffic import CLIENT_ERROR
+from mark.domain.traffic import CLIENT_ERROR, is_rejection
 from mark.protocols.frames import Response
 from mark.service_spec import ServedModel
 from mark.serving.gateway.idempotency import IdempotencyCache, StoredResponse
 from mark.serving.gateway.lambda_overflow import LambdaCalls
 from mark.serving.gateway.members_view import AgentView, ModelView
 from mark.serving.gateway.request import InferenceRequest, Loss
-from mark.serving.gateway.stats import Server, Tally
+from mark.serving.gateway.stats import Server, Tally, VersionTally
 from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
+
+if TYPE_CHECKING:
+    from mark.serving.gateway.version_router import VersionRouter
 
 log = logging.getLogger("mark.gateway")
 BY: dict[Server, bytes] = {"instance": b"instance", "standby": b"standby", "lambda": b"lambda"}
@@ -85,16 +88,24 @@ class ModelRouter:
         overflow: LambdaCalls | None,
         idempotency: IdempotencyCache,
         unexpected: UnexpectedErrors,
+        tally: Tally | None = None,
     ) -> None:
+        """tally: where it counts; its own by default."""
         self.served = served
         self.name = served.name
         self.objective_s = served.slo.latency_s
-        self.tally = Tally()
+        self.tally = tally or Tally()
+        #: the version that its agents serve; empty where versions are not told apart
+        self.version = b""
+        #: the router of the version that a rollout brings in; None without one
+        self.candidate: VersionRouter | None = None
+        #: counts of its own version; None without a rollout
+        self.version_tally: VersionTally | None = None
         self.view = ModelView()
         self.overflow = overflow
         self._agents: list[Agent] = []
         self._policy = served.dispatch
-        self._idempotency = idempotency
+        self.idempotency = idempotency
         self.unexpected = unexpected
         self._only: Agent | None = None
         self._is_paused = False
@@ -148,7 +159,15 @@ class ModelRouter:
             self.overflow.closed = limit is not SpendingLimit.NONE
 
     def offer(self, request: InferenceRequest, now: float) -> None:
-        """Route a new request."""
+        """Route a new request, to the candidate of a rollout where it is in its share."""
+        candidate = self.candidate
+        if candidate is not None and candidate.takes(request):
+            candidate.offer_here(request, now)
+        else:
+            self.offer_here(request, now)
+
+    def offer_here(self, request: InferenceRequest, now: float) -> None:
+        """Route a request among these agents."""
         only = self._only
         try:
             if only is not None and only.view.terminates_at == math.inf:  # all rules agree on one that stays
@@ -282,6 +301,8 @@ class ModelRouter:
     def expire(self, request: InferenceRequest) -> None:
         """Answer 504: the service's own time-out has passed."""
         self.tally.failed += 1
+        if self.version_tally is not None:
+            self.version_tally.failed()
         self.fail(request, 504, f"not answered within {self._policy.give_up_s:g} s")
 
     @property
@@ -294,7 +315,13 @@ class ModelRouter:
         variant = response.details.variant
         try:
             request.answer(
-                response.status, response.content_type, response.header_length, response.body, BY[by], variant
+                response.status,
+                response.content_type,
+                response.header_length,
+                response.body,
+                BY[by],
+                variant,
+                self.version,
             )
         except Exception as error:  # noqa: BLE001 - as in `offer`
             self.fail_unexpected(request, error)
@@ -303,24 +330,34 @@ class ModelRouter:
         if response.status < CLIENT_ERROR:
             latency_s = now - request.arrived_at
             self.tally.answered(by, latency_s, self.objective_s)
+            if self.version_tally is not None:
+                self.version_tally.answered(latency_s, self.objective_s)
             if variant in self.accuracy_of:
                 self.tally.answered_with(variant, self.accuracy_of[variant])
             if client is not None:
                 client.served(request.size, late=latency_s > self.objective_s)
         else:
             self.tally.refused(response.status, request.size, request.arrived_at)
+            if self.version_tally is not None and not is_rejection(response.status):
+                self.version_tally.failed()
             if client is not None:
                 client.refused(response.status)
         request.client = None
         if request.idempotency is not None and response.status == TIMED_OUT:
-            self._idempotency.discard(
+            self.idempotency.discard(
                 request.idempotency, TIMED_OUT, "not answered in time; retry with the same id"
             )
         elif request.idempotency is not None:
             stored = StoredResponse(
-                response.status, response.content_type, response.header_length, response.body, BY[by], variant
+                response.status,
+                response.content_type,
+                response.header_length,
+                response.body,
+                BY[by],
+                variant,
+                self.version,
             )
-            self._idempotency.complete(request.idempotency, stored)
+            self.idempotency.complete(request.idempotency, stored)
 
     def fail(self, request: InferenceRequest, status: int, text: str) -> None:
         """Answer with an error of the service."""
@@ -329,7 +366,7 @@ class ModelRouter:
             request.client.refused(status)
             request.client = None
         if request.idempotency is not None:
-            self._idempotency.discard(request.idempotency, status, text)
+            self.idempotency.discard(request.idempotency, status, text)
 
     def fail_unexpected(
         self, request: InferenceRequest, error: BaseException, status: int = 500, text: str = INTERNAL_ERROR

@@ -40,6 +40,8 @@ class ParsedHead(NamedTuple):
     accuracy_floor: float
     #: the client's use of the model; None where the service has no clients
     use: ClientUse | None
+    #: the model's version that the path names
+    version: bytes
 
 
 def parse_head(request: InferenceRequest, route: Route, router: ModelRouter, use: ClientUse | None) -> ParsedHead:
@@ -79,6 +81,7 @@ def parse_head(request: InferenceRequest, route: Route, router: ModelRouter, use
         size_of(headers, router.largest, from_rows=route.shape == "oip" and router.served.model.rows_are_items),
         floor,
         use,
+        route.version,
     )
 
 

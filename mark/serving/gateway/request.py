@@ -38,7 +38,7 @@ class InferenceRequest(HttpExchange):
 
     __slots__ = (
         "accept", "accuracy_floor", "arrived_at", "client", "content_type", "deadline_at", "header_length",
-        "idempotency", "losses", "path", "request_id", "shape", "size", "traceparent", "variant",
+        "idempotency", "losses", "path", "request_id", "shape", "size", "traceparent", "variant", "version",
     )  # fmt: skip
 
     head: Head[ParsedHead] | None
@@ -60,6 +60,8 @@ class InferenceRequest(HttpExchange):
     accuracy_floor: float
     #: the model's variant that was asked for
     variant: bytes
+    #: the model's version that was asked for; empty for the one that a rollout's share chooses
+    version: bytes
     #: whose limits it counts towards; None where the service has no clients, and once it is answered
     client: ClientUse | None
     #: record of its id, None where the gateway made the id
@@ -80,6 +82,7 @@ class InferenceRequest(HttpExchange):
         HttpExchange.__init__(self, connection, method, target, headers, body, keep_alive, head)
         self.shape = "oip"
         self.request_id = self.path = self.content_type = self.accept = self.traceparent = self.variant = b""
+        self.version = b""
         self.header_length, self.size = 0, 1
         self.arrived_at = self.deadline_at = self.accuracy_floor = 0.0
         self.idempotency = self.client = None
@@ -97,12 +100,21 @@ class InferenceRequest(HttpExchange):
         )
 
     def answer(
-        self, status: int, content_type: bytes, header_length: int, body: bytes, by: bytes, variant: bytes = b""
+        self,
+        status: int,
+        content_type: bytes,
+        header_length: int,
+        body: bytes,
+        by: bytes,
+        variant: bytes = b"",
+        version: bytes = b"",
     ) -> None:
-        """Answer with a model's response. by: instance, standby or lambda. variant: which one gave it."""
+        """Answer with a model's response. by: instance, standby or lambda. variant, version: which one gave it."""
         extra = b"x-mark-served-by: %b\r\nx-mark-request-id: %b\r\n" % (by, self.request_id)
         if variant:
             extra += b"x-mark-variant: %b\r\n" % variant
+        if version:
+            extra += b"x-mark-version: %b\r\n" % version
         if header_length:
             extra += b"%b: %d\r\n" % (_HEADER_LENGTH, header_length)
         if self.shape == "sagemaker":

@@ -7,8 +7,9 @@ decoded once.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
+from types import MappingProxyType
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
@@ -36,6 +37,18 @@ OF_OPERATORS = frozenset({Endpoint.METRICS, Endpoint.STATISTICS, Endpoint.INDEX}
 """Endpoints that tell of all models and clients: where the service has a token, they need it."""
 
 
+OF_A_MODEL: Mapping[bytes, Endpoint] = MappingProxyType(
+    {
+        b"": Endpoint.MODEL,
+        b"/config": Endpoint.CONFIG,
+        b"/stats": Endpoint.STATISTICS,
+        b"/ready": Endpoint.MODEL_READY,
+        b"/infer": Endpoint.INFER,
+    }
+)
+"""Ends of the paths of a model, or of one of its versions."""
+
+
 class Route(NamedTuple):
     """A path's endpoint and the model that it names."""
 
@@ -46,12 +59,15 @@ class Route(NamedTuple):
     #: protocol of bodies and errors: oip or sagemaker
     shape: str = "oip"
     variant: bytes = b""
+    #: the model's version that the path names; empty where a rollout's share chooses
+    version: bytes = b""
 
 
 class Routes:
     """Lookup of a service's paths."""
 
     def __init__(self, spec: ServiceSpec) -> None:
+        self._versions: dict[str, tuple[str, ...]] = {}
         self._known: dict[bytes, Route] = {
             b"/v2/health/live": Route(Endpoint.LIVE),
             b"/v2/health/ready": Route(Endpoint.READY),
@@ -67,6 +83,28 @@ class Routes:
         if len(spec.models) == 1:
             only = spec.models[0].name
             self._known[b"/invocations"] = Route(Endpoint.INFER, only, b"/invocations", "sagemaker")
+
+    def set_versions(self, model: str, names: Sequence[str]) -> bool:
+        """Have paths name these versions of a model, and no others; True where they are not those of before."""
+        before = self._versions.get(model, ())
+        if before == tuple(names):
+            return False
+        self._versions[model] = tuple(names)
+        name = model.encode()
+        infer = b"/v2/models/%b/infer" % name
+        for version in before:
+            base = b"/v2/models/%b/versions/%b" % (name, version.encode())
+            for end in OF_A_MODEL:
+                del self._known[base + end]
+        for version in names:
+            self._add_paths(
+                b"/v2/models/%b/versions/%b" % (name, version.encode()), model, infer, b"", version.encode()
+            )
+        return True
+
+    def versions(self, model: str) -> Sequence[str]:
+        """The versions of a model that paths name beside those that it always has."""
+        return self._versions.get(model, ())
 
     def find(self, target: bytes) -> Route | None:
         """The route of a request's target; None where there is none."""
@@ -85,12 +123,10 @@ class Routes:
         endpoint = b"/endpoints/%b/invocations" % name
         self._known[endpoint] = Route(Endpoint.INFER, served.name, b"/invocations", "sagemaker")
 
-    def _add_paths(self, base: bytes, model: str, forward: bytes, variant: bytes) -> None:
-        self._known[base] = Route(Endpoint.MODEL, model, variant=variant)
-        self._known[base + b"/config"] = Route(Endpoint.CONFIG, model, variant=variant)
-        self._known[base + b"/stats"] = Route(Endpoint.STATISTICS, model, variant=variant)
-        self._known[base + b"/ready"] = Route(Endpoint.MODEL_READY, model, variant=variant)
-        self._known[base + b"/infer"] = Route(Endpoint.INFER, model, forward, variant=variant)
+    def _add_paths(self, base: bytes, model: str, forward: bytes, variant: bytes, version: bytes = b"") -> None:
+        for end, endpoint in OF_A_MODEL.items():
+            to = forward if endpoint is Endpoint.INFER else b""
+            self._known[base + end] = Route(endpoint, model, to, variant=variant, version=version)
 
 
 def _path_of(target: bytes) -> bytes:

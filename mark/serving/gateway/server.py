@@ -24,6 +24,7 @@ from mark.dispatch.central_queue import PLAIN, CentralCode
 from mark.dispatch.client_limits import FORBIDDEN, TOO_MANY
 from mark.domain.errors import MarkError, RetryLater
 from mark.domain.member import Peer
+from mark.domain.versions import ModelVersions
 from mark.ports import GatewayLink, Overflow
 from mark.protocols import oip
 from mark.protocols.local_names import REFUSAL, is_local_name
@@ -129,6 +130,7 @@ class Gateway:
         self.clients = self.sync.clients
         self.clients.set_tokens(() if config.token is None else (config.token,))
         self.sync.on_clients = self._forget_heads
+        self.sync.on_versions = self._take_versions
         self.agents = AgentConnections(self.routers, config.token)
         self.http = HttpServer(
             self.handle,
@@ -183,6 +185,15 @@ class Gateway:
             self.clients.set_tokens(tokens)
             self._forget_heads()
             self.agents.set_token(tokens[0])
+
+    def _take_versions(self, versions: ModelVersions) -> None:
+        """Route by a model's versions, and have paths name them."""
+        self.agents.set_versions(versions)
+        if (rollout := versions.rollout) is not None and versions.is_aborted(rollout.candidate):
+            self._idempotency.forget_version(rollout.candidate.encode())
+        names = tuple(name for name in (versions.stable, versions.candidate) if name)
+        if self._routes.set_versions(versions.model, names):
+            self._forget_heads()
 
     def _forget_heads(self) -> None:
         """Have each request's token or key looked at again."""
@@ -312,6 +323,7 @@ class Gateway:
         (
             router, request.shape, request.path, request.content_type, request.header_length, has_trace,
             request.variant, allowed_s, has_id, request.accept, request.size, request.accuracy_floor, use,
+            request.version,
         ) = parsed  # fmt: skip
         if not request.size:
             request.size = oip.count_rows(request.body, request.header_length)
@@ -424,6 +436,10 @@ class Gateway:
         kind = answer.headers.get("content-type", oip.JSON_TYPE).encode("latin-1")
         request.reply(answer.status, kind, answer.body, forwarded_headers(answer.headers))
 
+    def _versions_of(self, served: ServedModel) -> Sequence[str]:
+        """What paths name after `/versions/`: variants, or the one, and versions by their hash."""
+        return (*versions_of(served), *self._routes.versions(served.name))
+
     def _handle_index(self, request: InferenceRequest) -> None:
         """The models, and whether they are ready."""
         if request.method != b"POST":
@@ -454,7 +470,9 @@ class Gateway:
                 document = oip.server_metadata("mark", mark.__version__, EXTENSIONS)
             case Endpoint.MODEL:
                 served = self.spec.served(route.model)
-                document = oip.model_metadata(served.name, served.inputs, served.outputs, versions_of(served))
+                document = oip.model_metadata(
+                    served.name, served.inputs, served.outputs, self._versions_of(served)
+                )
             case Endpoint.CONFIG:
                 document = triton.model_config(self.spec.served(route.model))
             case Endpoint.STATISTICS:

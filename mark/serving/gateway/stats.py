@@ -8,12 +8,46 @@ from typing import Literal
 
 from mark.domain.size_window import add_sizes, size_bin
 from mark.domain.traffic import LATENCY_BIN_S, LATENCY_BINS, ClientTraffic, ModelTraffic, grown_since, is_rejection
+from mark.domain.versions import VersionCounts, counted_since
 
 Server = Literal["instance", "standby", "lambda"]
 SERVERS: tuple[Server, ...] = ("instance", "standby", "lambda")
 WINDOWS_KNOWN = 32
 """More than a request can see pass before it is given up."""
 LAST_BIN = LATENCY_BINS - 1
+
+
+class VersionTally:
+    """Counts of one version of a model while a rollout runs."""
+
+    __slots__ = ("answered_", "failed_", "late_", "latency_s_", "version")
+
+    def __init__(self, version: str) -> None:
+        self.version = version
+        self.answered_ = self.late_ = self.failed_ = 0
+        self.latency_s_ = 0.0
+
+    def answered(self, latency_s: float, objective_s: float) -> None:
+        """An answer of this version went out."""
+        self.answered_ += 1
+        self.latency_s_ += latency_s
+        if latency_s > objective_s:
+            self.late_ += 1
+
+    def failed(self) -> None:
+        """This version failed a request."""
+        self.failed_ += 1
+
+    @property
+    def counts(self) -> VersionCounts:
+        """All that was counted."""
+        return VersionCounts(
+            version=self.version,
+            answered=self.answered_,
+            late=self.late_,
+            failed=self.failed_,
+            latency_us=round(1e6 * self.latency_s_),
+        )
 
 
 class Tally:
@@ -27,7 +61,7 @@ class Tally:
     __slots__ = (
         "_opened", "_since", "_window_began", "accuracy_known", "accuracy_sum", "arrivals", "billed", "by", "cold",
         "deduplicated", "failed", "forwarded", "gib_s", "invocations", "late", "latencies", "latency_sum_s",
-        "recent", "redispatched", "rejected", "shed", "sizes", "variants", "window_count",
+        "recent", "redispatched", "rejected", "shed", "sizes", "variants", "versions", "window_count",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -42,6 +76,7 @@ class Tally:
         self.latency_sum_s = self.billed = self.gib_s = self.accuracy_sum = 0.0
         self.accuracy_known = 0
         self.variants: dict[bytes, int] = {}
+        self.versions: dict[str, VersionTally] = {}
         self._window_began = self.recent = (0.0, 0)
         self._since: ModelTraffic | None = None
 
@@ -84,6 +119,10 @@ class Tally:
                 self.arrivals[window] -= 1
         else:
             self.failed += 1
+
+    def of_version(self, version: str) -> VersionTally:
+        """The counts of a version, from now on among the model's."""
+        return self.versions.setdefault(version, VersionTally(version))
 
     def open_window(self, window: int, now: float) -> None:
         """Begin to count arrivals for that window; now: the loop's clock."""
@@ -134,6 +173,7 @@ class Tally:
             accuracy_known=self.accuracy_known,
             accuracy_sum=self.accuracy_sum,
             clients=clients,
+            versions=tuple(one.counts for one in self.versions.values()),
             recent_known=self.recent[1],
             recent_sum=self.recent[0],
             lambda_in_flight=in_flight,
@@ -147,6 +187,7 @@ def _difference(
     old = before or ModelTraffic(model=now.model)
     bins = dict(old.latency_counts)
     before_of = {one.client: one for one in old.clients}
+    versions = {one.version: one for one in old.versions}
     grown = ((place, count - bins.get(place, 0)) for place, count in now.latency_counts)
     return ModelTraffic(
         model=now.model,
@@ -168,6 +209,7 @@ def _difference(
         accuracy_known=now.accuracy_known - old.accuracy_known,
         accuracy_sum=now.accuracy_sum - old.accuracy_sum,
         clients=tuple(grown_since(one, before_of.get(one.client)) for one in now.clients),
+        versions=tuple(counted_since(one, versions.get(one.version)) for one in now.versions),
         recent_known=now.recent_known,
         recent_sum=now.recent_sum,
         lambda_in_flight=now.lambda_in_flight,

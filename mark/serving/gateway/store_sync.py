@@ -20,6 +20,7 @@ from mark.domain.demand import WINDOW_S
 from mark.domain.errors import RetryLater
 from mark.domain.member import MemberState, Peer
 from mark.domain.traffic import GatewayReport, Warmed
+from mark.domain.versions import ModelVersions
 from mark.ports import GatewayLink
 from mark.serving.gateway.agent_pool import AgentConnections
 from mark.serving.gateway.clients import Clients
@@ -37,6 +38,8 @@ CLOCK_S = 0.1
 WARMED_S = 0.25
 BUDGET_S = 1.0
 CLIENTS_S = 1.0
+VERSIONS_S = 0.05
+"""As often as members: an abort takes effect within it."""
 REPORT_S = 0.25
 RETRY_S = 0.5
 """Period of retries while the store is unreachable."""
@@ -46,12 +49,18 @@ def _nothing() -> None:
     """Nobody wants to know."""
 
 
+def _nobody(_versions: ModelVersions) -> None:
+    """Nobody wants to know."""
+
+
 class StoreSync:
     """One gateway's view of the service's clock, and its reports."""
 
     def __init__(self, gateway: str, unexpected: UnexpectedErrors) -> None:
         self.routers: dict[str, ModelRouter] = {}
         self.clients = Clients()
+        #: called with the versions of a model after they have changed
+        self.on_versions: Callable[[ModelVersions], None] = _nobody
         #: called after the clients have changed
         self.on_clients: Callable[[], None] = _nothing
         self.window_ends_at = 0.0
@@ -63,6 +72,7 @@ class StoreSync:
         self._unsent: GatewayReport | None = None
         self._unreachable = False
         self._warmed: dict[str, Warmed] = {}
+        self._versions: dict[str, ModelVersions] = {}
 
     def service_now(self) -> float:
         """Service time now."""
@@ -96,12 +106,15 @@ class StoreSync:
             await asyncio.sleep(RETRY_S)
         while not stop.is_set() and not await self._call_store(lambda: self._follow_clients(link)):
             await asyncio.sleep(RETRY_S)  # without them a stranger would be let in
+        while not stop.is_set() and not await self._call_store(lambda: self._follow_versions(link)):
+            await asyncio.sleep(RETRY_S)  # without them an aborted version would answer
         follow = _MembersFollower(link, agents)
         await self._call_store(follow.look)
         await self._call_store(lambda: peers.join(me, link))
         loop = asyncio.get_running_loop()
         return (
             loop.create_task(self._repeat(follow.look, lambda: MEMBERS_S)),
+            loop.create_task(self._repeat(lambda: self._follow_versions(link), lambda: VERSIONS_S)),
             loop.create_task(self._repeat(lambda: self._follow_clock(link), lambda: CLOCK_S)),
             loop.create_task(self._repeat(lambda: peers.follow(link), lambda: PEERS_S)),
             loop.create_task(self._repeat(peers.probe, lambda: PROBE_S)),
@@ -164,6 +177,12 @@ class StoreSync:
         limit = await link.spending_limit()
         for router in self.routers.values():
             router.limit_spending(limit)
+
+    async def _follow_versions(self, link: GatewayLink) -> None:
+        for versions in await link.versions():
+            if versions != self._versions.get(versions.model) and versions.model in self.routers:
+                self._versions[versions.model] = versions
+                self.on_versions(versions)
 
     async def _follow_clients(self, link: GatewayLink) -> None:
         try:

@@ -1,0 +1,313 @@
+"""The moves of a rollout, pure: a new version of a model takes over from the stable one in steps.
+
+All transitions of `Rollout.phase` are here. At each step the candidate's instances for the step's share become
+ready first; then it gets that share of the requests, holds it for a dwell, and is judged against the stable
+version. The stable version keeps its whole fleet until the promotion, so that an abort gives it all traffic at
+once. Every phase has an end: what never becomes ready, or is not done in time, is aborted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from mark.domain.fleet import FleetView, Instance, InstanceState, Role
+from mark.domain.orders import Drain, Launch, LaunchRefused, Order
+from mark.domain.versions import (
+    ModelVersions,
+    Rollout,
+    RolloutCommand,
+    RolloutPhase,
+    RolloutVerb,
+    VersionCounts,
+    VersionLaunch,
+    counted_since,
+)
+
+REQUEST_TIMEOUT_S = 600.0
+"""A launch that has not been seen for so long is forgotten, and ordered anew."""
+HOLD_S = 60.0
+"""After a refused launch nothing is launched for so long."""
+MOST_DWELLS = 4
+"""A step without enough requests to judge by ends after so many dwells."""
+EXACT = 1e-9
+"""What rounding may add to a whole number of instances."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutSeen:
+    """What one move sees."""
+
+    #: When, epoch seconds of service time.
+    now: float
+    #: All instances of the model, of all versions.
+    fleet: FleetView
+    #: Requests by version since the service began.
+    counts: tuple[VersionCounts, ...] = ()
+    #: The objective's target, a share.
+    target: float
+    #: What is launched where the stable version has no instance; empty: nothing can be.
+    fallback: str = ""
+    #: Refused launches of the candidate's since the last move.
+    refused: tuple[LaunchRefused, ...] = ()
+    #: False while a budget or a pause lets nothing be rented.
+    may_launch: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutMove:
+    """The versions after a move, and the orders to submit once these are stored."""
+
+    versions: ModelVersions
+    orders: tuple[Order, ...] = ()
+
+
+def obey(versions: ModelVersions, command: RolloutCommand, now: float) -> ModelVersions:
+    """The versions after a person's command; one carried out before, or without an object, changes nothing."""
+    if command.id == versions.command:
+        return versions
+    versions, rollout = replace(versions, command=command.id), versions.rollout
+    if rollout is not None and not rollout.is_over:
+        return replace(versions, rollout=_commanded(rollout, command.verb, now))
+    is_new = versions.stable and command.candidate != versions.stable
+    if command.verb is not RolloutVerb.START or not is_new:
+        return versions
+    begun = Rollout(
+        id=command.id,
+        before=versions.stable,
+        candidate=command.candidate,
+        policy=command.policy,
+        began_at=now,
+        since=now,
+        reason=_preparing(command.policy.steps[0]),
+    )
+    return replace(versions, rollout=begun)
+
+
+def _commanded(rollout: Rollout, verb: RolloutVerb, now: float) -> Rollout:
+    """A rollout that runs after a command; there is one at a time."""
+    match verb:
+        case RolloutVerb.START:
+            return rollout
+        case RolloutVerb.ABORT:
+            return aborted(rollout, now, "aborted by command")
+        case RolloutVerb.PROMOTE:
+            last = len(rollout.policy.steps) - 1
+            since = rollout.since if rollout.phase is RolloutPhase.PREPARING else now
+            hurried = replace(rollout, is_hurried=True, step=last, phase=RolloutPhase.PREPARING, since=since)
+            return replace(hurried, reason="to be promoted by command")
+        case _:
+            assert_never(verb)
+
+
+def advance(versions: ModelVersions, seen: RolloutSeen) -> RolloutMove:
+    """One move: at most one change of phase, launches that the step lacks, and drains of retired versions."""
+    rollout = versions.rollout
+    if rollout is not None and not rollout.is_over:
+        rollout = _answered(rollout, seen)
+        rollout = _moved(rollout, versions.stable, seen)
+        if rollout.phase is RolloutPhase.PROMOTED:
+            versions = replace(versions, stable=rollout.candidate)
+        rollout, launches = _launches(rollout, versions, seen)
+        versions = replace(versions, rollout=rollout)
+    else:
+        launches = ()
+    return RolloutMove(versions=versions, orders=(*launches, *_drains(versions, seen.fleet)))
+
+
+def aborted(rollout: Rollout, now: float, reason: str) -> Rollout:
+    """The rollout ended: the stable version has all traffic again."""
+    return replace(
+        rollout, phase=RolloutPhase.ABORTED, weight=0.0, since=now, reason=reason, requested=(), counts=()
+    )
+
+
+def unsubmitted(rollout: Rollout | None, versions: ModelVersions) -> tuple[Launch, ...]:
+    """Launches that may have been lost in a crash: their tokens make them safe to submit again."""
+    if rollout is None or rollout.is_over:
+        return ()
+    return tuple(_launch(item, versions.candidate, "ordered before a takeover") for item in rollout.requested)
+
+
+def needed(rollout: Rollout, stable: Counter[str], fallback: str) -> dict[str, int]:
+    """Instances of the candidate per offering that carry its step's share of what the stable version has."""
+    if not stable:
+        return {fallback: 1} if fallback else {}
+    return {name: math.ceil(rollout.share * count - EXACT) for name, count in sorted(stable.items())}
+
+
+def _serving(fleet: FleetView, version: str, versions_stable: str) -> list[Instance]:
+    """Serving instances of a version that stay."""
+    is_stable = version == versions_stable
+    return [
+        i
+        for i in fleet
+        if i.role is Role.SERVING and i.stays and (i.version == version or (is_stable and not i.version))
+    ]
+
+
+def _counted(instances: Iterable[Instance], *, ready: bool = False) -> Counter[str]:
+    return Counter(i.offering for i in instances if not ready or i.state is InstanceState.READY)
+
+
+def _answered(rollout: Rollout, seen: RolloutSeen) -> Rollout:
+    """Take what appeared, was refused or is overdue out of what is waited for."""
+    there = Counter(i.token for i in seen.fleet)
+    refused = Counter[str]()
+    for fact in seen.refused:
+        refused[fact.token] += fact.count
+    left = [
+        replace(item, seen=max(item.seen, there[item.token]), refused=item.refused + refused[item.token])
+        for item in rollout.requested
+        if item.at > seen.now - REQUEST_TIMEOUT_S
+    ]
+    rollout = replace(rollout, requested=tuple(item for item in left if item.waiting > 0))
+    if not seen.refused:
+        return rollout
+    return replace(rollout, hold_until=seen.now + HOLD_S, refused=seen.refused[-1].why)
+
+
+def _moved(rollout: Rollout, stable: str, seen: RolloutSeen) -> Rollout:
+    """The next phase, where the one that it is in is over."""
+    has = _counted(_serving(seen.fleet, stable, stable))
+    wanted = needed(rollout, has, seen.fallback)
+    ready = _counted(_serving(seen.fleet, rollout.candidate, stable), ready=True)
+    lacking = {name: count for name, count in wanted.items() if ready[name] < count}
+    is_ready = bool(wanted) and not lacking
+    if seen.now >= rollout.began_at + _longest_s(rollout):
+        return aborted(rollout, seen.now, "not done in time")
+    if rollout.phase is RolloutPhase.DWELLING:
+        return _held(rollout, stable, seen, is_ready=is_ready)
+    if is_ready:
+        return _promoted(rollout, seen.now) if rollout.is_hurried else _given_its_share(rollout, seen)
+    if seen.now >= rollout.since + rollout.policy.ready_within_s:
+        return aborted(rollout, seen.now, _never_ready(rollout, lacking, ready))
+    return rollout
+
+
+def _given_its_share(rollout: Rollout, seen: RolloutSeen) -> Rollout:
+    """The candidate gets the share that its instances carry."""
+    return replace(
+        rollout,
+        phase=RolloutPhase.DWELLING,
+        weight=max(rollout.weight, rollout.share),
+        since=seen.now,
+        reason=f"answers {rollout.share:.0%} of the requests",
+        counts=seen.counts,
+    )
+
+
+def _held(rollout: Rollout, stable: str, seen: RolloutSeen, *, is_ready: bool) -> Rollout:
+    """A rollout whose share is held: it is judged, and goes on once the dwell is over."""
+    policy, now = rollout.policy, seen.now
+    counts = {one.version: one for one in seen.counts}
+    before = {one.version: one for one in rollout.counts}
+    usual, new = (
+        counted_since(counts.get(name, VersionCounts(version=name)), before.get(name))
+        for name in (stable, rollout.candidate)
+    )
+    if (fault := judge(rollout, usual, new, seen.target)) is not None:
+        return aborted(rollout, now, fault)
+    if not is_ready:
+        return replace(rollout, phase=RolloutPhase.PREPARING, since=now, reason="instances were lost")
+    held_s = now - rollout.since
+    is_known = new.finished >= policy.least_requests or held_s >= MOST_DWELLS * policy.dwell_s
+    if held_s < policy.dwell_s or not is_known:
+        return rollout
+    step = rollout.step + 1
+    if step == len(policy.steps):
+        return _promoted(rollout, now)
+    text = _preparing(policy.steps[step])
+    return replace(rollout, phase=RolloutPhase.PREPARING, step=step, since=now, reason=text)
+
+
+def judge(rollout: Rollout, stable: VersionCounts, candidate: VersionCounts, target: float) -> str | None:
+    """Why the candidate is worse than the stable version, for people; None where it is not known to be.
+
+    stable, candidate: counts since the share was set. target: share of the requests that must be in time.
+    """
+    policy = rollout.policy
+    burn = candidate.missed_share / max(1.0 - target, EXACT)
+    is_burning = burn >= policy.burn_rate and candidate.missed_share > stable.missed_share
+    if is_burning and candidate.missed >= policy.least_missed:
+        return (
+            f"burn rate {burn:.1f}: {candidate.missed_share:.1%} of its requests missed the objective, "
+            f"{stable.missed_share:.1%} of the stable version's"
+        )
+    is_failing = candidate.failed_share > stable.failed_share + policy.error_share
+    if is_failing and candidate.failed >= policy.least_missed:
+        return (
+            f"error share: {candidate.failed_share:.1%} of its requests failed, {stable.failed_share:.1%} of the "
+            "stable version's"
+        )
+    slow_s = policy.latency_factor * stable.mean_latency_s
+    is_known = min(stable.answered, candidate.answered) >= policy.least_requests
+    if is_known and candidate.mean_latency_s > slow_s:
+        return (
+            f"latency: {1000 * candidate.mean_latency_s:.0f} ms on average, the stable version's "
+            f"{1000 * stable.mean_latency_s:.0f} ms"
+        )
+    return None
+
+
+def _promoted(rollout: Rollout, now: float) -> Rollout:
+    return replace(
+        rollout,
+        phase=RolloutPhase.PROMOTED,
+        weight=1.0,
+        since=now,
+        reason="has all traffic",
+        requested=(),
+        counts=(),
+    )
+
+
+def _longest_s(rollout: Rollout) -> float:
+    """After this time a rollout ends whatever happens: each step may have lost its instances once."""
+    policy = rollout.policy
+    return 2.0 * len(policy.steps) * (policy.ready_within_s + MOST_DWELLS * policy.dwell_s)
+
+
+def _preparing(share: float) -> str:
+    return f"starts instances for {share:.0%} of the requests"
+
+
+def _never_ready(rollout: Rollout, lacking: Mapping[str, int], ready: Counter[str]) -> str:
+    are = ", ".join(f"{ready[name]} of {count} {name}" for name, count in lacking.items())
+    why = f" (the last launch was refused: {rollout.refused})" if rollout.refused else ""
+    return f"not ready within {rollout.policy.ready_within_s:g} s: {are or 'no offering to launch'}{why}"
+
+
+def _launches(rollout: Rollout, versions: ModelVersions, seen: RolloutSeen) -> tuple[Rollout, tuple[Launch, ...]]:
+    """Launch what the step's share lacks."""
+    if rollout.is_over or not seen.may_launch or seen.now < rollout.hold_until:
+        return rollout, ()
+    stable = _counted(_serving(seen.fleet, versions.stable, versions.stable))
+    have = _counted(_serving(seen.fleet, rollout.candidate, versions.stable))
+    for item in rollout.requested:
+        have[item.offering] += item.waiting
+    orders, asked = [], list(rollout.requested)
+    number = rollout.launches
+    for name, count in needed(rollout, stable, seen.fallback).items():
+        if (missing := count - have[name]) > 0:
+            number += 1
+            item = VersionLaunch(token=f"r{rollout.id}-{number}", offering=name, count=missing, at=seen.now)
+            asked.append(item)
+            orders.append(_launch(item, rollout.candidate, f"{rollout.share:.0%} of version {rollout.candidate}"))
+    return replace(rollout, requested=tuple(asked), launches=number), tuple(orders)
+
+
+def _launch(item: VersionLaunch, candidate: str, reason: str) -> Launch:
+    return Launch(token=item.token, reason=reason, offering=item.offering, count=item.count, version=candidate)
+
+
+def _drains(versions: ModelVersions, fleet: FleetView) -> tuple[Drain, ...]:
+    """Drain what serves for a version that takes no requests any more."""
+    names = tuple(i.id for i in fleet if i.role is Role.SERVING and i.stays and versions.is_retired(i.version))
+    if not names:
+        return ()
+    reason = f"their version is retired; {versions.stable} is the stable one"
+    return (Drain(token=f"v{versions.stable}-{names[0]}", reason=reason, instances=names),)

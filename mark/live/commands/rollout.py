@@ -1,0 +1,266 @@
+"""`mark rollout`: replace the version of a model that a running service serves, in steps, or go back."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mark.config.settings import Settings
+from mark.domain.errors import Misconfigured, RetryLater, unknown
+from mark.domain.member import MemberState
+from mark.domain.versions import (
+    CanaryPolicy,
+    ModelVersions,
+    Rollout,
+    RolloutCommand,
+    RolloutPhase,
+    RolloutVerb,
+    VersionCounts,
+)
+from mark.live.local.run_dir import RunFolder
+from mark.live.model_files import VERSIONS, keep_version
+from mark.live.models import backend_spec, served_models, tensors_of
+from mark.live.service_session import service_store
+from mark.plugins.load import make_model
+from mark.report.tables import make_table, texts
+from mark.report.terminal import show, show_json
+from mark.service_spec import ServedModel
+from mark.store.published_status import ROLLOUT_COMMAND
+from mark.store.service import ServiceStore
+
+HANDLED_S = 60.0
+"""Time that an acting controller may take to carry out a command; one that takes over needs some of it."""
+GONE_S = 60.0
+"""Time that the instances of an aborted version may take to leave."""
+POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartOptions:
+    """A rollout as its flags say it. canary: shares in percent; dwell_s, ready_within_s: seconds."""
+
+    model: str
+    canary: Sequence[str]
+    dwell_s: float
+    ready_within_s: float
+
+    @property
+    def policy(self) -> CanaryPolicy:
+        """The steps and times. Misconfigured where the steps are none."""
+        try:
+            steps = tuple(float(text.removesuffix("%")) / 100 for text in self.canary)
+        except ValueError:
+            raise Misconfigured(
+                f"--canary {','.join(self.canary)}: name shares in percent, such as 5,25,100"
+            ) from None
+        policy = CanaryPolicy(steps=steps, dwell_s=self.dwell_s, ready_within_s=self.ready_within_s)
+        policy.check()
+        return policy
+
+
+def start_rollout(settings: Settings, options: StartOptions, *, given: bool, as_json: bool) -> None:
+    """Start to roll out a model as its files are now. given: the settings are those of a file, not the service's.
+
+    Misconfigured where nothing has changed, or the new version cannot take the place of the one that serves.
+    """
+    policy = options.policy
+    name = settings.service.name
+    store, versions = _versions(settings, options.model)
+    folder = RunFolder.of(name)
+    entries = {one.model: one for one in served_models(settings if given else folder.settings())}
+    if options.model not in entries:
+        raise unknown("model of the settings", options.model, entries)
+    entry, spec = entries[options.model].backend, store.spec()
+    served = spec.served(options.model)
+    _check_may_start(served, versions)
+    if tensors_of(entry) != (served.inputs, served.outputs):
+        raise Misconfigured(
+            f"the new {options.model} has other inputs or outputs, which clients see: serve it as another model"
+        )
+    version, backend = keep_version(backend_spec(entry), folder.path / VERSIONS / options.model)
+    if version == versions.stable:
+        raise Misconfigured(
+            f"nothing to roll out: {options.model} is version {version} as its files are, and that serves"
+        )
+    if backend.kind == "python":
+        make_model(backend.target, Path(backend.folder) if backend.folder else None)
+    store.put_version(replace(served, version=version, backend=backend), spec.seed)
+    versions = _command(store, options.model, RolloutVerb.START, candidate=version, policy=policy)
+    _show(store, versions, as_json=as_json)
+
+
+def show_rollout(settings: Settings, model: str, *, as_json: bool) -> None:
+    """Show the versions of a model, and its rollout."""
+    store, versions = _versions(settings, model)
+    _show(store, versions, as_json=as_json)
+
+
+def promote_rollout(settings: Settings, model: str, *, as_json: bool) -> None:
+    """Have the new version take over once its instances are ready. Misconfigured where none is rolled out."""
+    store, versions = _versions(settings, model)
+    _running(versions)
+    _show(store, _command(store, model, RolloutVerb.PROMOTE), as_json=as_json)
+
+
+def abort_rollout(settings: Settings, model: str, *, as_json: bool) -> None:
+    """Give all traffic back to the stable version; returns once no instance of the new one takes requests.
+
+    Misconfigured where none is rolled out.
+    """
+    store, versions = _versions(settings, model)
+    candidate = _running(versions).candidate
+    versions = _command(store, model, RolloutVerb.ABORT)
+    members = store.membership(model)
+    _until(
+        lambda: not any(one.version == candidate and one.state is MemberState.READY for one in members.members()),
+        f"instances of version {candidate} still run; they get no requests",
+        GONE_S,
+    )
+    _show(store, versions, as_json=as_json)
+
+
+def _versions(settings: Settings, model: str) -> tuple[ServiceStore, ModelVersions]:
+    """The service's store, and a model's versions in it."""
+    store, models = service_store(settings)
+    if model not in models:
+        raise unknown("model of the service", model, models)
+    versions = store.versions(model)
+    if versions is None:
+        raise Misconfigured(
+            f"{model} is served without versions: a service of `mark up` has them where the model's files can be "
+            "copied (its supervisor's log says why not), one of `mark deploy` has none yet (docs/versions.md)"
+        )
+    return store, versions
+
+
+def _check_may_start(served: ServedModel, versions: ModelVersions) -> None:
+    name = served.name
+    if versions.candidate:
+        raise Misconfigured(
+            f"version {versions.candidate} of {name} is being rolled out: `mark rollout promote` or `abort` first"
+        )
+    if served.overflow is not None:
+        raise Misconfigured(
+            f"{name} overflows to Lambda, whose function has one version: to roll out others, serve it with "
+            "offerings: {overflow: false}"
+        )
+    if served.central is not None:
+        raise Misconfigured(f"{name} has a central queue, which knows no versions: let dispatch name another rule")
+
+
+def _running(versions: ModelVersions) -> Rollout:
+    if versions.rollout is None or versions.rollout.is_over:
+        raise Misconfigured(f"no version of {versions.model} is being rolled out; `mark rollout start` does it")
+    return versions.rollout
+
+
+def _command(
+    store: ServiceStore, model: str, verb: RolloutVerb, *, candidate: str = "", policy: CanaryPolicy | None = None
+) -> ModelVersions:
+    """Give a command and wait until the acting controller has carried it out; the versions then."""
+    command = RolloutCommand(
+        id=uuid.uuid4().hex[:8], verb=verb, candidate=candidate, policy=policy or CanaryPolicy()
+    )
+    ROLLOUT_COMMAND.write(store, command, model)
+
+    def is_handled() -> bool:
+        found = store.versions(model)
+        return found is not None and found.command == command.id
+
+    _until(is_handled, "no controller has carried the command out yet; the next one that acts will", HANDLED_S)
+    found = store.versions(model)
+    assert found is not None
+    return found
+
+
+def _until(check: Callable[[], bool], otherwise: str, within_s: float) -> None:
+    """Wait until `check` holds. RetryLater, saying what is otherwise, where that takes too long."""
+    until = time.monotonic() + within_s
+    while not check():
+        if time.monotonic() > until:
+            raise RetryLater(otherwise)
+        time.sleep(POLL_S)
+
+
+def _show(store: ServiceStore, versions: ModelVersions, *, as_json: bool) -> None:
+    counts = {one.version: one for one in store.traffic(versions.model).versions}
+    if as_json:
+        show_json(_document(versions, counts))
+        return
+    rollout = versions.rollout
+    if rollout is None:
+        show(f"{versions.model}  version {versions.stable}, no rollout")
+        return
+    show(f"{versions.model}  {rollout.candidate} in place of {rollout.before}: {rollout.phase}, {rollout.reason}")
+    table = make_table(texts("version", "role", "share", "answered", "late", "failed", "mean ms"), gap=2)
+    for row in _rows(versions, rollout, counts):
+        table.add_row(*row)
+    show(table)
+
+
+def _rows(
+    versions: ModelVersions, rollout: Rollout, counts: dict[str, VersionCounts]
+) -> list[tuple[str, str, str, str, str, str, str]]:
+    rows = []
+    for version in (rollout.before, rollout.candidate):
+        one = counts.get(version, VersionCounts(version=version))
+        rows.append(
+            (
+                version,
+                _role(versions, version),
+                f"{_share(versions, version):.0%}",
+                str(one.answered),
+                str(one.late),
+                str(one.failed),
+                f"{1000 * one.mean_latency_s:.0f}",
+            )
+        )
+    return rows
+
+
+def _role(versions: ModelVersions, version: str) -> str:
+    if version == versions.stable:
+        return "stable"
+    if version == versions.candidate:
+        return "candidate"
+    return "aborted" if versions.is_aborted(version) else "replaced"
+
+
+def _share(versions: ModelVersions, version: str) -> float:
+    """The version's share of the requests that name none."""
+    if version == versions.candidate:
+        return versions.weight
+    return 1.0 - versions.weight if version == versions.stable else 0.0
+
+
+def _document(versions: ModelVersions, counts: dict[str, VersionCounts]) -> dict[str, object]:
+    """The document of `mark rollout --json` (docs/json.md)."""
+    rollout = versions.rollout
+    names = (versions.stable,) if rollout is None else (rollout.before, rollout.candidate)
+    return {
+        "model": versions.model,
+        "stable": versions.stable,
+        "candidate": versions.candidate or None,
+        "phase": None if rollout is None else rollout.phase.value,
+        "is_over": rollout is None or rollout.phase in (RolloutPhase.PROMOTED, RolloutPhase.ABORTED),
+        "reason": None if rollout is None else rollout.reason,
+        "weight": versions.weight,
+        "began_at": None if rollout is None else rollout.began_at,
+        "since": None if rollout is None else rollout.since,
+        "versions": [
+            {
+                "version": name,
+                "role": _role(versions, name),
+                "share": _share(versions, name),
+                "answered": one.answered,
+                "late": one.late,
+                "failed": one.failed,
+                "mean_latency_s": one.mean_latency_s,
+            }
+            for name in names
+            for one in (counts.get(name, VersionCounts(version=name)),)
+        ],
+    }

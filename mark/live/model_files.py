@@ -1,0 +1,149 @@
+"""The version of a model: the hash of its files, and a copy of them that nobody edits.
+
+Agents load a version from its copy, so that a file that is edited while a service runs never mixes into it:
+neither in an instance that serves nor in one that is launched later. Files are those in the folder of the model's
+own module, data and weights included, and all Python code of the folder that its imports are looked for in first.
+What is installed is hashed by its module's own file, and not copied.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mark.config.settings import state_dir
+from mark.domain.errors import Misconfigured
+from mark.domain.versions import VERSION_LETTERS
+from mark.offline.own_model.targets import existing_source
+from mark.service_spec import BackendSpec
+
+VERSIONS = "versions"
+"""Folder of the copies in a service's run folder."""
+MOST_FILES, MOST_BYTES = 10_000, 4 * 1024**3
+"""What has more files, or larger ones, is no folder of a model: it is neither hashed nor copied."""
+CHUNK_BYTES = 1024 * 1024
+NO_MODEL = frozenset({"__pycache__", "node_modules", "site-packages"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFiles:
+    """A model's files by their path in `root`, sorted; `target` names the model within it."""
+
+    root: Path
+    target: str
+    files: tuple[Path, ...]
+
+
+def model_files(backend: BackendSpec) -> ModelFiles | None:
+    """The files of a Python model that are its owner's; None for what is installed, and for other backends.
+
+    Misconfigured where the target is missing, or its folder is too large to be a model's.
+    """
+    if backend.kind != "python":
+        return None
+    folder = Path(backend.folder) if backend.folder else None
+    source = existing_source(backend.target, folder).resolve()
+    where, _, name = backend.target.rpartition(":")
+    if folder is not None and source.is_relative_to(folder.resolve()):
+        root = folder.resolve()
+    elif where.endswith(".py"):
+        root = source.parent
+    else:
+        return None
+    target = f"{source.relative_to(root).as_posix()}:{name}" if where.endswith(".py") else backend.target
+    own = {*_found(source.parent, root), *_found(root, root, only=".py")}
+    return ModelFiles(root=root, target=target, files=tuple(sorted(own)))
+
+
+def version_of(backend: BackendSpec) -> str:
+    """The name of the version that a backend would serve now. Errors as of `model_files`."""
+    digest = hashlib.sha256(f"{backend.kind}\0".encode())
+    files = model_files(backend)
+    if files is not None:
+        digest.update(f"{files.target}\0".encode())
+        for path in files.files:
+            content = _digest(files.root / path)
+            digest.update(f"{path.as_posix()}\0{content}\0".encode())
+    else:
+        digest.update(f"{backend.target}\0".encode())
+        if backend.kind == "python":
+            digest.update(_digest(existing_source(backend.target, None)).encode())
+    return digest.hexdigest()[:VERSION_LETTERS]
+
+
+def keep_version(backend: BackendSpec, folder: Path) -> tuple[str, BackendSpec]:
+    """The version, and the backend that serves its copy below `folder`. Misconfigured where none can be kept.
+
+    A copy whose content is not what it was made of, because a file was edited meanwhile, is made again.
+    """
+    files = model_files(backend)
+    if files is None:
+        return version_of(backend), backend
+    for _ in range(3):
+        version = version_of(backend)
+        place = folder / version
+        kept = replace(backend, target=_kept_target(files, place), folder=str(place))
+        if not place.is_dir():
+            _copy(files, place)
+        if version_of(kept) == version:
+            return version, kept
+        shutil.rmtree(place, ignore_errors=True)
+    raise Misconfigured(
+        f"the files of {backend.target} change while they are copied; try again when they are written"
+    )
+
+
+def _kept_target(files: ModelFiles, place: Path) -> str:
+    where, _, name = files.target.rpartition(":")
+    return f"{place / where}:{name}" if where.endswith(".py") else files.target
+
+
+def _copy(files: ModelFiles, place: Path) -> None:
+    """Copy them; the folder is there whole or not at all."""
+    draft = place.with_name(f".{place.name}.{os.getpid()}")
+    try:
+        draft.mkdir(parents=True, mode=0o700)
+        for path in files.files:
+            (draft / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(files.root / path, draft / path)
+        draft.rename(place)
+    except OSError as error:
+        raise Misconfigured(f"cannot keep a copy of the model in {place}: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _found(place: Path, root: Path, *, only: str = "") -> Iterator[Path]:
+    """Files below `place` that end so, by their path in `root`: no hidden ones, environments, services' state."""
+    state, number, size = state_dir().resolve(), 0, 0
+    for folder, names, files in os.walk(place):
+        here = Path(folder)
+        names[:] = [name for name in names if _may_hold(here / name, state)]
+        for name in files:
+            path = here / name
+            if name.startswith(".") or not name.endswith(only) or not path.is_file():
+                continue
+            number, size = number + 1, size + path.stat().st_size
+            if number > MOST_FILES or size > MOST_BYTES:
+                raise Misconfigured(
+                    f"{place} holds more than a model's files ({MOST_FILES} files, {MOST_BYTES // 1024**3} GiB at "
+                    "most): put the model into a folder of its own"
+                )
+            yield path.relative_to(root)
+
+
+def _may_hold(folder: Path, state: Path) -> bool:
+    hidden = folder.name.startswith(".") or folder.name in NO_MODEL
+    return not hidden and not (folder / "pyvenv.cfg").exists() and folder.resolve() != state
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as opened:
+        while chunk := opened.read(CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()

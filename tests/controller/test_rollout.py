@@ -1,0 +1,287 @@
+"""A rollout's moves: a share is given once it can be carried, and an abort gives everything back at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mark.controller.rollout import RolloutSeen, advance, judge, obey, unsubmitted
+from mark.domain.errors import Misconfigured
+from mark.domain.fleet import FleetView, Instance, InstanceState
+from mark.domain.orders import Drain, Launch, LaunchRefused, Order, RefusalCause
+from mark.domain.versions import (
+    CanaryPolicy,
+    ModelVersions,
+    Rollout,
+    RolloutCommand,
+    RolloutPhase,
+    RolloutVerb,
+    VersionCounts,
+)
+
+OLD, NEW = "aaaa", "bbbb"
+POLICY = CanaryPolicy(dwell_s=60.0, ready_within_s=300.0, least_requests=10)
+START = RolloutCommand(id="1", verb=RolloutVerb.START, candidate=NEW, policy=POLICY)
+ABORT = RolloutCommand(id="2", verb=RolloutVerb.ABORT)
+PROMOTE = RolloutCommand(id="3", verb=RolloutVerb.PROMOTE)
+STEP_S = 10.0
+
+
+def running(version: str, count: int, *, offering: str = "small", token: str = "t") -> list[Instance]:
+    return [
+        Instance(
+            id=f"i-{version}-{offering}-{number}",
+            offering=offering,
+            state=InstanceState.READY,
+            version=version,
+            token=token,
+        )
+        for number in range(count)
+    ]
+
+
+@dataclass
+class World:
+    """A fleet that does what it is told: an instance is ready `boots` moves after its launch, or never."""
+
+    versions: ModelVersions = field(default_factory=lambda: ModelVersions(model="m", stable=OLD))
+    stable: list[Instance] = field(default_factory=lambda: running(OLD, 4))
+    launched: list[tuple[Instance, int]] = field(default_factory=list)
+    boots: int = 2
+    now: float = 1000.0
+    moves: int = 0
+    answered: dict[str, int] = field(default_factory=dict)
+    late_share: dict[str, float] = field(default_factory=dict)
+    drained: set[str] = field(default_factory=set)
+
+    @property
+    def fleet(self) -> FleetView:
+        booted = [
+            replace(one, state=InstanceState.READY if self.moves >= at else InstanceState.PENDING)
+            for one, at in self.launched
+        ]
+        return FleetView(instances=tuple(i for i in (*self.stable, *booted) if i.id not in self.drained))
+
+    @property
+    def counts(self) -> tuple[VersionCounts, ...]:
+        return tuple(
+            VersionCounts(version=name, answered=count, late=round(count * self.late_share.get(name, 0.0)))
+            for name, count in sorted(self.answered.items())
+        )
+
+    @property
+    def rollout(self) -> Rollout:
+        assert self.versions.rollout is not None
+        return self.versions.rollout
+
+    def ready(self, version: str) -> int:
+        return sum(i.version == version and i.state is InstanceState.READY for i in self.fleet)
+
+    def command(self, command: RolloutCommand) -> None:
+        self.versions = obey(self.versions, command, self.now)
+
+    def move(self, *, rps: float = 10.0, refused: tuple[LaunchRefused, ...] = ()) -> Sequence[Order]:
+        self.now += STEP_S
+        self.moves += 1
+        weight = self.versions.weight
+        for name, share in ((self.versions.stable, 1 - weight), (self.versions.candidate, weight)):
+            self.answered[name] = self.answered.get(name, 0) + round(rps * STEP_S * share)
+        seen = RolloutSeen(
+            now=self.now, fleet=self.fleet, counts=self.counts, target=0.98, fallback="small", refused=refused
+        )
+        made = advance(self.versions, seen)
+        self.versions = made.versions
+        for order in made.orders:
+            if isinstance(order, Launch):
+                assert order.version == NEW
+                self.launched += [
+                    (
+                        Instance(
+                            id=f"i-{order.token}-{number}",
+                            offering=order.offering,
+                            state=InstanceState.PENDING,
+                            version=order.version,
+                            token=order.token,
+                        ),
+                        self.moves + self.boots,
+                    )
+                    for number in range(order.count)
+                ]
+            else:
+                assert isinstance(order, Drain)
+                self.drained.update(order.instances)
+        return made.orders
+
+    def until_over(self, most: int = 5000) -> None:
+        for _ in range(most):
+            if self.rollout.is_over:
+                return
+            self.move()
+        raise AssertionError("a rollout that never ends")
+
+
+def test_it_goes_by_steps_and_the_new_version_is_the_stable_one_at_last() -> None:
+    world = World()
+    world.command(START)
+    weights = []
+    while not world.rollout.is_over:
+        world.move()
+        weights.append(world.versions.weight)
+    assert list(dict.fromkeys(weights[:-1])) == [0.0, 0.05, 0.25, 1.0]
+    assert (world.rollout.phase, world.versions.stable) == (RolloutPhase.PROMOTED, NEW)
+    assert world.ready(NEW) == 4
+    world.move()
+    assert world.ready(OLD) == 0
+
+
+@given(
+    stable=st.integers(0, 12),
+    other=st.integers(0, 3),
+    boots=st.integers(0, 40),
+    steps=st.lists(st.floats(0.01, 0.99), unique=True, max_size=4).map(lambda some: (*sorted(some), 1.0)),
+    late=st.floats(0, 1),
+    order=st.sampled_from([None, ABORT, PROMOTE]),
+    at=st.integers(0, 60),
+    lost_at=st.integers(0, 60),
+)
+def test_shares_are_carried_before_they_are_given_and_every_rollout_ends(
+    stable: int,
+    other: int,
+    boots: int,
+    steps: tuple[float, ...],
+    late: float,
+    order: RolloutCommand | None,
+    at: int,
+    lost_at: int,
+) -> None:
+    world = World(stable=[*running(OLD, stable), *running(OLD, other, offering="large")], boots=boots)
+    world.late_share[NEW] = late
+    world.command(replace(START, policy=replace(POLICY, steps=steps)))
+    for number in range(5000):
+        before, was_over = world.versions.weight, world.rollout.is_over
+        if order is not None and number == at:
+            world.command(order)
+            assert order is not ABORT or world.versions.weight == 0.0, "an abort waits for nothing"
+        if number == lost_at:
+            world.launched = world.launched[1:]
+        orders = world.move()
+        drained = {name for one in orders if isinstance(one, Drain) for name in one.instances}
+        new = [i for i in world.fleet if i.version == NEW and i.state is InstanceState.READY]
+        ready = {name: sum(i.offering == name for i in new) for name in ("small", "large")}
+        gained = world.versions.weight > before or (world.rollout.phase is RolloutPhase.PROMOTED and not was_over)
+        if gained:
+            share = world.rollout.share
+            assert ready["small"] >= (math.ceil(share * stable - 1e-9) if stable or other else 1)
+            assert ready["large"] >= math.ceil(share * other - 1e-9)
+        if world.rollout.phase is not RolloutPhase.PROMOTED:
+            assert world.ready(OLD) == stable + other, "the stable version shrinks only after the promotion"
+            assert world.versions.stable == OLD
+        else:
+            assert world.versions.stable == NEW
+            assert not {i.id for i in world.fleet if i.version == NEW} & drained
+        if world.rollout.phase is RolloutPhase.ABORTED:
+            assert world.versions.weight == 0.0
+            assert not any(isinstance(one, Launch) for one in orders)
+        if world.rollout.is_over and not [i for i in world.fleet if world.versions.is_retired(i.version)]:
+            return
+    raise AssertionError("a rollout that never ends")
+
+
+def test_a_version_that_never_becomes_ready_is_aborted_and_its_instances_go() -> None:
+    world = World(boots=10_000)
+    world.command(START)
+    world.until_over()
+    assert world.rollout.phase is RolloutPhase.ABORTED
+    assert "0 of 1 small" in world.rollout.reason
+    world.move()
+    assert world.ready(OLD) == len(world.fleet) == 4
+
+
+def test_refusals_are_told_and_waited_for() -> None:
+    world = World(boots=10_000)
+    world.command(START)
+    [launch] = world.move()
+    world.launched.clear()
+    no = LaunchRefused(token=launch.token, offering="small", count=1, cause=RefusalCause.QUOTA, at=0, code="Limit")
+    assert not world.move(refused=(no,))
+    world.until_over()
+    assert "Limit" in world.rollout.reason
+
+
+def test_a_worse_version_is_aborted_by_burn_rate_errors_or_latency() -> None:
+    rollout = Rollout(id="1", before=OLD, candidate=NEW, policy=POLICY, began_at=0.0, since=0.0)
+    good = VersionCounts(version=OLD, answered=1000, late=5, latency_us=50_000_000)
+
+    def verdict(**counts: int) -> str | None:
+        return judge(rollout, good, VersionCounts(version=NEW, **counts), 0.98)
+
+    assert verdict(answered=100, late=1, latency_us=6_000_000) is None
+    assert "burn rate" in (verdict(answered=100, late=21, latency_us=5_000_000) or "")
+    assert "error share" in (verdict(answered=190, failed=12, latency_us=10_000_000) or "")
+    assert "latency" in (verdict(answered=100, latency_us=9_000_000) or "")
+    assert verdict(answered=5, failed=9) is None, "too few to judge by"
+    assert verdict(failed=10) is not None, "a version that only fails is known at once"
+    assert verdict(answered=9, latency_us=90_000_000) is None
+    both = replace(good, late=500)
+    assert (
+        judge(rollout, both, VersionCounts(version=NEW, answered=100, late=40, latency_us=5_000_000), 0.98) is None
+    )
+
+
+def test_a_burning_candidate_gives_its_traffic_back() -> None:
+    world = World()
+    world.late_share[NEW] = 0.5
+    world.command(START)
+    world.until_over()
+    assert world.rollout.phase is RolloutPhase.ABORTED
+    assert "burn rate" in world.rollout.reason
+    assert world.versions.stable == OLD
+
+
+def test_commands_are_carried_out_once_and_only_where_they_mean_something() -> None:
+    world = World()
+    world.command(ABORT)
+    assert world.versions.rollout is None
+    world.command(START)
+    begun = world.rollout
+    world.command(START)
+    world.command(replace(START, id="4", candidate="cccc"))
+    assert world.rollout == begun, "one at a time"
+    world.command(ABORT)
+    world.command(replace(ABORT, id="5"))
+    assert world.rollout.phase is RolloutPhase.ABORTED
+    world.command(replace(START, id="6", candidate=OLD))
+    assert world.rollout.phase is RolloutPhase.ABORTED, "it is the stable version already"
+
+
+def test_a_promotion_by_command_waits_for_the_instances_alone() -> None:
+    world = World()
+    world.command(START)
+    world.move()
+    world.command(PROMOTE)
+    moves = world.moves
+    world.until_over()
+    assert world.rollout.phase is RolloutPhase.PROMOTED
+    assert world.ready(NEW) == 4
+    assert world.moves - moves <= 2 + world.boots
+
+
+def test_launches_of_a_crashed_controller_are_submitted_again_under_their_tokens() -> None:
+    world = World(boots=10_000)
+    world.command(START)
+    [launch] = world.move()
+    world.launched.clear()
+    [again] = unsubmitted(world.versions.rollout, world.versions)
+    assert replace(again, reason="") == replace(launch, reason="")
+    assert not world.move(), "it is still waited for"
+
+
+@pytest.mark.parametrize("steps", [(), (0.5,), (0.5, 0.25, 1.0), (0.0, 1.0), (0.5, 0.5, 1.0), (0.5, 2.0)])
+def test_steps_rise_to_all(steps: tuple[float, ...]) -> None:
+    with pytest.raises(Misconfigured, match="5,25,100"):
+        CanaryPolicy(steps=steps).check()

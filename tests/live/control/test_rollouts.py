@@ -1,0 +1,105 @@
+"""The shell of a rollout: the controller sees the stable version alone, and commands outlive no service."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from mark.domain.fleet import FleetView, Instance, InstanceState, Role
+from mark.domain.orders import Fact, Launch, LaunchFailed, LaunchRefused, Order, RefusalCause
+from mark.domain.versions import ModelVersions, Rollout, RolloutPhase
+from mark.live.control.rollouts import VersionedCloud
+
+OLD, NEW = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
+VERSIONS = ModelVersions(
+    model="m", stable=OLD, rollout=Rollout(id="7", before=OLD, candidate=NEW, began_at=0.0, since=0.0)
+)
+
+
+class OpenCloud:
+    """A cloud that shows what it is given and keeps what it is told."""
+
+    def __init__(self, *instances: Instance) -> None:
+        self.instances = instances
+        self.facts: list[Fact] = []
+        self.orders: list[Order] = []
+        self.has_pending_facts = False
+        self.troubles = ()
+
+    def observe(self) -> FleetView:
+        return FleetView(instances=self.instances)
+
+    def drain_facts(self) -> Sequence[Fact]:
+        taken, self.facts = self.facts, []
+        return taken
+
+    def submit(self, order: Order) -> None:
+        self.orders.append(order)
+
+    def acknowledge(self) -> None: ...
+
+    def usd_per_hour(self, instance: Instance) -> float | None:
+        return None
+
+    def poll_events(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def one(name: str, version: str, *, role: Role = Role.SERVING) -> Instance:
+    return Instance(id=name, offering="small", state=InstanceState.READY, version=version, role=role)
+
+
+def test_a_controller_sees_the_stable_version_alone() -> None:
+    inner = OpenCloud(one("i-1", OLD), one("i-2", NEW), one("i-3", ""), one("s-1", NEW, role=Role.STANDBY))
+    cloud = VersionedCloud(inner, VERSIONS)
+    assert [i.id for i in cloud.observe()] == ["i-1", "i-3", "s-1"]
+    assert [i.id for i in cloud.observe() if i.outdated] == ["s-1"], "it is replaced while it sleeps"
+    assert len(cloud.whole) == 4
+    cloud.versions = replace(VERSIONS, stable=NEW)
+    assert [i.id for i in cloud.observe()] == ["i-2", "i-3", "s-1"]
+
+
+def test_what_a_controller_launches_serves_the_stable_version() -> None:
+    inner = OpenCloud()
+    cloud = VersionedCloud(inner, VERSIONS)
+    order = Launch(token="t", reason="r", offering="small", count=1)
+    cloud.submit(order)
+    cloud.submit_rollouts(replace(order, version=NEW))
+    assert [o.version for o in inner.orders if isinstance(o, Launch)] == [OLD, NEW]
+
+
+def test_failures_of_the_candidate_are_no_failures_of_the_fleet() -> None:
+    inner = OpenCloud(one("i-1", OLD), one("i-2", NEW))
+    cloud = VersionedCloud(inner, VERSIONS)
+    cloud.observe()
+    inner.instances = ()
+    cloud.observe()
+    stable, new = (LaunchFailed(instance=name, offering="small", at=0.0) for name in ("i-1", "i-2"))
+    refused = [
+        LaunchRefused(token=token, offering="small", count=1, cause=RefusalCause.CAPACITY, at=0.0)
+        for token in ("t1-1", "r7-1")
+    ]
+    inner.facts = [stable, new, *refused]
+    assert cloud.drain_facts() == [stable, refused[0]]
+    assert cloud.take_refused() == (refused[1],)
+    assert cloud.take_refused() == ()
+
+
+@pytest.mark.parametrize("versions", [None, replace(VERSIONS, stable="", rollout=None)])
+def test_a_service_without_versions_sees_everything(versions: ModelVersions | None) -> None:
+    inner = OpenCloud(one("i-1", OLD), one("i-2", NEW))
+    cloud = VersionedCloud(inner, versions)
+    assert len(cloud.observe()) == 2
+
+
+def test_phases_and_roles_of_versions() -> None:
+    over = replace(VERSIONS, rollout=replace(VERSIONS.rollout, phase=RolloutPhase.ABORTED))  # type: ignore[type-var]
+    assert VERSIONS.candidate == NEW
+    assert not over.candidate
+    assert over.is_aborted(NEW)
+    assert over.is_retired(NEW)
+    assert not over.is_retired("")
+    assert over.is_stable("")
