@@ -13,12 +13,14 @@ from datetime import date
 from typing import Any
 
 from mark.accounting.budget import MonthSpend
+from mark.accounting.hourly_spend import HourSpend
 from mark.accounting.journal_stats import AccuracyInterval
 from mark.catalog.billing import cost_of
 from mark.dispatch.objective import attainment, burn_rate
 from mark.domain.costs import BillLine, CostUsd
 from mark.domain.objective import Slo
 from mark.report.formatting import finite
+from mark.store.published_status import LoadSeries
 
 COUNTED = ("instance", "standby", "lambda_", "late", "shed", "failed", "rejected")
 """Counts of `Answers`, which are whole."""
@@ -177,6 +179,15 @@ class Capacity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoadAhead:
+    """The last hour of load and the forecast from there on, as the last tick published them."""
+
+    series: LoadSeries
+    #: Rate that the plan's fleet carries, requests/s; None without a plan.
+    planned_rps: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReport:
     """One model over the period.
 
@@ -205,6 +216,8 @@ class ModelReport:
     clients: tuple[ClientAnswers, ...] = ()
     #: Load and accuracy by interval, as far back as the journal; empty for a model without variants.
     accuracy: tuple[AccuracyInterval, ...] = ()
+    #: None where the service forecasts nothing at the report's end.
+    ahead: LoadAhead | None = None
 
     @property
     def cost(self) -> CostUsd:
@@ -247,6 +260,8 @@ class CostReport:
     existing_usd: float | None = None
     #: Spending of the month in which the report ends; None for a report that was made without.
     month: MonthSpend | None = None
+    #: Spending of the last whole hours, a day of them at most, oldest first.
+    hours: tuple[HourSpend, ...] = ()
 
     @property
     def lines(self) -> tuple[DayLine, ...]:
@@ -295,6 +310,7 @@ def report_document(report: CostReport) -> dict[str, object]:
         "existing_usd": report.existing_usd,
         "month": None if report.month is None else asdict(report.month),
         "cost_usd": cost_document(report.cost),
+        "hours": [asdict(hour) for hour in report.hours],
         "days": [
             {"day": day.isoformat(), "cost_usd": cost_document(cost)}
             for day, cost in spend_by_day(report.lines).items()
