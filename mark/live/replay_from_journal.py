@@ -7,7 +7,7 @@ drawn, such that both are kept exactly.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -87,18 +87,24 @@ def journalled_run(given: Settings, journal: str) -> tuple[Settings, Workload]:
         start_s = min(found.begin_at - found.start_at, last_s) // UNIT_S * UNIT_S
         trace = settings.trace.model_copy(update={"start_s": start_s})
         settings = settings.model_copy(update={"trace": trace})
-    settings = with_counted_events(settings, found.events)
+    settings = with_counted_events(settings, found)
     return settings, workload_on(settings, demand_trace(found, settings.seed))
 
 
-def with_counted_events(settings: Settings, events: Events) -> Settings:
-    """Settings of a replay that knows what the service knew; those of the same name in the settings go before."""
-    if not events:
-        return settings
-    given = {
-        event.name for event in events_of([item.event for item in settings.events], chosen_model(settings).name)
-    }
-    counted = tuple(EventSettings.of(event) for event in events if event.name not in given)
+def with_counted_events(settings: Settings, found: Journalled) -> Settings:
+    """Settings of a replay that knows what the service knew; those of the same name in the settings go before.
+
+    The replay's clock is 0 where the journal's load begins.
+    """
+    own = events_of([item.event for item in settings.events], chosen_model(settings).name)
+    given = {event.name for event in own}
+    counted = tuple(
+        EventSettings.of(
+            replace(event, at=max(0.0, event.at - found.start_at), until=event.until - found.start_at)
+        )
+        for event in found.events
+        if event.name not in given and event.until > found.start_at
+    )
     return settings.model_copy(update={"events": (*settings.events, *counted)})
 
 

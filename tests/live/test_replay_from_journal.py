@@ -78,9 +78,10 @@ def test_a_replay_of_a_journal_knows_the_events_that_its_plans_counted(mark) -> 
     first = mark(*line.split(), "--event", "600;5m;3x", "--out", "run", "--json")
     assert first.status == 0, first.err
 
-    settings, _ = journalled_run(Settings(), "run")
+    settings, load = journalled_run(Settings(), "run")
     (event,) = settings.events
-    assert (event.event.at, event.event.until, event.event.factor) == (600.0, 900.0, 3.0)
+    assert event.event.at + load.trace.start_at == 600.0
+    assert (event.event.until - event.event.at, event.event.factor) == (300.0, 3.0)
     given_ = Settings.model_validate(
         {"events": [{"name": event.name, "at": 700, "duration": "1m", "expect": "2x"}]}
     )

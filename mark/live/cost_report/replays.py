@@ -53,7 +53,7 @@ def replay_days(
         try:
             own = settings_of_model(settings, served.name)
             journalled = service_journal(store, spec.name, served.name)
-            own = with_counted_events(own, journalled.events)
+            own = with_counted_events(own, journalled)
         except Misconfigured as error:
             note(f"{served.name} is not replayed: {error}")
             continue
