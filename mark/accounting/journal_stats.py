@@ -6,13 +6,14 @@ One pass over the ticks, oldest first. Pure; a journal may be longer than memory
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from mark.controller.journal import Header, Tick
 from mark.controller.policy import ControllerPolicy
-from mark.domain.demand import UNIT_S, Demand
+from mark.domain.announced_events import AnnouncedEvent, Events
+from mark.domain.demand import UNIT_S, Demand, Forecast
 from mark.domain.fleet import InstanceState
 from mark.domain.offering import Offering
 from mark.domain.orders import (
@@ -166,6 +167,43 @@ def journal_demand(segments: Iterable[Segment]) -> tuple[Demand, float]:
                 end_at = unit.start_at + UNIT_S
     demand = Demand(end_at=end_at, mean_rps=tuple(means), max_rps=tuple(peaks))
     return demand, max(seen_from, end_at - len(demand) * demand.unit_s)
+
+
+class CountedEvents:
+    """Announced events that a journal's plans counted, as they pass by.
+
+    One that a later forecast of its time lacks was withdrawn: it stood until that forecast, or never where it had
+    not begun.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[AnnouncedEvent, AnnouncedEvent] = {}
+
+    @property
+    def events(self) -> Events:
+        """Those of the ticks so far, in the order in which they begin."""
+        return tuple(sorted(self._found.values(), key=lambda event: (event.at, event.name, event.until)))
+
+    def watch(self, segments: Iterable[Segment]) -> Iterator[Segment]:
+        """The same segments; what their ticks counted is known once those were read."""
+        for header, ticks in segments:
+            yield header, self._watched(ticks)
+
+    def _watched(self, ticks: Iterable[Tick]) -> Iterator[Tick]:
+        for tick in ticks:
+            if tick.seen.forecast is not None:
+                self._add(tick.seen.forecast)
+            yield tick
+
+    def _add(self, forecast: Forecast) -> None:
+        end_at = forecast.start_at + len(forecast) * forecast.unit_s
+        for event, known in list(self._found.items()):
+            if event in forecast.events or not known.touches(forecast.start_at, end_at):
+                continue
+            del self._found[event]
+            if forecast.start_at > event.at:
+                self._found[event] = replace(event, until=forecast.start_at)
+        self._found |= {event: event for event in forecast.events}
 
 
 def _offerings(policy: ControllerPolicy) -> dict[str, Offering]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -117,6 +118,11 @@ EventName = Annotated[str, _checked_by(parse_name)]
 Expectation = Annotated[str, _checked_by(parse_expectation)]
 
 
+def _digits(number: float) -> str:
+    """All digits of a number, without an exponent."""
+    return f"{Decimal(repr(number)):f}"
+
+
 class EventSettings(Part):
     """One announced event (docs/bounds.md)."""
 
@@ -142,4 +148,14 @@ class EventSettings(Part):
             factor=factor,
             least_rps=least_rps,
             model=self.model or "",
+        )
+
+    @classmethod
+    def of(cls, event: AnnouncedEvent) -> EventSettings:
+        """Settings of an event that a service knew, for a replay of the model that it was about."""
+        return cls(
+            name=event.name,
+            at=repr(event.at),
+            duration=f"{_digits(event.until - event.at)}s",
+            expect=f"{_digits(event.least_rps)}rps" if event.least_rps else f"{_digits(event.factor)}x",
         )

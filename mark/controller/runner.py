@@ -118,6 +118,11 @@ class Controller:
         return self._forecast_failure
 
     @property
+    def events(self) -> Events:
+        """The announced events that the next plan goes by: the policy's, and those of the running service."""
+        return (*self.policy.events, *self._read_events())
+
+    @property
     def next_at(self) -> float:
         """The time of the next plan: at the end of the period of the last one, at once before the first one."""
         if math.isinf(self._planned_at):
@@ -197,7 +202,7 @@ class Controller:
         """Add forecast and plan to an observation; what fails becomes a fact and the last plan stays."""
         ratios = self._measure() if self._measure else None
         seen = replace(seen, recent_rps=self._data_plane.recent_rps(), service_time_ratios=ratios)
-        events = (*self.policy.events, *self._read_events())
+        events = self.events
         forecast, failed = self._forecast(seen.now, events)
         self._latest, self._planned_at = forecast, seen.now
         self._forecast_failure = failed[0] if failed else None

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 DAY_S = 86_400
@@ -20,6 +20,10 @@ EVERY_DAY = (0, 1, 2, 3, 4, 5, 6)
 """Monday to Sunday, as `datetime.weekday` counts them."""
 STEP_S = 60.0
 """Windows begin and end at whole minutes: none lies between two instants so far apart."""
+
+WEEK_S = 7.0 * DAY_S
+CLOCK_CHANGE_S = 1800.0
+"""Clocks are changed at whole or half hours of UTC."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,3 +91,27 @@ def bounds_ahead(windows: Sequence[CapacityWindow], now: float, lead_s: float) -
         at = min(at + STEP_S, until)
         minimum = max(minimum, bounds_at(windows, at).min_rps)
     return CapacityBounds(min_rps=minimum, max_rps=None if here.max_rps is None else max(here.max_rps, minimum))
+
+
+def next_bounds(windows: Sequence[CapacityWindow], now: float) -> tuple[float, CapacityBounds] | None:
+    """When the bounds change next (epoch seconds), and to what; None where they stay for the week to come."""
+    here = bounds_at(windows, now)
+    for at in sorted(at for at in _edges(windows, now) if now < at <= now + WEEK_S):
+        bounds = bounds_at(windows, at)
+        if bounds != here:
+            return at, bounds
+    return None
+
+
+def _edges(windows: Sequence[CapacityWindow], now: float) -> set[float]:
+    """Instants at which the bounds may change: starts and ends of windows, and when clocks may be changed."""
+    first = now // CLOCK_CHANGE_S
+    found = {(first + number) * CLOCK_CHANGE_S for number in range(int(WEEK_S / CLOCK_CHANGE_S) + 2)}
+    for window in windows:
+        zone = ZoneInfo(window.timezone)
+        today = datetime.fromtimestamp(now, zone).replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
+        for day in range(-1, 9):
+            for second in (window.start_s, window.end_s):
+                local = today + timedelta(days=day, seconds=second)
+                found |= {local.replace(tzinfo=zone, fold=fold).timestamp() for fold in (0, 1)}
+    return found

@@ -12,9 +12,10 @@ import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from mark.accounting.journal_stats import journal_demand
+from mark.accounting.journal_stats import CountedEvents, journal_demand
 from mark.accounting.load_history import joined, latest
 from mark.controller.journal import Header, Tick, read_journal
+from mark.domain.announced_events import Events
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured, unknown
 from mark.report.terminal import note
@@ -29,8 +30,11 @@ def archived_segments(place: Path) -> tuple[Path, ...]:
     return (place,) if place.is_file() and place.name.endswith(SUFFIX) else ()
 
 
-def archived_load(segments: Sequence[Path], model: str | None) -> tuple[Header, Demand]:
-    """The last segment's header, and all load that was seen; of `model`, or of the one model that there is."""
+def archived_load(segments: Sequence[Path], model: str | None) -> tuple[Header, Demand, Events]:
+    """The last segment's header, all load that was seen, and the announced events that plans counted.
+
+    Of `model`, or of the one model that there is.
+    """
     models = {path: _opened(path)[0].model for path in segments}
     there = sorted(set(models.values()))
     if model is None and len(there) > 1:
@@ -39,17 +43,18 @@ def archived_load(segments: Sequence[Path], model: str | None) -> tuple[Header, 
     if chosen not in there:
         raise unknown("model of these segments", chosen, there)
     demand: Demand | None = None
+    counted = CountedEvents()
     for path in segments:
         if models[path] != chosen:
             continue
         header, ticks = _opened(path)
         try:
-            own, observed_from = journal_demand([(header, ticks)])
+            own, observed_from = journal_demand(counted.watch([(header, ticks)]))
         except Misconfigured as error:
             raise Misconfigured(f"{path}: {error}") from error
         demand = joined(demand, latest(own, observed_from))
     assert demand is not None
-    return header, demand
+    return header, demand, counted.events
 
 
 def _opened(path: Path) -> tuple[Header, Iterator[Tick]]:

@@ -7,17 +7,20 @@ drawn, such that both are kept exactly.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mark.accounting.journal_stats import Segment, journal_demand
+from mark.accounting.journal_stats import CountedEvents, Segment, journal_demand
 from mark.accounting.load_history import joined, latest, load_key, read_load, start_of
+from mark.config.events import EventSettings
+from mark.config.policies import chosen_model
 from mark.config.settings import Settings, TraceSettings
 from mark.controller.journal import Header, read_journal
+from mark.domain.announced_events import Events, events_of
 from mark.domain.demand import UNIT_S, WINDOW_S, Demand
 from mark.domain.errors import Misconfigured, unknown
 from mark.live.archived_load import archived_load, archived_segments
@@ -51,6 +54,8 @@ class Journalled:
     name: str
     demand: Demand
     observed_from: float
+    #: Announced events that its plans counted.
+    events: Events = ()
 
     @property
     def start_at(self) -> float:
@@ -82,7 +87,25 @@ def journalled_run(given: Settings, journal: str) -> tuple[Settings, Workload]:
         start_s = min(found.begin_at - found.start_at, last_s) // UNIT_S * UNIT_S
         trace = settings.trace.model_copy(update={"start_s": start_s})
         settings = settings.model_copy(update={"trace": trace})
+    settings = with_counted_events(settings, found)
     return settings, workload_on(settings, demand_trace(found, settings.seed))
+
+
+def with_counted_events(settings: Settings, found: Journalled) -> Settings:
+    """Settings of a replay that knows what the service knew; those of the same name in the settings go before.
+
+    The replay's clock is 0 where the journal's load begins.
+    """
+    own = events_of([item.event for item in settings.events], chosen_model(settings).name)
+    given = {event.name for event in own}
+    counted = tuple(
+        EventSettings.of(
+            replace(event, at=max(0.0, event.at - found.start_at), until=event.until - found.start_at)
+        )
+        for event in found.events
+        if event.name not in given and event.until > found.start_at
+    )
+    return settings.model_copy(update={"events": (*settings.events, *counted)})
 
 
 def _of_place(given: Settings, journal: str) -> tuple[Settings, Journalled]:
@@ -90,8 +113,9 @@ def _of_place(given: Settings, journal: str) -> tuple[Settings, Journalled]:
     place = Path(journal)
     segments = archived_segments(place)
     if segments:
-        header, demand = archived_load(segments, given.model)
-        found = Journalled(name=f"the journal in {place}", demand=demand, observed_from=start_of(demand))
+        header, demand, events = archived_load(segments, given.model)
+        name = f"the journal in {place}"
+        found = Journalled(name=name, demand=demand, observed_from=start_of(demand), events=events)
         return merged(Settings.model_validate(_header_settings(header)), given), found
     return _of_folder(given, place) if place.is_dir() else _of_service(given, journal)
 
@@ -132,13 +156,15 @@ def _levelled(counts: Ints, most: int) -> Ints:
 def service_journal(store: ArchiveReader, service: str, model: str) -> Journalled:
     """The demand that a service's journal knows of a model, and what was kept of before. Misconfigured without."""
     journal = journal_of(store, model, skip=lambda why: note(f"the journal of {model}: {why}"))
-    demand, observed_from = journal_demand(journal)
+    counted = CountedEvents()
+    demand, observed_from = journal_demand(counted.watch(journal))
     if not len(demand):
         raise Misconfigured(f"the service {service} has no journal of {model} yet")
     kept = read_load(store.status(load_key(model)))
     if kept is not None and start_of(kept) < observed_from - UNIT_S:
         demand, observed_from = joined(kept, latest(demand, kept.end_at)), start_of(kept)
-    return Journalled(name=f"the journal of {service}, {model}", demand=demand, observed_from=observed_from)
+    name = f"the journal of {service}, {model}"
+    return Journalled(name=name, demand=demand, observed_from=observed_from, events=counted.events)
 
 
 def merged(own: Settings, given: Settings) -> Settings:
@@ -169,8 +195,10 @@ def _of_folder(given: Settings, folder: Path) -> tuple[Settings, Journalled]:
     lines = (line for line in journal_lines(path) if line.endswith(b"\n"))
     header, ticks = read_journal(lines, skip=lambda line: note(f"{path}: {line.words}"))
     segments: Iterator[Segment] = iter([(header, ticks)])
-    demand, observed_from = journal_demand(segments)
-    found = Journalled(name=f"the journal in {folder}", demand=demand, observed_from=observed_from)
+    counted = CountedEvents()
+    demand, observed_from = journal_demand(counted.watch(segments))
+    name = f"the journal in {folder}"
+    found = Journalled(name=name, demand=demand, observed_from=observed_from, events=counted.events)
     return merged(Settings.model_validate(_header_settings(header)), given), found
 
 

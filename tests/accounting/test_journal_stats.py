@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from mark.accounting.journal_stats import (
     MOST_INTERVALS,
     AccuracyInterval,
+    CountedEvents,
     accuracy_over_load,
     journal_demand,
     journal_facts,
 )
 from mark.controller.journal import Header, Tick, entry_line, header_line, read_journal
 from mark.controller.state import Decision, Observation, State
+from mark.domain.announced_events import AnnouncedEvent, Events
 from mark.domain.demand import Demand, DemandUnit, point_forecast
 from mark.domain.fleet import FleetView, InstanceState
 from mark.domain.orders import Drain, ForecastFailed, Launch, LaunchRefused, Order, RefusalCause, SpotWarned
@@ -138,6 +140,37 @@ def test_the_demand_of_all_segments_goes_on_where_the_history_ended() -> None:
     assert demand.max_rps == (9.0, 9.0, 2.0, 4.0, 6.0)
     assert demand.end_at == 180.0
     assert seen_from == 0.0
+
+
+SALE = AnnouncedEvent(name="sale", at=4200.0, until=6000.0, factor=3.0)
+
+
+def counted_by(last: dict[int, Events]) -> Events:
+    """The events of a journal whose forecast at each of these minutes counts these."""
+    ticks = [tick(minute, load=1.0, predicted=2.0) for minute in last]
+    for place, events in enumerate(last.values()):
+        forecast = ticks[place].seen.forecast
+        assert forecast is not None
+        ticks[place] = replace(
+            ticks[place], seen=replace(ticks[place].seen, forecast=replace(forecast, events=events))
+        )
+    counted = CountedEvents()
+    demand, _ = journal_demand(counted.watch([(HEADER, ticks[:1]), (HEADER, ticks[1:])]))
+    assert demand.mean_rps[-1] == 1.0
+    return counted.events
+
+
+def test_events_that_plans_counted_are_those_of_the_journal_once_each() -> None:
+    other = replace(SALE, name="other", at=4300.0)
+    told: dict[int, Events] = {9: (), 20: (SALE,), 30: (SALE, other), 90: (SALE, other), 101: ()}
+    assert counted_by(told) == (SALE, other)
+
+
+def test_an_event_that_was_withdrawn_counts_until_then() -> None:
+    assert counted_by({20: (SALE,), 30: ()}) == ()
+    assert counted_by({20: (SALE,), 80: ()}) == (replace(SALE, until=4800.0),)
+    assert counted_by({20: (SALE,), 80: (), 81: (), 200: ()}) == (replace(SALE, until=4800.0),)
+    assert counted_by({20: (SALE,), 30: (), 40: (SALE,), 120: ()}) == (SALE,)
 
 
 def test_accuracy_is_told_with_the_load_of_its_minute_and_not_at_all_without_variants() -> None:

@@ -118,3 +118,20 @@ def test_a_policy_has_the_events_of_its_model_as_yaml_and_flags_write_them(tmp_p
     assert [one.factor for one in chosen_policies(load_settings(path, flags)).events] == [3.0]
     with pytest.raises(Misconfigured, match="--event"):
         parse_event("3600,2h,3x")
+
+
+@given(
+    at=st.floats(0.0, 1e11),
+    length=st.floats(1.0, 30 * 86_400.0),
+    rate=st.one_of(st.floats(1e-9, 1e9), st.none()),
+    factor=st.floats(1.001, 1000.0),
+)
+def test_an_event_that_a_service_knew_is_the_same_in_settings(
+    at: float, length: float, rate: float | None, factor: float
+) -> None:
+    expected = {"factor": factor} if rate is None else {"least_rps": rate}
+    event = AnnouncedEvent(name="sale", at=at, until=at + length, **expected)
+    found = EventSettings.of(event).event
+
+    assert (found.name, found.at, found.factor, found.least_rps) == ("sale", at, event.factor, event.least_rps)
+    assert found.until == pytest.approx(event.until)

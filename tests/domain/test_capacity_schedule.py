@@ -6,7 +6,7 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mark.domain.capacity_schedule import (
@@ -16,6 +16,7 @@ from mark.domain.capacity_schedule import (
     CapacityWindow,
     bounds_ahead,
     bounds_at,
+    next_bounds,
 )
 
 BERLIN = "Europe/Berlin"
@@ -129,3 +130,30 @@ def test_what_holds_from_eight_on_is_planned_for_before_eight_and_what_held_unti
 
 def test_without_windows_nothing_is_bounded() -> None:
     assert bounds_ahead((), 0.0, 300.0) == NO_BOUNDS
+
+
+@settings(max_examples=25)
+@given(
+    schedule=st.lists(windows(), max_size=3),
+    now=st.one_of(
+        INSTANTS.map(round), st.integers(-200, 200).map(lambda m: round(instant("2026-03-29T01:00")) + 60 * m)
+    ),
+)
+def test_the_next_bounds_are_the_first_that_differ(schedule: list[CapacityWindow], now: int) -> None:
+    minute = now - now % 60
+    here, found = bounds_at(schedule, now), next_bounds(schedule, now)
+    changes = (at for at in range(minute + 60, now + 2 * DAY_S, 60) if bounds_at(schedule, at) != here)
+    expected = next(changes, None)
+
+    if expected is None:
+        assert found is None or found[0] >= now + 2 * DAY_S - 60
+    else:
+        assert found == (expected, bounds_at(schedule, expected))
+
+
+def test_bounds_that_never_change_have_no_next() -> None:
+    assert next_bounds((), 0.0) is None
+    assert next_bounds((CapacityWindow(max_rps=5.0),), 1e9) is None
+    at = instant("2026-03-27T19:00")  # a Friday; the clocks change on Sunday
+    assert next_bounds((OFFICE,), at) == (instant("2026-03-27T20:00"), NO_BOUNDS)
+    assert next_bounds((OFFICE,), at + 3600.0) == (instant("2026-03-30T08:00"), CapacityBounds(min_rps=50.0))

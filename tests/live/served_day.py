@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mark.accounting.hourly_totals import dump_marks, first_mark, marks_key
 from mark.controller.journal import Header, entry_line, header_line
 from mark.controller.state import Decision, Observation, State
 from mark.dispatch.policy import DispatchPolicy
+from mark.domain.announced_events import Events
 from mark.domain.clock import ClockAnchor
 from mark.domain.costs import Transition
-from mark.domain.demand import Demand, DemandUnit
+from mark.domain.demand import Demand, DemandUnit, point_forecast
 from mark.domain.fleet import FleetView, Role
 from mark.domain.objective import ModelSpec
 from mark.domain.traffic import GatewayReport, ModelTraffic
@@ -39,7 +42,7 @@ SERVED = ServedModel(
 SPEC = ServiceSpec(name=SERVICE, models=(SERVED,), footprint=FOOTPRINT)
 
 
-def write_service(url: str, spec: ServiceSpec = SPEC) -> ServiceStore:
+def write_service(url: str, spec: ServiceSpec = SPEC, events: Events = ()) -> ServiceStore:
     """Write it down; its clock stands. One instance of its first offering has run since `BEGAN` + `BOOTED_S`."""
     made = ServiceStore(connect(url), spec.name)
     made.put_spec(spec)
@@ -58,11 +61,12 @@ def write_service(url: str, spec: ServiceSpec = SPEC) -> ServiceStore:
             at=BEGAN + BOOTED_S,
         )
     )
-    _journal(made)
+    _journal(made, events)
     return made
 
 
-def _journal(store: ServiceStore) -> None:
+def _journal(store: ServiceStore, events: Events) -> None:
+    """Forecasts stand in it only where they count events."""
     lease = store.leases.acquire("test", 60.0)
     assert lease is not None
     hour = (RPS,) * 60
@@ -73,5 +77,8 @@ def _journal(store: ServiceStore) -> None:
     for minute in range(1, MINUTES + 1):
         at = BEGAN + 60.0 * minute
         unit = DemandUnit(start_at=at - 60.0, count=round(60 * RPS), mean_rps=RPS, max_rps=2 * RPS)
-        seen = Observation(now=at, fleet=FleetView(), demand=unit)
+        counted = tuple(event for event in events if event.touches(at, at + 3600.0))
+        usual = point_forecast(at, mean_rps=hour, max_rps=hour, source="steady")
+        forecast = replace(usual, unit_s=60.0, events=counted) if counted else None
+        seen = Observation(now=at, fleet=FleetView(), demand=unit, forecast=forecast)
         journal.write(entry_line(FleetView(), seen, Decision(state=State())))

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from mark.config.settings import load_settings
+from mark.domain.announced_events import AnnouncedEvent
 from mark.domain.errors import Misconfigured
 from mark.live.cost_report import report
 from mark.live.cost_report.replays import replay_days
@@ -177,3 +178,18 @@ def test_replays_that_call_lambda_pay_for_its_provisioned_environments(store, co
     kept.put_spec(spec)
     assert after["lambda-only"] - before["lambda-only"] == pytest.approx(3 * 3.0 * 3600 * 4.1667e-6)
     assert after["sagemaker"] == before["sagemaker"]
+
+
+def test_a_replayed_day_knows_the_events_that_the_service_counted(tmp_path: Path, config: Path) -> None:
+    settings = load_settings(config, {})
+    period = Period(since=BEGAN, until=BEGAN + 2 * 3600.0)
+
+    def cost(folder: str, *events: AnnouncedEvent) -> float:
+        with EmbeddedRedis(tmp_path / folder) as server:
+            found = replay_days(
+                write_service(server.url, events=events), settings, period, ("hedged",), lambda *_: None
+            )
+        return found[MODEL][0].policies["hedged"].serving_usd
+
+    sale = AnnouncedEvent(name="sale", at=BEGAN + 1800.0, until=BEGAN + 5400.0, least_rps=500.0)
+    assert cost("with", sale) > 1.5 * cost("without")

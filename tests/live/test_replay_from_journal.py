@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mark.accounting.load_history import dump_load
 from mark.config.settings import Settings, load_settings
 from mark.domain.demand import Demand
-from mark.live.replay_from_journal import Journalled, demand_trace, merged, service_journal
+from mark.live.replay_from_journal import Journalled, demand_trace, journalled_run, merged, service_journal
 
 
 @st.composite
@@ -71,6 +71,25 @@ def test_a_replays_journal_is_replayed_under_another_policy(mark) -> None:
         (run,) = json.loads(archived.out)["runs"]
         assert (run["model"], run["requests"]) == (other["model"], other["requests"])
         assert run["slo"]["latency_ms"] == 700
+
+
+def test_a_replay_of_a_journal_knows_the_events_that_its_plans_counted(mark) -> None:
+    line = "simulate --trace load.csv.gz --model inception-v3 --start-s 300 --policy hedged --slo-ms 700"
+    first = mark(*line.split(), "--event", "600;5m;3x", "--out", "run", "--json")
+    assert first.status == 0, first.err
+
+    settings, load = journalled_run(Settings(), "run")
+    (event,) = settings.events
+    assert event.event.at + load.trace.start_at == 600.0
+    assert (event.event.until - event.event.at, event.event.factor) == (300.0, 3.0)
+    given_ = Settings.model_validate(
+        {"events": [{"name": event.name, "at": 700, "duration": "1m", "expect": "2x"}]}
+    )
+    settings, _ = journalled_run(given_, "run")
+    assert [item.event.factor for item in settings.events] == [2.0]  # what is given wins
+    again = mark("simulate", "--journal", "run", "--policy", "hedged", "--out", "again", "--json")
+    assert again.status == 0, again.err
+    assert '"factor":3.0' in Path("again/journal.jsonl").read_text().replace(" ", "")
 
 
 @pytest.mark.parametrize(

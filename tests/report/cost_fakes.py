@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
+from mark.accounting.hourly_spend import HourSpend
 from mark.domain.costs import BillLine
 from mark.domain.objective import Slo
 from mark.report.cost.report import (
@@ -17,10 +18,12 @@ from mark.report.cost.report import (
     DayLine,
     ForecastError,
     LargeDecision,
+    LoadAhead,
     ModelReport,
     ReconciledDay,
     spend_by_day,
 )
+from mark.store.published_status import LoadSeries
 
 FIRST = datetime(2026, 10, 22, tzinfo=UTC)
 DAY_S = 86400.0
@@ -40,6 +43,38 @@ def baseline(policy: str, *, usd: float, measured_usd: float, attained: float | 
         since=FIRST.timestamp(),
         until=FIRST.timestamp() + days * DAY_S,
         replayed_s=days * DAY_S,
+    )
+
+
+def load_ahead(until: float, *, seed: int = 1) -> LoadAhead:
+    rng = np.random.default_rng(seed)
+    means = 180.0 + 30.0 * np.sin(np.arange(60) / 12.0) + rng.normal(0.0, 6.0, 60)
+    middle = 210.0 + 0.9 * np.arange(60)
+    spread = 3.0 * np.sqrt(1.0 + np.arange(60))
+    levels = (0.1, 0.25, 0.75, 0.9)
+    fan = tuple(tuple(map(float, middle + times * spread)) for times in (-1.3, -0.7, 0.7, 1.3))
+    series = LoadSeries(
+        start_at=until - 3600.0,
+        mean_rps=tuple(map(float, means)),
+        max_rps=tuple(map(float, means * 1.15)),
+        capacity_rps=(260.0,) * 40 + (300.0,) * 20,
+        forecast_start_at=until,
+        forecast_max_rps=tuple(map(float, middle)),
+        fan_levels=levels,
+        fan_max_rps=fan,
+    )
+    return LoadAhead(series=series, planned_rps=330.0)
+
+
+def spent_hours(until: float) -> tuple[HourSpend, ...]:
+    return tuple(
+        HourSpend(
+            at=until - 3600.0 * (24 - number),
+            instances=0.3 + 0.2 * float(np.sin(number / 4.0)),
+            lambda_usd=0.02,
+            overhead=0.07,
+        )
+        for number in range(24)
     )
 
 
@@ -115,6 +150,7 @@ def model_report(name: str = "inception-v3", *, days: int = 7, seed: int = 1, mi
         capacity=Capacity(hours=24.0 * days, utilisation=0.46, idle_hours=21.0, idle_usd=9.13),
         never_chosen=(("c5.4xlarge:spot", "0.0000021 USD a request, c5.large:spot asks 0.0000013"),),
         journal_since=start,
+        ahead=load_ahead(start + days * DAY_S, seed=seed),
     )
 
 
@@ -136,5 +172,6 @@ def cost_report(*models: ModelReport, days: int = 7, reconciled: bool = False) -
         shared=shared,
         reconciliation=rows if reconciled else (),
         advice=("In 21 of 168 hours less than 10 % of the capacity was used; they cost 9.13 USD.",),
+        hours=spent_hours(FIRST.timestamp() + days * DAY_S),
         notes=("the journal reaches back to 20 Nov 2026 04:00 UTC",),
     )

@@ -23,12 +23,12 @@ from mark.domain.variants import ServedAccuracy
 from mark.live.status.view import LiveView
 from mark.report.cost.read import read_cost_report, report_period
 from mark.report.cost.replays import ReplayedDay, ReplayedPolicy, keep_replayed_days, replayed_days
-from mark.report.cost.report import report_document
+from mark.report.cost.report import LoadAhead, report_document
 from mark.report.mail import message
 from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
-from mark.store.published_status import MODEL, PublishedInstance, PublishedModel
+from mark.store.published_status import MODEL, LoadSeries, PlanStatus, PublishedInstance, PublishedModel
 from mark.store.service import ServiceStore
 from tests.controller.builders import LARGE, POLICY, SMALL, instances
 from tests.footprints import FOOTPRINT
@@ -404,3 +404,35 @@ def test_a_service_that_began_just_now_asks_for_nothing(store: ServiceStore) -> 
     assert not report.has_data
     assert report.notes == ()
     assert "Nothing was spent" in message.render(report).text
+
+
+def test_the_last_hours_add_up_to_their_part_of_the_bill(store: ServiceStore) -> None:
+    a_life(store)
+    day = read_cost_report(store, period_s=DAY_S, wall_at=0.0)  # it ends on an hour
+
+    assert [hour.at for hour in day.hours] == [NOW - 3600.0 * back for back in range(24, 0, -1)]
+    cost = day.cost
+    assert sum(hour.instances for hour in day.hours) == pytest.approx(cost.instances + cost.standby)
+    assert sum(hour.overhead for hour in day.hours) == pytest.approx(cost.overhead)
+
+
+def test_the_load_ahead_is_told_while_it_lies_ahead(store: ServiceStore) -> None:
+    a_life(store)
+    published = MODEL.read(store, "m") or PublishedModel()
+    assert read_cost_report(store, period_s=DAY_S, wall_at=0.0).models[0].ahead is None
+    series = LoadSeries(
+        start_at=NOW - 120.0,
+        mean_rps=(1.0, 2.0),
+        max_rps=(2.0, 3.0),
+        capacity_rps=(9.0, None),
+        forecast_start_at=NOW,
+        forecast_max_rps=(3.0,) * 60,
+    )
+    plan = PlanStatus(capacity_rps=12.0)
+    MODEL.write(store, replace(published, series=series, plan=plan), "m")
+    found = read_cost_report(store, period_s=DAY_S, wall_at=0.0).models[0].ahead
+    assert found == LoadAhead(series=series, planned_rps=12.0)
+
+    late = replace(series, start_at=NOW - 7320.0, forecast_start_at=NOW - 7200.0)
+    MODEL.write(store, replace(published, series=late, plan=plan), "m")
+    assert read_cost_report(store, period_s=DAY_S, wall_at=0.0).models[0].ahead is None

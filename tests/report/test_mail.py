@@ -335,3 +335,22 @@ def test_what_sharing_a_pool_among_gateways_costs_is_a_sentence() -> None:
     idle = replace(found, one_queue_qps=0.0, shared_qps=0.0)
     text = " ".join(mail_text(mail_view(cost_report(replace(model_report(), sharing=idle)))).split())
     assert "one queue for all would serve 0. By replay" in text
+
+
+def test_the_mail_draws_the_hours_and_the_forecast_where_there_are_any(mails) -> None:
+    names = {name for name, _ in mails["week"].images}
+    assert {"hours", "hours-dark", "ahead-0", "ahead-0-dark"} <= names
+    assert "Spend by hour, USD" in mails["week"].html
+    assert "The forecast's highest is" in mails["week"].text
+    assert "Load ahead of digits" in mails["month"].html
+    assert not {name for name, _ in mails["nothing"].images if name.startswith(("hours", "ahead"))}
+
+
+def test_a_forecast_with_gaps_and_without_a_plan_or_quantiles_is_drawn() -> None:
+    ahead = model_report().ahead
+    assert ahead is not None
+    series = replace(ahead.series, capacity_rps=(None,) * 59 + (3.0,), fan_levels=(), fan_max_rps=())
+    bare = replace(model_report(), ahead=replace(ahead, series=series, planned_rps=None))
+    first = replace(cost_report(bare), hours=cost_report(bare).hours[:1])
+
+    assert {"hours", "ahead-0"} <= {name for name, _ in render(first).images}

@@ -12,6 +12,7 @@ from mark.controller.policy import ControllerPolicy
 from mark.controller.pool_change import BudgetLimit
 from mark.controller.runner import Controller
 from mark.controller.state import Decision, State
+from mark.domain.capacity_schedule import next_bounds
 from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, Instance, InstanceState
 from mark.domain.orders import Launch, Order, WarmLambda
@@ -36,6 +37,8 @@ from mark.store.service import ServiceStore
 
 MINUTES = 60
 DECISIONS = 12
+EVENTS = 4
+"""Announced events that a status names."""
 MEDIAN = 0.5
 FAN = (0.1, 0.25, 0.75, 0.9)
 """Half of what comes is expected within the inner two, four fifths within the outer."""
@@ -92,14 +95,14 @@ class ModelStatusWriter:
             self._capacity.append((history.end_at, capacity))
 
     def _document(self, controller: Controller, decision: Decision) -> PublishedModel:
-        state, desired = decision.state, decision.state.desired
+        state, desired, now = decision.state, decision.state.desired, self._clock.now()
         requested = Counter[str]()
         for item in state.requested:
             requested[item.offering] += item.count
         came = latest(controller.history, self._began_at)
         offerings = controller.policy.offerings
         return PublishedModel(
-            at=self._clock.now(),
+            at=now,
             tick=state.tick,
             speed=self._clock.anchor.speed_at(steady_time()),
             policy=self._bundle.name,
@@ -120,7 +123,8 @@ class ModelStatusWriter:
             notes=(
                 *self._troubles(),
                 *stand_in_notes(controller),
-                *announced_notes(controller),
+                *announced_notes(controller, now),
+                *bounds_notes(controller, now),
                 *self._notes,
                 *(note.text for note in decision.notes),
             ),
@@ -177,14 +181,29 @@ def stand_in_notes(controller: Controller) -> tuple[str, ...]:
     return (f"the forecaster {failed.forecaster} failed, {forecast.label} stands in for it: {why}",)
 
 
-def announced_notes(controller: Controller) -> tuple[str, ...]:
-    """Notes of announced events that the last forecast counts."""
-    if controller.forecast is None:
-        return ()
-    return tuple(
+def announced_notes(controller: Controller, now: float) -> tuple[str, ...]:
+    """A note of each announced event to come or under way, the next EVENTS of them."""
+    counted = controller.forecast.events if controller.forecast else ()
+    ahead = sorted((event for event in controller.events if event.until > now), key=lambda event: event.at)
+    notes = tuple(
         f"announced: {event.name}, {event.expected} from {_utc(event.at)} to {_utc(event.until)} UTC"
-        for event in controller.forecast.events
+        + ("; plans count it" if event in counted else "")
+        for event in ahead[:EVENTS]
     )
+    more = len(ahead) - EVENTS
+    return notes if more <= 0 else (*notes, f"announced: {plural(more, 'more event')}; `mark event list` has all")
+
+
+def bounds_notes(controller: Controller, now: float) -> tuple[str, ...]:
+    """The note of the capacity bounds by the clock that hold next."""
+    change = next_bounds(controller.policy.capacity, now)
+    if change is None:
+        return ()
+    at, bounds = change
+    least = [f"at least {bounds.min_rps:g}"] if bounds.min_rps else []
+    most = [f"at most {bounds.max_rps:g}"] if bounds.max_rps is not None else []
+    words = " and ".join((*least, *most))
+    return (f"capacity: {f'{words} requests/s' if words else 'no bounds'} from {_utc(at)} UTC on",)
 
 
 def _utc(at: float) -> str:

@@ -17,7 +17,7 @@ from mark.domain.demand import UNIT_S
 from mark.domain.errors import MarkError, Misconfigured
 from mark.live.cost_report.sharing import replay_sharing
 from mark.live.models import settings_of_model
-from mark.live.replay_from_journal import Journalled, demand_trace, service_journal
+from mark.live.replay_from_journal import Journalled, demand_trace, service_journal, with_counted_events
 from mark.offline.experiments import make_experiment, warm_engine
 from mark.report.cost.archive_reader import ArchiveReader
 from mark.report.cost.read import Period
@@ -55,6 +55,7 @@ def replay_days(
         try:
             own = settings_of_model(settings, served.name)
             journalled = service_journal(store, spec.name, served.name)
+            own = with_counted_events(own, journalled)
         except Misconfigured as error:
             note(f"{served.name} is not replayed: {error}")
             continue

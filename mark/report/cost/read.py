@@ -14,6 +14,7 @@ from functools import partial
 from mark.accounting.budget import month_spend
 from mark.accounting.client_totals import costs_by_client, grown
 from mark.accounting.daily_costs import DayCost, ModelLedger, days_between, model_days, shared_days
+from mark.accounting.hourly_spend import HourSpend, bill_at, hour_edges, spend_by_hour
 from mark.accounting.hourly_totals import (
     HourlyMark,
     Totals,
@@ -53,6 +54,7 @@ from mark.report.cost.report import (
     DayLine,
     ForecastError,
     LargeDecision,
+    LoadAhead,
     ModelReport,
     ReconciledDay,
     spend_by_day,
@@ -123,6 +125,7 @@ def read_cost_report(
     shared = _day_lines(shared_days(ledgers, period.since, period.until))
     given = {s.name: replayed_days(store, s.name) for s in spec.models} if replays is None else replays
     models = tuple(_model(item, period, ledgers, given.get(item.served.name, ())) for item in read)
+    models = tuple(replace(model, ahead=_load_ahead(store, model.name, period.until)) for model in models)
     if spec.observed:  # whoever counts for us answers nobody
         models = tuple(replace(model, answers=Answers(), days=(), clients=()) for model in models)
     lines = (*(line for model in models for line in model.lines), *shared)
@@ -138,6 +141,7 @@ def read_cost_report(
         observed=spec.observed,
         existing_usd=_existing_usd(spec, period),
         month=month_spend(ledgers, period.until),
+        hours=_hours(ledgers, period.until),
     )
 
 
@@ -335,6 +339,24 @@ def _capacity(facts: JournalFacts) -> Capacity:
         idle_hours=sum(hour.minutes for hour in hours if hour.is_idle) / 60,
         idle_usd=sum(hour.usd for hour in hours if hour.is_idle),
     )
+
+
+def _hours(ledgers: Sequence[ModelLedger], until: float) -> tuple[HourSpend, ...]:
+    """Spending of the last whole hours."""
+    edges = hour_edges(min((ledger.began_at for ledger in ledgers), default=until), until)
+    return spend_by_hour({at: bill_at(ledgers, at) for at in edges})
+
+
+def _load_ahead(store: ArchiveReader, model: str, until: float) -> LoadAhead | None:
+    """What the last tick published, unless its forecast is over or was made after the report's end."""
+    published = MODEL.read(store, model)
+    series = published.series if published else None
+    if published is None or series is None or not series.forecast_max_rps or not series.mean_rps:
+        return None
+    end_at = series.forecast_start_at + len(series.forecast_max_rps) * series.unit_s
+    if not series.forecast_start_at - series.unit_s <= until <= end_at:
+        return None
+    return LoadAhead(series=series, planned_rps=published.plan.capacity_rps if published.plan else None)
 
 
 def _existing_usd(spec: ServiceSpec, period: Period) -> float | None:

@@ -13,6 +13,7 @@ from datetime import date
 from typing import Any
 
 from mark.accounting.budget import MonthSpend
+from mark.accounting.hourly_spend import HourSpend
 from mark.accounting.journal_stats import AccuracyInterval
 from mark.catalog.billing import cost_of
 from mark.dispatch.objective import attainment, burn_rate
@@ -20,6 +21,7 @@ from mark.domain.costs import BillLine, CostUsd
 from mark.domain.objective import Slo
 from mark.report.cost.sharing import SharingCost
 from mark.report.formatting import finite
+from mark.store.published_status import LoadSeries
 
 COUNTED = ("instance", "standby", "lambda_", "late", "shed", "failed", "rejected")
 """Counts of `Answers`, which are whole."""
@@ -178,6 +180,15 @@ class Capacity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoadAhead:
+    """The last hour of load and the forecast from there on, as the last tick published them."""
+
+    series: LoadSeries
+    #: Rate that the plan's fleet carries, requests/s; None without a plan.
+    planned_rps: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReport:
     """One model over the period.
 
@@ -208,6 +219,8 @@ class ModelReport:
     accuracy: tuple[AccuracyInterval, ...] = ()
     #: What sharing its agents among the gateways costs; None without a central queue, or with one gateway.
     sharing: SharingCost | None = None
+    #: None where the service forecasts nothing at the report's end.
+    ahead: LoadAhead | None = None
 
     @property
     def cost(self) -> CostUsd:
@@ -250,6 +263,8 @@ class CostReport:
     existing_usd: float | None = None
     #: Spending of the month in which the report ends; None for a report that was made without.
     month: MonthSpend | None = None
+    #: Spending of the last whole hours, a day of them at most, oldest first.
+    hours: tuple[HourSpend, ...] = ()
 
     @property
     def lines(self) -> tuple[DayLine, ...]:
@@ -298,6 +313,7 @@ def report_document(report: CostReport) -> dict[str, object]:
         "existing_usd": report.existing_usd,
         "month": None if report.month is None else asdict(report.month),
         "cost_usd": cost_document(report.cost),
+        "hours": [asdict(hour) for hour in report.hours],
         "days": [
             {"day": day.isoformat(), "cost_usd": cost_document(cost)}
             for day, cost in spend_by_day(report.lines).items()

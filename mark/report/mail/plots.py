@@ -18,10 +18,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from mark.report.cost.report import CostReport, ModelReport, spend_by_day
+from mark.accounting.hourly_spend import HOUR_S, HourSpend
+from mark.report.cost.report import CostReport, LoadAhead, ModelReport, spend_by_day
 from mark.report.figures import DARK, LIGHT, Theme, drawing_rules, style_axes
 from mark.report.formatting import percent
-from mark.report.mail.formatting import format_own_policy, money_of
+from mark.report.live.chart import LEAST_HOURS, ChartSeries, Stretch
+from mark.report.mail.formatting import DAY_S, format_own_policy, money_of
 from mark.report.mail.view import COMPONENTS
 
 WIDTH_IN, DPI = 5.6, 200
@@ -37,16 +39,23 @@ TOP_BURN = 3.0
 
 
 def mail_plots(report: CostReport) -> tuple[tuple[str, bytes], ...]:
-    """(name, PNG) of what there is to draw: `spend`, `objective`, and `accuracy-N`, `baselines-N` of model N."""
+    """(name, PNG) of what there is to draw.
+
+    `spend`, `hours`, `objective`, and of model N `ahead-N`, `accuracy-N` and `baselines-N`; each again in dark.
+    """
     found: list[tuple[str, bytes]] = []
     for suffix, theme in (("", LIGHT), (DARK_SUFFIX, DARK)):
         with drawing_rules("mail"), mpl.rc_context({"font.size": FONT_SIZE}):
             if report.lines:
                 found.append((f"spend{suffix}", _spend(report, theme)))
+            if report.hours:
+                found.append((f"hours{suffix}", _hours(report.hours, theme)))
             used = [model for model in report.models if model.days]
             if used:
                 found.append((f"objective{suffix}", _objective(used, theme)))
             for number, model in enumerate(report.models):
+                if model.ahead:
+                    found.append((f"ahead-{number}{suffix}", _ahead(model.ahead, theme)))
                 if model.accuracy:
                     found.append((f"accuracy-{number}{suffix}", _accuracy(model, theme)))
                 if model.baselines:
@@ -109,12 +118,75 @@ def _accuracy(model: ModelReport, theme: Theme) -> bytes:
     right.step(places, [*shares, shares[-1]], where="post", color=theme.series[0], linewidth=2.0, label="accuracy")
     right.yaxis.set_major_locator(MaxNLocator(4))
     right.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
+    _times(axes)
+    axes.set_xlim(places[0], places[-1])
+    return _png(figure, theme, columns=2)
+
+
+def _hours(hours: Sequence[HourSpend], theme: Theme) -> bytes:
+    """A column an hour: instances, Lambda, and on top the overhead in a colour of its own."""
+    figure, axes = _figure(2.5, theme)
+    places, below = np.array([_day_number(hour.at) for hour in hours]), np.zeros(len(hours))
+    parts = (
+        ("Instances", [hour.instances for hour in hours], theme.series[0]),
+        ("Lambda", [hour.lambda_usd for hour in hours], theme.series[2]),
+        ("Overhead", [hour.overhead for hour in hours], theme.other),
+    )
+    width = HOUR_S / DAY_S
+    for name, amounts, colour in parts:
+        if any(amounts):
+            axes.bar(places, amounts, bottom=below, width=0.8 * width, align="edge", color=colour, label=name)
+            below = below + amounts
+    _times(axes)
+    axes.set_xlim(places[0], max(places[-1] + width, places[0] + LEAST_HOURS * width))
+    axes.grid(visible=False, axis="x")
+    axes.set_ylabel("USD an hour", color=theme.ink)
+    axes.yaxis.set_major_locator(MaxNLocator(5))
+    return _png(figure, theme, columns=3 if below.any() else 0)
+
+
+def _ahead(ahead: LoadAhead, theme: Theme) -> bytes:
+    """Load of the last hour and the forecast's fan, over what the fleet carries and the plan's will."""
+    load = ChartSeries.of(ahead.series, ahead.planned_rps)
+    figure, axes = _figure(2.9, theme)
+
+    def line(stretch: Stretch, label: str, colour: str, style: str = "-") -> None:
+        for number, piece in enumerate(stretch.edges()):
+            times, rates = zip(*piece, strict=True)
+            axes.plot(
+                [_day_number(at) for at in times], rates, style, color=colour, linewidth=1.6,
+                label=label if number == 0 else None,
+            )  # fmt: skip
+
+    line(load.capacity, "ready capacity", theme.series[0])
+    if load.planned is not None:
+        line(load.planned, "planned capacity", theme.series[0], ":")
+    for low, high in load.fan:
+        for below, above in zip(low.edges(), high.edges(), strict=False):
+            times = [_day_number(at) for at, _ in below]
+            lows, highs = [rate for _, rate in below], [rate for _, rate in above]
+            axes.fill_between(times, lows, highs, color=theme.series[5], alpha=0.18, linewidth=0)
+    line(load.highest, "load, maximum of 5 s", theme.ink)
+    line(load.forecast, "forecast, with its quantiles" if load.fan else "forecast", theme.series[5], "--")
+    axes.set_xlim(_day_number(load.mean.start_at), _day_number(load.forecast.end_at))
+    axes.set_ylim(0, 1.08 * load.peak_rps or 1.0)
+    _times(axes)
+    axes.set_ylabel("requests/s", color=theme.ink)
+    axes.yaxis.set_major_locator(MaxNLocator(5))
+    return _png(figure, theme, columns=2)
+
+
+def _day_number(at: float) -> float:
+    """Matplotlib's number of an instant, epoch seconds: days since the epoch."""
+    return at / DAY_S
+
+
+def _times(axes: Axes) -> None:
+    """Times of UTC along the axis."""
     locator = mdates.AutoDateLocator(minticks=3, maxticks=MOST_MARKS, tz=UTC)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_locator(locator)
     formats = mdates.ConciseDateFormatter(locator, tz=UTC, formats=TIMES, show_offset=False)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_formatter(formats)
-    axes.set_xlim(places[0], places[-1])
-    return _png(figure, theme, columns=2)
 
 
 def _baselines(report: CostReport, model: ModelReport, theme: Theme) -> bytes:

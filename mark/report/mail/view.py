@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from mark.domain.costs import BillLine, CostUsd
 from mark.report.cost.report import CostReport, ModelReport, spend_by_day, spend_by_item
 from mark.report.formatting import MISSING, format_duration, percent
+from mark.report.live.chart import ChartSeries, describe, describe_spend
 from mark.report.mail.formatting import (
     DAY_S,
     Money,
@@ -79,6 +80,7 @@ def mail_view(report: CostReport) -> MailView:
     parts = (
         _advice(report),
         _by_day(report, money),
+        _by_hour(report),
         _by_item(report, money),
         *_baselines(report, money),
         _objective(report),
@@ -87,6 +89,7 @@ def mail_view(report: CostReport) -> MailView:
         _clients(report, money),
         _fleet(report),
         *_sharing(report),
+        *_ahead(report),
         _forecasts(report),
         *_decisions(report),
         _reconciliation(report, money),
@@ -230,6 +233,23 @@ def _by_day(report: CostReport, money: Money) -> Section | None:
         summed=True,
     )
     return Section(title="Spend by day, USD", table=table, plot="spend")
+
+
+def _by_hour(report: CostReport) -> Section | None:
+    if not report.hours:
+        return None
+    return Section(title="Spend by hour, USD", text=(describe_spend(report.hours),), plot="hours")
+
+
+def _ahead(report: CostReport) -> Iterable[Section]:
+    """A section a model: what is forecast, over what the plan's fleet carries."""
+    for number, model in enumerate(report.models):
+        if model.ahead is None:
+            continue
+        alone = len(report.models) == 1
+        title = "Load ahead" if alone else f"Load ahead of {model.name}"
+        words = describe(ChartSeries.of(model.ahead.series, model.ahead.planned_rps))
+        yield Section(title=title, text=(words,), plot=f"ahead-{number}")
 
 
 def _cells(cost: CostUsd, money: Money) -> tuple[str, ...]:

@@ -198,7 +198,7 @@ def test_what_was_downloaded_holds_the_load_that_came(kept: Kept, tmp_path: Path
         path.write_bytes(data)
     segments = archived_segments(tmp_path)
     assert len(segments) == 3  # the first was dropped before anybody looked
-    found, load = archived_load(segments, None)
+    found, load, _ = archived_load(segments, None)
     assert (found.model, load) == (MODEL, minutes(BEGAN_AT, 12))
     assert archived_load((segments[0], segments[2]), MODEL)[1] == load  # a later one knows what was before
     assert archived_load(archived_segments(segments[0]), None)[1] == minutes(BEGAN_AT, 6)

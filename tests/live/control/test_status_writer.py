@@ -14,6 +14,8 @@ import pytest
 from mark.accounting.hourly_totals import load_marks, marks_key
 from mark.config.settings import Settings
 from mark.controller.state import Decision, Requested, State
+from mark.domain.announced_events import AnnouncedEvent
+from mark.domain.capacity_schedule import CapacityWindow
 from mark.domain.clock import ClockAnchor
 from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
@@ -24,7 +26,7 @@ from mark.domain.variants import ServedAccuracy
 from mark.live.clock import ServiceClock
 from mark.live.control.data_plane import LiveDataPlane
 from mark.live.control.lambda_warmup import Warmer
-from mark.live.control.status_writer import ModelStatusWriter, pool_status
+from mark.live.control.status_writer import ModelStatusWriter, announced_notes, bounds_notes, pool_status
 from mark.live.models import make_live_models
 from mark.live.status.view import LiveView
 from mark.store.connect import connect
@@ -68,7 +70,8 @@ def published(store: Any, first: int, last: int, *, lambda_warm: int = 19) -> Pu
             fleet=FleetView(instances=(Instance(
                 id="i-1", offering=offering, role=Role.SERVING, state=InstanceState.READY, launched_at=BEGAN,
             ),)),
-            forecast=None, forecast_failed=None, policy=model.bundle.controller, lambda_warm=lambda_warm,
+            forecast=None, forecast_failed=None, events=(),
+            policy=model.bundle.controller, lambda_warm=lambda_warm,
         )  # fmt: skip
         launch = Launch(token=f"t{minute}", reason=f"minute {minute}", offering=offering, count=1)
         made.publish(controller, Decision(state=State(), orders=(launch,)))
@@ -154,6 +157,30 @@ def test_status_knows_what_the_controller_believes_warm(tmp_path: Path) -> None:
         assert warm() == 25
     finally:
         server.stop()
+
+
+def test_notes_name_the_events_to_come_and_the_next_bounds() -> None:
+    def event(hour: int) -> AnnouncedEvent:
+        return AnnouncedEvent(name=f"e{hour}", at=3600.0 * hour, until=3600.0 * hour + 1800.0, factor=3.0)
+
+    window = CapacityWindow(start_s=8 * 3600, end_s=20 * 3600, min_rps=50.0, max_rps=400.0)
+    controller: Any = SimpleNamespace(
+        events=(event(3), event(0), event(1)),
+        forecast=SimpleNamespace(events=(event(0), event(1))),
+        policy=SimpleNamespace(capacity=(window,)),
+    )
+    assert announced_notes(controller, 1800.0) == (  # the first is over
+        "announced: e1, 3x from 1970-01-01 01:00 to 1970-01-01 01:30 UTC; plans count it",
+        "announced: e3, 3x from 1970-01-01 03:00 to 1970-01-01 03:30 UTC",
+    )
+    assert bounds_notes(controller, 0.0) == (
+        "capacity: at least 50 and at most 400 requests/s from 1970-01-01 08:00 UTC on",
+    )
+    assert bounds_notes(controller, 9 * 3600.0) == ("capacity: no bounds from 1970-01-01 20:00 UTC on",)
+    controller.events = tuple(map(event, range(1, 9)))
+    controller.policy.capacity = ()
+    assert announced_notes(controller, 0.0)[-1] == "announced: 4 more events; `mark event list` has all"
+    assert bounds_notes(controller, 0.0) == ()
 
 
 class Function:
