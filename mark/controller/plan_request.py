@@ -127,7 +127,9 @@ def plan_request(
         backup=_backup(policy, seen.fleet),
         hazards=_hazards(known, policy, dict(running)),
         launch_weight_usd_per_s=policy.launch_weight_usd_per_s,
-        bounds=bounds_ahead(policy.capacity, seen.now, _ready_after_s(policy, candidates, forecast.unit_s)),
+        bounds=bounds_ahead(
+            policy.capacity, policy.clock_at + seen.now, _ready_after_s(policy, candidates, forecast.unit_s)
+        ),
         sizes=known.sizes,
     )
 

@@ -136,6 +136,8 @@ class ControllerPolicy:
     quotas: Quotas = ()
     #: Bounds of planned capacity by the clock; empty for none.
     capacity: tuple[CapacityWindow, ...] = ()
+    #: Where its clock is 0, epoch seconds: a replay's begins with the trace, and `capacity` goes by dates.
+    clock_at: float = 0.0
     #: Events that the settings announce, by when they begin.
     events: Events = ()
     #: The budget of a pool of unlike instances; None where what is rented follows the load.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +33,15 @@ class AnnouncedEvent:
 
 
 Events = tuple[AnnouncedEvent, ...]
+
+
+def on_clock(events: Events, clock_at: float) -> Events:
+    """Those not over at `clock_at`, epoch seconds, by the instants of a clock that is 0 there."""
+    return tuple(
+        replace(event, at=max(0.0, event.at - clock_at), until=event.until - clock_at)
+        for event in events
+        if event.until > clock_at
+    )
 
 
 def no_events() -> Events:

@@ -7,7 +7,7 @@ drawn, such that both are kept exactly.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -92,19 +92,10 @@ def journalled_run(given: Settings, journal: str) -> tuple[Settings, Workload]:
 
 
 def with_counted_events(settings: Settings, found: Journalled) -> Settings:
-    """Settings of a replay that knows what the service knew; those of the same name in the settings go before.
-
-    The replay's clock is 0 where the journal's load begins.
-    """
+    """Settings of a replay that knows what the service knew; those of the same name in the settings go before."""
     own = events_of([item.event for item in settings.events], chosen_model(settings).name)
     given = {event.name for event in own}
-    counted = tuple(
-        EventSettings.of(
-            replace(event, at=max(0.0, event.at - found.start_at), until=event.until - found.start_at)
-        )
-        for event in found.events
-        if event.name not in given and event.until > found.start_at
-    )
+    counted = tuple(EventSettings.of(event) for event in found.events if event.name not in given)
     return settings.model_copy(update={"events": (*settings.events, *counted)})
 
 

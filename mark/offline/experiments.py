@@ -104,7 +104,12 @@ def make_experiment(
     chosen = chosen_policies(settings)
     load = workload or chosen_workload(settings)
     wishes = replace(chosen_variants(settings), read_policy=policy_reader(settings))
-    chosen = replace(chosen, model=replace(chosen.model, sizes=load.sizes), variants=wishes)
+    chosen = replace(
+        chosen,
+        model=replace(chosen.model, sizes=load.sizes),
+        variants=wishes,
+        clock_at=load.trace.start_at,
+    )
     spec = ExperimentSpec(
         **{field.name: getattr(chosen, field.name) for field in fields(chosen)},
         workload=load,

@@ -24,7 +24,7 @@ from mark.dispatch.policy import Late, Routing
 from mark.dispatch.qos import HARD_S, SOFT_S, QosPool, QosRule
 from mark.dispatch.qos_policy import QosNetwork
 from mark.dispatch.variants import QualityDeadlines, VariantDispatch, VariantServing, with_network
-from mark.domain.announced_events import Events
+from mark.domain.announced_events import Events, on_clock
 from mark.domain.capacity_schedule import CapacityWindow
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
@@ -89,6 +89,8 @@ class PolicySpec:
     capacity: tuple[CapacityWindow, ...] = ()
     #: Announced events of the model.
     events: Events = ()
+    #: Where the clock that policies see is 0, epoch seconds: bounds and events are told by date.
+    clock_at: float = 0.0
     #: What a pool of the policy `kairos` may cost; None without one.
     budget_usd_per_hour: float | None = None
     #: Requests whose sizes it remembers; 0 for those of the model.
@@ -204,12 +206,18 @@ class Assembly:
             given = self._for_best_variant(given)
         bundle = tuned(make_bundle(policy, given, changed.setting), self.spec.tuning, self.spec.market)
         bundle = replace(bundle, variants=self.variants)
-        controlled = replace(bundle.controller, quotas=self.spec.world.quotas, capacity=self.spec.capacity)
+        controlled = replace(
+            bundle.controller,
+            quotas=self.spec.world.quotas,
+            capacity=self.spec.capacity,
+            clock_at=self.spec.clock_at,
+        )
         bundle = replace(bundle, controller=controlled)
         if changed.forecaster is not None and not bundle.uses_truth:
             bundle = replace(bundle, forecaster=changed.forecaster, uses_truth=changed.uses_truth)
+        events = on_clock(self.spec.events, self.spec.clock_at)
         if not bundle.uses_truth:  # who knows the load to come knows what events bring
-            bundle = replace(bundle, controller=replace(bundle.controller, events=self.spec.events))
+            bundle = replace(bundle, controller=replace(bundle.controller, events=events))
         if changed.routing is not None:
             bundle = replace(bundle, dispatch=replace(bundle.dispatch, routing=changed.routing))
         if self.spec.overhead:

@@ -53,6 +53,31 @@ def test_the_document_has_what_is_promised_and_adds_up(mark):
     assert run["floor_usd"] <= run["reference_usd"]
 
 
+def test_bounds_and_events_go_by_the_dates_of_a_trace(tmp_path):
+    """18:00 of 1 December 2026 is the replay's second 0: an event at 18:10 is its second 600."""
+    begins = 1_796_148_000
+    lines = "".join(f"{begins + 60 * minute},5.0\n" for minute in range(30))
+    (tmp_path / "dated.csv").write_text(f"timestamp_s,rate_rps\n{lines}")
+    settings = Settings.model_validate(
+        {
+            "model": "inception-v3",
+            "trace": {"file": str(tmp_path / "dated.csv"), "start_s": 300, "duration_s": 1200},
+            "offerings": {"types": ["c5.large"]},
+            "forecaster": "last-value",
+            "capacity": [{"start": "18:15", "end": "18:20", "min_rps": 40}],
+            "events": [
+                {"name": "sale", "at": "2026-12-01T18:10", "duration": "5m", "expect": "3x"},
+                {"name": "over", "at": "2026-12-01T17:00", "duration": "5m", "expect": "3x"},
+            ],
+        }
+    )
+    made = make_experiment(settings)
+    assert [(event.name, event.at) for event in made.bundle("hedged").controller.events] == [("sale", 600.0)]
+    carried = made.run("hedged").minutes.capacity_rps.sum(axis=1)
+    assert carried[11:14].min() >= 40.0  # the replay begins at 18:05
+    assert carried[:5].max() < 40.0
+
+
 def test_a_replay_of_settings_with_a_rollout_offers_what_that_deploys(tmp_path):
     write_trace(constant(5.0, duration_s=600.0), tmp_path / "load.csv.gz")
     said = {
