@@ -45,7 +45,12 @@ def _is_whole(config: pytest.Config) -> bool:
     """True where no test of this folder was left out by its name or place."""
     option, began = config.option, config.invocation_params.dir
     chosen = (
-        option.collectonly or option.lf or option.keyword or option.deselect or option.ignore or option.ignore_glob
+        option.collectonly
+        or getattr(option, "lf", False)
+        or option.keyword
+        or option.deselect
+        or option.ignore
+        or option.ignore_glob
     )
     named = any(HERE.is_relative_to((began / place).resolve()) for place in config.args)
     return named and not chosen and option.markexpr in ALL

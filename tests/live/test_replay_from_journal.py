@@ -78,9 +78,9 @@ def test_a_replay_of_a_journal_knows_the_events_that_its_plans_counted(mark) -> 
     first = mark(*line.split(), "--event", "600;5m;3x", "--out", "run", "--json")
     assert first.status == 0, first.err
 
-    settings, load = journalled_run(Settings(), "run")
+    settings, _ = journalled_run(Settings(), "run")
     (event,) = settings.events
-    assert event.event.at + load.trace.start_at == 600.0
+    assert event.event.at == 600.0
     assert (event.event.until - event.event.at, event.event.factor) == (300.0, 3.0)
     given_ = Settings.model_validate(
         {"events": [{"name": event.name, "at": 700, "duration": "1m", "expect": "2x"}]}
@@ -89,7 +89,8 @@ def test_a_replay_of_a_journal_knows_the_events_that_its_plans_counted(mark) -> 
     assert [item.event.factor for item in settings.events] == [2.0]  # what is given wins
     again = mark("simulate", "--journal", "run", "--policy", "hedged", "--out", "again", "--json")
     assert again.status == 0, again.err
-    assert '"factor":3.0' in Path("again/journal.jsonl").read_text().replace(" ", "")
+    _, *ticks = Path("again/journal.jsonl").read_text().splitlines()  # the first line has the settings' own
+    assert any('"factor":3.0' in tick.replace(" ", "") for tick in ticks)
 
 
 @pytest.mark.parametrize(
