@@ -130,7 +130,7 @@ def advise_on(
         if as_json:
             show_json(document)
         else:
-            show(*_printed(document))
+            show(*printed(document))
     if interrupted:
         note(f"interrupted: {len(found.advice)} changes were tried")
         raise typer.Exit(INTERRUPTED)
@@ -325,7 +325,8 @@ def _document(
     }
 
 
-def _printed(document: AdviceDocument) -> Iterator[str | Table]:
+def printed(document: AdviceDocument) -> Iterator[str | Table]:
+    """The document for a terminal."""
     days_s = document["days"] * DAY_S
     yield (
         f"{document['model']} under {document['policy']} on {format_duration(days_s)} of {document['load']}: "

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mark.offline.advise import printed
+from mark.report.terminal import show
 from tests.cli.test_bad_input import refused
 
 DAY_S = 86_400
@@ -40,8 +42,8 @@ def month_usd(mark, load: list[str], *flags: str) -> float:
     return float(json.loads(done.out)["runs"][0]["usd_per_month"])
 
 
-def test_the_first_pieces_of_advice_save_what_they_said(mark, load):
-    done = mark("advise", *load, "--days", "1", "--json", "--seed", "3")
+def test_the_first_pieces_of_advice_save_what_they_said(mark, load, capsys):
+    done = mark("advise", *load, "--days", "1", "--savings-plan", "0.3", "--json", "--seed", "3")
     assert done.status == 0, done.err
     document = json.loads(done.out)
     with_flags = [one for one in document["advice"] if one["flags"]]
@@ -54,15 +56,10 @@ def test_the_first_pieces_of_advice_save_what_they_said(mark, load):
     savings = [one["saved_usd_per_month"] for one in document["advice"]]
     assert savings == sorted(savings, reverse=True)
     assert all(one["keeps_objective"] for one in document["advice"])
-
-
-def test_a_savings_plan_is_sized_and_all_of_it_printed(mark, load):
-    done = mark("advise", *load, "--days", "1", "--savings-plan", "0.3")
-    assert done.status == 0, done.err
-    assert "a Savings Plan" in done.out
-    assert "USD a month" in done.out
-    assert "market: spot" in done.out
-    assert "policies: [hedged]" in done.out
+    show(*printed(document))
+    text = capsys.readouterr().out
+    for words in ("a Savings Plan", "USD a month", "market: spot", "policies: [hedged]"):
+        assert words in text
 
 
 @pytest.mark.parametrize(
