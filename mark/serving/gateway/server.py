@@ -79,7 +79,7 @@ class Listener(Protocol):
     """A way in beside HTTP, to the same handler."""
 
     async def start(self) -> None:
-        """Take requests. Errors: Misconfigured."""
+        """Take requests."""
 
     async def stop(self, grace_s: float) -> None:
         """Take no more requests, and end those that are not answered after so long."""
@@ -104,7 +104,7 @@ class GatewayConfig:
     tls: ssl.SSLContext | None = None
     #: Where peers reach a gateway whose clients use TLS, on `own_address`; 0 takes a free one.
     peer_port: int = 0
-    #: Makes another way in.
+    #: Makes another way in, bound to its port. Errors: Misconfigured.
     beside: Callable[[HttpServer], Listener] | None = None
     limits: HttpLimits = field(default_factory=HttpLimits)
 
@@ -536,11 +536,11 @@ async def serve_gateway(
     pause_s = await _read_tokens(gateway, tokens) if tokens is not None else 0.0
     listening = listen(config.host, config.port)
     try:
+        listener = None if config.beside is None else config.beside(gateway.http)
         me, own = await _own_port(gateway, listening)
         following = await gateway.sync.begin(link, gateway.agents, gateway.peers, stop, me)
         if tokens is not None:
             following = (*following, loop.create_task(_follow_tokens(gateway, tokens, pause_s)))
-        listener = None if config.beside is None else config.beside(gateway.http)
         if listener is not None:
             await listener.start()
         server = await loop.create_server(gateway.http.connection, sock=listening, ssl=config.tls, backlog=4096)

@@ -115,28 +115,27 @@ class GrpcServer:
     """`inference.GRPCInferenceService` in front of an HTTP server's handler. Made and used in one event loop."""
 
     def __init__(self, config: GrpcConfig, http: HttpServer) -> None:
-        self._config, self._http = config, http
+        """Bind the port. Errors: Misconfigured where it cannot be used."""
+        self._http = http
         self._server = aio.server(options=_options(http.limits))
         methods: dict[str, Method] = {name: partial(self._document, name, one) for name, one in DOCUMENTS.items()}
         methods["ModelInfer"] = self._infer
         handlers = {name: grpc.stream_unary_rpc_method_handler(method) for name, method in methods.items()}
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-        #: bound by `start`
-        self.port = 0
+        self.port = self._bind(config)
 
-    async def start(self) -> None:
-        """Take calls. Errors: Misconfigured where the port or the certificate cannot be used."""
-        config = self._config
+    def _bind(self, config: GrpcConfig) -> int:
         host = f"[{config.host}]" if ":" in config.host else config.host
         address = f"{host}:{config.port}"
         try:
             if config.identity is None:
-                self.port = self._server.add_insecure_port(address)
-            else:
-                credentials = grpc.ssl_server_credentials([config.identity])
-                self.port = self._server.add_secure_port(address, credentials)
+                return int(self._server.add_insecure_port(address))
+            return int(self._server.add_secure_port(address, grpc.ssl_server_credentials([config.identity])))
         except RuntimeError as error:
             raise Misconfigured(f"cannot serve gRPC on {address}: {error}; choose another port") from error
+
+    async def start(self) -> None:
+        """Take calls."""
         await self._server.start()
 
     async def stop(self, grace_s: float) -> None:

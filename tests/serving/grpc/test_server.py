@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -17,10 +19,13 @@ from grpc import StatusCode, aio
 from tritonclient.grpc import service_pb2
 from tritonclient.utils import InferenceServerException
 
+from mark.domain.clients import Client, ClientDirectory, HashedKey, Limits, hash_of_key
+from mark.domain.errors import Misconfigured
 from mark.serving.grpc.messages import SERVICE
 from mark.serving.grpc.server import GrpcConfig, GrpcServer
 from mark.serving.http.server import HttpLimits, HttpServer
-from tests.serving.harness import Live, live, run
+from tests.serving.harness import Live, live, run, until
+from tests.serving.test_peers import certified
 
 VALUES = np.array([[1.5, 2.5]], dtype=np.float32)
 
@@ -288,3 +293,81 @@ def test_a_gateway_that_ends_answers_what_it_has() -> None:
             assert (await asking).outputs
 
     run(test())
+
+
+def test_limits_of_a_client_hold_for_grpc() -> None:
+    limits = Limits(rate_rps=0.01, burst=1)
+    key = HashedKey(sha256=hash_of_key(b"a-key"))
+    known = Client(name="shop", keys=(key,), limits=limits, models=("echo",))
+    elsewhere = Client(name="other", keys=(HashedKey(sha256=hash_of_key(b"b-key")),), models=("another",))
+
+    async def test() -> None:
+        async with serving() as (running, server):
+            running.store.directory = ClientDirectory(version=1, clients=(known, elsewhere))
+
+            async def code(**metadata: str) -> StatusCode:
+                try:
+                    await _infer(server, **metadata)
+                except aio.AioRpcError as error:
+                    return error.code()
+                return StatusCode.OK
+
+            async def asks_keys() -> bool:
+                return await code() == StatusCode.UNAUTHENTICATED
+
+            await until(asks_keys)
+            assert await code(authorization="Bearer a-key") == StatusCode.OK
+            with pytest.raises(aio.AioRpcError, match="above its rate") as limited:
+                await _infer(server, authorization="Bearer a-key")
+            assert limited.value.code() == StatusCode.RESOURCE_EXHAUSTED
+            assert int(str(dict(limited.value.trailing_metadata() or ())["retry-after"])) > 1
+            assert await code(authorization="Bearer b-key") == StatusCode.PERMISSION_DENIED
+
+    run(test())
+
+
+def test_what_is_shed_is_unavailable_with_a_time_to_retry() -> None:
+    async def test() -> None:
+        async with serving(agents=0) as (_, server):
+            with pytest.raises(aio.AioRpcError) as error:
+                await _infer(server)
+            assert error.value.code() == StatusCode.UNAVAILABLE
+            assert "no capacity to meet the deadline" in str(error.value.details())
+            assert dict(error.value.trailing_metadata() or ())["retry-after"] == "1"
+
+    run(test())
+
+
+def test_a_version_is_named_by_the_message() -> None:
+    def talk(address: str) -> None:
+        with triton.InferenceServerClient(address) as client:
+            np.testing.assert_array_equal(client.infer("echo", asked(), model_version="1").as_numpy("x"), VALUES)
+            with pytest.raises(InferenceServerException, match="no route for"):
+                client.infer("echo", asked(), model_version="7")
+
+    against(talk)
+
+
+def test_tls_with_the_gateways_certificate(tmp_path: Path) -> None:
+    certified(tmp_path)
+    chain, key = ((tmp_path / name).read_bytes() for name in ("cert.pem", "key.pem"))
+
+    def talk(address: str) -> None:
+        with grpc.secure_channel(address, grpc.ssl_channel_credentials(chain)) as channel:
+            assert call(channel, "ModelInfer", typed()).outputs
+
+    against(talk, config=GrpcConfig(host="127.0.0.1", port=0, identity=(key, chain)))
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+
+        async def test() -> None:
+            with pytest.raises(Misconfigured, match=f"cannot serve gRPC on 127.0.0.1:{port}"):
+                async with serving(GrpcConfig(host="127.0.0.1", port=port), agents=0):
+                    pass
+
+        run(test())
