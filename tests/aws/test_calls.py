@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from moto import mock_aws
 
-from lambda_handlers import interruption, warm
+from lambda_handlers import interruption, warm, webhook
 from mark.aws.alarms import read_alerts
 from mark.aws.archive import put_object
 from mark.aws.client_tokens import valid_tokens
@@ -64,6 +64,12 @@ def gateway(there: Scene) -> None:
     overflow.close()
 
 
+def post_alarm(there: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The secret is read, and holds no address."""
+    monkeypatch.setenv("MARK_WEBHOOK_SECRET", "mark-shop-token")
+    assert "must read https://" in str(webhook.handler({"mark-test": True}, CONTEXT)["why"])
+
+
 @pytest.fixture
 def handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The handlers make their clients anew, and close them."""
@@ -79,7 +85,9 @@ def handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("handlers")
-def test_each_role_calls_what_is_listed_for_it(called: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_role_calls_what_is_listed_for_it(  # noqa: PLR0915 - a line or two for each role
+    called: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with mock_aws(config={"lambda": {"use_docker": False}}):
         with called.acting("setup"):
             there = scene()
@@ -108,6 +116,8 @@ def test_each_role_calls_what_is_listed_for_it(called: Recorder, monkeypatch: py
             assert valid_tokens(there.aws, "shop") == ("t",)
         with called.acting("warm"):
             warm.handler({"function": "mark-shop-infer-m", "concurrency": 1}, CONTEXT)
+        with called.acting("webhook"):
+            post_alarm(there, monkeypatch)
         with called.acting("setup"):
             changed = replace(infer_function(), memory_mib=1024)
             better = {"agents_store": "redis://y", "code": zipped("pass  # better")}
@@ -127,7 +137,7 @@ def test_each_role_calls_what_is_listed_for_it(called: Recorder, monkeypatch: py
         with called.acting("setup"):
             tear_down(there.aws, "shop")
         there.close()
-    for role in ("setup", "controller", "gateway", "interruption", "train", "warm"):
-        called.assert_permitted(role, replace(NAMES, bucket=there.bucket))
+    for role in ("setup", "controller", "gateway", "interruption", "train", "warm", "webhook"):
+        called.assert_permitted(role, replace(NAMES, bucket=there.bucket, webhook="mark-shop-token"))
     reads = frozenset({("StackReads", "cloudformation:DescribeStacks")})  # moto's stacks are judged by nobody
     called.assert_permitted("prober", replace(NAMES, bucket=there.bucket), unseen=reads)
