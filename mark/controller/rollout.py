@@ -34,12 +34,12 @@ HOLD_S = 60.0
 MOST_DWELLS = 4
 """A step without enough requests to judge by ends after so many dwells."""
 EXACT = 1e-9
-"""What rounding may add to a whole number of instances."""
+"""Most that rounding adds to a whole number of instances."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutSeen:
-    """What one move sees."""
+    """Observation of one move."""
 
     #: When, epoch seconds of service time.
     now: float
@@ -209,7 +209,7 @@ def _given_its_share(rollout: Rollout, seen: RolloutSeen) -> Rollout:
 def _counts_since_its_share(
     rollout: Rollout, stable: str, counts: tuple[VersionCounts, ...]
 ) -> tuple[VersionCounts, VersionCounts]:
-    """What the stable version and the candidate did since the share was set."""
+    """Counts of the stable version and of the candidate since the share was set."""
     now = {one.version: one for one in counts}
     before = {one.version: one for one in rollout.counts}
     usual, new = (

@@ -208,7 +208,7 @@ def _instant(at: float, clock_at: float) -> str:
 
 
 def _learned_remarks(settings: Settings, experiment: Experiment) -> tuple[str, ...]:
-    """Whether a learned policy is judged on days that it was trained on."""
+    """A remark where a learned policy is judged on days that it was trained on."""
     known = learned_days(settings, experiment)
     if not known:
         return ()
