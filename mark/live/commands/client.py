@@ -11,7 +11,7 @@ from typing import TypedDict
 
 from mark.config.settings import Settings
 from mark.domain.clients import Client, ClientDirectory, HashedKey, Limits, Priority, hash_of_key
-from mark.domain.errors import Misconfigured
+from mark.domain.errors import Misconfigured, RetryLater
 from mark.live.local.run_dir import RunFolder, Running
 from mark.live.service_session import service_store
 from mark.report.formatting import MISSING, format_duration
@@ -20,6 +20,7 @@ from mark.report.tables import figures, make_table, texts
 from mark.report.terminal import note, show, show_json
 from mark.steady_time import steady_time
 from mark.store.codec import CLIENTS
+from mark.store.service import ServiceStore
 
 KEY_BYTES = 32
 """Random bytes of a key: 256 bits, which nobody guesses, so that its hash may be a fast one."""
@@ -177,10 +178,18 @@ def _change(
     folder = RunFolder.of(settings.service.name)
     if folder.running() is not None:
         try:
-            folder.write_clients(CLIENTS.encode(changed))
-        except OSError as error:
-            note(f"the clients are changed, but not kept for the next `mark up`: {folder.path}: {error.strerror}")
+            _keep_copy(store, folder)
+        except (OSError, RetryLater) as error:
+            note(f"the clients are changed, but not kept for the next `mark up`: {folder.path}: {error}")
     return changed
+
+
+def _keep_copy(store: ServiceStore, folder: RunFolder) -> None:
+    """Keep the clients in the folder as they are at last, whichever of several commands at once writes last."""
+    kept = None
+    while (known := store.clients.read()) != kept:
+        folder.write_clients(CLIENTS.encode(known))
+        kept = known
 
 
 def _show_key(client: Client, key: str, said: str, *, as_json: bool, now: float) -> None:

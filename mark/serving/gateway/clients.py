@@ -150,12 +150,11 @@ class Clients:
     def follow(self, directory: ClientDirectory | None, *, now: float, loop_now: float) -> bool:
         """Know these clients; True where that changed what is accepted. What was used of limits stays used.
 
-        A store that has an earlier version than the last known one, or none, has lost changes: what is known
-        counts until its leader has restored them, and what was revoked stays so. directory: None where the store
-        is unreachable. now: epoch seconds, by which keys expire even then. loop_now: the loop's clock.
+        A store may have lost changes, and have got others since: what is known of them counts until its leader has
+        restored them, and what was revoked stays so. directory: None where the store is unreachable. now: epoch
+        seconds, by which keys expire even then. loop_now: the loop's clock.
         """
-        if directory is None or directory.version < self._directory.version:
-            directory = self._directory
+        directory = self._directory if directory is None else self._directory.merged(directory)
         expired = self._expires_at is not None and now >= self._expires_at
         if directory == self._directory and not expired:
             return False

@@ -288,6 +288,8 @@ class ModelRouter:
         now = time.monotonic()
         if loss is not None:
             request.losses += (loss,)
+            if self.version_tally is not None:  # who answers in its place is none of its merit
+                self.version_tally.failed()
         again = after_loss(
             allowed=self.served.model.redispatch,
             losses=len(request.losses),

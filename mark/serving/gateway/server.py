@@ -447,7 +447,7 @@ class Gateway:
         request.reply(answer.status, kind, answer.body, forwarded_headers(answer.headers))
 
     def _versions_of(self, served: ServedModel) -> Sequence[str]:
-        """What paths name after `/versions/`: variants, or the one, and versions by their hash."""
+        """Names in paths after `/versions/`: variants, or the one, and versions by their hash."""
         return (*versions_of(served), *self._routes.versions(served.name))
 
     def _handle_index(self, request: InferenceRequest) -> None:
