@@ -20,17 +20,23 @@ MOST_CLIENTS = 100
 """So many a directory holds, revoked ones counted: each is a label of metrics and a row of every report."""
 LEAST_RPS, MOST = 1e-6, 1e9
 """Bounds of limits: a request in eleven days, and more than any service gets."""
+LEAST_DEADLINE_S, MOST_DEADLINE_S = 10.0, 86_400.0
+"""Bounds of an async client's deadline: below, the class gains nothing; above, no connection lasts."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,47}")
 SERVICE = "(token)"
 """The name under which requests with the service's own token are counted; no client can have it."""
 
 
 class Priority(StrEnum):
-    """Priority class of a client: where a model is overloaded, the lowest class is refused first."""
+    """Priority class of a client: where a model is overloaded, the lowest class is refused first.
+
+    Requests of the async class wait, for as long as their client's deadline lets them, for capacity that is idle.
+    """
 
     HIGH = "high"
     NORMAL = "normal"
     LOW = "low"
+    ASYNC = "async"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,11 +84,19 @@ class Client:
     models: tuple[str, ...] = ()
     limits: Limits = Limits()
     priority: Priority = Priority.NORMAL
+    #: Of the async class: seconds within which each request is to be answered; None for the other classes.
+    deadline_s: float | None = None
     #: Epoch seconds.
     created_at: float = 0.0
     revoked_at: float | None = None
     #: Version of the directory that changed it last; 0 where that does not say.
     version: int = 0
+
+    def __post_init__(self) -> None:
+        if (self.priority is Priority.ASYNC) != (self.deadline_s is not None):
+            raise Misconfigured("a client of the async class has a deadline, and no other client has one")
+        if self.deadline_s is not None and not LEAST_DEADLINE_S <= self.deadline_s <= MOST_DEADLINE_S:
+            raise Misconfigured("a client's deadline must be from 10s to 24h")
 
     @property
     def is_revoked(self) -> bool:

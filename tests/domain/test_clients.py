@@ -16,9 +16,11 @@ from mark.domain.clients import (
     ClientDirectory,
     HashedKey,
     Limits,
+    Priority,
     hash_of_key,
 )
 from mark.domain.errors import Misconfigured
+from mark.store.codec import CLIENTS
 
 MODELS = ("digits", "net")
 
@@ -178,3 +180,24 @@ def test_limits_below_one_request_or_beyond_all_are_refused(count: int) -> None:
 def test_a_client_without_models_may_use_all() -> None:
     assert client().may_use("digits")
     assert not replace(client(), models=("net",)).may_use("digits")
+
+
+@pytest.mark.parametrize(
+    ("priority", "deadline_s"),
+    [(Priority.ASYNC, None), (Priority.LOW, 60.0), (Priority.ASYNC, 9.0), (Priority.ASYNC, 86_401.0)],
+)
+def test_only_the_async_class_has_a_deadline_and_within_bounds(
+    priority: Priority, deadline_s: float | None
+) -> None:
+    with pytest.raises(Misconfigured, match="deadline"):
+        Client(name="nightly", keys=(), priority=priority, deadline_s=deadline_s)
+
+
+def test_a_directory_of_before_the_async_class_still_reads() -> None:
+    client = Client(name="nightly", keys=(), priority=Priority.ASYNC, deadline_s=60.0)
+    directory = ClientDirectory(version=1, clients=(client,))
+    assert CLIENTS.decode(CLIENTS.encode(directory)) == directory
+    old = CLIENTS.encode(ClientDirectory(version=1, clients=(Client(name="shop", keys=()),)))
+    shorter = old.replace(b',"deadline_s":null', b"").replace(b', "deadline_s": null', b"")
+    assert shorter != old
+    assert CLIENTS.decode(shorter) == CLIENTS.decode(old)

@@ -25,12 +25,18 @@ class ClientUse:
     """One client's use of one model: its requests' way in and out, and their counts since the gateway began."""
 
     __slots__ = (
-        "_counted", "active_at", "answered", "client", "details", "failed", "items", "late", "limited",
-        "limits", "name", "priority", "queue_share", "shed",
+        "_counted", "active_at", "answered", "client", "deadline_s", "details", "failed", "items", "late",
+        "limited", "limits", "name", "priority", "queue_share", "shed",
     )  # fmt: skip
 
-    def __init__(self, name: str, limits: ClientLimits, priority: Priority) -> None:
-        self.name, self.limits, self.priority = name, limits, priority
+    is_load = True
+    """Its requests are arrivals and count for the model's objective (`mark.serving.gateway.held_requests`)."""
+
+    def __init__(self, name: str, limits: ClientLimits) -> None:
+        self.name, self.limits = name, limits
+        self.priority = Priority.NORMAL
+        #: of the async class: how long a request may wait for its answer
+        self.deadline_s = 0.0
         #: name in frames, and the details of a frame that has no others; none for the service's own token
         self.client = b"" if name == SERVICE else name.encode()
         self.details = client_details(self.client) if self.client else b""
@@ -91,7 +97,8 @@ class Account:
         use = self.uses.get(model)
         if use is None:
             name = SERVICE if self.client is None else self.client.name
-            use = self.uses[model] = ClientUse(name, self.limits, self.priority)
+            use = self.uses[model] = ClientUse(name, self.limits)
+            self._set_class(use)
         return use
 
     @property
@@ -103,7 +110,11 @@ class Account:
         """Take what was changed of it."""
         self.client = client
         for use in self.uses.values():
-            use.priority = client.priority
+            self._set_class(use)
+
+    def _set_class(self, use: ClientUse) -> None:
+        use.priority = self.priority
+        use.deadline_s = 0.0 if self.client is None else self.client.deadline_s or 0.0
 
     def status_for(self, model: str) -> int:
         """The status that refuses it for this model; 0 where it may use it."""

@@ -287,7 +287,7 @@ def test_an_id_of_another_gateways_counts_once(monkeypatch: pytest.MonkeyPatch) 
 def test_the_frame_names_the_client() -> None:
     fields = (7, 0, 1000, b"/p", b"application/json", 0, b"id", b"", BODY, False, b"")
     plain = encode_request(*fields)
-    use = ClientUse("shop", Clients().identify({}).limits, Priority.NORMAL)  # type: ignore[union-attr]
+    use = ClientUse("shop", Clients().identify({}).limits)  # type: ignore[union-attr]
     for frame in (encode_request(*fields, use.details), with_details(plain, 1, 0.0, b"shop")):
         [found] = FrameParser().feed(frame)
         assert isinstance(found, Request)
