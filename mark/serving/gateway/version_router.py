@@ -32,7 +32,7 @@ class VersionRouter(ModelRouter):
             unexpected=stable.unexpected,
             tally=stable.tally,
         )
-        self._stable = stable
+        self._stable, self.held = stable, stable.held
         self.version = version.encode()
         self.weight = 0.0
 
