@@ -32,6 +32,7 @@ from mark.serving.gateway.stats import Server, Tally, VersionTally
 from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 
 if TYPE_CHECKING:
+    from mark.serving.gateway.shadow import ShadowRequest, Shadows
     from mark.serving.gateway.version_router import VersionRouter
 
 log = logging.getLogger("mark.gateway")
@@ -47,6 +48,10 @@ class Agent(Protocol):
 
     def send(self, request: InferenceRequest, now: float, *, forced: bool) -> None:
         """Send a request there."""
+        ...
+
+    def send_shadow(self, shadow: ShadowRequest, now: float) -> None:
+        """Send a copy of a request there, whose answer is compared and dropped."""
         ...
 
 
@@ -99,6 +104,8 @@ class ModelRouter:
         self.version = b""
         #: the router of the version that a rollout brings in; None without one
         self.candidate: VersionRouter | None = None
+        #: copies of what is answered here, for that version; None where none are made
+        self.shadows: Shadows | None = None
         #: counts of its own version; None without a rollout
         self.version_tally: VersionTally | None = None
         self.view = ModelView()
@@ -358,6 +365,8 @@ class ModelRouter:
                 self.version,
             )
             self.idempotency.complete(request.idempotency, stored)
+        if self.shadows is not None and response.status != TIMED_OUT:
+            self.shadows.copy(request, response, now - request.arrived_at, now)
 
     def fail(self, request: InferenceRequest, status: int, text: str) -> None:
         """Answer with an error of the service."""

@@ -2,7 +2,8 @@
 
 During a rollout the model's router hands the candidate its share of the requests, chosen by their ids, and those
 that name it. What the candidate's agents do not admit, or lose, goes back to the model's router, as if it had
-never been here; only a request that names the version stays. A version that was replaced or aborted has a router
+never been here; only a request that names the version stays. Before that it may get copies of requests
+(`shadow.py`), whose answers nobody gets. A version that was replaced or aborted has a router
 of this kind, too: it gets no request, and its agents answer what they have, or give it back.
 """
 
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from mark.dispatch.versions import in_share
 from mark.serving.gateway.model_router import ModelRouter
 from mark.serving.gateway.request import InferenceRequest, Loss
+from mark.serving.gateway.shadow import ShadowRequest, Shadows
 
 if TYPE_CHECKING:
     from mark.domain.versions import ModelVersions
@@ -35,6 +37,29 @@ class VersionRouter(ModelRouter):
         self._stable = stable
         self.version = version.encode()
         self.weight = 0.0
+        self._shadows: Shadows | None = None
+
+    def begin_shadow(self, versions: ModelVersions) -> Shadows:
+        """Copies for this version, by the rollout's policy."""
+        assert versions.rollout is not None, "only a rollout has a shadow"
+        if self._shadows is None:
+            self._shadows = Shadows(
+                self.version,
+                self.tally.of_version(versions.candidate),
+                self,
+                self.unexpected,
+                objective_s=self.objective_s,
+            )
+        self._shadows.share, self._shadows.tolerance = versions.shadow, versions.rollout.policy.tolerance
+        return self._shadows
+
+    def send_shadow(self, shadow: ShadowRequest, now: float) -> bool:
+        """Send a copy to an agent that answers in time; False where there is none."""
+        agent, finish_at = self._first_to_finish(now, shadow.size)
+        if agent is None or finish_at > min(shadow.deadline_at, agent.view.terminates_at):
+            return False
+        agent.send_shadow(shadow, now)
+        return True
 
     def takes(self, request: InferenceRequest) -> bool:
         """True for a request that this version is to answer: it names it, or its id is in the share."""
@@ -73,13 +98,15 @@ class VersionRouters:
         """Route by these versions from now on."""
         self._versions, stable = versions, self.stable
         stable.version = versions.stable.encode()
-        stable.candidate = stable.version_tally = None
+        stable.candidate = stable.version_tally = stable.shadows = None
         if versions.candidate:
             candidate = self._other(versions.candidate)
             candidate.weight = versions.weight
             stable.candidate = candidate
             stable.version_tally = stable.tally.of_version(versions.stable)
             candidate.version_tally = stable.tally.of_version(versions.candidate)
+            if versions.shadow:
+                stable.shadows = candidate.begin_shadow(versions)
 
     def of(self, version: str) -> ModelRouter:
         """The router of an agent of that version."""
