@@ -30,6 +30,7 @@ from mark.dispatch.central_decisions import (
     Floats,
     Line,
     Pool,
+    Records,
     Rules,
     Scratch,
     decide,
@@ -133,7 +134,8 @@ class CentralQueue(Generic[Query]):
         self._matched = self._partitioned = 0
         self._queries: list[Query | None] = [None] * FIRST_ROOM
         self._free = list(range(FIRST_ROOM))
-        self._lay_out(np.zeros(0, np.int64))
+        nobody = np.zeros(0, np.int64)
+        self._lay_out(nobody, make_line(FIRST_ROOM, nobody).queries)
         self.refresh()
 
     def __len__(self) -> int:
@@ -163,7 +165,7 @@ class CentralQueue(Generic[Query]):
         ordered = sorted(instances, key=lambda one: (self._kinds[one.kind], one.name))
         self._names = [one.name for one in ordered]
         self._number_of = {name: number for number, name in enumerate(self._names)}
-        self._lay_out(np.array([self._kinds[one.kind] for one in ordered], np.int64))
+        self._lay_out(np.array([self._kinds[one.kind] for one in ordered], np.int64), self._line.queries)
         for number, one in enumerate(ordered):
             known = before.get(one.name)
             until_ms = one.busy_until_ms
@@ -293,8 +295,8 @@ class CentralQueue(Generic[Query]):
         """Queries that wait for an instance to be idle otherwise: none answers them in time any more."""
         return int(self._counts[HELD])
 
-    def _lay_out(self, kinds: NDArray[np.int64]) -> None:
-        """A line for these instances, with nobody in it yet. kinds: shape (instances,)."""
+    def _lay_out(self, kinds: NDArray[np.int64], queries: Records) -> None:
+        """A line for these instances, in which nobody stands yet. kinds: shape (instances,)."""
         base = int((kinds == 0).sum())
         threshold = self._policy.threshold
         self._rules = rules_of(
@@ -304,7 +306,9 @@ class CentralQueue(Generic[Query]):
             base=base,
             others=kinds.size - base,
         )
-        self._use(make_line(len(self._queries), kinds))
+        line = make_line(len(self._queries), kinds)
+        line.queries[:] = queries
+        self._use(line)
         open_line(self._rules, self._line)
 
     def _use(self, line: Line) -> None:

@@ -319,3 +319,16 @@ def test_what_is_removed_before_it_is_handed_on_takes_no_other_along(rule: Centr
     decided = queue.decide(10.0)
     seen = [name for name, _ in decided.started] + decided.handed_on + queue.waiting()
     assert sorted(seen) == ["in time", "later"]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_who_waits_keeps_its_size_and_deadline_while_the_pool_changes(rule: CentralRule) -> None:
+    queue = a_queue(rule, too_late=TooLate.OVERFLOW)
+    queue.set_pool(1000.0, [Instance("a", "fast", 1020.0)])
+    queue.add(1000.0, "q", size=2, deadline_ms=1050.0)
+    queue.set_pool(1001.0, [Instance("a", "fast", 1020.0), Instance("b", "fast", 1030.0)])
+    queue.set_idle("a")
+    assert queue.decide(1010.0) == ([("q", "a")], []), "it is not too late"
+    assert queue.expected_ms(1010.0, 0, 1) == 1040.0
+    queue.set_pool(1010.0, [Instance("a", "fast", 0.0)])
+    assert queue.expected_ms(1010.0, 0, 1) == 1040.0, "it serves two items"
