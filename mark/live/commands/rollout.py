@@ -155,8 +155,6 @@ def _check_may_start(served: ServedModel, versions: ModelVersions, policy: Canar
             f"{name} overflows to Lambda, whose function has one version: to roll out others, serve it with "
             "offerings: {overflow: false}"
         )
-    if served.central is not None:
-        raise Misconfigured(f"{name} has a central queue, which knows no versions: let dispatch name another rule")
 
 
 def _running(versions: ModelVersions) -> Rollout:

@@ -291,7 +291,7 @@ class AgentConnections:
         self._members = members
         ready = [member for member in members.values() if member.state is MemberState.READY]
         for name, router in self._routers.items():
-            router.set_members({member.instance: member.offering for member in ready if member.model == name})
+            router.set_members({member.instance: member for member in ready if member.model == name})
         for instance, member in members.items():
             if instance not in self._tasks and member.model in self._routers:
                 task = asyncio.get_running_loop().create_task(self._keep_connected(instance))

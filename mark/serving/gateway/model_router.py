@@ -12,7 +12,7 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol
 
 from mark.dispatch.client_limits import may_wait
@@ -20,6 +20,7 @@ from mark.dispatch.overflow import TO_INSTANCE, TO_LAMBDA, after_bounce
 from mark.dispatch.policy import Bounced, Late, Routing
 from mark.dispatch.redispatch import AfterLoss, after_loss, at_work
 from mark.dispatch.routing import NONE, least_finish, least_finish_of_size, least_outstanding, weighted
+from mark.domain.member import Member
 from mark.domain.spending import SpendingLimit
 from mark.domain.traffic import CLIENT_ERROR, is_rejection
 from mark.protocols.frames import Response
@@ -76,6 +77,7 @@ def _fails_its_request(decide: WithRequest[Rest]) -> WithRequest[Rest]:
 
 NO_CAPACITY = "no capacity to meet the deadline; retry after 1 s"
 PAUSED = "the service is paused, or its budget is spent: nothing is rented until it is resumed"
+GONE = "the version that the path names was aborted or replaced"
 TIMED_OUT = 504
 """Status of a batch that hung; it is not stored, so that a retry with the same id is executed."""
 
@@ -143,18 +145,37 @@ class ModelRouter:
         return bool(self._agents) or self._lambda_open(0)
 
     @property
+    def agents(self) -> Sequence[Agent]:
+        """Agents that accept requests, by instance."""
+        return self._agents
+
+    @property
     def agent_count(self) -> int:
         """The number of agents that accept requests."""
         return len(self._agents)
 
-    def set_members(self, offering_of: dict[str, str]) -> None:
-        """Take the offerings of all ready agents, connected or not; early binding has no shares."""
+    def set_members(self, members: Mapping[str, Member]) -> None:
+        """Take all ready agents, connected or not; early binding has no shares."""
 
     def set_gateways(self, me: str, gateways: list[str]) -> None:
         """Share the agents among the gateways that are up; early binding has no shares."""
 
     def agent_changed(self, view: AgentView) -> None:
         """An agent's queue has changed by more than an answer to one of this gateway's requests."""
+
+    def candidate_changed(self) -> None:
+        """The candidate has other agents; early binding has no queue that they are to serve."""
+
+    @property
+    def queues_candidate(self) -> bool:
+        """True where the candidate's requests wait in this router's queue; with early binding none does."""
+        return False
+
+    def queue_for_candidate(self, request: InferenceRequest, now: float) -> None:
+        """Queue a request for the candidate's agents."""
+
+    def settle(self, request: InferenceRequest) -> None:
+        """Forget that an agent of a version has a request; early binding remembers none."""
 
     def check_timeouts(self, now: float) -> None:
         """Expire requests that wait here past the time-out; with early binding none does."""
