@@ -9,10 +9,11 @@ from dataclasses import replace
 import pytest
 
 from mark.dispatch.central import CentralPolicy, CentralRule
-from mark.domain.versions import ModelVersions, Rollout, RolloutPhase
+from mark.domain.versions import ModelVersions, Rollout, RolloutPhase, VersionCounts
 from mark.protocols import oip
 from mark.service_spec import ServedModel
-from tests.serving.harness import BODY, INFER, Live, live, run, served, until
+from tests.serving.gateway.test_query_of_death import DEADLY, make_mortal
+from tests.serving.harness import BODY, INFER, Live, live, run, served, truth, until
 
 OLD, NEW = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
 STABLE = ModelVersions(model="echo", stable=OLD)
@@ -145,12 +146,13 @@ def test_what_an_aborted_version_has_in_flight_is_answered_by_the_stable_one(
             backend = running.agents["i-new"].backend
             before = len(backend.requests)
             backend.free.clear()
+            came = await arrived(running)
             clients = [await running.client() for _ in range(8)]
             for client in clients:
                 client.send()
             named = await running.client()
             named.send(path_of(NEW))
-            await until(lambda: in_flight(running, "i-new", 1))
+            await until(lambda: truth(running.store.arrivals() >= came + 9))
             await routed(running, ABORTED)
             if not redispatch:  # what may be worked on is not executed twice
                 backend.free.set()
@@ -167,6 +169,13 @@ def test_what_an_aborted_version_has_in_flight_is_answered_by_the_stable_one(
                 await client.close()
 
     run(test())
+
+
+async def arrived(running: Live) -> int:
+    """Arrivals so far, once all are reported."""
+    own = len([one for agent in running.agents.values() for one in agent.backend.requests])
+    await until(lambda: truth(running.store.arrivals() >= own))
+    return running.store.arrivals()
 
 
 async def in_flight(running: Live, instance: str, least: int) -> bool:
@@ -207,6 +216,35 @@ def test_a_candidate_without_instances_costs_nobody_an_answer(central: CentralPo
     run(test())
 
 
+@pytest.mark.parametrize("redispatch", [True, False])
+def test_a_candidate_that_ends_with_its_requests_is_counted_as_failing(redispatch: bool) -> None:
+    async def test() -> None:
+        async with live(served(latency_s=30.0, redispatch=redispatch), agents=0) as running:
+            await two_versions(running, candidate(1.0))
+            make_mortal(running.agents["i-new"])
+            reply = await running.ask(body=DEADLY)
+            assert reply.status == (200 if redispatch else 502)
+            if redispatch:
+                assert reply.headers["x-mark-version"] == OLD
+
+            async def told() -> bool:
+                return counted(running, NEW).failed == 1
+
+            await until(told)
+            assert counted(running, OLD).failed == 0
+
+    run(test())
+
+
+def counted(running: Live, version: str) -> VersionCounts:
+    """Counts of a version in all reports."""
+    found = VersionCounts(version=version)
+    for report in running.store.reports.values():
+        for one in (one for model in report.models for one in model.versions if one.version == version):
+            found = replace(found, answered=found.answered + one.answered, failed=found.failed + one.failed)
+    return found
+
+
 @each_rule
 def test_after_the_promotion_the_old_version_gets_no_request(central: CentralPolicy | None) -> None:
     async def test() -> None:
@@ -230,23 +268,14 @@ def test_reports_count_both_versions_while_a_rollout_runs() -> None:
             running.agents["i-new"].backend.answers = oip.error_reply(500, "broken")
             failed = [(await running.ask()).status for _ in range(50)].count(500)
 
-            def totals() -> dict[str, tuple[int, int]]:
-                models = [model for report in running.store.reports.values() for model in report.models]
-                return {
-                    name: (
-                        sum(v.answered for m in models for v in m.versions if v.version == name),
-                        sum(v.failed for m in models for v in m.versions if v.version == name),
-                    )
-                    for name in (OLD, NEW)
-                }
-
             async def told() -> bool:
-                return totals()[NEW][0] >= found[NEW] and totals()[NEW][1] >= failed
+                new = counted(running, NEW)
+                return new.answered >= found[NEW] and new.failed >= failed
 
             await until(told)
             assert failed > 0
-            assert totals()[NEW][1] == failed
-            assert totals()[OLD][1] == 0
-            assert totals()[OLD][0] >= found[OLD]
+            assert counted(running, NEW).failed == failed
+            assert counted(running, OLD).failed == 0
+            assert counted(running, OLD).answered >= found[OLD]
 
     run(test())
