@@ -85,6 +85,10 @@ class CanaryPolicy:
             raise Misconfigured(
                 f"the shadow is a share of the requests, 0 to 100 percent, not {100 * self.shadow:g}"
             )
+        if not 0.0 <= self.tolerance < float("inf"):
+            raise Misconfigured(f"--tolerance is a number, 0 or more, not {self.tolerance:g}")
+        if self.most_differing is not None and not 0.0 <= self.most_differing <= 1.0:
+            raise Misconfigured(f"--most-differing is 0 to 100 percent, not {100 * self.most_differing:g}")
         if not steps and not self.shadow:
             raise Misconfigured("a rollout without steps compares answers: it needs a shadow, such as --shadow 10")
 

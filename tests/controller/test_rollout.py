@@ -455,6 +455,10 @@ def test_every_shadow_ends_and_costs_no_client(
     ("policy", "says"),
     [
         (CanaryPolicy(steps=()), "--shadow 10"),
+        (CanaryPolicy(shadow=math.nan), "0 to 100"),
+        (CanaryPolicy(tolerance=math.nan), "--tolerance"),
+        (CanaryPolicy(tolerance=math.inf), "--tolerance"),
+        (CanaryPolicy(most_differing=math.nan), "--most-differing"),
         (CanaryPolicy(shadow=1.5), "0 to 100"),
         (CanaryPolicy(shadow=-1.0), "0"),
     ],

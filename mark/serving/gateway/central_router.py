@@ -285,9 +285,7 @@ class CentralRouter(ModelRouter):
     def _add(self, request: InferenceRequest, now: float, *, is_candidate: bool) -> None:
         deadline_ms = 1000 * request.deadline_at
         self.queue.add(1000 * now, request, size=request.size, deadline_ms=deadline_ms, is_candidate=is_candidate)
-        if (
-            self.queue.idle or is_candidate
-        ):  # one that the candidate cannot answer in time joins the stable version
+        if self.queue.idle or is_candidate:  # what the candidate cannot answer in time leaves at once
             if self._overflows or self._sheds:
                 self._came.append(request)
             if not self._is_due:

@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import pytest
 
+from mark.dispatch.central import CentralPolicy
 from mark.domain.versions import CanaryPolicy, ModelVersions, Rollout, RolloutPhase, VersionCounts
 from mark.protocols import oip
-from tests.serving.gateway.test_versions import NEW, OLD, STABLE, ask_many, path_of, two_versions
+from tests.serving.gateway.test_versions import NEW, OLD, STABLE, ask_many, each_rule, model, path_of, two_versions
 from tests.serving.harness import BODY, Live, live, run, served, until
 
 
@@ -52,9 +53,12 @@ async def ready(running: Live, share: float) -> None:
     running.agents["i-new"].backend.requests.clear()
 
 
-def test_copies_are_answered_by_the_new_version_and_clients_by_the_stable_one() -> None:
+@each_rule
+def test_copies_are_answered_by_the_new_version_and_clients_by_the_stable_one(
+    central: CentralPolicy | None,
+) -> None:
     async def test() -> None:
-        async with live(agents=0) as running:
+        async with live(model(central), agents=0) as running:
             await ready(running, 1.0)
             assert await ask_many(running, 200) == Counter({OLD: 200})
             found = await reported(running, 200)
