@@ -40,7 +40,7 @@ from mark.serving.gateway.lambda_overflow import LambdaCalls
 from mark.serving.gateway.members_view import AgentView
 from mark.serving.gateway.model_router import GONE, Agent, ModelRouter
 from mark.serving.gateway.request import InferenceRequest, Loss
-from mark.serving.gateway.shares import share_instances
+from mark.serving.gateway.shares import kinds_of, share_instances
 from mark.serving.gateway.stats import Server
 from mark.serving.unexpected_errors import UnexpectedErrors
 
@@ -220,13 +220,12 @@ class CentralRouter(ModelRouter):
         candidates = () if self.candidate is None else self.candidate.agents
         connected = {agent.view.instance: agent for agent in (*self._agents, *candidates)}
         new = {agent.view.instance for agent in candidates}
-        # of each version as of each type every gateway has its share; others are of a type that is offered no more
-        kind_of = {
-            name: f"{self._type_of[offering]} {name in new if version is None else version}"
-            for name, (offering, version) in self._known(connected).items()
-            if offering in self._type_of
-        }
-        owner_of = share_instances(kind_of, self._gateways)
+        known = self._members
+        if known is None:
+            known = {name: (agent.offering, "new" if name in new else "") for name, agent in connected.items()}
+        else:
+            known = {name: one for name, one in known.items() if not one[1] or self._serves(one[1].encode())}
+        owner_of = share_instances(kinds_of(known, self._type_of), self._gateways)
         own = {
             name: agent
             for name, agent in connected.items()
@@ -254,16 +253,6 @@ class CentralRouter(ModelRouter):
             else:
                 self.offer(request, now)
         self._decide_soon()
-
-    def _known(self, connected: Mapping[str, Agent]) -> dict[str, tuple[str, str | None]]:
-        """Offering and version of the agents that all gateways know; None where only the connections tell it."""
-        if self._members is None:
-            return {name: (agent.offering, None) for name, agent in connected.items()}
-        return {
-            name: (offering, version)
-            for name, (offering, version) in self._members.items()
-            if not version or self._serves(version.encode())
-        }
 
     def _serves(self, version: bytes) -> bool:
         """True for the stable version and the candidate; where versions are not told apart, for each."""
