@@ -260,6 +260,11 @@ class ServiceSettings(Part):
     )
     host: str = Field("127.0.0.1", description="Where the gateway listens; beyond loopback a token is required.")
     port: Port | None = Field(None, description="The gateway's port; left out, 8080 or a free one; 0 a free one.")
+    grpc_port: Port | None = Field(
+        None,
+        description="Port of Open Inference over gRPC (docs/grpc.md), in an account the one clients call. Left "
+        "out, none is spoken; 0 a free one. It needs `pip install 'mark-serving[grpc]'`.",
+    )
     status_port: Port | None = Field(None, description="The status page's port; left out, 8090 or a free one.")
     gateways: PositiveInt | None = Field(
         None,
