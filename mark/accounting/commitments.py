@@ -34,6 +34,12 @@ def commitment_lines(ledgers: Sequence[ModelLedger], at: float) -> tuple[BillLin
     return bill_commitments(footprint.commitments, used.hours(), began_at, at, goes_on=True)
 
 
+def month_commitments(ledgers: Sequence[ModelLedger], since: float, until: float) -> dict[str, float]:
+    """USD of commitments in `[since, until)` by line: used, unused and covered; empty where there are none."""
+    before = {line.item: line.quantity for line in commitment_lines(ledgers, since)}
+    return {line.item: line.quantity - before.get(line.item, 0.0) for line in commitment_lines(ledgers, until)}
+
+
 def _add_model(used: HourlyUsage, ledger: ModelLedger, at: float) -> None:
     """Add a model's instances on demand, and the duration of its calls of Lambda."""
     usages = ledger.used(ledger.record.transitions, at).usages

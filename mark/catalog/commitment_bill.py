@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from mark.catalog.billing import SECONDS_PER_HOUR, gateway_count
 from mark.domain.commitments.applied import apply
@@ -134,13 +134,13 @@ def commitment_words(lines: Iterable[BillLine]) -> str:
     )
 
 
-def left_for_fleet(owned: Commitments, footprint: Footprint, others: Sequence[Usage] = ()) -> Commitments:
-    """What an hour of all that stands around a fleet, and of `others`, leaves of the commitments."""
+def left_by_standing(owned: Commitments, footprint: Footprint) -> Commitments:
+    """What an hour of all that stands around a fleet leaves of the commitments."""
     if not owned:
         return owned
     standing = HourlyUsage()
     standing.add_footprint(footprint, 0.0, SECONDS_PER_HOUR, gateways=gateway_count(footprint, 0.0))
-    return apply(owned, (*standing.hours()[0], *others)).left
+    return apply(owned, standing.hours()[0]).left
 
 
 def _fargate_usd_per_hour(footprint: Footprint) -> float:
