@@ -51,7 +51,8 @@ def test_the_function_reads_its_secret_alone_and_keeps_what_it_could_not_post(ma
     granted = {one["Sid"]: one for one in plain(policy["PolicyDocument"])["Statement"]}
     assert granted.keys() == {"Logs", "UnpostedQueue", "Webhook"}
     assert granted["Webhook"]["Resource"] == [WEBHOOK]
-    assert str(granted["UnpostedQueue"]["Resource"]).endswith(":mark-shop-webhook-dead")
+    (unposted,) = granted["UnpostedQueue"]["Resource"]
+    assert unposted.endswith(":mark-shop-webhook-dead")
 
 
 def test_each_alarm_has_advice_and_that_on_unposted_messages_is_there(made: dict[str, Template]) -> None:
