@@ -5,7 +5,7 @@ itself what runs at the same time. Each has a window (`protocols/stream_window.p
 more is asked of the backend for this stream, and the others go on. Until the first part has come a request that
 fails is answered as any other, so that its status says so; later the stream ends with an error. One that is
 withdrawn, or whose gateway has gone, is cancelled at the backend. One that brings nothing for too long hangs, and
-ends alone; FAILURES_IN_A_ROW failures set `broken`.
+ends alone; FAILURES_IN_A_ROW of these, or of unexpected exceptions, set `broken`.
 """
 
 from __future__ import annotations
@@ -170,6 +170,7 @@ class StreamCore(AgentCore):
             floor_s = self._hung_after_s * (1.0 if self.measured.knows(running.level) else FIRST_FACTOR)
             if running.silent_s > silent_after_s(self.measured.full_batch_s, floor_s) and not running.why:
                 log.error("stream hung for %.1f s", running.silent_s, extra={"streams": len(self._streams)})
+                self._note_failure()
                 self._fail(running, 504, f"the model sent nothing for {running.silent_s:.0f} s")
                 self._cancel(running, "hung")
 
@@ -256,12 +257,14 @@ class StreamCore(AgentCore):
             running.client.ended(running.job)
             self._measure_stream(running, now)
             return
-        if isinstance(error, ModelFailed):
-            self._fail(running, error.status, str(error))
-        elif isinstance(error, RetryLater):
-            self._fail(running, 503, str(error))
+        if isinstance(
+            error, ModelFailed | RetryLater
+        ):  # as a batch's, it is the request's affair, or the server's
+            self._failures = 0
+            self._fail(running, error.status if isinstance(error, ModelFailed) else 503, str(error))
         else:
             log.error("backend failed in a stream", exc_info=error)
+            self._note_failure()
             self._fail(running, 500, MODEL_FAILED)
 
     def _measure_stream(self, running: _Running, now: float) -> None:
@@ -270,12 +273,15 @@ class StreamCore(AgentCore):
             self._measure_at = now + MEASURE_EACH_S
             self.measured.note(running.level, now - running.began_at)
 
-    def _fail(self, running: _Running, status: int, text: str) -> None:
-        """Answer with an error where nothing was sent; else end the stream with it."""
-        self.failed += 1
+    def _note_failure(self) -> None:
+        """Count one that says something of this backend."""
         self._failures += 1
         if self._failures >= FAILURES_IN_A_ROW:
             self.broken.set()
+
+    def _fail(self, running: _Running, status: int, text: str) -> None:
+        """Answer with an error where nothing was sent; else end the stream with it."""
+        self.failed += 1
         running.is_told = True
         if running.has_begun:
             running.client.ended(running.job, text)

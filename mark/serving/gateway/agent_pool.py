@@ -110,9 +110,7 @@ class AgentConnection(FrameLink):
         self.closed.set()
         lost = list(self.in_flight.values())
         self.in_flight.clear()
-        streams, self._streams = self._streams, {}
-        for stream in streams.values():
-            self._end_stream(stream, "the instance was lost in the middle of the answer")
+        streams = self.end_streams("the instance was lost in the middle of the answer")
         try:
             self._changed()
         except Exception as error:  # noqa: BLE001 - what was in flight is to be looked after all the same
@@ -121,7 +119,7 @@ class AgentConnection(FrameLink):
             fields = {
                 "instance": self.view.instance,
                 "in_flight": len(lost),
-                "streams": len(streams),
+                "streams": streams,
                 "reason": str(exc or "closed"),
             }
             log.warning("agent lost with requests in flight", extra=fields)
@@ -174,6 +172,13 @@ class AgentConnection(FrameLink):
         else:
             self._streams.pop(id_, None)
         self.write(encode(Cancel(id_)))
+
+    def end_streams(self, error: str) -> int:
+        """End all streams that have begun with an error, and count them."""
+        streams, self._streams = self._streams, {}
+        for stream in streams.values():
+            self._end_stream(stream, error)
+        return len(streams)
 
     def take_back(self, router: VersionRouter) -> None:
         """Have what is in flight answered by another version: this one was aborted.
@@ -255,7 +260,7 @@ class AgentConnection(FrameLink):
             if stream is not None:
                 stream.part(frame.body)
         elif type(frame) is StreamHead:
-            request = self.in_flight.pop(frame.id, None)
+            request = self.in_flight.get(frame.id)
             if request is not None:
                 self._begin_stream(request, frame, now)
         elif type(frame) is StreamEnd:
@@ -272,6 +277,7 @@ class AgentConnection(FrameLink):
         stream = request.stream
         if not isinstance(stream, StreamedAnswer):
             raise FrameError("the agent streams the answer of a model that does not")
+        del self.in_flight[head.id]
         self._streams[head.id] = stream
         if not stream.begin(head, "standby" if self.view.standby else "instance", self.router, now):
             del self._streams[head.id]
@@ -370,6 +376,11 @@ class AgentConnections:
                 router.check_timeouts(now)
             except Exception as error:  # noqa: BLE001 - as above
                 router.unexpected.note(error, model=router.name)
+
+    def end_streams(self) -> None:
+        """End the streams that have not ended by themselves: this gateway ends."""
+        for connection in self.open.values():
+            connection.end_streams("the gateway ended in the middle of the answer; ask again")
 
     async def close(self) -> None:
         """Close all connections."""

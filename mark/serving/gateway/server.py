@@ -548,6 +548,7 @@ async def serve_gateway(
     server.close()
     await gateway.sync.leave(link, gateway.peers)
     await _drain(gateway)
+    gateway.agents.end_streams()
     if own is not None:
         own.close()
     for task in (sweeping, *following):

@@ -9,7 +9,6 @@ the connection's own time-out ends it. A client that leaves has its request canc
 
 from __future__ import annotations
 
-import json
 import time
 from typing import TYPE_CHECKING, Protocol
 
@@ -102,7 +101,7 @@ class StreamedAnswer:
             self._router.streamed(request, self.by, self.first_s, now - request.arrived_at)
             return
         if self._is_sse and (not self._last or self._last.endswith(EVENT_ENDS)):
-            connection.write_part(b"event: error\ndata: " + _one_line(error) + b"\n\n")
+            connection.write_part(b"event: error\ndata: " + error_body(error) + b"\n\n")
         connection.cut()
         self._router.cut_short(request)
 
@@ -111,8 +110,3 @@ class StreamedAnswer:
         if self._source is not None:
             self._source.cancel(self._id, self._request)
         self._router.left(self._request, self.first_s, time.monotonic())
-
-
-def _one_line(error: str) -> bytes:
-    """The error's document on one line, as an event's data must be."""
-    return json.dumps(json.loads(error_body(error))).encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -12,6 +13,8 @@ from mark.domain.objective import Slo
 from mark.ports import InferReply
 from mark.protocols.stream_window import WINDOW_BYTES
 from mark.serving.agent.process import Agent, AgentConfig
+from mark.serving.agent.queue import FAILURES_IN_A_ROW
+from mark.serving.backends.answering import ModelFailed
 from mark.serving.http.server import HttpLimits
 from tests.serving.fakes import EchoBackend, FakeStore
 from tests.serving.harness import Client, Live, live, run, until
@@ -187,6 +190,55 @@ def test_a_client_that_does_not_read_holds_back_its_own_stream_alone() -> None:
 
 SOCKETS_BYTES = 24 * 2**20
 """More than the kernel takes on both sides of two loopback connections, and asyncio's reader."""
+
+
+def test_a_gateway_that_ends_says_so_in_streams_that_do_not() -> None:
+    async def test() -> None:
+        backend = ScriptedBackend(b"data: 1\n\n")
+        async with live(streaming(), agents=0) as running:
+            await put(running, backend)
+            client = await asked(running)
+            await read_head(client)
+            running.gateway_stop.set()
+            body, is_whole = await read_body(client)
+            assert (b"the gateway ended" in body, is_whole) == (True, False)
+
+    run(test())
+
+
+def test_a_stream_that_hangs_ends_alone() -> None:
+    async def test() -> None:
+        model = streaming(takes_s=0.01)
+        model = replace(model, dispatch=replace(model.dispatch, hung_after_s=0.05))
+        backend = ScriptedBackend()
+        async with live(model, agents=0) as running:
+            await put(running, backend)
+            silent, begun = await asked(running), await asked(running)
+            (await backend.script(1)).say(b"data: 1\n\n")
+            assert (await silent.read()).status == 504
+            await read_head(begun)
+            body, is_whole = await read_body(begun)
+            assert (b"sent nothing" in body, is_whole) == (True, False)
+            client = await asked(running)
+            (await backend.script(2)).say(b"data: 2\n\n", None)
+            await read_head(client)
+            assert (await read_body(client))[1]
+
+    run(test())
+
+
+def test_a_request_that_always_fails_ends_no_agent() -> None:
+    async def test() -> None:
+        backend = ScriptedBackend()
+        async with live(streaming(), agents=0) as running:
+            await put(running, backend)
+            for number in range(FAILURES_IN_A_ROW + 1):
+                client = await asked(running)
+                (await backend.script(number)).say(ModelFailed("bad words", status=500))
+                assert (await client.read()).status == 500
+            assert not running.agents["i-0"].task.done()
+
+    run(test())
 
 
 def test_a_thousand_streams_at_once() -> None:
