@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from mark.catalog.billing import HOURS_PER_MONTH
+from mark.catalog.commitment_file import load_commitments
 from mark.catalog.load import PriceSnapshot, load_models, load_prices, load_service_prices
 from mark.catalog.shipped_models import MODEL_FILE, folder_of
 from mark.catalog.sizing import (
@@ -24,6 +25,7 @@ from mark.config.parts import default_of
 from mark.config.rollout import MOST_NODES, MachineSettings, RolloutSettings, StoreSettings, endpoint_services
 from mark.config.settings import Settings
 from mark.config.training import models_trained_in_function, trains_in_function
+from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
 from mark.domain.demand import UNIT_S
 from mark.domain.errors import Misconfigured
 from mark.domain.footprint import ControllerTasks, Footprint, Gateways, LeaseTable, Monitoring, StoreNodes
@@ -111,7 +113,16 @@ def footprint_of(settings: Settings, *, models: int = 1) -> Footprint:
         training_gib_s_per_hour=_training_gib_s_per_hour(settings, models),
         queue_requests_per_hour=LAMBDA_POLLS_PER_HOUR + CONTROLLER_POLLS_PER_HOUR,
         prices=load_service_prices(prices.region, settings.service_prices),
+        commitments=_commitments(settings, zones),
     )
+
+
+def _commitments(settings: Settings, zones: int) -> Commitments:
+    """Those of the file that the settings name, as far as they hold in the service's region."""
+    path = settings.account.commitments
+    if path is None:
+        return NO_COMMITMENTS
+    return replace(load_commitments(path).in_region(settings.service.aws.region), zones=zones)
 
 
 def _secrets(rollout: RolloutSettings) -> int:

@@ -22,6 +22,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from mark.accounting.budget import Reached
 from mark.accounting.hourly_spend import HourSpend
 from mark.domain.announced_events import Events
+from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
 from mark.domain.documents import plain
 from mark.domain.fleet import InstanceState, Role
 from mark.domain.spending import LimitCause, OutsidePause, SpendingLimit
@@ -302,6 +303,20 @@ class OutsidePauseStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CommitmentSpend:
+    """Commitments of the account since the first of the month, USD."""
+
+    #: Paid, used or not.
+    paid_usd: float = 0.0
+    #: Of it, what usage took.
+    used_usd: float = 0.0
+    #: Of it, what nothing took; the hour that runs is not counted yet.
+    unused_usd: float = 0.0
+    #: Price on demand of what they cover.
+    covered_usd: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetStatus:
     """Spending so far, its budget, and the limit that follows."""
 
@@ -323,6 +338,18 @@ class BudgetStatus:
     limit_cause: LimitCause = LimitCause.NONE
     #: Why, for people: a line for each budget that is reached, and one for a pause.
     reasons: tuple[str, ...] = ()
+    #: Commitments of this month; None where the account has none.
+    commitments: CommitmentSpend | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountCommitments:
+    """Savings Plans and reservations of the account, as far as the service counts them."""
+
+    #: As they were last read.
+    commitments: Commitments = NO_COMMITMENTS
+    #: When AWS told them; None where a file says them.
+    read_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -532,6 +559,7 @@ BACKGROUND = StoredStatus(BackgroundStatus, "background-failures")
 """By process."""
 PROCESSES = StoredStatus(ProcessesStatus, "processes")
 BUDGET = StoredStatus(BudgetStatus, "budget")
+COMMITMENTS = StoredStatus(AccountCommitments, "commitments")
 SPEND = StoredStatus(SpendHistory, "spend-by-hour")
 PAUSE = StoredStatus(PauseRequest, "paused")
 EVENTS = StoredStatus(AnnouncedEvents, "events")

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
+from botocore.exceptions import BotoCoreError, ClientError
 from moto import mock_aws
 
 from lambda_handlers import interruption, warm
@@ -57,6 +58,19 @@ def hear(there: Scene, instance: str) -> None:
     assert [fact.instance for fact in there.cloud.drain_facts() if isinstance(fact, SpotWarned)] == [instance]
 
 
+def read_account(there: Scene) -> None:
+    """Ask for what moto knows nothing of: that it was asked is what counts."""
+    plans = there.aws.savings_plans
+    with suppress(NotImplementedError):
+        read_quotas(there.aws)
+    with suppress(NotImplementedError, BotoCoreError, ClientError):
+        plans.describe_savings_plans()
+    with suppress(NotImplementedError, BotoCoreError, ClientError):
+        plans.describe_savings_plan_rates(savingsPlanId="p")
+    with suppress(NotImplementedError, BotoCoreError, ClientError):
+        there.aws.ec2.describe_reserved_instances()
+
+
 def gateway(there: Scene) -> None:
     overflow = LambdaOverflow(there.aws, concurrency=1)
     asked = InferRequest(path="/p", content_type="application/json", body=b"{}")
@@ -84,8 +98,7 @@ def test_each_role_calls_what_is_listed_for_it(called: Recorder, monkeypatch: py
         with called.acting("setup"):
             there = scene()
         with called.acting("controller"):
-            with suppress(NotImplementedError):  # moto knows no quotas of EC2
-                read_quotas(there.aws)
+            read_account(there)
             controller(there)
             (instance,) = there.ids()
         monkeypatch.setenv("EVENTS_QUEUE_URL", there.events_url)

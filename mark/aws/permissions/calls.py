@@ -31,6 +31,7 @@ _ALERTS = (
 CONTROLLER = (
     Call("ec2", "CreateFleet", "launch instances, idempotently, and hear which could not be had"),
     Call("ec2", "DescribeInstances", "see the service's instances, by their tags"),
+    Call("ec2", "DescribeReservedInstances", "what the account has reserved"),
     Call("ec2", "DescribeSpotPriceHistory", "what a spot instance costs in its zone"),
     Call("ec2", "StartInstances", "wake standbys"),
     Call("ec2", "StopInstances", "put standbys to sleep that serve nobody"),
@@ -39,6 +40,8 @@ CONTROLLER = (
     Call("s3", "GetObject", "what a forecaster learned", within="Trainings"),
     Call("s3", "PutObject", "journals outlive the store", within="Journals"),
     Call("s3", "PutObject", "the order of a training", within="Trainings"),
+    Call("savingsplans", "DescribeSavingsPlanRates", "what instances cost under them"),
+    Call("savingsplans", "DescribeSavingsPlans", "which Savings Plans the account has"),
     Call("service-quotas", "ListServiceQuotas", "plan within the account's vCPU quotas"),
     Call("sqs", "ChangeMessageVisibilityBatch", "leave what is not written down to the next controller"),
     Call("sqs", "DeleteMessageBatch", "an event is written down"),

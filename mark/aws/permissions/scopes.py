@@ -271,6 +271,11 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
             _always,
             "bundles and templates in the service's bucket",
         ),
+        "Plans": (
+            lambda n: (f"arn:{n.partition}:savingsplans::{n.account}:savingsplan/*",),
+            _always,
+            "Savings Plans of the account",
+        ),
         "PriceReads": (_everything, _always, NO_RESOURCE),
         "Queues": (_queues(*QUEUES), _always, "queues of the service"),
         "QuotaReads": (_everything, _in_region, NO_RESOURCE),

@@ -34,6 +34,8 @@ _ON_ALL = (
     "ecr:BatchGetImage",
     "ecr:GetAuthorizationToken",
     "ecr:GetDownloadUrlForLayer",
+    "savingsplans:DescribeSavingsPlanRates",
+    "savingsplans:DescribeSavingsPlans",
     "servicequotas:ListServiceQuotas",
 )
 """Reads, and images: an account's repositories are shared, and what a role may pull its own policy says."""

@@ -409,6 +409,9 @@ def format_month(status: ServiceStatus) -> str:
     words = f"{usd(spending.month_usd)} USD this month so far"
     if spending.month_projected_usd is not None:
         words += f", about {usd(spending.month_projected_usd)} by its end as the last days went"
+    if (owned := spending.commitments) is not None:
+        paid, used, unused = usd(owned.paid_usd), usd(owned.used_usd), usd(owned.unused_usd)
+        words += f"; of commitments {paid} paid, {used} used, {unused} unused"
     if compared is None or compared.usd <= 0:
         return f"{words}."
     share = (compared.measured_usd - compared.usd) / compared.usd
