@@ -11,6 +11,7 @@ from mark.catalog.load import known_models, load_prices
 from mark.catalog.type_sets import check_types
 from mark.cloudmodel.world import WORLDS, World
 from mark.config.footprint import footprint_of
+from mark.config.service import Measured, ObjectiveSettings
 from mark.config.settings import Settings, cache_dir
 from mark.dispatch.central import CentralPolicy, CentralRule, TooLate
 from mark.dispatch.policy import Routing
@@ -59,9 +60,25 @@ def chosen_slo(settings: Settings, model: ModelSpec) -> Slo:
     asked = settings.objective
     latency_s = asked.latency_ms / 1000 if asked.latency_ms is not None else model.slo.latency_s
     target = asked.target if asked.target is not None else model.slo.target
+    if asked.measured is Measured.FIRST_BYTE:
+        return _first_byte_slo(asked, latency_s, target)
+    if asked.rest_ms is not None:
+        raise Misconfigured("objective.rest_ms is for objective.measured: first_byte; leave it out")
     if asked.mean_latency_ms is None:
         return Slo(latency_s=latency_s, target=target)
     return Slo(latency_s=latency_s, target=target, mean_latency_s=asked.mean_latency_ms / 1000)
+
+
+def _first_byte_slo(asked: ObjectiveSettings, first_byte_s: float, target: float) -> Slo:
+    """An objective of the first byte, in whole answers: what follows it usually takes `rest_ms`."""
+    if asked.rest_ms is None:
+        raise Misconfigured(
+            "objective.measured: first_byte needs objective.rest_ms: what an answer usually takes after its "
+            "first byte"
+        )
+    rest_s = asked.rest_ms / 1000
+    mean_s = 0.0 if asked.mean_latency_ms is None else asked.mean_latency_ms / 1000 + rest_s
+    return Slo(latency_s=first_byte_s + rest_s, target=target, mean_latency_s=mean_s, first_byte_s=first_byte_s)
 
 
 def chosen_tuning(settings: Settings) -> Tuning:

@@ -57,6 +57,13 @@ class Mode(StrEnum):
     OBSERVE = "observe"
 
 
+class Measured(StrEnum):
+    """What an objective is measured by."""
+
+    ANSWER = "answer"
+    FIRST_BYTE = "first_byte"
+
+
 class ObjectiveSettings(Part):
     """Objective of a model. What is left out is the model's own."""
 
@@ -64,6 +71,16 @@ class ObjectiveSettings(Part):
     target: Share | None = Field(None, description="Share of the requests that must be in time.")
     mean_latency_ms: Positive | None = Field(
         None, description="Mean latency that a plan may reach at most; half of latency_ms when left out."
+    )
+    measured: Measured = Field(
+        Measured.ANSWER,
+        description="What latency_ms and mean_latency_ms are of: the whole answer, or of a model that streams the "
+        "first byte (docs/streaming.md).",
+    )
+    rest_ms: Positive | None = Field(
+        None,
+        description="With first_byte, what an answer usually takes from its first byte to its end, ms: plans, "
+        "deadlines and replays count it beside latency_ms.",
     )
     late: Late = Field(
         Late.SERVE, description="A request that cannot be served in time is served late, or shed with a 503."
@@ -122,6 +139,11 @@ class BackendSettings(Part):
         None,
         description="Folder that a python target's module, and what it imports, is looked for in first; the "
         "file's own folder when left out. In an AWS account it is what the image or the bundle holds.",
+    )
+    streams: bool = Field(
+        False,
+        description="Every answer comes in parts and keeps a slot of its instance until it ends: of python a "
+        "predict that yields, of oip and invocations what the server streams (docs/streaming.md).",
     )
 
 

@@ -180,9 +180,15 @@ def keeps_objective(model: ModelStatus) -> bool:
     return attained is None or attained >= model.objective.target
 
 
-def format_objective(*, target: float, latency_ms: float) -> str:
-    """`98 % within 600 ms`."""
-    return f"{percent(target)} within {format_duration(latency_ms / 1000)}"
+def judged(model: ModelStatus) -> LatencyStatus:
+    """The times that the objective judges."""
+    return model.latency_ms if model.objective.measured == "answer" else model.first_byte_ms
+
+
+def format_objective(*, target: float, latency_ms: float, measured: str = "answer") -> str:
+    """`98 % within 600 ms`, or `98 % begin within 600 ms` of answers that stream."""
+    begin = "" if measured == "answer" else "begin "
+    return f"{percent(target)} {begin}within {format_duration(latency_ms / 1000)}"
 
 
 def format_training(model: ModelStatus) -> str:

@@ -10,7 +10,6 @@ from prometheus_client.core import HistogramMetricFamily, Metric
 
 from mark.domain.traffic import LATENCY_BIN_S, client_outcomes
 from mark.serving.gateway.central_router import CentralRouter
-from mark.serving.gateway.model_router import ModelRouter
 from mark.telemetry.metrics import counter, exposition, gauge
 
 if TYPE_CHECKING:
@@ -27,6 +26,8 @@ _COUNTERS = (
     ("redispatched", "Requests sent again after their agent was lost"),
     ("deduplicated", "Requests with a known id, answered without a second execution"),
     ("forwarded", "Requests forwarded to the gateway that owns their id"),
+    ("cut_short", "Of the failed, streams that ended with an error after their first part"),
+    ("left", "Streams whose client left before their end"),
     ("invocations", "Lambda invocations"),
     ("cold", "Lambda invocations with a cold start"),
     ("gib_s", "GiB seconds that Lambda billed"),
@@ -51,11 +52,20 @@ def _families(gateway: Gateway) -> Iterator[Metric]:
     )
     yield from _shadows(routers)
     yield from _by_client(gateway)
-    yield _latencies(routers)
+    yield _histogram(
+        "latency", "From a request's arrival to its answer",
+        [(router.name, router.tally.latencies, router.tally.latency_sum_s) for router in routers],
+    )  # fmt: skip
+    streaming = [router for router in routers if router.streams]
+    if streaming:
+        yield _histogram(
+            "first_byte", "From a request's arrival to the first byte of an answer that streams",
+            [(router.name, router.tally.first_bytes, router.tally.first_byte_sum_s) for router in streaming],
+        )  # fmt: skip
     slos = [((router.name,), router.served.slo) for router in routers]
     targets = [(name, slo.target) for name, slo in slos]
     yield gauge("gateway_objective_target", "Share of requests to be answered in time", ("model",), targets)
-    bounds = [(name, slo.latency_s) for name, slo in slos]
+    bounds = [(name, slo.judged_s) for name, slo in slos]
     yield gauge("gateway_objective_seconds", "In time is no later than this", ("model",), bounds)
     agents = [((router.name,), router.agent_count) for router in routers]
     yield gauge("gateway_agents", "Agents that accept requests", ("model",), agents)
@@ -135,17 +145,13 @@ def _central_queues(routers: list[CentralRouter]) -> Iterator[Metric]:
     yield counter("gateway_partitioned", "Of those, in parts: too many waited for one", ("model",), parts)
 
 
-def _latencies(routers: Iterable[ModelRouter]) -> Metric:
-    """A histogram of coarser bins than those that are counted."""
-    family = HistogramMetricFamily(
-        "mark_gateway_latency_seconds", "From a request's arrival to its answer", labels=("model",)
-    )
-    for router in routers:
-        bins = router.tally.latencies
+def _histogram(name: str, text: str, counted: Iterable[tuple[str, dict[int, int], float]]) -> Metric:
+    """A histogram of coarser bins than those that are counted. counted: by model, bins and the sum of seconds."""
+    family = HistogramMetricFamily(f"mark_gateway_{name}_seconds", text, labels=("model",))
+    for model, bins, sum_s in counted:
         below = [
             (f"{edge:g}", sum(n for place, n in bins.items() if (place + 1) * LATENCY_BIN_S <= edge + HALF_S))
             for edge in EDGES_S
         ]
-        buckets = [*below, ("+Inf", sum(bins.values()))]
-        family.add_metric((router.name,), buckets, sum_value=router.tally.latency_sum_s)
+        family.add_metric((model,), [*below, ("+Inf", sum(bins.values()))], sum_value=sum_s)
     return family

@@ -31,6 +31,7 @@ from mark.serving.gateway.lambda_overflow import LambdaCalls
 from mark.serving.gateway.members_view import AgentView, ModelView
 from mark.serving.gateway.request import InferenceRequest, Loss
 from mark.serving.gateway.stats import Server, Tally, VersionTally
+from mark.serving.gateway.streams import LEFT
 from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 
 if TYPE_CHECKING:
@@ -104,6 +105,8 @@ class ModelRouter:
         self.served = served
         self.name = served.name
         self.objective_s = served.slo.latency_s
+        #: True where answers stream (docs/streaming.md)
+        self.streams = served.backend.streams
         self.tally = tally or Tally()
         #: the version that its agents serve; empty where versions are not told apart
         self.version = b""
@@ -131,7 +134,7 @@ class ModelRouter:
         variants = () if serving is None else serving.table.variants
         #: Accuracy by the name of a variant; empty for a model that has one, whose requests may be of many items.
         self.accuracy_of = {variant.name.encode(): variant.accuracy for variant in variants}
-        if variants:
+        if variants or self.streams:
             self.largest = 1
 
     def profile_s(self, offering: str) -> Sequence[float]:
@@ -419,7 +422,7 @@ class ModelRouter:
                 self.version,
             )
             self.idempotency.complete(request.idempotency, stored)
-        if self.shadows is not None and response.status != TIMED_OUT:
+        if self.shadows is not None and response.status != TIMED_OUT and not self.streams:
             self.shadows.copy(request, response, now - request.arrived_at, now)
 
     @staticmethod
@@ -429,6 +432,43 @@ class ModelRouter:
             client.served(request.size, late=False)
         else:
             client.refused(response.status)
+
+    def streamed(self, request: InferenceRequest, by: Server, first_s: float, whole_s: float) -> None:
+        """Count an answer that streamed and is whole."""
+        slo = self.served.slo
+        judged_s = whole_s if slo.first_byte_s is None else first_s
+        late = judged_s > slo.judged_s
+        self.tally.streamed(by, first_s, whole_s, late=late)
+        if self.version_tally is not None:
+            self.version_tally.answered(judged_s, slo.judged_s)
+        if request.client is not None:
+            request.client.served(request.size, late=late)
+            request.client = None
+
+    def cut_short(self, request: InferenceRequest) -> None:
+        """Count a stream that ended with an error after its first part."""
+        self.tally.failed += 1
+        self.tally.cut_short += 1
+        if self.version_tally is not None:
+            self.version_tally.failed()
+        if request.client is not None:
+            request.client.refused(500)
+            request.client = None
+
+    def left(self, request: InferenceRequest, first_s: float | None, now: float) -> None:
+        """Count a stream whose client left before its end: as failed where the objective was missed by then.
+
+        first_s: seconds to its first part; None where none had come.
+        """
+        slo = self.served.slo
+        waited_s = now - request.arrived_at
+        judged_s = first_s if slo.first_byte_s is not None and first_s is not None else waited_s
+        missed = judged_s > slo.judged_s
+        self.tally.left += 1
+        self.tally.failed += missed
+        if request.client is not None:
+            request.client.refused(504 if missed else LEFT)
+            request.client = None
 
     def fail(self, request: InferenceRequest, status: int, text: str) -> None:
         """Answer with an error of the service."""

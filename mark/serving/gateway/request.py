@@ -128,6 +128,26 @@ class InferenceRequest(HttpExchange):
         else:
             self.reply(status, content_type, body, extra)
 
+    def begin_answer(self, status: int, content_type: bytes, by: bytes, version: bytes) -> bool:
+        """Begin an answer that streams; False where the client cannot take one. Its parts are not compressed."""
+        if self.connection is None:
+            return False
+        extra = b"x-mark-served-by: %b\r\nx-mark-request-id: %b\r\ncache-control: no-cache\r\n" % (
+            by,
+            self.request_id,
+        )
+        if version:
+            extra += b"x-mark-version: %b\r\n" % version
+        if self.shape == "sagemaker":
+            extra += b"x-amzn-invoked-production-variant: %b\r\n" % ONLY_VARIANT
+        return self.connection.begin(self, status, content_type, extra)
+
+    def forget_body(self) -> None:
+        """Give its memory back: the request is not sent again."""
+        self.body = b""
+        if hasattr(self, "lease"):
+            del self.lease
+
     def _reply_compressed(self, status: int, content_type: bytes, body: bytes, extra: bytes) -> None:
         """Answer in the content coding that the client prefers; large bodies are compressed in a thread."""
         coding = coding_for(self.headers["accept-encoding"])

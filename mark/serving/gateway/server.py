@@ -53,6 +53,7 @@ from mark.serving.gateway.routes import (
     versions_of,
 )
 from mark.serving.gateway.store_sync import StoreSync
+from mark.serving.gateway.streams import StreamedAnswer
 from mark.serving.http.body_budget import HELD, UNCOUNTED_BYTES
 from mark.serving.http.content_codings import ACCEPTED, decode, decode_small, is_plain
 from mark.serving.http.server import HttpLimits, HttpServer
@@ -358,7 +359,9 @@ class Gateway:
         sync = self.sync
         if now >= sync.window_ends_at:
             sync.roll_window()
-        if not has_id:
+        if router.streams:
+            self._make_stream(request, router, has_id=has_id)
+        elif not has_id:
             self._count += 1
             request.request_id = b"%b%x" % (self._ids, self._count)
         else:
@@ -380,9 +383,14 @@ class Gateway:
             request.client = use
             self._offer_of(use, request, router, now)
 
+    def _make_stream(self, request: InferenceRequest, router: ModelRouter, *, has_id: bool) -> None:
+        """Have the answer stream. Its id keeps no duplicate from running: what was sent cannot be kept."""
+        request.request_id = request.headers["x-mark-request-id"] if has_id else self._next_id()
+        request.stream = StreamedAnswer(request, router)
+
     def _offer_of(self, use: ClientUse, request: InferenceRequest, router: ModelRouter, now: float) -> None:
         """Offer a client's request where the queue has room for its class; hold one of the async class."""
-        if use.deadline_s and router.held is not None and not request.version:
+        if use.deadline_s and router.held is not None and not request.version and not router.streams:
             router.held.hold(request, use, now)
             return
         router.tally.arrived(request.size)
@@ -568,6 +576,7 @@ async def serve_gateway(
         await _drain(gateway)
     else:
         await asyncio.gather(_drain(gateway), listener.stop(DRAIN_S))
+    gateway.agents.end_streams()
     if own is not None:
         own.close()
     for task in (sweeping, *following):
