@@ -294,8 +294,11 @@ def judge(rollout: Rollout, stable: VersionCounts, candidate: VersionCounts, tar
     stable, candidate: counts since the share was set. target: share of the requests that must be in time.
     """
     policy = rollout.policy
-    burn = candidate.missed_share / max(1.0 - target, EXACT)
-    is_burning = burn >= policy.burn_rate and candidate.missed_share > stable.missed_share
+    budget = max(1.0 - target, EXACT)
+    burn = candidate.missed_share / budget
+    # of a low target so many times the budget is more than all: halfway to that is bad enough
+    too_many = min(policy.burn_rate * budget, (1.0 + budget) / 2.0)
+    is_burning = candidate.missed_share >= too_many and candidate.missed_share > stable.missed_share
     if is_burning and candidate.missed >= policy.least_missed:
         return (
             f"burn rate {burn:.1f}: {candidate.missed_share:.1%} of its requests missed the objective, "

@@ -245,6 +245,19 @@ def test_a_worse_version_is_aborted_by_burn_rate_errors_or_latency() -> None:
     )
 
 
+@given(target=st.floats(0.5, 0.999))
+def test_a_candidate_that_misses_nearly_all_burns_whatever_the_target(target: float) -> None:
+    rollout = Rollout(id="1", before=OLD, candidate=NEW, policy=CanaryPolicy(), began_at=0.0, since=0.0)
+    good = VersionCounts(version=OLD, answered=10_000, latency_us=1_000_000_000)
+
+    def verdict(missed: int) -> str | None:
+        new = VersionCounts(version=NEW, answered=10_000, late=missed, latency_us=1_000_000_000)
+        return judge(rollout, good, new, target)
+
+    assert "burn rate" in (verdict(9_000) or "")
+    assert verdict(int(10_000 * (1.0 - target))) is None, "within the objective"
+
+
 def test_a_burning_candidate_gives_its_traffic_back() -> None:
     world = World()
     world.late_share[NEW] = 0.5

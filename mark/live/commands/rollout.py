@@ -92,7 +92,7 @@ def start_rollout(settings: Settings, options: StartOptions, *, given: bool, as_
     if backend.kind == "python":
         make_model(backend.target, Path(backend.folder) if backend.folder else None)
     store.put_version(replace(served, version=version, backend=backend), spec.seed)
-    versions = _command(store, options.model, RolloutVerb.START, candidate=version, policy=policy)
+    versions = give_command(store, options.model, RolloutVerb.START, candidate=version, policy=policy)
     _show(store, versions, as_json=as_json)
 
 
@@ -106,7 +106,7 @@ def promote_rollout(settings: Settings, model: str, *, as_json: bool) -> None:
     """Have the new version take over once its instances are ready. Misconfigured where none is rolled out."""
     store, versions = _versions(settings, model)
     _running(versions)
-    _show(store, _command(store, model, RolloutVerb.PROMOTE), as_json=as_json)
+    _show(store, give_command(store, model, RolloutVerb.PROMOTE), as_json=as_json)
 
 
 def abort_rollout(settings: Settings, model: str, *, as_json: bool) -> None:
@@ -116,7 +116,7 @@ def abort_rollout(settings: Settings, model: str, *, as_json: bool) -> None:
     """
     store, versions = _versions(settings, model)
     candidate = _running(versions).candidate
-    versions = _command(store, model, RolloutVerb.ABORT)
+    versions = give_command(store, model, RolloutVerb.ABORT)
     members = store.membership(model)
     _until(
         lambda: not any(one.version == candidate and one.state is MemberState.READY for one in members.members()),
@@ -163,18 +163,27 @@ def _running(versions: ModelVersions) -> Rollout:
     return versions.rollout
 
 
-def _command(
+def give_command(
     store: ServiceStore, model: str, verb: RolloutVerb, *, candidate: str = "", policy: CanaryPolicy | None = None
 ) -> ModelVersions:
-    """Give a command and wait until the acting controller has carried it out; the versions then."""
+    """Give a command and wait until the acting controller has carried it out; the versions then.
+
+    RetryLater where none does, or where another command took its place before.
+    """
     command = RolloutCommand(
         id=uuid.uuid4().hex[:8], verb=verb, candidate=candidate, policy=policy or CanaryPolicy()
     )
     ROLLOUT_COMMAND.write(store, command, model)
 
     def is_handled() -> bool:
+        given = ROLLOUT_COMMAND.read(store, model)
         found = store.versions(model)
-        return found is not None and found.command == command.id
+        is_carried_out = found is not None and found.command == command.id
+        if not is_carried_out and given is not None and given.id != command.id:
+            raise RetryLater(
+                f"`{given.verb}` was commanded at the same time, in place of this; see `mark rollout status`"
+            )
+        return is_carried_out
 
     _until(is_handled, "no controller has carried the command out yet; the next one that acts will", HANDLED_S)
     found = store.versions(model)

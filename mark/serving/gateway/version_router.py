@@ -36,7 +36,7 @@ class VersionRouter(ModelRouter):
             unexpected=stable.unexpected,
             tally=stable.tally,
         )
-        self._stable = stable
+        self._stable, self.held = stable, stable.held
         self.decides_late = stable.decides_late
         self.version = version.encode()
         self.weight = 0.0

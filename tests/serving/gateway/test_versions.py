@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections import Counter
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
@@ -12,6 +15,12 @@ from mark.dispatch.central import CentralPolicy, CentralRule
 from mark.domain.versions import ModelVersions, Rollout, RolloutPhase, VersionCounts
 from mark.protocols import oip
 from mark.service_spec import ServedModel
+from mark.serving.gateway.held_requests import HeldRequests
+from mark.serving.gateway.idempotency import IdempotencyCache
+from mark.serving.gateway.model_router import ModelRouter
+from mark.serving.gateway.request import InferenceRequest
+from mark.serving.gateway.version_router import VersionRouter
+from mark.serving.unexpected_errors import UnexpectedErrors
 from tests.serving.gateway.test_query_of_death import DEADLY, make_mortal
 from tests.serving.harness import BODY, INFER, Live, live, run, served, truth, until
 
@@ -234,6 +243,23 @@ def test_a_candidate_that_ends_with_its_requests_is_counted_as_failing(redispatc
             assert counted(running, OLD).failed == 0
 
     run(test())
+
+
+def test_what_can_wait_waits_again_where_the_candidate_is_lost() -> None:
+    class Held:
+        def put_back(self, request: InferenceRequest, now: float) -> bool:
+            found.append(request)
+            return True
+
+    found: list[InferenceRequest] = []
+    unexpected = UnexpectedErrors(logging.getLogger("test"))
+    stable = ModelRouter(served(), overflow=None, idempotency=IdempotencyCache(unexpected), unexpected=unexpected)
+    stable.held = cast("HeldRequests", Held())
+    request = InferenceRequest(None, b"POST", b"/", {}, b"", keep_alive=True)
+    request.arrived_at = time.monotonic()
+    request.deadline_at = request.arrived_at + 60.0
+    VersionRouter(stable, NEW).lost(request)
+    assert found == [request]
 
 
 def counted(running: Live, version: str) -> VersionCounts:
