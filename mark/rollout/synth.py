@@ -33,6 +33,8 @@ STACK = "aws:cloudformation:stack"
 """Kind of a stack in the manifest of a CDK app."""
 NEEDED = 2
 """Exit status of the app where something has to be installed first; its line says what."""
+UNPRIVILEGED, PORTS_TAKEN = 1024, (6379, 8000, 8001, 8080)
+"""Ports of the service's machines (infra/stacks/launch.py), and the first that needs no privilege."""
 COSTS_REGION = "us-east-1"
 """Region of Cost Explorer's endpoint (AWS general reference); functions in a network reach no other region."""
 LEFT_OUT: Any = {
@@ -133,6 +135,7 @@ def check_settings(settings: Settings) -> None:
             )
     if lean and rollout.gateway.scheme == "internet-facing" and rollout.node.zone is None:
         raise Misconfigured("rollout.gateway.scheme internet-facing needs rollout.node.zone, a public hosted zone")
+    _check_grpc_port(settings.service.grpc_port)
     mails(rollout.report)
     region = settings.service.aws.region
     if rollout.report.reconcile and rollout.network.vpc is None and region != COSTS_REGION:
@@ -142,6 +145,15 @@ def check_settings(settings: Settings) -> None:
         )
     if rollout.network.private and rollout.gateway.scheme == "internet-facing":
         raise Misconfigured("rollout.gateway.scheme internet-facing needs a network that is not private")
+
+
+def _check_grpc_port(port: int | None) -> None:
+    if port is not None and (port < UNPRIVILEGED or port in PORTS_TAKEN):
+        taken = ", ".join(map(str, PORTS_TAKEN))
+        raise Misconfigured(
+            f"service.grpc_port {port}: in an account it is {UNPRIVILEGED} or above, and none of {taken}: "
+            "the service's machines use those; 9000 would do"
+        )
 
 
 def _blueprint(
@@ -158,6 +170,7 @@ def _blueprint(
         "region": region,
         "zones": settings.rollout.network.zones,
         "gateways": service.gateways,
+        "grpc_port": service.grpc_port,
         "controllers": service.controllers,
         "gateway_machine": gateway_machine(settings).name,
         "rollout": settings.rollout.model_dump(mode="json"),

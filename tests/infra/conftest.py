@@ -20,6 +20,7 @@ from tests.once import once_a_run
 
 REGION, ACCOUNT = "us-east-1", "123456789012"
 ZONES = [f"{REGION}a", f"{REGION}b"]
+GRPC_PORT = 9000
 TOKYO = "ap-northeast-1"
 Template = Mapping[str, Any]
 
@@ -64,7 +65,7 @@ def settings(folder: Path, **rollout: Any) -> Settings:
         "archive": {"journals_days": 400},
         "alarms": {"to": ["team@example.com"], "max_usd_per_hour": 5},
     }
-    service = {"name": "shop", "serve": [{"model": "inception-v3"}]}
+    service = {"name": "shop", "grpc_port": GRPC_PORT, "serve": [{"model": "inception-v3"}]}
     return Settings.model_validate({"service": service, "rollout": given | rollout})
 
 

@@ -30,7 +30,7 @@ from mark.rollout.plan import _password_number
 from mark.rollout.synth import Synthesis, synthesise
 from mark.rollout.templates import ACCESS, write_templates
 from mark.store.users import PROCESSES, rules_of
-from tests.infra.conftest import ACCOUNT, REGION, Template, of_type, plain, settings
+from tests.infra.conftest import ACCOUNT, GRPC_PORT, REGION, Template, of_type, plain, settings
 
 UNTAGGED = {
     "AWS::ApplicationAutoScaling::ScalableTarget",
@@ -486,9 +486,27 @@ def test_the_store_evicts_nothing(templates: dict[str, Template], others: dict[s
 
 
 def test_clients_speak_tls(templates: dict[str, Template]) -> None:
-    [listener] = of_type(templates["gateways"], "AWS::ElasticLoadBalancingV2::Listener").values()
-    assert (listener["Protocol"], listener["Port"]) == ("TLS", 443)
-    assert listener["Certificates"] == [{"CertificateArn": f"arn:aws:acm:{REGION}:{ACCOUNT}:certificate/0000"}]
+    listeners = of_type(templates["gateways"], "AWS::ElasticLoadBalancingV2::Listener")
+    assert {(one["Protocol"], one["Port"]) for one in listeners.values()} == {("TLS", 443), ("TLS", GRPC_PORT)}
+    for listener in listeners.values():
+        assert listener["Certificates"] == [{"CertificateArn": f"arn:aws:acm:{REGION}:{ACCOUNT}:certificate/0000"}]
+    assert "AlpnPolicy" not in listeners["Listener"]
+    assert listeners["GrpcListener"]["AlpnPolicy"] == ["HTTP2Only"], "gRPC's clients call nothing else"
+
+
+def test_grpc_has_a_way_to_the_gateways(templates: dict[str, Template]) -> None:
+    targets = of_type(templates["gateways"], "AWS::ElasticLoadBalancingV2::TargetGroup")
+    ports = {name: (one["Port"], one.get("HealthCheckPort")) for name, one in targets.items()}
+    assert ports == {"Targets": (8080, None), "GrpcTargets": (GRPC_PORT, "8080")}
+    [group] = of_type(templates["gateways"], "AWS::AutoScaling::AutoScalingGroup").values()
+    assert plain(group["TargetGroupARNs"]) == ["<Targets>", "<GrpcTargets>"]
+    groups = of_type(templates["launch"], "AWS::EC2::SecurityGroup")
+
+    def open_at(name: str, way: str) -> list[int]:
+        return [rule["FromPort"] for rule in groups[name][f"SecurityGroup{way}"]]
+
+    assert open_at("BalancerGroup", "Ingress") == [443, GRPC_PORT]
+    assert open_at("BalancerGroup", "Egress") == open_at("GatewaysGroup", "Ingress") == [8080, GRPC_PORT]
 
 
 def test_what_stays_is_the_bucket_and_the_logs(templates: dict[str, Template]) -> None:
