@@ -33,7 +33,7 @@ HEAVY = (
     ids=str,
 )
 def test_a_cold_import_brings_few_modules_and_nothing_heavy(module: str, needs: set[str], most: int) -> None:
-    """Modules are counted, the standard library's among them: each costs a cold start a fraction of a millisecond."""
+    """Those of the standard library count, too: each costs a cold start a fraction of a millisecond."""
     code = (
         "import sys; before = len(sys.modules); "
         f"import lambda_handlers.{module}; "
