@@ -441,7 +441,7 @@ def _described(model: LiveModel) -> RunningModel:
     return {
         "name": model.name,
         "example": example_body(model.served.inputs),
-        "latency_ms": slo.latency_s * 1000,
+        "latency_ms": slo.judged_s * 1000,
         "target": slo.target,
     }
 

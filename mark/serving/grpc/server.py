@@ -96,9 +96,10 @@ RETRY: Mapping[str, str] = MappingProxyType({"retry-after": "1"})
 
 
 class _Waiting:
-    """The connection of a request, as far as the gateway knows: takes its answer."""
+    """The connection of a request, as far as the gateway knows: takes its answer, which does not stream."""
 
     __slots__ = ("answer",)
+    is_writable = False
 
     def __init__(self) -> None:
         self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -109,6 +110,19 @@ class _Waiting:
         exchange.connection = None
         if not self.answer.done():
             self.answer.set_result(Answer(status, read_lines(extra), body))
+
+    def begin(self, exchange: HttpExchange, status: int, content_type: bytes, extra: bytes) -> bool:  # noqa: ARG002
+        """No answer streams here: the gateway refuses the request."""
+        return False
+
+    def write_part(self, body: bytes) -> None:
+        """Never called: nothing begins."""
+
+    def finish(self, exchange: HttpExchange) -> None:
+        """Never called."""
+
+    def cut(self) -> None:
+        """Never called."""
 
 
 class GrpcServer:

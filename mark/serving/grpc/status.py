@@ -25,6 +25,7 @@ CODES: Mapping[int, StatusCode] = MappingProxyType(
         502: StatusCode.ABORTED,
         503: StatusCode.UNAVAILABLE,
         504: StatusCode.DEADLINE_EXCEEDED,
+        505: StatusCode.UNIMPLEMENTED,
     }
 )
 """By HTTP status; of others 4xx is INVALID_ARGUMENT and 5xx INTERNAL."""
