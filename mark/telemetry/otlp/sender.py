@@ -1,0 +1,103 @@
+"""What one process sends to the collector. Nothing of OpenTelemetry is imported where nothing is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from prometheus_client import Metric
+
+import mark
+from mark.domain.errors import Misconfigured
+from mark.domain.telemetry import Telemetry
+from mark.telemetry.metrics import counter
+from mark.telemetry.otlp.queue import SpanQueue
+from mark.telemetry.otlp.span import Span
+
+log = logging.getLogger("mark.telemetry")
+EXTRA = "sending telemetry takes OpenTelemetry: pip install 'mark-serving[otel]', or leave `telemetry` out"
+
+
+class CollectorPort(Protocol):
+    """Whoever takes spans and metrics; True where it took them."""
+
+    def send_spans(self, spans: Sequence[Span]) -> bool:
+        """Send spans, and wait for the answer."""
+        ...
+
+    def send_metrics(self, families: Iterable[Metric]) -> bool:
+        """Send metrics, and wait for the answer."""
+        ...
+
+    def close(self) -> None:
+        """End what is being tried."""
+        ...
+
+
+class TelemetrySender:
+    """Spans and metrics of one process, on their way to a collector.
+
+    `ratio`: share of new traces that are recorded; `spans` is None where it is 0.
+    """
+
+    def __init__(self, telemetry: Telemetry, collector: CollectorPort) -> None:
+        self._collector, self._every_s = collector, telemetry.metrics_every_s
+        self.ratio = telemetry.trace_ratio
+        self.spans = SpanQueue(collector.send_spans) if self.ratio > 0 else None
+
+    def families(self, room: str) -> Iterator[Metric]:
+        """Its own metrics. room: gateway or agent."""
+        if self.spans is not None:
+            yield counter(f"{room}_spans_sent", "Spans that the collector took", (), [((), self.spans.sent)])
+            dropped = "Spans dropped: the collector was away, or slower than they came"
+            yield counter(f"{room}_spans_dropped", dropped, (), [((), self.spans.dropped)])
+
+    @property
+    def sends_metrics(self) -> bool:
+        """True where metrics are sent."""
+        return self._every_s is not None
+
+    async def send_metrics(self, read: Callable[[], Iterable[Metric]]) -> None:
+        """Send the metrics again and again. read: called on the event loop's thread."""
+        assert self._every_s is not None, "asked before"
+        while True:
+            await asyncio.sleep(self._every_s)
+            families = list(read())
+            if not await asyncio.to_thread(self._collector.send_metrics, families):
+                log.warning("collector did not take the metrics")
+
+    async def close(self) -> None:
+        """Send what waits, for some seconds at most."""
+        if self.spans is not None:
+            await asyncio.to_thread(self.spans.close)
+        self._collector.close()
+
+
+def open_telemetry(
+    telemetry: Telemetry | None,
+    *,
+    process: str,
+    namespace: str,
+    instance: str,
+    headers: Mapping[str, str],
+) -> TelemetrySender | None:
+    """The process's sender; None where nothing is sent.
+
+    process, namespace, instance: `service.name`, `service.namespace` and `service.instance.id` of OpenTelemetry's
+    resource. headers: of each call of the collector. Errors: Misconfigured where OpenTelemetry is not installed.
+    """
+    if telemetry is None or not telemetry.is_on:
+        return None
+    try:
+        from mark.telemetry.otlp.collector import Collector  # noqa: PLC0415 - half a second and 20 MB for nothing
+    except ImportError as error:
+        raise Misconfigured(EXTRA) from error
+    resource = {
+        "service.name": process,
+        "service.namespace": namespace,
+        "service.instance.id": instance,
+        "service.version": mark.__version__,
+    }
+    return TelemetrySender(telemetry, Collector(telemetry.endpoint, headers=headers, resource=resource))
