@@ -23,6 +23,7 @@ from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
 from mark.serving.agent.process import AgentConfig, serve_agent
 from mark.serving.gateway.server import GatewayConfig, TokenReader, serve_gateway
 from mark.serving.http.server import HttpLimits
+from mark.telemetry.otlp.sender import TelemetrySender
 from tests.serving.fakes import EchoBackend, FakeLambda, FakeStore
 
 ASSUMED = Provenance(evidence=Evidence.ASSUMED, source="a test", formula="as given")
@@ -149,6 +150,7 @@ class Live:
     gateway_stop: asyncio.Event = field(default_factory=asyncio.Event)
     #: Frames go over TLS, as where gateway and agent are on different hosts.
     encrypted: bool = False
+    telemetry: TelemetrySender | None = None
 
     async def client(self) -> Client:
         return Client(*await asyncio.open_connection("127.0.0.1", self.port))
@@ -201,6 +203,7 @@ class Live:
                 interruption=interruption,
                 stop=agent.stop,
                 on_bound=lambda _, http: bound.set_result(http),
+                telemetry=self.telemetry,
             )
         )
         agent.http_port = await bound
@@ -246,10 +249,11 @@ async def live(
     token: str | None = None,
     encrypted: bool = False,
     tokens: TokenReader | None = None,
+    telemetry: TelemetrySender | None = None,
     **config: Any,
 ) -> AsyncIterator[Live]:
     model = model or served()
-    running = Live(model, FakeStore(), overflow or FakeLambda(), encrypted=encrypted)
+    running = Live(model, FakeStore(), overflow or FakeLambda(), encrypted=encrypted, telemetry=telemetry)
     bound: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     gateway = asyncio.ensure_future(
         serve_gateway(
@@ -260,6 +264,7 @@ async def live(
             stop=running.gateway_stop,
             on_bound=bound.set_result,
             tokens=tokens,
+            telemetry=telemetry,
         )
     )
     try:

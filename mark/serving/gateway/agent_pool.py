@@ -116,6 +116,10 @@ class AgentConnection(FrameLink):
         client, size = request.client, request.size
         pinned = request.variant if self.router.accuracy_of else b""
         has_details = size != 1 or request.accuracy_floor or pinned
+        if request.trace is not None:
+            request.traceparent = request.trace.sent_to_agent(
+                self.view.instance, self.offering, now, forced=forced
+            )
         frame = encode_request(
             id_,
             int((now - request.arrived_at) * 1e6),
@@ -233,6 +237,8 @@ class AgentConnection(FrameLink):
             case Bounced(id=id_):
                 request = self.in_flight.pop(id_, None)
                 if request is not None:
+                    if request.trace is not None:
+                        request.trace.returned("bounced", now)
                     self.router.bounced(request, now)
             case Goodbye():
                 self.view.accepting = False

@@ -259,6 +259,8 @@ class ModelRouter:
         loss: given where the server may have been working on it. lambda_refused: Lambda is not asked again.
         """
         now = time.monotonic()
+        if request.trace is not None:
+            request.trace.returned("lost", now)
         if loss is not None:
             request.losses += (loss,)
         again = after_loss(

@@ -13,6 +13,7 @@ KNOWN_HEADERS = (
     "host",
     "inference-header-content-length",
     "traceparent",
+    "tracestate",
     "transfer-encoding",
     "x-mark-accuracy-floor",
     "x-mark-deadline-ms",
