@@ -11,9 +11,10 @@ from contextlib import contextmanager
 
 from mark.config.service import Mode, ServiceSettings
 from mark.config.settings import Settings
+from mark.config.telemetry import telemetry_of
 from mark.domain.errors import Misconfigured
 from mark.live.commands.down import end
-from mark.live.local.access import bearer_token, exposed_secrets, server_tls
+from mark.live.local.access import bearer_token, collector_headers, exposed_secrets, server_tls
 from mark.live.local.first_plan import check_first_plan
 from mark.live.local.ports import is_loopback
 from mark.live.local.run_dir import RunFolder, Running
@@ -23,6 +24,7 @@ from mark.live.models import make_live_models
 from mark.live.status.watch import watch_service
 from mark.plugins.load import build_forecaster, make_model
 from mark.report.terminal import note, progress, show, show_json
+from mark.telemetry.otlp.sender import check_installed
 
 POLL_S = 0.05
 
@@ -62,7 +64,9 @@ def start(settings: Settings, *, hold: bool = False) -> Running:
         note(f"the gateway on {own.host} serves plain HTTP; service.tls_certificate makes it HTTPS")
     bearer_token(own)
     server_tls(own)
-    for line in exposed_secrets(own):
+    collector_headers(settings.telemetry)
+    check_installed(telemetry_of(settings.telemetry))
+    for line in exposed_secrets(settings):
         note(line)
     folder = RunFolder.of(own.name)
     with folder.lock(own.name) as lock:  # the supervisor keeps it to its end

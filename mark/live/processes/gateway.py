@@ -6,6 +6,7 @@ import asyncio
 import secrets
 import signal
 import sys
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from mark.config.settings import Settings
 from mark.dispatch.central_queue import PLAIN, CentralCode
 from mark.domain.offering import calls_of_models
 from mark.live.aws_resources import aws_of
-from mark.live.local.access import server_tls
+from mark.live.local.access import collector_headers, server_tls
 from mark.live.local.heartbeat import keep_beating
 from mark.live.local.process_start import begin
 from mark.live.local.run_dir import RunFolder, Running
@@ -28,6 +29,7 @@ from mark.serving.gateway.server import GatewayConfig, TokenReader, serve_gatewa
 from mark.steady_time import WALL
 from mark.store.data_plane import GatewayStore
 from mark.store.users import StoreUser
+from mark.telemetry.otlp.sender import open_telemetry
 
 PEER_PORT = 8080
 """Where gateways with an address and TLS of their own reach each other."""
@@ -39,7 +41,9 @@ async def main(folder: RunFolder, name: str, port: int) -> None:
     """Serve until SIGTERM."""
     beating = asyncio.ensure_future(keep_beating())
     try:
-        await serve(folder.settings(), folder.expected(), name, port)
+        settings = folder.settings()
+        headers = collector_headers(settings.telemetry)
+        await serve(settings, folder.expected(), name, port, collector=headers)
     finally:
         beating.cancel()
 
@@ -52,8 +56,9 @@ async def serve(
     own_address: str | None = None,
     *,
     token_in_secret: bool = False,
+    collector: Mapping[str, str],
 ) -> None:
-    """Be a gateway of that service until SIGTERM. own_address: as in GatewayConfig.
+    """Be a gateway of that service until SIGTERM. own_address: as in GatewayConfig. collector: headers for it.
 
     token_in_secret: the clients' token is in a secret of AWS, where another may follow it at any time.
     """
@@ -73,15 +78,28 @@ async def serve(
         local_only=running.token is None,
         tls=server_tls(settings.service),
     )
+    telemetry = None
     try:
         WALL.adopt(await store.share_wall(WALL.offset_s))
         spec = await store.spec()
+        telemetry = open_telemetry(
+            spec.telemetry, process="mark-gateway", namespace=spec.name, instance=config.name, headers=collector
+        )
         tokens = _reader(aws, running.name) if token_in_secret else None
         central = await asyncio.to_thread(_central_code, spec)
         await serve_gateway(
-            config, spec=spec, link=store, overflow=overflow, stop=stop, tokens=tokens, central=central
+            config,
+            spec=spec,
+            link=store,
+            overflow=overflow,
+            stop=stop,
+            tokens=tokens,
+            central=central,
+            telemetry=telemetry,
         )
     finally:
+        if telemetry is not None:
+            await telemetry.close()
         overflow.close()
         aws.close()
         await link.aclose()

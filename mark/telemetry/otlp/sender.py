@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from typing import Protocol
 
 from prometheus_client import Metric
@@ -75,6 +76,18 @@ class TelemetrySender:
         self._collector.close()
 
 
+def check_installed(telemetry: Telemetry | None) -> None:
+    """Misconfigured where something is to be sent, and OpenTelemetry is not installed."""
+    if telemetry is None:
+        return
+    try:
+        is_there = find_spec("opentelemetry.exporter.otlp.proto.http") is not None
+    except ModuleNotFoundError:  # of a package above it
+        is_there = False
+    if not is_there:
+        raise Misconfigured(EXTRA)
+
+
 def open_telemetry(
     telemetry: Telemetry | None,
     *,
@@ -90,10 +103,9 @@ def open_telemetry(
     """
     if telemetry is None or not telemetry.is_on:
         return None
-    try:
-        from mark.telemetry.otlp.collector import Collector  # noqa: PLC0415 - half a second and 20 MB for nothing
-    except ImportError as error:
-        raise Misconfigured(EXTRA) from error
+    check_installed(telemetry)
+    from mark.telemetry.otlp.collector import Collector  # noqa: PLC0415 - it takes time and memory, mostly for nothing
+
     resource = {
         "service.name": process,
         "service.namespace": namespace,
