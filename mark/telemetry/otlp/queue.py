@@ -59,13 +59,20 @@ class SpanQueue:
             self._due.clear()
             is_last = self._closing
             while batch := self._take():
-                taken = self._send(batch)
+                taken = self._sent(batch)
                 with self._lock:
                     self.sent += len(batch) * taken
                     self.dropped += len(batch) * (not taken)
                 self._note(is_away=not taken)
             if is_last:
                 return
+
+    def _sent(self, batch: Sequence[Span]) -> bool:
+        try:
+            return self._send(batch)
+        except Exception:  # the driver of one batch: its spans are dropped, and the next one is tried
+            log.exception("spans could not be sent")
+            return False
 
     def _take(self) -> list[Span]:
         with self._lock:

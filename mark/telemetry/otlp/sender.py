@@ -46,6 +46,7 @@ class TelemetrySender:
     def __init__(self, telemetry: Telemetry, collector: CollectorPort) -> None:
         self._collector, self._every_s = collector, telemetry.metrics_every_s
         self.ratio = telemetry.trace_ratio
+        self._is_away = False
         self.spans = SpanQueue(collector.send_spans) if self.ratio > 0 else None
 
     def families(self, room: str) -> Iterator[Metric]:
@@ -65,9 +66,14 @@ class TelemetrySender:
         assert self._every_s is not None, "asked before"
         while True:
             await asyncio.sleep(self._every_s)
-            families = list(read())
-            if not await asyncio.to_thread(self._collector.send_metrics, families):
-                log.warning("collector did not take the metrics")
+            try:
+                taken = await asyncio.to_thread(self._collector.send_metrics, list(read()))
+            except Exception:  # the driver of one reading: the next one is tried
+                log.exception("metrics could not be sent")
+                continue
+            if taken is self._is_away:
+                self._is_away = not taken
+                log.warning("collector takes metrics again" if taken else "collector takes no metrics")
 
     async def close(self) -> None:
         """Send what waits, for some seconds at most."""

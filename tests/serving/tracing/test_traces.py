@@ -330,3 +330,21 @@ def test_metrics_are_the_ones_that_prometheus_reads() -> None:
             assert "mark_agent_responses" in collector.metrics
 
     run(test())
+
+
+def test_a_state_in_several_lines_is_one_list() -> None:
+    async def test() -> None:
+        async with live() as running:
+            client = await running.client()
+            head = (
+                f"POST {INFER} HTTP/1.1\r\nhost: test\r\ncontent-length: {len(BODY)}\r\ntraceparent: {SAMPLED}\r\n"
+            )
+            for _ in range(2):
+                client.writer.write(f"{head}tracestate: a=1\r\nTraceState: b=2\r\n\r\n".encode() + BODY)
+                assert (await client.read()).status == 200
+            await client.close()
+            for request in running.agents["i-0"].backend.requests:
+                assert request.trace is not None
+                assert request.trace.headers["tracestate"].replace(" ", "") == "a=1,b=2"
+
+    run(test())
