@@ -28,6 +28,7 @@ from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import BatchPolicy, InstanceType, Market, Offering
 from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
 from mark.domain.spending import SpendingLimit
+from mark.domain.telemetry import Telemetry
 from mark.domain.traffic import GatewayReport, Warmed
 from mark.domain.versions import ModelVersions
 from mark.ports import Backend, InferReply, InferRequest
@@ -38,6 +39,7 @@ from mark.serving.agent.process import AgentConfig, serve_agent
 from mark.serving.backends.python import PythonBackend
 from mark.serving.gateway.server import GatewayConfig, serve_gateway
 from mark.simulator.engine.compiled import compiled_central_code
+from mark.telemetry.otlp.sender import TelemetrySender, open_telemetry
 from scripts.bench.engine import cache_dir
 
 MAX_BATCH = 32
@@ -213,7 +215,9 @@ class InstantBackend:
         """Nothing to end."""
 
 
-async def run_gateway(name: str, link: BenchLink, token: str | None = None) -> None:
+async def run_gateway(
+    name: str, link: BenchLink, token: str | None = None, telemetry: TelemetrySender | None = None
+) -> None:
     """A gateway before the agents of this link."""
     await serve_gateway(
         GatewayConfig(name="bench", token=token),
@@ -222,6 +226,7 @@ async def run_gateway(name: str, link: BenchLink, token: str | None = None) -> N
         overflow=None,
         stop=asyncio.Event(),
         on_bound=_print_port,
+        telemetry=telemetry,
     )
 
 
@@ -249,7 +254,34 @@ async def run_agent() -> None:
     await asyncio.Event().wait()
 
 
-async def run_whole(name: str) -> None:
+class TakingCollector(asyncio.Protocol):
+    """Takes whatever is posted, and answers 200 once it is there."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Nothing is there."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._held = b""
+
+    def data_received(self, data: bytes) -> None:
+        """Answer each request that is whole."""
+        self._held += data
+        while b"\r\n\r\n" in self._held:
+            head, _, rest = self._held.partition(b"\r\n\r\n")
+            length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
+            if len(rest) < length:
+                return
+            self._held = rest[length:]
+            self._transport.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+
+
+async def run_collector() -> None:
+    """A collector that keeps nothing."""
+    server = await asyncio.get_running_loop().create_server(TakingCollector, "127.0.0.1", 0)
+    _print_port(server.sockets[0].getsockname()[1])
+    await asyncio.Event().wait()
+
+
+async def run_whole(name: str, telemetry: TelemetrySender | None = None) -> None:
     """Gateway and real agent in one process, with batching and admission."""
     model, link = served(name), BenchLink(name, ())
     backend: Backend = PythonBackend(models.digits.Digits, name=name) if name == DIGITS else InstantBackend()
@@ -266,9 +298,17 @@ async def run_whole(name: str) -> None:
             backend=backend,
             interruption=no_notice,
             stop=asyncio.Event(),
+            telemetry=telemetry,
         )
     )
-    await asyncio.gather(running, run_gateway(name, link))
+    await asyncio.gather(running, run_gateway(name, link, telemetry=telemetry))
+
+
+async def run_traced(ratio: float, port: int) -> None:
+    """The same, with that share of the requests traced and sent to a collector at this port."""
+    told = Telemetry(endpoint=f"http://127.0.0.1:{port}", trace_ratio=ratio)
+    telemetry = open_telemetry(told, process="bench", namespace="bench", instance="bench", headers={})
+    await run_whole(INSTANT, telemetry)
 
 
 def limited(key: str) -> ClientDirectory:
@@ -287,7 +327,11 @@ def _print_port(port: int) -> None:
 
 
 def main() -> None:
-    """`gateway AGENT_PORT [TOKEN [KEY]]`, `pool RULE AGENT_PORT`, `agent`, or `whole MODEL`."""
+    """Be one of them.
+
+    `gateway AGENT_PORT [TOKEN [KEY]]`, `pool RULE AGENT_PORT`, `agent`, `collector`, `traced RATIO PORT`, or
+    `whole MODEL`.
+    """
     match sys.argv[1:]:
         case ["gateway", port]:
             uvloop.run(run_gateway(INSTANT, BenchLink(INSTANT, [int(port)])))
@@ -299,6 +343,10 @@ def main() -> None:
             uvloop.run(run_pool(rule, int(port)))
         case ["agent"]:
             uvloop.run(run_agent())
+        case ["collector"]:
+            uvloop.run(run_collector())
+        case ["traced", ratio, port]:
+            uvloop.run(run_traced(float(ratio), int(port)))
         case ["whole", name]:
             uvloop.run(run_whole(name))
         case other:
