@@ -84,14 +84,15 @@ class TelemetrySender:
 
 def check_installed(telemetry: Telemetry | None) -> None:
     """Misconfigured where something is to be sent, and OpenTelemetry is not installed."""
-    if telemetry is None:
-        return
-    try:
-        is_there = find_spec("opentelemetry.exporter.otlp.proto.http") is not None
-    except ModuleNotFoundError:  # of a package above it
-        is_there = False
-    if not is_there:
+    if telemetry is not None and not _is_installed():
         raise Misconfigured(EXTRA)
+
+
+def _is_installed() -> bool:
+    try:
+        return find_spec("opentelemetry.exporter.otlp.proto.http") is not None
+    except ModuleNotFoundError:  # of a package above it
+        return False
 
 
 def open_telemetry(
@@ -102,14 +103,16 @@ def open_telemetry(
     instance: str,
     headers: Mapping[str, str],
 ) -> TelemetrySender | None:
-    """The process's sender; None where nothing is sent.
+    """The process's sender; None where nothing is sent, or OpenTelemetry is not installed.
 
     process, namespace, instance: `service.name`, `service.namespace` and `service.instance.id` of OpenTelemetry's
-    resource. headers: of each call of the collector. Errors: Misconfigured where OpenTelemetry is not installed.
+    resource. headers: of each call of the collector.
     """
     if telemetry is None or not telemetry.is_on:
         return None
-    check_installed(telemetry)
+    if not _is_installed():  # an image of before: requests are served all the same
+        log.error("nothing is sent to the collector: %s", EXTRA)
+        return None
     from mark.telemetry.otlp.collector import Collector  # noqa: PLC0415 - it takes time and memory, mostly for nothing
 
     resource = {
