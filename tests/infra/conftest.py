@@ -44,7 +44,15 @@ LEAN = {
 """Differences of `lean`."""
 
 
-def settings(folder: Path, **rollout: Any) -> Settings:
+TELEMETRY = {
+    "endpoint": "http://10.77.0.9:4318",
+    "headers_secret": f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:shop-collector-AbCdEf",
+    "traces": {"ratio": 0.01},
+}
+"""A collector in the service's network, of `others` and `lean`."""
+
+
+def settings(folder: Path, *, telemetry: Mapping[str, Any] | None = None, **rollout: Any) -> Settings:
     """A service in the shape `ha` with all that a rollout can have."""
     for name in ("infer", "interruption", "probe", "report", "warm"):
         (folder / f"{name}.zip").write_bytes(f"the code of {name}".encode())
@@ -65,7 +73,8 @@ def settings(folder: Path, **rollout: Any) -> Settings:
         "alarms": {"to": ["team@example.com"], "max_usd_per_hour": 5},
     }
     service = {"name": "shop", "serve": [{"model": "inception-v3"}]}
-    return Settings.model_validate({"service": service, "rollout": given | rollout})
+    whole = {"service": service, "rollout": given | rollout, "telemetry": telemetry or {}}
+    return Settings.model_validate(whole)
 
 
 @pytest.fixture(scope="session")
@@ -89,7 +98,7 @@ def others_synthesis(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     lacking = what_is_missing()
     if lacking:
         pytest.skip(lacking)
-    made = partial(synthesise, settings(tmp_path_factory.mktemp("bundles"), **PRIVATE))
+    made = partial(synthesise, settings(tmp_path_factory.mktemp("bundles"), telemetry=TELEMETRY, **PRIVATE))
     return once_a_run(tmp_path_factory, "other_synthesis", made)
 
 
@@ -104,7 +113,7 @@ def lean_synthesis(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     lacking = what_is_missing()
     if lacking:
         pytest.skip(lacking)
-    made = partial(synthesise, settings(tmp_path_factory.mktemp("bundles"), **LEAN))
+    made = partial(synthesise, settings(tmp_path_factory.mktemp("bundles"), telemetry=TELEMETRY, **LEAN))
     return once_a_run(tmp_path_factory, "lean_synthesis", made)
 
 
