@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -147,6 +148,15 @@ def check_names(settings: Settings) -> None:
         prices.instance_type(name)
     if settings.forecaster:
         load_forecaster(settings.forecaster)
+    served = (settings.model, *(one.model for one in settings.service.serve))
+    check_events(settings, {*filter(None, served), *known_models(settings.models)})
+
+
+def check_events(settings: Settings, models: Collection[str]) -> None:
+    """Refuse an announced event about none of these models. Misconfigured."""
+    for item in settings.events:
+        if item.model is not None and item.model not in models:
+            raise Misconfigured(f"the event {item.event.name}: {unknown('model', item.model, sorted(models))}")
 
 
 def _check_budget(settings: Settings) -> None:

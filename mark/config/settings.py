@@ -44,7 +44,7 @@ from mark.domain.size_window import WINDOW
 from mark.policies.bundles import MANAGED_CPU_FACTOR, MANAGED_GPU_FACTOR
 
 USUAL_QOS_POLICY = Path("qos-policy.npz")
-"""Where `mark qos train` writes and who serves by it reads, unless told otherwise."""
+"""File that `mark qos train` writes and that `qos-rl` serves by, unless told otherwise."""
 
 
 class TraceSettings(Part):

@@ -34,12 +34,12 @@ HOLD_S = 60.0
 MOST_DWELLS = 4
 """A step without enough requests to judge by ends after so many dwells."""
 EXACT = 1e-9
-"""What rounding may add to a whole number of instances."""
+"""Most that rounding adds to a whole number of instances."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutSeen:
-    """What one move sees."""
+    """Observation of one move."""
 
     #: When, epoch seconds of service time.
     now: float
@@ -172,19 +172,25 @@ def _answered(rollout: Rollout, seen: RolloutSeen) -> Rollout:
 
 def _moved(rollout: Rollout, stable: str, seen: RolloutSeen) -> Rollout:
     """The next phase, where the one that it is in is over."""
-    has = _counted(_serving(seen.fleet, stable, stable))
-    wanted = needed(rollout, has, seen.fallback)
+    policy, now, is_held = rollout.policy, seen.now, rollout.phase is RolloutPhase.DWELLING
+    if now >= rollout.began_at + _longest_s(rollout):
+        return aborted(rollout, now, "not done in time")
+    usual, new = _counts_since_its_share(rollout, stable, seen.counts)
+    # the share stays while the next step's instances start, and so does the judgement
+    fault = judge(rollout, usual, new, seen.target) if rollout.weight and not rollout.is_hurried else None
+    if fault is not None:
+        return aborted(rollout, now, fault)
+    # the stable version's fleet may grow all the time: a share that is held waits for none that boots there
+    wanted = needed(rollout, _counted(_serving(seen.fleet, stable, stable), ready=is_held), seen.fallback)
     ready = _counted(_serving(seen.fleet, rollout.candidate, stable), ready=True)
     lacking = {name: count for name, count in wanted.items() if ready[name] < count}
-    is_ready = bool(wanted) and not lacking
-    if seen.now >= rollout.began_at + _longest_s(rollout):
-        return aborted(rollout, seen.now, "not done in time")
-    if rollout.phase is RolloutPhase.DWELLING:
-        return _held(rollout, stable, seen, is_ready=is_ready)
-    if is_ready:
-        return _promoted(rollout, seen.now) if rollout.is_hurried else _given_its_share(rollout, seen)
-    if seen.now >= rollout.since + rollout.policy.ready_within_s:
-        return aborted(rollout, seen.now, _never_ready(rollout, lacking, ready))
+    if wanted and not lacking:
+        if is_held:
+            return _held(rollout, new, now)
+        return _promoted(rollout, now) if rollout.is_hurried else _given_its_share(rollout, seen)
+    patience_s = policy.ready_within_s + (MOST_DWELLS * policy.dwell_s if is_held else 0.0)
+    if now >= rollout.since + patience_s:
+        return aborted(rollout, now, _never_ready(rollout, lacking, ready))
     return rollout
 
 
@@ -200,20 +206,22 @@ def _given_its_share(rollout: Rollout, seen: RolloutSeen) -> Rollout:
     )
 
 
-def _held(rollout: Rollout, stable: str, seen: RolloutSeen, *, is_ready: bool) -> Rollout:
-    """A rollout whose share is held: it is judged, and goes on once the dwell is over."""
-    policy, now = rollout.policy, seen.now
-    counts = {one.version: one for one in seen.counts}
+def _counts_since_its_share(
+    rollout: Rollout, stable: str, counts: tuple[VersionCounts, ...]
+) -> tuple[VersionCounts, VersionCounts]:
+    """Counts of the stable version and of the candidate since the share was set."""
+    now = {one.version: one for one in counts}
     before = {one.version: one for one in rollout.counts}
     usual, new = (
-        counted_since(counts.get(name, VersionCounts(version=name)), before.get(name))
+        counted_since(now.get(name, VersionCounts(version=name)), before.get(name))
         for name in (stable, rollout.candidate)
     )
-    if (fault := judge(rollout, usual, new, seen.target)) is not None:
-        return aborted(rollout, now, fault)
-    if not is_ready:
-        return replace(rollout, phase=RolloutPhase.PREPARING, since=now, reason="instances were lost")
-    held_s = now - rollout.since
+    return usual, new
+
+
+def _held(rollout: Rollout, new: VersionCounts, now: float) -> Rollout:
+    """Go on where the dwell of a share that is carried is over. new: the candidate's counts."""
+    policy, held_s = rollout.policy, now - rollout.since
     is_known = new.finished >= policy.least_requests or held_s >= MOST_DWELLS * policy.dwell_s
     if held_s < policy.dwell_s or not is_known:
         return rollout

@@ -16,6 +16,10 @@ VERSION_LETTERS = 12
 """Hex digits of a version's name: 48 bits, so that two versions of one model never meet."""
 
 
+LONGEST_S = 7 * 86_400.0
+"""Most of a share's dwell, and of the time for a step's instances."""
+
+
 class RolloutPhase(StrEnum):
     """preparing -> dwelling -> preparing ... -> promoted; each but the last may become aborted."""
 
@@ -51,8 +55,11 @@ class CanaryPolicy:
     latency_factor: float = 1.5
 
     def check(self) -> None:
-        """Misconfigured where the steps are none."""
+        """Misconfigured where the steps are none, or a time has no end."""
         steps = self.steps
+        for name, seconds in (("dwell", self.dwell_s), ("ready-within", self.ready_within_s)):
+            if not 0.0 <= seconds <= LONGEST_S:
+                raise Misconfigured(f"--{name} is at most {LONGEST_S:g} s, a week, not {seconds:g}")
         if not steps or steps[-1] != 1.0 or steps[0] <= 0.0 or list(steps) != sorted(set(steps)):
             raise Misconfigured("the steps of a canary rise and end with 100, such as 5,25,100")
 
@@ -102,9 +109,9 @@ VERSION_COUNTS = ("answered", "late", "failed", "latency_us")
 
 
 def counted_since(now: VersionCounts, before: VersionCounts | None) -> VersionCounts:
-    """The counts of one version since an earlier reading."""
+    """The counts of one version since an earlier reading; none where a store that lost the latest has fewer."""
     old = before or VersionCounts(version=now.version)
-    grown = {name: getattr(now, name) - getattr(old, name) for name in VERSION_COUNTS}
+    grown = {name: max(0, getattr(now, name) - getattr(old, name)) for name in VERSION_COUNTS}
     return VersionCounts(version=now.version, **grown)
 
 

@@ -24,7 +24,7 @@ from mark.service_spec import BackendSpec
 VERSIONS = "versions"
 """Folder of the copies in a service's run folder."""
 MOST_FILES, MOST_BYTES = 10_000, 4 * 1024**3
-"""What has more files, or larger ones, is no folder of a model: it is neither hashed nor copied."""
+"""A folder with more files, or larger ones, is no model's: it is neither hashed nor copied."""
 CHUNK_BYTES = 1024 * 1024
 NO_MODEL = frozenset({"__pycache__", "node_modules", "site-packages"})
 

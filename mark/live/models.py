@@ -15,6 +15,7 @@ from mark.catalog.shipped_models import MODEL_FILE, PROFILE_FILE, folder_of
 from mark.config.footprint import footprint_of
 from mark.config.policies import (
     as_rolled_out,
+    check_events,
     chosen_central,
     chosen_overrides,
     chosen_policies,
@@ -112,6 +113,7 @@ def make_live_models(settings: Settings) -> tuple[LiveModel, ...]:
             raise Misconfigured(
                 f"a model cannot be named {name}: a function of the service has that name; rename it"
             )
+    check_events(settings, names)
     models = [_make(one, entry, settings.service.name) for one, entry in _each(settings)]
     budget = settings.policy.budget_usd_per_hour
     if budget is not None and all(model.bundle.controller.pool is None for model in models):

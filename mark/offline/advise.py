@@ -180,7 +180,7 @@ def _report_as(label: str, report: Report, _: str, share: float) -> None:
 
 
 def changes_of(settings: Settings, experiment: Experiment, policy: str) -> Iterator[Change]:
-    """What may be worth a change in these settings; every one differs from what they say."""
+    """Changes of these settings that may be worth it; every one differs from what they say."""
     market, slo, offerings = experiment.spec.market, experiment.spec.slo, settings.offerings
     other = Market.ON_DEMAND if market is Market.SPOT else Market.SPOT
     yield Change(

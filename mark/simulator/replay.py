@@ -11,7 +11,6 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -34,7 +33,7 @@ from mark.ports import Forecaster
 from mark.simulator.cloud import SimulatedCloud
 from mark.simulator.engine.central_plane import CentralEngine, CentralServing
 from mark.simulator.engine.compiled import Kernel
-from mark.simulator.engine.data_plane import Engine
+from mark.simulator.engine.data_plane import Engine, EngineSetup
 from mark.simulator.faults import FaultScript
 from mark.simulator.results import MinuteSeries, RunResult
 from mark.simulator.rng import stream
@@ -178,11 +177,8 @@ def _engine(scenario: Scenario, bundle: PolicyBundle, kernel: Kernel, central: C
     """The engine before the first arrival."""
     workload = scenario.workload
     end_s = scenario.start_s + scenario.duration_s
-    make: Callable[..., Engine] = Engine
-    if central is not None:
-        make = partial(CentralEngine, central, bundle.controller.known_offerings)
-    return make(
-        kernel_=kernel,
+    given = EngineSetup(
+        kernel=kernel,
         arrivals=lambda from_s, to_s: workload.arrivals(from_s, min(to_s, end_s)),
         slo=bundle.controller.slo,
         dispatch=bundle.dispatch,
@@ -198,6 +194,9 @@ def _engine(scenario: Scenario, bundle: PolicyBundle, kernel: Kernel, central: C
         largest=1 if workload.sizes is None else workload.sizes.largest,
         variants=bundle.variants,
     )
+    if central is None:
+        return Engine(given)
+    return CentralEngine(central, bundle.controller.known_offerings, given)
 
 
 class _ReplayRun:

@@ -22,6 +22,7 @@ from mark.domain.versions import (
     RolloutPhase,
     RolloutVerb,
     VersionCounts,
+    counted_since,
 )
 
 OLD, NEW = "aaaa", "bbbb"
@@ -243,6 +244,59 @@ def test_a_burning_candidate_gives_its_traffic_back() -> None:
     assert world.versions.stable == OLD
 
 
+def test_a_stable_fleet_that_grows_all_the_while_is_replaced() -> None:
+    world = World(boots=15)
+    world.command(replace(START, policy=CanaryPolicy()))
+    for number in range(1000):
+        if world.rollout.is_over:
+            break
+        if number % 24 == 23:  # every four minutes, and each boots for two and a half
+            name = f"i-{OLD}-more-{number}"
+            booting = Instance(id=name, offering="small", state=InstanceState.PENDING, version=OLD, token="t")
+            world.launched.append((booting, world.moves + world.boots))
+        world.move()
+    assert world.rollout.phase is RolloutPhase.PROMOTED
+    assert world.now - world.rollout.began_at < 3600
+
+
+def test_lost_instances_of_the_last_step_are_waited_for_and_for_no_longer_than_they_may_take() -> None:
+    world = World()
+    world.command(START)
+    while world.versions.weight < 1.0:
+        world.move()
+    world.launched, world.boots = world.launched[1:], 12
+    while world.rollout.phase is RolloutPhase.DWELLING:
+        assert world.rollout.weight == 1.0
+        world.move()
+    assert world.rollout.phase is RolloutPhase.PROMOTED
+    assert world.ready(NEW) == 4
+
+    gone = World()
+    gone.command(START)
+    while gone.versions.weight < 1.0:
+        gone.move()
+    gone.launched, gone.boots = [], 10_000
+    gone.until_over()
+    assert gone.rollout.phase is RolloutPhase.ABORTED
+    assert "0 of 4 small" in gone.rollout.reason
+
+
+def test_a_candidate_is_judged_while_the_next_step_s_instances_start() -> None:
+    world = World()
+    world.command(START)
+    while world.versions.weight < 0.25:
+        world.move()
+    world.boots = 10_000
+    while world.rollout.phase is RolloutPhase.DWELLING:
+        world.move()
+    assert (world.rollout.phase, world.versions.weight) == (RolloutPhase.PREPARING, 0.25)
+    world.late_share[NEW] = 1.0
+    since = world.now
+    world.until_over()
+    assert "burn rate" in world.rollout.reason
+    assert world.now - since < POLICY.ready_within_s
+
+
 def test_commands_are_carried_out_once_and_only_where_they_mean_something() -> None:
     world = World()
     world.command(ABORT)
@@ -279,6 +333,20 @@ def test_launches_of_a_crashed_controller_are_submitted_again_under_their_tokens
     [again] = unsubmitted(world.versions.rollout, world.versions)
     assert replace(again, reason="") == replace(launch, reason="")
     assert not world.move(), "it is still waited for"
+
+
+def test_counts_that_a_store_has_lost_are_not_taken_from_a_version() -> None:
+    before = VersionCounts(version=NEW, answered=100, late=5, failed=7, latency_us=900)
+    now = VersionCounts(version=NEW, answered=90, late=6, failed=2, latency_us=1000)
+    assert counted_since(now, before) == VersionCounts(version=NEW, late=1, latency_us=100)
+
+
+@pytest.mark.parametrize("seconds", [math.nan, math.inf, -1.0, 1e9])
+def test_times_of_a_rollout_end(seconds: float) -> None:
+    with pytest.raises(Misconfigured, match="--dwell"):
+        CanaryPolicy(dwell_s=seconds).check()
+    with pytest.raises(Misconfigured, match="--ready-within"):
+        CanaryPolicy(ready_within_s=seconds).check()
 
 
 @pytest.mark.parametrize("steps", [(), (0.5,), (0.5, 0.25, 1.0), (0.0, 1.0), (0.5, 0.5, 1.0), (0.5, 2.0)])

@@ -58,6 +58,20 @@ def test_a_model_has_a_central_queue_where_its_dispatch_names_one() -> None:
     assert SPEC.decode(SPEC.encode(spec)) == spec
 
 
+def test_an_event_about_a_model_that_the_service_does_not_serve_is_refused() -> None:
+    event = {"name": "sale", "at": "2026-12-01T18:10", "duration": "5m", "expect": "3x"}
+
+    def made(model: str) -> int:
+        said = {"model": "inception-v3", "forecaster": "last-value", "events": [event | {"model": model}]}
+        return len(make_live_models(Settings.model_validate(said)))
+
+    assert made("inception-v3") == 1
+    with pytest.raises(Misconfigured, match="the event sale: unknown model 'inception-v4'; did you mean"):
+        made("inception-v4")
+    with pytest.raises(Misconfigured, match="unknown model 'rm2'"):
+        made("rm2")
+
+
 def test_the_policy_kairos_has_a_pool_within_its_budget_and_a_central_queue() -> None:
     types = {"types": ["c5n.2xlarge", "r5n.large"]}
     pool = {"model": "rm2", "policy_name": "kairos", "offerings": types, "objective": {"latency_ms": 370}}

@@ -194,7 +194,7 @@ class LiveView:
         )
 
     def _shares(self, served: ServedModel, members: Mapping[str, Member]) -> tuple[GatewayShare, ...]:
-        """How the gateways share the agents: found as they find it, from the same members and gateways."""
+        """Each gateway's share of the agents: found as they find it, from the same members and gateways."""
         names = [peer.name for peer in self._store.gateways()]
         if not names:
             return ()

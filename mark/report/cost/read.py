@@ -348,7 +348,7 @@ def _hours(ledgers: Sequence[ModelLedger], until: float) -> tuple[HourSpend, ...
 
 
 def _load_ahead(store: ArchiveReader, model: str, until: float) -> LoadAhead | None:
-    """What the last tick published, unless its forecast is over or was made after the report's end."""
+    """Load that the last tick published; None where its forecast is over or was made after the report's end."""
     published = MODEL.read(store, model)
     series = published.series if published else None
     if published is None or series is None or not series.forecast_max_rps or not series.mean_rps:

@@ -395,7 +395,7 @@ def _model_document(model: ModelReport) -> dict[str, object]:
 
 
 def sharing_document(sharing: SharingCost) -> dict[str, object]:
-    """What sharing a pool among gateways costs."""
+    """Cost of sharing a pool among gateways."""
     return {**asdict(sharing), "pool": dict(sharing.pool), "lost": sharing.lost}
 
 

@@ -90,6 +90,10 @@ def _by_client(gateway: Gateway) -> Iterator[Metric]:
         for one in gateway.clients.traffic(model)
         for outcome, count in client_outcomes(one).items()
     ]
+    waiting = [
+        ((router.name,), len(router.held)) for router in gateway.routers.values() if router.held is not None
+    ]
+    yield gauge("gateway_async_waiting", "Requests of the async class that wait", ("model",), waiting)
     text = "Requests by client and what became of them; limited: refused by the client's own limits"
     yield counter("gateway_client_requests", text, ("model", "client", "outcome"), rows)
 

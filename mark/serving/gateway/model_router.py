@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol
 
+from mark.dispatch.backlog import idle_room
 from mark.dispatch.client_limits import may_wait
 from mark.dispatch.overflow import TO_INSTANCE, TO_LAMBDA, after_bounce
 from mark.dispatch.policy import Bounced, Late, Routing
@@ -32,6 +33,8 @@ from mark.serving.gateway.stats import Server, Tally, VersionTally
 from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 
 if TYPE_CHECKING:
+    from mark.serving.gateway.clients import ClientUse
+    from mark.serving.gateway.held_requests import HeldRequests, HeldUse
     from mark.serving.gateway.version_router import VersionRouter
 
 log = logging.getLogger("mark.gateway")
@@ -101,6 +104,8 @@ class ModelRouter:
         self.candidate: VersionRouter | None = None
         #: counts of its own version; None without a rollout
         self.version_tally: VersionTally | None = None
+        #: requests of the async class; None where the model has a central queue
+        self.held: HeldRequests | None = None
         self.view = ModelView()
         self.overflow = overflow
         self._agents: list[Agent] = []
@@ -195,9 +200,31 @@ class ModelRouter:
         """Leave the instances to higher classes: Lambda answers the request, or nobody does."""
         self._stays(request, now, math.inf)
 
+    def idle_agents(self) -> list[tuple[Agent, int]]:
+        """Serving agents that have nothing to do, and how many items of the async class each may take."""
+        found = []
+        for agent in self._agents:
+            view = agent.view
+            if view.in_service or view.waiting or view.standby or view.terminates_at < math.inf:
+                continue
+            room = idle_room(view.single_s, view.full_batch_s, view.max_batch, self.objective_s)
+            if room:
+                found.append((agent, room))
+        return found
+
+    @_fails_its_request
+    def send_to(self, request: InferenceRequest, agent: Agent, now: float) -> None:
+        """Send a request to that agent."""
+        agent.send(request, now, forced=False)
+
     @_fails_its_request
     def bounced(self, request: InferenceRequest, now: float, *, lambda_refused: bool = False) -> None:
-        """Route a request that was not admitted: to Lambda, to the instance that finishes first, or shed it."""
+        """Route a request that was not admitted: to Lambda, to the instance that finishes first, or shed it.
+
+        One of the async class waits again while its deadline lets it.
+        """
+        if self.held is not None and self.held.put_back(request, now):
+            return
         agent, instance_at = self._first_to_finish(now, request.size)
         if not self._stays(request, now, instance_at, lambda_refused=lambda_refused):
             return
@@ -263,6 +290,8 @@ class ModelRouter:
             request.trace.returned("lost", now)
         if loss is not None:
             request.losses += (loss,)
+            if self.version_tally is not None:  # who answers in its place is none of its merit
+                self.version_tally.failed()
         again = after_loss(
             allowed=self.served.model.redispatch,
             losses=len(request.losses),
@@ -278,6 +307,8 @@ class ModelRouter:
             self.expire(request)
         else:
             self.tally.redispatched += 1
+            if self.held is not None and self.held.put_back(request, now):
+                return
             if now > request.deadline_at or lambda_refused:
                 self.bounced(request, now, lambda_refused=lambda_refused)
             else:
@@ -329,7 +360,9 @@ class ModelRouter:
             self.fail_unexpected(request, error)
             return
         client = request.client
-        if response.status < CLIENT_ERROR:
+        if client is not None and not client.is_load:
+            self._served_idle(client, request, response)
+        elif response.status < CLIENT_ERROR:
             latency_s = now - request.arrived_at
             self.tally.answered(by, latency_s, self.objective_s)
             if self.version_tally is not None:
@@ -360,6 +393,14 @@ class ModelRouter:
                 self.version,
             )
             self.idempotency.complete(request.idempotency, stored)
+
+    @staticmethod
+    def _served_idle(client: ClientUse | HeldUse, request: InferenceRequest, response: Response) -> None:
+        """Count an answer that idle capacity gave: for its client alone."""
+        if response.status < CLIENT_ERROR:
+            client.served(request.size, late=False)
+        else:
+            client.refused(response.status)
 
     def fail(self, request: InferenceRequest, status: int, text: str) -> None:
         """Answer with an error of the service."""

@@ -15,6 +15,7 @@ from mark.serving.tracing.passed_on import PassedOn
 
 if TYPE_CHECKING:
     from mark.serving.gateway.clients import ClientUse
+    from mark.serving.gateway.held_requests import HeldUse
     from mark.serving.gateway.idempotency import IdempotencyRecord
     from mark.serving.gateway.parsed_head import ParsedHead
     from mark.serving.http.head_cache import Head
@@ -70,7 +71,7 @@ class InferenceRequest(HttpExchange):
     #: the model's version that was asked for; empty for the one that a rollout's share chooses
     version: bytes
     #: whose limits it counts towards; None where the service has no clients, and once it is answered
-    client: ClientUse | None
+    client: ClientUse | HeldUse | None
     #: record of its id, None where the gateway made the id
     idempotency: IdempotencyRecord | None
     #: servers that were lost with it

@@ -35,6 +35,7 @@ from mark.serving.gateway.accuracy_floor import pinned_variant, stricter_floor
 from mark.serving.gateway.agent_pool import AgentConnections
 from mark.serving.gateway.central_router import CentralRouter
 from mark.serving.gateway.clients import Account, ClientUse
+from mark.serving.gateway.held_requests import HeldRequests, HeldRoom
 from mark.serving.gateway.idempotency import IdempotencyCache
 from mark.serving.gateway.lambda_overflow import LambdaCalls
 from mark.serving.gateway.metrics import gateway_families, render_gateway
@@ -71,6 +72,8 @@ OWNER_GRACE_S = 5.0
 _JSON = oip.JSON_TYPE.encode()
 DRAIN_S = 5.0
 """Most time of a gateway that ends to answer what it has."""
+PROBE_AFTER_S = 60
+"""Silence after which the kernel probes a connection: less than the 350 s of a network load balancer."""
 LOOPBACK = "127.0.0.1"
 BEARER_REQUIRED = b"www-authenticate: Bearer\r\n"
 TOKEN_REQUIRED = "a bearer token is required"  # noqa: S105 - a message
@@ -138,6 +141,10 @@ class Gateway:
             if overflow is not None and served.overflow is not None and served.function:
                 calls = LambdaCalls(overflow, served.overflow, served.function, clock=self.sync)
             self.routers[served.name] = self._router(served, calls, central)
+        room = HeldRoom()
+        for router in self.routers.values():
+            if router.served.central is None:
+                router.held = HeldRequests(router, room)
         self.sync.routers = self.routers
         self.clients = self.sync.clients
         self.clients.set_tokens(() if config.token is None else (config.token,))
@@ -376,7 +383,10 @@ class Gateway:
             self._offer_of(use, request, router, now)
 
     def _offer_of(self, use: ClientUse, request: InferenceRequest, router: ModelRouter, now: float) -> None:
-        """Offer a client's request, where the queue has room for its class."""
+        """Offer a client's request where the queue has room for its class; hold one of the async class."""
+        if use.deadline_s and router.held is not None and not request.version:
+            router.held.hold(request, use, now)
+            return
         router.tally.arrived(request.size)
         if use.queue_share < 1.0 and not router.may_queue(request, now, use.queue_share):
             router.give_way(request, now)
@@ -453,7 +463,7 @@ class Gateway:
             request.trace.forwarded(answer.status)
 
     def _versions_of(self, served: ServedModel) -> Sequence[str]:
-        """What paths name after `/versions/`: variants, or the one, and versions by their hash."""
+        """Names in paths after `/versions/`: variants, or the one, and versions by their hash."""
         return (*versions_of(served), *self._routes.versions(served.name))
 
     def _handle_index(self, request: InferenceRequest) -> None:
@@ -586,6 +596,10 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        # Connections inherit it: one that waits for an answer for long stays open, and one that was lost is found.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, PROBE_AFTER_S)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_AFTER_S)
         listening.setblocking(False)
         listening.bind((host, port))
     except BaseException:
@@ -636,6 +650,9 @@ async def _drain(gateway: Gateway) -> None:
     """
     began, http = time.monotonic(), gateway.http
     http.leave()
+    for router in gateway.routers.values():
+        if router.held is not None:
+            router.held.leave()
     while (passed_s := time.monotonic() - began) < max(DRAIN_S, http.limits.leave_s):
         if passed_s > http.limits.leave_s:
             http.close_idle()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from mark.dispatch.versions import in_share
 from mark.serving.gateway.model_router import ModelRouter
-from mark.serving.gateway.request import InferenceRequest, Loss
+from mark.serving.gateway.request import InferenceRequest
 
 if TYPE_CHECKING:
     from mark.domain.versions import ModelVersions
@@ -49,9 +49,12 @@ class VersionRouter(ModelRouter):
         else:
             self._stable.offer_here(request, now)
 
-    def lost(self, request: InferenceRequest, loss: Loss | None = None, *, lambda_refused: bool = False) -> None:
-        """Have the model's router dispatch a request again whose agent was lost."""
-        self._stable.lost(request, loss, lambda_refused=lambda_refused)
+    def offer(self, request: InferenceRequest, now: float) -> None:
+        """Route a request whose agent was lost, as the model's router does: to a version that takes it now."""
+        if self._stable.candidate is not self and request.version == self.version:
+            self.fail(request, 503, GONE)
+        else:
+            self._stable.offer(request, now)
 
     def take_back(self, request: InferenceRequest) -> None:
         """Answer a request of an aborted version elsewhere."""

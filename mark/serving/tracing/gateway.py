@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from mark.domain.traffic import CLIENT_ERROR
 from mark.protocols.trace_context import TraceContext, carried, is_in_ratio, parse_context
+from mark.serving.gateway.held_requests import HeldUse
 from mark.telemetry.otlp.queue import SpanQueue
 from mark.telemetry.otlp.span import Kind, Span, SpanId, epoch_ns, new_span_id, new_trace_id
 
@@ -56,6 +57,7 @@ class RequestTrace:
     """Spans of one request. `_try`: of the agent or the function that has it now; None while the gateway does."""
 
     __slots__ = (
+        "_began_at",
         "_client",
         "_parent",
         "_request",
@@ -79,7 +81,7 @@ class RequestTrace:
         self._spans, self._parent, self._client = spans, parent, client
         self._request, self._router = request, router
         self.id = new_span_id()
-        self._since = request.arrived_at
+        self._began_at = self._since = request.arrived_at
         self._try: Values | None = None
         self._try_id, self._try_name = 0, ""
 
@@ -144,8 +146,9 @@ class RequestTrace:
         now, request = time.monotonic(), self._request
         request.trace = None
         self.returned(of_try, now)
-        latency_s = now - request.arrived_at
-        is_late = latency_s > self._router.objective_s
+        held = request.client if isinstance(request.client, HeldUse) else None
+        due_at = request.arrived_at + self._router.objective_s if held is None else held.due_at
+        is_late = now > due_at
         is_error = status >= 500
         values |= {
             "http.request.method": "POST",
@@ -167,7 +170,7 @@ class RequestTrace:
             f"infer {self._router.name}",
             Kind.SERVER,
             self.id,
-            request.arrived_at,
+            self._began_at,
             now,
             values,
             failed=is_error,

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from mark.domain.versions import ModelVersions, Rollout, RolloutPhase
+from mark.domain.versions import ModelVersions, Rollout, RolloutPhase, VersionCounts
 from mark.protocols import oip
+from tests.serving.gateway.test_query_of_death import DEADLY, make_mortal
 from tests.serving.harness import BODY, INFER, Live, live, run, served, until
 
 OLD, NEW = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
@@ -182,6 +183,35 @@ def test_a_candidate_without_instances_costs_nobody_an_answer() -> None:
     run(test())
 
 
+@pytest.mark.parametrize("redispatch", [True, False])
+def test_a_candidate_that_ends_with_its_requests_is_counted_as_failing(redispatch: bool) -> None:
+    async def test() -> None:
+        async with live(served(latency_s=30.0, redispatch=redispatch), agents=0) as running:
+            await two_versions(running, candidate(1.0))
+            make_mortal(running.agents["i-new"])
+            reply = await running.ask(body=DEADLY)
+            assert reply.status == (200 if redispatch else 502)
+            if redispatch:
+                assert reply.headers["x-mark-version"] == OLD
+
+            async def told() -> bool:
+                return counted(running, NEW).failed == 1
+
+            await until(told)
+            assert counted(running, OLD).failed == 0
+
+    run(test())
+
+
+def counted(running: Live, version: str) -> VersionCounts:
+    """Counts of a version in all reports."""
+    found = VersionCounts(version=version)
+    for report in running.store.reports.values():
+        for one in (one for model in report.models for one in model.versions if one.version == version):
+            found = replace(found, answered=found.answered + one.answered, failed=found.failed + one.failed)
+    return found
+
+
 def test_after_the_promotion_the_old_version_gets_no_request() -> None:
     async def test() -> None:
         async with live(agents=0) as running:
@@ -204,23 +234,14 @@ def test_reports_count_both_versions_while_a_rollout_runs() -> None:
             running.agents["i-new"].backend.answers = oip.error_reply(500, "broken")
             failed = [(await running.ask()).status for _ in range(50)].count(500)
 
-            def totals() -> dict[str, tuple[int, int]]:
-                models = [model for report in running.store.reports.values() for model in report.models]
-                return {
-                    name: (
-                        sum(v.answered for m in models for v in m.versions if v.version == name),
-                        sum(v.failed for m in models for v in m.versions if v.version == name),
-                    )
-                    for name in (OLD, NEW)
-                }
-
             async def told() -> bool:
-                return totals()[NEW][0] >= found[NEW] and totals()[NEW][1] >= failed
+                new = counted(running, NEW)
+                return new.answered >= found[NEW] and new.failed >= failed
 
             await until(told)
             assert failed > 0
-            assert totals()[NEW][1] == failed
-            assert totals()[OLD][1] == 0
-            assert totals()[OLD][0] >= found[OLD]
+            assert counted(running, NEW).failed == failed
+            assert counted(running, OLD).failed == 0
+            assert counted(running, OLD).answered >= found[OLD]
 
     run(test())
