@@ -51,7 +51,7 @@ class MetricsSettings(Part):
 
 
 class TelemetrySettings(Part):
-    """What is sent to a collector by OTLP over HTTP (docs/tracing.md)."""
+    """Spans and metrics for a collector, by OTLP over HTTP (docs/tracing.md)."""
 
     endpoint: Annotated[str, AfterValidator(_base_url)] | None = Field(
         None, description="The collector's base URL, such as http://127.0.0.1:4318."
@@ -75,7 +75,7 @@ class TelemetrySettings(Part):
 
 
 def telemetry_of(settings: TelemetrySettings) -> Telemetry | None:
-    """What processes are told; None where nothing is sent."""
+    """Telemetry as processes are told of it; None where nothing is sent."""
     if settings.endpoint is None:
         return None
     found = Telemetry(

@@ -178,7 +178,7 @@ def _blueprint(
 
 
 def _collector(telemetry: TelemetrySettings) -> dict[str, Any]:
-    """What the stacks say of the collector; nothing where nothing is sent."""
+    """The collector as the stacks know it; nothing where nothing is sent."""
     told = telemetry_of(telemetry)
     if told is None:
         return {}

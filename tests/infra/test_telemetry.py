@@ -1,4 +1,4 @@
-"""What the stacks say of a collector of spans and metrics: ways there, and who reads its headers."""
+"""The stacks of a service with a collector of spans and metrics: ways there, and who reads its headers."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Received:
 
 @dataclass
 class Receiver:
-    """What came: spans in the order they were sent, metrics by name, headers of each call."""
+    """All that came: spans in the order they were sent, metrics by name, headers of each call."""
 
     url: str = ""
     #: HTTP's status of each answer

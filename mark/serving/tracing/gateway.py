@@ -103,7 +103,7 @@ class RequestTrace:
         self._try, self._try_id, self._try_name, self._since = attributes, new_span_id(), name, now
 
     def sent_to_agent(self, instance: str, offering: str, now: float, *, forced: bool) -> bytes:
-        """What the frame to the agent carries."""
+        """The request leaves for an agent; gives the trace field of its frame."""
         attributes: Values = {"mark.instance": instance, "mark.offering": offering, "mark.forced": forced}
         self.sent("agent", now, attributes)
         context = self.try_context
@@ -115,7 +115,10 @@ class RequestTrace:
             self._try |= {f"mark.{name}": value for name, value in attributes.items()}
 
     def returned(self, outcome: str, now: float) -> None:
-        """Whoever had the request has it no more: answered, bounced, lost, taken back or refused."""
+        """The request is at the agent or the function no more.
+
+        outcome: answered, bounced, lost, taken back, refused, expired or failed.
+        """
         attributes, self._try = self._try, None
         if attributes is None:
             return

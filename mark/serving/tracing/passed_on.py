@@ -27,7 +27,7 @@ class PassedOn:
 
 
 def passed_on(field: bytes) -> Trace | None:
-    """What a frame carries, to be passed on; None where it cannot be read."""
+    """The trace that a frame carries, to be passed on; None where it cannot be read."""
     context = parse_carried(field)
     return None if context is None else PassedOn(context)
 

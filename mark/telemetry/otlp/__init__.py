@@ -1,1 +1,1 @@
-"""What a process sends to a collector by OTLP over HTTP: spans of sampled requests, and its metrics."""
+"""Telemetry over OTLP by HTTP: spans of sampled requests, and the metrics of a process."""

@@ -1,4 +1,4 @@
-"""What one process sends to the collector. Nothing of OpenTelemetry is imported where nothing is sent."""
+"""Spans and metrics of a process on their way to a collector; without one OpenTelemetry is not imported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXTRA = "sending telemetry takes OpenTelemetry: pip install 'mark-serving[otel]'
 
 
 class CollectorPort(Protocol):
-    """Whoever takes spans and metrics; True where it took them."""
+    """A taker of spans and metrics; its calls give True where it took them."""
 
     def send_spans(self, spans: Sequence[Span]) -> bool:
         """Send spans, and wait for the answer."""
