@@ -24,7 +24,7 @@ TOKYO = "ap-northeast-1"
 Template = Mapping[str, Any]
 
 
-PRIVATE = {
+PRIVATE: dict[str, Any] = {
     "store": {"engine": "redis"},
     "network": {"private": True, "zones": ZONES},
     "gateway": {"scheme": "internal", "clients": ["192.0.2.0/24"]},
@@ -33,7 +33,7 @@ PRIVATE = {
 """Differences of `others`."""
 
 
-LEAN = {
+LEAN: dict[str, Any] = {
     "shape": "lean",
     "certificate": None,
     "node": {

@@ -3,11 +3,13 @@ import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from mark.dispatch.policy import Bounced, DispatchPolicy
+from mark.domain.clients import HashedKey, hash_of_key
 from mark.domain.telemetry import Telemetry
 from mark.ports import InferReply, InferRequest
 from mark.protocols import oip
@@ -16,6 +18,8 @@ from mark.serving.backends.tf_serving import TfServingBackend
 from mark.serving.tracing.passed_on import PassedOn, passed_on
 from mark.telemetry.otlp.sender import TelemetrySender, open_telemetry
 from tests.serving.backends.model_servers import Answer, model_server
+from tests.serving.gateway.test_clients import client, directory, known
+from tests.serving.gateway.test_held_requests import asked, patient, waiting
 from tests.serving.harness import BODY, INFER, INPUTS, LAMBDA, Live, live, run, served, truth, until
 from tests.telemetry.receiver import Received, Receiver, receiver
 
@@ -181,12 +185,41 @@ def test_what_is_not_served_says_so(status: int, outcome: str) -> None:
 def test_a_clients_name_is_told_and_its_key_never() -> None:
     async def test() -> None:
         with receiver() as collector:
-            async with traced(collector, token="a-token-of-operators") as running:
-                reply = await running.ask(authorization="Bearer a-token-of-operators", traceparent=SAMPLED)
-                assert reply.status in (200, 503)
-            shown = repr(collector.spans)
-            assert "infer echo" in shown
-            assert "a-token" not in shown
+            async with traced(collector) as running:
+                await known(running, client("probe"))
+                key = HashedKey(sha256=hash_of_key(b"a-key"))
+                running.store.directory = directory(replace(client("shop"), keys=(key,)), version=2)
+
+                async def let_in() -> bool:
+                    return (await running.ask(traceparent=SAMPLED, authorization="Bearer a-key")).status == 200
+
+                await until(let_in)
+            (infer,) = collector.named("infer echo")
+            assert infer.attributes["mark.client"] == "shop"
+            assert "a-key" not in repr(collector.spans)
+
+    run(test())
+
+
+def test_one_of_the_async_class_waits_in_dispatch() -> None:
+    async def test() -> None:
+        with receiver() as collector:
+            async with traced(collector, served(latency_s=60.0, batch_s=(0.002,))) as running:
+                held = running.agents["i-0"].backend
+                await known(running, client("shop"), patient())
+                held.free.clear()
+                ordinary = asked(running, "shop")
+                await until(lambda: truth(bool(held.batches)))
+                patiently = asked(running, "nightly", traceparent=SAMPLED)
+                await waiting(running, 1)
+                held.free.set()
+                assert {reply.status for reply in await asyncio.gather(ordinary, patiently)} == {200}
+            ordinary_span, waited = sorted(collector.named("infer echo"), key=lambda span: span.began_ns)
+            (dispatch,) = [span for span in collector.named("dispatch") if span.parent_id == waited.span_id]
+            assert waited.attributes["mark.client"] == "nightly"
+            assert waited.attributes["mark.attained"] is True
+            assert waited.began_ns < ordinary_span.ended_ns < dispatch.ended_ns
+            assert is_within(dispatch, waited)
 
     run(test())
 
