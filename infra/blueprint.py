@@ -22,7 +22,8 @@ class Blueprint:
 
     `models` are all that are served, `infer` the functions of those that overflow. `trains`: whether a function
     trains forecasters. `zones` are the settings', or
-    the region's first two. `gateway_machine`: name of the kind that gateways and controllers run on.
+    the region's first two. `grpc_port`: where clients reach gateways by
+    gRPC, None for nowhere. `gateway_machine`: name of the kind that gateways and controllers run on.
     `monthly_usd`: what the service may cost in a month, as AWS's own budget has it. `bundles`: handler -> key in
     the service's bucket. `processes`: the settings as those in the account read them, JSON; `files`: files that
     these name, as `mark.config.carried` packs them, empty where they name none.
@@ -32,6 +33,7 @@ class Blueprint:
     region: str
     zones: tuple[str, ...]
     gateways: int
+    grpc_port: int | None
     controllers: int
     gateway_machine: str
     rollout: RolloutSettings
@@ -79,6 +81,11 @@ class Blueprint:
     def mails(self) -> bool:
         """True where a report is mailed."""
         return mails(self.rollout.report)
+
+    @property
+    def posts(self) -> bool:
+        """True where alarms are posted to a webhook."""
+        return self.rollout.alarms.webhook is not None
 
     @property
     def subnet_cidrs(self) -> tuple[str, ...]:

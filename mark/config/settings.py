@@ -19,10 +19,12 @@ from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from mark.cloudmodel.world import WorldName
+from mark.config.account import AccountSettings
 from mark.config.budget import BudgetSettings
 from mark.config.capacity import CapacitySchedule
 from mark.config.events import EventSettings
 from mark.config.parts import (
+    SECRET,
     DispatchRule,
     NotNegative,
     NotNegativeInt,
@@ -305,6 +307,7 @@ class Settings(Part):
         TelemetrySettings(), description="What a live service sends to a collector (docs/tracing.md)."
     )
     budget: BudgetSettings = Field(BudgetSettings(), description="What may be spent.")
+    account: AccountSettings = Field(AccountSettings(), description="What the AWS account has already.")
     rollout: RolloutSettings = Field(RolloutSettings(), description="The service in an AWS account.")
 
 
@@ -343,7 +346,11 @@ def state_dir(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def process_environment(environment: Mapping[str, str] = os.environ) -> Mapping[str, str]:
-    """Environment that a rollout's templates hand to the service's processes (mark/live/processes/cloud.py)."""
+    """Environment of the service's processes.
+
+    A rollout's templates make it (mark/live/processes/cloud.py), or who calls `mark up`: of that no more is read
+    than the variables that settings name.
+    """
     return environment
 
 
@@ -371,6 +378,9 @@ def _anchored(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
     for key in ("models", "prices", "service_prices", "qos_policy", "out"):
         if isinstance(tree.get(key), str):
             tree[key] = str(folder / tree[key])
+    account = tree.get("account")
+    if isinstance(account, dict) and isinstance(account.get("commitments"), str):
+        account["commitments"] = str(folder / account["commitments"])
     trace = tree.get("trace")
     if isinstance(trace, dict) and isinstance(trace.get("file"), str):
         trace["file"] = trace["file"] if "://" in trace["file"] else str(folder / trace["file"])
@@ -461,7 +471,7 @@ def _refusal(error: ErrorDetails, flags: Mapping[str, str], config: Path | None)
     if error["type"] == "value_error":  # of several keys: it names them, and what they hold is no help
         return Misconfigured(f"{where}: {error['msg'].removeprefix('Value error, ')}")
     said = _SAID.get(error["type"]) or error["msg"].replace("Input should", "should")
-    return Misconfigured(f"{where} {said}, not {value!r}")
+    return Misconfigured(f"{where} {said}" if error["type"] == SECRET else f"{where} {said}, not {value!r}")
 
 
 _SAID = {

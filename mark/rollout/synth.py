@@ -35,6 +35,8 @@ STACK = "aws:cloudformation:stack"
 """Kind of a stack in the manifest of a CDK app."""
 NEEDED = 2
 """Exit status of the app where something has to be installed first; its line says what."""
+UNPRIVILEGED, PORTS_TAKEN = 1024, (6379, 8000, 8001, 8080)
+"""Ports of the service's machines (infra/stacks/launch.py), and the first that needs no privilege."""
 COSTS_REGION = "us-east-1"
 """Region of Cost Explorer's endpoint (AWS general reference); functions in a network reach no other region."""
 LEFT_OUT: Any = {
@@ -49,7 +51,7 @@ LEFT_OUT: Any = {
         "alarms": {"to", "max_overflow_share"},
     },
     "telemetry": {"headers_secret"},
-    "service": {"serve": {"__all__": {"backend": {"folder"}}}},
+    "service": {"serve": {"__all__": {"backend": {"folder"}}}, "webhook_variable": True},
 }
 """Settings that processes in the account do not read: of the rollout they bill what is made of it. Folders of this
 machine are not there."""
@@ -136,6 +138,7 @@ def check_settings(settings: Settings) -> None:
             )
     if lean and rollout.gateway.scheme == "internet-facing" and rollout.node.zone is None:
         raise Misconfigured("rollout.gateway.scheme internet-facing needs rollout.node.zone, a public hosted zone")
+    _check_grpc_port(settings.service.grpc_port)
     mails(rollout.report)
     if settings.telemetry.headers_file is not None:
         raise Misconfigured("telemetry.headers_file is of this machine: use telemetry.headers_secret instead")
@@ -149,6 +152,15 @@ def check_settings(settings: Settings) -> None:
         raise Misconfigured("rollout.gateway.scheme internet-facing needs a network that is not private")
 
 
+def _check_grpc_port(port: int | None) -> None:
+    if port is not None and (port < UNPRIVILEGED or port in PORTS_TAKEN):
+        taken = ", ".join(map(str, PORTS_TAKEN))
+        raise Misconfigured(
+            f"service.grpc_port {port}: in an account it is {UNPRIVILEGED} or above, and none of {taken}: "
+            "the service's machines use those; 9000 would do"
+        )
+
+
 def _blueprint(
     settings: Settings, models: Sequence[LiveModel], bundles: tuple[Bundle, ...], spending: Spending
 ) -> dict[str, Any]:
@@ -157,12 +169,13 @@ def _blueprint(
     service, region = settings.service, settings.service.aws.region
     infer = [function_of(model.served) for model in overflowing(models)]
     offered = {item.instance_type.name for model in models for item in model.served.offerings}
-    told, files = carry_files(_without_threshold(settings), offered)
+    told, files = carry_files(_alike_alarms(settings), offered)
     return {
         "service": service.name,
         "region": region,
         "zones": settings.rollout.network.zones,
         "gateways": service.gateways,
+        "grpc_port": service.grpc_port,
         "controllers": service.controllers,
         "gateway_machine": gateway_machine(settings).name,
         "rollout": settings.rollout.model_dump(mode="json"),
@@ -187,15 +200,15 @@ def _collector(telemetry: TelemetrySettings) -> dict[str, Any]:
     return {"collector_port": port, "collector_secret": telemetry.headers_secret or ""}
 
 
-def _without_threshold(settings: Settings) -> Settings:
-    """The settings with the same alarm on spending at any threshold.
+def _alike_alarms(settings: Settings) -> Settings:
+    """The settings with the same alarm on spending at any threshold, and the same webhook.
 
-    Processes bill that it is there. With its threshold in their settings, another one would replace every gateway.
+    Processes bill that they are there. With their values in the settings, others would replace every gateway.
     """
-    alarms = settings.rollout.alarms
-    if alarms.max_usd_per_hour is None:
-        return settings
-    alike = alarms.model_copy(update={"max_usd_per_hour": 1.0})
+    alarms, alike_values = settings.rollout.alarms, {"max_usd_per_hour": 1.0, "webhook": "webhook"}
+    alike = alarms.model_copy(
+        update={name: value for name, value in alike_values.items() if getattr(alarms, name) is not None}
+    )
     return settings.model_copy(update={"rollout": settings.rollout.model_copy(update={"alarms": alike})})
 
 

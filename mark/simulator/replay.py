@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mark.catalog.billing import Load, bill_fleet, bill_managed, bill_scheduled, cost_of, gateway_count
+from mark.catalog.commitment_bill import commitment_words
 from mark.cloudmodel.world import World
 from mark.controller.demand_units import counted_unit, recent_windows, window_rates
 from mark.controller.runner import KEEP_HISTORY, Controller, Journal
@@ -31,6 +32,7 @@ from mark.domain.variants import AccuracyTotal
 from mark.policies.bundles import PolicyBundle
 from mark.ports import Forecaster
 from mark.simulator.cloud import SimulatedCloud
+from mark.simulator.commitment_bill import bill_replayed
 from mark.simulator.engine.central_plane import CentralEngine, CentralServing
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.engine.data_plane import Engine, EngineSetup
@@ -314,7 +316,7 @@ class _ReplayRun:
                 capacity_rps=self._ready * capacity,
                 forecast_max_rps=self._recorder.forecast,
             ),
-            notes=self._notes(),
+            notes=(*self._notes(), *filter(None, (commitment_words(bill),))),
             forecasts=self._recorder.forecasts,
             fallback_forecasts=self._recorder.fallback_forecasts,
             uses_truth=bundle.uses_truth,
@@ -375,7 +377,11 @@ class _ReplayRun:
             load=load,
             overhead=bundle.overhead,
         )
-        return fleet + self._bill_scheduled() + bill_managed(bundle.charges, footprint.prices, load)
+        managed = bill_managed(bundle.charges, footprint.prices, load)
+        owned = bill_replayed(
+            bundle, footprint, cloud.usages, prices, load, self._engine, self._start_s, self._end_s
+        )
+        return fleet + self._bill_scheduled() + managed + owned
 
     def _bill_scheduled(self) -> tuple[BillLine, ...]:
         """Lambda's environments that are provisioned by the hour; of a second's calls so many as fit find one."""

@@ -174,8 +174,8 @@ def main_thread_s(process: int) -> float:
 
 def threads_s(process: int) -> float:
     """CPU seconds of all threads of a process, to the nanosecond."""
-    tasks = Path(f"/proc/{process}/task").glob("*/schedstat")
-    return sum(int(path.read_text().split()[0]) for path in tasks) * 1e-9
+    files = Path(f"/proc/{process}/task").glob("*/schedstat")
+    return sum(int(file.read_text().split()[0]) for file in files) * 1e-9
 
 
 def rss_mib(session: int) -> float:

@@ -11,9 +11,11 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import cast
 
+import numpy as np
 import uvloop
 
 import models.digits
@@ -34,10 +36,14 @@ from mark.domain.versions import ModelVersions
 from mark.ports import Backend, InferReply, InferRequest
 from mark.protocols.frames import FrameParser, Hello, Request, State, encode, encode_response
 from mark.protocols.handshake import AgentHandshake, new_nonce
+from mark.protocols.oip import InferCall
+from mark.protocols.oip_replies import compose_infer_reply
 from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
 from mark.serving.agent.process import AgentConfig, serve_agent
 from mark.serving.backends.python import PythonBackend
 from mark.serving.gateway.server import GatewayConfig, serve_gateway
+from mark.serving.grpc.server import GrpcConfig, GrpcServer
+from mark.serving.http.server import HttpServer
 from mark.simulator.engine.compiled import compiled_central_code
 from mark.telemetry.otlp.sender import TelemetrySender, open_telemetry
 from scripts.bench.engine import cache_dir
@@ -46,7 +52,11 @@ MAX_BATCH = 32
 INSTANT, DIGITS = "bench", "digits"
 INSTANT_S = {1: 0.0003, MAX_BATCH: 0.001}
 """A model whose batches take a third of a millisecond and more."""
-ANSWER = b'{"ok":true}'
+ANSWER = InferReply(status=200, content_type="application/json", body=b'{"ok":true}')
+OUTPUTS = compose_infer_reply(
+    INSTANT, {"y": np.zeros((1, 10), dtype=np.float32)}, InferCall({}, binary_outputs=True)
+)
+"""What an agent answers where the answer has to be Open Inference: ten numbers."""
 KEY = "bench"
 EARLY, POOL = "least-finish", 8
 """The rule that binds a request when it arrives, and how many agents a central queue is measured with."""
@@ -168,6 +178,9 @@ def _member(name: str, number: int, port: int) -> Member:
 class InstantAgent(asyncio.Protocol):
     """Answers every request of a chunk at once, in one write."""
 
+    def __init__(self, answer: InferReply) -> None:
+        self._answer = (answer.status, answer.content_type.encode(), answer.header_length, answer.body)
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Ask who it is; once that is known say that this agent is there, four times a second."""
         self._transport = cast("asyncio.Transport", transport)
@@ -192,7 +205,7 @@ class InstantAgent(asyncio.Protocol):
         out = []
         for frame in self._parser.feed(data):
             if type(frame) is Request:
-                out.append(encode_response(frame.id, 200, b"application/json", 0, ANSWER))
+                out.append(encode_response(frame.id, *self._answer))
             elif type(frame) is Hello:
                 self._transport.write(encode(self._handshake.welcome(frame)[1]))
                 self._say()
@@ -209,7 +222,7 @@ class InstantBackend:
 
     async def infer(self, batch: Sequence[InferRequest]) -> Sequence[InferReply]:
         """All the same."""
-        return [InferReply(status=200, content_type="application/json", body=ANSWER)] * len(batch)
+        return [ANSWER] * len(batch)
 
     async def close(self) -> None:
         """Nothing to end."""
@@ -247,9 +260,27 @@ async def run_pool(rule: str, port: int) -> None:
     )
 
 
-async def run_agent() -> None:
+async def run_grpc_gateway(port: int) -> None:
+    """A gateway before the agent at that port; the port that it prints is gRPC's."""
+    made: list[GrpcServer] = []
+
+    def beside(http: HttpServer) -> GrpcServer:
+        made.append(GrpcServer(GrpcConfig(host="127.0.0.1", port=0), http))
+        return made[0]
+
+    await serve_gateway(
+        GatewayConfig(name="bench", beside=beside),
+        spec=ServiceSpec(name="bench", models=(served(INSTANT),)),
+        link=BenchLink(INSTANT, [port]),
+        overflow=None,
+        stop=asyncio.Event(),
+        on_bound=lambda _: _print_port(made[0].port),
+    )
+
+
+async def run_agent(answer: InferReply = ANSWER) -> None:
     """An agent that answers at once."""
-    server = await asyncio.get_running_loop().create_server(InstantAgent, "127.0.0.1", 0)
+    server = await asyncio.get_running_loop().create_server(partial(InstantAgent, answer), "127.0.0.1", 0)
     _print_port(server.sockets[0].getsockname()[1])
     await asyncio.Event().wait()
 
@@ -329,8 +360,8 @@ def _print_port(port: int) -> None:
 def main() -> None:
     """Be one of them.
 
-    `gateway AGENT_PORT [TOKEN [KEY]]`, `pool RULE AGENT_PORT`, `agent`, `collector`, `traced RATIO PORT`, or
-    `whole MODEL`.
+    `gateway PORT [TOKEN [KEY]]`, `grpc PORT`, `pool RULE PORT` (an agent's); `agent [oip]`; `whole MODEL`;
+    `traced RATIO PORT` (a collector's); `collector`.
     """
     match sys.argv[1:]:
         case ["gateway", port]:
@@ -341,12 +372,16 @@ def main() -> None:
             uvloop.run(run_gateway(INSTANT, BenchLink(INSTANT, [int(port)], limited(key)), token))
         case ["pool", rule, port]:
             uvloop.run(run_pool(rule, int(port)))
+        case ["grpc", port]:
+            uvloop.run(run_grpc_gateway(int(port)))
         case ["agent"]:
             uvloop.run(run_agent())
         case ["collector"]:
             uvloop.run(run_collector())
         case ["traced", ratio, port]:
             uvloop.run(run_traced(float(ratio), int(port)))
+        case ["agent", "oip"]:
+            uvloop.run(run_agent(OUTPUTS))
         case ["whole", name]:
             uvloop.run(run_whole(name))
         case other:

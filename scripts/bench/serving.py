@@ -22,7 +22,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -47,6 +47,7 @@ from scripts.bench.load import (
     rss_mib,
     threads_s,
 )
+from scripts.bench.load_grpc import grpc_message, paced_grpc
 from scripts.bench.peers import LITSERVE, MLSERVER, NoPeers, peers_python, start_peer
 from scripts.bench.servers import EARLY
 
@@ -68,7 +69,7 @@ ZERO = (
 )
 """The first of scikit-learn's digits."""
 STARTS_WITHIN_S = 60.0
-PARTS = ["central", "clients", "traces", "gateway", "bodies", "digits"]
+PARTS = ["central", "clients", "traces", "grpc", "gateway", "bodies", "digits"]
 RATIOS = (0.0, 0.01, 1.0)
 CENTRAL = ("kairos", "fcfs")
 PACED_ROUNDS, PACED_S = 3, 1.0
@@ -383,6 +384,41 @@ def bench_traces(length: Length) -> None:
                 say(f"gateway and agent, ratio {ratio:g}: spans", ", ".join(lines), "")
 
 
+def bench_grpc(length: Length) -> None:
+    """A gateway's CPU for a request by gRPC beside the same one by HTTP: 250 numbers, answered by ten."""
+    values = np.full((1, SIZES[0]), 0.12345, dtype=np.float32)
+    binary = compose_infer({"x": values}, path=INSTANT.path)
+    over_http = {
+        "HTTP, JSON": INSTANT,
+        "HTTP, binary": Ask(path=binary.path, body=binary.body, header_length=binary.header_length),
+    }
+    message = grpc_message(values)
+    with ExitStack() as stack:
+        agent = str(stack.enter_context(ours("agent", "oip", core=LOAD_CORE)).port)
+        http = stack.enter_context(ours("gateway", agent))
+        grpc = stack.enter_context(ours("grpc", agent))
+        wait_until_answered(http, INSTANT)
+        for rps in (100, 500):
+            runs: dict[str, tuple[Server, Callable[[], Coroutine[Any, Any, float]]]] = {
+                name: (http, partial(paced, http.port, ask, rps=rps, seconds=length.seconds))
+                for name, ask in over_http.items()
+            }
+            runs["gRPC, raw"] = grpc, partial(paced_grpc, grpc.port, message, rps=rps, seconds=length.seconds)
+            used: dict[str, list[float]] = {name: [] for name in runs}
+            took: dict[str, list[float]] = {name: [] for name in runs}
+            for _ in range(length.rounds):
+                for name, (server, run) in runs.items():
+                    before = threads_s(server.pid)
+                    took[name].append(uvloop.run(run()))
+                    used[name].append((threads_s(server.pid) - before) / (rps * length.seconds) * 1e6)
+            for name, found_us in used.items():
+                shown = (
+                    f"{statistics.median(found_us):.0f} us, median latency {statistics.median(took[name]):.2f} ms"
+                )
+                times = statistics.median(found_us) / statistics.median(used["HTTP, binary"])
+                say(f"gateway, {name}: CPU a request at {rps:,} requests/s", shown, f"{times:.1f} x HTTP, binary")
+
+
 def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -399,6 +435,8 @@ def main() -> None:
         bench_clients(length)
     if "traces" in asked.part and shutil.which("taskset"):
         bench_traces(length)
+    if "grpc" in asked.part and shutil.which("taskset"):
+        bench_grpc(length)
     lacking = [name for name in ("wrk", "taskset") if shutil.which(name) is None]
     if lacking:
         say("the live service", "left out", f"needs {' and '.join(lacking)}")

@@ -17,7 +17,10 @@ from mark.aws.permissions.policies import Names, Statement, policy, statements
 from mark.domain.errors import Misconfigured
 from tests.aws.iam import NAMES, action_of, decided, reference
 
-PREFIXES = {"LaunchFrom", "LaunchedAlong", "Artifacts", "Images", "Objects", "Journals", "Reports", "Trainings"}
+PREFIXES = {
+    *("LaunchFrom", "LaunchedAlong", "Artifacts", "Images", "Objects", "Journals", "Plans", "Reports"),
+    "Trainings",
+}
 SEEN_AS_A_WHOLE = {"ce:GetCostAndUsage", "cloudformation:DescribeStacks", "cloudwatch:DescribeAlarms"}
 """They take a resource, but are asked for all: which there are is what is asked."""
 LAUNCH = {"ec2:RunInstances", "ec2:CreateTags", "iam:PassRole", "iam:CreateServiceLinkedRole"}
@@ -42,6 +45,7 @@ BESIDE = {
     },
     "train": LOGS,
     "warm": LOGS,
+    "webhook": LOGS | {"sqs:SendMessage"},
 }  # fmt: skip
 """What AWS asks for beside a call's own action: tags, roles that are handed over, what AWS does as the role."""
 

@@ -59,6 +59,9 @@ class World:
     answered: dict[str, int] = field(default_factory=dict)
     late_share: dict[str, float] = field(default_factory=dict)
     drained: set[str] = field(default_factory=set)
+    differing_share: float = 0.0
+    compared: int = 0
+    shadowed_moves: int = 0
 
     @property
     def fleet(self) -> FleetView:
@@ -71,7 +74,13 @@ class World:
     @property
     def counts(self) -> tuple[VersionCounts, ...]:
         return tuple(
-            VersionCounts(version=name, answered=count, late=round(count * self.late_share.get(name, 0.0)))
+            VersionCounts(
+                version=name,
+                answered=count,
+                late=round(count * self.late_share.get(name, 0.0)),
+                compared=self.compared * (name == NEW),
+                differing=round(self.compared * self.differing_share) * (name == NEW),
+            )
             for name, count in sorted(self.answered.items())
         )
 
@@ -90,6 +99,8 @@ class World:
         self.now += STEP_S
         self.moves += 1
         weight = self.versions.weight
+        self.compared += round(rps * STEP_S * self.versions.shadow)
+        self.shadowed_moves += self.versions.shadow > 0
         for name, share in ((self.versions.stable, 1 - weight), (self.versions.candidate, weight)):
             self.answered[name] = self.answered.get(name, 0) + round(rps * STEP_S * share)
         seen = RolloutSeen(
@@ -234,6 +245,19 @@ def test_a_worse_version_is_aborted_by_burn_rate_errors_or_latency() -> None:
     )
 
 
+@given(target=st.floats(0.5, 0.999))
+def test_a_candidate_that_misses_nearly_all_burns_whatever_the_target(target: float) -> None:
+    rollout = Rollout(id="1", before=OLD, candidate=NEW, policy=CanaryPolicy(), began_at=0.0, since=0.0)
+    good = VersionCounts(version=OLD, answered=10_000, latency_us=1_000_000_000)
+
+    def verdict(missed: int) -> str | None:
+        new = VersionCounts(version=NEW, answered=10_000, late=missed, latency_us=1_000_000_000)
+        return judge(rollout, good, new, target)
+
+    assert "burn rate" in (verdict(9_000) or "")
+    assert verdict(int(10_000 * (1.0 - target))) is None, "within the objective"
+
+
 def test_a_burning_candidate_gives_its_traffic_back() -> None:
     world = World()
     world.late_share[NEW] = 0.5
@@ -347,9 +371,111 @@ def test_times_of_a_rollout_end(seconds: float) -> None:
         CanaryPolicy(dwell_s=seconds).check()
     with pytest.raises(Misconfigured, match="--ready-within"):
         CanaryPolicy(ready_within_s=seconds).check()
+    with pytest.raises(Misconfigured, match="--shadow-dwell"):
+        CanaryPolicy(shadow_dwell_s=seconds).check()
 
 
-@pytest.mark.parametrize("steps", [(), (0.5,), (0.5, 0.25, 1.0), (0.0, 1.0), (0.5, 0.5, 1.0), (0.5, 2.0)])
+@pytest.mark.parametrize("steps", [(0.5,), (0.5, 0.25, 1.0), (0.0, 1.0), (0.5, 0.5, 1.0), (0.5, 2.0)])
 def test_steps_rise_to_all(steps: tuple[float, ...]) -> None:
     with pytest.raises(Misconfigured, match="5,25,100"):
         CanaryPolicy(steps=steps).check()
+
+
+SHADOW = replace(POLICY, shadow=0.5, shadow_dwell_s=100.0)
+
+
+def shadowed(policy: CanaryPolicy, *, differing: float = 0.0, rps: float = 10.0, boots: int = 2) -> World:
+    """A world whose rollout begins with a shadow, until it is over."""
+    world = World(boots=boots, differing_share=differing)
+    world.command(replace(START, policy=policy))
+    for _ in range(5000):
+        if world.rollout.is_over:
+            return world
+        world.move(rps=rps)
+        assert world.versions.shadow in (0.0, policy.shadow)
+        if world.versions.shadow:
+            assert world.versions.weight == 0.0, "copies come before the first step"
+            assert world.ready(NEW) >= math.ceil(policy.shadow * 4 - 1e-9), "and once they can be carried"
+    raise AssertionError("a rollout that never ends")
+
+
+def test_answers_are_compared_before_the_first_step() -> None:
+    world = shadowed(SHADOW)
+    assert world.rollout.phase is RolloutPhase.PROMOTED
+    assert world.rollout.verdict.startswith("answers agree: 0 of ")
+    assert world.shadowed_moves == 10, "for the dwell"
+
+
+def test_a_rollout_without_steps_ends_with_a_verdict_and_its_instances_go() -> None:
+    world = shadowed(replace(SHADOW, steps=()), differing=0.2)
+    assert (world.rollout.phase, world.versions.stable) == (RolloutPhase.COMPARED, OLD)
+    assert world.rollout.reason == world.rollout.verdict
+    assert world.rollout.verdict.startswith("answers differ: 100 of 500 compared differ (20.0%)")
+    world.move()
+    assert (world.ready(NEW), world.ready(OLD)) == (0, 4)
+    few = shadowed(replace(SHADOW, steps=()), rps=0.0)
+    assert few.rollout.verdict.startswith("too few answers to judge by")
+    assert few.shadowed_moves == 40, "four dwells, without answers"
+
+
+@pytest.mark.parametrize(
+    ("most", "differing", "aborts"), [(0.1, 0.2, True), (0.2, 0.1, False), (None, 1.0, False)]
+)
+def test_too_many_differing_answers_abort(most: float | None, differing: float, aborts: bool) -> None:
+    world = shadowed(replace(SHADOW, most_differing=most), differing=differing)
+    assert (world.rollout.phase is RolloutPhase.ABORTED) == aborts
+    assert ("answers differ" in world.rollout.reason) == aborts
+    assert world.versions.stable == (OLD if aborts else NEW)
+
+
+def test_one_differing_answer_too_many_is_seen_at_the_end_of_the_dwell() -> None:
+    world = shadowed(replace(SHADOW, most_differing=0.0), differing=0.01)
+    assert world.rollout.phase is RolloutPhase.ABORTED
+    assert world.shadowed_moves == 10
+
+
+@given(
+    st.floats(0, 1),
+    st.sampled_from([0.01, 0.3, 1.0]),
+    st.booleans(),
+    st.sampled_from([None, ABORT, PROMOTE]),
+    st.integers(0, 30),
+    st.integers(0, 30),
+)
+def test_every_shadow_ends_and_costs_no_client(
+    differing: float, share: float, alone: bool, order: RolloutCommand | None, at: int, lost_at: int
+) -> None:
+    world = World(differing_share=differing)
+    steps = () if alone else POLICY.steps
+    policy = replace(SHADOW, shadow=share, most_differing=0.5, steps=steps)
+    world.command(replace(START, policy=policy))
+    for number in range(5000):
+        if order is not None and number == at:
+            world.command(order)
+            assert world.versions.shadow == 0.0, "a command ends the comparison at once"
+        if number == lost_at:
+            world.launched = world.launched[1:]
+        world.move()
+        assert not (world.versions.shadow and world.versions.weight)
+        if world.rollout.is_over:
+            break
+    ends = {RolloutPhase.ABORTED, RolloutPhase.COMPARED if alone else RolloutPhase.PROMOTED}
+    assert world.rollout.phase in ends | ({RolloutPhase.PROMOTED} if order is PROMOTE else set())
+    assert world.versions.stable == (NEW if world.rollout.phase is RolloutPhase.PROMOTED else OLD)
+
+
+@pytest.mark.parametrize(
+    ("policy", "says"),
+    [
+        (CanaryPolicy(steps=()), "--shadow 10"),
+        (CanaryPolicy(shadow=math.nan), "0 to 100"),
+        (CanaryPolicy(tolerance=math.nan), "--tolerance"),
+        (CanaryPolicy(tolerance=math.inf), "--tolerance"),
+        (CanaryPolicy(most_differing=math.nan), "--most-differing"),
+        (CanaryPolicy(shadow=1.5), "0 to 100"),
+        (CanaryPolicy(shadow=-1.0), "0"),
+    ],
+)
+def test_a_shadow_is_a_share_and_no_step_needs_one(policy: CanaryPolicy, says: str) -> None:
+    with pytest.raises(Misconfigured, match=says):
+        policy.check()

@@ -20,8 +20,10 @@ from tests.once import once_a_run
 
 REGION, ACCOUNT = "us-east-1", "123456789012"
 ZONES = [f"{REGION}a", f"{REGION}b"]
+GRPC_PORT = 9000
 TOKYO = "ap-northeast-1"
 Template = Mapping[str, Any]
+WEBHOOK = f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:shop-webhook-AbCdEf"
 
 
 PRIVATE: dict[str, Any] = {
@@ -54,7 +56,7 @@ TELEMETRY = {
 
 def settings(folder: Path, *, telemetry: Mapping[str, Any] | None = None, **rollout: Any) -> Settings:
     """A service in the shape `ha` with all that a rollout can have."""
-    for name in ("infer", "interruption", "probe", "report", "warm"):
+    for name in ("infer", "interruption", "probe", "report", "warm", "webhook"):
         (folder / f"{name}.zip").write_bytes(f"the code of {name}".encode())
     given = {
         "shape": "ha",
@@ -70,9 +72,9 @@ def settings(folder: Path, *, telemetry: Mapping[str, Any] | None = None, **roll
         "functions": {"bundles": str(folder), "provisioned": 2, "probe": True},
         "report": {"sender": "mark@example.com", "to": ["team@example.com"]},
         "archive": {"journals_days": 400},
-        "alarms": {"to": ["team@example.com"], "max_usd_per_hour": 5},
+        "alarms": {"to": ["team@example.com"], "webhook": WEBHOOK, "max_usd_per_hour": 5},
     }
-    service = {"name": "shop", "serve": [{"model": "inception-v3"}]}
+    service = {"name": "shop", "grpc_port": GRPC_PORT, "serve": [{"model": "inception-v3"}]}
     whole = {"service": service, "rollout": given | rollout, "telemetry": telemetry or {}}
     return Settings.model_validate(whole)
 

@@ -24,7 +24,7 @@ IMPORT_LIMIT_S = 0.3
 
 @pytest.mark.parametrize(
     ("module", "needs"),
-    [("interruption", set()), ("warm", set()), ("infer", {"numpy"}), ("report", set())],
+    [("interruption", set()), ("warm", set()), ("infer", {"numpy"}), ("report", set()), ("webhook", set())],
     ids=str,
 )
 def test_a_cold_import_is_short_and_brings_nothing_heavy(module: str, needs: set[str]) -> None:

@@ -12,18 +12,21 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 
+from mark.aws.account.commitments import read_commitments
 from mark.aws.ec2.guard import Guard, Guardrails
 from mark.aws.inbox import EventInbox
 from mark.aws.quotas import read_quotas
 from mark.aws.session import Aws
 from mark.config.footprint import footprint_of
 from mark.config.settings import Settings
+from mark.domain.commitments.owned import Commitments
 from mark.domain.errors import RetryLater
 from mark.domain.lease import Lease
 from mark.live.aws_resources import RESOURCES, launches_of
 from mark.live.background.failures import BackgroundFailures
 from mark.live.clock import ServiceClock
 from mark.live.control.budget_watch import BudgetWatch
+from mark.live.control.commitment_watch import CommitmentWatch
 from mark.live.control.driver import ModelDriver
 from mark.live.control.driver_factory import MakeDriver, ModelForecasters, Shared
 from mark.live.control.quota_watch import QuotaWatch
@@ -110,10 +113,22 @@ class Term:
                 driver.wake()
 
         offerings = {offering.name: offering for model in models for offering in model.served.offerings}
+        footprint = footprint_of(self._settings, models=len(models))
+        account = self._settings.account
+        owned = CommitmentWatch(
+            self._read_commitments(models) if account.commitments is None and account.read_commitments else None,
+            footprint=footprint,
+            models=[model.name for model in models],
+            store=self._store,
+            clock=ServiceClock(self._store),
+            record=lambda why: self._background.record("reading the account's commitments", why),
+        )
+        owned.poll()
         watch = BudgetWatch(
             self._settings.budget,
             [model.served for model in models],
-            footprint=footprint_of(self._settings, models=len(models)),
+            footprint=footprint,
+            commitments=owned.all,
             store=self._store,
             clock=ServiceClock(self._store),
             outside=self._outside,
@@ -128,6 +143,7 @@ class Term:
         shared = Shared(
             spending_limit=watch.spending_limit,
             quotas=quotas.latest,
+            commitments=owned.left_for,
             inbox=EventInbox(
                 self._aws.sqs,
                 resources["events_url"],
@@ -138,7 +154,7 @@ class Term:
             guard=Guard(_rails(self._settings), offerings),
             launches=launches_of(resources),
         )
-        runs: list[Callable[[], None]] = [lambda: watch.run(self._over), lambda: quotas.run(self._over)]
+        runs: list[Callable[[], None]] = [partial(part.run, self._over) for part in (watch, quotas, owned)]
         for model in models:
             driver, run = self._make_driver(model, forecasters[model.name], shared, opened)
             drivers.append(driver)
@@ -148,6 +164,12 @@ class Term:
         shared.inbox.start()
         opened.callback(shared.inbox.close)
         return runs
+
+    def _read_commitments(self, models: Sequence[LiveModel]) -> Callable[[], Commitments]:
+        """Asks AWS for the account's commitments, as far as the service may count them."""
+        region, share = self._settings.service.aws.region, self._settings.account.share
+        types = {offering.instance_type.name for model in models for offering in model.served.offerings}
+        return lambda: read_commitments(self._aws, region=region, types=types).share(share)
 
 
 def _rails(settings: Settings) -> Guardrails:

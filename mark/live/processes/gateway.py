@@ -1,4 +1,4 @@
-"""A gateway's process: FOLDER PARENT NAME PORT."""
+"""A gateway's process: FOLDER PARENT NAME PORT [GRPC_PORT]."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from mark.dispatch.central_queue import PLAIN, CentralCode
 from mark.domain.offering import calls_of_models
 from mark.live.aws_resources import aws_of
 from mark.live.local.access import collector_headers, server_tls
+from mark.live.local.grpc_listener import grpc_listener
 from mark.live.local.heartbeat import keep_beating
 from mark.live.local.process_start import begin
 from mark.live.local.run_dir import RunFolder, Running
@@ -37,13 +38,14 @@ MOST_THREADS = 500
 """A call of Lambda takes a thread; half of an account's usual thousand."""
 
 
-async def main(folder: RunFolder, name: str, port: int) -> None:
-    """Serve until SIGTERM."""
+async def main(folder: RunFolder, name: str, port: int, grpc_port: int | None = None) -> None:
+    """Serve until SIGTERM. grpc_port: the one that the gateways share."""
     beating = asyncio.ensure_future(keep_beating())
+    settings = folder.settings()
+    service = settings.service.model_copy(update={"grpc_port": grpc_port})
     try:
-        settings = folder.settings()
-        headers = collector_headers(settings.telemetry)
-        await serve(settings, folder.expected(), name, port, collector=headers)
+        own = settings.model_copy(update={"service": service})
+        await serve(own, folder.expected(), name, port, collector=collector_headers(settings.telemetry))
     finally:
         beating.cancel()
 
@@ -77,6 +79,7 @@ async def serve(
         token=running.token,
         local_only=running.token is None,
         tls=server_tls(settings.service),
+        beside=grpc_listener(settings.service),
     )
     telemetry = None
     try:
@@ -127,4 +130,4 @@ def lambda_calls(settings: Settings) -> int:
 
 if __name__ == "__main__":
     begin(sys.argv[3], parent=int(sys.argv[2]))
-    uvloop.run(main(RunFolder(Path(sys.argv[1])), sys.argv[3], int(sys.argv[4])))
+    uvloop.run(main(RunFolder(Path(sys.argv[1])), sys.argv[3], *map(int, sys.argv[4:])))

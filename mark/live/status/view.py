@@ -59,7 +59,7 @@ from mark.report.live.service_status import (
     StoreStatus,
 )
 from mark.service_spec import ServedModel, ServiceSpec
-from mark.serving.gateway.shares import share_instances
+from mark.serving.gateway.shares import kinds_of, share_instances
 from mark.steady_time import steady_time
 from mark.store.published_status import (
     ALERTS,
@@ -199,15 +199,16 @@ class LiveView:
         if not names:
             return ()
         type_of = {offering.name: offering.instance_type.name for offering in served.offerings}
+        versions = self._store.versions(served.name)
         takes = {
-            name: member.offering
+            name: (member.offering, member.version)
             for name, member in members.items()
-            if member.state is MemberState.READY and member.offering in type_of
+            if member.state is MemberState.READY and not (versions and versions.is_retired(member.version))
         }
-        owner_of = share_instances({name: type_of[offering] for name, offering in takes.items()}, names)
+        owner_of = share_instances(kinds_of(takes, type_of), names)
         counts = {name: Counter[str]() for name in names}
         for agent, owner in owner_of.items():
-            counts[owner][takes[agent]] += 1
+            counts[owner][takes[agent][0]] += 1
         return tuple(GatewayShare(gateway=name, agents=dict(sorted(counts[name].items()))) for name in names)
 
     def _usage(self, model: str, now: float) -> FleetUsage:

@@ -343,6 +343,7 @@ def cost_document(cost: CostUsd) -> dict[str, float]:
         "serving": cost.serving,
         "overhead": cost.overhead,
         "total": cost.total,
+        **({"commitments": cost.commitments} if cost.commitments else {}),
     }
 
 

@@ -377,6 +377,9 @@ def alert_banners(alerts: AlertsStatus) -> list[Banner]:
     found += [Banner(text=f"The alarm {one.name} rings: {one.reason}", bad=True) for one in ringing]
     if alerts.dead_letters is None and alerts.ringing is None:
         found.append(Banner(text=f"AWS does not report which alarms ring: {alerts.unknown}", bad=False))
+    if alerts.post_failed:
+        text = f"Alarms are not posted to the webhook, and are tried again: {alerts.post_failed}"
+        found.append(Banner(text=text, bad=False))
     return found
 
 
@@ -403,6 +406,9 @@ def format_month(status: ServiceStatus) -> str:
     words = f"{usd(spending.month_usd)} USD this month so far"
     if spending.month_projected_usd is not None:
         words += f", about {usd(spending.month_projected_usd)} by its end as the last days went"
+    if (owned := spending.commitments) is not None:
+        paid, used, unused = usd(owned.paid_usd), usd(owned.used_usd), usd(owned.unused_usd)
+        words += f"; of commitments {paid} paid, {used} used, {unused} unused"
     if compared is None or compared.usd <= 0:
         return f"{words}."
     share = (compared.measured_usd - compared.usd) / compared.usd

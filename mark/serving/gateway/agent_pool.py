@@ -11,6 +11,7 @@ import asyncio
 import functools
 import hmac
 import logging
+import math
 import ssl
 from collections.abc import Callable
 from hashlib import sha256
@@ -35,6 +36,7 @@ from mark.protocols.handshake import GatewayHandshake, new_nonce
 from mark.serving.frame_link import HANDSHAKE_S, FrameLink
 from mark.serving.gateway.members_view import AgentView
 from mark.serving.gateway.request import InferenceRequest
+from mark.serving.gateway.shadow import ShadowRequest
 from mark.serving.gateway.version_router import VersionRouter, VersionRouters
 
 if TYPE_CHECKING:
@@ -73,6 +75,8 @@ class AgentConnection(FrameLink):
         self.router = router
         self.version = member.version
         self.in_flight: dict[int, InferenceRequest] = {}
+        #: copies of requests, whose answers are compared
+        self.shadows: dict[int, ShadowRequest] = {}
         self.closed = asyncio.Event()
         self._changed = changed
         self._write_request = self.write_now if router.decides_late else self.write
@@ -101,6 +105,7 @@ class AgentConnection(FrameLink):
         self.closed.set()
         lost = list(self.in_flight.values())
         self.in_flight.clear()
+        self.drop_shadows()
         try:
             self._changed()
         except Exception as error:  # noqa: BLE001 - what was in flight is to be looked after all the same
@@ -148,6 +153,22 @@ class AgentConnection(FrameLink):
             )
         self._write_request(frame)
 
+    def send_shadow(self, shadow: ShadowRequest, now: float) -> None:
+        """Send a copy of a request; its answer, its bounce or its loss is its own matter."""
+        self.send(shadow, now, forced=False)
+        self.shadows[self._sent] = shadow
+        del self.in_flight[self._sent]
+        if shadow.size != 1:
+            self._expired[self._sent] = shadow.size
+
+    def drop_shadows(self, before: float = math.inf) -> None:
+        """Withdraw the copies that were sent before then."""
+        for id_, shadow in tuple(self.shadows.items()):
+            if shadow.arrived_at < before:
+                del self.shadows[id_]
+                self.write(encode(Cancel(id_)))
+                shadow.shadows.dropped(shadow)
+
     def take_back(self, router: VersionRouter) -> None:
         """Have what is in flight answered by another version: this one was aborted.
 
@@ -181,6 +202,8 @@ class AgentConnection(FrameLink):
             if request.size != 1:
                 self._expired[id_] = request.size
             self.router.expire(request)
+        if self.shadows:
+            self.drop_shadows(before=give_up_at)
 
     def on_frame_error(self, frame: Frame, error: Exception, now: float) -> None:
         """Answer the frame's request with 500."""
@@ -211,15 +234,17 @@ class AgentConnection(FrameLink):
         if request is not None:
             del self.in_flight[frame.id]
             self.router.answer(request, frame, "standby" if view.standby else "instance", now)
-        else:
-            self.router.agent_changed(view)
+            return
+        if (shadow := self.shadows.pop(frame.id, None)) is not None:
+            shadow.shadows.answered(shadow, frame, now)
+        self.router.agent_changed(view)
 
     def _unseen_places(self, state: State) -> int:
         """Places that the requests on their way to the agent add to its queue."""
         if self._last_sized <= state.seen:
             return max(0, self._sent - state.seen)
         waiting, max_batch = state.waiting, len(state.batch_s)
-        for id_, request in self.in_flight.items():
+        for id_, request in sorted({**self.in_flight, **self.shadows}.items()):
             if id_ > state.seen:
                 waiting = places_after(waiting, request.size, max_batch)
         return waiting - state.waiting
@@ -240,6 +265,8 @@ class AgentConnection(FrameLink):
                     if request.trace is not None:
                         request.trace.returned("bounced", now)
                     self.router.bounced(request, now)
+                elif (shadow := self.shadows.pop(id_, None)) is not None:
+                    shadow.shadows.dropped(shadow)
             case Goodbye():
                 self.view.accepting = False
                 self._changed()
@@ -270,7 +297,7 @@ class AgentConnections:
         self._members = members
         ready = [member for member in members.values() if member.state is MemberState.READY]
         for name, router in self._routers.items():
-            router.set_members({member.instance: member.offering for member in ready if member.model == name})
+            router.set_members({member.instance: member for member in ready if member.model == name})
         for instance, member in members.items():
             if instance not in self._tasks and member.model in self._routers:
                 task = asyncio.get_running_loop().create_task(self._keep_connected(instance))
@@ -283,6 +310,8 @@ class AgentConnections:
         routers.take(versions)
         mine = [found for found in self.open.values() if found.router in routers.all]
         for connection in mine:
+            if not versions.shadow:
+                connection.drop_shadows()
             connection.router = routers.of(connection.version)
         for router in routers.all:
             self._list_accepting(router)

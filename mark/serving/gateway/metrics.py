@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -49,6 +50,7 @@ def gateway_families(gateway: Gateway) -> Iterator[Metric]:
     yield counter(
         "gateway_variant_responses", "Responses by the variant that gave them", ("model", "variant"), variants
     )
+    yield from _shadows(routers)
     yield from _by_client(gateway)
     yield _latencies(routers)
     slos = [((router.name,), router.served.slo) for router in routers]
@@ -96,6 +98,27 @@ def _by_client(gateway: Gateway) -> Iterator[Metric]:
     yield gauge("gateway_async_waiting", "Requests of the async class that wait", ("model",), waiting)
     text = "Requests by client and what became of them; limited: refused by the client's own limits"
     yield counter("gateway_client_requests", text, ("model", "client", "outcome"), rows)
+
+
+def _shadows(routers: Iterable[ModelRouter]) -> Iterator[Metric]:
+    """Copies of requests for versions that are rolled out; left out before the first."""
+    outcomes, failed, taken_us = Counter[tuple[str, str]](), Counter[tuple[str]](), Counter[tuple[str, str]]()
+    for model, one in ((router.name, one.counts) for router in routers for one in router.tally.versions.values()):
+        outcomes[model, "alike"] += one.compared - one.differing
+        outcomes[model, "differing"] += one.differing
+        outcomes[model, "dropped"] += one.shadow_dropped
+        failed[model,] += one.shadow_failed
+        taken_us[model, "candidate"] += one.shadow_us
+        taken_us[model, "stable"] += one.shadowed_us
+    if not outcomes.total():
+        return
+    text = "Copies of requests for a version that is rolled out, and what the comparison of answers found"
+    yield counter("gateway_shadow_requests", text, ("model", "outcome"), outcomes.items())
+    text = "Compared copies that the version which is rolled out failed"
+    yield counter("gateway_shadow_failed", text, ("model",), failed.items())
+    text = "Time that the compared answers took, of either version"
+    seconds = ((labels, taken / 1e6) for labels, taken in taken_us.items())
+    yield counter("gateway_shadow_seconds", text, ("model", "version"), seconds)
 
 
 def _central_queues(routers: list[CentralRouter]) -> Iterator[Metric]:

@@ -12,7 +12,7 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol
 
 from mark.dispatch.backlog import idle_room
@@ -21,6 +21,7 @@ from mark.dispatch.overflow import TO_INSTANCE, TO_LAMBDA, after_bounce
 from mark.dispatch.policy import Bounced, Late, Routing
 from mark.dispatch.redispatch import AfterLoss, after_loss, at_work
 from mark.dispatch.routing import NONE, least_finish, least_finish_of_size, least_outstanding, weighted
+from mark.domain.member import Member
 from mark.domain.spending import SpendingLimit
 from mark.domain.traffic import CLIENT_ERROR, is_rejection
 from mark.protocols.frames import Response
@@ -35,6 +36,7 @@ from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 if TYPE_CHECKING:
     from mark.serving.gateway.clients import ClientUse
     from mark.serving.gateway.held_requests import HeldRequests, HeldUse
+    from mark.serving.gateway.shadow import ShadowRequest, Shadows
     from mark.serving.gateway.version_router import VersionRouter
 
 log = logging.getLogger("mark.gateway")
@@ -50,6 +52,10 @@ class Agent(Protocol):
 
     def send(self, request: InferenceRequest, now: float, *, forced: bool) -> None:
         """Send a request there."""
+        ...
+
+    def send_shadow(self, shadow: ShadowRequest, now: float) -> None:
+        """Send a copy of a request there, whose answer is compared and dropped."""
         ...
 
 
@@ -74,6 +80,7 @@ def _fails_its_request(decide: WithRequest[Rest]) -> WithRequest[Rest]:
 
 NO_CAPACITY = "no capacity to meet the deadline; retry after 1 s"
 PAUSED = "the service is paused, or its budget is spent: nothing is rented until it is resumed"
+GONE = "the version that the path names was aborted or replaced"
 TIMED_OUT = 504
 """Status of a batch that hung; it is not stored, so that a retry with the same id is executed."""
 
@@ -102,6 +109,8 @@ class ModelRouter:
         self.version = b""
         #: the router of the version that a rollout brings in; None without one
         self.candidate: VersionRouter | None = None
+        #: copies of what is answered here, for that version; None where none are made
+        self.shadows: Shadows | None = None
         #: counts of its own version; None without a rollout
         self.version_tally: VersionTally | None = None
         #: requests of the async class; None where the model has a central queue
@@ -141,18 +150,37 @@ class ModelRouter:
         return bool(self._agents) or self._lambda_open(0)
 
     @property
+    def agents(self) -> Sequence[Agent]:
+        """Agents that accept requests, by instance."""
+        return self._agents
+
+    @property
     def agent_count(self) -> int:
         """The number of agents that accept requests."""
         return len(self._agents)
 
-    def set_members(self, offering_of: dict[str, str]) -> None:
-        """Take the offerings of all ready agents, connected or not; early binding has no shares."""
+    def set_members(self, members: Mapping[str, Member]) -> None:
+        """Take all ready agents, connected or not; early binding has no shares."""
 
     def set_gateways(self, me: str, gateways: list[str]) -> None:
         """Share the agents among the gateways that are up; early binding has no shares."""
 
     def agent_changed(self, view: AgentView) -> None:
         """An agent's queue has changed by more than an answer to one of this gateway's requests."""
+
+    def candidate_changed(self) -> None:
+        """The candidate has other agents; early binding has no queue that they are to serve."""
+
+    @property
+    def queues_candidate(self) -> bool:
+        """True where the candidate's requests wait in this router's queue; with early binding none does."""
+        return False
+
+    def queue_for_candidate(self, request: InferenceRequest, now: float) -> None:
+        """Queue a request for the candidate's agents."""
+
+    def settle(self, request: InferenceRequest) -> None:
+        """Forget that an agent of a version has a request; early binding remembers none."""
 
     def check_timeouts(self, now: float) -> None:
         """Expire requests that wait here past the time-out; with early binding none does."""
@@ -393,6 +421,8 @@ class ModelRouter:
                 self.version,
             )
             self.idempotency.complete(request.idempotency, stored)
+        if self.shadows is not None and response.status != TIMED_OUT:
+            self.shadows.copy(request, response, now - request.arrived_at, now)
 
     @staticmethod
     def _served_idle(client: ClientUse | HeldUse, request: InferenceRequest, response: Response) -> None:

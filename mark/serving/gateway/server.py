@@ -17,7 +17,7 @@ import ssl
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import mark
 from mark.dispatch.central_queue import PLAIN, CentralCode
@@ -81,6 +81,16 @@ KEY_REQUIRED = "a client's key is required, as `Authorization: Bearer KEY`"
 TOO_MANY_TEXT = "the client {} is above its rate or has too many requests in flight; retry later"
 
 
+class Listener(Protocol):
+    """A way in beside HTTP, to the same handler."""
+
+    async def start(self) -> None:
+        """Take requests."""
+
+    async def stop(self, grace_s: float) -> None:
+        """Take no more requests, and end those that are not answered after so long."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayConfig:
     """Address, access and limits of a gateway. `name` tells gateways apart in the store and in metrics.
@@ -100,6 +110,8 @@ class GatewayConfig:
     tls: ssl.SSLContext | None = None
     #: Where peers reach a gateway whose clients use TLS, on `own_address`; 0 takes a free one.
     peer_port: int = 0
+    #: Makes another way in, bound to its port. Errors: Misconfigured.
+    beside: Callable[[HttpServer], Listener] | None = None
     limits: HttpLimits = field(default_factory=HttpLimits)
 
 
@@ -555,6 +567,7 @@ async def serve_gateway(  # noqa: PLR0913 it is given every port
     pause_s = await _read_tokens(gateway, tokens) if tokens is not None else 0.0
     listening = listen(config.host, config.port)
     try:
+        listener = None if config.beside is None else config.beside(gateway.http)
         me, own = await _own_port(gateway, listening)
         following = await gateway.sync.begin(link, gateway.agents, gateway.peers, stop, me)
         if tokens is not None:
@@ -562,6 +575,8 @@ async def serve_gateway(  # noqa: PLR0913 it is given every port
         if telemetry is not None and telemetry.sends_metrics:
             sending = telemetry.send_metrics(functools.partial(gateway_families, gateway))
             following = (*following, loop.create_task(sending))
+        if listener is not None:
+            await listener.start()
         server = await loop.create_server(gateway.http.connection, sock=listening, ssl=config.tls, backlog=4096)
     except BaseException:
         listening.close()
@@ -573,7 +588,10 @@ async def serve_gateway(  # noqa: PLR0913 it is given every port
     await stop.wait()
     server.close()
     await gateway.sync.leave(link, gateway.peers)
-    await _drain(gateway)
+    if listener is None:
+        await _drain(gateway)
+    else:
+        await asyncio.gather(_drain(gateway), listener.stop(DRAIN_S))
     if own is not None:
         own.close()
     for task in (sweeping, *following):

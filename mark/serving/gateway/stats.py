@@ -18,14 +18,18 @@ LAST_BIN = LATENCY_BINS - 1
 
 
 class VersionTally:
-    """Counts of one version of a model while a rollout runs."""
+    """Counts of one version of a model while a rollout runs, and of its shadow."""
 
-    __slots__ = ("answered_", "failed_", "late_", "latency_s_", "version")
+    __slots__ = (
+        "answered_", "compared_", "differing_", "failed_", "late_", "latency_s_", "shadow_dropped",
+        "shadow_failed", "shadow_s", "shadowed_s", "version",
+    )  # fmt: skip
 
     def __init__(self, version: str) -> None:
         self.version = version
         self.answered_ = self.late_ = self.failed_ = 0
-        self.latency_s_ = 0.0
+        self.compared_ = self.differing_ = self.shadow_failed = self.shadow_dropped = 0
+        self.latency_s_ = self.shadow_s = self.shadowed_s = 0.0
 
     def answered(self, latency_s: float, objective_s: float) -> None:
         """An answer of this version went out."""
@@ -38,6 +42,14 @@ class VersionTally:
         """This version failed a request."""
         self.failed_ += 1
 
+    def compared(self, latency_s: float, usual_s: float, *, differs: bool, failed: bool) -> None:
+        """Two answers to one request were compared: this version's, and the stable one's that took usual_s."""
+        self.compared_ += 1
+        self.differing_ += differs
+        self.shadow_failed += failed
+        self.shadow_s += latency_s
+        self.shadowed_s += usual_s
+
     @property
     def counts(self) -> VersionCounts:
         """All that was counted."""
@@ -47,6 +59,12 @@ class VersionTally:
             late=self.late_,
             failed=self.failed_,
             latency_us=round(1e6 * self.latency_s_),
+            compared=self.compared_,
+            differing=self.differing_,
+            shadow_failed=self.shadow_failed,
+            shadow_dropped=self.shadow_dropped,
+            shadow_us=round(1e6 * self.shadow_s),
+            shadowed_us=round(1e6 * self.shadowed_s),
         )
 
 
