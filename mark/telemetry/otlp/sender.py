@@ -113,7 +113,7 @@ def open_telemetry(
     if not _is_installed():  # an image of before: requests are served all the same
         log.error("nothing is sent to the collector: %s", EXTRA)
         return None
-    from mark.telemetry.otlp.collector import Collector  # noqa: PLC0415 - it takes time and memory, mostly for nothing
+    from mark.telemetry.otlp.collector import Collector  # noqa: PLC0415 - 0.2 s of CPU and 6 MiB
 
     resource = {
         "service.name": process,
