@@ -44,6 +44,9 @@ class Blueprint:
     bundles: Mapping[str, str]
     processes: str
     files: str
+    #: where spans and metrics are sent: port of the collector, and the secret (ARN) with its headers
+    collector_port: int | None = None
+    collector_secret: str = ""
 
     def name(self, part: str) -> str:
         """`mark-SERVICE-PART`."""
@@ -68,6 +71,11 @@ class Blueprint:
     def told(self) -> dict[str, str]:
         """Variables from which processes read the settings (mark/live/processes/cloud.py)."""
         return {"MARK_SETTINGS": self.processes, **({"MARK_FILES": self.files} if self.files else {})}
+
+    @property
+    def collector_secrets(self) -> dict[str, str]:
+        """Variable of gateways that holds the collector's headers -> its secret."""
+        return {"MARK_OTLP_HEADERS": self.collector_secret} if self.collector_secret else {}
 
     @property
     def mails(self) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from aws_cdk import Aws, aws_iam
 
+from infra.blueprint import Blueprint
 from infra.stack import ServiceStack, document, excuse, trusted
 from mark.aws.names import TRAIN, boundary_name, repository_of
 from mark.aws.permissions.policies import NO_RESOURCE, Names, Statement, statements
@@ -131,3 +132,9 @@ def of_function_image(names: Names, image: str) -> Statement:
 def allow(sid: str, actions: tuple[str, ...], resources: tuple[str, ...], *, why: str) -> Statement:
     """A statement without conditions."""
     return Statement(sid=sid, actions=actions, resources=resources, conditions={}, why=why)
+
+
+def reads_collector(blueprint: Blueprint) -> Statement:
+    """A gateway's start reads the headers for the collector of spans and metrics."""
+    why = "the headers that the collector asks for"
+    return allow("Collector", ("secretsmanager:GetSecretValue",), (blueprint.collector_secret,), why=why)

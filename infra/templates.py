@@ -6,7 +6,16 @@ from typing import Any
 
 from aws_cdk import CfnMapping, CfnParameter, Fn, aws_ec2, aws_iam
 
-from infra.roles import allow, make_role, names_of, of_images, of_roles, secret_arn, store_secret
+from infra.roles import (
+    allow,
+    make_role,
+    names_of,
+    of_images,
+    of_roles,
+    reads_collector,
+    secret_arn,
+    store_secret,
+)
 from infra.stack import ServiceStack, camel, words
 from infra.user_data import PACKED_AWS_CALL, NodeStart, Start, node_script, start_script
 from mark.aws.resources import TemplateSpec, tag_list
@@ -56,6 +65,8 @@ def make_profile(stack: ServiceStack, role: str) -> aws_iam.CfnInstanceProfile:
         may.append(
             allow("Answers", ("cloudformation:SignalResource",), (stack_arn,), why="an update waits for it")
         )
+        if blueprint.collector_secret:
+            may.append(reads_collector(blueprint))
     name = blueprint.name(role)
     taken = make_role(stack, f"{role.capitalize()}Role", service="ec2", may=may, name=name)
     return aws_iam.CfnInstanceProfile(

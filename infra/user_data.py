@@ -181,7 +181,7 @@ def _prepare_node(node: NodeStart) -> str:
             f'agents_hash="$(hashed "$({read} {node.agents_secret} --query SecretString --output text)")"',
             'gateways="$(hashed "gateway:$own")"',
             'own_hash="$(hashed "$own")" gateways_hash="$(hashed "$gateways")"',
-            "grep -v ^MARK_TOKEN= /run/mark/environment > /run/mark/controller.$$",
+            "grep -vE '^MARK_(TOKEN|OTLP_HEADERS)=' /run/mark/environment > /run/mark/controller.$$",
             'sed "s|//controller:$own@|//gateway:$gateways@|" /run/mark/environment > /run/mark/gateway.$$',
             'for process in controller gateway; do mv -f "/run/mark/$process.$$" "/run/mark/$process"; done',
             "cat > /run/mark/store.conf.$$ <<CONF",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
@@ -256,12 +257,33 @@ class AgentLink(Protocol):
     async def clock(self) -> ClockAnchor: ...
 
 
+class Trace(Protocol):
+    """A request's place in a distributed trace (W3C Trace Context)."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Headers for whoever is called for the request: traceparent and tracestate."""
+        ...
+
+    @property
+    def is_recorded(self) -> bool:
+        """True where this process records spans of it."""
+        ...
+
+    def call(self, *, remote: bool = False) -> AbstractContextManager[Mapping[str, str]]:
+        """One call of the model, recorded until it is left; gives the headers for it.
+
+        remote: the model runs in a server of its own.
+        """
+        ...
+
+
 class InferRequest(NamedTuple):
     """One request's bytes as the client sent them.
 
     `header_length` is OIP v2's Inference-Header-Content-Length where binary tensors follow the JSON, else 0.
     `accept` says on SageMaker's paths in which media types the client takes the answer; empty for any. `size`, in
-    items, is what batches and service times are counted in.
+    items, is what batches and service times are counted in. `trace`: None where it belongs to none.
     """
 
     path: str
@@ -270,6 +292,7 @@ class InferRequest(NamedTuple):
     header_length: int = 0
     accept: str = ""
     size: int = 1
+    trace: Trace | None = None
 
 
 class InferReply(NamedTuple):

@@ -15,6 +15,7 @@ from mark.domain.errors import unknown
 from mark.domain.footprint import Footprint
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import LambdaOffering, Offering
+from mark.domain.telemetry import Telemetry
 from mark.domain.tensor import TensorSpec
 
 BackendKind = Literal["emulated", "python", "oip", "tf-serving", "invocations"]
@@ -77,6 +78,7 @@ class AgentSpec:
 
     served: ServedModel
     seed: int = 0
+    telemetry: Telemetry | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +96,8 @@ class ServiceSpec:
     seed: int = 0
     observed: bool = False
     existing_usd_per_hour: float | None = None
+    #: what gateways and agents send to a collector; None for nothing
+    telemetry: Telemetry | None = None
 
     def served(self, name: str) -> ServedModel:
         """The model of that name; Misconfigured where there is none."""

@@ -127,6 +127,7 @@ class GatewaysStack(ServiceStack):
             secrets={
                 "MARK_STORE_URL": blueprint.name(store_secret(StoreUser.GATEWAY)),
                 "MARK_TOKEN": blueprint.name(TOKEN),
+                **blueprint.collector_secrets,
             },
             environment={**blueprint.told, "MARK_SERVICE": blueprint.service},
             signals=(blueprint.name("gateways"), GROUP),

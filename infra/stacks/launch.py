@@ -50,6 +50,9 @@ class LaunchStack(ServiceStack):
         cidr, clients = self._place.cidr, self.blueprint.rollout.gateway.clients
         called = self._called_ports
         out = [_rule("tcp", HTTPS, cidr="0.0.0.0/0", why="AWS"), _rule("tcp", STORE_PORT, cidr=cidr, why="store")]
+        port = self.blueprint.collector_port
+        if port is not None and port != HTTPS:  # beyond the network only what answers at 443
+            out.append(_rule("tcp", port, cidr=cidr, why="collector of spans and metrics"))
         if self.blueprint.lean:
             self._lean_groups(cidr, out)
             return

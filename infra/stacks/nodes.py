@@ -9,7 +9,17 @@ from aws_cdk import Aws, aws_autoscaling, aws_ec2, aws_iam
 from constructs import Construct
 
 from infra.blueprint import Blueprint
-from infra.roles import TOKEN, allow, make_role, names_of, of_images, of_roles, secret_arn, store_secret
+from infra.roles import (
+    TOKEN,
+    allow,
+    make_role,
+    names_of,
+    of_images,
+    of_roles,
+    reads_collector,
+    secret_arn,
+    store_secret,
+)
 from infra.stack import ServiceStack, excuse
 from infra.stacks.control import controller_environment
 from infra.stacks.gateways import GRACE_S, LIVE, wait_for_answers
@@ -69,6 +79,7 @@ class NodesStack(ServiceStack):
             secrets={
                 "MARK_STORE_URL": blueprint.name(store_secret(StoreUser.CONTROLLER)),
                 "MARK_TOKEN": blueprint.name(TOKEN),
+                **blueprint.collector_secrets,
             },
             forms=store_forms(blueprint, StoreUser.CONTROLLER),
             agents_secret=blueprint.name(store_secret(StoreUser.AGENT)),
@@ -118,6 +129,8 @@ class NodesStack(ServiceStack):
         )
         if certificate:
             may = (*may, allow("Certificate", reads, (certificate,), why="the certificate that clients see"))
+        if blueprint.collector_secret:
+            may = (*may, reads_collector(blueprint))
         name = blueprint.name("node")
         taken = make_role(self, "NodeRole", service="ec2", may=may, name=name)
         return aws_iam.CfnInstanceProfile(self, "NodeProfile", instance_profile_name=name, roles=[taken.ref])

@@ -36,6 +36,7 @@ from mark.config.parts import (
 )
 from mark.config.rollout import RolloutSettings
 from mark.config.service import ObjectiveSettings, OfferingSettings, ServiceSettings
+from mark.config.telemetry import TelemetrySettings
 from mark.controller.policy import ControllerPolicy, MonitorPolicy, StandbyPolicy
 from mark.dispatch.central import TooLate
 from mark.domain.demand import HORIZON
@@ -302,6 +303,9 @@ class Settings(Part):
     seed: int = Field(0, ge=0, description="Seed of all that is drawn; the same seed gives the same figures.")
     out: Path | None = Field(None, description="Folder for report.html, runs.json and the journals.")
     service: ServiceSettings = Field(ServiceSettings(), description="The live service that `mark up` starts.")
+    telemetry: TelemetrySettings = Field(
+        TelemetrySettings(), description="What a live service sends to a collector (docs/tracing.md)."
+    )
     budget: BudgetSettings = Field(BudgetSettings(), description="What may be spent.")
     account: AccountSettings = Field(AccountSettings(), description="What the AWS account has already.")
     rollout: RolloutSettings = Field(RolloutSettings(), description="The service in an AWS account.")
@@ -386,6 +390,9 @@ def _anchored(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
         tree["profiles"] = [_anchored_file(item, folder, ".json") for item in tree["profiles"]]
     tree.update({"forecaster": _anchored_file(tree["forecaster"], folder, ".py")} if "forecaster" in tree else {})
     _anchor_service(tree.get("service"), folder)
+    telemetry = tree.get("telemetry")
+    if isinstance(telemetry, dict) and isinstance(telemetry.get("headers_file"), str):
+        telemetry["headers_file"] = str(folder / telemetry["headers_file"])
     rollout = tree.get("rollout")
     functions = rollout.get("functions") if isinstance(rollout, dict) else None
     if isinstance(functions, dict) and isinstance(functions.get("bundles"), str):

@@ -25,6 +25,7 @@ from mark.config.policies import (
 )
 from mark.config.service import BackendSettings, Mode, OfferingSettings, ServedSettings
 from mark.config.settings import Settings
+from mark.config.telemetry import telemetry_of
 from mark.controller.runner import KEEP_HISTORY
 from mark.dispatch.policy import Routing
 from mark.dispatch.qos import QosRule
@@ -163,6 +164,7 @@ def service_spec(settings: Settings, models: Sequence[LiveModel]) -> ServiceSpec
         seed=settings.seed,
         observed=settings.service.mode is Mode.OBSERVE,
         existing_usd_per_hour=settings.service.existing_usd_per_hour,
+        telemetry=telemetry_of(settings.telemetry),
     )
 
 

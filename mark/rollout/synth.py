@@ -13,11 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from mark.aws.resources import LambdaSpec, mails
 from mark.config.carried import carry_files
 from mark.config.footprint import footprint_of, gateway_machine, sized
 from mark.config.settings import Settings
+from mark.config.telemetry import TelemetrySettings, telemetry_of
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.domain.footprint import Footprint
@@ -48,6 +50,7 @@ LEFT_OUT: Any = {
         "node": {"name", "certificate", "ami", "store_image"},
         "alarms": {"to", "max_overflow_share"},
     },
+    "telemetry": {"headers_secret"},
     "service": {"serve": {"__all__": {"backend": {"folder"}}}, "webhook_variable": True},
 }
 """Settings that processes in the account do not read: of the rollout they bill what is made of it. Folders of this
@@ -137,6 +140,8 @@ def check_settings(settings: Settings) -> None:
         raise Misconfigured("rollout.gateway.scheme internet-facing needs rollout.node.zone, a public hosted zone")
     _check_grpc_port(settings.service.grpc_port)
     mails(rollout.report)
+    if settings.telemetry.headers_file is not None:
+        raise Misconfigured("telemetry.headers_file is of this machine: use telemetry.headers_secret instead")
     region = settings.service.aws.region
     if rollout.report.reconcile and rollout.network.vpc is None and region != COSTS_REGION:
         raise Misconfigured(
@@ -181,7 +186,18 @@ def _blueprint(
         "bundles": {bundle.handler: bundle.key for bundle in bundles},
         "processes": told.model_dump_json(exclude_defaults=True, exclude=LEFT_OUT),
         "files": files,
+        **_collector(settings.telemetry),
     }
+
+
+def _collector(telemetry: TelemetrySettings) -> dict[str, Any]:
+    """The collector as the stacks know it; nothing where nothing is sent."""
+    told = telemetry_of(telemetry)
+    if told is None:
+        return {}
+    url = urlsplit(told.endpoint)
+    port = url.port or (443 if url.scheme == "https" else 80)
+    return {"collector_port": port, "collector_secret": telemetry.headers_secret or ""}
 
 
 def _alike_alarms(settings: Settings) -> Settings:

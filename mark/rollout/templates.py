@@ -74,7 +74,7 @@ def _access(settings: Settings, synthesis: Synthesis) -> dict[str, Any]:
     return access_template(
         names,
         types_of(synthesis),
-        secrets=(certificate,) if certificate else (),
+        secrets=tuple(filter(None, (certificate, settings.telemetry.headers_secret))),
         more=(_reads(images, names.partition),) if images else (),
     )
 

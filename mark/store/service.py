@@ -49,6 +49,10 @@ KEEP_DRAINS_S = 86400.0
 """Wall seconds that a request to drain is kept which no agent follows."""
 
 
+def _agent_spec(served: ServedModel, spec: ServiceSpec) -> bytes:
+    return AGENT_SPEC.encode(AgentSpec(served=served, seed=spec.seed, telemetry=spec.telemetry))
+
+
 class ServiceStore:
     """All that is stored of one service. It is the Ledger port itself; `membership` gives the Membership port."""
 
@@ -91,9 +95,8 @@ class ServiceStore:
                 for key in self._model_keys(name):
                     self._link.call("PERSIST", key)
         for served in spec.models:
-            told = AGENT_SPEC.encode(AgentSpec(served=served, seed=spec.seed))
-            self._link.call("SET", self._keys.of("served", served.name), told)
-            self.put_version(served, spec.seed)
+            self._link.call("SET", self._keys.of("served", served.name), _agent_spec(served, spec))
+            self.put_version(served, spec)
         self._link.call("SET", self._keys.of("spec"), SPEC.encode(spec))
 
     def retire_models(self) -> tuple[str, ...]:
@@ -128,10 +131,9 @@ class ServiceStore:
         """Read the service's spec; Misconfigured where there is none."""
         return spec_of(self._keys, self._link.call("GET", self._keys.of("spec")))
 
-    def put_version(self, served: ServedModel, seed: int) -> None:
-        """Keep what agents of a model's version are told."""
-        told = AGENT_SPEC.encode(AgentSpec(served=served, seed=seed))
-        self._link.call("SET", self._keys.of_version(served.name, served.version), told)
+    def put_version(self, served: ServedModel, spec: ServiceSpec) -> None:
+        """Keep what agents of a model's version are told. spec: of the service that it belongs to."""
+        self._link.call("SET", self._keys.of_version(served.name, served.version), _agent_spec(served, spec))
         if served.version:
             self._link.call("SADD", self._keys.of("model-versions", served.name), served.version)
 

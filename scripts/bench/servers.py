@@ -30,6 +30,7 @@ from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import BatchPolicy, InstanceType, Market, Offering
 from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
 from mark.domain.spending import SpendingLimit
+from mark.domain.telemetry import Telemetry
 from mark.domain.traffic import GatewayReport, Warmed
 from mark.domain.versions import ModelVersions
 from mark.ports import Backend, InferReply, InferRequest
@@ -45,6 +46,7 @@ from mark.serving.gateway.server import GatewayConfig, serve_gateway
 from mark.serving.grpc.server import GrpcConfig, GrpcServer
 from mark.serving.http.server import HttpServer
 from mark.simulator.engine.compiled import compiled_central_code
+from mark.telemetry.otlp.sender import TelemetrySender, open_telemetry
 from scripts.bench.engine import cache_dir
 
 MAX_BATCH = 32
@@ -285,12 +287,16 @@ async def run_streams(port: int) -> None:
     await _run_both(streaming(), backend)
 
 
-async def run_gateway(name: str, link: BenchLink, token: str | None = None) -> None:
+async def run_gateway(
+    name: str, link: BenchLink, token: str | None = None, telemetry: TelemetrySender | None = None
+) -> None:
     """A gateway before the agents of this link."""
-    await _serve(served(name), link, token)
+    await _serve(served(name), link, token, telemetry)
 
 
-async def _serve(model: ServedModel, link: BenchLink, token: str | None = None) -> None:
+async def _serve(
+    model: ServedModel, link: BenchLink, token: str | None = None, telemetry: TelemetrySender | None = None
+) -> None:
     await serve_gateway(
         GatewayConfig(name="bench", token=token),
         spec=ServiceSpec(name="bench", models=(model,)),
@@ -298,6 +304,7 @@ async def _serve(model: ServedModel, link: BenchLink, token: str | None = None) 
         overflow=None,
         stop=asyncio.Event(),
         on_bound=_print_port,
+        telemetry=telemetry,
     )
 
 
@@ -343,13 +350,40 @@ async def run_agent(answer: InferReply = ANSWER) -> None:
     await asyncio.Event().wait()
 
 
-async def run_whole(name: str) -> None:
+class TakingCollector(asyncio.Protocol):
+    """Takes whatever is posted, and answers 200 once it is there."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Nothing is there."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._held = b""
+
+    def data_received(self, data: bytes) -> None:
+        """Answer each request that is whole."""
+        self._held += data
+        while b"\r\n\r\n" in self._held:
+            head, _, rest = self._held.partition(b"\r\n\r\n")
+            length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
+            if len(rest) < length:
+                return
+            self._held = rest[length:]
+            self._transport.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+
+
+async def run_collector() -> None:
+    """A collector that keeps nothing."""
+    server = await asyncio.get_running_loop().create_server(TakingCollector, "127.0.0.1", 0)
+    _print_port(server.sockets[0].getsockname()[1])
+    await asyncio.Event().wait()
+
+
+async def run_whole(name: str, telemetry: TelemetrySender | None = None) -> None:
     """Gateway and real agent in one process, with batching and admission."""
     backend: Backend = PythonBackend(models.digits.Digits, name=name) if name == DIGITS else InstantBackend()
-    await _run_both(served(name), backend)
+    await _run_both(served(name), backend, telemetry)
 
 
-async def _run_both(model: ServedModel, backend: Backend) -> None:
+async def _run_both(model: ServedModel, backend: Backend, telemetry: TelemetrySender | None = None) -> None:
     link = BenchLink(model.name, ())
 
     async def no_notice() -> float | None:
@@ -364,9 +398,17 @@ async def _run_both(model: ServedModel, backend: Backend) -> None:
             backend=backend,
             interruption=no_notice,
             stop=asyncio.Event(),
+            telemetry=telemetry,
         )
     )
-    await asyncio.gather(running, _serve(model, link))
+    await asyncio.gather(running, _serve(model, link, telemetry=telemetry))
+
+
+async def run_traced(ratio: float, port: int) -> None:
+    """The same, with that share of the requests traced and sent to a collector at this port."""
+    told = Telemetry(endpoint=f"http://127.0.0.1:{port}", trace_ratio=ratio)
+    telemetry = open_telemetry(told, process="bench", namespace="bench", instance="bench", headers={})
+    await run_whole(INSTANT, telemetry)
 
 
 def limited(key: str) -> ClientDirectory:
@@ -384,10 +426,11 @@ def _print_port(port: int) -> None:
     print(port, flush=True)
 
 
-def main() -> None:
-    """`gateway PORT [TOKEN [KEY]]`, `grpc PORT`, `pool RULE PORT` (an agent's); `agent [oip]`; `whole MODEL`.
+def main() -> None:  # noqa: C901, PLR0912 - a case for each process
+    """Be one of them.
 
-    Of streams `server`, or `streams PORT` before it.
+    `gateway PORT [TOKEN [KEY]]`, `grpc PORT`, `pool RULE PORT` (an agent's); `agent [oip]`; `whole MODEL`;
+    `traced RATIO PORT` (a collector's); `collector`; of streams `server`, or `streams PORT` before it.
     """
     match sys.argv[1:]:
         case ["gateway", port]:
@@ -402,6 +445,10 @@ def main() -> None:
             uvloop.run(run_grpc_gateway(int(port)))
         case ["agent"]:
             uvloop.run(run_agent())
+        case ["collector"]:
+            uvloop.run(run_collector())
+        case ["traced", ratio, port]:
+            uvloop.run(run_traced(float(ratio), int(port)))
         case ["agent", "oip"]:
             uvloop.run(run_agent(OUTPUTS))
         case ["whole", name]:

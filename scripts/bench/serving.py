@@ -70,7 +70,8 @@ ZERO = (
 )
 """The first of scikit-learn's digits."""
 STARTS_WITHIN_S = 60.0
-PARTS = ["central", "clients", "grpc", "streams", "gateway", "bodies", "digits"]
+PARTS = ["central", "clients", "traces", "grpc", "streams", "gateway", "bodies", "digits"]
+RATIOS = (0.0, 0.01, 1.0)
 STREAM_ROUNDS, STREAMS_AT_ONCE = 200, 1_000
 CENTRAL = ("kairos", "fcfs")
 PACED_ROUNDS, PACED_S = 3, 1.0
@@ -389,6 +390,35 @@ def wait_until_streamed(server: Server) -> None:
             time.sleep(0.1)
 
 
+def bench_traces(length: Length) -> None:
+    """Gateway and agent with a share of the requests traced: CPU of all threads, and what the collector took."""
+    with ExitStack() as stack:
+        collector = str(stack.enter_context(ours("collector", core=LOAD_CORE)).port)
+        servers = {ratio: stack.enter_context(ours("traced", str(ratio), collector)) for ratio in RATIOS}
+        for server in servers.values():
+            wait_until_answered(server, INSTANT)
+        for rps in (500, 2_000):
+            used: dict[float, list[float]] = {ratio: [] for ratio in servers}
+            took: dict[float, list[float]] = {ratio: [] for ratio in servers}
+            for _ in range(length.rounds):
+                for ratio, server in servers.items():
+                    before = threads_s(server.pid)
+                    took[ratio].append(uvloop.run(paced(server.port, INSTANT, rps=rps, seconds=length.seconds)))
+                    used[ratio].append((threads_s(server.pid) - before) / (rps * length.seconds) * 1e6)
+            for ratio, found_us in used.items():
+                more_us = statistics.median(one - off for one, off in zip(found_us, used[0.0], strict=True))
+                shown = f"{statistics.median(found_us):.1f} us, p50 {statistics.median(took[ratio]):.3f} ms"
+                beside = f"{more_us:+.1f} us a request" if ratio else ""
+                say(f"gateway and agent, ratio {ratio:g}: CPU a request at {rps:,} requests/s", shown, beside)
+        for ratio, server in servers.items():
+            with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=10) as answer:
+                lines = [
+                    line for line in answer.read().decode().splitlines() if line.startswith("mark_gateway_spans")
+                ]
+            if ratio:
+                say(f"gateway and agent, ratio {ratio:g}: spans", ", ".join(lines), "")
+
+
 def bench_grpc(length: Length) -> None:
     """A gateway's CPU for a request by gRPC beside the same one by HTTP: 250 numbers, answered by ten."""
     values = np.full((1, SIZES[0]), 0.12345, dtype=np.float32)
@@ -440,6 +470,8 @@ def main() -> None:
         bench_clients(length)
     if "streams" in asked.part and shutil.which("taskset"):
         bench_streams()
+    if "traces" in asked.part and shutil.which("taskset"):
+        bench_traces(length)
     if "grpc" in asked.part and shutil.which("taskset"):
         bench_grpc(length)
     lacking = [name for name in ("wrk", "taskset") if shutil.which(name) is None]

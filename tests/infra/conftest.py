@@ -26,7 +26,7 @@ Template = Mapping[str, Any]
 WEBHOOK = f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:shop-webhook-AbCdEf"
 
 
-PRIVATE = {
+PRIVATE: dict[str, Any] = {
     "store": {"engine": "redis"},
     "network": {"private": True, "zones": ZONES},
     "gateway": {"scheme": "internal", "clients": ["192.0.2.0/24"]},
@@ -35,7 +35,7 @@ PRIVATE = {
 """Differences of `others`."""
 
 
-LEAN = {
+LEAN: dict[str, Any] = {
     "shape": "lean",
     "certificate": None,
     "node": {
@@ -46,7 +46,15 @@ LEAN = {
 """Differences of `lean`."""
 
 
-def settings(folder: Path, **rollout: Any) -> Settings:
+TELEMETRY = {
+    "endpoint": "http://10.77.0.9:4318",
+    "headers_secret": f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:shop-collector-AbCdEf",
+    "traces": {"ratio": 0.01},
+}
+"""A collector in the service's network, of `others` and `lean`."""
+
+
+def settings(folder: Path, *, telemetry: Mapping[str, Any] | None = None, **rollout: Any) -> Settings:
     """A service in the shape `ha` with all that a rollout can have."""
     for name in ("infer", "interruption", "probe", "report", "warm", "webhook"):
         (folder / f"{name}.zip").write_bytes(f"the code of {name}".encode())
@@ -67,7 +75,8 @@ def settings(folder: Path, **rollout: Any) -> Settings:
         "alarms": {"to": ["team@example.com"], "webhook": WEBHOOK, "max_usd_per_hour": 5},
     }
     service = {"name": "shop", "grpc_port": GRPC_PORT, "serve": [{"model": "inception-v3"}]}
-    return Settings.model_validate({"service": service, "rollout": given | rollout})
+    whole = {"service": service, "rollout": given | rollout, "telemetry": telemetry or {}}
+    return Settings.model_validate(whole)
 
 
 @pytest.fixture(scope="session")
@@ -91,7 +100,7 @@ def others_synthesis(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     lacking = what_is_missing()
     if lacking:
         pytest.skip(lacking)
-    made = partial(synthesise, settings(tmp_path_factory.mktemp("bundles"), **PRIVATE))
+    made = partial(synthesise, settings(tmp_path_factory.mktemp("bundles"), telemetry=TELEMETRY, **PRIVATE))
     return once_a_run(tmp_path_factory, "other_synthesis", made)
 
 
@@ -106,7 +115,7 @@ def lean_synthesis(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     lacking = what_is_missing()
     if lacking:
         pytest.skip(lacking)
-    made = partial(synthesise, settings(tmp_path_factory.mktemp("bundles"), **LEAN))
+    made = partial(synthesise, settings(tmp_path_factory.mktemp("bundles"), telemetry=TELEMETRY, **LEAN))
     return once_a_run(tmp_path_factory, "lean_synthesis", made)
 
 

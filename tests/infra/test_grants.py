@@ -34,6 +34,7 @@ BY_AWS: Mapping[str, str] = {
     "Answers": "a start script tells CloudFormation that its process answers",
     "Artifacts": "an agent's start script fetches the model's bundle",
     "Certificate": "a node's start script reads the certificate",
+    "Collector": "a gateway's or a node's start script reads the headers of the collector of spans and metrics",
     "Image": "start scripts, ECS and Lambda pull images",
     "ImageLogin": "a pull begins with it",
     "Log": "Docker's driver writes what a node's processes say",

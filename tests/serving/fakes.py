@@ -15,6 +15,7 @@ from mark.domain.versions import ModelVersions
 from mark.ports import InferReply, InferRequest, OverflowReply
 from mark.protocols import oip
 from mark.protocols.oip_replies import compose_infer_reply
+from mark.serving.tracing.passed_on import model_call, trace_of
 
 
 class FakeStore:
@@ -131,9 +132,10 @@ class EchoBackend:
     async def infer(self, batch: Sequence[InferRequest]) -> Sequence[InferReply]:
         self.batches.append(len(batch))
         self.requests += batch
-        if self.takes_s:
-            await asyncio.sleep(self.takes_s)
-        await self.free.wait()
+        with model_call(trace_of(batch)):
+            if self.takes_s:
+                await asyncio.sleep(self.takes_s)
+            await self.free.wait()
         if self.broken:
             raise RuntimeError("the model is broken")
         return [self.answers or self._echo(request) for request in batch]

@@ -23,6 +23,7 @@ from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
 from mark.serving.agent.process import AgentConfig, serve_agent
 from mark.serving.gateway.server import GatewayConfig, TokenReader, serve_gateway
 from mark.serving.http.server import HttpLimits
+from mark.telemetry.otlp.sender import TelemetrySender
 from tests.serving.fakes import EchoBackend, FakeLambda, FakeStore
 
 ASSUMED = Provenance(evidence=Evidence.ASSUMED, source="a test", formula="as given")
@@ -150,6 +151,7 @@ class Live:
     #: Frames go over TLS, as where gateway and agent are on different hosts.
     encrypted: bool = False
     clients: list[Client] = field(default_factory=list)
+    telemetry: TelemetrySender | None = None
 
     async def client(self, port: int = 0) -> Client:
         """A connection to the gateway, or to that port; at the end those that are left are closed."""
@@ -207,6 +209,7 @@ class Live:
                 interruption=interruption,
                 stop=agent.stop,
                 on_bound=lambda _, http: bound.set_result(http),
+                telemetry=self.telemetry,
             )
         )
         agent.http_port = await bound
@@ -252,10 +255,11 @@ async def live(
     token: str | None = None,
     encrypted: bool = False,
     tokens: TokenReader | None = None,
+    telemetry: TelemetrySender | None = None,
     **config: Any,
 ) -> AsyncIterator[Live]:
     model = model or served()
-    running = Live(model, FakeStore(), overflow or FakeLambda(), encrypted=encrypted)
+    running = Live(model, FakeStore(), overflow or FakeLambda(), encrypted=encrypted, telemetry=telemetry)
     bound: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     gateway = asyncio.ensure_future(
         serve_gateway(
@@ -266,6 +270,7 @@ async def live(
             stop=running.gateway_stop,
             on_bound=bound.set_result,
             tokens=tokens,
+            telemetry=telemetry,
         )
     )
     try:

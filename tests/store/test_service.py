@@ -314,7 +314,7 @@ def test_versions_of_a_model_that_is_removed_expire_with_it(store: ServiceStore,
     [model] = SPEC.models
     gone = replace(model, model=replace(model.model, name="words"), version="aaaa")
     store.put_spec(replace(SPEC, models=(model, gone)))
-    store.put_version(replace(gone, version="bbbb"), SPEC.seed)
+    store.put_version(replace(gone, version="bbbb"), SPEC)
     store.put_spec(SPEC)
     assert store.retire_models() == ("words",)
     for version in ("aaaa", "bbbb"):

@@ -38,6 +38,8 @@ def compose_payload(request: InferRequest) -> bytes:
         headers[LENGTH_HEADER] = str(request.header_length)
     if request.accept:
         headers["accept"] = request.accept
+    if request.trace is not None:
+        headers |= request.trace.headers
     body, encoded = _as_text(request.body)
     event = {
         "version": "2.0",

@@ -91,7 +91,7 @@ def start_rollout(settings: Settings, options: StartOptions, *, given: bool, as_
         )
     if backend.kind == "python":
         make_model(backend.target, Path(backend.folder) if backend.folder else None)
-    store.put_version(replace(served, version=version, backend=backend), spec.seed)
+    store.put_version(replace(served, version=version, backend=backend), spec)
     versions = give_command(store, options.model, RolloutVerb.START, candidate=version, policy=policy)
     _show(store, versions, as_json=as_json)
 

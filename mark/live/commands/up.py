@@ -11,10 +11,11 @@ from contextlib import contextmanager
 
 from mark.config.service import Mode, ServiceSettings
 from mark.config.settings import Settings, process_environment
+from mark.config.telemetry import telemetry_of
 from mark.domain.errors import Misconfigured
 from mark.live.background.webhook import webhook_of
 from mark.live.commands.down import end
-from mark.live.local.access import bearer_token, exposed_secrets, server_tls
+from mark.live.local.access import bearer_token, collector_headers, exposed_secrets, server_tls
 from mark.live.local.first_plan import check_first_plan
 from mark.live.local.grpc_listener import grpc_listener
 from mark.live.local.ports import is_loopback
@@ -25,6 +26,7 @@ from mark.live.models import make_live_models
 from mark.live.status.watch import watch_service
 from mark.plugins.load import build_forecaster, make_model
 from mark.report.terminal import note, progress, show, show_json
+from mark.telemetry.otlp.sender import check_installed
 
 POLL_S = 0.05
 
@@ -66,7 +68,9 @@ def start(settings: Settings, *, hold: bool = False) -> Running:
     webhook_of(own, process_environment())
     server_tls(own)
     grpc_listener(own)
-    for line in exposed_secrets(own):
+    collector_headers(settings.telemetry)
+    check_installed(telemetry_of(settings.telemetry))
+    for line in exposed_secrets(settings):
         note(line)
     folder = RunFolder.of(own.name)
     with folder.lock(own.name) as lock:  # the supervisor keeps it to its end

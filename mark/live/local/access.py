@@ -8,6 +8,8 @@ import stat
 from contextlib import suppress
 
 from mark.config.service import ServiceSettings
+from mark.config.settings import Settings
+from mark.config.telemetry import TelemetrySettings, parse_headers
 from mark.domain.errors import Misconfigured
 from mark.live.local.ports import is_loopback
 
@@ -17,14 +19,32 @@ TOKEN_LENGTH = 16
 """Characters that a token has at least."""
 
 
-def exposed_secrets(settings: ServiceSettings) -> list[str]:
+def exposed_secrets(settings: Settings) -> list[str]:
     """One line for each file with a secret that other users of this machine may read."""
-    lines = []
-    for name, file in (("token_file", settings.token_file), ("tls_key", settings.tls_key)):
+    service, lines = settings.service, []
+    for name, file in (
+        ("service.token_file", service.token_file),
+        ("service.tls_key", service.tls_key),
+        ("telemetry.headers_file", settings.telemetry.headers_file),
+    ):
         with suppress(OSError):  # whoever reads it says so
             if file is not None and file.stat().st_mode & OTHERS:
-                lines.append(f"service.{name} {file} can be read by other users; chmod 600 {file}")
+                lines.append(f"{name} {file} can be read by other users; chmod 600 {file}")
     return lines
+
+
+def collector_headers(settings: TelemetrySettings) -> dict[str, str]:
+    """The headers for the collector, of their file; none without one. Errors: Misconfigured."""
+    file = settings.headers_file
+    if file is None:
+        return {}
+    try:
+        text = file.read_text(encoding="ascii")
+    except OSError as error:
+        raise Misconfigured(f"cannot read telemetry.headers_file {file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise Misconfigured(f"telemetry.headers_file {file} should be ASCII text") from error
+    return parse_headers(text, f"telemetry.headers_file {file}")
 
 
 def bearer_token(settings: ServiceSettings) -> str | None:

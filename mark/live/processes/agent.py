@@ -31,6 +31,7 @@ from mark.serving.backends.factory import make_backend
 from mark.simulator.rng import stream
 from mark.steady_time import WALL, steady_time
 from mark.store.data_plane import AgentStore
+from mark.telemetry.otlp.sender import open_telemetry
 from mark.telemetry.structured_logs import log_json
 
 BOOTED_AT = "meta-data/mark/ready-at"
@@ -98,6 +99,13 @@ async def _serve(identity: Identity, imds: Imds, booted_at: float, environment: 
         encrypted=not is_loopback(identity.host),
         standalone=alone,
     )
+    telemetry = open_telemetry(
+        spec.telemetry,
+        process="mark-agent",
+        namespace=identity.tags["mark:service"],
+        instance=identity.instance,
+        headers={},  # model code runs here, and a key is none of its business
+    )
     booting = _Booting(backend, clock, booted_at)
     watching = asyncio.get_running_loop().create_task(_watch_loop(booting.loaded))
     try:
@@ -111,9 +119,12 @@ async def _serve(identity: Identity, imds: Imds, booted_at: float, environment: 
             stop=stop,
             credits_left=lambda: getattr(backend, "credits", None),
             surplus_vcpu_s=lambda: getattr(backend, "surplus_vcpu_s", 0.0),
+            telemetry=telemetry,
         )
     finally:
         watching.cancel()
+        if telemetry is not None:
+            await telemetry.close()
         faulthandler.cancel_dump_traceback_later()
         await link.aclose()
         leading.close()

@@ -6,7 +6,8 @@ MARK_TOKEN; for controllers MARK_EVENTS_URL, MARK_TEMPLATES ("role/machine" -> l
 new instances run), MARK_SUBNETS ([[zone, subnet]]), MARK_OWNER and MARK_BUCKET. Where nodes hold the store
 (MARK_STORE_URL begins with rediss+lease), controllers have MARK_ZONE and MARK_HOST, the name that clients call,
 MARK_PUBLIC where these come from the internet, and MARK_SNAPSHOT where a report is mailed; gateways have
-MARK_PORT, MARK_TLS_CERTIFICATE and MARK_TLS_KEY.
+MARK_PORT, MARK_TLS_CERTIFICATE and MARK_TLS_KEY. Where a collector asks for headers, gateways have
+MARK_OTLP_HEADERS.
 MARK_QUALIFIER, where it is set, is the functions' alias that has MARK_PROVISIONED provisioned environments.
 """
 
@@ -36,6 +37,7 @@ from mark.aws.session import Aws, AwsSettings
 from mark.config.carried import carried_settings
 from mark.config.policies import usable_cache
 from mark.config.settings import Settings, process_environment
+from mark.config.telemetry import parse_headers
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.live.aws_resources import RESOURCES
 from mark.live.background.cloudwatch import watch_metrics
@@ -69,7 +71,11 @@ def main(process: str, environment: Mapping[str, str]) -> int:
     if process == "gateway":
         port = int(environment.get("MARK_PORT") or PORT)
         own = _own_address(environment)
-        uvloop.run(gateway.serve(settings, running, socket.gethostname(), port, own, token_in_secret=True))
+        headers = parse_headers(environment.get("MARK_OTLP_HEADERS", ""), "the secret telemetry.headers_secret")
+        serving = gateway.serve(
+            settings, running, socket.gethostname(), port, own, token_in_secret=True, collector=headers
+        )
+        uvloop.run(serving)
     elif process == "controller":
         _control(settings, running, environment)
     else:

@@ -6,6 +6,7 @@ import asyncio
 import secrets
 import signal
 import sys
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from mark.config.settings import Settings
 from mark.dispatch.central_queue import PLAIN, CentralCode
 from mark.domain.offering import calls_of_models
 from mark.live.aws_resources import aws_of
-from mark.live.local.access import server_tls
+from mark.live.local.access import collector_headers, server_tls
 from mark.live.local.grpc_listener import grpc_listener
 from mark.live.local.heartbeat import keep_beating
 from mark.live.local.process_start import begin
@@ -29,6 +30,7 @@ from mark.serving.gateway.server import GatewayConfig, TokenReader, serve_gatewa
 from mark.steady_time import WALL
 from mark.store.data_plane import GatewayStore
 from mark.store.users import StoreUser
+from mark.telemetry.otlp.sender import open_telemetry
 
 PEER_PORT = 8080
 """Where gateways with an address and TLS of their own reach each other."""
@@ -42,7 +44,8 @@ async def main(folder: RunFolder, name: str, port: int, grpc_port: int | None = 
     settings = folder.settings()
     service = settings.service.model_copy(update={"grpc_port": grpc_port})
     try:
-        await serve(settings.model_copy(update={"service": service}), folder.expected(), name, port)
+        own = settings.model_copy(update={"service": service})
+        await serve(own, folder.expected(), name, port, collector=collector_headers(settings.telemetry))
     finally:
         beating.cancel()
 
@@ -55,8 +58,9 @@ async def serve(
     own_address: str | None = None,
     *,
     token_in_secret: bool = False,
+    collector: Mapping[str, str],
 ) -> None:
-    """Be a gateway of that service until SIGTERM. own_address: as in GatewayConfig.
+    """Be a gateway of that service until SIGTERM. own_address: as in GatewayConfig. collector: headers for it.
 
     token_in_secret: the clients' token is in a secret of AWS, where another may follow it at any time.
     """
@@ -77,15 +81,28 @@ async def serve(
         tls=server_tls(settings.service),
         beside=grpc_listener(settings.service),
     )
+    telemetry = None
     try:
         WALL.adopt(await store.share_wall(WALL.offset_s))
         spec = await store.spec()
+        telemetry = open_telemetry(
+            spec.telemetry, process="mark-gateway", namespace=spec.name, instance=config.name, headers=collector
+        )
         tokens = _reader(aws, running.name) if token_in_secret else None
         central = await asyncio.to_thread(_central_code, spec)
         await serve_gateway(
-            config, spec=spec, link=store, overflow=overflow, stop=stop, tokens=tokens, central=central
+            config,
+            spec=spec,
+            link=store,
+            overflow=overflow,
+            stop=stop,
+            tokens=tokens,
+            central=central,
+            telemetry=telemetry,
         )
     finally:
+        if telemetry is not None:
+            await telemetry.close()
         overflow.close()
         aws.close()
         await link.aclose()

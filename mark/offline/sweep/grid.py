@@ -23,7 +23,7 @@ MAX_COMBINATIONS = 100_000
 """More is a slip: a hundred thousand replays of a second each take a day."""
 OWN_FLAGS = {"trace.file": "--trace", "policies": "--policy"}
 """Settings that have a flag of their own, because a comma means more there."""
-NO_REPLAY = ("out", "service")
+NO_REPLAY = ("out", "service", "telemetry")
 """What does not decide a replay."""
 
 

@@ -175,6 +175,7 @@ class GatewayConnection(FrameLink):
             header_length=frame.header_length,
             accept=_text(frame.accept),
             size=size,
+            trace=core.trace_of(frame.traceparent, now) if frame.traceparent else None,
         )
         arrived_at, deadline_at = now - frame.elapsed_us * 1e-6, now + frame.left_us * 1e-6
         job = Job(self, frame.id, arrived_at, deadline_at, request, frame.forced)

@@ -8,8 +8,10 @@ from __future__ import annotations
 import hmac
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, cast
+
+from prometheus_client import Metric
 
 import mark
 from mark.ports import InferReply, InferRequest
@@ -24,6 +26,7 @@ from mark.serving.gateway.parsed_head import MAX_TYPE_BYTES, accept_of, size_of
 from mark.serving.gateway.routes import OPEN_TO_ALL, Endpoint, Route, Routes, versions_of
 from mark.serving.http.exchange import HttpExchange
 from mark.telemetry.metrics import CONTENT_TYPE, counter, exposition, gauge
+from mark.telemetry.otlp.sender import TelemetrySender
 
 _JSON = oip.JSON_TYPE.encode()
 _OF_GATEWAYS = frozenset({Endpoint.CONFIG, Endpoint.STATISTICS, Endpoint.INDEX})
@@ -91,10 +94,11 @@ class AgentHttp:
         instance: str,
         is_ready: Callable[[], bool],
         access: AgentAccess,
+        telemetry: TelemetrySender | None = None,
     ) -> None:
         self._core, self._served, self._instance, self._access = core, served, instance, access
         self._routes = Routes(ServiceSpec(name="agent", models=(served,)))
-        self._is_ready = is_ready
+        self._is_ready, self._telemetry = is_ready, telemetry
         self._jobs: dict[int, HttpExchange] = {}
         self._count = 0
 
@@ -228,13 +232,14 @@ class AgentHttp:
             case Endpoint.MODEL:
                 document = oip.model_metadata(served.name, served.inputs, served.outputs, versions_of(served))
             case Endpoint.METRICS:
-                exchange.reply(200, CONTENT_TYPE.encode(), self._metrics())
+                exchange.reply(200, CONTENT_TYPE.encode(), exposition(self.families()))
                 return
             case _:
                 pass
         exchange.reply(200, _JSON, json.dumps(document).encode())
 
-    def _metrics(self) -> bytes:
+    def families(self) -> Iterator[Metric]:
+        """The agent's metrics as they are now."""
         core = self._core
         names, labels = ("model", "instance"), (self._served.name, self._instance)
         counters = (
@@ -251,9 +256,7 @@ class AgentHttp:
             ("single_seconds", "Service time of a batch of one", core.measured.single_s),
             ("full_batch_seconds", "Service time of a full batch", core.measured.full_batch_s),
         )
-        return exposition(
-            (
-                *(counter(f"agent_{name}", text, names, [(labels, value)]) for name, text, value in counters),
-                *(gauge(f"agent_{name}", text, names, [(labels, value)]) for name, text, value in gauges),
-            )
-        )
+        yield from (counter(f"agent_{name}", text, names, [(labels, value)]) for name, text, value in counters)
+        yield from (gauge(f"agent_{name}", text, names, [(labels, value)]) for name, text, value in gauges)
+        if self._telemetry is not None:
+            yield from self._telemetry.families("agent")

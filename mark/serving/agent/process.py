@@ -34,7 +34,9 @@ from mark.serving.agent.streams import StreamCore
 from mark.serving.agent.variants import AgentVariants
 from mark.serving.frame_link import HANDSHAKE_S
 from mark.serving.http.server import HttpServer
+from mark.serving.tracing.agent import AgentTracing
 from mark.steady_time import steady_time
+from mark.telemetry.otlp.sender import TelemetrySender
 
 log = logging.getLogger("mark.agent")
 
@@ -94,7 +96,14 @@ class Agent:
     """An agent's announced state; its queue is in `core`."""
 
     def __init__(
-        self, config: AgentConfig, *, served: ServedModel, offering: Offering, link: AgentLink, backend: Backend
+        self,
+        config: AgentConfig,
+        *,
+        served: ServedModel,
+        offering: Offering,
+        link: AgentLink,
+        backend: Backend,
+        telemetry: TelemetrySender | None = None,
     ) -> None:
         self.config, self.served, self.offering = config, served, offering
         self.link, self.backend = link, backend
@@ -105,7 +114,7 @@ class Agent:
             serving, offering.instance_type.name, horizon_s=served.slo.latency_s, cv=offering.cv
         )  # fmt: skip
         profile_s, most = offering.profile.latencies_s(offering.profile.max_batch), offering.batch.max_batch
-        self.core = self._core(profile_s[:most], profile_s[most:])
+        self.core = self._core(profile_s[:most], profile_s[most:], telemetry)
         self._profile_s = profile_s[:most]
         self.state = MemberState.STARTING
         self.terminates_at: float | None = None
@@ -117,7 +126,9 @@ class Agent:
         self.surplus_vcpu_s: Callable[[], float] = lambda: 0.0
         self._unreachable: set[str] = set()
 
-    def _core(self, profile_s: Sequence[float], beyond_s: Sequence[float]) -> AgentCore:
+    def _core(
+        self, profile_s: Sequence[float], beyond_s: Sequence[float], telemetry: TelemetrySender | None
+    ) -> AgentCore:
         served, backend = self.served, self.backend
         rules = _Rules(
             admission_factor=served.dispatch.admission_factor,
@@ -127,7 +138,17 @@ class Agent:
             hung_after_s=served.dispatch.hung_after_s,
         )
         if not served.backend.streams:
-            return AgentCore(backend, profile_s=profile_s, beyond_s=beyond_s, variants=self.variants, **rules)
+            tracing = None
+            if telemetry is not None and telemetry.spans is not None:
+                tracing = AgentTracing(telemetry.spans, model=served.name, instance=self.config.instance)
+            return AgentCore(
+                backend,
+                profile_s=profile_s,
+                beyond_s=beyond_s,
+                variants=self.variants,
+                tracing=tracing,
+                **rules,
+            )
         if not isinstance(backend, StreamingBackend):
             raise Misconfigured(f"{served.name} is to stream, and its backend cannot: leave backend.streams out")
         return StreamCore(backend, profile_s=profile_s, **rules)
@@ -246,13 +267,24 @@ async def serve_agent(  # noqa: PLR0913 it is given every port
     credits_left: Callable[[], float | None] = lambda: None,
     surplus_vcpu_s: Callable[[], float] = lambda: 0.0,
     on_bound: Callable[[int, int], None] | None = None,
+    telemetry: TelemetrySender | None = None,
 ) -> int:
-    """Serve until drained, broken or stopped: the exit code. on_bound: gets the ports for frames and HTTP."""
-    agent = Agent(config, served=served, offering=offering, link=link, backend=backend)
+    """Serve until drained, broken or stopped: the exit code. on_bound: gets the ports for frames and HTTP.
+
+    telemetry: where spans and metrics go; the caller closes it.
+    """
+    agent = Agent(config, served=served, offering=offering, link=link, backend=backend, telemetry=telemetry)
     agent.credits, agent.surplus_vcpu_s = credits_left, surplus_vcpu_s
     loop = asyncio.get_running_loop()
     access = AgentAccess(agent.wire_key, b"" if config.standalone else None)
-    answering = AgentHttp(agent.core, served, instance=config.instance, is_ready=agent.is_ready, access=access)
+    answering = AgentHttp(
+        agent.core,
+        served,
+        instance=config.instance,
+        is_ready=agent.is_ready,
+        access=access,
+        telemetry=telemetry,
+    )
     http = HttpServer(answering.handle, admits=answering.admits, unexpected=agent.core.unexpected)
     port = FramePort(key=agent.wire_key, standby=config.role is Role.STANDBY, on_token=access.set_digest)
     connections, tls = port.open, make_certificate() if config.encrypted else None
@@ -277,6 +309,8 @@ async def serve_agent(  # noqa: PLR0913 it is given every port
         ),
         loop.create_task(_heartbeat(agent.core, connections)),
     ]
+    if telemetry is not None and telemetry.sends_metrics:
+        tasks.append(loop.create_task(telemetry.send_metrics(answering.families)))
     try:
         return await _live(agent, connections, tasks, stop)
     finally:

@@ -25,11 +25,13 @@ from mark.dispatch.hung import hung_after_s
 from mark.dispatch.measured import MeasuredTimes
 from mark.domain.errors import Misconfigured
 from mark.domain.traffic import CLIENT_ERROR
-from mark.ports import Backend, InferReply, InferRequest, VariantBackend
+from mark.ports import Backend, InferReply, InferRequest, Trace, VariantBackend
 from mark.protocols.exchange import valid_reply
 from mark.protocols.frames import State
 from mark.protocols.oip import error_reply
 from mark.serving.agent.variants import AgentVariants, Waiting
+from mark.serving.tracing.agent import AgentTracing, BatchTrace
+from mark.serving.tracing.passed_on import passed_on
 from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 
 log = logging.getLogger("mark.agent")
@@ -81,6 +83,7 @@ class AgentCore:
     answered, so that nothing is queued for nobody. cv: coefficient of variation of a batch's time, until it was
     measured. hung_after_s: no batch counts as hung before. beyond_s: seconds of requests larger than a batch
     (`dispatch/measured.py`). variants: the model's, in place of `profile_s`; the backend is a VariantBackend then.
+    tracing: records spans of sampled requests; None for none.
     `largest`: items of the largest request.
     """
 
@@ -96,6 +99,7 @@ class AgentCore:
         hung_after_s: float = math.inf,
         beyond_s: Sequence[float] = (),
         variants: AgentVariants | None = None,
+        tracing: AgentTracing | None = None,
     ) -> None:
         self.variants = variants
         if variants is None:
@@ -126,6 +130,8 @@ class AgentCore:
         self._batch: list[Job] = []
         self._age_s = 0.0
         self._task: asyncio.Task[Sequence[InferReply]] | None = None
+        self._tracing = tracing
+        self._trace: BatchTrace | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -237,6 +243,8 @@ class AgentCore:
         free_at = now + self._running.items_s(items)
         batch = list(itertools.islice(self.waiting, count))
         assert batch, "an idle server takes at least one of those that wait"
+        if self._tracing is not None:
+            self._trace = self._tracing.begin([job.request for job in batch], now)
         name = None if variants is None else variants.names[self._variant]
         task = asyncio.get_running_loop().create_task(_infer(self._backend, batch, name))
         task.add_done_callback(lambda done: self._ended(done, batch, now))
@@ -310,12 +318,23 @@ class AgentCore:
         reply = error_reply(504, f"the model did not answer within {self._age_s:.0f} s")
         for job in self._batch:
             self._give(job, reply)
+        self._end_trace(len(self._batch), failed=True)
         while self.waiting:
             job = self.waiting.popleft()
             job.client.bounced(job)
         self.places = 0
         self.publish_if_changed()
         self.broken.set()
+
+    def trace_of(self, field: bytes, now: float) -> Trace | None:
+        """The trace of a request that came with this in its frame; recorded here where spans are."""
+        return passed_on(field) if self._tracing is None else self._tracing.trace_of(field, now)
+
+    def _end_trace(self, items: int, *, failed: bool) -> None:
+        if self._trace is not None:
+            variant = None if self.variants is None else self.variants.names[self._variant]
+            trace, self._trace = self._trace, None
+            trace.ended(items=items, variant=variant, failed=failed)
 
     async def close(self) -> None:
         """Cancel the batch that runs; its requests are not answered."""
@@ -342,6 +361,7 @@ class AgentCore:
         for job, reply in zip(batch, replies, strict=True):
             if not self._give(job, reply):
                 self._refuse(job)
+        self._end_trace(items, failed=error is not None)
         self.answered += len(batch)
         self.start()
         self.publish_if_changed()

@@ -25,6 +25,7 @@ from mark.protocols.oip import Tensors
 from mark.protocols.oip_replies import MODEL_VERSION
 from mark.serving.backends.answering import ModelFailed, answer_async
 from mark.serving.backends.cpu_credits import SECONDS_PER_CREDIT, CpuCredits
+from mark.serving.tracing.passed_on import model_call, trace_of
 
 MOST_ANSWER_BYTES = 2**28
 """Zeros of a larger answer are not made: no frame takes it."""
@@ -116,7 +117,8 @@ class EmulatedBackend:
         items = sum(request.size for request, reply in zip(batch, replies, strict=True) if reply.status == 200)
         if items:
             self._free_at = began_at + self._work(latency_s(items))
-            await asyncio.sleep(self._free_at - loop.time())
+            with model_call(trace_of(batch)):
+                await asyncio.sleep(self._free_at - loop.time())
         return replies
 
     async def stream(self, request: InferRequest) -> StreamedReply:  # noqa: ARG002 - it is not read

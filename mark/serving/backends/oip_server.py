@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
 from mark.domain.errors import RetryLater
 from mark.domain.tensor import TensorSpec
-from mark.ports import InferReply, InferRequest, StreamedReply
+from mark.ports import InferReply, InferRequest, StreamedReply, Trace
 from mark.protocols.exchange import SAGEMAKER_PATHS
 from mark.protocols.oip import DTYPES, BadRequest, Tensors, compose_infer, error_reply, parse_infer_reply
 from mark.serving.backends.answering import ModelFailed, answer_async
@@ -28,6 +29,7 @@ from mark.serving.backends.servers import (
     whole,
 )
 from mark.serving.http.client import MAX_CONNECTIONS, HttpClient
+from mark.serving.tracing.passed_on import trace_of
 
 METADATA_WITHIN_S = 10.0
 BINARY = "binary_tensor_data"
@@ -94,10 +96,10 @@ class OipBackend:
         return await forward(self._client, f"{self._path}/infer", request)
 
     async def _together(self, batch: Sequence[InferRequest]) -> list[InferReply]:
-        return await answer_async(batch, self._name, self.inputs, self._call)
+        return await answer_async(batch, self._name, self.inputs, partial(self._call, trace_of(batch)))
 
-    async def _call(self, tensors: Tensors) -> Tensors:
-        request = compose_infer(tensors, path=f"{self._path}/infer", binary=self._binary)
+    async def _call(self, trace: Trace | None, tensors: Tensors) -> Tensors:
+        request = compose_infer(tensors, path=f"{self._path}/infer", binary=self._binary)._replace(trace=trace)
         answer = await post(self._client, request.path, request)
         try:
             return parse_infer_reply(answer.body, header_length(answer))

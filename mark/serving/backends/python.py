@@ -13,13 +13,14 @@ import numpy as np
 
 from mark.domain.errors import MarkError, Misconfigured, failure_words
 from mark.domain.tensor import TensorSpec
-from mark.ports import InferReply, InferRequest, PythonModel, VariantModel
+from mark.ports import InferReply, InferRequest, PythonModel, Trace, VariantModel
 from mark.protocols.exchange import check_outputs, zeros
 from mark.protocols.model_contract import class_mistakes
 from mark.protocols.oip import Tensors
 from mark.protocols.oip_replies import MODEL_VERSION
 from mark.serving.backends.answering import ModelFailed, answer, answering
 from mark.serving.backends.model_thread import ModelThread
+from mark.serving.tracing.passed_on import model_call, trace_of
 
 log = logging.getLogger(__name__)
 CLOSE_WITHIN_S = 5.0
@@ -86,14 +87,15 @@ class PythonBackend:
     def _answer(self, batch: Sequence[InferRequest], variant: str | None = None) -> list[InferReply]:
         version = variant or MODEL_VERSION
         steps = answering(batch, self._name, self.inputs, self.outputs, version)
-        return answer(steps, functools.partial(self._predict, variant=variant))
+        return answer(steps, functools.partial(self._predict, variant=variant, trace=trace_of(batch)))
 
-    def _predict(self, tensors: Tensors, variant: str | None = None) -> Tensors:
+    def _predict(self, tensors: Tensors, variant: str | None = None, trace: Trace | None = None) -> Tensors:
         assert self._model is not None, "start comes first"
         try:
             if variant is not None:
                 cast("VariantModel", self._model).switch(variant)
-            outputs: object = self._model.predict(tensors)
+            with model_call(trace):
+                outputs: object = self._model.predict(tensors)
             if not isinstance(outputs, Mapping):
                 raise TypeError(f"predict returned a {type(outputs).__name__}, not a mapping of names to arrays")  # noqa: TRY301 - as a model's own failure
             return {name: np.asarray(value) for name, value in outputs.items()}

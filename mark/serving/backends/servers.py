@@ -14,6 +14,7 @@ from mark.ports import InferReply, InferRequest, StreamedReply
 from mark.protocols.oip import HEADER_LENGTH, JSON_TYPE, error_reply
 from mark.serving.backends.answering import ModelFailed
 from mark.serving.http.client import MAX_CONNECTIONS, HttpAnswer, HttpClient
+from mark.serving.tracing.passed_on import model_call
 
 ANSWER_WITHIN_S = 60.0
 """The simulator's longest wait; a server that takes longer is taken for gone."""
@@ -53,7 +54,10 @@ async def forward(client: HttpClient, path: str, request: InferRequest) -> Infer
     """Hand one request to the server and its answer back, byte for byte; 503 where the server is away."""
     headers = {**_headers(request), "accept": request.accept or "*/*"}
     try:
-        answer = await client.request("POST", path, timeout_s=ANSWER_WITHIN_S, body=request.body, headers=headers)
+        with model_call(request.trace, remote=True) as traced:
+            answer = await client.request(
+                "POST", path, timeout_s=ANSWER_WITHIN_S, body=request.body, headers={**headers, **traced}
+            )
     except RetryLater as error:
         return error_reply(503, str(error))
     return InferReply(
@@ -100,9 +104,10 @@ def whole(reply: InferReply) -> StreamedReply:
 async def post(client: HttpClient, path: str, request: InferRequest) -> HttpAnswer:
     """Call the model on its server. Errors: ModelFailed, with the server's text."""
     try:
-        answer = await client.request(
-            "POST", path, timeout_s=ANSWER_WITHIN_S, body=request.body, headers=_headers(request)
-        )
+        with model_call(request.trace, remote=True) as traced:
+            answer = await client.request(
+                "POST", path, timeout_s=ANSWER_WITHIN_S, body=request.body, headers={**_headers(request), **traced}
+            )
     except RetryLater as error:
         raise ModelFailed(str(error), status=503, whole=True) from error
     if answer.status != 200:

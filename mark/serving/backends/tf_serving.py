@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mark.domain.tensor import TensorSpec
-from mark.ports import InferReply, InferRequest
+from mark.ports import InferReply, InferRequest, Trace
 from mark.protocols.oip import DTYPES, JSON_TYPE, Tensors
 from mark.serving.backends.answering import ModelFailed, answer_async
 from mark.serving.backends.servers import READY_WITHIN_S, post, wait_until_ready
 from mark.serving.http.client import HttpAnswer, HttpClient
+from mark.serving.tracing.passed_on import trace_of
 
 NATURAL: dict[str, np.dtype[Any]] = {"f": np.dtype("<f4"), "i": np.dtype("<i8"), "b": np.dtype("?")}
 """Types of JSON's numbers where the service does not state an output's type."""
@@ -49,16 +51,17 @@ class TfServingBackend:
 
     async def infer(self, batch: Sequence[InferRequest]) -> Sequence[InferReply]:
         """One call for all that fit together."""
-        return await answer_async(batch, self._name, self.inputs, self._call)
+        return await answer_async(batch, self._name, self.inputs, partial(self._call, trace_of(batch)))
 
     async def close(self) -> None:
         """Close the connections; the server goes on."""
         await self._client.close()
 
-    async def _call(self, tensors: Tensors) -> Tensors:
+    async def _call(self, trace: Trace | None, tensors: Tensors) -> Tensors:
         body = json.dumps({"inputs": {name: _values(array) for name, array in tensors.items()}}).encode()
         path = f"{self._path}:predict"
-        answer = await post(self._client, path, InferRequest(path=path, content_type=JSON_TYPE, body=body))
+        request = InferRequest(path=path, content_type=JSON_TYPE, body=body, trace=trace)
+        answer = await post(self._client, path, request)
         try:
             return self._outputs(json.loads(answer.body)["outputs"])
         except (ValueError, KeyError, TypeError) as error:

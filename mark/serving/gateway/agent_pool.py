@@ -136,6 +136,10 @@ class AgentConnection(FrameLink):
         client, size = request.client, request.size
         pinned = request.variant if self.router.accuracy_of else b""
         has_details = size != 1 or request.accuracy_floor or pinned
+        if request.trace is not None:
+            request.traceparent = request.trace.sent_to_agent(
+                self.view.instance, self.offering, now, forced=forced
+            )
         frame = encode_request(
             id_,
             int((now - request.arrived_at) * 1e6),
@@ -338,6 +342,8 @@ class AgentConnection(FrameLink):
             case Bounced(id=id_):
                 request = self.in_flight.pop(id_, None)
                 if request is not None:
+                    if request.trace is not None:
+                        request.trace.returned("bounced", now)
                     self.router.bounced(request, now)
                 elif (shadow := self.shadows.pop(id_, None)) is not None:
                     shadow.shadows.dropped(shadow)

@@ -85,6 +85,9 @@ class LambdaCalls:
         """Send the request to Lambda; where it refuses, the router decides again without it."""
         note_in_flight(self._belief, self._clock.service_now(), self.in_flight + 1)
         self.in_flight += 1
+        if request.trace is not None:
+            named = {"faas.invoked_name": self._function, "faas.invoked_provider": "aws"}
+            request.trace.sent("lambda", time.monotonic(), {**named})
         task = asyncio.get_running_loop().create_task(self._call(router, request))
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._done(done, router, request))
@@ -119,6 +122,8 @@ class LambdaCalls:
         router.tally.invocations += 1
         router.tally.cold += answered.cold
         self._bill(router.tally, answered)
+        if request.trace is not None:
+            request.trace.note(cold=answered.cold, gib_s=answered.gib_s)
         if answered.lost:
             log.warning("Lambda environment lost", extra={"function": self._function, "model": router.name})
             router.lost(request, Loss("lambda", 1), lambda_refused=True)
@@ -156,6 +161,8 @@ class LambdaCalls:
                 extra={"function": self._function, "reason": str(error)},
             )
         now = time.monotonic()
+        if request.trace is not None:
+            request.trace.returned("refused", now)
         if now - request.arrived_at >= router.give_up_s:
             router.expire(request)
         elif isinstance(error, OutcomeUnknown) and not router.served.model.redispatch:

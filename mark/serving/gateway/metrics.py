@@ -37,10 +37,11 @@ _COUNTERS = (
 
 def render_gateway(gateway: Gateway) -> bytes:
     """The gateway's metrics in Prometheus' text format."""
-    return exposition(_families(gateway))
+    return exposition(gateway_families(gateway))
 
 
-def _families(gateway: Gateway) -> Iterator[Metric]:
+def gateway_families(gateway: Gateway) -> Iterator[Metric]:
+    """The gateway's metrics as they are now."""
     routers = gateway.routers.values()
     by = [((router.name, server), count) for router in routers for server, count in router.tally.by.items()]
     yield counter("gateway_responses", "Responses of models, by the server that gave them", ("model", "by"), by)
@@ -88,6 +89,8 @@ def _families(gateway: Gateway) -> Iterator[Metric]:
     )
     unexpected = [((), gateway.unexpected.count)]
     yield counter("gateway_internal_errors", "Unexpected exceptions; the log has their tracebacks", (), unexpected)
+    if gateway.telemetry is not None:
+        yield from gateway.telemetry.families("gateway")
 
 
 def _by_client(gateway: Gateway) -> Iterator[Metric]:

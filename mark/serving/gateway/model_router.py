@@ -317,6 +317,8 @@ class ModelRouter:
         loss: given where the server may have been working on it. lambda_refused: Lambda is not asked again.
         """
         now = time.monotonic()
+        if request.trace is not None:
+            request.trace.returned("lost", now)
         if loss is not None:
             request.losses += (loss,)
             if self.version_tally is not None:  # who answers in its place is none of its merit

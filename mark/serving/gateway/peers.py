@@ -62,6 +62,8 @@ class PeerGateway:
         headers = {
             name: value.decode("latin-1") for name, value in request.headers.items() if name not in _OWN
         } | {FORWARDED: by}
+        if request.trace is not None:
+            headers |= request.trace.context.headers
         method, target = request.method.decode(), request.target.decode("latin-1")
         return await self.client.request(method, target, timeout_s=within_s, body=request.body, headers=headers)
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from mark.ports import InferRequest
+from mark.ports import InferRequest, Trace
 from mark.protocols import sagemaker
 from mark.protocols.oip import HEADER_LENGTH, JSON_TYPE, error_body
+from mark.protocols.trace_context import parse_context
 from mark.serving.http.content_codings import INLINE_BYTES, WORTH_BYTES, coding_for, encode
 from mark.serving.http.exchange import Answering, HttpExchange
+from mark.serving.tracing.passed_on import PassedOn
 
 if TYPE_CHECKING:
     from mark.serving.gateway.clients import ClientUse
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from mark.serving.gateway.idempotency import IdempotencyRecord
     from mark.serving.gateway.parsed_head import ParsedHead
     from mark.serving.http.head_cache import Head
+    from mark.serving.tracing.gateway import RequestTrace
 
 _JSON = JSON_TYPE.encode()
 _HEADER_LENGTH = HEADER_LENGTH.encode()
@@ -39,7 +42,8 @@ class InferenceRequest(HttpExchange):
 
     __slots__ = (
         "accept", "accuracy_floor", "arrived_at", "client", "content_type", "deadline_at", "header_length",
-        "idempotency", "losses", "path", "request_id", "shape", "size", "traceparent", "variant", "version",
+        "idempotency", "losses", "path", "request_id", "shape", "size", "trace", "traceparent", "variant",
+        "version",
     )  # fmt: skip
 
     head: Head[ParsedHead] | None
@@ -52,7 +56,10 @@ class InferenceRequest(HttpExchange):
     #: bytes of JSON before binary tensors, 0 without them
     header_length: int
     request_id: bytes
+    #: traceparent and tracestate, as frames carry them
     traceparent: bytes
+    #: its spans; None where it is not traced, and once it is answered
+    trace: RequestTrace | None
     #: protocol of the client's errors: oip or sagemaker
     shape: str
     #: in items
@@ -86,7 +93,7 @@ class InferenceRequest(HttpExchange):
         self.version = b""
         self.header_length, self.size = 0, 1
         self.arrived_at = self.deadline_at = self.accuracy_floor = 0.0
-        self.idempotency = self.client = None
+        self.idempotency = self.client = self.trace = None
         self.losses = ()
 
     def infer_request(self) -> InferRequest:
@@ -98,7 +105,15 @@ class InferenceRequest(HttpExchange):
             header_length=self.header_length,
             accept=self.accept.decode("latin-1"),
             size=self.size,
+            trace=self._trace_of_call() if self.traceparent or self.trace is not None else None,
         )
+
+    def _trace_of_call(self) -> Trace | None:
+        """The trace in which a function is called."""
+        if self.trace is not None:
+            return PassedOn(self.trace.try_context)
+        context = parse_context(self.headers["traceparent"], self.headers.get("tracestate", b""))
+        return None if context is None else PassedOn(context)
 
     def answer(
         self,
@@ -127,6 +142,8 @@ class InferenceRequest(HttpExchange):
             self._reply_compressed(status, content_type, body, extra)
         else:
             self.reply(status, content_type, body, extra)
+        if self.trace is not None:
+            self.trace.answered(status, by, variant, version)
 
     def begin_answer(self, status: int, content_type: bytes, by: bytes, version: bytes) -> bool:
         """Begin an answer that streams; False where the client cannot take one. Its parts are not compressed."""
@@ -176,3 +193,5 @@ class InferenceRequest(HttpExchange):
             self.reply(status, _JSON, sagemaker.error_body(text), extra)
         else:
             self.reply(status, _JSON, error_body(text), extra)
+        if self.trace is not None:
+            self.trace.failed(status)

@@ -28,6 +28,7 @@ from mark.domain.versions import ModelVersions
 from mark.ports import GatewayLink, Overflow
 from mark.protocols import oip
 from mark.protocols.local_names import REFUSAL, is_local_name
+from mark.protocols.trace_context import carried
 from mark.service_spec import ServedModel, ServiceSpec
 from mark.serving.gateway import triton_documents as triton
 from mark.serving.gateway.accuracy_floor import pinned_variant, stricter_floor
@@ -37,7 +38,7 @@ from mark.serving.gateway.clients import Account, ClientUse
 from mark.serving.gateway.held_requests import HeldRequests, HeldRoom
 from mark.serving.gateway.idempotency import IdempotencyCache
 from mark.serving.gateway.lambda_overflow import LambdaCalls
-from mark.serving.gateway.metrics import render_gateway
+from mark.serving.gateway.metrics import gateway_families, render_gateway
 from mark.serving.gateway.model_router import ModelRouter
 from mark.serving.gateway.parsed_head import MAX_ID_BYTES, ParsedHead, parse_head
 from mark.serving.gateway.peers import FORWARDED, PeerGateway, Peers, forwarded_headers
@@ -57,8 +58,10 @@ from mark.serving.gateway.streams import StreamedAnswer
 from mark.serving.http.body_budget import HELD, UNCOUNTED_BYTES
 from mark.serving.http.content_codings import ACCEPTED, decode, decode_small, is_plain
 from mark.serving.http.server import HttpLimits, HttpServer
+from mark.serving.tracing.gateway import GatewayTracing
 from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 from mark.telemetry.metrics import CONTENT_TYPE
+from mark.telemetry.otlp.sender import TelemetrySender
 
 log = logging.getLogger("mark.gateway")
 
@@ -127,9 +130,18 @@ class Gateway:
     """Handles the requests of one process. Made and used in one event loop."""
 
     def __init__(
-        self, config: GatewayConfig, spec: ServiceSpec, *, overflow: Overflow | None, central: CentralCode = PLAIN
+        self,
+        config: GatewayConfig,
+        spec: ServiceSpec,
+        *,
+        overflow: Overflow | None,
+        central: CentralCode = PLAIN,
+        telemetry: TelemetrySender | None = None,
     ) -> None:
         self.config, self.spec = config, spec
+        self.telemetry, self.tracing = telemetry, None
+        if telemetry is not None and telemetry.spans is not None:
+            self.tracing = GatewayTracing(telemetry.spans, telemetry.ratio)
         self._routes = Routes(spec)
         self.unexpected = UnexpectedErrors(log)
         self._idempotency = IdempotencyCache(self.unexpected)
@@ -353,27 +365,22 @@ class Gateway:
                 return
         if router.accuracy_of and not self._take_floor(request, router):
             return
-        request.traceparent = request.headers["traceparent"] if has_trace else b""
+        request.traceparent = _carried(request.headers) if has_trace else b""
         request.arrived_at = now = time.monotonic()
         request.deadline_at = now + allowed_s
         sync = self.sync
         if now >= sync.window_ends_at:
             sync.roll_window()
+        if self.tracing is not None and not router.streams:
+            self.tracing.begin(request, router, "" if use is None else use.name)
         if router.streams:
             self._make_stream(request, router, has_id=has_id)
-        elif not has_id:
+        elif has_id:
+            self._offer_by_id(request, router, use, now)
+            return
+        else:
             self._count += 1
             request.request_id = b"%b%x" % (self._ids, self._count)
-        else:
-            request.request_id = request.headers["x-mark-request-id"]
-            owner = self.peers.owner(request.request_id)
-            client = "" if use is None else use.name
-            is_forwarded = FORWARDED in request.headers
-            if owner is None or is_forwarded or self._idempotency.knows(router.name, request, client):
-                self._offer_once(request, router, use, now)
-            else:
-                self._forward(request, router, use, owner)
-            return
         if use is None:
             router.tally.arrived(request.size)
             router.offer(request, now)
@@ -387,6 +394,19 @@ class Gateway:
         """Have the answer stream. Its id keeps no duplicate from running: what was sent cannot be kept."""
         request.request_id = request.headers["x-mark-request-id"] if has_id else self._next_id()
         request.stream = StreamedAnswer(request, router)
+
+    def _offer_by_id(
+        self, request: InferenceRequest, router: ModelRouter, use: ClientUse | None, now: float
+    ) -> None:
+        """Offer a request that has a client's id here, or have the gateway answer it that owns the id."""
+        request.request_id = request.headers["x-mark-request-id"]
+        owner = self.peers.owner(request.request_id)
+        client = "" if use is None else use.name
+        is_forwarded = FORWARDED in request.headers
+        if owner is None or is_forwarded or self._idempotency.knows(router.name, request, client):
+            self._offer_once(request, router, use, now)
+        else:
+            self._forward(request, router, use, owner)
 
     def _offer_of(self, use: ClientUse, request: InferenceRequest, router: ModelRouter, now: float) -> None:
         """Offer a client's request where the queue has room for its class; hold one of the async class."""
@@ -465,6 +485,8 @@ class Gateway:
             return
         kind = answer.headers.get("content-type", oip.JSON_TYPE).encode("latin-1")
         request.reply(answer.status, kind, answer.body, forwarded_headers(answer.headers))
+        if request.trace is not None:
+            request.trace.forwarded(answer.status)
 
     def _versions_of(self, served: ServedModel) -> Sequence[str]:
         """Names in paths after `/versions/`: variants, or the one, and versions by their hash."""
@@ -521,6 +543,10 @@ class Gateway:
             request.reply(200, _JSON, json.dumps(document or {"ready": True}).encode())
 
 
+def _carried(headers: dict[str, bytes]) -> bytes:
+    return carried(headers["traceparent"], headers.get("tracestate", b""))
+
+
 def _refuse_limited(request: InferenceRequest, use: ClientUse, wait_s: float) -> None:
     """Answer 429: the client is above its limits for that long."""
     use.limited += 1
@@ -534,7 +560,7 @@ def _end_use(request: InferenceRequest) -> None:
         request.client = None
 
 
-async def serve_gateway(
+async def serve_gateway(  # noqa: PLR0913 it is given every port
     config: GatewayConfig,
     *,
     spec: ServiceSpec,
@@ -544,12 +570,13 @@ async def serve_gateway(
     on_bound: Callable[[int], None] | None = None,
     tokens: TokenReader | None = None,
     central: CentralCode = PLAIN,
+    telemetry: TelemetrySender | None = None,
 ) -> None:
     """Serve until `stop`. on_bound: called with the port once requests are taken. tokens: those that count.
 
-    central: compiled decisions of central queues.
+    central: compiled decisions of central queues. telemetry: where spans and metrics go; the caller closes it.
     """
-    gateway = Gateway(config, spec, overflow=overflow, central=central)
+    gateway = Gateway(config, spec, overflow=overflow, central=central, telemetry=telemetry)
     loop = asyncio.get_running_loop()
     pause_s = await _read_tokens(gateway, tokens) if tokens is not None else 0.0
     listening = listen(config.host, config.port)
@@ -559,6 +586,9 @@ async def serve_gateway(
         following = await gateway.sync.begin(link, gateway.agents, gateway.peers, stop, me)
         if tokens is not None:
             following = (*following, loop.create_task(_follow_tokens(gateway, tokens, pause_s)))
+        if telemetry is not None and telemetry.sends_metrics:
+            sending = telemetry.send_metrics(functools.partial(gateway_families, gateway))
+            following = (*following, loop.create_task(sending))
         if listener is not None:
             await listener.start()
         server = await loop.create_server(gateway.http.connection, sock=listening, ssl=config.tls, backlog=4096)

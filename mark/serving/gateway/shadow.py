@@ -45,7 +45,7 @@ class ShadowRequest(InferenceRequest):
         self.shadows, self.original, self.usual, self.usual_s = shadows, original, usual, usual_s
         self.path, self.content_type, self.accept = original.path, original.content_type, original.accept
         self.header_length, self.size = original.header_length, original.size
-        self.request_id, self.traceparent = original.request_id, original.traceparent
+        self.request_id = original.request_id  # and not its trace, which has ended with the answer
         self.accuracy_floor, self.variant = original.accuracy_floor, usual.details.variant
 
     @property

@@ -33,6 +33,7 @@ ACCEPTED = frozenset(
     {
         "authorization",
         "traceparent",
+        "tracestate",
         "x-mark-accuracy-floor",
         "x-mark-deadline-ms",
         "x-mark-request-id",

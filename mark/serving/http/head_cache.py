@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from mark.serving.http.exchange import HttpExchange
 
-VARYING = (b"content-length", b"traceparent", b"x-mark-request-id")
+VARYING = (b"content-length", b"traceparent", b"tracestate", b"x-mark-request-id")
 """Headers whose values may differ from one request to the next."""
 MAX_VALUE_BYTES = 127
 _LENGTH = "content-length"

@@ -13,6 +13,7 @@ KNOWN_HEADERS = (
     "host",
     "inference-header-content-length",
     "traceparent",
+    "tracestate",
     "transfer-encoding",
     "x-mark-accuracy-floor",
     "x-mark-deadline-ms",
@@ -23,7 +24,7 @@ KNOWN_HEADERS = (
     "x-amzn-sagemaker-target-variant",
 )
 """Headers that handlers read; others are counted and dropped."""
-LIST_HEADERS = ("accept", "accept-encoding")
+LIST_HEADERS = ("accept", "accept-encoding", "tracestate")
 """Headers that may come in several lines, which are one list (RFC 9110 5.3)."""
 CANONICAL_NAMES = {
     spelling.encode(): name

@@ -1,0 +1,1 @@
+"""Spans of a request on its way through gateway, agent and model; without tracing a check for None."""

@@ -1,0 +1,1 @@
+"""Telemetry over OTLP by HTTP: spans of sampled requests, and the metrics of a process."""
