@@ -41,8 +41,8 @@ from mark.protocols.handshake import GatewayHandshake, new_nonce
 from mark.serving.frame_link import HANDSHAKE_S, FrameLink
 from mark.serving.gateway.members_view import AgentView
 from mark.serving.gateway.request import InferenceRequest
-from mark.serving.gateway.streams import StreamedAnswer
 from mark.serving.gateway.shadow import ShadowRequest
+from mark.serving.gateway.streams import StreamedAnswer
 from mark.serving.gateway.version_router import VersionRouter, VersionRouters
 from mark.serving.unexpected_errors import INTERNAL_ERROR
 
