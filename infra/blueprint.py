@@ -75,6 +75,11 @@ class Blueprint:
         return mails(self.rollout.report)
 
     @property
+    def posts(self) -> bool:
+        """True where alarms are posted to a webhook."""
+        return self.rollout.alarms.webhook is not None
+
+    @property
     def subnet_cidrs(self) -> tuple[str, ...]:
         """Addresses of each zone's subnet, where the network is our own: sixteenths of it."""
         parts = list(ip_network(self.rollout.network.cidr).subnets(prefixlen_diff=4))

@@ -17,9 +17,18 @@ from mark.aws.ec2.launch import LIVE, SERVICE
 from mark.aws.error_codes import NOT_THERE
 from mark.aws.errors import absent_is_done, code_of, translated
 from mark.aws.functions.management import feed, make_function, make_role, remove_functions, remove_roles
-from mark.aws.names import QUEUES, RULES, TRAIN, name_of
+from mark.aws.names import QUEUES, RULES, TRAIN, WEBHOOK, name_of
 from mark.aws.permissions.policies import Names
-from mark.aws.resources import Deferred, QueueSpec, Resources, RuleSpec, TemplateSpec, queue_policy, tag_list
+from mark.aws.resources import (
+    WEBHOOK_SECRET,
+    Deferred,
+    QueueSpec,
+    Resources,
+    RuleSpec,
+    TemplateSpec,
+    queue_policy,
+    tag_list,
+)
 from mark.aws.schedules import make_schedule, remove_schedule
 from mark.aws.session import Aws
 from mark.domain.errors import MarkError
@@ -260,4 +269,5 @@ def _names(wanted: Resources, raw_arn: str) -> Names:
         infer=tuple(one.name for one in wanted.functions if one.role == "infer"),
         sender=wanted.sender,
         train=next((one.name for one in wanted.functions if one.role == TRAIN), ""),
+        webhook=next((one.environment[WEBHOOK_SECRET] for one in wanted.functions if one.role == WEBHOOK), ""),
     )

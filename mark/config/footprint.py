@@ -87,6 +87,7 @@ def footprint_of(settings: Settings, *, models: int = 1) -> Footprint:
     zones = len(network.zones) or DEFAULT_ZONES
     endpoints = 0 if network.vpc else len(endpoint_services(rollout)) * (zones if network.private else 1)
     processes = models + (LOGS_OF_NODE * rollout.nodes if lean else service.gateway_count + service.controllers)
+    posts = rollout.alarms.webhook is not None
     alarms = MODEL_ALARMS * models + (LEAN_ALARMS if lean else SERVICE_ALARMS)
     return Footprint(
         gateways=_nodes(settings, prices) if lean else _gateways(settings, prices, machine),
@@ -96,7 +97,11 @@ def footprint_of(settings: Settings, *, models: int = 1) -> Footprint:
         balanced=not lean,
         hosted_zones=int(lean and rollout.node.zone is None),
         monitoring=Monitoring(
-            alarms=alarms + (rollout.alarms.max_usd_per_hour is not None) + mails + trains_in_function(settings),
+            alarms=alarms
+            + (rollout.alarms.max_usd_per_hour is not None)
+            + mails
+            + posts
+            + trains_in_function(settings),
             dashboards=int(not lean),
             metrics=MODEL_METRICS * models + SERVICE_METRICS,
             insights_metrics=0 if lean else INSIGHTS_METRICS,
@@ -109,7 +114,7 @@ def footprint_of(settings: Settings, *, models: int = 1) -> Footprint:
         disk_gib=rollout.machine_kinds[0].disk_gib,
         endpoints=endpoints,
         lambda_through_endpoint=network.private and network.vpc is None,
-        secrets=_secrets(rollout),
+        secrets=_secrets(rollout) + posts,
         training_gib_s_per_hour=_training_gib_s_per_hour(settings, models),
         queue_requests_per_hour=LAMBDA_POLLS_PER_HOUR + CONTROLLER_POLLS_PER_HOUR,
         prices=load_service_prices(prices.region, settings.service_prices),

@@ -24,6 +24,7 @@ from mark.config.budget import BudgetSettings
 from mark.config.capacity import CapacitySchedule
 from mark.config.events import EventSettings
 from mark.config.parts import (
+    SECRET,
     DispatchRule,
     NotNegative,
     NotNegativeInt,
@@ -341,7 +342,11 @@ def state_dir(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def process_environment(environment: Mapping[str, str] = os.environ) -> Mapping[str, str]:
-    """Environment that a rollout's templates hand to the service's processes (mark/live/processes/cloud.py)."""
+    """Environment of the service's processes.
+
+    A rollout's templates make it (mark/live/processes/cloud.py), or who calls `mark up`: of that no more is read
+    than the variables that settings name.
+    """
     return environment
 
 
@@ -459,7 +464,7 @@ def _refusal(error: ErrorDetails, flags: Mapping[str, str], config: Path | None)
     if error["type"] == "value_error":  # of several keys: it names them, and what they hold is no help
         return Misconfigured(f"{where}: {error['msg'].removeprefix('Value error, ')}")
     said = _SAID.get(error["type"]) or error["msg"].replace("Input should", "should")
-    return Misconfigured(f"{where} {said}, not {value!r}")
+    return Misconfigured(f"{where} {said}" if error["type"] == SECRET else f"{where} {said}, not {value!r}")
 
 
 _SAID = {

@@ -256,3 +256,5 @@ def _say_where(stacks: Stacks, settings: Settings) -> None:
     show(f"their token   aws secretsmanager get-secret-value --secret-id {name_of(service, 'token')}")
     recipients = ", ".join(settings.rollout.alarms.to) or "nobody: rollout.alarms.to is empty"
     show(f"alarms        are mailed to {recipients}")
+    if settings.rollout.alarms.webhook is not None:
+        show("              and posted to the webhook: `mark alerts test` with the same --config posts a message")

@@ -48,7 +48,7 @@ LEFT_OUT: Any = {
         "node": {"name", "certificate", "ami", "store_image"},
         "alarms": {"to", "max_overflow_share"},
     },
-    "service": {"serve": {"__all__": {"backend": {"folder"}}}},
+    "service": {"serve": {"__all__": {"backend": {"folder"}}}, "webhook_variable": True},
 }
 """Settings that processes in the account do not read: of the rollout they bill what is made of it. Folders of this
 machine are not there."""
@@ -164,7 +164,7 @@ def _blueprint(
     service, region = settings.service, settings.service.aws.region
     infer = [function_of(model.served) for model in overflowing(models)]
     offered = {item.instance_type.name for model in models for item in model.served.offerings}
-    told, files = carry_files(_without_threshold(settings), offered)
+    told, files = carry_files(_alike_alarms(settings), offered)
     return {
         "service": service.name,
         "region": region,
@@ -184,15 +184,15 @@ def _blueprint(
     }
 
 
-def _without_threshold(settings: Settings) -> Settings:
-    """The settings with the same alarm on spending at any threshold.
+def _alike_alarms(settings: Settings) -> Settings:
+    """The settings with the same alarm on spending at any threshold, and the same webhook.
 
-    Processes bill that it is there. With its threshold in their settings, another one would replace every gateway.
+    Processes bill that they are there. With their values in the settings, others would replace every gateway.
     """
-    alarms = settings.rollout.alarms
-    if alarms.max_usd_per_hour is None:
-        return settings
-    alike = alarms.model_copy(update={"max_usd_per_hour": 1.0})
+    alarms, alike_values = settings.rollout.alarms, {"max_usd_per_hour": 1.0, "webhook": "webhook"}
+    alike = alarms.model_copy(
+        update={name: value for name, value in alike_values.items() if getattr(alarms, name) is not None}
+    )
     return settings.model_copy(update={"rollout": settings.rollout.model_copy(update={"alarms": alike})})
 
 

@@ -418,6 +418,10 @@ class AlarmStatus:
     name: str
     #: What CloudWatch says of it.
     reason: str = ""
+    #: Its description.
+    about: str = ""
+    #: When it began to ring, epoch seconds of the wall; None where CloudWatch does not say.
+    since: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -432,6 +436,10 @@ class AlertsStatus:
     ringing: tuple[AlarmStatus, ...] | None = None
     #: Why AWS does not say; else empty.
     unknown: str = ""
+    #: Alarms whose beginning was posted to the service's webhook, and whose end was not yet.
+    posted: tuple[AlarmStatus, ...] = ()
+    #: Why the last message could not be posted, which is tried again; empty where none failed.
+    post_failed: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 from moto import mock_aws
 
-from lambda_handlers import interruption, warm
+from lambda_handlers import interruption, warm, webhook
 from mark.aws.alarms import read_alerts
 from mark.aws.archive import put_object
 from mark.aws.client_tokens import valid_tokens
@@ -78,6 +78,12 @@ def gateway(there: Scene) -> None:
     overflow.close()
 
 
+def post_alarm(there: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The secret is read, and holds no address."""
+    monkeypatch.setenv("MARK_WEBHOOK_SECRET", "mark-shop-token")
+    assert "must read https://" in str(webhook.handler({"mark-test": True}, CONTEXT)["why"])
+
+
 @pytest.fixture
 def handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The handlers make their clients anew, and close them."""
@@ -121,6 +127,8 @@ def test_each_role_calls_what_is_listed_for_it(called: Recorder, monkeypatch: py
             assert valid_tokens(there.aws, "shop") == ("t",)
         with called.acting("warm"):
             warm.handler({"function": "mark-shop-infer-m", "concurrency": 1}, CONTEXT)
+        with called.acting("webhook"):
+            post_alarm(there, monkeypatch)
         with called.acting("setup"):
             changed = replace(infer_function(), memory_mib=1024)
             better = {"agents_store": "redis://y", "code": zipped("pass  # better")}
@@ -140,7 +148,7 @@ def test_each_role_calls_what_is_listed_for_it(called: Recorder, monkeypatch: py
         with called.acting("setup"):
             tear_down(there.aws, "shop")
         there.close()
-    for role in ("setup", "controller", "gateway", "interruption", "train", "warm"):
-        called.assert_permitted(role, replace(NAMES, bucket=there.bucket))
+    for role in ("setup", "controller", "gateway", "interruption", "train", "warm", "webhook"):
+        called.assert_permitted(role, replace(NAMES, bucket=there.bucket, webhook="mark-shop-token"))
     reads = frozenset({("StackReads", "cloudformation:DescribeStacks")})  # moto's stacks are judged by nobody
     called.assert_permitted("prober", replace(NAMES, bucket=there.bucket), unseen=reads)

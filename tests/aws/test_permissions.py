@@ -45,6 +45,7 @@ BESIDE = {
     },
     "train": LOGS,
     "warm": LOGS,
+    "webhook": LOGS | {"sqs:SendMessage"},
 }  # fmt: skip
 """What AWS asks for beside a call's own action: tags, roles that are handed over, what AWS does as the role."""
 

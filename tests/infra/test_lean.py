@@ -79,7 +79,9 @@ def test_the_footprint_counts_what_the_stacks_make(lean: dict[str, Template], tm
     assert footprint.gateways.instance_type == data["InstanceType"]
     assert footprint.gateways.disk_gib == data["BlockDeviceMappings"][0]["Ebs"]["VolumeSize"]
     assert footprint.zones == count(lean, "AWS::EC2::Subnet")
-    assert footprint.secrets == count(lean, "AWS::SecretsManager::Secret") + 1, "the certificate is the team's"
+    assert footprint.secrets == count(lean, "AWS::SecretsManager::Secret") + 2, (
+        "the certificate and the webhook's address are the team's"
+    )
     assert footprint.hosted_zones == count(lean, "AWS::Route53::HostedZone")
     watched = footprint.monitoring
     assert watched.alarms == count(lean, "AWS::CloudWatch::Alarm")

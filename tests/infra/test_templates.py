@@ -33,6 +33,8 @@ from mark.store.users import PROCESSES, rules_of
 from tests.infra.conftest import ACCOUNT, GRPC_PORT, REGION, Template, of_type, plain, settings
 
 UNTAGGED = {
+    "AWS::Lambda::Permission",
+    "AWS::SNS::Subscription",
     "AWS::ApplicationAutoScaling::ScalableTarget",
     "AWS::CloudWatch::Dashboard",
     "AWS::EC2::LaunchTemplate",  # by TagSpecifications, below
@@ -364,7 +366,7 @@ def test_new_passwords_of_the_store_count_beside_those_before_and_are_read_once_
     assert (_password_number(templates["state"]), _password_number(state)) == (1, 3)
     secrets = of_type(state, "AWS::SecretsManager::Secret")
     named = {one["Name"] for one in secrets.values()}
-    assert len(named) == len(secrets) == third.footprint.secrets
+    assert len(named) == len(secrets) == third.footprint.secrets - 1, "that of the webhook is the team's"
     users = {one["UserName"]: plain(one["Passwords"]) for one in of_type(state, "AWS::ElastiCache::User").values()}
     for user in PROCESSES:
         name, kind = user.value, user.value.capitalize()
@@ -397,6 +399,7 @@ def test_each_role_reads_its_own_secret_of_the_store_and_no_other(
         "mark-shop-node": {"store-agent", "store-controller"},
         "mark-shop-report-role": {"report-secret"},
         "mark-shop-start": {"controller-secret"},
+        "mark-shop-webhook-role": set(),
     }
 
 
@@ -573,7 +576,7 @@ def test_roles_are_taken_by_one_service_each(templates: dict[str, Template]) -> 
         for template in templates.values()
         for name, role in of_type(template, "AWS::IAM::Role").items()
     }
-    assert len(taken) == 11
+    assert len(taken) == 12
     for name, [statement] in taken.items():
         service = statement["Principal"]["Service"]
         assert statement["Action"] == "sts:AssumeRole"
@@ -679,7 +682,7 @@ def test_a_function_is_excused_for_what_is_true_of_it(templates: dict[str, Templ
     }
     assert "VpcConfig" in made["Report"]["Properties"]
     assert [name for name, skips in excused.items() if "CKV_AWS_117" not in skips] == ["Probe", "Report"]
-    assert len({skips["CKV_AWS_116"] for skips in excused.values()}) == len(made) == 6
+    assert len({skips["CKV_AWS_116"] for skips in excused.values()}) == len(made) == 7
 
 
 def test_a_private_network_reaches_whatever_processes_call(others: dict[str, Template]) -> None:

@@ -252,6 +252,8 @@ PLATFORM: Mapping[str, tuple[Need, ...]] = MappingProxyType(
         "snapshot-report": _LOGS,
         "train": _LOGS,
         "warm": _LOGS,
+        "webhook": (*_LOGS, *_each("UnpostedQueue", "sqs:SendMessage")),
     }
 )
-"""By role: pulling the model's image, a function's logs, the queue that Lambda reads for a function."""
+"""By role: pulling the model's image, a function's logs, the queue that Lambda reads for a function, and
+the one to which it sends what a function could not do."""

@@ -65,7 +65,8 @@ def boundary(names: Names, secrets: Sequence[str] = ()) -> dict[str, Any]:
         names.arn("sqs", own),
     )
     doings = ("cloudformation:SignalResource", "dynamodb:*", "lambda:InvokeFunction", "logs:*", "s3:*", "sqs:*")
-    readable = (names.arn("secretsmanager", f"secret:{own}"), *secrets)
+    webhook, *_ = SCOPES["Webhook"]
+    readable = (names.arn("secretsmanager", f"secret:{own}"), *webhook(names), *secrets)
     made = (
         _statement("Own", doings, named, {}, "what bears the service's name"),
         _statement("Secrets", ("secretsmanager:GetSecretValue",), readable, {}, "the service's secrets"),

@@ -183,6 +183,12 @@ class Commitments:
             ),
         )
 
+    def with_rates_of(self, earlier: Commitments) -> Commitments:
+        """The same, with earlier rates of plans that have none: AWS tells none of one that ended."""
+        rates = {plan.name: plan.rates for plan in earlier.plans}
+        plans = tuple(plan if plan.rates else replace(plan, rates=rates.get(plan.name, ())) for plan in self.plans)
+        return replace(self, plans=plans)
+
     def without_terms(self) -> Commitments:
         """The same without begin and end: for a load that is replayed as if all of it were today's."""
         return replace(

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mark.config.service import Mode, ServiceSettings
-from mark.config.settings import Settings
+from mark.config.settings import Settings, process_environment
 from mark.domain.errors import Misconfigured
+from mark.live.background.webhook import webhook_of
 from mark.live.commands.down import end
 from mark.live.local.access import bearer_token, exposed_secrets, server_tls
 from mark.live.local.first_plan import check_first_plan
@@ -62,6 +63,7 @@ def start(settings: Settings, *, hold: bool = False) -> Running:
     if not is_loopback(own.host) and own.tls_certificate is None:
         note(f"the gateway on {own.host} serves plain HTTP; service.tls_certificate makes it HTTPS")
     bearer_token(own)
+    webhook_of(own, process_environment())
     server_tls(own)
     grpc_listener(own)
     for line in exposed_secrets(own):

@@ -87,7 +87,7 @@ class CommitmentWatch:
 
     def _ask(self, read: Callable[[], Commitments], now: float) -> None:
         try:
-            found = replace(read(), zones=self._footprint.zones)
+            found = replace(read().with_rates_of(self._all), zones=self._footprint.zones)
         except MarkError as error:
             why = f"{error}; {remedy(code_of(error))}"
             log.warning("the account's commitments cannot be read", extra={"why": why})

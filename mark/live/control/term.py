@@ -21,6 +21,7 @@ from mark.config.footprint import footprint_of
 from mark.config.settings import Settings
 from mark.domain.commitments.owned import Commitments
 from mark.domain.errors import RetryLater
+from mark.domain.footprint import Footprint
 from mark.domain.lease import Lease
 from mark.live.aws_resources import RESOURCES, launches_of
 from mark.live.background.failures import BackgroundFailures
@@ -114,16 +115,14 @@ class Term:
 
         offerings = {offering.name: offering for model in models for offering in model.served.offerings}
         footprint = footprint_of(self._settings, models=len(models))
-        account = self._settings.account
         owned = CommitmentWatch(
-            self._read_commitments(models) if account.commitments is None and account.read_commitments else None,
+            self._read_commitments(models, footprint),
             footprint=footprint,
             models=[model.name for model in models],
             store=self._store,
             clock=ServiceClock(self._store),
             record=lambda why: self._background.record("reading the account's commitments", why),
         )
-        owned.poll()
         watch = BudgetWatch(
             self._settings.budget,
             [model.served for model in models],
@@ -165,11 +164,16 @@ class Term:
         opened.callback(shared.inbox.close)
         return runs
 
-    def _read_commitments(self, models: Sequence[LiveModel]) -> Callable[[], Commitments]:
-        """Asks AWS for the account's commitments, as far as the service may count them."""
-        region, share = self._settings.service.aws.region, self._settings.account.share
+    def _read_commitments(
+        self, models: Sequence[LiveModel], footprint: Footprint
+    ) -> Callable[[], Commitments] | None:
+        """The question to AWS for what the service may count; None where a file says it, or nobody asks."""
+        region, account = self._settings.service.aws.region, self._settings.account
+        if account.commitments is not None or not account.read_commitments:
+            return None
         types = {offering.instance_type.name for model in models for offering in model.served.offerings}
-        return lambda: read_commitments(self._aws, region=region, types=types).share(share)
+        types.add(footprint.gateways.instance_type)
+        return lambda: read_commitments(self._aws, region=region, types=types).share(account.share)
 
 
 def _rails(settings: Settings) -> Guardrails:

@@ -383,6 +383,9 @@ def alert_banners(alerts: AlertsStatus) -> list[Banner]:
     found += [Banner(text=f"The alarm {one.name} rings: {one.reason}", bad=True) for one in ringing]
     if alerts.dead_letters is None and alerts.ringing is None:
         found.append(Banner(text=f"AWS does not report which alarms ring: {alerts.unknown}", bad=False))
+    if alerts.post_failed:
+        text = f"Alarms are not posted to the webhook, and are tried again: {alerts.post_failed}"
+        found.append(Banner(text=text, bad=False))
     return found
 
 

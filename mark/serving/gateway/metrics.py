@@ -14,6 +14,7 @@ from mark.serving.gateway.model_router import ModelRouter
 from mark.telemetry.metrics import counter, exposition, gauge
 
 if TYPE_CHECKING:
+    from mark.serving.gateway.model_router import ModelRouter
     from mark.serving.gateway.server import Gateway
 
 EDGES_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 4.0)

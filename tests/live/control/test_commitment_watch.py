@@ -79,6 +79,19 @@ def test_they_are_read_once_a_day_and_stay_where_that_fails(redis: EmbeddedRedis
     assert (kept.commitments, kept.read_at) == (owned(3.0), clock.at)
 
 
+def test_rates_of_a_plan_that_ended_stay_known(redis: EmbeddedRedis) -> None:
+    account, clock, store = Account(), HandClock(), ServiceStore(connect(redis.url), "rates")
+    (plan,) = account.owned.plans
+    rated = replace(plan, rates=(("c5.large", 0.06),), discounts=())
+    account.owned = Commitments(plans=(rated,))
+    made = watch(account, store, clock)
+    made.poll()
+    account.owned = Commitments(plans=(replace(rated, rates=(), ends_at=clock.at),))
+    clock.at += EACH_S
+    made.poll()
+    assert made.all().plans[0].rates == rated.rates
+
+
 def test_a_model_counts_what_those_before_it_leave(redis: EmbeddedRedis) -> None:
     account, clock, store = Account(), HandClock(), ServiceStore(connect(redis.url), "shared")
     made = watch(account, store, clock)
