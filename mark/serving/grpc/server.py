@@ -272,6 +272,8 @@ def _options(limits: HttpLimits) -> list[tuple[str, int]]:
         ("grpc.max_metadata_size", limits.head_bytes),
         ("grpc.absolute_max_metadata_size", limits.head_bytes),
         ("grpc.max_concurrent_streams", STREAMS),
+        # it would count calls that are answered but not yet cleared away: a burst of good clients' was refused
+        ("grpc.http.overload_protection", 0),
         ("grpc.max_allowed_incoming_connections", limits.connections),
         ("grpc.server_handshake_timeout_ms", int(HANDSHAKE_S * ms)),
         ("grpc.keepalive_time_ms", int(PING_EACH_S * ms)),

@@ -22,9 +22,9 @@ from tritonclient.utils import InferenceServerException
 from mark.domain.clients import Client, ClientDirectory, HashedKey, Limits, hash_of_key
 from mark.domain.errors import Misconfigured
 from mark.serving.grpc.messages import SERVICE
-from mark.serving.grpc.server import GrpcConfig, GrpcServer
+from mark.serving.grpc.server import STREAMS, GrpcConfig, GrpcServer
 from mark.serving.http.server import HttpLimits, HttpServer
-from tests.serving.harness import Live, live, run, until
+from tests.serving.harness import Live, live, run, served, until
 from tests.serving.test_peers import certified
 
 VALUES = np.array([[1.5, 2.5]], dtype=np.float32)
@@ -322,6 +322,20 @@ def test_limits_of_a_client_hold_for_grpc() -> None:
             assert limited.value.code() == StatusCode.RESOURCE_EXHAUSTED
             assert int(str(dict(limited.value.trailing_metadata() or ())["retry-after"])) > 1
             assert await code(authorization="Bearer b-key") == StatusCode.PERMISSION_DENIED
+
+    run(test())
+
+
+def test_a_burst_above_the_streams_of_a_connection_waits_in_its_client() -> None:
+    async def test() -> None:
+        model = served(latency_s=60.0)
+        async with (
+            serving(model=model) as (_, server),
+            aio.insecure_channel(f"127.0.0.1:{server.port}") as channel,
+        ):
+            await call(channel, "ModelInfer", typed())
+            answers = await asyncio.gather(*(call(channel, "ModelInfer", typed()) for _ in range(3 * STREAMS)))
+            assert all(answer.outputs for answer in answers)
 
     run(test())
 
