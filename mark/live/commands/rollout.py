@@ -142,6 +142,8 @@ def _versions(settings: Settings, model: str) -> tuple[ServiceStore, ModelVersio
 
 def _check_may_start(served: ServedModel, versions: ModelVersions, policy: CanaryPolicy) -> None:
     name = served.name
+    if policy.shadow and served.backend.streams:
+        raise Misconfigured(f"{name} streams its answers, which are not compared: use --shadow 0")
     if policy.shadow and not served.model.redispatch:
         raise Misconfigured(
             f"{name} forbids that a request is executed twice (redispatch), which a shadow does: use --shadow 0"
