@@ -24,8 +24,9 @@ class Blueprint:
     trains forecasters. `zones` are the settings', or
     the region's first two. `gateway_machine`: name of the kind that gateways and controllers run on.
     `monthly_usd`: what the service may cost in a month, as AWS's own budget has it. `bundles`: handler -> key in
-    the service's bucket. `processes`: the settings as those in the account read them, JSON; `files`: files that
-    these name, as `mark.config.carried` packs them, empty where they name none.
+    the service's bucket. `versions`: model -> the version with which it begins, and its backend, as
+    `mark/live/processes/cloud.py` reads them. `processes`: the settings as those in the account read them, JSON;
+    `files`: files that these name, as `mark.config.carried` packs them, empty where they name none.
     """
 
     service: str
@@ -40,6 +41,7 @@ class Blueprint:
     trains: bool
     monthly_usd: float
     bundles: Mapping[str, str]
+    versions: Mapping[str, Mapping[str, str]]
     processes: str
     files: str
 

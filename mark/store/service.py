@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from threading import Lock
 from typing import Any
 
@@ -143,6 +144,22 @@ class ServiceStore:
             if served.version:
                 versions = ModelVersions(model=served.name, stable=served.version)
                 self._link.call("HSET", self._keys.of("versions"), served.name, VERSIONS.encode(versions))
+
+    def continue_versions(self, models: Sequence[ServedModel], seed: int) -> None:
+        """Go on with the versions that serve, told what their models are now; a model without any begins with its.
+
+        models: the versions with which they would begin.
+        """
+        for served in models:
+            self.put_version(served, seed)
+            begun = ModelVersions(model=served.name, stable=served.version)
+            self._link.call("HSETNX", self._keys.of("versions"), served.name, VERSIONS.encode(begun))
+            found = self.versions(served.name) or begun
+            for version in {found.stable, found.candidate} - {"", served.version}:
+                known = self._link.call("GET", self._keys.of_version(served.name, version))
+                if known is not None:
+                    backend = AGENT_SPEC.decode(known).served.backend
+                    self.put_version(replace(served, version=version, backend=backend), seed)
 
     def versions(self, model: str) -> ModelVersions | None:
         """The versions of a model; None where they are not told apart."""

@@ -17,7 +17,17 @@ from mark.aws.permissions.policies import Names, Statement, policy, statements
 from mark.domain.errors import Misconfigured
 from tests.aws.iam import NAMES, action_of, decided, reference
 
-PREFIXES = {"LaunchFrom", "LaunchedAlong", "Artifacts", "Images", "Objects", "Journals", "Reports", "Trainings"}
+PREFIXES = {
+    "LaunchFrom",
+    "LaunchedAlong",
+    "Artifacts",
+    "Images",
+    "Objects",
+    "Journals",
+    "Reports",
+    "Trainings",
+    "Versions",
+}
 SEEN_AS_A_WHOLE = {"ce:GetCostAndUsage", "cloudformation:DescribeStacks", "cloudwatch:DescribeAlarms"}
 """They take a resource, but are asked for all: which there are is what is asked."""
 LAUNCH = {"ec2:RunInstances", "ec2:CreateTags", "iam:PassRole", "iam:CreateServiceLinkedRole"}
@@ -34,6 +44,7 @@ BESIDE = {
     "node": {"dynamodb:ConditionCheckItem"},
     "probe": LOGS,
     "profiler": LAUNCH - {"ec2:RunInstances", "iam:CreateServiceLinkedRole"},
+    "releaser": {"s3:ListBucket"},
     "report": LOGS | {"ses:SendRawEmail"},
     "snapshot-report": LOGS | {"ses:SendRawEmail"},
     "setup": {
@@ -207,6 +218,8 @@ def test_rollouts_call_what_is_listed_for_the_deployer() -> None:
         found |= {"describe_volumes"}
     if "manifest_type(" in text:
         found |= {"describe_images"}
+    if "holds_object(" in text:
+        found |= {"head_object"}
     if "available_zones" in text:
         found |= {"describe_availability_zones", "describe_subnets"}
     assert found == {xform_name(call.action) for call in ROLES["deployer"]}

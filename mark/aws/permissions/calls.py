@@ -157,6 +157,12 @@ SNAPSHOT_REPORT = (
 )
 """Calls of the report where it cannot reach the store."""
 
+RELEASER = (
+    Call("s3", "HeadObject", "whether a version's bundle is there", within="Versions"),
+    Call("s3", "PutObject", "a version's bundle", within="Versions"),
+)
+"""Calls of `mark rollout start`."""
+
 DEPLOYER = (
     Call("cloudformation", "CreateChangeSet", "what a rollout would change"),
     Call("cloudformation", "DeleteChangeSet", "it was not wanted"),
@@ -248,6 +254,7 @@ ROLES: Mapping[str, tuple[Call, ...]] = MappingProxyType(
         "probe": (),
         "prober": PROBER,
         "profiler": PROFILER,
+        "releaser": RELEASER,
         "report": REPORT,
         "rotator": ROTATOR,
         "snapshot-report": SNAPSHOT_REPORT,

@@ -21,9 +21,9 @@ from mark.domain.versions import (
     VersionCounts,
 )
 from mark.live.local.run_dir import RunFolder
-from mark.live.model_files import VERSIONS, keep_version
 from mark.live.models import backend_spec, served_models, tensors_of
-from mark.live.service_session import service_store
+from mark.live.service_session import keep_bundle, service_store
+from mark.live.version_bundles import bundle_of
 from mark.plugins.load import make_model
 from mark.report.tables import make_table, texts
 from mark.report.terminal import show, show_json
@@ -67,10 +67,10 @@ def start_rollout(settings: Settings, options: StartOptions, *, given: bool, as_
     Misconfigured where nothing has changed, or the new version cannot take the place of the one that serves.
     """
     policy = options.policy
-    name = settings.service.name
     store, versions = _versions(settings, options.model)
-    folder = RunFolder.of(name)
-    entries = {one.model: one for one in served_models(settings if given else folder.settings())}
+    folder = RunFolder.of(settings.service.name)
+    whole = settings if given or folder.running() is None else folder.settings()
+    entries = {one.model: one for one in served_models(whole)}
     if options.model not in entries:
         raise unknown("model of the settings", options.model, entries)
     entry, spec = entries[options.model].backend, store.spec()
@@ -80,15 +80,17 @@ def start_rollout(settings: Settings, options: StartOptions, *, given: bool, as_
         raise Misconfigured(
             f"the new {options.model} has other inputs or outputs, which clients see: serve it as another model"
         )
-    version, backend = keep_version(backend_spec(entry), folder.path / VERSIONS / options.model)
-    if version == versions.stable:
+    bundle = bundle_of(backend_spec(entry))
+    if bundle.version == versions.stable:
         raise Misconfigured(
-            f"nothing to roll out: {options.model} is version {version} as its files are, and that serves"
+            f"nothing to roll out: {options.model} is version {bundle.version} as its files are, and that serves"
         )
-    if backend.kind == "python":
-        make_model(backend.target, Path(backend.folder) if backend.folder else None)
-    store.put_version(replace(served, version=version, backend=backend), spec.seed)
-    versions = _command(store, options.model, RolloutVerb.START, candidate=version, policy=policy)
+    if entry.kind == "python":
+        with bundle.kept() as copy:
+            make_model(copy.target, Path(copy.folder) if copy.folder else None)
+    backend = keep_bundle(settings, store, options.model, bundle)
+    store.put_version(replace(served, version=bundle.version, backend=backend), spec.seed)
+    versions = _command(store, options.model, RolloutVerb.START, candidate=bundle.version, policy=policy)
     _show(store, versions, as_json=as_json)
 
 
@@ -131,7 +133,7 @@ def _versions(settings: Settings, model: str) -> tuple[ServiceStore, ModelVersio
     if versions is None:
         raise Misconfigured(
             f"{model} is served without versions: a service of `mark up` has them where the model's files can be "
-            "copied (its supervisor's log says why not), one of `mark deploy` has none yet (docs/versions.md)"
+            "copied (its supervisor's log says why not), one of `mark deploy` once it was deployed by this release"
         )
     return store, versions
 
