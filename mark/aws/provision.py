@@ -16,10 +16,26 @@ from mark.aws.archive import bucket_name, make_bucket
 from mark.aws.ec2.launch import LIVE, SERVICE
 from mark.aws.error_codes import NOT_THERE
 from mark.aws.errors import absent_is_done, code_of, translated
-from mark.aws.functions.management import feed, make_function, make_role, remove_functions, remove_roles
+from mark.aws.functions.management import (
+    feed,
+    make_function,
+    make_role,
+    publish_function,
+    remove_functions,
+    remove_roles,
+)
 from mark.aws.names import QUEUES, RULES, TRAIN, name_of
 from mark.aws.permissions.policies import Names
-from mark.aws.resources import Deferred, QueueSpec, Resources, RuleSpec, TemplateSpec, queue_policy, tag_list
+from mark.aws.resources import (
+    Deferred,
+    QueueSpec,
+    Resources,
+    RuleSpec,
+    TemplateSpec,
+    called_as,
+    queue_policy,
+    tag_list,
+)
 from mark.aws.schedules import make_schedule, remove_schedule
 from mark.aws.session import Aws
 from mark.domain.errors import MarkError
@@ -97,6 +113,9 @@ def _make_functions(
         )
         for function in wanted.functions
     }
+    for function in wanted.functions:
+        if function.alias:
+            publish_function(aws, function, function.variables(known))
     feed(aws, wanted.reader, raw_arn)
     if wanted.schedule is None:
         remove_schedule(aws, wanted.service)
@@ -257,7 +276,7 @@ def _names(wanted: Resources, raw_arn: str) -> Names:
         account=account,
         partition=partition,
         bucket=bucket_name(wanted.service, account),
-        infer=tuple(one.name for one in wanted.functions if one.role == "infer"),
+        infer=tuple(name for one in wanted.functions if one.role == "infer" for name in called_as(one)),
         sender=wanted.sender,
         train=next((one.name for one in wanted.functions if one.role == TRAIN), ""),
     )

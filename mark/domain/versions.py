@@ -16,6 +16,16 @@ VERSION_LETTERS = 12
 """Hex digits of a version's name: 48 bits, so that two versions of one model never meet."""
 
 
+def function_of_version(function: str, version: str) -> str:
+    """The Lambda function that answers for a version: the model's, by an alias that bears the version's name."""
+    return f"{function}:{alias_of(version)}" if version else function
+
+
+def alias_of(version: str) -> str:
+    """The alias of a version; one of digits alone would be a number of Lambda's own."""
+    return f"v{version}"
+
+
 class RolloutPhase(StrEnum):
     """preparing -> dwelling -> preparing ... -> promoted; each but the last may become aborted."""
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from mark.aws.session import Aws, AwsSettings
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
-from mark.live.aws_resources import RESOURCES, credentials_of
+from mark.live.aws_resources import RESOURCES, credentials_of, publish_version
 from mark.live.local.run_dir import RunFolder
 from mark.live.model_files import VERSIONS, keep_version
 from mark.live.store_link import open_link
 from mark.live.version_bundles import VersionBundle, upload
-from mark.service_spec import BackendSpec
+from mark.service_spec import BackendSpec, ServedModel
 from mark.store.service import ServiceStore
 
 
@@ -48,6 +48,15 @@ def keep_bundle(settings: Settings, store: ServiceStore, model: str, bundle: Ver
     finally:
         aws.close()
     return bundle.backend
+
+
+def publish_function_version(settings: Settings, served: ServedModel) -> None:
+    """Have the function of a service on this machine answer for a version, too."""
+    aws = service_aws(settings, "setup")
+    try:
+        publish_version(aws, served)
+    finally:
+        aws.close()
 
 
 def service_store(settings: Settings) -> tuple[ServiceStore, tuple[str, ...]]:

@@ -22,7 +22,7 @@ from mark.domain.versions import (
 )
 from mark.live.local.run_dir import RunFolder
 from mark.live.models import backend_spec, served_models, tensors_of
-from mark.live.service_session import keep_bundle, service_store
+from mark.live.service_session import keep_bundle, publish_function_version, service_store
 from mark.live.version_bundles import bundle_of
 from mark.plugins.load import make_model
 from mark.report.tables import make_table, texts
@@ -89,7 +89,10 @@ def start_rollout(settings: Settings, options: StartOptions, *, given: bool, as_
         with bundle.kept() as copy:
             make_model(copy.target, Path(copy.folder) if copy.folder else None)
     backend = keep_bundle(settings, store, options.model, bundle)
-    store.put_version(replace(served, version=bundle.version, backend=backend), spec.seed)
+    candidate = replace(served, version=bundle.version, backend=backend)
+    if candidate.function_versions:
+        publish_function_version(settings, candidate)
+    store.put_version(candidate, spec.seed)
     versions = _command(store, options.model, RolloutVerb.START, candidate=bundle.version, policy=policy)
     _show(store, versions, as_json=as_json)
 
@@ -144,9 +147,9 @@ def _check_may_start(served: ServedModel, versions: ModelVersions) -> None:
         raise Misconfigured(
             f"version {versions.candidate} of {name} is being rolled out: `mark rollout promote` or `abort` first"
         )
-    if served.overflow is not None:
+    if served.overflow is not None and not served.function_versions:
         raise Misconfigured(
-            f"{name} overflows to Lambda, whose function has one version: to roll out others, serve it with "
+            f"{name} overflows to Lambda, whose function has one version here: to roll out others, serve it with "
             "offerings: {overflow: false}"
         )
     if served.central is not None:

@@ -1,9 +1,10 @@
 """Routing among the agents of one version of a model that is not the stable one.
 
 During a rollout the model's router hands the candidate its share of the requests, chosen by their ids, and those
-that name it. What the candidate's agents do not admit, or lose, goes back to the model's router, as if it had
-never been here; only a request that names the version stays. A version that was replaced or aborted has a router
-of this kind, too: it gets no request, and its agents answer what they have, or give it back.
+that name it. What the candidate's agents do not admit goes to its version of the Lambda function, where that is in
+time. The rest, and what they lose, goes back to the model's router, as if it had never been here; only a request
+that names the version stays. A version that was replaced or aborted has a router of this kind, too: it gets no
+request, and its agents answer what they have, or give it back.
 """
 
 from __future__ import annotations
@@ -12,11 +13,15 @@ import time
 from typing import TYPE_CHECKING
 
 from mark.dispatch.versions import in_share
+from mark.domain.versions import function_of_version
 from mark.serving.gateway.model_router import ModelRouter
 from mark.serving.gateway.request import InferenceRequest, Loss
 
 if TYPE_CHECKING:
     from mark.domain.versions import ModelVersions
+    from mark.protocols.frames import Response
+    from mark.serving.gateway.lambda_overflow import LambdaCalls
+    from mark.serving.gateway.stats import Server
 
 GONE = "the version that the path names was aborted or replaced"
 
@@ -35,6 +40,8 @@ class VersionRouter(ModelRouter):
         self._stable = stable
         self.version = version.encode()
         self.weight = 0.0
+        #: its answers are not wanted any more
+        self.is_aborted = False
 
     def takes(self, request: InferenceRequest) -> bool:
         """True for a request that this version is to answer: it names it, or its id is in the share."""
@@ -43,8 +50,12 @@ class VersionRouter(ModelRouter):
         return self.agent_count > 0 and in_share(request.request_id, self.version, self.weight)
 
     def bounced(self, request: InferenceRequest, now: float, *, lambda_refused: bool = False) -> None:
-        """Route a request that was not admitted here: to the stable version, unless it names this one."""
-        if request.version == self.version:
+        """Route a request that was not admitted here: to this version's function where that is in time.
+
+        Else to the stable version, unless the request names this one.
+        """
+        is_late = lambda_refused or not self._lambda_is_in_time(request, now)
+        if request.version == self.version or not is_late:
             super().bounced(request, now, lambda_refused=lambda_refused)
         else:
             self._stable.offer_here(request, now)
@@ -52,6 +63,19 @@ class VersionRouter(ModelRouter):
     def lost(self, request: InferenceRequest, loss: Loss | None = None, *, lambda_refused: bool = False) -> None:
         """Have the model's router dispatch a request again whose agent was lost."""
         self._stable.lost(request, loss, lambda_refused=lambda_refused)
+
+    def answer(self, request: InferenceRequest, response: Response, by: Server, now: float) -> None:
+        """Answer, unless the version was aborted while its function worked."""
+        if self.is_aborted and by == "lambda" and self.served.model.redispatch:
+            self.take_back(request)
+        else:
+            super().answer(request, response, by, now)
+
+    def _lambda_is_in_time(self, request: InferenceRequest, now: float) -> bool:
+        calls = self.overflow
+        if calls is None or request.size != 1 or not self._lambda_open(len(request.body)):
+            return False
+        return calls.finish_at(now) <= request.deadline_at
 
     def take_back(self, request: InferenceRequest) -> None:
         """Answer a request of an aborted version elsewhere."""
@@ -68,15 +92,21 @@ class VersionRouters:
         self.stable = stable
         self._others: dict[str, VersionRouter] = {}
         self._versions: ModelVersions | None = None
+        self._function = stable.overflow
+        self._calls: dict[str, LambdaCalls] = {}
 
     def take(self, versions: ModelVersions) -> None:
         """Route by these versions from now on."""
         self._versions, stable = versions, self.stable
         stable.version = versions.stable.encode()
+        stable.overflow = self._calls_of(versions.stable) or stable.overflow
         stable.candidate = stable.version_tally = None
+        for name, other in self._others.items():
+            other.is_aborted = versions.is_aborted(name)
         if versions.candidate:
             candidate = self._other(versions.candidate)
             candidate.weight = versions.weight
+            candidate.overflow = self._calls_of(versions.candidate)
             stable.candidate = candidate
             stable.version_tally = stable.tally.of_version(versions.stable)
             candidate.version_tally = stable.tally.of_version(versions.candidate)
@@ -91,6 +121,16 @@ class VersionRouters:
     def all(self) -> tuple[ModelRouter, ...]:
         """Every router, the model's own first."""
         return (self.stable, *self._others.values())
+
+    def _calls_of(self, version: str) -> LambdaCalls | None:
+        """Calls of a version's function; None where it has none of its own."""
+        served = self.stable.served
+        if self._function is None or not served.function_versions or not version:
+            return None
+        if version not in self._calls:
+            named = function_of_version(served.function, version)
+            self._calls[version] = self._function.of_function(named)
+        return self._calls[version]
 
     def _other(self, version: str) -> VersionRouter:
         if version not in self._others:
