@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from mark.accounting.version_costs import VersionCost, version_costs
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured, RetryLater, unknown
 from mark.domain.member import MemberState
@@ -28,6 +29,7 @@ from mark.plugins.load import make_model
 from mark.report.tables import make_table, texts
 from mark.report.terminal import show, show_json
 from mark.service_spec import ServedModel
+from mark.steady_time import steady_time
 from mark.store.published_status import ROLLOUT_COMMAND
 from mark.store.service import ServiceStore
 
@@ -192,26 +194,40 @@ def _until(check: Callable[[], bool], otherwise: str, within_s: float) -> None:
 
 def _show(store: ServiceStore, versions: ModelVersions, *, as_json: bool) -> None:
     counts = {one.version: one for one in store.traffic(versions.model).versions}
+    costs = _costs(store, versions)
     if as_json:
-        show_json(_document(versions, counts))
+        show_json(_document(versions, counts, costs))
         return
     rollout = versions.rollout
     if rollout is None:
         show(f"{versions.model}  version {versions.stable}, no rollout")
         return
     show(f"{versions.model}  {rollout.candidate} in place of {rollout.before}: {rollout.phase}, {rollout.reason}")
-    table = make_table(texts("version", "role", "share", "answered", "late", "failed", "mean ms"), gap=2)
-    for row in _rows(versions, rollout, counts):
+    table = make_table(
+        texts("version", "role", "share", "answered", "late", "failed", "mean ms", "hours", "USD"), gap=2
+    )
+    for row in _rows(versions, rollout, counts, costs):
         table.add_row(*row)
     show(table)
 
 
+def _costs(store: ServiceStore, versions: ModelVersions) -> dict[str, VersionCost]:
+    """What the instances of both versions cost from the rollout's start to its end, or until now."""
+    rollout = versions.rollout
+    if rollout is None:
+        return {}
+    until = rollout.since if rollout.is_over else store.clock().service_time(steady_time())
+    served, both = store.spec().served(versions.model), (rollout.before, rollout.candidate)
+    told = store.transitions(versions.model)
+    return {one.version: one for one in version_costs(told, served, both, since=rollout.began_at, until=until)}
+
+
 def _rows(
-    versions: ModelVersions, rollout: Rollout, counts: dict[str, VersionCounts]
-) -> list[tuple[str, str, str, str, str, str, str]]:
+    versions: ModelVersions, rollout: Rollout, counts: dict[str, VersionCounts], costs: dict[str, VersionCost]
+) -> list[tuple[str, ...]]:
     rows = []
     for version in (rollout.before, rollout.candidate):
-        one = counts.get(version, VersionCounts(version=version))
+        one, cost = counts.get(version, VersionCounts(version=version)), costs[version]
         rows.append(
             (
                 version,
@@ -221,6 +237,8 @@ def _rows(
                 str(one.late),
                 str(one.failed),
                 f"{1000 * one.mean_latency_s:.0f}",
+                f"{cost.instance_hours:.2f}",
+                f"{cost.usd:.4f}",
             )
         )
     return rows
@@ -241,7 +259,9 @@ def _share(versions: ModelVersions, version: str) -> float:
     return 1.0 - versions.weight if version == versions.stable else 0.0
 
 
-def _document(versions: ModelVersions, counts: dict[str, VersionCounts]) -> dict[str, object]:
+def _document(
+    versions: ModelVersions, counts: dict[str, VersionCounts], costs: dict[str, VersionCost]
+) -> dict[str, object]:
     """The document of `mark rollout --json` (docs/json.md)."""
     rollout = versions.rollout
     names = (versions.stable,) if rollout is None else (rollout.before, rollout.candidate)
@@ -264,8 +284,11 @@ def _document(versions: ModelVersions, counts: dict[str, VersionCounts]) -> dict
                 "late": one.late,
                 "failed": one.failed,
                 "mean_latency_s": one.mean_latency_s,
+                "instance_hours": cost.instance_hours,
+                "cost_usd": cost.usd,
             }
             for name in names
             for one in (counts.get(name, VersionCounts(version=name)),)
+            for cost in (costs.get(name, VersionCost(version=name)),)
         ],
     }
