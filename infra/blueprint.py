@@ -22,7 +22,8 @@ class Blueprint:
 
     `models` are all that are served, `infer` the functions of those that overflow. `trains`: whether a function
     trains forecasters. `zones` are the settings', or
-    the region's first two. `gateway_machine`: name of the kind that gateways and controllers run on.
+    the region's first two. `grpc_port`: where clients reach gateways by
+    gRPC, None for nowhere. `gateway_machine`: name of the kind that gateways and controllers run on.
     `monthly_usd`: what the service may cost in a month, as AWS's own budget has it. `bundles`: handler -> key in
     the service's bucket. `versions`: model -> the version with which it begins, and its backend, as
     `mark/live/processes/cloud.py` reads them. `processes`: the settings as those in the account read them, JSON;
@@ -33,6 +34,7 @@ class Blueprint:
     region: str
     zones: tuple[str, ...]
     gateways: int
+    grpc_port: int | None
     controllers: int
     gateway_machine: str
     rollout: RolloutSettings
@@ -41,7 +43,7 @@ class Blueprint:
     trains: bool
     monthly_usd: float
     bundles: Mapping[str, str]
-    versions: Mapping[str, Mapping[str, str]]
+    versions: Mapping[str, Mapping[str, str | bool]]
     processes: str
     files: str
 
@@ -73,6 +75,11 @@ class Blueprint:
     def mails(self) -> bool:
         """True where a report is mailed."""
         return mails(self.rollout.report)
+
+    @property
+    def posts(self) -> bool:
+        """True where alarms are posted to a webhook."""
+        return self.rollout.alarms.webhook is not None
 
     @property
     def subnet_cidrs(self) -> tuple[str, ...]:

@@ -44,6 +44,7 @@ def names_of(
         costs=rollout.report.reconcile,
         infer=tuple(name for one in stack.blueprint.infer for name in _called(one.name, rollout)),
         train=stack.blueprint.name(TRAIN) if stack.blueprint.trains else "",
+        webhook=rollout.alarms.webhook or "",
     )
 
 

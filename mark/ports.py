@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
@@ -285,6 +285,24 @@ class InferReply(NamedTuple):
     variant: str = ""
 
 
+class ReplyParts(Protocol):
+    """The body of an answer, part by part as the model gives it."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]: ...
+
+    async def aclose(self) -> None:
+        """End the model's work for it; called once, also where no part was taken."""
+        ...
+
+
+class StreamedReply(NamedTuple):
+    """An answer that comes in parts. `status` is HTTP's."""
+
+    status: int
+    content_type: str
+    parts: ReplyParts
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverflowReply:
     """Lambda's answer, its billed memory time (GiB seconds), and whether it started cold.
@@ -333,6 +351,18 @@ class VariantBackend(Backend, Protocol):
         ...
 
 
+@runtime_checkable
+class StreamingBackend(Backend, Protocol):
+    """A backend that answers in parts, and batches by itself what runs at the same time."""
+
+    async def stream(self, request: InferRequest) -> StreamedReply:
+        """Begin to answer one request. Cancelled, or its parts closed, it works for it no more.
+
+        A request that is wrong gets a reply of status 4xx. What raises later ends its own stream alone.
+        """
+        ...
+
+
 class PythonModel(Protocol):
     """A model that runs in the agent's own process: a user's class needs no more than this."""
 
@@ -344,6 +374,20 @@ class PythonModel(Protocol):
 
     def predict(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         """Answer a batch. inputs, outputs: numpy arrays by tensor name, the batch first."""
+        ...
+
+
+class StreamingModel(Protocol):
+    """A model like it whose answers come in parts."""
+
+    @property
+    def inputs(self) -> Sequence[TensorSpec]: ...
+
+    @property
+    def outputs(self) -> Sequence[TensorSpec]: ...
+
+    def predict(self, inputs: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        """Yield the outputs for one request part by part: a generator, closed where nobody waits any more."""
         ...
 
 

@@ -27,12 +27,14 @@ class BackendSpec:
     `emulated` takes the time that the offering's profile states and answers zeros: an emulated time, named so.
     `python` loads `target`, a `module:attribute` or `path/file.py:Name`, whose call gives an object with
     `predict` (see `mark.ports.PythonModel`). The other three are servers at the URL `target`.
-    folder: where `target`'s modules are looked for first, on this machine; empty for what is installed.
+    folder: where `target`'s modules are looked for first, on this machine; empty for what is installed. streams:
+    every answer comes in parts and keeps a slot of its instance until it ends (docs/streaming.md).
     """
 
     kind: BackendKind
     target: str = ""
     folder: str = ""
+    streams: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from aws_cdk import aws_ec2, aws_lambda
+from aws_cdk import aws_ec2, aws_lambda, aws_sqs
 from constructs import Construct
 
 from infra.blueprint import Blueprint
@@ -14,9 +14,9 @@ from infra.roles import LIVE, allow, make_role, names_of, of_function_image, of_
 from infra.stack import ServiceStack, compact, excuse, words
 from infra.stacks.launch import HTTPS
 from infra.stacks.network import Place
-from mark.aws.names import LEASE, role_name
+from mark.aws.names import LEASE, UNPOSTED_QUEUE, role_name
 from mark.aws.permissions.policies import NO_RESOURCE, Statement
-from mark.aws.resources import RUNTIME, TRAIN_TIMEOUT_S, Deferred, LambdaSpec
+from mark.aws.resources import KEEP_DEAD_S, RUNTIME, TRAIN_TIMEOUT_S, Deferred, LambdaSpec, queue_policy
 
 NETWORK_ACTIONS = (
     "ec2:AssignPrivateIpAddresses",
@@ -45,6 +45,8 @@ class FunctionsStack(ServiceStack):
                     self._report(function)
                 case "train":
                     self._train(function)
+                case "webhook":
+                    self._webhook(function)
                 case other:
                     self._function(words(other), function, self._code(function))
 
@@ -143,6 +145,24 @@ class FunctionsStack(ServiceStack):
         )
         self.publish("report-arn", function.attr_arn)
 
+    def _webhook(self, spec: LambdaSpec) -> None:
+        """In no network: it reaches the internet. What Lambda's own retries could not post goes into a queue."""
+        queue = aws_sqs.CfnQueue(
+            self,
+            "Unposted",
+            queue_name=self.blueprint.name(UNPOSTED_QUEUE),
+            message_retention_period=KEEP_DEAD_S,
+            sqs_managed_sse_enabled=True,
+        )
+        excuse(queue, "SQS's own key encrypts it; one of KMS is billed by the call", checkov=("CKV_AWS_27",))
+        excuse(queue, "it is the end of the way", nag=("AwsSolutions-SQS3",))
+        aws_sqs.CfnQueuePolicy(
+            self, "UnpostedPolicy", queues=[queue.ref], policy_document=queue_policy(queue.attr_arn)
+        )
+        function = self._function("Webhook", spec, self._code(spec))
+        function.dead_letter_config = aws_lambda.CfnFunction.DeadLetterConfigProperty(target_arn=queue.attr_arn)
+        self.publish("webhook-arn", function.attr_arn)
+
     def _code(self, spec: LambdaSpec) -> dict[str, Any]:
         return {
             "code": {"s3Bucket": self.imported("bucket"), "s3Key": self.blueprint.bundles[spec.role]},
@@ -206,6 +226,7 @@ ERROR_HANDLING = {
     "report": "the alarm `reportfails` tells of each failure; tomorrow's report comes anyway",
     "train": "the controller that ordered it says that no result came, and goes on with what it has",
     "warm": "who calls it waits for its answer",
+    "webhook": "it has dead letters, and the alarm `webhookfails` on them",
 }
 """Who hears of a function's failures, since none has dead letters of its own."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from aws_cdk import (
     Aws,
     CfnAutoScalingRollingUpdate,
@@ -57,23 +59,40 @@ class GatewaysStack(ServiceStack):
         super().__init__(scope, "gateways", blueprint=blueprint, about="where clients call")
         place = Place(self)
         balancer = self._balancer(place)
-        targets = self._targets(place)
-        aws_elasticloadbalancingv2.CfnListener(
-            self,
-            "Listener",
-            load_balancer_arn=balancer.ref,
-            port=HTTPS,
-            protocol="TLS",
-            ssl_policy=TLS,
-            certificates=[{"certificateArn": blueprint.rollout.certificate}],
-            default_actions=[{"type": "forward", "targetGroupArn": targets.ref}],
-        )
+        targets = [self._behind(place, balancer, "", HTTPS, GATEWAY_PORT)]
+        if (port := blueprint.grpc_port) is not None:
+            targets.append(self._behind(place, balancer, "Grpc", port, port, alpn=["HTTP2Only"]))
         self._group(place, targets)
         self.publish("address", balancer.attr_dns_name)
         self.publish("balancer-name", balancer.attr_load_balancer_full_name)
-        self.publish("targets-name", targets.attr_target_group_full_name)
+        self.publish("targets-name", targets[0].attr_target_group_full_name)
 
-    def _group(self, place: Place, targets: aws_elasticloadbalancingv2.CfnTargetGroup) -> None:
+    def _behind(
+        self,
+        place: Place,
+        balancer: aws_elasticloadbalancingv2.CfnLoadBalancer,
+        name: str,
+        port: int,
+        target_port: int,
+        *,
+        alpn: list[str] | None = None,
+    ) -> aws_elasticloadbalancingv2.CfnTargetGroup:
+        """The gateways' port behind one of the balancer's. alpn: protocols that TLS offers clients."""
+        targets = self._targets(place, f"{name}Targets", target_port)
+        aws_elasticloadbalancingv2.CfnListener(
+            self,
+            f"{name}Listener",
+            load_balancer_arn=balancer.ref,
+            port=port,
+            protocol="TLS",
+            ssl_policy=TLS,
+            alpn_policy=alpn,
+            certificates=[{"certificateArn": self.blueprint.rollout.certificate}],
+            default_actions=[{"type": "forward", "targetGroupArn": targets.ref}],
+        )
+        return targets
+
+    def _group(self, place: Place, targets: Sequence[aws_elasticloadbalancingv2.CfnTargetGroup]) -> None:
         """Auto Scaling group of the gateways; an update replaces one by one, each when its new one answers."""
         count, template = self.blueprint.gateways, self._template()
         group = aws_autoscaling.CfnAutoScalingGroup(
@@ -89,7 +108,7 @@ class GatewaysStack(ServiceStack):
                 "launchTemplateId": template.ref,
                 "version": template.attr_latest_version_number,
             },
-            target_group_arns=[targets.ref],
+            target_group_arns=[one.ref for one in targets],
         )
         wait_for_answers(group, count)
         excuse(
@@ -146,16 +165,17 @@ class GatewaysStack(ServiceStack):
         )
         return balancer
 
-    def _targets(self, place: Place) -> aws_elasticloadbalancingv2.CfnTargetGroup:
+    def _targets(self, place: Place, name: str, port: int) -> aws_elasticloadbalancingv2.CfnTargetGroup:
         return aws_elasticloadbalancingv2.CfnTargetGroup(
             self,
-            "Targets",
+            name,
             vpc_id=place.vpc,
-            port=GATEWAY_PORT,
+            port=port,
             protocol="TCP",
             target_type="instance",
             health_check_protocol="HTTP",
             health_check_path=LIVE,
+            health_check_port=str(GATEWAY_PORT) if port != GATEWAY_PORT else None,
             health_check_interval_seconds=10,
             healthy_threshold_count=2,
             unhealthy_threshold_count=2,

@@ -48,6 +48,7 @@ class LaunchStack(ServiceStack):
     def _groups(self) -> None:
         """Clients -> balancer -> gateways -> agents; all but clients -> store (its stack)."""
         cidr, clients = self._place.cidr, self.blueprint.rollout.gateway.clients
+        called = self._called_ports
         out = [_rule("tcp", HTTPS, cidr="0.0.0.0/0", why="AWS"), _rule("tcp", STORE_PORT, cidr=cidr, why="store")]
         if self.blueprint.lean:
             self._lean_groups(cidr, out)
@@ -55,13 +56,18 @@ class LaunchStack(ServiceStack):
         balancer = self._group(
             "balancer",
             "clients of the gateways",
-            ingress=[_rule("tcp", HTTPS, cidr=client, why="clients") for client in clients or (cidr,)],
-            egress=[_rule("tcp", GATEWAY_PORT, cidr=cidr, why="gateways")],
+            ingress=[
+                _rule("tcp", port, cidr=client, why="clients") for port in called for client in clients or (cidr,)
+            ],
+            egress=[_rule("tcp", port, cidr=cidr, why="gateways") for port in (GATEWAY_PORT, *called[1:])],
         )
         gateways = self._group(
             "gateways",
             "gateways",
-            ingress=[_rule("tcp", GATEWAY_PORT, group=balancer.attr_group_id, why="the load balancer")],
+            ingress=[
+                _rule("tcp", port, group=balancer.attr_group_id, why="the load balancer")
+                for port in (GATEWAY_PORT, *called[1:])
+            ],
             egress=[
                 *out,
                 *(_rule("tcp", port, cidr=cidr, why="agents") for port in AGENT_PORTS),
@@ -75,13 +81,21 @@ class LaunchStack(ServiceStack):
         # also where nothing is mailed: what later stacks take from here could not be taken back
         self._group("reports", "the function that mails the report", ingress=[], egress=out)
 
+    @property
+    def _called_ports(self) -> tuple[int, ...]:
+        """Ports that clients call: HTTPS, and gRPC's, which is the gateways' own as well."""
+        port = self.blueprint.grpc_port
+        return (HTTPS,) if port is None else (HTTPS, port)
+
     def _lean_groups(self, cidr: str, out: list[dict[str, Any]]) -> None:
         """Clients -> nodes -> agents; agents -> the nodes' store."""
         clients = self.blueprint.rollout.gateway.clients or (cidr,)
         nodes = self._group(
             "nodes",
             "gateways, controllers and store",
-            ingress=[_rule("tcp", HTTPS, cidr=client, why="clients") for client in clients],
+            ingress=[
+                _rule("tcp", port, cidr=client, why="clients") for port in self._called_ports for client in clients
+            ],
             egress=[
                 *out,
                 *(_rule("tcp", port, cidr=cidr, why="agents") for port in AGENT_PORTS),

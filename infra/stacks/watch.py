@@ -1,4 +1,4 @@
-"""Monitoring: alarms by mail, a budget of AWS's own, and a dashboard.
+"""Monitoring: alarms by mail and to a webhook, a budget of AWS's own, and a dashboard.
 
 Controllers write the metrics of a model each minute (namespace MArk, dimensions service and model): BurnRate (1 is
 a budget that lasts exactly), UsdPerHour, OverflowShare, Gateways (the live ones). By service alone they write
@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from aws_cdk import Aws, aws_budgets, aws_cloudwatch, aws_sns
+from aws_cdk import Aws, aws_budgets, aws_cloudwatch, aws_lambda, aws_sns
 from constructs import Construct
 
 from infra.blueprint import Blueprint
 from infra.stack import ServiceStack, compact, document, excuse
 from infra.stacks.state import store_id
 from mark.aws.ec2.launch import SERVICE
-from mark.aws.names import REPORT, TRAIN
+from mark.aws.names import REPORT, TRAIN, UNPOSTED_QUEUE
 from mark.aws.resources import MINUTE_S, AlarmSpec, alarm_about
 from mark.live.background.cloudwatch import BURN, FAILED_TRAININGS, GATEWAYS, NAMESPACE, OVERFLOW, SPEND
+from mark.protocols.alert_messages import UNPOSTED
 
 FAST_BURN = 14.4
 """2 % of a month's budget in an hour (Google's SRE workbook, chapter 5)."""
@@ -56,6 +57,8 @@ class WatchStack(ServiceStack):
             self._failed_function("TrainErrors", "the function that trains forecasters failed", TRAIN)
         if blueprint.mails:  # its schedule does not wait for an answer, so nobody else hears of it
             self._failed_function("ReportFails", "a report was not mailed", REPORT)
+        if blueprint.posts:
+            self._post_to_webhook()
         self._make("DeadLetters", blueprint.resources.alarm)
         self._month()
         if blueprint.lean:
@@ -98,6 +101,30 @@ class WatchStack(ServiceStack):
             self, "AlarmsPolicy", topics=[topic.ref], policy_document=document(publishes, encrypted)
         )
         return topic
+
+    def _post_to_webhook(self) -> None:
+        """The function `webhook` hears of each message of the topic; an alarm says where it could not post one."""
+        function = self.imported("webhook-arn")
+        allowed = aws_lambda.CfnPermission(
+            self,
+            "WebhookCalled",
+            action="lambda:InvokeFunction",
+            function_name=function,
+            principal="sns.amazonaws.com",
+            source_arn=self._topic.ref,
+        )
+        subscription = aws_sns.CfnSubscription(
+            self, "WebhookHears", topic_arn=self._topic.ref, protocol="lambda", endpoint=function
+        )
+        subscription.add_resource_dependency(allowed)
+        self._alarm(
+            UNPOSTED,
+            "an alarm could not be posted to the webhook",
+            ("AWS/SQS", "ApproximateNumberOfMessagesVisible", {"QueueName": self.blueprint.name(UNPOSTED_QUEUE)}),
+            statistic="Maximum",
+            threshold=0,
+            minutes=1,
+        )
 
     def _month(self) -> None:
         """AWS's own budget on what bears the service's tag: it needs nothing of the service, and lags by hours.

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 
+from mark.accounting.commitments import commitment_lines
 from mark.accounting.compaction import rolled_up
 from mark.accounting.hourly_totals import HourlyMark, totals_at
 from mark.accounting.ledger import joined, live_bill, usage_before
@@ -90,7 +91,7 @@ def model_bill(ledger: ModelLedger, at: float) -> tuple[BillLine, ...]:
 
 
 def shared_bill(ledgers: Sequence[ModelLedger], at: float) -> tuple[BillLine, ...]:
-    """The overhead around all fleets up to `at`: gateways for their peaks together, and what stands around them.
+    """What models share up to `at`: gateways for their peaks together, what stands around them, and commitments.
 
     Gateways are billed for the peak of the whole life, as in `live_bill`.
     """
@@ -98,7 +99,7 @@ def shared_bill(ledgers: Sequence[ModelLedger], at: float) -> tuple[BillLine, ..
         return ()
     peak_rps = sum(ledger.marks[-1].peak_rps for ledger in ledgers)
     life_s = max(0.0, at - min(ledger.began_at for ledger in ledgers))
-    return _shared(ledgers[0].footprint, peak_rps, life_s)
+    return (*_shared(ledgers[0].footprint, peak_rps, life_s), *commitment_lines(ledgers, at))
 
 
 def model_days(ledger: ModelLedger, since: float, until: float) -> tuple[DayCost, ...]:

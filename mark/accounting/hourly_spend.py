@@ -26,6 +26,8 @@ class HourSpend:
     lambda_usd: float = 0.0
     #: What stands around the fleet.
     overhead: float = 0.0
+    #: What commitments of the account cost, less what they cover; below 0 where they save.
+    commitments: float = 0.0
 
 
 def hour_edges(began_at: float, now: float) -> tuple[float, ...]:
@@ -54,6 +56,7 @@ def spend_by_hour(bills: Mapping[float, CostUsd]) -> tuple[HourSpend, ...]:
                 instances=max(0.0, after.instances + after.standby - before.instances - before.standby),
                 lambda_usd=max(0.0, after.lambda_ - before.lambda_),
                 overhead=max(0.0, after.overhead - before.overhead),
+                commitments=after.commitments - before.commitments,
             )
         )
     return tuple(found)

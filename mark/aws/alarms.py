@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from mark.aws.errors import translated
 from mark.aws.names import DEAD_LETTER_ALARM, DEAD_LETTERS, name_of
@@ -12,12 +13,14 @@ from mark.aws.session import Aws
 from mark.domain.errors import MarkError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ringing:
-    """An alarm that rings: its name, and CloudWatch's reason."""
+    """An alarm that rings: its name, and CloudWatch's reason. `since`: epoch seconds, None where it is unknown."""
 
     name: str
     reason: str
+    about: str = ""
+    since: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,4 +89,14 @@ def _ringing(aws: Aws, service: str) -> tuple[Ringing, ...]:
             AlarmNamePrefix=name_of(service, ""), AlarmTypes=["MetricAlarm"]
         )
         found = [alarm for page in pages for alarm in page["MetricAlarms"] if alarm["StateValue"] == "ALARM"]
-    return tuple(sorted(Ringing(name=one["AlarmName"], reason=one.get("StateReason", "")) for one in found))
+    return tuple(sorted(map(_rings, found), key=lambda one: one.name))
+
+
+def _rings(alarm: Any) -> Ringing:
+    changed = alarm.get("StateTransitionedTimestamp") or alarm.get("StateUpdatedTimestamp")
+    return Ringing(
+        name=alarm["AlarmName"],
+        reason=alarm.get("StateReason", ""),
+        about=alarm.get("AlarmDescription", ""),
+        since=changed.timestamp() if changed is not None else None,
+    )

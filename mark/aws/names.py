@@ -13,12 +13,14 @@ RULES = ("spot-interruption", "rebalance", "state-change")
 RAW, DEAD_LETTERS, EVENTS = "raw", "raw-dead", "events"
 QUEUES = (EVENTS, RAW, DEAD_LETTERS)
 DEAD_LETTER_ALARM = "deadletters"
-HANDLERS = ("interruption", "probe", "report", "warm")
+HANDLERS = ("interruption", "probe", "report", "warm", "webhook")
 """Functions that are no model's."""
 REPORT = "report"
 """The schedule that mails it, and the function that it calls."""
 PROBE = "probe"
 """The function that sends a request from within the network (`mark try`)."""
+WEBHOOK, UNPOSTED_QUEUE = "webhook", "webhook-dead"
+"""The function that posts alarms to a webhook, and the queue of what it could not post."""
 TRAIN = "train"
 """The function that trains forecasters, where a service has it."""
 TOKEN = "token"  # noqa: S105 - its name

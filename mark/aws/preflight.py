@@ -67,6 +67,18 @@ def machine_image(aws: Aws, ami: str) -> MachineImage | None:
     )
 
 
+def has_secret(aws: Aws, secret: str) -> bool:
+    """True where Secrets Manager has a secret of this name or ARN, and is not about to delete it."""
+    try:
+        with translated():
+            told = aws.secrets.describe_secret(SecretId=secret)
+    except MarkError as error:
+        if code_of(error) in NOT_THERE:
+            return False
+        raise
+    return "DeletedDate" not in told
+
+
 def caller(aws: Aws) -> Caller:
     """Read the owner of the credentials. Misconfigured without any, or with such as AWS does not take."""
     with translated():

@@ -24,9 +24,10 @@ from mark.aws.functions.management import (
     remove_functions,
     remove_roles,
 )
-from mark.aws.names import QUEUES, RULES, TRAIN, name_of
+from mark.aws.names import QUEUES, RULES, TRAIN, WEBHOOK, name_of
 from mark.aws.permissions.policies import Names
 from mark.aws.resources import (
+    WEBHOOK_SECRET,
     Deferred,
     QueueSpec,
     Resources,
@@ -279,4 +280,5 @@ def _names(wanted: Resources, raw_arn: str) -> Names:
         infer=tuple(name for one in wanted.functions if one.role == "infer" for name in called_as(one)),
         sender=wanted.sender,
         train=next((one.name for one in wanted.functions if one.role == TRAIN), ""),
+        webhook=next((one.environment[WEBHOOK_SECRET] for one in wanted.functions if one.role == WEBHOOK), ""),
     )

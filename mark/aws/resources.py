@@ -6,8 +6,8 @@ there.
 
 EventBridge rules -> queue `raw` (dead letters apart) -> function `interruption` -> queue `events`
 launch templates: `serving` ends, `standby` stops, when an instance powers itself off
-functions: one `infer` a model, `interruption`, `warm`, `report` where one is mailed, on a schedule, and `train`
-  where forecasters train in an image of their own
+functions: one `infer` a model, `interruption`, `warm`, `report` where one is mailed, on a schedule, `webhook`
+  where alarms are posted, and `train` where forecasters train in an image of their own
 a bucket for what outlives the service; an alarm on dead letters
 """
 
@@ -31,6 +31,7 @@ from mark.aws.names import (
     RULES,
     TRAIN,
     TRAININGS,
+    WEBHOOK,
     name_of,
     template_name,
 )
@@ -44,9 +45,13 @@ if TYPE_CHECKING:
 
 RUNTIME = "python3.12"
 """Of the tested one, 3.11, Lambda has a C library that is too old for numpy's wheels; the code runs on both."""
+WEBHOOK_SECRET = "MARK_WEBHOOK_SECRET"  # noqa: S105 - its name
+"""The variable that names the secret with a webhook's address."""
 CALLER = "AWS_SDK_UA_APP_ID"
 """Has the SDK name who calls, as `session.py` does: the account's trail then says who called what."""
 INFER_TIMEOUT_S, INTERRUPTION_TIMEOUT_S, PROBE_TIMEOUT_S, REPORT_TIMEOUT_S, WARM_TIMEOUT_S = 60, 10, 45, 120, 60
+WEBHOOK_TIMEOUT_S = 45
+"""The secret is read, and some addresses of a host may each take `mark.protocols.webhook.TIMEOUT_S`."""
 TRAIN_TIMEOUT_S = 900
 """The most that Lambda allows."""
 HANDLER_MEMORY_MIB, REPORT_MEMORY_MIB, TRAIN_MEMORY_MIB = 256, 1024, 2048
@@ -356,9 +361,12 @@ def _handlers(service: str, rollout: RolloutSettings, store: StoreVariable) -> t
     probe = LambdaSpec(
         role="probe", name=name_of(service, PROBE), memory_mib=HANDLER_MEMORY_MIB, timeout_s=PROBE_TIMEOUT_S
     )
-    report, handlers = rollout.report, (interruption, warm, *((probe,) if rollout.functions.probe else ()))
+    handlers = [interruption, warm]
+    handlers += [probe] if rollout.functions.probe else []
+    handlers += [_webhook(service, rollout.alarms.webhook)] if rollout.alarms.webhook is not None else []
+    report = rollout.report
     if not mails(report):
-        return handlers
+        return tuple(handlers)
     mailing = LambdaSpec(
         role="report",
         name=name_of(service, REPORT),
@@ -373,6 +381,16 @@ def _handlers(service: str, rollout: RolloutSettings, store: StoreVariable) -> t
         deferred={store: Deferred.STORE, "MARK_REPORT_BUCKET": Deferred.BUCKET},
     )
     return *handlers, mailing
+
+
+def _webhook(service: str, secret: str) -> LambdaSpec:
+    return LambdaSpec(
+        role=WEBHOOK,
+        name=name_of(service, WEBHOOK),
+        memory_mib=HANDLER_MEMORY_MIB,
+        timeout_s=WEBHOOK_TIMEOUT_S,
+        environment={"MARK_SERVICE": service, WEBHOOK_SECRET: secret},
+    )
 
 
 def _training(service: str) -> LambdaSpec:

@@ -191,6 +191,11 @@ class Aws:
         return client
 
     @property
+    def savings_plans(self) -> Any:
+        """Savings Plans of the account; one region answers for all."""
+        return self._client("savingsplans", region_name=PRICES_REGION)
+
+    @property
     def tagging(self) -> Any:
         """What bears a tag, of all services."""
         return self._client("resourcegroupstaggingapi")

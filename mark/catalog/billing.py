@@ -65,7 +65,7 @@ class Load:
         return self.requests * self.payload_mib / self.duration_s if self.duration_s > 0 else 0.0
 
 
-COMPONENTS = ("instances", "standby", "lambda", "overhead")
+COMPONENTS = ("instances", "standby", "lambda", "overhead", "commitments")
 _COMPONENT = {Role.SERVING: "instances", Role.STANDBY: "standby"}
 
 
@@ -334,7 +334,11 @@ def cost_of(lines: Iterable[BillLine]) -> CostUsd:
             raise unknown("bill component", line.component, COMPONENTS)
         usd[line.component] += line.usd
     return CostUsd(
-        instances=usd["instances"], standby=usd["standby"], lambda_=usd["lambda"], overhead=usd["overhead"]
+        instances=usd["instances"],
+        standby=usd["standby"],
+        lambda_=usd["lambda"],
+        overhead=usd["overhead"],
+        commitments=usd["commitments"],
     )
 
 

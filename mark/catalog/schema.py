@@ -41,11 +41,13 @@ Positive = Annotated[float, Field(gt=0)]
 Name = Annotated[str, Field(min_length=1)]
 
 
-class _Entry(BaseModel):
+class Entry(BaseModel):
+    """A part of a catalogue file; an unknown key is refused."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class CreditsEntry(_Entry):
+class CreditsEntry(Entry):
     """CPU credits of a burstable type, as the EC2 user guide's credit table states them."""
 
     earn_credits_per_hour: Positive
@@ -57,7 +59,7 @@ class CreditsEntry(_Entry):
     surplus_usd_per_vcpu_hour: Positive
 
 
-class PriceEntry(_Entry):
+class PriceEntry(Entry):
     """One instance type. Prices are USD per hour, Linux."""
 
     instance_type: Name
@@ -96,7 +98,7 @@ class PriceEntry(_Entry):
         )
 
 
-class PriceFile(_Entry):
+class PriceFile(Entry):
     """A dated snapshot of one region. `sources` says where each column comes from."""
 
     format: Literal["mark-prices/1"]
@@ -111,7 +113,7 @@ class PriceFile(_Entry):
         return self
 
 
-class ServicePriceEntry(_Entry):
+class ServicePriceEntry(Entry):
     """A price of a service, USD. `url` says where it was read, `date` when it held."""
 
     item: ServiceItem
@@ -129,7 +131,7 @@ class ServicePriceEntry(_Entry):
         return self
 
 
-class ServicePriceFile(_Entry):
+class ServicePriceFile(Entry):
     """Prices of AWS's services beside instances, in one region; `date` is that of the table."""
 
     format: Literal["mark-service-prices/1"]
@@ -143,7 +145,7 @@ class ServicePriceFile(_Entry):
         return self
 
 
-class ModelEntry(_Entry):
+class ModelEntry(Entry):
     """A model: objective and needs. Each rule that is not a quoted number stands beside it in words."""
 
     name: Name
@@ -180,7 +182,7 @@ class ModelEntry(_Entry):
         )
 
 
-class ModelFile(_Entry):
+class ModelFile(Entry):
     """Models by name."""
 
     format: Literal["mark-models/1"]
@@ -192,7 +194,7 @@ class ModelFile(_Entry):
         return self
 
 
-class ProfileEntry(_Entry):
+class ProfileEntry(Entry):
     """Latency by batch size of one model (and variant) on one instance type, milliseconds."""
 
     model: Name
@@ -252,7 +254,7 @@ class ProfileEntry(_Entry):
         )
 
 
-class ProfileFile(_Entry):
+class ProfileFile(Entry):
     """Profiles, in any order; a model, variant and type stand once."""
 
     format: Literal["mark-profiles/1"]

@@ -43,6 +43,7 @@ def advise(
     ] = None,
     seed: given.Seed = None,
     world: given.World = None,
+    commitments: given.Commitments = None,
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
@@ -60,6 +61,7 @@ def advise(
         trace__mean_rps=mean_rps,
         seed=seed,
         simulate__world=world,
+        account__commitments=commitments,
     )
     from mark.offline.advise import AdviceOptions, advise_on
 

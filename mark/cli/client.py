@@ -13,7 +13,7 @@ from mark.cli import options as given
 CREATE_EXAMPLES = (
     "mark client create shop",
     "mark client create shop --models digits --rate 20 --burst 40 --concurrency 8",
-    "mark client create nightly --priority low --json",
+    "mark client create nightly --priority async --deadline 2h --json",
 )
 LIST_EXAMPLES = ("mark client list", "mark client list --json")
 ROTATE_EXAMPLES = ("mark client rotate shop", "mark client rotate shop --keep-old 0")
@@ -44,10 +44,18 @@ def create(
         str,
         typer.Option(
             metavar="CLASS",
-            help="high, normal or low: where a model is overloaded, the lowest is refused first.",
-            autocompletion=complete.choices("high", "normal", "low"),
+            help="high, normal or low: where a model is overloaded, the lowest is refused first; "
+            "async: waits for idle capacity.",
+            autocompletion=complete.choices("high", "normal", "low", "async"),
         ),
     ] = "normal",
+    deadline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="Of the async class: by when each request is to be answered, 10s to 24h.  [default: 1h]",
+        ),
+    ] = None,
     name: given.Name = None,
     json: given.Json = False,
     config: given.Config = None,
@@ -67,6 +75,7 @@ def create(
         burst=burst,
         concurrency=concurrency,
         priority=priority,
+        deadline_s=None if deadline is None else given.duration_s("--deadline", deadline),
     )
     create_client(settings, new, as_json=json)
 

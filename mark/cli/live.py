@@ -17,6 +17,7 @@ LOAD_EXAMPLES = (
     "mark load --trace load.csv.gz --speed 20 --duration 3600 --json",
 )
 TRY_EXAMPLES = ("mark try", "mark try --model digits --json", "mark try --config mark.yaml")
+ALERTS_TEST_EXAMPLES = ("mark alerts test", "mark alerts test --config mark.yaml")
 STATUS_EXAMPLES = ("mark status", "mark status --watch", "mark status --json", "mark status --aws")
 INTERRUPT_EXAMPLES = ("mark interrupt --share 0.4",)
 CHAOS_EXAMPLES = (
@@ -146,6 +147,18 @@ def try_(
     from mark.live.commands.try_service import try_service
 
     try_service(settings, model=model, address=address, key_file=key_file, as_json=json)
+
+
+def alerts_test(*, name: given.Name = None, json: given.Json = False, config: given.Config = None) -> None:
+    """Post one message to the webhook of alarms, and say what came of it.
+
+    For a service on this machine it is posted from here, with this shell's variable service.webhook_variable; one
+    in an AWS account posts it by the function that posts its alarms (rollout.alarms.webhook).
+    """
+    settings = given.settings_from(config, service__name=name)
+    from mark.live.commands.alerts import try_webhook
+
+    try_webhook(settings, as_json=json)
 
 
 def status(

@@ -140,6 +140,13 @@ World = Annotated[
         autocompletion=complete.choices("ideal", "typical", "rough"),
     ),
 ]
+Commitments = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Savings Plans and Reserved Instances that the account has (docs/commitments.md).  [default: none]",
+    ),
+]
 Trial = Annotated[
     bool,
     typer.Option(

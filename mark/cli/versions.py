@@ -1,5 +1,5 @@
 """`mark rollout start`, `status`, `promote`, `abort`: flags and help."""
-# ruff: noqa: PLC0415 - what takes long to import is imported when it is needed
+# ruff: noqa: PLC0415, PLR0913 - what takes long to import is imported when it is needed; a command has many flags
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from mark.cli import options as given
 START_EXAMPLES = (
     "mark rollout start --model doubler",
     "mark rollout start --model doubler --canary 1,10,50,100 --dwell 600 --config mark.yaml",
+    "mark rollout start --model doubler --shadow 10 --shadow-dwell 600 --most-differing 1",
+    "mark rollout start --model doubler --shadow 100 --canary none",
 )
+USUAL = "Left out, as service.rollouts says."
 STATUS_EXAMPLES = ("mark rollout status --model doubler", "mark rollout status --model doubler --json")
 PROMOTE_EXAMPLES = ("mark rollout promote --model doubler",)
 ABORT_EXAMPLES = ("mark rollout abort --model doubler",)
@@ -28,18 +31,60 @@ def start(
     *,
     model: Model,
     canary: Annotated[
-        str, typer.Option(metavar="LIST", help="Shares of the requests in percent, step by step.")
-    ] = "5,25,100",
-    dwell: Annotated[
-        float,
-        typer.Option(metavar="S", min=0.0, help="Seconds of service time for which each share is held at least."),
-    ] = 300.0,
-    ready_within: Annotated[
-        float,
+        str | None,
         typer.Option(
-            metavar="S", min=1.0, help="Seconds of service time in which a step's instances must be ready."
+            metavar="LIST",
+            help="Shares of the requests in percent, step by step; none compares answers alone. " + USUAL,
         ),
-    ] = 900.0,
+    ] = None,
+    dwell: Annotated[
+        float | None,
+        typer.Option(
+            metavar="S",
+            min=0.0,
+            help="Seconds of service time for which each share is held at least. " + USUAL,
+        ),
+    ] = None,
+    ready_within: Annotated[
+        float | None,
+        typer.Option(
+            metavar="S",
+            min=1.0,
+            help="Seconds of service time in which a step's instances must be ready. " + USUAL,
+        ),
+    ] = None,
+    shadow: Annotated[
+        float | None,
+        typer.Option(
+            metavar="PERCENT",
+            min=0.0,
+            max=100.0,
+            help="Share of the requests that is also sent to the new version before its first step. " + USUAL,
+        ),
+    ] = None,
+    shadow_dwell: Annotated[
+        float | None,
+        typer.Option(
+            metavar="S", min=0.0, help="Seconds of service time for which answers are compared at least. " + USUAL
+        ),
+    ] = None,
+    most_differing: Annotated[
+        float | None,
+        typer.Option(
+            metavar="PERCENT",
+            min=0.0,
+            max=100.0,
+            help="Abort where more than this share of the compared answers differs. " + USUAL,
+        ),
+    ] = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(
+            metavar="X",
+            min=0.0,
+            help="Floats that differ by no more than this times (1 + the stable version's) are the same. " + USUAL,
+        ),
+    ] = None,
     name: given.Name = None,
     json: given.Json = False,
     config: given.Config = None,
@@ -47,14 +92,25 @@ def start(
     """Roll out a model's files as they are now, in steps.
 
     Instances of the new version become ready first, then it answers the first share of the requests, the next one
-    after a dwell, and at last all. It is aborted by itself where it never becomes ready, burns the error budget,
-    fails more than the stable version or is much slower. The version that serves keeps its instances until then.
+    after a dwell, and at last all. With a shadow, copies of requests are sent to it before that; its answers are
+    compared with the stable version's and dropped. It is aborted by itself where it never becomes ready, burns the
+    error budget, fails more than the stable version or is much slower. The version that serves keeps its instances
+    until then.
     """
     settings = given.settings_from(config, service__name=name)
     from mark.live.commands.rollout import StartOptions, start_rollout
 
     options = StartOptions(
-        model=model, canary=given.split_list(canary), dwell_s=dwell, ready_within_s=ready_within
+        model=model,
+        canary=given.split_list(canary),
+        flags={
+            "dwell_s": dwell,
+            "ready_within_s": ready_within,
+            "shadow": shadow,
+            "shadow_dwell_s": shadow_dwell,
+            "most_differing": most_differing,
+            "tolerance": tolerance,
+        },
     )
     start_rollout(settings, options, given=config is not None, as_json=json)
 

@@ -81,6 +81,9 @@ def _with_files(settings: Settings, place: Callable[[str], str]) -> Settings:
     named = ((key, getattr(settings, key)) for key in PATHS)
     changed: dict[str, object] = {key: Path(place(str(path))) for key, path in named if path is not None}
     service = settings.service.model_copy(update={"serve": serve})
+    owned = settings.account.commitments
+    if owned is not None:
+        changed["account"] = settings.account.model_copy(update={"commitments": Path(place(str(owned)))})
     changed |= {"profiles": placed(settings.profiles), "forecaster": located(settings.forecaster)}
     return settings.model_copy(update={**changed, "service": service})
 

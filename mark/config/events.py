@@ -128,7 +128,8 @@ class EventSettings(Part):
 
     name: EventName | None = Field(None, description="Its name; its time when left out.")
     at: EventTime = Field(
-        description="When it begins, such as 2026-12-01T18:00 (UTC without a zone), or seconds on a trace's clock."
+        description="When it begins, such as 2026-12-01T18:00 (UTC without a zone), or seconds since 1970: a "
+        "trace without dates begins then."
     )
     duration: EventLength = Field(description="How long it lasts, such as 2h or 90m.")
     expect: Expectation = Field(

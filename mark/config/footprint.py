@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from mark.catalog.billing import HOURS_PER_MONTH
+from mark.catalog.commitment_file import load_commitments
 from mark.catalog.load import PriceSnapshot, load_models, load_prices, load_service_prices
 from mark.catalog.shipped_models import MODEL_FILE, folder_of
 from mark.catalog.sizing import (
@@ -24,6 +25,7 @@ from mark.config.parts import default_of
 from mark.config.rollout import MOST_NODES, MachineSettings, RolloutSettings, StoreSettings, endpoint_services
 from mark.config.settings import Settings
 from mark.config.training import models_trained_in_function, trains_in_function
+from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
 from mark.domain.demand import UNIT_S
 from mark.domain.errors import Misconfigured
 from mark.domain.footprint import ControllerTasks, Footprint, Gateways, LeaseTable, Monitoring, StoreNodes
@@ -85,6 +87,7 @@ def footprint_of(settings: Settings, *, models: int = 1) -> Footprint:
     zones = len(network.zones) or DEFAULT_ZONES
     endpoints = 0 if network.vpc else len(endpoint_services(rollout)) * (zones if network.private else 1)
     processes = models + (LOGS_OF_NODE * rollout.nodes if lean else service.gateway_count + service.controllers)
+    posts = rollout.alarms.webhook is not None
     alarms = MODEL_ALARMS * models + (LEAN_ALARMS if lean else SERVICE_ALARMS)
     return Footprint(
         gateways=_nodes(settings, prices) if lean else _gateways(settings, prices, machine),
@@ -94,7 +97,11 @@ def footprint_of(settings: Settings, *, models: int = 1) -> Footprint:
         balanced=not lean,
         hosted_zones=int(lean and rollout.node.zone is None),
         monitoring=Monitoring(
-            alarms=alarms + (rollout.alarms.max_usd_per_hour is not None) + mails + trains_in_function(settings),
+            alarms=alarms
+            + (rollout.alarms.max_usd_per_hour is not None)
+            + mails
+            + posts
+            + trains_in_function(settings),
             dashboards=int(not lean),
             metrics=MODEL_METRICS * models + SERVICE_METRICS,
             insights_metrics=0 if lean else INSIGHTS_METRICS,
@@ -107,11 +114,20 @@ def footprint_of(settings: Settings, *, models: int = 1) -> Footprint:
         disk_gib=rollout.machine_kinds[0].disk_gib,
         endpoints=endpoints,
         lambda_through_endpoint=network.private and network.vpc is None,
-        secrets=_secrets(rollout),
+        secrets=_secrets(rollout) + posts,
         training_gib_s_per_hour=_training_gib_s_per_hour(settings, models),
         queue_requests_per_hour=LAMBDA_POLLS_PER_HOUR + CONTROLLER_POLLS_PER_HOUR,
         prices=load_service_prices(prices.region, settings.service_prices),
+        commitments=_commitments(settings, zones),
     )
+
+
+def _commitments(settings: Settings, zones: int) -> Commitments:
+    """Those of the file that the settings name, as far as they hold in the service's region."""
+    path = settings.account.commitments
+    if path is None:
+        return NO_COMMITMENTS
+    return replace(load_commitments(path).in_region(settings.service.aws.region), zones=zones)
 
 
 def _secrets(rollout: RolloutSettings) -> int:

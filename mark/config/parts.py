@@ -12,6 +12,8 @@ from pydantic_core import PydanticCustomError
 from mark.dispatch.rules import parse_rule
 from mark.domain.errors import Misconfigured
 
+SECRET = "secret"  # noqa: S105 - a kind of error
+"""Of a value that no message repeats."""
 Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 
 
@@ -30,12 +32,15 @@ NotNegativeInt = Annotated[int, Field(ge=0)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-def matching(pattern: str, like: str) -> AfterValidator:
-    """Text of this form; who writes another is shown `like`, because a pattern says little to them."""
+def matching(pattern: str, like: str, *, secret: bool = False) -> AfterValidator:
+    """Text of this form; who writes another is shown `like`, because a pattern says little to them.
+
+    secret: what was written instead may be one, and no error repeats it.
+    """
 
     def checked(text: str) -> str:
         if not re.fullmatch(pattern, text):
-            raise PydanticCustomError("pattern", "should read like {like}", {"like": like})
+            raise PydanticCustomError(SECRET if secret else "pattern", "should read like {like}", {"like": like})
         return text
 
     return AfterValidator(checked)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from mark.catalog.load import known_models, load_prices
 from mark.catalog.type_sets import check_types
 from mark.cloudmodel.world import WORLDS, World
 from mark.config.footprint import footprint_of
+from mark.config.service import Measured, ObjectiveSettings
 from mark.config.settings import Settings, cache_dir
 from mark.dispatch.central import CentralPolicy, CentralRule, TooLate
 from mark.dispatch.policy import Routing
@@ -58,9 +60,25 @@ def chosen_slo(settings: Settings, model: ModelSpec) -> Slo:
     asked = settings.objective
     latency_s = asked.latency_ms / 1000 if asked.latency_ms is not None else model.slo.latency_s
     target = asked.target if asked.target is not None else model.slo.target
+    if asked.measured is Measured.FIRST_BYTE:
+        return _first_byte_slo(asked, latency_s, target)
+    if asked.rest_ms is not None:
+        raise Misconfigured("objective.rest_ms is for objective.measured: first_byte; leave it out")
     if asked.mean_latency_ms is None:
         return Slo(latency_s=latency_s, target=target)
     return Slo(latency_s=latency_s, target=target, mean_latency_s=asked.mean_latency_ms / 1000)
+
+
+def _first_byte_slo(asked: ObjectiveSettings, first_byte_s: float, target: float) -> Slo:
+    """An objective of the first byte, in whole answers: what follows it usually takes `rest_ms`."""
+    if asked.rest_ms is None:
+        raise Misconfigured(
+            "objective.measured: first_byte needs objective.rest_ms: what an answer usually takes after its "
+            "first byte"
+        )
+    rest_s = asked.rest_ms / 1000
+    mean_s = 0.0 if asked.mean_latency_ms is None else asked.mean_latency_ms / 1000 + rest_s
+    return Slo(latency_s=first_byte_s + rest_s, target=target, mean_latency_s=mean_s, first_byte_s=first_byte_s)
 
 
 def chosen_tuning(settings: Settings) -> Tuning:
@@ -147,6 +165,15 @@ def check_names(settings: Settings) -> None:
         prices.instance_type(name)
     if settings.forecaster:
         load_forecaster(settings.forecaster)
+    served = (settings.model, *(one.model for one in settings.service.serve))
+    check_events(settings, {*filter(None, served), *known_models(settings.models)})
+
+
+def check_events(settings: Settings, models: Collection[str]) -> None:
+    """Refuse an announced event about none of these models. Misconfigured."""
+    for item in settings.events:
+        if item.model is not None and item.model not in models:
+            raise Misconfigured(f"the event {item.event.name}: {unknown('model', item.model, sorted(models))}")
 
 
 def _check_budget(settings: Settings) -> None:

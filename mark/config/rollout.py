@@ -44,6 +44,14 @@ HostName = Annotated[
 ]
 Account = Annotated[str, matching(r"\d{12}", "123456789012, the digits in quotes")]
 Bundle = Annotated[str, matching(r"artifacts/[\w./-]+\.tar\.gz", "artifacts/model.tar.gz")]
+Secret = Annotated[
+    str,
+    matching(
+        r"[\w/+=.@-]{1,512}|arn:[a-z-]+:secretsmanager:[a-z0-9-]+:\d{12}:secret:[\w/+=.@-]+",
+        "mark/webhook, the name or ARN of a secret in Secrets Manager",
+        secret=True,
+    ),
+]
 Schedule = Annotated[str, matching(r"(cron|rate)\(.+\)", "cron(0 7 * * ? *) or rate(1 day)")]
 
 
@@ -291,6 +299,11 @@ class AlarmSettings(Part):
     """Alarms that are sent at once."""
 
     to: tuple[Mail, ...] = Field((), description="Recipients of alarms, by mail.")
+    webhook: Secret | None = Field(
+        None,
+        description="Secret (name or ARN in Secrets Manager) that holds the address of a webhook in Slack's form, "
+        "https://...: alarms are posted there, too (docs/rollout.md#alarms).",
+    )
     max_usd_per_hour: Positive | None = Field(
         None, description="Told when all models' instances together spend more; none when left out."
     )

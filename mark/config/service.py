@@ -11,11 +11,21 @@ from pydantic import AfterValidator, Field, field_validator
 from pydantic_core import PydanticCustomError
 
 from mark.config.capacity import CapacitySchedule
-from mark.config.parts import DispatchRule, NotNegative, Part, Positive, PositiveInt, Share
+from mark.config.parts import (
+    DispatchRule,
+    NotNegative,
+    Part,
+    Positive,
+    PositiveInt,
+    Share,
+    default_of,
+    matching,
+)
 from mark.controller.policy import COVER_SHARE
 from mark.dispatch.central import TooLate
 from mark.dispatch.policy import Late
 from mark.domain.offering import Market
+from mark.domain.versions import CanaryPolicy
 from mark.policies.bundles import policy_names
 
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -30,6 +40,9 @@ def _checked_name(name: str) -> str:
 
 
 ServiceName = Annotated[str, AfterValidator(_checked_name)]
+Variable = Annotated[
+    str, matching(r"[A-Za-z_][A-Za-z0-9_]*", "MARK_WEBHOOK, the name of an environment variable", secret=True)
+]
 LOCAL_GATEWAYS = 2
 """Gateway processes on this machine."""
 RIVALS = ("autoscaler-spill", "sagemaker", "reactive", "static-peak", "lambda-only")
@@ -44,6 +57,13 @@ class Mode(StrEnum):
     OBSERVE = "observe"
 
 
+class Measured(StrEnum):
+    """What an objective is measured by."""
+
+    ANSWER = "answer"
+    FIRST_BYTE = "first_byte"
+
+
 class ObjectiveSettings(Part):
     """Objective of a model. What is left out is the model's own."""
 
@@ -51,6 +71,16 @@ class ObjectiveSettings(Part):
     target: Share | None = Field(None, description="Share of the requests that must be in time.")
     mean_latency_ms: Positive | None = Field(
         None, description="Mean latency that a plan may reach at most; half of latency_ms when left out."
+    )
+    measured: Measured = Field(
+        Measured.ANSWER,
+        description="What latency_ms and mean_latency_ms are of: the whole answer, or of a model that streams the "
+        "first byte (docs/streaming.md).",
+    )
+    rest_ms: Positive | None = Field(
+        None,
+        description="With first_byte, what an answer usually takes from its first byte to its end, ms: plans, "
+        "deadlines and replays count it beside latency_ms.",
     )
     late: Late = Field(
         Late.SERVE, description="A request that cannot be served in time is served late, or shed with a 503."
@@ -109,6 +139,11 @@ class BackendSettings(Part):
         None,
         description="Folder that a python target's module, and what it imports, is looked for in first; the "
         "file's own folder when left out. In an AWS account it is what the image or the bundle holds.",
+    )
+    streams: bool = Field(
+        False,
+        description="Every answer comes in parts and keeps a slot of its instance until it ends: of python a "
+        "predict that yields, of oip and invocations what the server streams (docs/streaming.md).",
     )
 
 
@@ -170,6 +205,58 @@ class RetrainSettings(Part):
     limit_min: Positive = Field(60.0, description="Real minutes after which a training is aborted.")
 
 
+class RolloutsSettings(Part):
+    """How new versions of models take over, where `mark rollout start` says nothing else (docs/versions.md)."""
+
+    canary: tuple[float, ...] = Field(
+        tuple(100 * share for share in default_of(CanaryPolicy, "steps")),
+        description="Shares of the requests that the new version answers, in percent, rising to 100; empty: it is "
+        "compared alone, by its shadow.",
+    )
+    dwell_s: NotNegative = Field(
+        default_of(CanaryPolicy, "dwell_s"),
+        description="Seconds of service time for which each share is held at least.",
+    )
+    ready_within_s: Positive = Field(
+        default_of(CanaryPolicy, "ready_within_s"),
+        description="Seconds of service time in which a step's instances must be ready.",
+    )
+    shadow: Annotated[float, Field(ge=0, le=100)] = Field(
+        0.0,
+        description="Share of the requests, in percent, that is also sent to the new version before its first "
+        "step, to compare its answers.",
+    )
+    shadow_dwell_s: NotNegative = Field(
+        default_of(CanaryPolicy, "shadow_dwell_s"),
+        description="Seconds of service time for which answers are compared at least.",
+    )
+    most_differing: Annotated[float, Field(ge=0, le=100)] | None = Field(
+        None,
+        description="Abort where more than this share of the compared answers differs, in percent; left out, "
+        "never.",
+    )
+    tolerance: NotNegative = Field(
+        default_of(CanaryPolicy, "tolerance"),
+        description="Two floats count as the same where they differ by no more than this times (1 + the stable "
+        "version's).",
+    )
+
+    @property
+    def policy(self) -> CanaryPolicy:
+        """The steps, times and bounds. Misconfigured where the steps are none."""
+        policy = CanaryPolicy(
+            steps=tuple(share / 100 for share in self.canary),
+            dwell_s=self.dwell_s,
+            ready_within_s=self.ready_within_s,
+            shadow=self.shadow / 100,
+            shadow_dwell_s=self.shadow_dwell_s,
+            most_differing=None if self.most_differing is None else self.most_differing / 100,
+            tolerance=self.tolerance,
+        )
+        policy.check()
+        return policy
+
+
 class ReportSettings(Part):
     """Work of the service for its cost report."""
 
@@ -207,6 +294,11 @@ class ServiceSettings(Part):
     )
     host: str = Field("127.0.0.1", description="Where the gateway listens; beyond loopback a token is required.")
     port: Port | None = Field(None, description="The gateway's port; left out, 8080 or a free one; 0 a free one.")
+    grpc_port: Port | None = Field(
+        None,
+        description="Port of Open Inference over gRPC (docs/grpc.md), in an account the one clients call. Left "
+        "out, none is spoken; 0 a free one. It needs `pip install 'mark-serving[grpc]'`.",
+    )
     status_port: Port | None = Field(None, description="The status page's port; left out, 8090 or a free one.")
     gateways: PositiveInt | None = Field(
         None,
@@ -222,9 +314,15 @@ class ServiceSettings(Part):
     token_file: Path | None = Field(
         None, description="File with the bearer token that clients must send; none is asked for on loopback."
     )
+    webhook_variable: Variable | None = Field(
+        None,
+        description="Environment variable that holds the address of a webhook in Slack's form, https://...: `mark "
+        "up` posts alarms there (docs/live.md#observing); in an account rollout.alarms.webhook does.",
+    )
     tls_certificate: Path | None = Field(None, description="Certificate chain (PEM) of gateway and status page.")
     tls_key: Path | None = Field(None, description="Its private key (PEM).")
     retrain: RetrainSettings = Field(RetrainSettings(), description="When forecasters are trained anew.")
+    rollouts: RolloutsSettings = Field(RolloutsSettings(), description="How new versions of models take over.")
     report: ReportSettings = Field(ReportSettings(), description="What is done for the cost report.")
     stress: float = Field(1.0, ge=0, description="Multiplies the hazard of drawn spot interruptions.")
     aws: AwsSettings = Field(AwsSettings(), description="The AWS that the service rents from.")

@@ -19,10 +19,12 @@ from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from mark.cloudmodel.world import WorldName
+from mark.config.account import AccountSettings
 from mark.config.budget import BudgetSettings
 from mark.config.capacity import CapacitySchedule
 from mark.config.events import EventSettings
 from mark.config.parts import (
+    SECRET,
     DispatchRule,
     NotNegative,
     NotNegativeInt,
@@ -43,7 +45,7 @@ from mark.domain.size_window import WINDOW
 from mark.policies.bundles import MANAGED_CPU_FACTOR, MANAGED_GPU_FACTOR
 
 USUAL_QOS_POLICY = Path("qos-policy.npz")
-"""Where `mark qos train` writes and who serves by it reads, unless told otherwise."""
+"""File that `mark qos train` writes and that `qos-rl` serves by, unless told otherwise."""
 
 
 class TraceSettings(Part):
@@ -301,6 +303,7 @@ class Settings(Part):
     out: Path | None = Field(None, description="Folder for report.html, runs.json and the journals.")
     service: ServiceSettings = Field(ServiceSettings(), description="The live service that `mark up` starts.")
     budget: BudgetSettings = Field(BudgetSettings(), description="What may be spent.")
+    account: AccountSettings = Field(AccountSettings(), description="What the AWS account has already.")
     rollout: RolloutSettings = Field(RolloutSettings(), description="The service in an AWS account.")
 
 
@@ -339,7 +342,11 @@ def state_dir(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def process_environment(environment: Mapping[str, str] = os.environ) -> Mapping[str, str]:
-    """Environment that a rollout's templates hand to the service's processes (mark/live/processes/cloud.py)."""
+    """Environment of the service's processes.
+
+    A rollout's templates make it (mark/live/processes/cloud.py), or who calls `mark up`: of that no more is read
+    than the variables that settings name.
+    """
     return environment
 
 
@@ -367,6 +374,9 @@ def _anchored(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
     for key in ("models", "prices", "service_prices", "qos_policy", "out"):
         if isinstance(tree.get(key), str):
             tree[key] = str(folder / tree[key])
+    account = tree.get("account")
+    if isinstance(account, dict) and isinstance(account.get("commitments"), str):
+        account["commitments"] = str(folder / account["commitments"])
     trace = tree.get("trace")
     if isinstance(trace, dict) and isinstance(trace.get("file"), str):
         trace["file"] = trace["file"] if "://" in trace["file"] else str(folder / trace["file"])
@@ -454,7 +464,7 @@ def _refusal(error: ErrorDetails, flags: Mapping[str, str], config: Path | None)
     if error["type"] == "value_error":  # of several keys: it names them, and what they hold is no help
         return Misconfigured(f"{where}: {error['msg'].removeprefix('Value error, ')}")
     said = _SAID.get(error["type"]) or error["msg"].replace("Input should", "should")
-    return Misconfigured(f"{where} {said}, not {value!r}")
+    return Misconfigured(f"{where} {said}" if error["type"] == SECRET else f"{where} {said}, not {value!r}")
 
 
 _SAID = {

@@ -36,6 +36,7 @@ from mark.planner.capacity_bounds import within_bounds
 from mark.planner.greedy import plan_greedy
 from mark.planner.hedged import plan_hedged
 from mark.planner.milp import plan_milp
+from mark.planner.owned_capacity import owned_capacity, with_bases, with_twins, without_twins
 
 MANAGED_LEAST = 3
 """Lambda Managed Instances keep three, one a zone (Lambda developer guide, "Scaling", read 2026-11-22)."""
@@ -72,7 +73,7 @@ def plan_fleet(request: PlanRequest, policy: ControllerPolicy) -> Plan:
     """
     _refuse_absurd(request)
     plan = _planned(request, policy)
-    return within_bounds(plan, request) if policy.capacity else plan
+    return within_bounds(plan, with_bases(request)) if policy.capacity else plan
 
 
 def _planned(request: PlanRequest, policy: ControllerPolicy) -> Plan:
@@ -85,7 +86,8 @@ def _planned(request: PlanRequest, policy: ControllerPolicy) -> Plan:
         return _AUTOSCALERS[policy.planner](policy.utilisation)(request)
     if policy.planner not in _PLANNERS:
         raise unknown("planner", policy.planner, planner_names())
-    return _PLANNERS[policy.planner](request)
+    planner = _PLANNERS[policy.planner]
+    return without_twins(planner(with_twins(request)), request) if request.owned else planner(request)
 
 
 def _refuse_absurd(request: PlanRequest) -> None:
@@ -113,6 +115,7 @@ def plan_request(
     counts = counted(seen.fleet, ((item.offering, item.count) for item in known.requested))
     refused |= full_offerings(policy.quotas, policy.known_offerings, counts)
     candidates = _candidates(policy, refused, {name for name, _ in running})
+    owned = policy.commitments if known.commitments is None else known.commitments
     return PlanRequest(
         now=seen.now,
         history=tail(history, policy.history_units),
@@ -131,6 +134,12 @@ def plan_request(
             policy.capacity, policy.clock_at + seen.now, _ready_after_s(policy, candidates, forecast.unit_s)
         ),
         sizes=known.sizes,
+        owned=owned_capacity(
+            owned.active_at(policy.clock_at + seen.now),
+            (*policy.offerings, *policy.fallbacks),
+            running=dict(running),
+            refused=refused,
+        ),
     )
 
 

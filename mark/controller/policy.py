@@ -9,6 +9,7 @@ from mark.controller.breaker import BreakerPolicy
 from mark.controller.launch_breaker import LaunchBreakerPolicy
 from mark.domain.announced_events import Events
 from mark.domain.capacity_schedule import CapacityWindow
+from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
 from mark.domain.demand import HORIZON
 from mark.domain.objective import Slo
 from mark.domain.offering import LambdaOffering, Offering
@@ -134,6 +135,8 @@ class ControllerPolicy:
     launch_weight_usd_per_s: float = 0.0
     #: The account's quotas: offerings of which no more may run are planned as if they had been refused.
     quotas: Quotas = ()
+    #: Savings Plans and reservations of the account, as far as they are left for this model.
+    commitments: Commitments = NO_COMMITMENTS
     #: Bounds of planned capacity by the clock; empty for none.
     capacity: tuple[CapacityWindow, ...] = ()
     #: Where its clock is 0, epoch seconds: a replay's begins with the trace, and `capacity` goes by dates.

@@ -110,7 +110,7 @@ def start_anew(first_at: float, units: tuple[DemandUnit, ...] = ()) -> Recovered
 def continue_under(recovered: Recovered, policy: ControllerPolicy) -> Recovered:
     """Continue under another policy: it plans at once; launches that it does not know are not sent or awaited.
 
-    Those that come all the same are seen, and drained. Its quotas were read just now.
+    Those that come all the same are seen, and drained. Its quotas and commitments were read just now.
     """
     unseen = tuple(
         order
@@ -118,7 +118,7 @@ def continue_under(recovered: Recovered, policy: ControllerPolicy) -> Recovered:
         if not isinstance(order, Launch) or all(policy.offering(name) is not None for name in order.offerings)
     )
     requested = tuple(item for item in recovered.state.requested if policy.offering(item.offering) is not None)
-    state = replace(recovered.state, requested=requested, quotas=None)
+    state = replace(recovered.state, requested=requested, quotas=None, commitments=None)
     return replace(recovered, state=state, planned_at=-math.inf, unseen=unseen)
 
 

@@ -3,7 +3,8 @@
 All transitions of `Rollout.phase` are here. At each step the candidate's instances for the step's share become
 ready first; then it gets that share of the requests, holds it for a dwell, and is judged against the stable
 version. The stable version keeps its whole fleet until the promotion, so that an abort gives it all traffic at
-once. Every phase has an end: what never becomes ready, or is not done in time, is aborted.
+once. Before the first step there may be a shadow: the candidate gets copies of requests, for a dwell of its own,
+and its answers are compared. Every phase has an end: what never becomes ready, or is not done in time, is aborted.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from mark.domain.versions import (
     VersionCounts,
     VersionLaunch,
     counted_since,
+    shadow_sentence,
 )
 
 REQUEST_TIMEOUT_S = 600.0
@@ -34,12 +36,12 @@ HOLD_S = 60.0
 MOST_DWELLS = 4
 """A step without enough requests to judge by ends after so many dwells."""
 EXACT = 1e-9
-"""What rounding may add to a whole number of instances."""
+"""Most that rounding adds to a whole number of instances."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutSeen:
-    """What one move sees."""
+    """Observation of one move."""
 
     #: When, epoch seconds of service time.
     now: float
@@ -82,9 +84,8 @@ def obey(versions: ModelVersions, command: RolloutCommand, now: float) -> ModelV
         policy=command.policy,
         began_at=now,
         since=now,
-        reason=_preparing(command.policy.steps[0]),
     )
-    return replace(versions, rollout=begun)
+    return replace(versions, rollout=replace(begun, reason=_preparing(begun.share)))
 
 
 def _commanded(rollout: Rollout, verb: RolloutVerb, now: float) -> Rollout:
@@ -95,7 +96,7 @@ def _commanded(rollout: Rollout, verb: RolloutVerb, now: float) -> Rollout:
         case RolloutVerb.ABORT:
             return aborted(rollout, now, "aborted by command")
         case RolloutVerb.PROMOTE:
-            last = len(rollout.policy.steps) - 1
+            last = max(0, len(rollout.policy.steps) - 1)
             since = rollout.since if rollout.phase is RolloutPhase.PREPARING else now
             hurried = replace(rollout, is_hurried=True, step=last, phase=RolloutPhase.PREPARING, since=since)
             return replace(hurried, reason="to be promoted by command")
@@ -172,24 +173,38 @@ def _answered(rollout: Rollout, seen: RolloutSeen) -> Rollout:
 
 def _moved(rollout: Rollout, stable: str, seen: RolloutSeen) -> Rollout:
     """The next phase, where the one that it is in is over."""
-    has = _counted(_serving(seen.fleet, stable, stable))
-    wanted = needed(rollout, has, seen.fallback)
+    policy, now = rollout.policy, seen.now
+    is_held = rollout.phase in (RolloutPhase.SHADOWING, RolloutPhase.DWELLING)
+    if now >= rollout.began_at + _longest_s(rollout):
+        return aborted(rollout, now, "not done in time")
+    usual, new = _counts_since_its_share(rollout, stable, seen.counts)
+    # the share stays while the next step's instances start, and so does the judgement
+    fault = None
+    if rollout.phase is RolloutPhase.SHADOWING:
+        fault = judge_shadow(rollout, new)
+    elif rollout.weight and not rollout.is_hurried:
+        fault = judge(rollout, usual, new, seen.target)
+    if fault is not None:
+        return aborted(rollout, now, fault)
+    # the stable version's fleet may grow all the time: a share that is held waits for none that boots there
+    wanted = needed(rollout, _counted(_serving(seen.fleet, stable, stable), ready=is_held), seen.fallback)
     ready = _counted(_serving(seen.fleet, rollout.candidate, stable), ready=True)
     lacking = {name: count for name, count in wanted.items() if ready[name] < count}
-    is_ready = bool(wanted) and not lacking
-    if seen.now >= rollout.began_at + _longest_s(rollout):
-        return aborted(rollout, seen.now, "not done in time")
-    if rollout.phase is RolloutPhase.DWELLING:
-        return _held(rollout, stable, seen, is_ready=is_ready)
-    if is_ready:
-        return _promoted(rollout, seen.now) if rollout.is_hurried else _given_its_share(rollout, seen)
-    if seen.now >= rollout.since + rollout.policy.ready_within_s:
-        return aborted(rollout, seen.now, _never_ready(rollout, lacking, ready))
+    if wanted and not lacking:
+        if is_held:
+            return _held(rollout, new, now)
+        return _promoted(rollout, now) if rollout.is_hurried else _given_its_share(rollout, seen)
+    patience_s = policy.ready_within_s + (MOST_DWELLS * _dwell_s(rollout) if is_held else 0.0)
+    if now >= rollout.since + patience_s:
+        return aborted(rollout, now, _never_ready(rollout, lacking, ready))
     return rollout
 
 
 def _given_its_share(rollout: Rollout, seen: RolloutSeen) -> Rollout:
-    """The candidate gets the share that its instances carry."""
+    """The candidate gets the share that its instances carry, or copies of it."""
+    if rollout.is_in_shadow:
+        reason = f"gets copies of {rollout.share:.0%} of the requests, whose answers are compared"
+        return replace(rollout, phase=RolloutPhase.SHADOWING, since=seen.now, reason=reason, counts=seen.counts)
     return replace(
         rollout,
         phase=RolloutPhase.DWELLING,
@@ -200,28 +215,77 @@ def _given_its_share(rollout: Rollout, seen: RolloutSeen) -> Rollout:
     )
 
 
-def _held(rollout: Rollout, stable: str, seen: RolloutSeen, *, is_ready: bool) -> Rollout:
-    """A rollout whose share is held: it is judged, and goes on once the dwell is over."""
-    policy, now = rollout.policy, seen.now
-    counts = {one.version: one for one in seen.counts}
+def _counts_since_its_share(
+    rollout: Rollout, stable: str, counts: tuple[VersionCounts, ...]
+) -> tuple[VersionCounts, VersionCounts]:
+    """Counts of the stable version and of the candidate since the share was set."""
+    now = {one.version: one for one in counts}
     before = {one.version: one for one in rollout.counts}
     usual, new = (
-        counted_since(counts.get(name, VersionCounts(version=name)), before.get(name))
+        counted_since(now.get(name, VersionCounts(version=name)), before.get(name))
         for name in (stable, rollout.candidate)
     )
-    if (fault := judge(rollout, usual, new, seen.target)) is not None:
-        return aborted(rollout, now, fault)
-    if not is_ready:
-        return replace(rollout, phase=RolloutPhase.PREPARING, since=now, reason="instances were lost")
-    held_s = now - rollout.since
-    is_known = new.finished >= policy.least_requests or held_s >= MOST_DWELLS * policy.dwell_s
-    if held_s < policy.dwell_s or not is_known:
+    return usual, new
+
+
+def _dwell_s(rollout: Rollout) -> float:
+    """How long the share is held at least that is held now."""
+    return rollout.policy.shadow_dwell_s if rollout.is_in_shadow else rollout.policy.dwell_s
+
+
+def _held(rollout: Rollout, new: VersionCounts, now: float) -> Rollout:
+    """Go on where the dwell of a share that is carried is over. new: the candidate's counts."""
+    dwell_s, held_s = _dwell_s(rollout), now - rollout.since
+    known = new.compared if rollout.is_in_shadow else new.finished
+    is_known = known >= rollout.policy.least_requests or held_s >= MOST_DWELLS * dwell_s
+    if held_s < dwell_s or not is_known:
         return rollout
+    return _compared(rollout, new, now) if rollout.is_in_shadow else _next_step(rollout, now)
+
+
+def _next_step(rollout: Rollout, now: float) -> Rollout:
+    """The step after one whose dwell is over."""
     step = rollout.step + 1
-    if step == len(policy.steps):
+    if step == len(rollout.policy.steps):
         return _promoted(rollout, now)
-    text = _preparing(policy.steps[step])
+    text = _preparing(rollout.policy.steps[step])
     return replace(rollout, phase=RolloutPhase.PREPARING, step=step, since=now, reason=text)
+
+
+def _compared(rollout: Rollout, candidate: VersionCounts, now: float) -> Rollout:
+    """The first step, or the end of a rollout that has none, once answers were compared for the dwell."""
+    verdict = shadow_verdict(rollout, candidate)
+    if (fault := judge_shadow(rollout, candidate, least_differing=1)) is not None:
+        return aborted(replace(rollout, verdict=verdict), now, fault)
+    after = replace(rollout, verdict=verdict, since=now, counts=())
+    if not rollout.policy.steps:
+        return replace(after, phase=RolloutPhase.COMPARED, reason=verdict, requested=())
+    reason = f"{verdict}; {_preparing(after.share)}"
+    return replace(after, phase=RolloutPhase.PREPARING, reason=reason)
+
+
+def judge_shadow(rollout: Rollout, candidate: VersionCounts, *, least_differing: int | None = None) -> str | None:
+    """Why the candidate's answers differ too often, for people; None where they are not known to.
+
+    candidate: counts since copies were sent. least_differing: differing answers before their share is judged; the
+    policy's where it is None.
+    """
+    most = rollout.policy.most_differing
+    least = rollout.policy.least_missed if least_differing is None else least_differing
+    if most is None or candidate.differing < least or candidate.differing_share <= most:
+        return None
+    return f"answers differ: {shadow_sentence(candidate)}"
+
+
+def shadow_verdict(rollout: Rollout, candidate: VersionCounts) -> str:
+    """The outcome of a comparison, for people."""
+    if candidate.compared < rollout.policy.least_requests:
+        word = "too few answers to judge by"
+    elif candidate.differing_share <= (rollout.policy.most_differing or 0.0):
+        word = "answers agree"
+    else:
+        word = "answers differ"
+    return f"{word}: {shadow_sentence(candidate)}"
 
 
 def judge(rollout: Rollout, stable: VersionCounts, candidate: VersionCounts, target: float) -> str | None:
@@ -230,8 +294,11 @@ def judge(rollout: Rollout, stable: VersionCounts, candidate: VersionCounts, tar
     stable, candidate: counts since the share was set. target: share of the requests that must be in time.
     """
     policy = rollout.policy
-    burn = candidate.missed_share / max(1.0 - target, EXACT)
-    is_burning = burn >= policy.burn_rate and candidate.missed_share > stable.missed_share
+    budget = max(1.0 - target, EXACT)
+    burn = candidate.missed_share / budget
+    # of a low target so many times the budget is more than all: halfway to that is bad enough
+    too_many = min(policy.burn_rate * budget, (1.0 + budget) / 2.0)
+    is_burning = candidate.missed_share >= too_many and candidate.missed_share > stable.missed_share
     if is_burning and candidate.missed >= policy.least_missed:
         return (
             f"burn rate {burn:.1f}: {candidate.missed_share:.1%} of its requests missed the objective, "
@@ -268,7 +335,9 @@ def _promoted(rollout: Rollout, now: float) -> Rollout:
 def _longest_s(rollout: Rollout) -> float:
     """After this time a rollout ends whatever happens: each step may have lost its instances once."""
     policy = rollout.policy
-    return 2.0 * len(policy.steps) * (policy.ready_within_s + MOST_DWELLS * policy.dwell_s)
+    dwells_s = [policy.dwell_s] * len(policy.steps) + [policy.shadow_dwell_s] * (policy.shadow > 0.0)
+    steps_s = sum(policy.ready_within_s + MOST_DWELLS * dwell_s for dwell_s in dwells_s)
+    return 2.0 * steps_s
 
 
 def _preparing(share: float) -> str:

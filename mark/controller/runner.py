@@ -24,6 +24,7 @@ from mark.controller.state import Decision, Observation, State
 from mark.controller.step import step
 from mark.controller.surges import is_surging
 from mark.domain.announced_events import Events, no_events
+from mark.domain.commitments.owned import Commitments
 from mark.domain.demand import Demand, Forecast
 from mark.domain.errors import PlanInfeasible, failure_words
 from mark.domain.fleet import FleetView
@@ -36,6 +37,11 @@ KEEP_HISTORY = 14 * 24 * 60
 """Units of history that a forecaster is shown: two weeks."""
 PUNCTUAL = 1e-6
 """A tick this share of a period early counts as on time."""
+
+
+def no_new_commitments() -> Commitments | None:
+    """The reading of a world whose commitments are its policy's: a replay's, or a test's."""
+    return None
 
 
 class Journal(Protocol):
@@ -51,6 +57,7 @@ class Controller:
 
     `measure`, where there is one, gives before each plan how fast the offerings were measured to be;
     `spending_limit` at each tick what may be rented, `quotas` the account's as they were last read (None: never),
+    `commitments` what of the account's is left for this model (None: what the policy says),
     `events` before each plan those that were announced while it ran, beside the policy's.
     `recovered` is where the controller before it stopped, `history` then includes the units that one saw. A tick
     that raised leaves the ports in between: recover from the journal, as after a crash.
@@ -71,6 +78,7 @@ class Controller:
         measure: Callable[[], ServiceTimeRatios] | None = None,
         spending_limit: Callable[[], SpendingLimit] = no_spending_limit,
         quotas: Callable[[], Quotas | None] = no_new_quotas,
+        commitments: Callable[[], Commitments | None] = no_new_commitments,
         events: Callable[[], Events] = no_events,
     ) -> None:
         self.policy = policy
@@ -82,6 +90,7 @@ class Controller:
         self._fallback = fallback
         self._journal = journal
         self._measure, self._read_quotas, self._read_events = measure, quotas, events
+        self._read_commitments = commitments
         self._read_limit, self._spending_limit = spending_limit, SpendingLimit.NONE
         self._history = history
         self._fleet = recovered.fleet if recovered else FleetView()
@@ -168,6 +177,7 @@ class Controller:
             lambda_warm=self._data_plane.lambda_warm(),
             recent_rps=self._data_plane.recent_rps() if math.isfinite(self.watch_s) else (),
             quotas=self._new_quotas(),
+            commitments=self._new_commitments(),
             spending_limit=self._read_limit(),
         )
         if self._plan_is_due(seen):
@@ -185,6 +195,11 @@ class Controller:
         """The account's quotas where they are not those that decisions are made by."""
         read, known = self._read_quotas(), with_quotas(self.policy, self.state.quotas).quotas
         return None if read == known else read
+
+    def _new_commitments(self) -> Commitments | None:
+        """What is left of the account's commitments where it is not what decisions are made by."""
+        read, known = self._read_commitments(), self.state.commitments
+        return None if read == (self.policy.commitments if known is None else known) else read
 
     def _plan_is_due(self, seen: Observation) -> bool:
         """Once a period, and at once when a launch was refused or the spending limit has changed.

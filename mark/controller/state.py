@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from mark.controller.breaker import SpotPool
 from mark.controller.launch_breaker import LaunchRecord
+from mark.domain.commitments.owned import Commitments
 from mark.domain.demand import DemandUnit, Forecast
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.objective import SloWindow
@@ -134,6 +135,8 @@ class State:
     service_time_ratios: tuple[tuple[str, float], ...] = ()
     #: The account's quotas as they were last read; None where they are the policy's still.
     quotas: Quotas | None = None
+    #: The account's commitments as they were last read; None where they are the policy's still.
+    commitments: Commitments | None = None
     #: Spot pools with notices, or whose circuit breaker has not closed again, by offering.
     spot_pools: tuple[SpotPool, ...] = ()
     #: What became of the last launches of offerings some of which never became ready, by offering.
@@ -193,6 +196,8 @@ class Observation:
     service_time_ratios: tuple[tuple[str, float], ...] | None = None
     #: The account's quotas, where they have changed since they were last read.
     quotas: Quotas | None = None
+    #: What is left for this model of the account's commitments, where that has changed.
+    commitments: Commitments | None = None
     #: What may be rented while a budget is reached or the service is paused.
     spending_limit: SpendingLimit = SpendingLimit.NONE
 

@@ -115,6 +115,7 @@ def apply_observation(state: State, seen: Observation, policy: ControllerPolicy)
         slo_boosts=_slo_boosts(state, seen),
         service_time_ratios=state.service_time_ratios if ratios is None else ratios,
         quotas=state.quotas if seen.quotas is None else seen.quotas,
+        commitments=state.commitments if seen.commitments is None else seen.commitments,
         spot_pools=_spot_pools(state, seen, policy),
         launch_records=_launch_records(state, seen, policy),
     )

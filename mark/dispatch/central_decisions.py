@@ -11,6 +11,10 @@ share one (FCFS), the base type and the others have one each (DeepRecSys), or ea
 They serve their lanes in order: what is too late is held or committed to by Clockwork alone, which predicts that,
 and handed on (to Lambda, or shed) by all.
 Kairos keeps one queue and matches it anew at each event.
+
+While a new version of the model is rolled out, each query is of one version and so is each instance. Only
+instances of its own version are eligible for a query: lanes and matchings are a version's, by the same rule.
+A query of the candidate that can no longer be in time leaves the queue: the stable version may still be.
 """
 
 from __future__ import annotations
@@ -30,6 +34,8 @@ Ints = NDArray[np.int64]
 FCFS, DRS, CLOCKWORK, KAIROS = range(4)
 HOLD, COMMIT, OVERFLOW = range(3)
 EARLIEST, LATEST, FIRST = range(3)
+STABLE, CANDIDATE = range(2)
+VERSIONS = 2
 NONE = -1
 """No query or no instance: a constant, because compiled code has no optional integers."""
 EVERY_ROW = int(np.iinfo(np.int64).max)
@@ -51,7 +57,7 @@ class Pool(NamedTuple):
     """Facts of the instance types; the base type is number 0."""
 
     timing: Timing
-    #: shape (rows,), the least predicted latency on any instance of the pool
+    #: shape (versions, rows), the least predicted latency on any instance of the pool
     best_ms: Floats
 
 
@@ -65,26 +71,42 @@ class Rules(NamedTuple):
     threshold_row: int
     slo_ms: float
     admission_factor: float
+    #: the same of the candidate's instances
+    candidate_row: int = NONE
+    #: 1, or 2 where a candidate has instances
+    versions: int = 1
 
 
-def rules_of(policy: CentralPolicy, *, slo_ms: float, threshold_row: int | None, base: int, others: int) -> Rules:
+def rules_of(
+    policy: CentralPolicy,
+    *,
+    slo_ms: float,
+    threshold_row: int | None,
+    base: int,
+    others: int,
+    candidates: tuple[int, int] = (0, 0),
+) -> Rules:
     """The rules of a policy for a pool of `base` instances of the base type and `others`.
 
     Rows up to `threshold_row` go to the other types: all of them where there is no base, none where it is alone.
+    candidates: the two numbers of a candidate's instances.
     """
-    row = threshold_row
-    if not others:
-        row = NONE
-    elif not base or row is None:
-        row = EVERY_ROW
     return Rules(
         rule=RULES[policy.rule],
         too_late=TOO_LATE[policy.too_late],
         feasible=FEASIBLE[policy.feasible],
-        threshold_row=row,
+        threshold_row=_threshold_row(threshold_row, base, others),
         slo_ms=slo_ms,
         admission_factor=policy.admission_factor,
+        candidate_row=_threshold_row(threshold_row, *candidates),
+        versions=VERSIONS if sum(candidates) else 1,
     )
+
+
+def _threshold_row(row: int | None, base: int, others: int) -> int:
+    if not others:
+        return NONE
+    return EVERY_ROW if not base or row is None else row
 
 
 Records = Any
@@ -93,6 +115,7 @@ Records = Any
 MACHINE_FIELDS = {
     "kind": "i8",  # its type; machines stand in the order in which ties are broken
     "idle": "i8",  # 1 where it serves nothing
+    "version": "i8",  # STABLE or CANDIDATE
     "lane": "i8",  # whose queries it serves
     "settled": "i8",  # 1 where this decision has a pair for it
     "free_ms": "f8",  # predicted end of what it serves
@@ -102,10 +125,13 @@ LANE_FIELDS = {"first": "i8", "last": "i8"}
 QUERY_FIELDS = {
     "arrived_ms": "f8",
     "row": "i8",  # of the profile that its size takes
+    "version": "i8",  # of the instances that may serve it
     "behind": "i8",  # the next query of its lane
     "gone": "i8",  # 1 where it is to leave
     "takes_ms": "f8",  # what it counts in its lane's backlog (Clockwork)
 }
+MORE_LANES = 2 * VERSIONS - 1
+"""With one instance there are still the lanes of DeepRecSys, two of a version."""
 PLACE_FIELDS = {
     "waiting": "i8",  # queries to match, in order of arrival
     "held": "i8",  # queries that can no longer be in time: a ring from HELD_FIRST on
@@ -121,7 +147,7 @@ class Line(NamedTuple):
     counts: Ints
     #: shape (instances,), MACHINE_FIELDS
     machines: Records
-    #: shape (instances + 1,), LANE_FIELDS
+    #: shape (instances + MORE_LANES,), LANE_FIELDS
     lanes: Records
     #: shape (queries,), QUERY_FIELDS
     queries: Records
@@ -137,11 +163,13 @@ class Scratch(NamedTuple):
     costs: Floats
 
 
-def make_line(queries: int, kinds: Ints) -> Line:
-    """An empty line for so many queries at once, and for instances of these types."""
+def make_line(queries: int, kinds: Ints, versions: Ints | None = None) -> Line:
+    """An empty line for so many queries at once, and for instances of these types and versions."""
     machines = _records(MACHINE_FIELDS, kinds.size)
     machines["kind"] = kinds
-    lanes = _records(LANE_FIELDS, kinds.size + 1)
+    if versions is not None:
+        machines["version"] = versions
+    lanes = _records(LANE_FIELDS, kinds.size + MORE_LANES)
     return Line(
         np.zeros(COUNTS, np.int64),
         machines,
@@ -170,11 +198,11 @@ def open_line(rules: Rules, line: Line) -> None:
         machine = machines[number]
         machine.idle = 1
         machine.free_ms = machine.backlog_ms = 0.0
-        machine.lane = 0
+        machine.lane = machine.version
         if rules.rule == CLOCKWORK:
             machine.lane = number
-        elif rules.rule == DRS and machine.kind > 0:
-            machine.lane = 1
+        elif rules.rule == DRS:
+            machine.lane = 2 * machine.version + (1 if machine.kind > 0 else 0)
     for lane in range(lanes.size):
         lanes[lane].first = NONE
 
@@ -186,9 +214,11 @@ def join(now: float, query: int, latency_ms: Floats, rules: Rules, line: Line) -
         line.places[counts[WAITING]].waiting = query
         counts[WAITING] += 1
         return
-    row, number = queries[query].row, 0
+    row, version = queries[query].row, queries[query].version
+    number = version
     if rules.rule == DRS:
-        number = 1 if row <= rules.threshold_row else 0
+        threshold_row = rules.threshold_row if version == STABLE else rules.candidate_row
+        number = 2 * version + (1 if row <= threshold_row else 0)
     elif rules.rule == CLOCKWORK:
         number = _predicted_in_time(now, query, latency_ms, rules, line)
         if number == NONE:
@@ -254,7 +284,7 @@ def _hand_late_on(now: float, number: int, pool: Pool, rules: Rules, line: Line)
     lane = line.lanes[machine.lane]
     while lane.first != NONE:
         asked = queries[lane.first]
-        if now - asked.arrived_ms + best_ms[asked.row] <= rules.slo_ms:
+        if now - asked.arrived_ms + best_ms[asked.version, asked.row] <= rules.slo_ms:
             break
         _put_aside(lane.first, rules, line)
         machine.backlog_ms = machine.backlog_ms - asked.takes_ms if asked.behind != NONE else 0.0
@@ -264,19 +294,46 @@ def _hand_late_on(now: float, number: int, pool: Pool, rules: Rules, line: Line)
 
 def begin_waiting(now: float, pool: Pool, rules: Rules, line: Line, scratch: Scratch) -> None:
     """Second part: what waits is matched, and held queries start where nothing else does."""
-    counts, places = line.counts, line.places
+    counts = line.counts
     if counts[IDLE] == 0:
         return
     if counts[WAITING] > 0:
         if rules.too_late != COMMIT:
             _put_too_late_aside(now, pool, rules, line)
         _match_queue(now, pool, rules, line, _matching_in(scratch))
-    while counts[HELD] > 0 and counts[IDLE] > 0 and counts[WAITING] == 0:
-        query = places[counts[HELD_FIRST]].held
-        machine = _least_worth(query, pool, line)
+    if counts[HELD] > 0 and counts[IDLE] > 0:
+        _start_held(now, pool, rules, line)
+
+
+def _start_held(now: float, pool: Pool, rules: Rules, line: Line) -> None:
+    """Start held queries on instances that would idle otherwise: nothing of their version waits for one."""
+    counts, places, queries = line.counts, line.places, line.queries
+    is_open, candidate_open = counts[WAITING] == 0, counts[WAITING] == 0 and rules.versions > 1
+    if rules.versions > 1 and counts[WAITING] > 0:
+        is_open = candidate_open = True
+        for place in range(counts[WAITING]):
+            if queries[places[place].waiting].version == STABLE:
+                is_open = False
+            else:
+                candidate_open = False
+    passed = 0
+    while passed < counts[HELD] and counts[IDLE] > 0 and (is_open or candidate_open):
+        first = counts[HELD_FIRST]
+        query = places[(first + passed) % places.size].held
+        is_stable = queries[query].version == STABLE
+        machine = NONE
+        if is_open if is_stable else candidate_open:
+            machine = _least_worth(query, pool, line)
+            if machine == NONE and is_stable:
+                is_open = False
+            elif machine == NONE:
+                candidate_open = False
         if machine == NONE:
-            break
-        counts[HELD_FIRST] = (counts[HELD_FIRST] + 1) % places.size
+            passed += 1
+            continue
+        for place in range(first + passed, first, -1):
+            places[place % places.size].held = places[(place - 1) % places.size].held
+        counts[HELD_FIRST] = (first + 1) % places.size
         counts[HELD] -= 1
         _start(now, query, machine, pool.timing.latency_ms, line)
 
@@ -345,7 +402,7 @@ def _start(now: float, query: int, machine: int, latency_ms: Floats, line: Line)
 
 def _put_aside(query: int, rules: Rules, line: Line) -> None:
     """It can no longer be in time: it is held, or leaves the queue."""
-    if rules.too_late == OVERFLOW:
+    if rules.too_late == OVERFLOW or line.queries[query].version != STABLE:
         line.places[line.counts[DROPPED]].dropped = query
         line.counts[DROPPED] += 1
     else:
@@ -360,6 +417,8 @@ def _predicted_in_time(now: float, query: int, latency_ms: Floats, rules: Rules,
     machines = line.machines
     for number in range(machines.size):
         machine = machines[number]
+        if machine.version != asked.version:
+            continue
         at = max(now, machine.free_ms) + machine.backlog_ms
         at += latency_ms[machine.kind, asked.row]
         if at < earliest_at:
@@ -382,10 +441,10 @@ def _least_worth(query: int, pool: Pool, line: Line) -> int:
     """The idle instance without a lane of its own to serve whose time for the query is worth least."""
     best, least = NONE, np.inf
     latency_ms, weight, machines, lanes = pool.timing.latency_ms, pool.timing.weight, line.machines, line.lanes
-    row = line.queries[query].row
+    row, version = line.queries[query].row, line.queries[query].version
     for number in range(machines.size):
         machine = machines[number]
-        if machine.idle == 0 or lanes[machine.lane].first != NONE:
+        if machine.idle == 0 or machine.version != version or lanes[machine.lane].first != NONE:
             continue
         worth = weight[machine.kind] * latency_ms[machine.kind, row]
         if worth < least:
@@ -397,7 +456,8 @@ def _put_too_late_aside(now: float, pool: Pool, rules: Rules, line: Line) -> Non
     places, queries, best_ms, kept = line.places, line.queries, pool.best_ms, 0
     for place in range(line.counts[WAITING]):
         query = places[place].waiting
-        if now - queries[query].arrived_ms + best_ms[queries[query].row] > rules.slo_ms:
+        asked = queries[query]
+        if now - asked.arrived_ms + best_ms[asked.version, asked.row] > rules.slo_ms:
             _put_aside(query, rules, line)
         else:
             places[kept].waiting = query
@@ -440,10 +500,11 @@ def _match_queue(now: float, pool: Pool, rules: Rules, line: Line, matching: _Ma
     for begin in range(0, counts[WAITING], MOST_MATCHED):
         matching.query_settled[:] = 0
         end = min(begin + MOST_MATCHED, counts[WAITING])
-        for turn in range(parts):
-            count = _part_of_pool(now, (begin // MOST_MATCHED + turn) % parts, parts, line, matching)
+        for turn in range(parts * rules.versions):
+            version, part = turn % rules.versions, (begin // MOST_MATCHED + turn // rules.versions) % parts
+            count = _part_of_pool(now, version, part, parts, line, matching)
             if count > 0 and counts[IDLE] > 0:
-                _match_part(now, begin, end, count, pool, rules, line, matching)
+                _match_part(now, version, begin, end, count, pool, rules, line, matching)
         if counts[IDLE] == 0:
             break
     kept = 0
@@ -454,12 +515,12 @@ def _match_queue(now: float, pool: Pool, rules: Rules, line: Line, matching: _Ma
     counts[WAITING] = kept
 
 
-def _part_of_pool(now: float, part: int, parts: int, line: Line, matching: _Matching) -> int:
-    """Instances of one part that have no pair yet, into `matching`; how many, and 0 if none of them idles."""
+def _part_of_pool(now: float, version: int, part: int, parts: int, line: Line, matching: _Matching) -> int:
+    """A version's instances of one part without a pair yet, into `matching`; how many, and 0 if none idles."""
     count, idle, machines = 0, 0, line.machines
     for number in range(part, machines.size, parts):
         machine = machines[number]
-        if machine.settled == 0:
+        if machine.settled == 0 and machine.version == version:
             matching.machine[count] = number
             matching.kind[count] = machine.kind
             matching.remaining_ms[count] = 0.0
@@ -471,14 +532,24 @@ def _part_of_pool(now: float, part: int, parts: int, line: Line, matching: _Matc
     return count if idle > 0 else 0
 
 
-def _match_part(
-    now: float, begin: int, end: int, machines: int, pool: Pool, rules: Rules, line: Line, matching: _Matching
+def _match_part(  # noqa: PLR0913, PLR0917 - compiled code takes no object that holds them
+    now: float,
+    version: int,
+    begin: int,
+    end: int,
+    machines: int,
+    pool: Pool,
+    rules: Rules,
+    line: Line,
+    matching: _Matching,
 ) -> None:
-    """One assignment: places [begin, end) of the queue that have no pair yet, to the instances in `matching`."""
+    """One assignment: a version's places [begin, end) that have no pair yet, to the instances in `matching`."""
     places, queries, latency_ms, count = line.places, line.queries, pool.timing.latency_ms, 0
     for place in range(begin, end):
         if matching.query_settled[place - begin] == 0:
             asked = queries[places[place].waiting]
+            if asked.version != version:
+                continue
             matching.place[count] = place
             matching.waited_ms[count] = now - asked.arrived_ms
             matching.row[count] = asked.row

@@ -20,16 +20,20 @@ from numpy.typing import NDArray
 
 from mark.dispatch.central import CentralPolicy, TooLate
 from mark.dispatch.central_decisions import (
+    CANDIDATE,
     DROPPED,
     HELD,
     HELD_FIRST,
     IDLE,
     MATCHED,
     PARTITIONED,
+    STABLE,
     STARTED,
+    VERSIONS,
     Floats,
     Line,
     Pool,
+    Records,
     Rules,
     Scratch,
     decide,
@@ -84,18 +88,26 @@ PLAIN = CentralCode()
 
 
 class Instance(NamedTuple):
-    """An instance of the pool. busy_until_ms: predicted end of what it serves; None where it is idle."""
+    """An instance of the pool. busy_until_ms: predicted end of what it serves; None where it is idle.
+
+    is_candidate: it serves the version that is rolled out.
+    """
 
     name: str
     kind: str
     busy_until_ms: float | None = None
+    is_candidate: bool = False
 
 
 class Decided(NamedTuple, Generic[Query]):
-    """Outcome of a decision: what starts and where, and what can no longer be in time and is handed on."""
+    """Outcome of a decision: what starts and where, and what can no longer be in time and is handed on.
+
+    spilled: what the candidate's instances cannot answer in time any more; the stable version's may.
+    """
 
     started: list[tuple[Query, str]]
     handed_on: list[Query]
+    spilled: list[Query]
 
 
 def base_first(profiles_s: Mapping[str, Sequence[float]]) -> dict[str, Sequence[float]]:
@@ -133,7 +145,8 @@ class CentralQueue(Generic[Query]):
         self._matched = self._partitioned = 0
         self._queries: list[Query | None] = [None] * FIRST_ROOM
         self._free = list(range(FIRST_ROOM))
-        self._lay_out(np.zeros(0, np.int64))
+        nobody = np.zeros(0, np.int64)
+        self._lay_out(nobody, nobody, make_line(FIRST_ROOM, nobody).queries)
         self.refresh()
 
     def __len__(self) -> int:
@@ -156,14 +169,21 @@ class CentralQueue(Generic[Query]):
         return self._names
 
     def set_pool(self, now_ms: float, instances: Iterable[Instance]) -> None:
-        """Replace the instances. One that was there keeps what is known of it."""
+        """Replace the instances. One that was there keeps what is known of it.
+
+        Queries whose version has no instance any more are not to wait here (`waiting_for`).
+        """
         self._matched, self._partitioned = self.matched, self.partitioned
         before = {name: self._line.machines[number] for name, number in self._number_of.items()}
         stays_held = set(self._held_slots()) if self._policy.too_late is TooLate.OVERFLOW else ()
         ordered = sorted(instances, key=lambda one: (self._kinds[one.kind], one.name))
         self._names = [one.name for one in ordered]
         self._number_of = {name: number for number, name in enumerate(self._names)}
-        self._lay_out(np.array([self._kinds[one.kind] for one in ordered], np.int64))
+        self._lay_out(
+            np.array([self._kinds[one.kind] for one in ordered], np.int64),
+            np.array([one.is_candidate for one in ordered], np.int64),
+            self._line.queries,
+        )
         for number, one in enumerate(ordered):
             known = before.get(one.name)
             until_ms = one.busy_until_ms
@@ -181,14 +201,16 @@ class CentralQueue(Generic[Query]):
             else:
                 self._code.join(now_ms, slot, self._latency_ms, self._rules, self._line)
 
-    def add(self, now_ms: float, query: Query, *, size: int, deadline_ms: float) -> None:
-        """A query of `size` items joins."""
-        slot = self._slot(query, size, deadline_ms)
+    def add(
+        self, now_ms: float, query: Query, *, size: int, deadline_ms: float, is_candidate: bool = False
+    ) -> None:
+        """A query of `size` items joins. is_candidate: only the candidate's instances may serve it."""
+        slot = self._slot(query, size, deadline_ms, is_candidate=is_candidate)
         self._code.join(now_ms, slot, self._latency_ms, self._rules, self._line)
 
-    def hold(self, query: Query, *, size: int, deadline_ms: float) -> None:
+    def hold(self, query: Query, *, size: int, deadline_ms: float, is_candidate: bool = False) -> None:
         """A query joins those that can no longer be in time: it starts when an instance would idle."""
-        hold(self._slot(query, size, deadline_ms), self._line)
+        hold(self._slot(query, size, deadline_ms, is_candidate=is_candidate), self._line)
 
     def remove(self, query: Query) -> bool:
         """Withdraw a query; False where it does not wait here."""
@@ -211,6 +233,11 @@ class CentralQueue(Generic[Query]):
         """Queries that wait, the oldest first."""
         return list(self._slot_of)
 
+    def waiting_for(self, *, is_candidate: bool) -> list[Query]:
+        """Those of them that wait for instances of that version."""
+        version = CANDIDATE if is_candidate else STABLE
+        return [query for query, slot in self._slot_of.items() if self._version[slot] == version]
+
     def not_held(self) -> list[Query]:
         """Those of them that are not held, the oldest first."""
         held = set(self._held_slots())
@@ -222,8 +249,8 @@ class CentralQueue(Generic[Query]):
         return slots
 
     def best_ms(self, size: int) -> float:
-        """Least predicted time of a query of that size on any instance of the pool."""
-        return self._pool.best_ms.item(size - 1)
+        """Least predicted time of a query of that size on any instance of the stable version."""
+        return self._pool.best_ms.item(STABLE, size - 1)
 
     def expected_ms(self, now_ms: float, ahead: int, size: int) -> float:
         """When a query with so many ahead of it is expected to be answered, if each takes the next idle instance.
@@ -259,8 +286,9 @@ class CentralQueue(Generic[Query]):
             took.clear()
         for measured, row in zip(self._measured, self._latency_ms, strict=True):
             row[:] = [1000 * measured.items_s(size) for size in range(1, self._sizes + 1)]
-        present = np.unique(self._line.machines["kind"])
-        best_ms = self._latency_ms[present].min(axis=0) if present.size else self._latency_ms.min(axis=0)
+        kinds, versions = self._line.machines["kind"], self._line.machines["version"]
+        present = [np.unique(kinds[versions == version]) for version in range(VERSIONS)]
+        best_ms = np.array([self._latency_ms[some if some.size else ...].min(axis=0) for some in present])
         timing = Timing(self._latency_ms, heterogeneity_weights(self._latency_ms, self._sizes - 1))
         self._pool = Pool(timing, best_ms)
 
@@ -273,10 +301,12 @@ class CentralQueue(Generic[Query]):
         for pair in range(counts.item(STARTED)):
             started.append((release(queries.item(pair)), names[machines.item(pair)]))  # noqa: PERF401 hot: no frame
         if not counts.item(DROPPED):
-            return Decided(started, [])
-        dropped = self._line.places["dropped"][: counts[DROPPED]].tolist()
+            return Decided(started, [], [])
+        dropped = self._line.places["dropped"][: counts[DROPPED]]
         counts[DROPPED] = 0
-        return Decided(started, [self._release(slot) for slot in dropped])
+        is_new = self._version[dropped] == CANDIDATE
+        handed_on, spilled = dropped[~is_new].tolist(), dropped[is_new].tolist()
+        return Decided(started, [release(slot) for slot in handed_on], [release(slot) for slot in spilled])
 
     @property
     def matched(self) -> int:
@@ -293,18 +323,21 @@ class CentralQueue(Generic[Query]):
         """Queries that wait for an instance to be idle otherwise: none answers them in time any more."""
         return int(self._counts[HELD])
 
-    def _lay_out(self, kinds: NDArray[np.int64]) -> None:
-        """A line for these instances, with nobody in it yet. kinds: shape (instances,)."""
-        base = int((kinds == 0).sum())
+    def _lay_out(self, kinds: NDArray[np.int64], versions: NDArray[np.int64], queries: Records) -> None:
+        """A line for these instances, in which nobody stands yet. kinds, versions: shape (instances,)."""
+        stable, new = kinds[versions == STABLE], kinds[versions == CANDIDATE]
         threshold = self._policy.threshold
         self._rules = rules_of(
             self._policy,
             slo_ms=self._slo_ms,
             threshold_row=None if threshold is None else threshold - 1,
-            base=base,
-            others=kinds.size - base,
+            base=int((stable == 0).sum()),
+            others=int((stable > 0).sum()),
+            candidates=(int((new == 0).sum()), int((new > 0).sum())),
         )
-        self._use(make_line(len(self._queries), kinds))
+        line = make_line(len(self._queries), kinds, versions)
+        line.queries[:] = queries
+        self._use(line)
         open_line(self._rules, self._line)
 
     def _use(self, line: Line) -> None:
@@ -312,13 +345,13 @@ class CentralQueue(Generic[Query]):
         self._line, self._counts = line, line.counts
         self._idle = line.machines["idle"]
         self._row, self._arrived_ms = line.queries["row"], line.queries["arrived_ms"]
-        self._gone = line.queries["gone"]
+        self._gone, self._version = line.queries["gone"], line.queries["version"]
         self._started, self._started_at = line.places["query"], line.places["machine"]
 
     def _grow(self) -> None:
         """Twice the room; the ring of held queries begins at its first place then."""
         before, room = self._line, len(self._queries)
-        line = make_line(2 * room, before.machines["kind"])
+        line = make_line(2 * room, before.machines["kind"], before.machines["version"])
         line.counts[:], line.machines[:], line.lanes[:] = before.counts, before.machines, before.lanes
         line.queries[:room], line.places[:room] = before.queries, before.places
         line.places["held"][:room] = np.roll(before.places["held"], -before.counts[HELD_FIRST])
@@ -327,13 +360,14 @@ class CentralQueue(Generic[Query]):
         self._free = list(range(room, 2 * room))
         self._queries += [None] * room
 
-    def _slot(self, query: Query, size: int, deadline_ms: float) -> int:
+    def _slot(self, query: Query, size: int, deadline_ms: float, *, is_candidate: bool) -> int:
         if not self._free:
             self._grow()
         slot = self._free.pop()
         self._queries[slot] = query
         self._slot_of[query] = slot
         self._row[slot], self._gone[slot] = size - 1, 0
+        self._version[slot] = CANDIDATE if is_candidate else STABLE
         self._arrived_ms[slot] = deadline_ms - self._slo_ms
         return slot
 

@@ -19,7 +19,7 @@ UNAUTHORIZED, FORBIDDEN, TOO_MANY = 401, 403, 429
 """HTTP statuses of refusals."""
 BUSY_RETRY_S = 1.0
 """Retry-After of a client that has too many requests in flight: when one ends nobody knows."""
-_RANK = {Priority.HIGH: 0, Priority.NORMAL: 1, Priority.LOW: 2}
+_RANK = {Priority.HIGH: 0, Priority.NORMAL: 1, Priority.LOW: 2, Priority.ASYNC: 3}
 
 
 def access_status(client: Client | None, model: str) -> int:

@@ -94,7 +94,7 @@ def bounds_ahead(windows: Sequence[CapacityWindow], now: float, lead_s: float) -
 
 
 def next_bounds(windows: Sequence[CapacityWindow], now: float) -> tuple[float, CapacityBounds] | None:
-    """When the bounds change next (epoch seconds), and to what; None where they stay for the week to come."""
+    """Next change of the bounds: its instant, epoch seconds, and the new ones; None where a week brings none."""
     here = bounds_at(windows, now)
     for at in sorted(at for at in _edges(windows, now) if now < at <= now + WEEK_S):
         bounds = bounds_at(windows, at)

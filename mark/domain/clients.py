@@ -1,15 +1,16 @@
 """Clients of a service: named, each with API keys, limits and a priority class. Pure.
 
 A key is shown once, when it is made; what is stored is its hash. A directory holds all clients under a version,
-which rises with each change: gateways and whoever keeps a copy go by it. A client that was revoked stays in the
-directory without a key, so that its figures keep their name and no other client gets it by accident.
+which rises with each change. Each client has the version of its own last change, by which copies that parted are
+merged. A client that was revoked stays in the directory without a key, so that its figures keep their name and no
+other client gets it by accident.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -19,17 +20,23 @@ MOST_CLIENTS = 100
 """So many a directory holds, revoked ones counted: each is a label of metrics and a row of every report."""
 LEAST_RPS, MOST = 1e-6, 1e9
 """Bounds of limits: a request in eleven days, and more than any service gets."""
+LEAST_DEADLINE_S, MOST_DEADLINE_S = 10.0, 86_400.0
+"""Bounds of an async client's deadline: below, the class gains nothing; above, no connection lasts."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,47}")
 SERVICE = "(token)"
 """The name under which requests with the service's own token are counted; no client can have it."""
 
 
 class Priority(StrEnum):
-    """Priority class of a client: where a model is overloaded, the lowest class is refused first."""
+    """Priority class of a client: where a model is overloaded, the lowest class is refused first.
+
+    Requests of the async class wait, for as long as their client's deadline lets them, for capacity that is idle.
+    """
 
     HIGH = "high"
     NORMAL = "normal"
     LOW = "low"
+    ASYNC = "async"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +84,19 @@ class Client:
     models: tuple[str, ...] = ()
     limits: Limits = Limits()
     priority: Priority = Priority.NORMAL
+    #: Of the async class: seconds within which each request is to be answered; None for the other classes.
+    deadline_s: float | None = None
     #: Epoch seconds.
     created_at: float = 0.0
     revoked_at: float | None = None
+    #: Version of the directory that changed it last; 0 where that does not say.
+    version: int = 0
+
+    def __post_init__(self) -> None:
+        if (self.priority is Priority.ASYNC) != (self.deadline_s is not None):
+            raise Misconfigured("a client of the async class has a deadline, and no other client has one")
+        if self.deadline_s is not None and not LEAST_DEADLINE_S <= self.deadline_s <= MOST_DEADLINE_S:
+            raise Misconfigured("a client's deadline must be from 10s to 24h")
 
     @property
     def is_revoked(self) -> bool:
@@ -128,12 +145,9 @@ class ClientDirectory:
                 f"there is a client {client.name} already; "
                 f"`mark client rotate {client.name}` gives it another key, `mark client revoke` ends it"
             )
-        if len(others) >= MOST_CLIENTS:
-            gone = [other for other in others if other.revoked_at is not None]
-            if not gone:
-                raise Misconfigured(f"a service has at most {MOST_CLIENTS} clients; revoke one first")
-            others.remove(min(gone, key=lambda other: other.revoked_at or 0.0))
-        return self._with(*others, client)
+        if len(others) >= MOST_CLIENTS and not any(other.is_revoked for other in others):
+            raise Misconfigured(f"a service has at most {MOST_CLIENTS} clients; revoke one first")
+        return self._with(_with_room(others, MOST_CLIENTS - 1), client)
 
     def revoked(self, name: str, *, at: float) -> ClientDirectory:
         """The directory in which no key of that client counts. Misconfigured where there is no such client."""
@@ -148,6 +162,20 @@ class ClientDirectory:
         old = [replace(key, expires_at=at + keep_old_s) for key in client.keys[:1] if keep_old_s > 0]
         return self._changed(replace(client, keys=(HashedKey(sha256=sha256), *old)))
 
+    def merged(self, other: ClientDirectory) -> ClientDirectory:
+        """Two copies as one, though each has changes that the other lacks: a store may lose some and get others.
+
+        Of each client the later change counts, and of two under one version the revocation. One copy that has all
+        of the other's changes is the result.
+        """
+        old, new = sorted((self, other), key=lambda one: one.version)
+        clients = {client.name: client for client in old.clients}
+        for client in new.clients:
+            known = clients.get(client.name, client)
+            clients[client.name] = max(client, known, key=_lateness)
+        both = _sorted(_with_room(clients.values(), MOST_CLIENTS))
+        return new if both == new.clients else ClientDirectory(version=new.version + 1, clients=both)
+
     def _active(self, name: str) -> Client:
         client = self.client(name)
         if client.is_revoked:
@@ -155,12 +183,29 @@ class ClientDirectory:
         return client
 
     def _changed(self, client: Client) -> ClientDirectory:
-        return self._with(*(other for other in self.clients if other.name != client.name), client)
+        return self._with((other for other in self.clients if other.name != client.name), client)
 
-    def _with(self, *clients: Client) -> ClientDirectory:
-        return ClientDirectory(
-            version=self.version + 1, clients=tuple(sorted(clients, key=lambda client: client.name))
-        )
+    def _with(self, others: Iterable[Client], client: Client) -> ClientDirectory:
+        version = self.version + 1
+        return ClientDirectory(version=version, clients=_sorted((*others, replace(client, version=version))))
+
+
+def _sorted(clients: Iterable[Client]) -> tuple[Client, ...]:
+    return tuple(sorted(clients, key=lambda client: client.name))
+
+
+def _lateness(client: Client) -> tuple[int, bool, tuple[str, ...]]:
+    """Rises with a client's changes; of two under one version every copy finds the same later."""
+    return client.version, client.is_revoked, tuple(key.sha256 for key in client.keys)
+
+
+def _with_room(clients: Iterable[Client], most: int) -> list[Client]:
+    """Those that stay where there are to be at most so many: of revoked ones the first make room."""
+    kept = list(clients)
+    gone = sorted((one for one in kept if one.is_revoked), key=lambda one: (one.revoked_at or 0.0, one.name))
+    for client in gone[: max(0, len(kept) - most)]:
+        kept.remove(client)
+    return kept
 
 
 def hash_of_key(key: bytes) -> str:

@@ -111,7 +111,7 @@ class LambdaUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillLine:
-    """One line of the bill; `component` is instances, standby, lambda or overhead."""
+    """One line of the bill; `component` is instances, standby, lambda, overhead or commitments."""
 
     component: str
     item: str
@@ -122,12 +122,17 @@ class BillLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostUsd:
-    """The cost words of every report. `serving` = instances + standby + lambda; `total` adds the overhead."""
+    """The cost words of every report. `serving` = instances + standby + lambda; `total` adds the other two.
+
+    `commitments`: what is paid for those of the account, less the price on demand of what they cover, which the
+    others contain.
+    """
 
     instances: float
     standby: float
     lambda_: float
     overhead: float
+    commitments: float = 0.0
 
     @property
     def serving(self) -> float:
@@ -137,4 +142,4 @@ class CostUsd:
     @property
     def total(self) -> float:
         """All of it."""
-        return self.serving + self.overhead
+        return self.serving + self.overhead + self.commitments

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
 from mark.domain.service_prices import ServiceItem, ServicePrices
 
 
@@ -110,6 +111,8 @@ class Footprint:
     #: Requests to SQS while nothing happens.
     queue_requests_per_hour: float
     prices: ServicePrices
+    #: Savings Plans and reservations of the account, as far as they may be counted for the service.
+    commitments: Commitments = NO_COMMITMENTS
 
     @property
     def disk_usd_per_gib_month(self) -> float:

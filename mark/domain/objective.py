@@ -14,7 +14,7 @@ class Slo:
     """Satisfied when at least `target` of the requests answer within `latency_s`.
 
     `latency_s` is MArk's RT_max and `target` its SL_min (section 4.1). `mean_latency_s` is MArk's l, the mean
-    latency that a plan may reach at most (section 4.3); half of `latency_s` when it is not given, which
+    latency that a plan may reach at most (section 4.3); half of what is judged when it is not given, which
     `mean_is_default` tells from a mean that was asked for and happens to be half.
     """
 
@@ -22,16 +22,34 @@ class Slo:
     target: float
     mean_latency_s: float = 0.0
     mean_is_default: bool = False
+    #: For answers that stream and are judged by their first byte: seconds to it; the rest of `latency_s` is what
+    #: the remaining answer usually takes, so that plans, deadlines and replays count in whole answers.
+    first_byte_s: float | None = None
+
+    @property
+    def judged_s(self) -> float:
+        """In time is no later than this: an answer, or its first byte."""
+        return self.latency_s if self.first_byte_s is None else self.first_byte_s
+
+    @property
+    def rest_s(self) -> float:
+        """Seconds of an answer that the objective does not judge: those after its first byte."""
+        return self.latency_s - self.judged_s
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.latency_s) and self.latency_s > 0):
             raise Misconfigured(f"objective latency must be above 0 s, not {self.latency_s}")
         if not 0 < self.target <= 1:
             raise Misconfigured(f"objective target must be in (0, 1], not {self.target}")
+        if self.first_byte_s is not None and not 0 < self.first_byte_s <= self.latency_s:
+            raise Misconfigured(
+                f"the first byte's time must be in (0, {self.latency_s}] s, not {self.first_byte_s}"
+            )
+        usual_s = self.rest_s + self.judged_s / 2
         if self.mean_latency_s == 0.0:
-            object.__setattr__(self, "mean_latency_s", self.latency_s / 2)
+            object.__setattr__(self, "mean_latency_s", usual_s)
             object.__setattr__(self, "mean_is_default", True)
-        elif self.mean_latency_s != self.latency_s / 2:
+        elif self.mean_latency_s != usual_s:
             object.__setattr__(self, "mean_is_default", False)  # a copy with another mean
         if not 0 < self.mean_latency_s <= self.latency_s:
             raise Misconfigured(f"mean latency must be in (0, {self.latency_s}] s, not {self.mean_latency_s}")

@@ -128,6 +128,20 @@ NO_BACKUP = Backup()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OwnedCapacity:
+    """Instances that commitments of the account cover, running or not."""
+
+    #: What one costs beyond what is paid anyway, as an offering of its own.
+    offering: Offering
+    #: The offering that it is one of.
+    of: Offering
+    #: Instances that are covered.
+    count: int
+    #: Of them, those that exist or are on their way.
+    running: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
     """All that a planner may look at."""
 
@@ -162,3 +176,16 @@ class PlanRequest:
     bounds: CapacityBounds = NO_BOUNDS
     #: Sizes of the last requests.
     sizes: SizeWindow = EMPTY_WINDOW
+    #: What commitments cover.
+    owned: tuple[OwnedCapacity, ...] = ()
+
+    @property
+    def unlaunched(self) -> dict[str, int]:
+        """Of what counts as running, the owned instances that are not there yet, by their own offering."""
+        return {item.offering.name: item.count - item.running for item in self.owned}
+
+    @property
+    def rented(self) -> tuple[Offering, ...]:
+        """The candidates but for what is owned."""
+        names = {item.offering.name for item in self.owned}
+        return tuple(item for item in self.offerings if item.name not in names) if names else self.offerings

@@ -43,7 +43,7 @@ def add_sizes(*counts: Iterable[tuple[int, int]]) -> SizeCounts:
 
 
 def sizes_since(now: SizeCounts, before: SizeCounts) -> SizeCounts:
-    """What has been counted since an earlier reading; nothing is below 0 where a store forgot its counts."""
+    """Counts since an earlier reading; nothing is below 0 where a store forgot its counts."""
     known = dict(before)
     grown = ((size, count - known.get(size, 0)) for size, count in now)
     return tuple((size, count) for size, count in grown if count > 0)

@@ -107,6 +107,9 @@ class ModelTraffic:
     latency_counts: tuple[tuple[int, int], ...] = ()
     #: The sum of all latencies, seconds.
     latency_sum_s: float = 0.0
+    #: The same of the first bytes of answers that streamed; their whole times are among the latencies.
+    first_byte_counts: tuple[tuple[int, int], ...] = ()
+    first_byte_sum_s: float = 0.0
     #: Requests that Lambda took; warm-up pings answer nobody.
     invocations: int = 0
     #: Cold starts among them.

@@ -16,6 +16,10 @@ VERSION_LETTERS = 12
 """Hex digits of a version's name: 48 bits, so that two versions of one model never meet."""
 
 
+LONGEST_S = 7 * 86_400.0
+"""Most of a share's dwell, and of the time for a step's instances."""
+
+
 def function_of_version(function: str, version: str) -> str:
     """The Lambda function that answers for a version: the model's, by an alias that bears the version's name."""
     return f"{function}:{alias_of(version)}" if version else function
@@ -27,23 +31,30 @@ def alias_of(version: str) -> str:
 
 
 class RolloutPhase(StrEnum):
-    """preparing -> dwelling -> preparing ... -> promoted; each but the last may become aborted."""
+    """preparing -> shadowing -> preparing -> dwelling -> preparing ... -> promoted; or -> compared, or -> aborted.
+
+    Without a shadow the first two are left out; without steps it ends as compared.
+    """
 
     #: Instances of the candidate start, until they carry the step's share.
     PREPARING = "preparing"
+    #: The candidate is sent a share of what the stable version answers; its answers are compared and dropped.
+    SHADOWING = "shadowing"
     #: The candidate answers its share and is compared with the stable version.
     DWELLING = "dwelling"
     #: The candidate is the stable version now.
     PROMOTED = "promoted"
     #: The candidate answers nobody any more.
     ABORTED = "aborted"
+    #: The candidate was to be compared alone, and was.
+    COMPARED = "compared"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryPolicy:
     """The steps of a rollout, and what ends it."""
 
-    #: Shares of the requests that the candidate answers, rising; the last is 1.
+    #: Shares of the requests that the candidate answers, rising; the last is 1. None: it is compared alone.
     steps: tuple[float, ...] = (0.05, 0.25, 1.0)
     #: How long each share is held at least, seconds of service time.
     dwell_s: float = 300.0
@@ -59,17 +70,42 @@ class CanaryPolicy:
     error_share: float = 0.02
     #: Aborts where the mean latency is so many times the stable version's.
     latency_factor: float = 1.5
+    #: Share of the requests whose copies the candidate gets before its first step, to be compared; 0: none.
+    shadow: float = 0.0
+    #: How long answers are compared at least, seconds of service time.
+    shadow_dwell_s: float = 300.0
+    #: Aborts where more than this share of the compared answers differ; None: never.
+    most_differing: float | None = None
+    #: Two floats are the same where they differ by no more than this times (1 + the stable version's).
+    tolerance: float = 1e-4
 
     def check(self) -> None:
-        """Misconfigured where the steps are none."""
+        """Misconfigured where the steps or the shadow are none, or a time has no end."""
         steps = self.steps
-        if not steps or steps[-1] != 1.0 or steps[0] <= 0.0 or list(steps) != sorted(set(steps)):
+        for name, seconds in (
+            ("dwell", self.dwell_s),
+            ("ready-within", self.ready_within_s),
+            ("shadow-dwell", self.shadow_dwell_s),
+        ):
+            if not 0.0 <= seconds <= LONGEST_S:
+                raise Misconfigured(f"--{name} is at most {LONGEST_S:g} s, a week, not {seconds:g}")
+        if steps and (steps[-1] != 1.0 or steps[0] <= 0.0 or list(steps) != sorted(set(steps))):
             raise Misconfigured("the steps of a canary rise and end with 100, such as 5,25,100")
+        if not 0.0 <= self.shadow <= 1.0:
+            raise Misconfigured(
+                f"the shadow is a share of the requests, 0 to 100 percent, not {100 * self.shadow:g}"
+            )
+        if not 0.0 <= self.tolerance < float("inf"):
+            raise Misconfigured(f"--tolerance is a number, 0 or more, not {self.tolerance:g}")
+        if self.most_differing is not None and not 0.0 <= self.most_differing <= 1.0:
+            raise Misconfigured(f"--most-differing is 0 to 100 percent, not {100 * self.most_differing:g}")
+        if not steps and not self.shadow:
+            raise Misconfigured("a rollout without steps compares answers: it needs a shadow, such as --shadow 10")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionCounts:
-    """Requests of one version, as gateways counted them."""
+    """Requests of one version, as gateways counted them; of its shadow, those that no client waits for."""
 
     version: str
     #: Requests that it answered.
@@ -80,6 +116,17 @@ class VersionCounts:
     failed: int = 0
     #: The sum of the latencies of those that it answered, microseconds.
     latency_us: int = 0
+    #: Copies of requests whose two answers were compared.
+    compared: int = 0
+    #: Of these, those whose answers differ.
+    differing: int = 0
+    #: Of the compared, those that this version failed.
+    shadow_failed: int = 0
+    #: Copies that were not compared: it had no room for them, lost them, or was too late.
+    shadow_dropped: int = 0
+    #: The sums of the latencies of the compared, microseconds: this version's and the stable one's.
+    shadow_us: int = 0
+    shadowed_us: int = 0
 
     @property
     def finished(self) -> int:
@@ -106,16 +153,43 @@ class VersionCounts:
         """Mean latency of its answers, seconds; 0 before the first."""
         return self.latency_us / self.answered / 1e6 if self.answered else 0.0
 
+    @property
+    def differing_share(self) -> float:
+        """Share of the compared answers that differ."""
+        return self.differing / self.compared if self.compared else 0.0
 
-VERSION_COUNTS = ("answered", "late", "failed", "latency_us")
+    @property
+    def mean_shadow_s(self) -> float:
+        """Mean latency of the compared answers of this version, seconds; 0 before the first."""
+        return self.shadow_us / self.compared / 1e6 if self.compared else 0.0
+
+    @property
+    def mean_shadowed_s(self) -> float:
+        """Mean latency of the stable version's answers to the same requests, seconds; 0 before the first."""
+        return self.shadowed_us / self.compared / 1e6 if self.compared else 0.0
+
+
+VERSION_COUNTS = (
+    "answered", "late", "failed", "latency_us",
+    "compared", "differing", "shadow_failed", "shadow_dropped", "shadow_us", "shadowed_us",
+)  # fmt: skip
 """The counts of `VersionCounts`."""
 
 
 def counted_since(now: VersionCounts, before: VersionCounts | None) -> VersionCounts:
-    """The counts of one version since an earlier reading."""
+    """The counts of one version since an earlier reading; none where a store that lost the latest has fewer."""
     old = before or VersionCounts(version=now.version)
-    grown = {name: getattr(now, name) - getattr(old, name) for name in VERSION_COUNTS}
+    grown = {name: max(0, getattr(now, name) - getattr(old, name)) for name in VERSION_COUNTS}
     return VersionCounts(version=now.version, **grown)
+
+
+def shadow_sentence(counts: VersionCounts) -> str:
+    """The comparison of a version's answers with the stable one's, in figures, for people."""
+    return (
+        f"{counts.differing} of {counts.compared} compared differ ({counts.differing_share:.1%}), "
+        f"{counts.shadow_failed} failed, {counts.shadow_dropped} dropped; {1000 * counts.mean_shadow_s:.0f} ms on "
+        f"average, the stable version's {1000 * counts.mean_shadowed_s:.0f} ms"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +237,8 @@ class Rollout:
     reason: str = ""
     #: A person has asked for the promotion: no dwell, no judgement.
     is_hurried: bool = False
+    #: What the comparison of answers found, for people; empty before its end.
+    verdict: str = ""
     #: Counts of both versions when the share was set, by version.
     counts: tuple[VersionCounts, ...] = ()
     #: Launches that are not answered in full.
@@ -176,13 +252,20 @@ class Rollout:
 
     @property
     def is_over(self) -> bool:
-        """True once it was promoted or aborted."""
-        return self.phase in (RolloutPhase.PROMOTED, RolloutPhase.ABORTED)
+        """True once it was promoted, aborted or compared alone."""
+        return self.phase in (RolloutPhase.PROMOTED, RolloutPhase.ABORTED, RolloutPhase.COMPARED)
+
+    @property
+    def is_in_shadow(self) -> bool:
+        """True until answers have been compared, where they are to be."""
+        return self.policy.shadow > 0.0 and not self.verdict and not self.is_hurried
 
     @property
     def share(self) -> float:
-        """The share of the step that is prepared or held."""
-        return self.policy.steps[self.step]
+        """The share of the step that is prepared or held, or that of the shadow before it."""
+        if self.is_hurried:
+            return 1.0
+        return self.policy.shadow if self.is_in_shadow else self.policy.steps[self.step]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,6 +288,12 @@ class ModelVersions:
     def weight(self) -> float:
         """The candidate's share of the requests."""
         return 0.0 if self.rollout is None or self.rollout.is_over else self.rollout.weight
+
+    @property
+    def shadow(self) -> float:
+        """The share of the requests whose copies the candidate gets."""
+        is_on = self.rollout is not None and self.rollout.phase is RolloutPhase.SHADOWING
+        return self.rollout.policy.shadow if self.rollout is not None and is_on else 0.0
 
     def is_retired(self, version: str) -> bool:
         """True for a version that takes no requests: it was replaced, or aborted. An unknown one is the stable."""

@@ -11,6 +11,7 @@ import numpy as np
 from mark.aws.permissions.policies import Names
 from mark.cloudmodel.world import IDEAL, World
 from mark.domain.clock import ClockAnchor
+from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
 from mark.domain.offering import InstanceType
 from mark.emulator.signature import AccessKey
 
@@ -65,6 +66,7 @@ class EmulatedAwsConfig:
     roles the account knows; what their policies do not allow is refused. None: nobody is judged.
     `listing_lag_s`: so long, in service time, listings lack what was launched and show what ended as running, and
     a fleet's order that comes again is answered with nothing in it; 0 for listings that are exact.
+    `commitments`: Savings Plans and reservations that the account has.
     `sells_by_zone`: types are had only in the zones that AWS sells them in. `key`: the account's: no call is
     answered that another has signed. None: any key does.
     """
@@ -79,6 +81,7 @@ class EmulatedAwsConfig:
     stress: float = 1.0
     lambdas: LambdaLimits = field(default_factory=LambdaLimits)
     quotas: Mapping[str, float] = field(default_factory=dict)
+    commitments: Commitments = NO_COMMITMENTS
     host: str = "127.0.0.1"
     port: int = 0
     environment: Mapping[str, str] = field(default_factory=dict)

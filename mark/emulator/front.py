@@ -18,6 +18,7 @@ from mark.emulator.authorization.requests import operation_and_params, simulatio
 from mark.emulator.control import Control
 from mark.emulator.ec2.account_limits import ACCOUNT_SETTINGS, AccountLimits
 from mark.emulator.ec2.api import Ec2Api
+from mark.emulator.ec2.commitments import AccountCommitments
 from mark.emulator.ec2.imds import Imds
 from mark.emulator.ec2.query_protocol import form_of
 from mark.emulator.errors import CBOR_HEADERS, CBOR_TYPE, ApiError, cbor_error, error_body
@@ -89,6 +90,7 @@ class Services:
     lambdas: LambdaApi
     pricing: Pricing
     limits: AccountLimits
+    commitments: AccountCommitments
     ses: Ses
     scheduler: Scheduler
     moto: StrictMoto
@@ -234,6 +236,8 @@ class Front:
             return services.limits.answer(call.action, call.body)
         if call.service == "lambda" and call.action.rstrip("/") == ACCOUNT_SETTINGS:
             return services.limits.account_settings()
+        if call.service == "savingsplans":
+            return services.commitments.answer(call.action, call.body)
         if call.service == "pricing":
             return services.pricing.answer(call.action, call.body)
         if call.service == "ses":

@@ -20,6 +20,7 @@ from mark.emulator.config import ACCOUNT, REGION, EmulatedAwsConfig
 from mark.emulator.control import Control
 from mark.emulator.ec2.account_limits import AccountLimits
 from mark.emulator.ec2.api import Ec2Api
+from mark.emulator.ec2.commitments import AccountCommitments
 from mark.emulator.ec2.hypervisor import Hypervisor
 from mark.emulator.ec2.imds import Imds
 from mark.emulator.ec2.launch import sold_everywhere
@@ -144,18 +145,26 @@ class EmulatedAws:
             open_gate=gate.open,
         )
         limits = AccountLimits(config.quotas, config.lambdas.concurrency)
+        commitments = AccountCommitments(config.commitments, [*config.types.values()])
         ec2 = Ec2Api(
             machines,
             config.types,
             faults,
             clock,
             limits,
+            reservations=commitments.reservations,
             listing_lag_s=config.listing_lag_s,
             sold=sold_in if config.sells_by_zone else sold_everywhere,
         )
-        pricing = Pricing(config.types)
         services = Services(
-            ec2=ec2, lambdas=functions, pricing=pricing, limits=limits, ses=ses, scheduler=scheduler, moto=moto
+            ec2=ec2,
+            lambdas=functions,
+            pricing=Pricing(config.types),
+            limits=limits,
+            commitments=commitments,
+            ses=ses,
+            scheduler=scheduler,
+            moto=moto,
         )
         imds = Imds(machines.find, clock)
         return Front(

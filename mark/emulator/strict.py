@@ -22,6 +22,7 @@ SERVICES = frozenset(
         "route53",
         "s3",
         "scheduler",
+        "savingsplans",
         "secretsmanager",
         "servicequotas",
         "ses",

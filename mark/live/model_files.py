@@ -24,7 +24,7 @@ from mark.service_spec import BackendSpec
 VERSIONS = "versions"
 """Folder of the copies in a service's run folder."""
 MOST_FILES, MOST_BYTES = 10_000, 4 * 1024**3
-"""What has more files, or larger ones, is no folder of a model: it is neither hashed nor copied."""
+"""A folder with more files, or larger ones, is no model's: it is neither hashed nor copied."""
 CHUNK_BYTES = 1024 * 1024
 NO_MODEL = frozenset({"__pycache__", "node_modules", "site-packages"})
 
@@ -80,6 +80,14 @@ def keep_version(backend: BackendSpec, folder: Path) -> tuple[str, BackendSpec]:
 
     A copy whose content is not what it was made of, because a file was edited meanwhile, is made again.
     """
+    try:
+        return _keep(backend, folder)
+    except OSError as error:
+        where = error.filename or backend.target
+        raise Misconfigured(f"cannot read a file of the model, {where}: {error.strerror or error}") from error
+
+
+def _keep(backend: BackendSpec, folder: Path) -> tuple[str, BackendSpec]:
     files = model_files(backend)
     if files is None:
         return version_of(backend), backend
@@ -127,9 +135,10 @@ def _copy(files: ModelFiles, place: Path) -> None:
 def _found(place: Path, root: Path, *, only: str = "") -> Iterator[Path]:
     """Files below `place` that end so, by their path in `root`: no hidden ones, environments, services' state."""
     state, number, size = state_dir().resolve(), 0, 0
-    for folder, names, files in os.walk(place):
+    seen = {place.resolve()}
+    for folder, names, files in os.walk(place, followlinks=True):  # weights often lie elsewhere, behind a link
         here = Path(folder)
-        names[:] = [name for name in names if _may_hold(here / name, state)]
+        names[:] = [name for name in sorted(names) if _may_hold(here / name, state, seen)]
         for name in files:
             path = here / name
             if name.startswith(".") or not name.endswith(only) or not path.is_file():
@@ -143,9 +152,13 @@ def _found(place: Path, root: Path, *, only: str = "") -> Iterator[Path]:
             yield path.relative_to(root)
 
 
-def _may_hold(folder: Path, state: Path) -> bool:
-    hidden = folder.name.startswith(".") or folder.name in NO_MODEL
-    return not hidden and not (folder / "pyvenv.cfg").exists() and folder.resolve() != state
+def _may_hold(folder: Path, state: Path, seen: set[Path]) -> bool:
+    """True for a folder that may have files of a model and was not seen before, by another link."""
+    found = folder.resolve()
+    if folder.name.startswith(".") or folder.name in NO_MODEL or found in seen or found == state:
+        return False
+    seen.add(found)
+    return not (folder / "pyvenv.cfg").exists()
 
 
 def _digest(path: Path) -> str:

@@ -15,6 +15,7 @@ from mark.catalog.shipped_models import MODEL_FILE, PROFILE_FILE, folder_of
 from mark.config.footprint import footprint_of
 from mark.config.policies import (
     as_rolled_out,
+    check_events,
     chosen_central,
     chosen_overrides,
     chosen_policies,
@@ -30,6 +31,7 @@ from mark.dispatch.qos import QosRule
 from mark.dispatch.slackfit import VariantRule
 from mark.domain.demand import UNIT_S, WINDOW_S, Demand, unit_of_windows
 from mark.domain.errors import Misconfigured, unknown
+from mark.domain.objective import Slo
 from mark.domain.offering import Market
 from mark.domain.plan import Excuse
 from mark.domain.tensor import TensorSpec
@@ -111,6 +113,7 @@ def make_live_models(settings: Settings) -> tuple[LiveModel, ...]:
             raise Misconfigured(
                 f"a model cannot be named {name}: a function of the service has that name; rename it"
             )
+    check_events(settings, names)
     models = [_make(one, entry, settings.service.name) for one, entry in _each(settings)]
     budget = settings.policy.budget_usd_per_hour
     if budget is not None and all(model.bundle.controller.pool is None for model in models):
@@ -198,7 +201,7 @@ def _settings_of(one: ServedSettings, settings: Settings) -> Settings:
     if merged.policies[0] != KAIROS and one.policy_name is not None:  # the budget is that of other models' pools
         policy = merged.policy.model_copy(update={"budget_usd_per_hour": None})
         merged = merged.model_copy(update={"policy": policy})
-    if one.backend.kind not in ON_LAMBDA:
+    if one.backend.kind not in ON_LAMBDA or one.backend.streams:  # Lambda's adapter answers whole
         offerings = merged.offerings.model_copy(update={"overflow": False})
         merged = merged.model_copy(update={"offerings": offerings})
     beside = folder_of(one.backend.target, one.backend.folder) if one.backend.kind == "python" else None
@@ -259,6 +262,7 @@ def _make(settings: Settings, entry: ServedSettings, service: str) -> LiveModel:
             f"{entry.model} has variants, which a central queue does not choose yet: let dispatch name one that "
             f"chooses them or that routes ({', '.join(Routing)})"
         )
+    _check_streams(entry, controller.slo, central is not None, bundle.variants is not None)
     served = ServedModel(
         model=chosen.model,
         slo=controller.slo,
@@ -281,6 +285,21 @@ def _make(settings: Settings, entry: ServedSettings, service: str) -> LiveModel:
         excuses=assembly.supply.excuses,
         assumed_rps=assumed_rps,
     )
+
+
+def _check_streams(entry: ServedSettings, slo: Slo, has_queue: bool, has_variants: bool) -> None:
+    """Refuse what does not go with streams, or not without them. Errors: Misconfigured."""
+    name = entry.model
+    if not entry.backend.streams:
+        if slo.first_byte_s is not None:
+            raise Misconfigured(f"{name} does not stream: set backend.streams, or objective.measured to answer")
+        return
+    if entry.backend.kind == "tf-serving":
+        raise Misconfigured(f"{name} cannot stream: TF Serving answers whole; leave backend.streams out")
+    if has_queue:
+        raise Misconfigured(f"{name} streams, and a central queue serves batches: let dispatch name another rule")
+    if has_variants:
+        raise Misconfigured(f"{name} streams, and variants are chosen by the batch: give it none")
 
 
 def _wishes(settings: Settings, entry: ServedSettings) -> VariantWishes | None:
@@ -331,7 +350,7 @@ def _history(settings: Settings, entry: ServedSettings) -> Demand:
 def backend_spec(entry: BackendSettings) -> BackendSpec:
     """The backend of a model's settings."""
     folder = "" if entry.folder is None else str(entry.folder.absolute())
-    return BackendSpec(kind=entry.kind, target=entry.target, folder=folder)
+    return BackendSpec(kind=entry.kind, target=entry.target, folder=folder, streams=entry.streams)
 
 
 def _expected_rps(entry: ServedSettings) -> float:

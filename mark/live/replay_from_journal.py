@@ -196,9 +196,11 @@ def _of_folder(given: Settings, folder: Path) -> tuple[Settings, Journalled]:
 def _header_settings(header: Header) -> dict[str, Any]:
     """Settings of the run that a journal's header describes."""
     policy, slo = header.policy, header.policy.slo
-    objective = {"latency_ms": slo.latency_s * 1000, "target": slo.target}
+    objective: dict[str, Any] = {"latency_ms": slo.judged_s * 1000, "target": slo.target}
+    if slo.first_byte_s is not None:
+        objective |= {"measured": "first_byte", "rest_ms": slo.rest_s * 1000}
     if not slo.mean_is_default:
-        objective["mean_latency_ms"] = slo.mean_latency_s * 1000
+        objective["mean_latency_ms"] = (slo.mean_latency_s - slo.rest_s) * 1000
     types = sorted({offering.instance_type.name for offering in policy.offerings})
     return {
         "model": header.model,

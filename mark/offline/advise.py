@@ -17,9 +17,14 @@ from rich.table import Table
 from rich.text import Text
 
 from mark.accounting.commitment import Floats, best_commitment
+from mark.catalog.commitment_bill import commitment_words, left_by_standing
+from mark.catalog.load import load_profiles
 from mark.catalog.type_sets import CURRENT
 from mark.config.policies import check_binds_early, chosen_overrides
 from mark.config.settings import Settings
+from mark.domain.commitments.applied import apply
+from mark.domain.commitments.eligible import Compute, Usage
+from mark.domain.commitments.owned import Commitments
 from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.offering import Market
 from mark.offline.experiments import line_up, make_experiment, warm_engine
@@ -37,6 +42,9 @@ LOOSER = 1.25
 """Factor of the latency objective that is tried."""
 LESS_SURE = 0.95
 """Target that is tried where a service has a higher one."""
+ASSUMED = "assumed-current"
+"""The shipped profiles of types that nobody measured for the paper's models."""
+SHOWN_TYPES = 3
 WORTH_SAYING = 0.01
 """Share of the bill below which a saving is none: another seed of the noise may turn it."""
 DAY_S, HOUR_MINUTES, MONTH_HOURS = 86_400.0, 60, 730.0
@@ -95,6 +103,8 @@ class AdviceDocument(TypedDict):
     world: str
     usd_per_month: float
     attained: float
+    #: What the account's commitments cost and cover in that time; null without any.
+    commitments: str | None
     #: Changes that save, keep their objective, and are worth saying: most first.
     advice: list[AdviceObject]
     #: The others that were tried.
@@ -180,7 +190,7 @@ def _report_as(label: str, report: Report, _: str, share: float) -> None:
 
 
 def changes_of(settings: Settings, experiment: Experiment, policy: str) -> Iterator[Change]:
-    """What may be worth a change in these settings; every one differs from what they say."""
+    """Changes of these settings that may be worth it; every one differs from what they say."""
     market, slo, offerings = experiment.spec.market, experiment.spec.slo, settings.offerings
     other = Market.ON_DEMAND if market is Market.SPOT else Market.SPOT
     yield Change(
@@ -202,6 +212,17 @@ def changes_of(settings: Settings, experiment: Experiment, policy: str) -> Itera
             setting=f"offerings.types: [{CURRENT}]",
             settings=_with(settings, "offerings", types=(CURRENT,)),
             flags=f"--types {CURRENT}",
+        )
+    new = _unprofiled(settings, experiment)
+    if new:
+        named = ", ".join(new[:SHOWN_TYPES]) + (" and others" if len(new) > SHOWN_TYPES else "")
+        yield Change(
+            what=f"profile {named} (by assumed profiles)",
+            setting=f"profiles: what `mark profile` writes there; offerings.types: [{CURRENT}]",
+            settings=_with(settings, "offerings", types=(CURRENT,)).model_copy(
+                update={"profiles": (*settings.profiles, ASSUMED)}
+            ),
+            flags=f"--types {CURRENT} --profiles {ASSUMED}",
         )
     if not offerings.overflow:
         yield Change(
@@ -241,28 +262,62 @@ def changes_of(settings: Settings, experiment: Experiment, policy: str) -> Itera
         )
 
 
+def _unprofiled(settings: Settings, experiment: Experiment) -> tuple[str, ...]:
+    """Current types that nobody profiled for the model, of which a profile is assumed."""
+    name = experiment.spec.model.name
+    try:
+        known = load_profiles(name, settings.profiles).instance_types
+        assumed = load_profiles(name, (*settings.profiles, ASSUMED)).instance_types
+    except MarkError:  # of a model of one's own nothing is assumed
+        return ()
+    return tuple(sorted(set(assumed) - set(known)))
+
+
 def _with(settings: Settings, part: str, **values: object) -> Settings:
     section = getattr(settings, part)
     return settings.model_copy(update={part: section.model_copy(update=values)})
 
 
 def hourly_on_demand_usd(experiment: Experiment, run: RunResult) -> Floats:
-    """Cost of what ran on demand in each whole hour of a run, USD; what boots is left out. shape (hours,)."""
+    """Cost of what ran on demand in each whole hour of a run, USD; what boots is left out. shape (hours,).
+
+    What commitments of the account cover is left out, too: nobody needs to buy it twice.
+    """
     offerings = (*experiment.supply.offerings, *experiment.supply.on_demand)
     price = {one.name: one.usd_per_hour for one in offerings if one.market is Market.ON_DEMAND}
-    usd_per_minute = np.array([price.get(name, 0.0) / HOUR_MINUTES for name in run.minutes.offerings])
-    minutes = run.minutes.ready @ usd_per_minute
-    hours: Floats = minutes[: len(minutes) // HOUR_MINUTES * HOUR_MINUTES].reshape(-1, HOUR_MINUTES).sum(axis=1)
-    return hours
+    whole = len(run.minutes.ready) // HOUR_MINUTES * HOUR_MINUTES
+    hours = (
+        run.minutes.ready[:whole].reshape(-1, HOUR_MINUTES, len(run.minutes.offerings)).sum(axis=1) / HOUR_MINUTES
+    )
+    usd = hours * np.array([price.get(name, 0.0) for name in run.minutes.offerings])
+    footprint = experiment.spec.footprint
+    owned = left_by_standing(footprint.commitments, footprint)
+    if not owned:
+        on_demand: Floats = usd.sum(axis=1)
+        return on_demand
+    names = [name.partition(":")[0] for name in run.minutes.offerings]
+    return np.array([_uncovered_usd(owned, names, *row) for row in zip(hours, usd, strict=True)])
+
+
+def _uncovered_usd(owned: Commitments, types: Sequence[str], hours: Floats, usd: Floats) -> float:
+    """What commitments leave of an hour on demand, USD. hours, usd: shape (types,)."""
+    usages = [
+        Usage(compute=Compute.EC2, on_demand_usd=float(cost), hours=float(count), instance_type=name)
+        for name, count, cost in zip(types, hours, usd, strict=True)
+        if cost > 0.0
+    ]
+    shares = apply(owned, usages).left_shares
+    return sum(usage.on_demand_usd * left for usage, left in zip(usages, shares, strict=True))
 
 
 def _savings_plan(experiment: Experiment, base: RunResult, discount: float) -> AdviceObject:
     hours_usd = hourly_on_demand_usd(experiment, base)
     plan = best_commitment(hours_usd, discount)
     saved = plan.saved_usd / max(1, hours_usd.size) * MONTH_HOURS
-    attained = base.attained
+    attained, which = base.attained, "another" if experiment.spec.footprint.commitments else "a"
+    off = percent(discount, digits=0)
     return {
-        "change": f"a Savings Plan of {plan.usd_per_hour:.3g} USD an hour at {percent(discount, digits=0)} off",
+        "change": f"{which} Savings Plan of {plan.usd_per_hour:.3g} USD an hour at {off} off",
         "setting": "AWS console: Billing, Savings Plans",
         "flags": None,
         "same_promise": True,
@@ -320,6 +375,7 @@ def _document(
         "world": base.world,
         "usd_per_month": bill,
         "attained": base.attained,
+        "commitments": commitment_words(base.bill) or None,
         "advice": sorted(worth, key=saved, reverse=True),
         "tried": [one for one in tried if one not in worth],
     }
@@ -332,6 +388,8 @@ def printed(document: AdviceDocument) -> Iterator[str | Table]:
         f"{document['model']} under {document['policy']} on {format_duration(days_s)} of {document['load']}: "
         f"{usd(document['usd_per_month'])} USD a month, {percent(document['attained'], digits=2)} in time"
     )
+    if document["commitments"]:
+        yield document["commitments"]
     if document["advice"]:
         yield ""
         yield _table(document["advice"], ("saves\nUSD/month",))

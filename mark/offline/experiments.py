@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
@@ -104,8 +105,11 @@ def make_experiment(
     chosen = chosen_policies(settings)
     load = workload or chosen_workload(settings)
     wishes = replace(chosen_variants(settings), read_policy=policy_reader(settings))
+    # dates are those of the account, not of the load: what holds today holds for all of it
+    today = chosen.footprint.commitments.active_at(time.time()).without_terms()
     chosen = replace(
         chosen,
+        footprint=replace(chosen.footprint, commitments=today),
         model=replace(chosen.model, sizes=load.sizes),
         variants=wishes,
         clock_at=load.trace.start_at,

@@ -10,6 +10,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 import typer
 
@@ -186,12 +187,28 @@ def run_remarks(settings: Settings, experiment: Experiment, policy: str) -> tupl
     notes = experiment.spec.workload.notes
     is_central = replayed_central(settings) is not None
     bound_early = (CENTRAL if is_central else BOUND_EARLY,) if policy == KAIROS else ()
-    own = (*replaced, *bound_early, *variants, *learned, *tuned)
+    own = (*replaced, *bound_early, *variants, *learned, *tuned, *event_remarks(experiment))
     return (*own, *overflow, *sized, *notes, *experiment.supply.warnings)
 
 
+def event_remarks(experiment: Experiment) -> tuple[str, ...]:
+    """Announced events that take place before the trace begins or after the replay has ended."""
+    clock_at, end_s = experiment.spec.clock_at, experiment.spec.workload.end_s
+    outside = [event for event in experiment.spec.events if not event.touches(clock_at, clock_at + end_s)]
+    return tuple(
+        f"the event {event.name} changes nothing: it begins at {_instant(event.at, clock_at)}, and the trace goes "
+        f"from {_instant(clock_at, clock_at)} to {_instant(clock_at + end_s, clock_at)}"
+        for event in outside
+    )
+
+
+def _instant(at: float, clock_at: float) -> str:
+    """Words for an instant: a date of UTC, or the second of a trace without dates."""
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%S}" if clock_at else f"second {at:.0f}"
+
+
 def _learned_remarks(settings: Settings, experiment: Experiment) -> tuple[str, ...]:
-    """Whether a learned policy is judged on days that it was trained on."""
+    """A remark where a learned policy is judged on days that it was trained on."""
     known = learned_days(settings, experiment)
     if not known:
         return ()

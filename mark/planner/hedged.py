@@ -89,7 +89,7 @@ class Terms:
     lead: Ints
     #: Requests/s of one instance.
     capacity: Floats
-    #: Instances that exist or are on their way.
+    #: Instances that exist or are on their way, and owned ones, which cost no launch either.
     there: Ints
 
 
@@ -100,7 +100,7 @@ def plan_hedged(request: PlanRequest) -> Plan:
     )
     load_rps = float(table.carried[min(request.lead_units, len(request.forecast) - 1), -1])
     request = replace(request, offerings=derate_small_fleets(request.offerings, load_rps, request.slo))
-    backup, limit = with_miss_price(request, table)
+    backup, limit = with_miss_price(replace(request, offerings=request.rented), table)
     request = replace(request, backup=backup)
     terms = terms_of(request, table)
     fleet = choose_fleet(terms)
@@ -108,9 +108,12 @@ def plan_hedged(request: PlanRequest) -> Plan:
         terms, fleet = _within_limit(limit, request, table, terms, fleet)
         fleet = _at_least(fewest_instances(request, _offerings_of(terms, fleet)), limit, terms, fleet)
     worth, new, kept = fleet
+    unlaunched = request.unlaunched
+    present = terms.there - np.array([unlaunched.get(item.name, 0) for item in terms.offerings], np.int64)
+    serving = np.minimum(kept, present)
     kept += _keep_until_lead(
-        float(terms.levels[1]), terms.saved, terms.rent, terms.lead, terms.capacity, terms.there - kept,
-        float(kept @ terms.capacity),
+        float(terms.levels[1]), terms.saved, terms.rent, terms.lead, terms.capacity, present - serving,
+        float(serving @ terms.capacity),
     )  # fmt: skip
     counts = _diversified(
         request, terms, {item.name: int(new[i] + kept[i]) for i, item in enumerate(terms.offerings)}
@@ -202,12 +205,14 @@ def _offerings_of(terms: Terms, fleet: FleetChoice) -> list[Offering]:
 def _diversified(request: PlanRequest, terms: Terms, wanted: dict[str, int]) -> tuple[PlannedCount, ...]:
     """The fleet diversified over spot pools, in the order of names."""
     offerings = {item.name: item for item in terms.offerings}
-    there = dict(request.running)
+    there, unlaunched = dict(request.running), request.unlaunched
     fleet = diversify_spot(
         {name: count for name, count in wanted.items() if count}, offerings, frozenset(request.refused)
     )
     capacity_rps = sum(count * offerings[name].capacity_rps for name, count in fleet.items())
-    kept = {name: min(count, max(0, there.get(name, 0))) for name, count in fleet.items()}
+    kept = {
+        name: min(count, max(0, there.get(name, 0) - unlaunched.get(name, 0))) for name, count in fleet.items()
+    }
     return tuple(
         PlannedCount(
             offering=name,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from mark.catalog.billing import disk_usd
+from mark.catalog.commitment_bill import left_by_standing
 from mark.catalog.load import PriceSnapshot, ProfileSet, load_prices, load_profiles, load_variants
 from mark.catalog.offerings import make_offerings, standby_offering
 from mark.catalog.standbys import Surges, cheapest_standby, within_credits
@@ -211,6 +212,7 @@ class Assembly:
             quotas=self.spec.world.quotas,
             capacity=self.spec.capacity,
             clock_at=self.spec.clock_at,
+            commitments=left_by_standing(self.spec.footprint.commitments, self.spec.footprint),
         )
         bundle = replace(bundle, controller=controlled)
         if changed.forecaster is not None and not bundle.uses_truth:

@@ -129,7 +129,7 @@ def _reachable(slo: Slo, offerings: tuple[Offering, ...]) -> Slo:
     if fastest.latency_s <= slo.mean_latency_s:
         return slo
     if slo.mean_is_default:
-        return Slo(latency_s=slo.latency_s, target=slo.target, mean_latency_s=slo.latency_s)
+        return replace(slo, mean_latency_s=slo.latency_s)
     raise Misconfigured(
         f"no type keeps a mean latency of {slo.mean_latency_s * 1000:g} ms: the fastest, "
         f"{fastest.instance_type.name}, takes {fastest.latency_s * 1000:.4g} ms; raise mean_latency_ms"

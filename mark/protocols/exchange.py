@@ -158,11 +158,15 @@ def zeros(outputs: Sequence[TensorSpec], rows: int) -> Tensors:
 
 def valid_reply(reply: InferReply) -> InferReply:
     """The model's answer, if HTTP and frames can carry it; else a bad gateway's 502."""
-    kind = reply.content_type
     if not 200 <= reply.status <= 599:
         return error_reply(502, f"the model answered with status {reply.status}")
-    if len(kind) > MAX_TYPE_BYTES or not (kind.isascii() and kind.isprintable()):
+    if not is_content_type(reply.content_type):
         return error_reply(502, "the model answered with an invalid content type")
     if not 0 <= reply.header_length <= len(reply.body):
         return error_reply(502, "the model answered with a body shorter than its header length")
     return reply._replace(body=b"", header_length=0) if reply.status in WITHOUT_BODY else reply
+
+
+def is_content_type(kind: str) -> bool:
+    """True where HTTP and frames can carry it as a content type."""
+    return len(kind) <= MAX_TYPE_BYTES and kind.isascii() and kind.isprintable()

@@ -8,6 +8,9 @@ of a bounded size; whatever is wrong raises FrameError, after which the connecti
 Challenge, Hello and Welcome open a connection (`handshake.py`); the version stands first in the first two, so that
 every later version can read it. A request and a response may carry details, in frames of kinds of their own; while
 all of them are neutral there are none, and they cost nothing.
+
+An answer that streams is a StreamHead, any number of StreamParts and a StreamEnd in place of a Response. The agent
+sends no more bytes of parts than its window allows (`stream_window.py`); a Credit opens it again.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from typing import NamedTuple
 
 from mark.domain.errors import MarkError
 
-VERSION = 3
+VERSION = 4
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 
 _HEAD = struct.Struct("<IBQ")
@@ -47,15 +50,18 @@ _RESPONSE_DETAILS = struct.Struct("<QIBBB")
 """batch_id, chunk, flags, lengths of variant and model version."""
 _LAST = 1
 _BOUNCED = struct.Struct("<q")
-_STATE = struct.Struct("<BIIddHd")
-"""flags, waiting, in_service, busy_s, gone_in_s, max_batch and how many batch seconds follow, weight."""
+_STATE = struct.Struct("<BIIddHdH")
+"""flags, waiting, in_service, busy_s, gone_in_s, how many batch seconds follow, weight, slots."""
+_STREAM_HEAD = struct.Struct("<HB")
+"""status, length of the content type, which comes next."""
+_CREDIT = struct.Struct("<I")
 _ACCEPTING, _STANDBY = 1, 2
 MAX_BATCH_SIZES = 4096
 LONGEST_S = 1e9
 
 
 class Kind(IntEnum):
-    """Frame types. HELLO, CANCEL, requests: gateway to agent; the others: agent to gateway."""
+    """Frame types. HELLO, CANCEL, CREDIT, requests: gateway to agent; the others: agent to gateway."""
 
     HELLO = 1
     REQUEST = 2
@@ -68,6 +74,10 @@ class Kind(IntEnum):
     WELCOME = 9
     DETAILED_REQUEST = 10
     DETAILED_RESPONSE = 11
+    STREAM_HEAD = 12
+    STREAM_PART = 13
+    STREAM_END = 14
+    CREDIT = 15
 
 
 class FrameError(MarkError):
@@ -162,8 +172,10 @@ class State(NamedTuple):
     terminates_in_s: float
     #: capacity, requests/s
     weight: float
-    #: seconds that a batch of 1, 2, ... takes now
+    #: seconds that a batch of 1, 2, ... takes now; with slots, a stream alone and one among as many as there are
     batch_s: tuple[float, ...]
+    #: streams that run at once, of which `in_service` do; 0 where requests are answered in batches
+    slots: int = 0
 
 
 class Challenge(NamedTuple):
@@ -201,7 +213,40 @@ class Goodbye(NamedTuple):
     """The agent's last frame; every request was answered."""
 
 
-Frame = Request | Response | Bounced | State | Challenge | Hello | Welcome | Cancel | Goodbye
+class StreamHead(NamedTuple):
+    """Begin of an answer that streams; its first part follows at once."""
+
+    id: int
+    status: int
+    content_type: bytes
+
+
+class StreamPart(NamedTuple):
+    """The next bytes of a stream's body."""
+
+    id: int
+    body: bytes
+
+
+class StreamEnd(NamedTuple):
+    """End of a stream: it is whole, or `error` says why it is not. Also the answer to its Cancel."""
+
+    id: int
+    error: bytes = b""
+
+
+class Credit(NamedTuple):
+    """So many bytes of a stream have been passed on: the agent may send as many more."""
+
+    id: int
+    size: int
+
+
+Frame = (
+    Request | Response | Bounced | State | Challenge | Hello | Welcome | Cancel | Goodbye
+    | StreamHead | StreamPart | StreamEnd | Credit
+)  # fmt: skip
+Control = State | Bounced | Challenge | Hello | Welcome | Cancel | Goodbye
 
 _FORCED = 1 << 7
 _make = tuple.__new__
@@ -223,9 +268,7 @@ def encode(frame: Frame) -> bytes:
         raise FrameError(f"a {type(frame).__name__} does not fit its frame: {error}") from error
 
 
-def _plain(
-    frame: State | Bounced | Challenge | Hello | Welcome | Cancel | Goodbye,
-) -> tuple[Kind, int, bytes]:
+def _plain(frame: Control | StreamHead | StreamPart | StreamEnd | Credit) -> tuple[Kind, int, bytes]:
     id_, body = 0, b""
     match frame:
         case State():
@@ -242,6 +285,15 @@ def _plain(
             kind, id_ = Kind.CANCEL, frame.id
         case Goodbye():
             kind = Kind.GOODBYE
+        case StreamPart(id_, body):
+            kind = Kind.STREAM_PART
+        case StreamHead(id_, status, content_type):
+            kind = Kind.STREAM_HEAD
+            body = _STREAM_HEAD.pack(status, len(content_type)) + content_type
+        case StreamEnd(id_, body):
+            kind = Kind.STREAM_END
+        case Credit(id_, size):
+            kind, body = Kind.CREDIT, _CREDIT.pack(size)
     return kind, id_, body
 
 
@@ -396,6 +448,8 @@ def _decode(kind: int, id_: int, data: bytes, at: int, stop: int) -> Frame:
             return _decode_greeting(kind, data, at, stop)
         if kind in (Kind.DETAILED_REQUEST, Kind.DETAILED_RESPONSE):
             return _decode_detailed(kind, id_, data, at, stop)
+        if kind >= Kind.STREAM_HEAD:
+            return _decode_stream(kind, id_, data, at, stop)
         if kind in (Kind.CANCEL, Kind.GOODBYE):
             _exactly(0, at, stop)
             return Cancel(id_) if kind == Kind.CANCEL else Goodbye()
@@ -514,19 +568,44 @@ def _decode_response_details(data: bytes, at: int, stop: int) -> ResponseDetails
     return ResponseDetails(variant, model_version, batch_id, chunk, bool(flags & _LAST))
 
 
+def _decode_stream(kind: int, id_: int, data: bytes, at: int, stop: int) -> Frame:
+    if kind == Kind.STREAM_PART:
+        return StreamPart(id_, data[at:stop])
+    if kind == Kind.STREAM_END:
+        return StreamEnd(id_, data[at:stop])
+    if kind == Kind.CREDIT:
+        _exactly(_CREDIT.size, at, stop)
+        return Credit(id_, *_CREDIT.unpack_from(data, at))
+    if kind != Kind.STREAM_HEAD:
+        raise FrameError(f"unknown kind of frame: {kind}")
+    status, length = _STREAM_HEAD.unpack_from(data, at)
+    at += _STREAM_HEAD.size
+    _exactly(length, at, stop)
+    if not 200 <= status < 400:
+        raise FrameError(f"a stream begins with status {status}")
+    return StreamHead(id_, status, data[at:stop])
+
+
 def _state_body(frame: State) -> bytes:
     if len(frame.batch_s) > MAX_BATCH_SIZES:
         raise FrameError(f"{len(frame.batch_s)} batch sizes are more than {MAX_BATCH_SIZES}")
     flags = _ACCEPTING * frame.accepting | _STANDBY * frame.standby
     count = len(frame.batch_s)
     head = _STATE.pack(
-        flags, frame.waiting, frame.in_service, frame.busy_s, frame.terminates_in_s, count, frame.weight
+        flags,
+        frame.waiting,
+        frame.in_service,
+        frame.busy_s,
+        frame.terminates_in_s,
+        count,
+        frame.weight,
+        frame.slots,
     )
     return head + struct.pack(f"<{count}d", *frame.batch_s)
 
 
 def _decode_state(seen: int, data: bytes, at: int, stop: int) -> State:
-    flags, waiting, in_service, busy_s, terminates_in_s, count, weight = _STATE.unpack_from(data, at)
+    flags, waiting, in_service, busy_s, terminates_in_s, count, weight, slots = _STATE.unpack_from(data, at)
     _exactly(_STATE.size + 8 * count, at, stop)
     batch_s = struct.unpack_from(f"<{count}d", data, at + _STATE.size)
     numbers = (busy_s, weight, *batch_s)
@@ -543,4 +622,5 @@ def _decode_state(seen: int, data: bytes, at: int, stop: int) -> State:
         terminates_in_s,
         weight,
         batch_s,
+        slots,
     )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mark.aws.names import HANDLERS, PROBE, REPORT
+from mark.aws.names import HANDLERS, PROBE, REPORT, WEBHOOK
 from mark.aws.resources import mails
 from mark.config.service import BackendSettings
 from mark.config.settings import Settings
@@ -40,8 +40,9 @@ def find_bundles(settings: Settings, models: Sequence[LiveModel]) -> tuple[Bundl
     """The bundles of a service. Misconfigured, with the command that makes them, where they are not right."""
     functions, mailed = settings.rollout.functions, mails(settings.rollout.report)
     in_zip = overflowing(models) if functions.infer_image is None else []
-    left_out = {name for name, wanted in ((PROBE, functions.probe), (REPORT, mailed)) if not wanted}
-    handlers = (name for name in HANDLERS if name not in left_out)
+    posted = settings.rollout.alarms.webhook is not None
+    wanted = {PROBE: functions.probe, REPORT: mailed, WEBHOOK: posted}
+    handlers = (name for name in HANDLERS if wanted.get(name, True))
     names = (*(("infer",) if in_zip else ()), *handlers)
     return tuple(_found(functions.bundles, name, in_zip) for name in names)
 

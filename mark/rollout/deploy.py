@@ -241,8 +241,12 @@ def _say_where(stacks: Stacks, settings: Settings) -> None:
         where = f"https://{address} (or the name in your certificate that points there)"
     show(f"the service {service} stands")
     show(f"clients call  {where}")
+    if (port := settings.service.grpc_port) is not None:
+        show(f"by gRPC       port {port} of the same name, over TLS")
     if settings.rollout.functions.probe:
         show("from here      `mark try` with the same --config sends a request")
     show(f"their token   aws secretsmanager get-secret-value --secret-id {name_of(service, 'token')}")
     recipients = ", ".join(settings.rollout.alarms.to) or "nobody: rollout.alarms.to is empty"
     show(f"alarms        are mailed to {recipients}")
+    if settings.rollout.alarms.webhook is not None:
+        show("              and posted to the webhook: `mark alerts test` with the same --config posts a message")

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.table import Table
 
 from mark.aws.outside_pause import read_pause
-from mark.aws.preflight import caller, is_verified, machine_image, mail_account, manifest_type
+from mark.aws.preflight import caller, has_secret, is_verified, machine_image, mail_account, manifest_type
 from mark.aws.prices import type_facts
 from mark.aws.session import Aws
 from mark.catalog.load import PriceSnapshot, load_prices
@@ -101,6 +101,7 @@ def _findings(
         ("machine images", lambda: check_machine_images(settings, aws)),
         ("certificate", lambda: iter((check_certificate(settings),))),
         ("mail", lambda: check_mail(settings, aws)),
+        ("webhook", lambda: check_webhook(settings, aws)),
         ("pause", lambda: check_pause(settings, aws)),
         ("template sizes", lambda: check_sizes(settings)),
         *((("deep", lambda: check_deep(settings, models, aws, caller(aws))),) if deep else ()),
@@ -280,6 +281,24 @@ def _sandbox(to: Sequence[str], aws: Aws) -> Finding:
         detail = f"in the sandbox, and {', '.join(lacking)} is not verified: the report would be refused"
         return Finding(check="SES", state="error", message=detail, remedy=remedy)
     return Finding(check="SES", state="warning", message="in the sandbox: verified addresses only", remedy=remedy)
+
+
+def check_webhook(settings: Settings, aws: Aws) -> Iterator[Finding]:
+    """Check that the secret of the webhook is there. What it holds is not read: `mark alerts test` posts."""
+    secret = settings.rollout.alarms.webhook
+    if secret is None:
+        message = "rollout.alarms.webhook is not set: no alarm is posted"
+        yield Finding(check="webhook", state="skipped", message=message)
+    elif has_secret(aws, secret):
+        yield Finding(check="webhook", state="ok", message=f"the secret {secret} is there")
+    else:
+        yield Finding(
+            check="webhook",
+            state="error",
+            message=f"there is no secret {secret} in {aws.settings.region}, or it is being deleted",
+            remedy=f"`aws secretsmanager create-secret --name {secret} --secret-string file://address`, a file "
+            "with the webhook's address and nothing else",
+        )
 
 
 def check_pause(settings: Settings, aws: Aws) -> Iterator[Finding]:

@@ -35,6 +35,8 @@ STACK = "aws:cloudformation:stack"
 """Kind of a stack in the manifest of a CDK app."""
 NEEDED = 2
 """Exit status of the app where something has to be installed first; its line says what."""
+UNPRIVILEGED, PORTS_TAKEN = 1024, (6379, 8000, 8001, 8080)
+"""Ports of the service's machines (infra/stacks/launch.py), and the first that needs no privilege."""
 COSTS_REGION = "us-east-1"
 """Region of Cost Explorer's endpoint (AWS general reference); functions in a network reach no other region."""
 LEFT_OUT: Any = {
@@ -48,7 +50,7 @@ LEFT_OUT: Any = {
         "node": {"name", "certificate", "ami", "store_image"},
         "alarms": {"to", "max_overflow_share"},
     },
-    "service": {"serve": {"__all__": {"backend": {"folder"}}}},
+    "service": {"serve": {"__all__": {"backend": {"folder"}}}, "webhook_variable": True},
 }
 """Settings that processes in the account do not read: of the rollout they bill what is made of it. Folders of this
 machine are not there."""
@@ -139,6 +141,7 @@ def check_settings(settings: Settings) -> None:
             )
     if lean and rollout.gateway.scheme == "internet-facing" and rollout.node.zone is None:
         raise Misconfigured("rollout.gateway.scheme internet-facing needs rollout.node.zone, a public hosted zone")
+    _check_grpc_port(settings.service.grpc_port)
     mails(rollout.report)
     region = settings.service.aws.region
     if rollout.report.reconcile and rollout.network.vpc is None and region != COSTS_REGION:
@@ -157,6 +160,15 @@ def _versions(settings: Settings, models: Sequence[LiveModel]) -> dict[str, Vers
     return {model.name: bundle_of(model.served.backend) for model in models}
 
 
+def _check_grpc_port(port: int | None) -> None:
+    if port is not None and (port < UNPRIVILEGED or port in PORTS_TAKEN):
+        taken = ", ".join(map(str, PORTS_TAKEN))
+        raise Misconfigured(
+            f"service.grpc_port {port}: in an account it is {UNPRIVILEGED} or above, and none of {taken}: "
+            "the service's machines use those; 9000 would do"
+        )
+
+
 def _blueprint(
     settings: Settings,
     models: Sequence[LiveModel],
@@ -169,12 +181,13 @@ def _blueprint(
     service, region = settings.service, settings.service.aws.region
     infer = [function_of(model.served) for model in overflowing(models)]
     offered = {item.instance_type.name for model in models for item in model.served.offerings}
-    told, files = carry_files(_without_threshold(settings), offered)
+    told, files = carry_files(_alike_alarms(settings), offered)
     return {
         "service": service.name,
         "region": region,
         "zones": settings.rollout.network.zones,
         "gateways": service.gateways,
+        "grpc_port": service.grpc_port,
         "controllers": service.controllers,
         "gateway_machine": gateway_machine(settings).name,
         "rollout": settings.rollout.model_dump(mode="json"),
@@ -191,15 +204,15 @@ def _blueprint(
     }
 
 
-def _without_threshold(settings: Settings) -> Settings:
-    """The settings with the same alarm on spending at any threshold.
+def _alike_alarms(settings: Settings) -> Settings:
+    """The settings with the same alarm on spending at any threshold, and the same webhook.
 
-    Processes bill that it is there. With its threshold in their settings, another one would replace every gateway.
+    Processes bill that they are there. With their values in the settings, others would replace every gateway.
     """
-    alarms = settings.rollout.alarms
-    if alarms.max_usd_per_hour is None:
-        return settings
-    alike = alarms.model_copy(update={"max_usd_per_hour": 1.0})
+    alarms, alike_values = settings.rollout.alarms, {"max_usd_per_hour": 1.0, "webhook": "webhook"}
+    alike = alarms.model_copy(
+        update={name: value for name, value in alike_values.items() if getattr(alarms, name) is not None}
+    )
     return settings.model_copy(update={"rollout": settings.rollout.model_copy(update={"alarms": alike})})
 
 

@@ -69,6 +69,7 @@ def _access(settings: Settings, synthesis: Synthesis) -> dict[str, Any]:
         sender=rollout.report.sender or "",
         zone=(rollout.node.zone or "*") if rollout.shape == "lean" else "",
         host=rollout.node.name or "",
+        webhook=rollout.alarms.webhook or "",
     )
     certificate = rollout.node.certificate
     trains = rollout.training_image if trains_in_function(settings) else None

@@ -127,6 +127,7 @@ def _of_service(settings: Settings) -> Iterator[Wanted]:
     yield "rollout.report.to", (), "as above"
     yield "rollout.report.reconcile", False, "as above"
     yield "rollout.alarms.to", (), "no mail has to be confirmed"
+    yield "rollout.alarms.webhook", None, "no secret has to be made"
 
 
 P = TypeVar("P", bound=BaseModel)

@@ -11,11 +11,11 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
 from mark.catalog.billing import Load, bill_fleet, bill_managed, bill_scheduled, cost_of, gateway_count
+from mark.catalog.commitment_bill import commitment_words
 from mark.cloudmodel.world import World
 from mark.controller.demand_units import counted_unit, recent_windows, window_rates
 from mark.controller.runner import KEEP_HISTORY, Controller, Journal
@@ -32,9 +32,10 @@ from mark.domain.variants import AccuracyTotal
 from mark.policies.bundles import PolicyBundle
 from mark.ports import Forecaster
 from mark.simulator.cloud import SimulatedCloud
+from mark.simulator.commitment_bill import bill_replayed
 from mark.simulator.engine.central_plane import CentralEngine, CentralServing
 from mark.simulator.engine.compiled import Kernel
-from mark.simulator.engine.data_plane import Engine
+from mark.simulator.engine.data_plane import Engine, EngineSetup
 from mark.simulator.faults import FaultScript
 from mark.simulator.results import MinuteSeries, RunResult
 from mark.simulator.rng import stream
@@ -178,11 +179,8 @@ def _engine(scenario: Scenario, bundle: PolicyBundle, kernel: Kernel, central: C
     """The engine before the first arrival."""
     workload = scenario.workload
     end_s = scenario.start_s + scenario.duration_s
-    make: Callable[..., Engine] = Engine
-    if central is not None:
-        make = partial(CentralEngine, central, bundle.controller.known_offerings)
-    return make(
-        kernel_=kernel,
+    given = EngineSetup(
+        kernel=kernel,
         arrivals=lambda from_s, to_s: workload.arrivals(from_s, min(to_s, end_s)),
         slo=bundle.controller.slo,
         dispatch=bundle.dispatch,
@@ -198,6 +196,9 @@ def _engine(scenario: Scenario, bundle: PolicyBundle, kernel: Kernel, central: C
         largest=1 if workload.sizes is None else workload.sizes.largest,
         variants=bundle.variants,
     )
+    if central is None:
+        return Engine(given)
+    return CentralEngine(central, bundle.controller.known_offerings, given)
 
 
 class _ReplayRun:
@@ -315,7 +316,7 @@ class _ReplayRun:
                 capacity_rps=self._ready * capacity,
                 forecast_max_rps=self._recorder.forecast,
             ),
-            notes=self._notes(),
+            notes=(*self._notes(), *filter(None, (commitment_words(bill),))),
             forecasts=self._recorder.forecasts,
             fallback_forecasts=self._recorder.fallback_forecasts,
             uses_truth=bundle.uses_truth,
@@ -376,7 +377,11 @@ class _ReplayRun:
             load=load,
             overhead=bundle.overhead,
         )
-        return fleet + self._bill_scheduled() + bill_managed(bundle.charges, footprint.prices, load)
+        managed = bill_managed(bundle.charges, footprint.prices, load)
+        owned = bill_replayed(
+            bundle, footprint, cloud.usages, prices, load, self._engine, self._start_s, self._end_s
+        )
+        return fleet + self._bill_scheduled() + managed + owned
 
     def _bill_scheduled(self) -> tuple[BillLine, ...]:
         """Lambda's environments that are provisioned by the hour; of a second's calls so many as fit find one."""

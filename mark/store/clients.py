@@ -1,8 +1,8 @@
 """The directory of clients in the store: read by all, changed by people's commands, one after the other.
 
 A change is written only where nothing else was meanwhile, so that two commands at once lose neither. In the lean
-shape the controller that acts keeps a copy where no node's loss takes it along; of two directories the one with
-the higher version counts.
+shape the controller that acts keeps a copy where no node's loss takes it along. Directories that parted, because a
+store lost changes and got others, are merged: nobody's revocation is undone.
 """
 
 from __future__ import annotations
@@ -42,22 +42,25 @@ class StoredClients:
                 return changed
         raise RetryLater("the clients are changed by others all the time; try again")
 
-    def restore(self, other: ClientDirectory) -> None:
-        """Put these in place of older ones."""
-        self.change(lambda known: other if other.version > known.version else known)
+    def restore(self, other: ClientDirectory) -> ClientDirectory:
+        """Put back what these have and the store has lost; return the clients then."""
+        return self.change(lambda known: known.merged(other))
 
     def restore_copy(self) -> None:
-        """Put the copy in place of older ones, where there is one."""
+        """Put back what the copy has, where there is one."""
         copy = None if self._tail is None else self._tail.clients()
         if copy is not None:
             self.restore(clients_of(copy))
 
     def copy(self, lease: Lease) -> None:
-        """Keep a copy of what is new. LeaseLost where another has the lease."""
+        """Keep a copy of what is new; put back what the store has lost of it. LeaseLost where another leads."""
         data = self._link.call("GET", self._key)
-        if self._tail is not None and data is not None and data != self._copied:
-            self._tail.put_clients(lease, data)
-            self._copied = data
+        if self._tail is None or data == self._copied:
+            return
+        if self._copied is not None:
+            data = CLIENTS.encode(self.restore(clients_of(self._copied)))
+        self._tail.put_clients(lease, data)
+        self._copied = data
 
 
 def clients_of(data: bytes | None) -> ClientDirectory:

@@ -22,6 +22,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from mark.accounting.budget import Reached
 from mark.accounting.hourly_spend import HourSpend
 from mark.domain.announced_events import Events
+from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
 from mark.domain.documents import plain
 from mark.domain.fleet import InstanceState, Role
 from mark.domain.spending import LimitCause, OutsidePause, SpendingLimit
@@ -302,6 +303,20 @@ class OutsidePauseStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CommitmentSpend:
+    """Commitments of the account since the first of the month, USD."""
+
+    #: Paid, used or not.
+    paid_usd: float = 0.0
+    #: Of it, what usage took.
+    used_usd: float = 0.0
+    #: Of it, what nothing took; the hour that runs is not counted yet.
+    unused_usd: float = 0.0
+    #: Price on demand of what they cover.
+    covered_usd: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetStatus:
     """Spending so far, its budget, and the limit that follows."""
 
@@ -323,6 +338,18 @@ class BudgetStatus:
     limit_cause: LimitCause = LimitCause.NONE
     #: Why, for people: a line for each budget that is reached, and one for a pause.
     reasons: tuple[str, ...] = ()
+    #: Commitments of this month; None where the account has none.
+    commitments: CommitmentSpend | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountCommitments:
+    """Savings Plans and reservations of the account, as far as the service counts them."""
+
+    #: As they were last read.
+    commitments: Commitments = NO_COMMITMENTS
+    #: When AWS told them; None where a file says them.
+    read_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -391,6 +418,10 @@ class AlarmStatus:
     name: str
     #: What CloudWatch says of it.
     reason: str = ""
+    #: Its description.
+    about: str = ""
+    #: When it began to ring, epoch seconds of the wall; None where CloudWatch does not say.
+    since: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -405,6 +436,10 @@ class AlertsStatus:
     ringing: tuple[AlarmStatus, ...] | None = None
     #: Why AWS does not say; else empty.
     unknown: str = ""
+    #: Alarms whose beginning was posted to the service's webhook, and whose end was not yet.
+    posted: tuple[AlarmStatus, ...] = ()
+    #: Why the last message could not be posted, which is tried again; empty where none failed.
+    post_failed: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -532,6 +567,7 @@ BACKGROUND = StoredStatus(BackgroundStatus, "background-failures")
 """By process."""
 PROCESSES = StoredStatus(ProcessesStatus, "processes")
 BUDGET = StoredStatus(BudgetStatus, "budget")
+COMMITMENTS = StoredStatus(AccountCommitments, "commitments")
 SPEND = StoredStatus(SpendHistory, "spend-by-hour")
 PAUSE = StoredStatus(PauseRequest, "paused")
 EVENTS = StoredStatus(AnnouncedEvents, "events")

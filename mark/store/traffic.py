@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mark.domain.documents import json_text
-from mark.domain.size_window import SizeCounts, add_sizes
+from mark.domain.size_window import add_sizes
 from mark.domain.traffic import CLIENT_COUNTS, ClientTraffic, GatewayReport, ModelTraffic
 from mark.domain.versions import VERSION_COUNTS, VersionCounts
 from mark.store.keys import Keys
@@ -15,10 +15,12 @@ WHOLE = (
     "instance", "standby", "lambda_", "late", "shed", "failed", "rejected", "redispatched", "invocations", "cold",
     "accuracy_known",
 )  # fmt: skip
-REAL = ("latency_sum_s", "billed", "gib_s", "accuracy_sum")
+REAL = ("latency_sum_s", "first_byte_sum_s", "billed", "gib_s", "accuracy_sum")
 ARRIVED = "arrived"
 SIZE = "size/"
 """Start of the names of counts by size: `size/ITEMS`, among those of the model."""
+FIRST_BYTE = "first_byte/"
+"""Start of the names of counts by the bin of the first byte: `first_byte/BIN`, likewise."""
 CLIENT = "client/"
 """Start of the names of clients' counts: `client/NAME/COUNT`, among those of the model."""
 VERSION = "version/"
@@ -70,7 +72,8 @@ def traffic_totals(model: str, answer: Sequence[Sequence[bytes]]) -> ModelTraffi
         recent_known=sum(gauge.recent_known for gauge in told),
         recent_sum=sum(gauge.recent_sum for gauge in told),
         clients=_clients(tallies),
-        sizes=_sizes(tallies),
+        sizes=add_sizes(_numbered(tallies, SIZE)),
+        first_byte_counts=tuple(sorted(_numbered(tallies, FIRST_BYTE))),
         versions=tuple(
             VersionCounts(version=name, **one) for name, one in _counts(tallies, VERSION, VERSION_COUNTS)
         ),
@@ -86,6 +89,7 @@ def _model_document(model: ModelTraffic) -> dict[str, Any]:
         f"{CLIENT}{one.client}/{name}": getattr(one, name) for one in model.clients for name in CLIENT_COUNTS
     }
     whole |= {f"{SIZE}{size}": count for size, count in model.sizes}
+    whole |= {f"{FIRST_BYTE}{place}": count for place, count in model.first_byte_counts}
     whole |= {
         f"{VERSION}{one.version}/{name}": getattr(one, name) for one in model.versions for name in VERSION_COUNTS
     }
@@ -117,10 +121,9 @@ def _counts(
     return iter(sorted(counts.items()))
 
 
-def _sizes(tallies: Mapping[str, bytes]) -> SizeCounts:
-    """Requests by size in items."""
-    named = ((key.removeprefix(SIZE), count) for key, count in tallies.items() if key.startswith(SIZE))
-    return add_sizes((int(size), int(count)) for size, count in named)
+def _numbered(tallies: Mapping[str, bytes], start: str) -> Iterator[tuple[int, int]]:
+    """Counts whose names are `start` and a number, with it."""
+    return ((int(key.removeprefix(start)), int(count)) for key, count in tallies.items() if key.startswith(start))
 
 
 class _Gauges(NamedTuple):

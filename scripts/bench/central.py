@@ -126,7 +126,7 @@ def bench_matching(kernel: CentralKernel, waiting: int, machines: int) -> None:
     """One decision of Kairos' rule with everything idle: costs, assignment and starts; and SciPy's on the same."""
     pool, kinds = a_pool(), np.repeat(np.arange(2), (machines // 4, machines - machines // 4))
     queries, rules = some_queries(waiting, 0.0), some_rules(decisions.KAIROS, waiting).rules
-    known, scratch = decisions.Pool(pool.timing, pool.best_ms), decisions.make_scratch()
+    known, scratch = decisions.Pool(pool.timing, pool.best_ms.reshape(1, -1)), decisions.make_scratch()
     line = decisions.make_line(waiting, kinds)
     line.queries["row"] = queries.row
     took, scipys = [], []

@@ -35,7 +35,7 @@ from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
 from mark.planner.greedy import plan_greedy
 from mark.plugins.load import build_forecaster
 from mark.simulator.engine.compiled import Kernel, compiled_kernel
-from mark.simulator.engine.data_plane import Engine
+from mark.simulator.engine.data_plane import Engine, EngineSetup
 from mark.simulator.experiment import Experiment, ExperimentSpec
 from mark.simulator.traces.generators import diurnal_floods
 from mark.simulator.workload import Workload
@@ -113,8 +113,8 @@ def bench_engine() -> None:
 def run_engine(kernel: Kernel, offering: Offering, arrivals: Floats) -> tuple[float, Engine]:
     """Serve the arrivals on SERVERS instances by least finish; seconds it took, and the engine."""
     end = float(np.ceil(arrivals[-1])) + 60.0
-    engine = Engine(
-        kernel_=kernel,
+    setup = EngineSetup(
+        kernel=kernel,
         arrivals=lambda low, high: arrivals[np.searchsorted(arrivals, low) : np.searchsorted(arrivals, high)],
         slo=Slo(latency_s=1.0, target=0.98),
         dispatch=DispatchPolicy(bounced=Bounced.NOWHERE, admission_factor=None),
@@ -125,6 +125,7 @@ def run_engine(kernel: Kernel, offering: Offering, arrivals: Floats) -> tuple[fl
         noise=np.random.default_rng(1),
         monitor=None,
     )
+    engine = Engine(setup)
     for _ in range(SERVERS):
         engine.add(offering, standby=False)
     began = time.perf_counter()

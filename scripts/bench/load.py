@@ -172,6 +172,12 @@ def main_thread_s(process: int) -> float:
     return int(Path(f"/proc/{process}/schedstat").read_text().split()[0]) * 1e-9
 
 
+def threads_s(process: int) -> float:
+    """CPU seconds of all threads of a process, to the nanosecond."""
+    files = Path(f"/proc/{process}/task").glob("*/schedstat")
+    return sum(int(file.read_text().split()[0]) for file in files) * 1e-9
+
+
 def rss_mib(session: int) -> float:
     """Resident memory of a session's processes."""
     return sum(int(fields[21]) for fields in _processes(session)) * PAGE_MIB

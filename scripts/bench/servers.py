@@ -11,9 +11,11 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import cast
 
+import numpy as np
 import uvloop
 
 import models.digits
@@ -33,10 +35,15 @@ from mark.domain.versions import ModelVersions
 from mark.ports import Backend, InferReply, InferRequest
 from mark.protocols.frames import FrameParser, Hello, Request, State, encode, encode_response
 from mark.protocols.handshake import AgentHandshake, new_nonce
+from mark.protocols.oip import InferCall
+from mark.protocols.oip_replies import compose_infer_reply
 from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
 from mark.serving.agent.process import AgentConfig, serve_agent
+from mark.serving.backends.oip_server import OipBackend
 from mark.serving.backends.python import PythonBackend
 from mark.serving.gateway.server import GatewayConfig, serve_gateway
+from mark.serving.grpc.server import GrpcConfig, GrpcServer
+from mark.serving.http.server import HttpServer
 from mark.simulator.engine.compiled import compiled_central_code
 from scripts.bench.engine import cache_dir
 
@@ -44,7 +51,11 @@ MAX_BATCH = 32
 INSTANT, DIGITS = "bench", "digits"
 INSTANT_S = {1: 0.0003, MAX_BATCH: 0.001}
 """A model whose batches take a third of a millisecond and more."""
-ANSWER = b'{"ok":true}'
+ANSWER = InferReply(status=200, content_type="application/json", body=b'{"ok":true}')
+OUTPUTS = compose_infer_reply(
+    INSTANT, {"y": np.zeros((1, 10), dtype=np.float32)}, InferCall({}, binary_outputs=True)
+)
+"""What an agent answers where the answer has to be Open Inference: ten numbers."""
 KEY = "bench"
 EARLY, POOL = "least-finish", 8
 """The rule that binds a request when it arrives, and how many agents a central queue is measured with."""
@@ -166,6 +177,9 @@ def _member(name: str, number: int, port: int) -> Member:
 class InstantAgent(asyncio.Protocol):
     """Answers every request of a chunk at once, in one write."""
 
+    def __init__(self, answer: InferReply) -> None:
+        self._answer = (answer.status, answer.content_type.encode(), answer.header_length, answer.body)
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Ask who it is; once that is known say that this agent is there, four times a second."""
         self._transport = cast("asyncio.Transport", transport)
@@ -190,7 +204,7 @@ class InstantAgent(asyncio.Protocol):
         out = []
         for frame in self._parser.feed(data):
             if type(frame) is Request:
-                out.append(encode_response(frame.id, 200, b"application/json", 0, ANSWER))
+                out.append(encode_response(frame.id, *self._answer))
             elif type(frame) is Hello:
                 self._transport.write(encode(self._handshake.welcome(frame)[1]))
                 self._say()
@@ -207,17 +221,79 @@ class InstantBackend:
 
     async def infer(self, batch: Sequence[InferRequest]) -> Sequence[InferReply]:
         """All the same."""
-        return [InferReply(status=200, content_type="application/json", body=ANSWER)] * len(batch)
+        return [ANSWER] * len(batch)
 
     async def close(self) -> None:
         """Nothing to end."""
 
 
+STREAM_HEAD = (
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+    b'f\r\ndata: {"n":0}\n\n\r\n'
+)
+STREAM_REST = b"".join(b'f\r\ndata: {"n":%d}\n\n\r\n' % number for number in range(1, 5)) + b"0\r\n\r\n"
+STREAM_LASTS_S = 0.05
+"""The rest of a stream comes so long after its first part."""
+STREAM_SLOTS = 1024
+
+
+class StreamServer(asyncio.Protocol):
+    """A model's server that begins each answer at once, and ends it a little later."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has come."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Answer: a post with a stream, health and metadata at once."""
+        if data.startswith(b"POST"):
+            self._transport.write(STREAM_HEAD)
+            asyncio.get_running_loop().call_later(STREAM_LASTS_S, self._end)
+        else:
+            self._transport.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+
+    def _end(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(STREAM_REST)
+
+
+async def run_stream_server() -> None:
+    """That server."""
+    server = await asyncio.get_running_loop().create_server(StreamServer, "127.0.0.1", 0, backlog=4096)
+    _print_port(server.sockets[0].getsockname()[1])
+    await asyncio.Event().wait()
+
+
+def streaming() -> ServedModel:
+    """A model whose answers stream, with more slots than any bench takes."""
+    model = served(INSTANT)
+    offering = model.offerings[0]
+    points = (LatencyPoint(batch=1, latency_s=STREAM_LASTS_S), LatencyPoint(batch=STREAM_SLOTS, latency_s=1.0))
+    wide = replace(
+        offering,
+        profile=replace(offering.profile, points=points),
+        batch=BatchPolicy(max_batch=STREAM_SLOTS, max_wait_s=0.0),
+        capacity_rps=STREAM_SLOTS,
+    )
+    slo = Slo(latency_s=30.0, target=0.98)
+    return replace(model, slo=slo, offerings=(wide,), backend=BackendSpec(kind="oip", streams=True))
+
+
+async def run_streams(port: int) -> None:
+    """Gateway and real agent in one process, before the server of streams at that port."""
+    backend = OipBackend(f"http://127.0.0.1:{port}", name=INSTANT, connections=STREAM_SLOTS)
+    await _run_both(streaming(), backend)
+
+
 async def run_gateway(name: str, link: BenchLink, token: str | None = None) -> None:
     """A gateway before the agents of this link."""
+    await _serve(served(name), link, token)
+
+
+async def _serve(model: ServedModel, link: BenchLink, token: str | None = None) -> None:
     await serve_gateway(
         GatewayConfig(name="bench", token=token),
-        spec=ServiceSpec(name="bench", models=(served(name),)),
+        spec=ServiceSpec(name="bench", models=(model,)),
         link=link,
         overflow=None,
         stop=asyncio.Event(),
@@ -242,17 +318,39 @@ async def run_pool(rule: str, port: int) -> None:
     )
 
 
-async def run_agent() -> None:
+async def run_grpc_gateway(port: int) -> None:
+    """A gateway before the agent at that port; the port that it prints is gRPC's."""
+    made: list[GrpcServer] = []
+
+    def beside(http: HttpServer) -> GrpcServer:
+        made.append(GrpcServer(GrpcConfig(host="127.0.0.1", port=0), http))
+        return made[0]
+
+    await serve_gateway(
+        GatewayConfig(name="bench", beside=beside),
+        spec=ServiceSpec(name="bench", models=(served(INSTANT),)),
+        link=BenchLink(INSTANT, [port]),
+        overflow=None,
+        stop=asyncio.Event(),
+        on_bound=lambda _: _print_port(made[0].port),
+    )
+
+
+async def run_agent(answer: InferReply = ANSWER) -> None:
     """An agent that answers at once."""
-    server = await asyncio.get_running_loop().create_server(InstantAgent, "127.0.0.1", 0)
+    server = await asyncio.get_running_loop().create_server(partial(InstantAgent, answer), "127.0.0.1", 0)
     _print_port(server.sockets[0].getsockname()[1])
     await asyncio.Event().wait()
 
 
 async def run_whole(name: str) -> None:
     """Gateway and real agent in one process, with batching and admission."""
-    model, link = served(name), BenchLink(name, ())
     backend: Backend = PythonBackend(models.digits.Digits, name=name) if name == DIGITS else InstantBackend()
+    await _run_both(served(name), backend)
+
+
+async def _run_both(model: ServedModel, backend: Backend) -> None:
+    link = BenchLink(model.name, ())
 
     async def no_notice() -> float | None:
         return None
@@ -268,7 +366,7 @@ async def run_whole(name: str) -> None:
             stop=asyncio.Event(),
         )
     )
-    await asyncio.gather(running, run_gateway(name, link))
+    await asyncio.gather(running, _serve(model, link))
 
 
 def limited(key: str) -> ClientDirectory:
@@ -287,7 +385,10 @@ def _print_port(port: int) -> None:
 
 
 def main() -> None:
-    """`gateway AGENT_PORT [TOKEN [KEY]]`, `pool RULE AGENT_PORT`, `agent`, or `whole MODEL`."""
+    """`gateway PORT [TOKEN [KEY]]`, `grpc PORT`, `pool RULE PORT` (an agent's); `agent [oip]`; `whole MODEL`.
+
+    Of streams `server`, or `streams PORT` before it.
+    """
     match sys.argv[1:]:
         case ["gateway", port]:
             uvloop.run(run_gateway(INSTANT, BenchLink(INSTANT, [int(port)])))
@@ -297,10 +398,18 @@ def main() -> None:
             uvloop.run(run_gateway(INSTANT, BenchLink(INSTANT, [int(port)], limited(key)), token))
         case ["pool", rule, port]:
             uvloop.run(run_pool(rule, int(port)))
+        case ["grpc", port]:
+            uvloop.run(run_grpc_gateway(int(port)))
         case ["agent"]:
             uvloop.run(run_agent())
+        case ["agent", "oip"]:
+            uvloop.run(run_agent(OUTPUTS))
         case ["whole", name]:
             uvloop.run(run_whole(name))
+        case ["server"]:
+            uvloop.run(run_stream_server())
+        case ["streams", port]:
+            uvloop.run(run_streams(int(port)))
         case other:
             raise SystemExit(f"no such role: {other}")
 

@@ -22,7 +22,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -45,9 +45,12 @@ from scripts.bench.load import (
     on_core,
     paced,
     rss_mib,
+    threads_s,
 )
+from scripts.bench.load_grpc import grpc_message, paced_grpc
 from scripts.bench.peers import LITSERVE, MLSERVER, NoPeers, peers_python, start_peer
 from scripts.bench.servers import EARLY
+from scripts.bench.streams import at_once, first_bytes_ms
 
 TOKEN, KEY = "bench-token", "bench-key"
 SIZES = (250, 1_500, 4_000, 12_500, 100_000)
@@ -67,7 +70,8 @@ ZERO = (
 )
 """The first of scikit-learn's digits."""
 STARTS_WITHIN_S = 60.0
-PARTS = ["central", "clients", "gateway", "bodies", "digits"]
+PARTS = ["central", "clients", "grpc", "streams", "gateway", "bodies", "digits"]
+STREAM_ROUNDS, STREAMS_AT_ONCE = 200, 1_000
 CENTRAL = ("kairos", "fcfs")
 PACED_ROUNDS, PACED_S = 3, 1.0
 MEMORY_PARTS = 5
@@ -352,6 +356,74 @@ def bench_clients(length: Length) -> None:
                 say(f"gateway, {name}: CPU a request at {rps:,} requests/s", shown, beside)
 
 
+def bench_streams() -> None:
+    """The first byte of a stream through gateway and agent, beside its server's, and many streams at once."""
+    with ExitStack() as stack:
+        server = stack.enter_context(ours("server", core=LOAD_CORE))
+        both = stack.enter_context(ours("streams", str(server.port)))
+        wait_until_streamed(both)
+        found = uvloop.run(first_bytes_ms({"server": server.port, "gateway": both.port}, STREAM_ROUNDS))
+        direct, through = (statistics.median(found[name]) for name in ("server", "gateway"))
+        say("stream from its server: first byte, p50", f"{direct:.3f} ms", "")
+        say("stream through gateway and agent: added p50", f"{through - direct:.3f} ms", "<= 1")
+        pairs = zip(found["gateway"], found["server"], strict=True)
+        added = statistics.quantiles([late - soon for late, soon in pairs], n=100)
+        say("stream through gateway and agent: added p99 of pairs", f"{added[98]:.3f} ms", "")
+        whole, first_ms = uvloop.run(at_once(both.port, STREAMS_AT_ONCE))
+        say(f"{STREAMS_AT_ONCE:,} streams begun at once: whole", f"{whole:,}", f"{STREAMS_AT_ONCE:,}")
+        say(f"{STREAMS_AT_ONCE:,} streams begun at once: first byte, p50", f"{first_ms:.0f} ms", "")
+
+
+def wait_until_streamed(server: Server) -> None:
+    """Return as soon as the server streams. Errors: NoPeers if it never does."""
+    url = f"http://127.0.0.1:{server.port}/v2/models/bench/generate_stream"
+    end = time.monotonic() + STARTS_WITHIN_S
+    while True:
+        try:
+            with urllib.request.urlopen(url, b"{}", timeout=10) as answer:
+                answer.read()
+                return
+        except OSError as error:
+            if time.monotonic() > end:
+                raise NoPeers(f"no stream after {STARTS_WITHIN_S:g} s: {error}") from error
+            time.sleep(0.1)
+
+
+def bench_grpc(length: Length) -> None:
+    """A gateway's CPU for a request by gRPC beside the same one by HTTP: 250 numbers, answered by ten."""
+    values = np.full((1, SIZES[0]), 0.12345, dtype=np.float32)
+    binary = compose_infer({"x": values}, path=INSTANT.path)
+    over_http = {
+        "HTTP, JSON": INSTANT,
+        "HTTP, binary": Ask(path=binary.path, body=binary.body, header_length=binary.header_length),
+    }
+    message = grpc_message(values)
+    with ExitStack() as stack:
+        agent = str(stack.enter_context(ours("agent", "oip", core=LOAD_CORE)).port)
+        http = stack.enter_context(ours("gateway", agent))
+        grpc = stack.enter_context(ours("grpc", agent))
+        wait_until_answered(http, INSTANT)
+        for rps in (100, 500):
+            runs: dict[str, tuple[Server, Callable[[], Coroutine[Any, Any, float]]]] = {
+                name: (http, partial(paced, http.port, ask, rps=rps, seconds=length.seconds))
+                for name, ask in over_http.items()
+            }
+            runs["gRPC, raw"] = grpc, partial(paced_grpc, grpc.port, message, rps=rps, seconds=length.seconds)
+            used: dict[str, list[float]] = {name: [] for name in runs}
+            took: dict[str, list[float]] = {name: [] for name in runs}
+            for _ in range(length.rounds):
+                for name, (server, run) in runs.items():
+                    before = threads_s(server.pid)
+                    took[name].append(uvloop.run(run()))
+                    used[name].append((threads_s(server.pid) - before) / (rps * length.seconds) * 1e6)
+            for name, found_us in used.items():
+                shown = (
+                    f"{statistics.median(found_us):.0f} us, median latency {statistics.median(took[name]):.2f} ms"
+                )
+                times = statistics.median(found_us) / statistics.median(used["HTTP, binary"])
+                say(f"gateway, {name}: CPU a request at {rps:,} requests/s", shown, f"{times:.1f} x HTTP, binary")
+
+
 def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -366,6 +438,10 @@ def main() -> None:
         bench_central(length)
     if "clients" in asked.part and shutil.which("taskset"):
         bench_clients(length)
+    if "streams" in asked.part and shutil.which("taskset"):
+        bench_streams()
+    if "grpc" in asked.part and shutil.which("taskset"):
+        bench_grpc(length)
     lacking = [name for name in ("wrk", "taskset") if shutil.which(name) is None]
     if lacking:
         say("the live service", "left out", f"needs {' and '.join(lacking)}")

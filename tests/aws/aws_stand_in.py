@@ -51,6 +51,13 @@ ANSWERS: dict[tuple[str, str], dict[str, Any]] = {
         ]
     },
     ("ec2", "DescribeSpotPriceHistory"): {"SpotPriceHistory": []},
+    ("ec2", "DescribeReservedInstances"): {"ReservedInstances": []},
+    ("savingsplans", "DescribeSavingsPlans"): {
+        "savingsPlans": [
+            {"savingsPlanId": "p", "savingsPlanType": "Compute", "commitment": "1", "state": "active"}
+        ]
+    },
+    ("savingsplans", "DescribeSavingsPlanRates"): {"searchResults": []},
     ("service-quotas", "ListServiceQuotas"): {"Quotas": []},
     ("sqs", "GetQueueAttributes"): {"Attributes": {"ApproximateNumberOfMessages": "0"}},
     ("sqs", "GetQueueUrl"): {"QueueUrl": "http://sqs/dead"},

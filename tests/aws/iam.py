@@ -30,6 +30,7 @@ NAMES = Names(
     costs=True,
     infer=("mark-shop-infer-m", "mark-shop-words", "mark-shop-words:live"),
     train="mark-shop-train",
+    webhook="mark/webhook",
 )
 RENAMED = {
     "dynamodb:TransactWriteItems": "dynamodb:PutItem",

@@ -9,9 +9,10 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
+from botocore.exceptions import BotoCoreError, ClientError
 from moto import mock_aws
 
-from lambda_handlers import interruption, warm
+from lambda_handlers import interruption, warm, webhook
 from mark.aws.alarms import read_alerts
 from mark.aws.archive import put_object
 from mark.aws.client_tokens import valid_tokens
@@ -57,11 +58,30 @@ def hear(there: Scene, instance: str) -> None:
     assert [fact.instance for fact in there.cloud.drain_facts() if isinstance(fact, SpotWarned)] == [instance]
 
 
+def read_account(there: Scene) -> None:
+    """Ask for what moto knows nothing of: that it was asked is what counts."""
+    plans = there.aws.savings_plans
+    with suppress(NotImplementedError):
+        read_quotas(there.aws)
+    with suppress(NotImplementedError, BotoCoreError, ClientError):
+        plans.describe_savings_plans()
+    with suppress(NotImplementedError, BotoCoreError, ClientError):
+        plans.describe_savings_plan_rates(savingsPlanId="p")
+    with suppress(NotImplementedError, BotoCoreError, ClientError):
+        there.aws.ec2.describe_reserved_instances()
+
+
 def gateway(there: Scene) -> None:
     overflow = LambdaOverflow(there.aws, concurrency=1)
     asked = InferRequest(path="/p", content_type="application/json", body=b"{}")
     asyncio.run(overflow.invoke("mark-shop-infer-m", asked, 5.0))
     overflow.close()
+
+
+def post_alarm(there: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The secret is read, and holds no address."""
+    monkeypatch.setenv("MARK_WEBHOOK_SECRET", "mark-shop-token")
+    assert "must read https://" in str(webhook.handler({"mark-test": True}, CONTEXT)["why"])
 
 
 @pytest.fixture
@@ -84,8 +104,7 @@ def test_each_role_calls_what_is_listed_for_it(called: Recorder, monkeypatch: py
         with called.acting("setup"):
             there = scene()
         with called.acting("controller"):
-            with suppress(NotImplementedError):  # moto knows no quotas of EC2
-                read_quotas(there.aws)
+            read_account(there)
             controller(there)
             (instance,) = there.ids()
         monkeypatch.setenv("EVENTS_QUEUE_URL", there.events_url)
@@ -108,6 +127,8 @@ def test_each_role_calls_what_is_listed_for_it(called: Recorder, monkeypatch: py
             assert valid_tokens(there.aws, "shop") == ("t",)
         with called.acting("warm"):
             warm.handler({"function": "mark-shop-infer-m", "concurrency": 1}, CONTEXT)
+        with called.acting("webhook"):
+            post_alarm(there, monkeypatch)
         with called.acting("setup"):
             changed = replace(infer_function(), memory_mib=1024)
             better = {"agents_store": "redis://y", "code": zipped("pass  # better")}
@@ -127,7 +148,7 @@ def test_each_role_calls_what_is_listed_for_it(called: Recorder, monkeypatch: py
         with called.acting("setup"):
             tear_down(there.aws, "shop")
         there.close()
-    for role in ("setup", "controller", "gateway", "interruption", "train", "warm"):
-        called.assert_permitted(role, replace(NAMES, bucket=there.bucket))
+    for role in ("setup", "controller", "gateway", "interruption", "train", "warm", "webhook"):
+        called.assert_permitted(role, replace(NAMES, bucket=there.bucket, webhook="mark-shop-token"))
     reads = frozenset({("StackReads", "cloudformation:DescribeStacks")})  # moto's stacks are judged by nobody
     called.assert_permitted("prober", replace(NAMES, bucket=there.bucket), unseen=reads)

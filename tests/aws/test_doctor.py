@@ -17,7 +17,15 @@ from mark.aws.alarms import Alerts, read_alerts
 from mark.aws.ec2.inventory import list_inventory
 from mark.aws.outside_pause import read_pause
 from mark.aws.permissions.policies import statements
-from mark.aws.preflight import available_zones, caller, is_verified, machine_image, mail_account, manifest_type
+from mark.aws.preflight import (
+    available_zones,
+    caller,
+    has_secret,
+    is_verified,
+    machine_image,
+    mail_account,
+    manifest_type,
+)
 from mark.aws.prices import on_demand_usd_per_hour, spot_usd_per_hour, type_facts
 from mark.aws.quotas import lambda_concurrency, read_quotas
 from mark.aws.role_checks import simulate, take_role
@@ -92,6 +100,9 @@ def test_the_doctor_asks_what_is_listed_for_it_and_understands_the_answers(
     assert is_verified(there, "a@example.org") is True
     assert is_verified(there, "b@example.org") is None
     assert mail_account(there).sandbox
+    assert not has_secret(there, "mark/webhook")
+    world.client("secretsmanager").create_secret(Name="mark/webhook", SecretString="x")
+    assert has_secret(there, "mark/webhook")
     assert list_inventory(there, "shop") == ()
     assert read_pause(there, "shop") is None
     assert machine_image(there, "ami-0abcdef1234567890") is None
@@ -104,7 +115,7 @@ def test_the_doctor_asks_what_is_listed_for_it_and_understands_the_answers(
     take_role(there, node, "node").close()
     with pytest.raises(RetryLater):  # nobody's policies are known to this account
         list(simulate(there, node, statements("member", NAMES), region=NAMES.region, without=()))
-    ours = frozenset({("ecr", "CreateRepository"), ("sqs", "CreateQueue")})
+    ours = frozenset({("ecr", "CreateRepository"), ("secretsmanager", "CreateSecret"), ("sqs", "CreateQueue")})
     several = replace(NAMES, repository="shop/*", sender="*@example.org")
     called.assert_permitted("doctor", several, by="", but=ours)
 

@@ -20,6 +20,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from lambda_handlers import interruption
+from mark.aws.account.commitments import read_commitments
 from mark.aws.alarms import read_alerts
 from mark.aws.archive import put_object
 from mark.aws.client_tokens import valid_tokens
@@ -285,6 +286,11 @@ def asking(ask: Callable[[Aws], object], expected: type[MarkError] = MarkError) 
     return run
 
 
+def owning(there: Aws) -> list[str]:
+    """A controller goes on with the commitments that it knew."""
+    return asking(lambda aws: read_commitments(aws, region="us-east-1", types={"c5.large"}))(there)
+
+
 def observing(there: Aws) -> list[str]:
     """Of an order's fleet: without its prices of now it costs what its offerings say."""
     assert not Life(there).cloud.observe().spot_usd_per_hour
@@ -386,6 +392,9 @@ RUNS: dict[tuple[str, str], Callable[[Aws], list[str]]] = {
         lambda there: put_object(there.objects, "bucket", "key", b"", content_type="text/plain")
     ),
     ("secretsmanager", "GetSecretValue"): asking(lambda there: valid_tokens(there, "shop")),
+    ("ec2", "DescribeReservedInstances"): owning,
+    ("savingsplans", "DescribeSavingsPlanRates"): owning,
+    ("savingsplans", "DescribeSavingsPlans"): owning,
     ("service-quotas", "ListServiceQuotas"): lambda there: [str(known_quotas(there))],
     ("sqs", "ChangeMessageVisibilityBatch"): closing,
     ("sqs", "DeleteMessageBatch"): acknowledging,

@@ -18,13 +18,7 @@ from mark.domain.errors import Misconfigured
 from tests.aws.iam import NAMES, action_of, decided, reference
 
 PREFIXES = {
-    "LaunchFrom",
-    "LaunchedAlong",
-    "Artifacts",
-    "Images",
-    "Objects",
-    "Journals",
-    "Reports",
+    *("LaunchFrom", "LaunchedAlong", "Artifacts", "Images", "Objects", "Journals", "Plans", "Reports"),
     "Trainings",
     "Versions",
 }
@@ -53,6 +47,7 @@ BESIDE = {
     },
     "train": LOGS,
     "warm": LOGS,
+    "webhook": LOGS | {"sqs:SendMessage"},
 }  # fmt: skip
 """What AWS asks for beside a call's own action: tags, roles that are handed over, what AWS does as the role."""
 

@@ -24,6 +24,7 @@ LIVE = {
         "up",
         "load",
         "try",
+        "alerts test",
         "status",
         "report",
         "feed",

@@ -22,6 +22,7 @@ from mark.domain.versions import (
     RolloutPhase,
     RolloutVerb,
     VersionCounts,
+    counted_since,
 )
 
 OLD, NEW = "aaaa", "bbbb"
@@ -58,6 +59,9 @@ class World:
     answered: dict[str, int] = field(default_factory=dict)
     late_share: dict[str, float] = field(default_factory=dict)
     drained: set[str] = field(default_factory=set)
+    differing_share: float = 0.0
+    compared: int = 0
+    shadowed_moves: int = 0
 
     @property
     def fleet(self) -> FleetView:
@@ -70,7 +74,13 @@ class World:
     @property
     def counts(self) -> tuple[VersionCounts, ...]:
         return tuple(
-            VersionCounts(version=name, answered=count, late=round(count * self.late_share.get(name, 0.0)))
+            VersionCounts(
+                version=name,
+                answered=count,
+                late=round(count * self.late_share.get(name, 0.0)),
+                compared=self.compared * (name == NEW),
+                differing=round(self.compared * self.differing_share) * (name == NEW),
+            )
             for name, count in sorted(self.answered.items())
         )
 
@@ -89,6 +99,8 @@ class World:
         self.now += STEP_S
         self.moves += 1
         weight = self.versions.weight
+        self.compared += round(rps * STEP_S * self.versions.shadow)
+        self.shadowed_moves += self.versions.shadow > 0
         for name, share in ((self.versions.stable, 1 - weight), (self.versions.candidate, weight)):
             self.answered[name] = self.answered.get(name, 0) + round(rps * STEP_S * share)
         seen = RolloutSeen(
@@ -233,6 +245,19 @@ def test_a_worse_version_is_aborted_by_burn_rate_errors_or_latency() -> None:
     )
 
 
+@given(target=st.floats(0.5, 0.999))
+def test_a_candidate_that_misses_nearly_all_burns_whatever_the_target(target: float) -> None:
+    rollout = Rollout(id="1", before=OLD, candidate=NEW, policy=CanaryPolicy(), began_at=0.0, since=0.0)
+    good = VersionCounts(version=OLD, answered=10_000, latency_us=1_000_000_000)
+
+    def verdict(missed: int) -> str | None:
+        new = VersionCounts(version=NEW, answered=10_000, late=missed, latency_us=1_000_000_000)
+        return judge(rollout, good, new, target)
+
+    assert "burn rate" in (verdict(9_000) or "")
+    assert verdict(int(10_000 * (1.0 - target))) is None, "within the objective"
+
+
 def test_a_burning_candidate_gives_its_traffic_back() -> None:
     world = World()
     world.late_share[NEW] = 0.5
@@ -241,6 +266,59 @@ def test_a_burning_candidate_gives_its_traffic_back() -> None:
     assert world.rollout.phase is RolloutPhase.ABORTED
     assert "burn rate" in world.rollout.reason
     assert world.versions.stable == OLD
+
+
+def test_a_stable_fleet_that_grows_all_the_while_is_replaced() -> None:
+    world = World(boots=15)
+    world.command(replace(START, policy=CanaryPolicy()))
+    for number in range(1000):
+        if world.rollout.is_over:
+            break
+        if number % 24 == 23:  # every four minutes, and each boots for two and a half
+            name = f"i-{OLD}-more-{number}"
+            booting = Instance(id=name, offering="small", state=InstanceState.PENDING, version=OLD, token="t")
+            world.launched.append((booting, world.moves + world.boots))
+        world.move()
+    assert world.rollout.phase is RolloutPhase.PROMOTED
+    assert world.now - world.rollout.began_at < 3600
+
+
+def test_lost_instances_of_the_last_step_are_waited_for_and_for_no_longer_than_they_may_take() -> None:
+    world = World()
+    world.command(START)
+    while world.versions.weight < 1.0:
+        world.move()
+    world.launched, world.boots = world.launched[1:], 12
+    while world.rollout.phase is RolloutPhase.DWELLING:
+        assert world.rollout.weight == 1.0
+        world.move()
+    assert world.rollout.phase is RolloutPhase.PROMOTED
+    assert world.ready(NEW) == 4
+
+    gone = World()
+    gone.command(START)
+    while gone.versions.weight < 1.0:
+        gone.move()
+    gone.launched, gone.boots = [], 10_000
+    gone.until_over()
+    assert gone.rollout.phase is RolloutPhase.ABORTED
+    assert "0 of 4 small" in gone.rollout.reason
+
+
+def test_a_candidate_is_judged_while_the_next_step_s_instances_start() -> None:
+    world = World()
+    world.command(START)
+    while world.versions.weight < 0.25:
+        world.move()
+    world.boots = 10_000
+    while world.rollout.phase is RolloutPhase.DWELLING:
+        world.move()
+    assert (world.rollout.phase, world.versions.weight) == (RolloutPhase.PREPARING, 0.25)
+    world.late_share[NEW] = 1.0
+    since = world.now
+    world.until_over()
+    assert "burn rate" in world.rollout.reason
+    assert world.now - since < POLICY.ready_within_s
 
 
 def test_commands_are_carried_out_once_and_only_where_they_mean_something() -> None:
@@ -281,7 +359,123 @@ def test_launches_of_a_crashed_controller_are_submitted_again_under_their_tokens
     assert not world.move(), "it is still waited for"
 
 
-@pytest.mark.parametrize("steps", [(), (0.5,), (0.5, 0.25, 1.0), (0.0, 1.0), (0.5, 0.5, 1.0), (0.5, 2.0)])
+def test_counts_that_a_store_has_lost_are_not_taken_from_a_version() -> None:
+    before = VersionCounts(version=NEW, answered=100, late=5, failed=7, latency_us=900)
+    now = VersionCounts(version=NEW, answered=90, late=6, failed=2, latency_us=1000)
+    assert counted_since(now, before) == VersionCounts(version=NEW, late=1, latency_us=100)
+
+
+@pytest.mark.parametrize("seconds", [math.nan, math.inf, -1.0, 1e9])
+def test_times_of_a_rollout_end(seconds: float) -> None:
+    with pytest.raises(Misconfigured, match="--dwell"):
+        CanaryPolicy(dwell_s=seconds).check()
+    with pytest.raises(Misconfigured, match="--ready-within"):
+        CanaryPolicy(ready_within_s=seconds).check()
+    with pytest.raises(Misconfigured, match="--shadow-dwell"):
+        CanaryPolicy(shadow_dwell_s=seconds).check()
+
+
+@pytest.mark.parametrize("steps", [(0.5,), (0.5, 0.25, 1.0), (0.0, 1.0), (0.5, 0.5, 1.0), (0.5, 2.0)])
 def test_steps_rise_to_all(steps: tuple[float, ...]) -> None:
     with pytest.raises(Misconfigured, match="5,25,100"):
         CanaryPolicy(steps=steps).check()
+
+
+SHADOW = replace(POLICY, shadow=0.5, shadow_dwell_s=100.0)
+
+
+def shadowed(policy: CanaryPolicy, *, differing: float = 0.0, rps: float = 10.0, boots: int = 2) -> World:
+    """A world whose rollout begins with a shadow, until it is over."""
+    world = World(boots=boots, differing_share=differing)
+    world.command(replace(START, policy=policy))
+    for _ in range(5000):
+        if world.rollout.is_over:
+            return world
+        world.move(rps=rps)
+        assert world.versions.shadow in (0.0, policy.shadow)
+        if world.versions.shadow:
+            assert world.versions.weight == 0.0, "copies come before the first step"
+            assert world.ready(NEW) >= math.ceil(policy.shadow * 4 - 1e-9), "and once they can be carried"
+    raise AssertionError("a rollout that never ends")
+
+
+def test_answers_are_compared_before_the_first_step() -> None:
+    world = shadowed(SHADOW)
+    assert world.rollout.phase is RolloutPhase.PROMOTED
+    assert world.rollout.verdict.startswith("answers agree: 0 of ")
+    assert world.shadowed_moves == 10, "for the dwell"
+
+
+def test_a_rollout_without_steps_ends_with_a_verdict_and_its_instances_go() -> None:
+    world = shadowed(replace(SHADOW, steps=()), differing=0.2)
+    assert (world.rollout.phase, world.versions.stable) == (RolloutPhase.COMPARED, OLD)
+    assert world.rollout.reason == world.rollout.verdict
+    assert world.rollout.verdict.startswith("answers differ: 100 of 500 compared differ (20.0%)")
+    world.move()
+    assert (world.ready(NEW), world.ready(OLD)) == (0, 4)
+    few = shadowed(replace(SHADOW, steps=()), rps=0.0)
+    assert few.rollout.verdict.startswith("too few answers to judge by")
+    assert few.shadowed_moves == 40, "four dwells, without answers"
+
+
+@pytest.mark.parametrize(
+    ("most", "differing", "aborts"), [(0.1, 0.2, True), (0.2, 0.1, False), (None, 1.0, False)]
+)
+def test_too_many_differing_answers_abort(most: float | None, differing: float, aborts: bool) -> None:
+    world = shadowed(replace(SHADOW, most_differing=most), differing=differing)
+    assert (world.rollout.phase is RolloutPhase.ABORTED) == aborts
+    assert ("answers differ" in world.rollout.reason) == aborts
+    assert world.versions.stable == (OLD if aborts else NEW)
+
+
+def test_one_differing_answer_too_many_is_seen_at_the_end_of_the_dwell() -> None:
+    world = shadowed(replace(SHADOW, most_differing=0.0), differing=0.01)
+    assert world.rollout.phase is RolloutPhase.ABORTED
+    assert world.shadowed_moves == 10
+
+
+@given(
+    st.floats(0, 1),
+    st.sampled_from([0.01, 0.3, 1.0]),
+    st.booleans(),
+    st.sampled_from([None, ABORT, PROMOTE]),
+    st.integers(0, 30),
+    st.integers(0, 30),
+)
+def test_every_shadow_ends_and_costs_no_client(
+    differing: float, share: float, alone: bool, order: RolloutCommand | None, at: int, lost_at: int
+) -> None:
+    world = World(differing_share=differing)
+    steps = () if alone else POLICY.steps
+    policy = replace(SHADOW, shadow=share, most_differing=0.5, steps=steps)
+    world.command(replace(START, policy=policy))
+    for number in range(5000):
+        if order is not None and number == at:
+            world.command(order)
+            assert world.versions.shadow == 0.0, "a command ends the comparison at once"
+        if number == lost_at:
+            world.launched = world.launched[1:]
+        world.move()
+        assert not (world.versions.shadow and world.versions.weight)
+        if world.rollout.is_over:
+            break
+    ends = {RolloutPhase.ABORTED, RolloutPhase.COMPARED if alone else RolloutPhase.PROMOTED}
+    assert world.rollout.phase in ends | ({RolloutPhase.PROMOTED} if order is PROMOTE else set())
+    assert world.versions.stable == (NEW if world.rollout.phase is RolloutPhase.PROMOTED else OLD)
+
+
+@pytest.mark.parametrize(
+    ("policy", "says"),
+    [
+        (CanaryPolicy(steps=()), "--shadow 10"),
+        (CanaryPolicy(shadow=math.nan), "0 to 100"),
+        (CanaryPolicy(tolerance=math.nan), "--tolerance"),
+        (CanaryPolicy(tolerance=math.inf), "--tolerance"),
+        (CanaryPolicy(most_differing=math.nan), "--most-differing"),
+        (CanaryPolicy(shadow=1.5), "0 to 100"),
+        (CanaryPolicy(shadow=-1.0), "0"),
+    ],
+)
+def test_a_shadow_is_a_share_and_no_step_needs_one(policy: CanaryPolicy, says: str) -> None:
+    with pytest.raises(Misconfigured, match=says):
+        policy.check()

@@ -14,6 +14,7 @@ from mark.controller.policy import StandbyPolicy
 from mark.controller.state import NoteKind, Observation, State
 from mark.controller.step import step
 from mark.dispatch.overflow import environments_for
+from mark.domain.commitments.owned import Commitments, PlanKind, SavingsPlan
 from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, InstanceState, Role
 from mark.domain.objective import SloWindow
@@ -331,6 +332,10 @@ def test_on_any_path(ticks: list[tuple[int, int, float, float, int]], limit: int
         state = decision.state
 
 
+LOAD = Demand(end_at=400.0, mean_rps=(85.0,), max_rps=(85.0,))
+OWNED = Commitments(plans=(SavingsPlan(name="plan", kind=PlanKind.COMPUTE, usd_per_hour=1.0),))
+
+
 def test_each_input_moves_a_decision() -> None:
     """A field of the observation that moved nothing would be a promise not kept."""
     bridging = StandbyPolicy(offering=SLEEPER, surges=True)
@@ -350,6 +355,11 @@ def test_each_input_moves_a_decision() -> None:
     def orders(seen_then: Observation = base, **changes: Any) -> object:
         return step(before.state, replace(seen_then, **changes), policy).orders
 
+    def owned(**changes: Any) -> object:
+        bare = replace(base, forecast=None, plan=None, **changes)
+        asked = plan_request(before.state, bare, policy, history=LOAD, forecast=forecast(1000.0))
+        return asked.owned
+
     refused = LaunchRefused(token="t0-1", offering=SMALL.name, count=1, cause=CAPACITY, at=399.0)
     moved = {
         "now": orders(now=100.0) != orders(),
@@ -363,6 +373,7 @@ def test_each_input_moves_a_decision() -> None:
         "recent_rps": orders(recent_rps=(500.0,) * 12) != orders(),
         "service_time_ratios": orders(service_time_ratios=((LARGE.name, 2.0),)) != orders(),
         "quotas": orders(wanting, quotas=(NOTHING_ALLOWED,)) != orders(wanting),
+        "commitments": owned(commitments=OWNED) != owned(),
         "spending_limit": orders(spending_limit=SpendingLimit.PAUSE) != orders(),
     }
     assert moved == {field.name: True for field in fields(Observation)}

@@ -208,7 +208,7 @@ def test_whatever_comes_and_goes_each_query_starts_once_and_none_is_forgotten(
         elif busy:
             queue.set_idle(name := sorted(busy)[which % len(busy)])
             del busy[name]
-        decided = queue.decide(float(now)) if decides else Decided[int]([], [])
+        decided = queue.decide(float(now)) if decides else Decided[int]([], [], [])
         for query, name in decided.started:
             assert name not in busy
             busy[name] = query
@@ -287,7 +287,7 @@ def test_a_lane_hands_on_what_is_too_late_when_its_turn_comes(rule: CentralRule)
     queue.add(0.0, "late", size=1, deadline_ms=35.0)
     queue.add(0.0, "in time", size=1, deadline_ms=50.0)
     queue.set_idle("a")
-    assert queue.decide(30.0) == Decided([("in time", "a")], ["late"])
+    assert queue.decide(30.0) == Decided([("in time", "a")], ["late"], [])
 
 
 def test_what_was_handed_on_and_not_taken_stays_held_in_a_new_pool():
@@ -298,7 +298,7 @@ def test_what_was_handed_on_and_not_taken_stays_held_in_a_new_pool():
     queue.set_pool(0.0, [Instance("b", "fast", 100.0)])
     assert (queue.held, queue.not_held()) == (1, ["other"])
     queue.set_idle("b")
-    assert queue.decide(0.0) == Decided([("other", "b")], [])
+    assert queue.decide(0.0) == Decided([("other", "b")], [], [])
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -319,3 +319,102 @@ def test_what_is_removed_before_it_is_handed_on_takes_no_other_along(rule: Centr
     decided = queue.decide(10.0)
     seen = [name for name, _ in decided.started] + decided.handed_on + queue.waiting()
     assert sorted(seen) == ["in time", "later"]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_who_waits_keeps_its_size_and_deadline_while_the_pool_changes(rule: CentralRule) -> None:
+    queue = a_queue(rule, too_late=TooLate.OVERFLOW)
+    queue.set_pool(1000.0, [Instance("a", "fast", 1020.0)])
+    queue.add(1000.0, "q", size=2, deadline_ms=1050.0)
+    queue.set_pool(1001.0, [Instance("a", "fast", 1020.0), Instance("b", "fast", 1030.0)])
+    queue.set_idle("a")
+    assert queue.decide(1010.0) == ([("q", "a")], [], []), "it is not too late"
+    assert queue.expected_ms(1010.0, 0, 1) == 1040.0
+    queue.set_pool(1010.0, [Instance("a", "fast", 0.0)])
+    assert queue.expected_ms(1010.0, 0, 1) == 1040.0, "it serves two items"
+
+
+def served_by_version(case: Case, share: float, *, together: bool) -> list[tuple[float, str | None]]:
+    """Start and instance of each query, its version's: in one queue, or in one of each version's own.
+
+    Every query that leaves for another version's instances ends here.
+    """
+    rng = np.random.default_rng(case.queries)
+    is_new = rng.random(case.queries) < share
+    pools = [
+        [*case.instances()],
+        [one._replace(name=f"{one.name}n", is_candidate=True) for one in case.instances()],
+    ]
+    queues = [case.queue() for _ in range(1 if together else 2)]
+    for queue, pool in zip(queues, [pools[0] + pools[1]] if together else pools, strict=True):
+        queue.set_pool(0.0, pool)
+    found: list[tuple[float, str | None]] = [(math.nan, None)] * case.queries
+    events = [(float(at), 1, number, "") for number, at in enumerate(case.arrived_ms)]
+    while events:
+        now = events[0][0]
+        while events and events[0][0] == now:
+            _, is_arrival, number, name = heapq.heappop(events)
+            queue = queues[0 if together else int(is_new[number])]
+            if is_arrival:
+                queue.add(
+                    now,
+                    number,
+                    size=int(case.size[number]),
+                    deadline_ms=now + SLO_MS,
+                    is_candidate=bool(is_new[number]),
+                )
+            else:
+                queue.set_idle(name)
+        for queue in queues:
+            for query, name in queue.decide(now).started:
+                assert name.endswith("n") == is_new[query], "only by an instance of its version"
+                kind = int(name[1 : name.index("-")])
+                took_ms = queue.latency_ms[kind, case.size[query] - 1] * case.noise[query]
+                found[query] = (now, name)
+                heapq.heappush(events, (now + took_ms, 0, query, name))
+    assert not any(len(queue) for queue in queues)
+    return found
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    policy=POLICIES,
+    load=st.sampled_from([0.5, 1.0, 4.0]),
+    share=st.sampled_from([0.0, 0.05, 0.5, 1.0]),
+)
+def test_two_versions_in_one_queue_are_served_as_if_each_had_its_own(
+    seed: int, policy: CentralPolicy, load: float, share: float
+) -> None:
+    case = Case(seed, policy, load)
+    assert served_by_version(case, share, together=True) == served_by_version(case, share, together=False)
+
+
+@pytest.mark.parametrize("rule", [CentralRule.KAIROS, CentralRule.CLOCKWORK])
+@pytest.mark.parametrize("too_late", [TooLate.HOLD, TooLate.OVERFLOW])
+def test_what_the_candidate_cannot_answer_in_time_leaves_the_queue(rule: CentralRule, too_late: TooLate) -> None:
+    queue = a_queue(rule, too_late=too_late)
+    new = Instance("new", "slow", is_candidate=True)
+    queue.set_pool(0.0, [FAST, new])
+    queue.add(0.0, "large", size=2, deadline_ms=44.0, is_candidate=True)
+    assert queue.waiting_for(is_candidate=True) == ["large"]
+    assert queue.decide(0.0) == Decided([], [], ["large"])
+    queue.add(0.0, "large", size=2, deadline_ms=44.0)
+    assert queue.decide(0.0).started == [("large", "a")]
+
+
+def test_held_queries_of_one_version_wait_for_no_other() -> None:
+    queue = a_queue()
+    queue.set_pool(0.0, [Instance("a", "fast", 30.0), Instance("new", "fast", 30.0, is_candidate=True)])
+    for number in range(3):
+        queue.hold(f"new-{number}", size=1, deadline_ms=-10.0, is_candidate=True)
+        queue.hold(f"old-{number}", size=1, deadline_ms=-10.0)
+    queue.set_idle("a")
+    assert queue.decide(30.0).started == [("old-0", "a")]
+    queue.set_idle("new")
+    assert queue.decide(30.0).started == [("new-0", "new")]
+    assert queue.waiting() == ["new-1", "old-1", "new-2", "old-2"]
+    queue.add(30.0, "waits", size=1, deadline_ms=75.0)
+    queue.set_idle("new")
+    assert queue.decide(31.0).started == [("new-1", "new")], (
+        "what waits for the other version keeps it from nothing"
+    )

@@ -16,9 +16,11 @@ from mark.domain.clients import (
     ClientDirectory,
     HashedKey,
     Limits,
+    Priority,
     hash_of_key,
 )
 from mark.domain.errors import Misconfigured
+from mark.store.codec import CLIENTS
 
 MODELS = ("digits", "net")
 
@@ -87,6 +89,59 @@ def test_the_one_revoked_first_makes_room() -> None:
     assert {"c7", "more"} <= set(names)
 
 
+NAMES = ("a", "b", "c")
+CHANGES = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(("create", "rotate", "revoke"))), max_size=8)
+
+
+def after(made: ClientDirectory, changes: list[tuple[str, str]], key: str = "k") -> ClientDirectory:
+    """The directory after those of the changes that are possible."""
+    for number, (name, change) in enumerate(changes):
+        there = {one.name: one for one in made.clients}
+        is_active = name in there and not there[name].is_revoked
+        if change == "create" and not is_active:
+            made = made.created(client(name, f"{key}{number}".encode()), models=MODELS)
+        elif change == "rotate" and is_active:
+            made = made.rotated(name, f"{key}{number}", at=float(number), keep_old_s=10.0)
+        elif change == "revoke" and is_active:
+            made = made.revoked(name, at=float(number))
+    return made
+
+
+@given(CHANGES, CHANGES)
+def test_a_copy_that_has_all_changes_is_what_it_merges_to(
+    before: list[tuple[str, str]], later: list[tuple[str, str]]
+) -> None:
+    old = after(ClientDirectory(), before)
+    new = after(old, later)
+    assert old.merged(new) == new == new.merged(old)
+
+
+@given(CHANGES, CHANGES, CHANGES)
+def test_copies_that_parted_lose_no_client_and_undo_no_revocation(
+    before: list[tuple[str, str]], here: list[tuple[str, str]], there: list[tuple[str, str]]
+) -> None:
+    first = after(ClientDirectory(), before)
+    one, other = after(first, here, "h"), after(first, there, "t")
+    both = one.merged(other)
+    assert both.clients == other.merged(one).clients
+    assert {c.name for c in both.clients} == {c.name for c in (*one.clients, *other.clients)}
+    for copy, parted in ((one, other), (other, one)):
+        for mine in copy.clients:
+            theirs = {c.name: c for c in parted.clients}.get(mine.name)
+            if mine.is_revoked and (theirs is None or theirs.version <= mine.version):
+                assert both.client(mine.name).is_revoked
+    assert both.merged(one) == both.merged(other) == both, "and it is merged once"
+
+
+def test_of_copies_with_too_many_clients_the_one_revoked_first_makes_room() -> None:
+    full = directory(*(client(f"c{number}") for number in range(MOST_CLIENTS))).revoked("c7", at=2.0)
+    parted = full.created(client("more"), models=MODELS)
+    assert full.merged(parted) == parted
+    both = full.revoked("c3", at=1.0).merged(parted)
+    assert len(both.clients) == MOST_CLIENTS
+    assert "c3" not in {one.name for one in both.clients}
+
+
 @pytest.mark.parametrize("name", ["", "Shop", "-shop", "a b", "(token)", "x" * 49])
 def test_a_name_that_is_no_label_is_refused(name: str) -> None:
     with pytest.raises(Misconfigured, match="cannot name a client"):
@@ -125,3 +180,24 @@ def test_limits_below_one_request_or_beyond_all_are_refused(count: int) -> None:
 def test_a_client_without_models_may_use_all() -> None:
     assert client().may_use("digits")
     assert not replace(client(), models=("net",)).may_use("digits")
+
+
+@pytest.mark.parametrize(
+    ("priority", "deadline_s"),
+    [(Priority.ASYNC, None), (Priority.LOW, 60.0), (Priority.ASYNC, 9.0), (Priority.ASYNC, 86_401.0)],
+)
+def test_only_the_async_class_has_a_deadline_and_within_bounds(
+    priority: Priority, deadline_s: float | None
+) -> None:
+    with pytest.raises(Misconfigured, match="deadline"):
+        Client(name="nightly", keys=(), priority=priority, deadline_s=deadline_s)
+
+
+def test_a_directory_of_before_the_async_class_still_reads() -> None:
+    client = Client(name="nightly", keys=(), priority=Priority.ASYNC, deadline_s=60.0)
+    directory = ClientDirectory(version=1, clients=(client,))
+    assert CLIENTS.decode(CLIENTS.encode(directory)) == directory
+    old = CLIENTS.encode(ClientDirectory(version=1, clients=(Client(name="shop", keys=()),)))
+    shorter = old.replace(b',"deadline_s":null', b"").replace(b', "deadline_s": null', b"")
+    assert shorter != old
+    assert CLIENTS.decode(shorter) == CLIENTS.decode(old)

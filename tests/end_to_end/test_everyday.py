@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import queue
 import re
 import shutil
 import subprocess
@@ -14,6 +16,8 @@ from urllib.parse import urlsplit
 import boto3
 import numpy as np
 import pytest
+import tritonclient.grpc as triton_grpc
+import tritonclient.grpc.aio as triton_grpc_aio
 import tritonclient.http as triton
 from sklearn.datasets import load_digits
 
@@ -24,6 +28,7 @@ CONFIG = """
 service:
   name: {name}
   port: 0
+  grpc_port: 0
   status_port: 0
 """
 COST_WORDS = {"instances", "standby", "lambda", "serving", "overhead", "total"}
@@ -100,6 +105,43 @@ def test_digits_are_recognised_by_a_triton_client(live: Rig) -> None:
         client.close()
     assert (found.as_numpy("label") == digits.target[:20]).mean() >= 0.95
     assert found.as_numpy("probabilities").sum(axis=1) == pytest.approx(np.ones(20), abs=1e-5)
+
+
+def test_digits_are_recognised_by_triton_clients_over_grpc(live: Rig) -> None:
+    digits = load_digits()
+    images = digits.images[:20].astype(np.float32)
+
+    def asked(inputs: Any, name: str) -> list[Any]:
+        wanted = inputs(name, list(images.shape), "FP32")
+        wanted.set_data_from_numpy(images)
+        return [wanted]
+
+    def right(found: Any) -> bool:
+        share: float = (found.as_numpy("label") == digits.target[:20]).mean()
+        return share >= 0.95
+
+    with triton_grpc.InferenceServerClient(live.running["grpc"]) as client:
+        assert client.is_server_live()
+        assert client.is_server_ready()
+        assert client.is_model_ready("digits")
+        assert client.get_server_metadata().name == "mark"
+        assert client.get_model_config("digits").config.name == "digits"
+        inputs = asked(triton_grpc.InferInput, client.get_model_metadata("digits").inputs[0].name)
+        for coding in (None, "gzip"):
+            assert right(client.infer("digits", inputs, compression_algorithm=coding, client_timeout=60))
+        done: queue.Queue[tuple[Any, Any]] = queue.Queue()
+        client.async_infer("digits", inputs, lambda result, error: done.put((result, error)))
+        result, error = done.get(timeout=60)
+        assert error is None
+        assert right(result)
+
+    async def in_a_loop() -> None:
+        async with triton_grpc_aio.InferenceServerClient(live.running["grpc"]) as client:
+            assert await client.is_model_ready("digits")
+            for found in await asyncio.gather(*(client.infer("digits", inputs) for _ in range(10))):
+                assert right(found)
+
+    asyncio.run(in_a_loop())
 
 
 def test_sagemaker_runtime_reaches_a_model(live: Rig) -> None:
@@ -231,6 +273,6 @@ def test_down_leaves_nothing_and_up_works_again_at_once(live: Rig) -> None:
     assert "no service everyday is up" in after.err
     document = live.up(CONFIG.format(name=live.name))
     keys = {"aws_access_key_id", "aws_secret_access_key"}
-    assert set(document) == {"gateway", "status_page", "aws_endpoint", "token", "models", *keys}
+    assert set(document) == {"gateway", "grpc", "status_page", "aws_endpoint", "token", "models", *keys}
     assert set(document["models"][0]) == {"name", "example"}
     infer(live, document["models"][0])

@@ -75,7 +75,7 @@ def edit(home: Path, answer: object) -> None:
 
 @dataclass
 class Load:
-    """Requests from two threads, one after another; `answers` holds when each was sent and what came."""
+    """Requests from a few threads, one after another in each; `answers` holds when each was sent and what came."""
 
     url: str
     answers: list[tuple[float, int, float | None, float]] = field(default_factory=list)
@@ -118,9 +118,10 @@ class Load:
 
 
 @contextmanager
-def load(url: str) -> Iterator[Load]:
+def load(url: str, *names: str) -> Iterator[Load]:
+    """Load until the block ends. names: of its threads, by which their requests' ids begin."""
     made = Load(url)
-    threads = [threading.Thread(target=made.run, args=(name,)) for name in ("a", "b")]
+    threads = [threading.Thread(target=made.run, args=(name,)) for name in names or ("a", "b")]
     for thread in threads:
         thread.start()
     try:

@@ -49,6 +49,14 @@ def test_a_private_network_has_no_public_gateway(tmp_path: Path) -> None:
         synthesise(settings(tmp_path, network={"private": True}, gateway={"scheme": "internet-facing"}))
 
 
+@pytest.mark.parametrize("port", [0, 443, 8080])
+def test_a_port_that_machines_use_is_not_one_for_grpc(tmp_path: Path, port: int) -> None:
+    asked = settings(tmp_path)
+    service = asked.service.model_copy(update={"grpc_port": port})
+    with pytest.raises(Misconfigured, match=rf"service\.grpc_port {port}: .*1024 or above, and none of 6379"):
+        synthesise(asked.model_copy(update={"service": service}))
+
+
 def test_a_bundle_that_is_not_there_says_what_makes_it(tmp_path: Path) -> None:
     asked = settings(tmp_path)
     (tmp_path / "warm.zip").unlink()

@@ -71,9 +71,11 @@ FREE: Mapping[str, str] = {
     "AWS::IAM::Role": PERMISSION,
     "AWS::Lambda::EventInvokeConfig": "says that a training is not run again",
     "AWS::Lambda::EventSourceMapping": "its polls are in the line `queues`",
+    "AWS::Lambda::Permission": PERMISSION,
     "AWS::Lambda::Version": "billed as the function that it is of",
     "AWS::S3::Bucket": "0.023 USD a GiB and month of what users keep there: journals take a few MiB a day",
     "AWS::S3::BucketPolicy": PERMISSION,
+    "AWS::SNS::Subscription": "messages to functions of Lambda are free (SNS pricing)",
     "AWS::SNS::Topic": "the first thousand mails of a month are free (SNS pricing)",
     "AWS::SNS::TopicPolicy": PERMISSION,
     "AWS::SQS::QueuePolicy": PERMISSION,
@@ -157,7 +159,8 @@ def check(templates: Mapping[str, Template], footprint: Footprint) -> None:
     balancer = the_one(templates, "AWS::ElasticLoadBalancingV2::LoadBalancer")
     assert footprint.internet_facing == (balancer["Scheme"] == "internet-facing")
 
-    assert footprint.secrets == count(templates, "AWS::SecretsManager::Secret")
+    made = count(templates, "AWS::SecretsManager::Secret")
+    assert footprint.secrets == made + 1, "that of the webhook is the team's"
     watched = footprint.monitoring
     assert watched.alarms == count(templates, "AWS::CloudWatch::Alarm")
     assert watched.dashboards == count(templates, "AWS::CloudWatch::Dashboard")

@@ -34,7 +34,7 @@ from mark.rollout.synth import Synthesis
 from mark.rollout.templates import ACCESS, SCRIPT, types_of, write_templates
 from tests.aws.builders import aws
 from tests.aws.iam import reference
-from tests.infra.conftest import ACCOUNT, REGION, of_type, plain, settings
+from tests.infra.conftest import ACCOUNT, REGION, WEBHOOK, of_type, plain, settings
 
 NAMES = Names(
     service="shop",
@@ -44,6 +44,7 @@ NAMES = Names(
     sender="mark@example.com",
     zone="Z0",
     host="shop.example.org",
+    webhook=WEBHOOK,
 )
 LONGEST_SERVICE, LONGEST_REGION = "s" * 31, "ap-southeast-1"
 LONGEST_INLINE = 10_240
@@ -204,8 +205,10 @@ NAMED: dict[str, tuple[str, str]] = {
 PART_OF = {
     "AWS::Lambda::Alias",
     "AWS::Lambda::EventInvokeConfig",
+    "AWS::Lambda::Permission",
     "AWS::Lambda::Version",
     "AWS::S3::BucketPolicy",
+    "AWS::SNS::Subscription",
     "AWS::SNS::TopicPolicy",
     "AWS::SQS::QueuePolicy",
 }

@@ -26,7 +26,7 @@ from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.keys import Keys
 from mark.store.users import StoreUser, for_user, url_of
-from tests.infra.conftest import ACCOUNT, LEAN, REGION, Template, by_part, of_type, plain, settings
+from tests.infra.conftest import ACCOUNT, GRPC_PORT, LEAN, REGION, Template, by_part, of_type, plain, settings
 from tests.infra.test_bill import BILLED, ELSEWHERE, FREE, count, the_one, types_in
 from tests.infra.test_templates import TAGS, UNTAGGED
 from tests.infra.test_templates import resources as all_resources
@@ -79,7 +79,9 @@ def test_the_footprint_counts_what_the_stacks_make(lean: dict[str, Template], tm
     assert footprint.gateways.instance_type == data["InstanceType"]
     assert footprint.gateways.disk_gib == data["BlockDeviceMappings"][0]["Ebs"]["VolumeSize"]
     assert footprint.zones == count(lean, "AWS::EC2::Subnet")
-    assert footprint.secrets == count(lean, "AWS::SecretsManager::Secret") + 1, "the certificate is the team's"
+    assert footprint.secrets == count(lean, "AWS::SecretsManager::Secret") + 2, (
+        "the certificate and the webhook's address are the team's"
+    )
     assert footprint.hosted_zones == count(lean, "AWS::Route53::HostedZone")
     watched = footprint.monitoring
     assert watched.alarms == count(lean, "AWS::CloudWatch::Alarm")
@@ -166,6 +168,7 @@ def test_everything_is_tagged_and_explained(lean: dict[str, Template]) -> None:
 def test_nobody_is_let_in_from_everywhere(lean: dict[str, Template]) -> None:
     groups = of_type(lean["launch"], "AWS::EC2::SecurityGroup")
     assert sorted(groups) == ["AgentsGroup", "NodesGroup"]
+    assert [rule["FromPort"] for rule in groups["NodesGroup"]["SecurityGroupIngress"]] == [443, GRPC_PORT]
     for group in groups.values():
         for rule in group.get("SecurityGroupIngress", ()):
             assert rule.get("CidrIp") in (None, "10.77.0.0/16"), group["GroupDescription"]

@@ -153,7 +153,7 @@ def test_functions_are_the_same(templates: dict[str, Template], made: Any) -> No
         said = {**function, **_of_zip(function, there["Runtime"])}
         for key in ("Handler", "MemorySize", "Runtime", "Timeout"):
             assert there[key] == said[key], f"{name}: {key}"
-        assert _variables(there) == _variables(function), name
+        assert named(_variables(there), {}) == _variables(function), name
         assert tags(client.list_tags(Resource=there["FunctionArn"])["Tags"]) == tags(function["Tags"])
 
 

@@ -30,9 +30,11 @@ from mark.rollout.plan import _password_number
 from mark.rollout.synth import Synthesis, synthesise
 from mark.rollout.templates import ACCESS, write_templates
 from mark.store.users import PROCESSES, rules_of
-from tests.infra.conftest import ACCOUNT, REGION, Template, of_type, plain, settings
+from tests.infra.conftest import ACCOUNT, GRPC_PORT, REGION, Template, of_type, plain, settings
 
 UNTAGGED = {
+    "AWS::Lambda::Permission",
+    "AWS::SNS::Subscription",
     "AWS::ApplicationAutoScaling::ScalableTarget",
     "AWS::CloudWatch::Dashboard",
     "AWS::EC2::LaunchTemplate",  # by TagSpecifications, below
@@ -364,7 +366,7 @@ def test_new_passwords_of_the_store_count_beside_those_before_and_are_read_once_
     assert (_password_number(templates["state"]), _password_number(state)) == (1, 3)
     secrets = of_type(state, "AWS::SecretsManager::Secret")
     named = {one["Name"] for one in secrets.values()}
-    assert len(named) == len(secrets) == third.footprint.secrets
+    assert len(named) == len(secrets) == third.footprint.secrets - 1, "that of the webhook is the team's"
     users = {one["UserName"]: plain(one["Passwords"]) for one in of_type(state, "AWS::ElastiCache::User").values()}
     for user in PROCESSES:
         name, kind = user.value, user.value.capitalize()
@@ -397,6 +399,7 @@ def test_each_role_reads_its_own_secret_of_the_store_and_no_other(
         "mark-shop-node": {"store-agent", "store-controller"},
         "mark-shop-report-role": {"report-secret"},
         "mark-shop-start": {"controller-secret"},
+        "mark-shop-webhook-role": set(),
     }
 
 
@@ -530,9 +533,27 @@ def test_the_store_evicts_nothing(templates: dict[str, Template], others: dict[s
 
 
 def test_clients_speak_tls(templates: dict[str, Template]) -> None:
-    [listener] = of_type(templates["gateways"], "AWS::ElasticLoadBalancingV2::Listener").values()
-    assert (listener["Protocol"], listener["Port"]) == ("TLS", 443)
-    assert listener["Certificates"] == [{"CertificateArn": f"arn:aws:acm:{REGION}:{ACCOUNT}:certificate/0000"}]
+    listeners = of_type(templates["gateways"], "AWS::ElasticLoadBalancingV2::Listener")
+    assert {(one["Protocol"], one["Port"]) for one in listeners.values()} == {("TLS", 443), ("TLS", GRPC_PORT)}
+    for listener in listeners.values():
+        assert listener["Certificates"] == [{"CertificateArn": f"arn:aws:acm:{REGION}:{ACCOUNT}:certificate/0000"}]
+    assert "AlpnPolicy" not in listeners["Listener"]
+    assert listeners["GrpcListener"]["AlpnPolicy"] == ["HTTP2Only"], "gRPC's clients call nothing else"
+
+
+def test_grpc_has_a_way_to_the_gateways(templates: dict[str, Template]) -> None:
+    targets = of_type(templates["gateways"], "AWS::ElasticLoadBalancingV2::TargetGroup")
+    ports = {name: (one["Port"], one.get("HealthCheckPort")) for name, one in targets.items()}
+    assert ports == {"Targets": (8080, None), "GrpcTargets": (GRPC_PORT, "8080")}
+    [group] = of_type(templates["gateways"], "AWS::AutoScaling::AutoScalingGroup").values()
+    assert plain(group["TargetGroupARNs"]) == ["<Targets>", "<GrpcTargets>"]
+    groups = of_type(templates["launch"], "AWS::EC2::SecurityGroup")
+
+    def open_at(name: str, way: str) -> list[int]:
+        return [rule["FromPort"] for rule in groups[name][f"SecurityGroup{way}"]]
+
+    assert open_at("BalancerGroup", "Ingress") == [443, GRPC_PORT]
+    assert open_at("BalancerGroup", "Egress") == open_at("GatewaysGroup", "Ingress") == [8080, GRPC_PORT]
 
 
 def test_what_stays_is_the_bucket_and_the_logs(templates: dict[str, Template]) -> None:
@@ -599,7 +620,7 @@ def test_roles_are_taken_by_one_service_each(templates: dict[str, Template]) -> 
         for template in templates.values()
         for name, role in of_type(template, "AWS::IAM::Role").items()
     }
-    assert len(taken) == 11
+    assert len(taken) == 12
     for name, [statement] in taken.items():
         service = statement["Principal"]["Service"]
         assert statement["Action"] == "sts:AssumeRole"
@@ -705,7 +726,7 @@ def test_a_function_is_excused_for_what_is_true_of_it(templates: dict[str, Templ
     }
     assert "VpcConfig" in made["Report"]["Properties"]
     assert [name for name, skips in excused.items() if "CKV_AWS_117" not in skips] == ["Probe", "Report"]
-    assert len({skips["CKV_AWS_116"] for skips in excused.values()}) == len(made) == 6
+    assert len({skips["CKV_AWS_116"] for skips in excused.values()}) == len(made) == 7
 
 
 def test_a_private_network_reaches_whatever_processes_call(others: dict[str, Template]) -> None:
@@ -716,7 +737,7 @@ def test_a_private_network_reaches_whatever_processes_call(others: dict[str, Tem
     }
     called = {call.service for role in ("controller", "gateway", "agent", "report") for call in ROLES[role]}
     known = {"cloudwatch": "monitoring", "service-quotas": "servicequotas", "ses": "email", "sesv2": "email"}
-    wanted = {known.get(service, service) for service in called} - {"ce", "ecr"}
+    wanted = {known.get(service, service) for service in called} - {"ce", "ecr", "savingsplans"}
     assert wanted | {"cloudformation", "ecr.api", "ecr.dkr", "logs"} <= reached
 
 

@@ -1,4 +1,4 @@
-"""What a cold start imports: nothing that is heavy, and little time in all."""
+"""Imports of a cold start: nothing that is heavy, and few modules in all."""
 
 from __future__ import annotations
 
@@ -19,25 +19,27 @@ HEAVY = (
     "matplotlib",
     "jinja2",
 )
-IMPORT_LIMIT_S = 0.3
 
 
 @pytest.mark.parametrize(
-    ("module", "needs"),
-    [("interruption", set()), ("warm", set()), ("infer", {"numpy"}), ("report", set())],
+    ("module", "needs", "most"),
+    [
+        ("interruption", set(), 260),
+        ("warm", set(), 150),
+        ("infer", {"numpy"}, 360),
+        ("report", set(), 210),
+        ("webhook", set(), 170),
+    ],
     ids=str,
 )
-def test_a_cold_import_is_short_and_brings_nothing_heavy(module: str, needs: set[str]) -> None:
-    """The best of three, in CPU seconds: other processes of the machine are not what is measured."""
+def test_a_cold_import_brings_few_modules_and_nothing_heavy(module: str, needs: set[str], most: int) -> None:
+    """Those of the standard library count, too: each costs a cold start a fraction of a millisecond."""
     code = (
-        "import sys, time; began = time.process_time(); "
+        "import sys; before = len(sys.modules); "
         f"import lambda_handlers.{module}; "
-        f"print(time.process_time() - began, *(set({HEAVY!r}) & sys.modules.keys()))"
+        f"print(len(sys.modules) - before, *(set({HEAVY!r}) & sys.modules.keys()))"
     )
-    took_s = []
-    for _ in range(3):
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
-        seconds, *heavy = done.stdout.split()
-        assert set(heavy) == needs
-        took_s.append(float(seconds))
-    assert min(took_s) <= IMPORT_LIMIT_S
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    count, *heavy = done.stdout.split()
+    assert set(heavy) == needs
+    assert int(count) <= most

@@ -96,6 +96,26 @@ def test_a_copy_that_somebody_edited_is_made_again(shop: Path, tmp_path: Path) -
     assert (tmp_path / "kept" / version / "helping.py").read_text() == "OFFSET = 1"
 
 
+def test_data_behind_a_link_is_part_of_the_model(shop: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (shop / "weights.txt").rename(elsewhere / "weights.txt")
+    (shop / "data").symlink_to(elsewhere)
+    (elsewhere / "back").symlink_to(shop)  # a circle ends
+    (shop / "model.py").write_text(CODE.replace('"weights.txt"', '"data" / "weights.txt"'))
+    version, kept = keep_version(by_file(shop), tmp_path / "kept")
+    assert load_model(kept.target, Path(kept.folder)).weights == "old"  # type: ignore[attr-defined]
+    (elsewhere / "weights.txt").write_text("new")
+    assert version_of(by_file(shop)) != version
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs a file that refuses to be read")
+def test_a_file_that_cannot_be_read_is_one_line(shop: Path, tmp_path: Path) -> None:
+    (shop / "memory").symlink_to("/proc/self/mem")
+    with pytest.raises(Misconfigured, match="cannot read a file of the model"):
+        keep_version(by_file(shop), tmp_path / "kept")
+
+
 def test_a_folder_of_everything_is_no_model(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_files, "MOST_FILES", 2)
     with pytest.raises(Misconfigured, match="folder of its own"):

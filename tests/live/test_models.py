@@ -58,6 +58,20 @@ def test_a_model_has_a_central_queue_where_its_dispatch_names_one() -> None:
     assert SPEC.decode(SPEC.encode(spec)) == spec
 
 
+def test_an_event_about_a_model_that_the_service_does_not_serve_is_refused() -> None:
+    event = {"name": "sale", "at": "2026-12-01T18:10", "duration": "5m", "expect": "3x"}
+
+    def made(model: str) -> int:
+        said = {"model": "inception-v3", "forecaster": "last-value", "events": [event | {"model": model}]}
+        return len(make_live_models(Settings.model_validate(said)))
+
+    assert made("inception-v3") == 1
+    with pytest.raises(Misconfigured, match="the event sale: unknown model 'inception-v4'; did you mean"):
+        made("inception-v4")
+    with pytest.raises(Misconfigured, match="unknown model 'rm2'"):
+        made("rm2")
+
+
 def test_the_policy_kairos_has_a_pool_within_its_budget_and_a_central_queue() -> None:
     types = {"types": ["c5n.2xlarge", "r5n.large"]}
     pool = {"model": "rm2", "policy_name": "kairos", "offerings": types, "objective": {"latency_ms": 370}}
@@ -149,3 +163,33 @@ def test_a_rule_that_weighs_quality_is_for_replays() -> None:
 def test_a_central_queue_refuses_a_model_with_variants() -> None:
     with pytest.raises(Misconfigured, match="which a central queue does not choose yet"):
         supernet_served(dispatch="kairos")
+
+
+def streaming(**entry: object) -> ServedModel:
+    one = {"model": "inception-v3", "backend": {"kind": "emulated", "streams": True}, **entry}
+    (model,) = make_live_models(Settings.model_validate({"service": {"serve": [one]}}))
+    return model.served
+
+
+def test_a_model_that_streams_has_no_overflow_and_may_have_an_objective_of_first_bytes() -> None:
+    objective = {"measured": "first_byte", "latency_ms": 500, "rest_ms": 1500, "target": 0.98}
+    served = streaming(objective=objective)
+    assert (served.backend.streams, served.overflow) == (True, None)
+    assert (served.slo.judged_s, served.slo.rest_s, served.slo.latency_s) == (0.5, 1.5, 2.0)
+    assert served.slo.mean_latency_s == 1.75
+    assert streaming().slo.first_byte_s is None
+
+
+@pytest.mark.parametrize(
+    ("entry", "text"),
+    [
+        ({"dispatch": "kairos", "offerings": {"overflow": False}}, "a central queue serves batches"),
+        ({"backend": {"kind": "tf-serving", "target": "http://x:1", "streams": True}}, "TF Serving answers whole"),
+        ({"objective": {"measured": "first_byte"}}, r"needs objective\.rest_ms"),
+        ({"objective": {"rest_ms": 10}}, r"rest_ms is for objective\.measured: first_byte"),
+        ({"backend": {}, "objective": {"measured": "first_byte", "rest_ms": 9}}, "does not stream"),
+    ],
+)
+def test_what_does_not_go_with_streams_is_refused(entry: dict[str, object], text: str) -> None:
+    with pytest.raises(Misconfigured, match=text):
+        streaming(**entry)

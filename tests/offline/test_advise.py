@@ -62,6 +62,32 @@ def test_the_first_pieces_of_advice_save_what_they_said(mark, load, capsys):
         assert words in text
 
 
+COVERED = {
+    "format": "mark-commitments/1",
+    "savings_plans": [{"name": "all", "kind": "compute", "usd_per_hour": 9.0, "discounts": {"ec2": 0.3}}],
+}
+
+
+def test_nothing_is_advised_to_be_bought_twice(mark, load):
+    Path("owned.json").write_text(json.dumps(COVERED))
+    asked = ("advise", *load, "--days", "1", "--savings-plan", "0.3", "--json")
+    done = mark(*asked, "--commitments", "owned.json")
+    assert done.status == 0, done.err
+    document = json.loads(done.out)
+    assert "216.00 USD paid" in document["commitments"]
+    (plan,) = (one for one in document["tried"] if "Savings Plan" in one["change"])
+    assert (plan["change"].split()[0], plan["saved_usd_per_month"]) == ("another", pytest.approx(0.0))
+
+
+def test_a_type_that_nobody_profiled_is_tried_by_what_is_assumed_of_it(mark, load):
+    done = mark("advise", *load, "--days", "1", "--json")
+    assert done.status == 0, done.err
+    document = json.loads(done.out)
+    (one,) = (one for one in (*document["advice"], *document["tried"]) if one["change"].startswith("profile "))
+    assert "c7i.large" in one["change"]
+    assert one["flags"] == "--types current --profiles assumed-current"
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

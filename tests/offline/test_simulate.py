@@ -14,6 +14,7 @@ from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
 from mark.offline import out_folder
 from mark.offline.experiments import make_experiment
+from mark.offline.simulate import event_remarks
 from mark.simulator.experiment import Experiment
 from mark.simulator.traces.generators import constant
 from mark.simulator.traces.trace import write_trace
@@ -76,6 +77,27 @@ def test_bounds_and_events_go_by_the_dates_of_a_trace(tmp_path):
     carried = made.run("hedged").minutes.capacity_rps.sum(axis=1)
     assert carried[11:14].min() >= 40.0  # the replay begins at 18:05
     assert carried[:5].max() < 40.0
+    (remark,) = event_remarks(made)
+    assert remark == (
+        "the event over changes nothing: it begins at 2026-12-01T17:00:00, and the trace goes from "
+        "2026-12-01T18:00:00 to 2026-12-01T18:25:00"
+    )
+
+
+def test_an_event_beyond_a_trace_without_dates_is_named(tmp_path):
+    write_trace(constant(5.0, duration_s=600.0), tmp_path / "load.csv.gz")
+    said = {
+        "model": "inception-v3",
+        "trace": {"file": str(tmp_path / "load.csv.gz"), "start_s": 300},
+        "forecaster": "last-value",
+        "events": [
+            {"name": "sale", "at": "2026-12-01T18:10", "duration": "5m", "expect": "3x"},
+            {"name": "learned", "at": 60, "duration": "1m", "expect": "3x"},
+        ],
+    }
+    (remark,) = event_remarks(make_experiment(Settings.model_validate(said)))
+    assert "sale changes nothing: it begins at second 1796148600" in remark
+    assert "from second 0 to second 600" in remark
 
 
 def test_a_replay_of_settings_with_a_rollout_offers_what_that_deploys(tmp_path):

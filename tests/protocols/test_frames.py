@@ -14,6 +14,7 @@ from mark.protocols.frames import (
     Bounced,
     Cancel,
     Challenge,
+    Credit,
     Frame,
     FrameError,
     FrameParser,
@@ -25,6 +26,9 @@ from mark.protocols.frames import (
     Response,
     ResponseDetails,
     State,
+    StreamEnd,
+    StreamHead,
+    StreamPart,
     Welcome,
     encode,
 )
@@ -81,6 +85,7 @@ states = st.builds(
     seconds | st.just(math.inf),
     seconds,
     st.lists(seconds, min_size=1, max_size=9).map(tuple),
+    st.integers(0, 2**16 - 1),
 )
 frames = st.one_of(
     requests(),
@@ -92,6 +97,10 @@ frames = st.one_of(
     st.builds(Welcome, proofs),
     st.builds(Cancel, ids),
     st.just(Goodbye()),
+    st.builds(StreamHead, ids, st.integers(200, 399), words),
+    st.builds(StreamPart, ids, st.binary(max_size=80)),
+    st.builds(StreamEnd, ids, st.binary(max_size=80)),
+    st.builds(Credit, ids, counts),
 )
 
 

@@ -149,9 +149,13 @@ class Live:
     gateway_stop: asyncio.Event = field(default_factory=asyncio.Event)
     #: Frames go over TLS, as where gateway and agent are on different hosts.
     encrypted: bool = False
+    clients: list[Client] = field(default_factory=list)
 
-    async def client(self) -> Client:
-        return Client(*await asyncio.open_connection("127.0.0.1", self.port))
+    async def client(self, port: int = 0) -> Client:
+        """A connection to the gateway, or to that port; at the end those that are left are closed."""
+        client = Client(*await asyncio.open_connection("127.0.0.1", port or self.port))
+        self.clients.append(client)
+        return client
 
     async def ask(self, *args: Any, **kwargs: Any) -> Reply:
         client = await self.client()
@@ -176,8 +180,10 @@ class Live:
         role: Role = Role.SERVING,
         wait: bool = True,
         version: str = "",
+        backend: EchoBackend | None = None,
     ) -> RunningAgent:
-        agent = RunningAgent(instance, EchoBackend(takes_s), asyncio.Event(), asyncio.Task(asyncio.sleep(0, 0)))
+        backend = backend or EchoBackend(takes_s)
+        agent = RunningAgent(instance, backend, asyncio.Event(), asyncio.Task(asyncio.sleep(0, 0)))
         await agent.task
         bound: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
@@ -271,6 +277,8 @@ async def live(
             await running.add_agent(f"i-{number}", takes_s=takes_s, wait=token is None)
         yield running
     finally:
+        for client in running.clients:
+            await client.close()
         for agent in running.agents.values():
             agent.backend.free.set()
             agent.stop.set()

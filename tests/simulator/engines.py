@@ -14,7 +14,7 @@ from mark.dispatch.variants import VariantServing
 from mark.domain.objective import Slo
 from mark.domain.offering import BurstCredits, LambdaOffering, Offering
 from mark.simulator.engine.compiled import Kernel
-from mark.simulator.engine.data_plane import Engine
+from mark.simulator.engine.data_plane import Engine, EngineSetup
 from tests.planner.builders import KNOWN, SLO, offering
 
 Floats = NDArray[np.float64]
@@ -46,20 +46,22 @@ def engine(
     items = None if sizes is None else np.asarray(sizes, dtype=np.int64)
     length_s = duration_s or float(np.ceil(instants.max(initial=0.0))) + 1.0
     return Engine(
-        kernel_=kernel,
-        arrivals=lambda from_s, to_s: instants[(instants >= from_s) & (instants < to_s)],
-        slo=slo,
-        dispatch=dispatch or DispatchPolicy(),
-        overflow=overflow,
-        start_at=start_at,
-        duration_s=length_s,
-        rng=np.random.default_rng(seed),
-        noise=np.random.default_rng(seed + 1),
-        network_s=network_s,
-        monitor=monitor,
-        sizes=None if items is None else lambda from_s, to_s: items[(instants >= from_s) & (instants < to_s)],
-        largest=1 if items is None else int(items.max(initial=1)),
-        variants=variants,
+        EngineSetup(
+            kernel=kernel,
+            arrivals=lambda from_s, to_s: instants[(instants >= from_s) & (instants < to_s)],
+            slo=slo,
+            dispatch=dispatch or DispatchPolicy(),
+            overflow=overflow,
+            start_at=start_at,
+            duration_s=length_s,
+            rng=np.random.default_rng(seed),
+            noise=np.random.default_rng(seed + 1),
+            network_s=network_s,
+            monitor=monitor,
+            sizes=None if items is None else lambda from_s, to_s: items[(instants >= from_s) & (instants < to_s)],
+            largest=1 if items is None else int(items.max(initial=1)),
+            variants=variants,
+        )
     )
 
 

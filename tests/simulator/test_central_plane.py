@@ -25,6 +25,7 @@ from mark.simulator.engine.compiled import (
     compiled_central_code,
     compiled_central_kernel,
 )
+from mark.simulator.engine.data_plane import EngineSetup
 from mark.simulator.fixed_pool import FixedPool, PoolLoad
 from tests.planner.builders import offering
 from tests.simulator.engines import poisson
@@ -70,18 +71,20 @@ def engine(
     return CentralEngine(
         CentralServing(policy, code),
         tuple(OFFERINGS.values()),
-        kernel_=kernel,
-        arrivals=lambda from_s, to_s: instants[(instants >= from_s) & (instants < to_s)],
-        slo=SLO,
-        dispatch=replace(DispatchPolicy(), give_up_s=give_up_s),
-        overflow=None,
-        start_at=0.0,
-        duration_s=duration_s,
-        rng=np.random.default_rng(1),
-        monitor=None,
-        noise=np.random.default_rng(2),
-        sizes=lambda from_s, to_s: items[(instants >= from_s) & (instants < to_s)],
-        largest=4,
+        EngineSetup(
+            kernel=kernel,
+            arrivals=lambda from_s, to_s: instants[(instants >= from_s) & (instants < to_s)],
+            slo=SLO,
+            dispatch=replace(DispatchPolicy(), give_up_s=give_up_s),
+            overflow=None,
+            start_at=0.0,
+            duration_s=duration_s,
+            rng=np.random.default_rng(1),
+            monitor=None,
+            noise=np.random.default_rng(2),
+            sizes=lambda from_s, to_s: items[(instants >= from_s) & (instants < to_s)],
+            largest=4,
+        ),
     )
 
 

@@ -14,7 +14,7 @@ from mark.domain.errors import Misconfigured
 from mark.domain.offering import Market
 from mark.plugins.load import build_forecaster
 from mark.simulator.engine.compiled import Kernel
-from mark.simulator.engine.data_plane import Engine
+from mark.simulator.engine.data_plane import Engine, EngineSetup
 from mark.simulator.results import RunResult
 from mark.simulator.traces.generators import constant
 from mark.simulator.traces.trace import trace_of_arrivals
@@ -55,17 +55,21 @@ def rehearsal(kernel: Kernel, arrivals: np.ndarray, speed: float, dispatch: Disp
     """Fifteen real seconds on two instances; Lambda's idle lives, on the trace's clock, are stretched alike."""
     overflow = lambda_offering()
     made = Engine(
-        kernel_=kernel,
-        arrivals=lambda from_s, to_s: arrivals[(arrivals >= from_s) & (arrivals < to_s)],
-        slo=SLO,
-        dispatch=dispatch,
-        overflow=replace(overflow, idle_min_s=overflow.idle_min_s * speed, idle_max_s=overflow.idle_max_s * speed),
-        start_at=0.0,
-        duration_s=15.0 * speed,
-        rng=np.random.default_rng(1),
-        noise=np.random.default_rng(2),
-        monitor=None,
-        speed=speed,
+        EngineSetup(
+            kernel=kernel,
+            arrivals=lambda from_s, to_s: arrivals[(arrivals >= from_s) & (arrivals < to_s)],
+            slo=SLO,
+            dispatch=dispatch,
+            overflow=replace(
+                overflow, idle_min_s=overflow.idle_min_s * speed, idle_max_s=overflow.idle_max_s * speed
+            ),
+            start_at=0.0,
+            duration_s=15.0 * speed,
+            rng=np.random.default_rng(1),
+            noise=np.random.default_rng(2),
+            monitor=None,
+            speed=speed,
+        )
     )
     made.add(batching(4, 0.05, 0.11), standby=False)
     made.add(batching(2, 0.08, 0.12), standby=True)
@@ -88,17 +92,19 @@ def test_lambda_is_billed_for_what_each_request_stands_for_and_cold_starts_once(
     used = []
     for speed in (1.0, 8.0):
         made = Engine(
-            kernel_=kernel,
-            arrivals=lambda low, high, at=arrivals * speed: at[(at >= low) & (at < high)],  # type: ignore[misc]
-            slo=SLO,
-            dispatch=DispatchPolicy(),
-            overflow=replace(overflow, idle_min_s=1e4, idle_max_s=1e4),
-            start_at=0.0,
-            duration_s=20.0 * speed,
-            rng=np.random.default_rng(1),
-            noise=np.random.default_rng(2),
-            monitor=None,
-            speed=speed,
+            EngineSetup(
+                kernel=kernel,
+                arrivals=lambda low, high, at=arrivals * speed: at[(at >= low) & (at < high)],  # type: ignore[misc]
+                slo=SLO,
+                dispatch=DispatchPolicy(),
+                overflow=replace(overflow, idle_min_s=1e4, idle_max_s=1e4),
+                start_at=0.0,
+                duration_s=20.0 * speed,
+                rng=np.random.default_rng(1),
+                noise=np.random.default_rng(2),
+                monitor=None,
+                speed=speed,
+            )
         )
         made.run_until(20.0 * speed)
         used.append(made.lambda_usage())

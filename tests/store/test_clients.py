@@ -48,7 +48,7 @@ def test_a_refused_change_changes_nothing(store: ServiceStore) -> None:
     assert store.clients.read().version == 1
 
 
-def test_of_two_directories_the_newer_counts(store: ServiceStore) -> None:
+def test_what_a_store_has_lost_is_put_back_beside_what_it_got_since(store: ServiceStore) -> None:
     old = store.clients.change(lambda known: added("shop", known))
     new = store.clients.change(lambda known: known.revoked("shop", at=1.0))
     store.clients.restore(old)
@@ -56,3 +56,9 @@ def test_of_two_directories_the_newer_counts(store: ServiceStore) -> None:
     newer = added("more", new)
     store.clients.restore(newer)
     assert store.clients.read() == newer
+    parted = added("other", old)
+    assert parted.version == new.version, "a store that lost the revocation, and got a client"
+    assert parted.client("shop").keys
+    store.clients.restore(parted)
+    assert names(store.clients.read()) == ["more", "other", "shop"]
+    assert store.clients.read().client("shop").is_revoked

@@ -103,9 +103,25 @@ def test_tallies_add_up_over_gateways_and_reports(store: ServiceStore, redis: Em
     reported(
         redis,
         service,
-        a_report("g-1", 0, arrivals=((7, 9),), latency_counts=((3, 2), (12, 1)), lambda_warm=9, **first),
         a_report(
-            "g-1", 1, arrivals=((8, 11),), latency_counts=((3, 1),), lambda_warm=2, lambda_in_flight=1, **second
+            "g-1",
+            0,
+            arrivals=((7, 9),),
+            latency_counts=((3, 2), (12, 1)),
+            first_byte_counts=((1, 2),),
+            first_byte_sum_s=0.25,
+            lambda_warm=9,
+            **first,
+        ),
+        a_report(
+            "g-1",
+            1,
+            arrivals=((8, 11),),
+            latency_counts=((3, 1),),
+            first_byte_counts=((1, 1), (4, 1)),
+            lambda_warm=2,
+            lambda_in_flight=1,
+            **second,
         ),
         a_report("g-2", 0, lambda_warm=5, lambda_in_flight=2, **second),
     )
@@ -124,6 +140,8 @@ def test_tallies_add_up_over_gateways_and_reports(store: ServiceStore, redis: Em
         redispatched=14,
         latency_counts=((3, 3), (12, 1)),
         latency_sum_s=pytest.approx(0.3),
+        first_byte_counts=((1, 3), (4, 1)),
+        first_byte_sum_s=pytest.approx(0.25),
         invocations=2,
         cold=1,
         gib_s=pytest.approx(0.5),

@@ -31,6 +31,7 @@ _ALERTS = (
 CONTROLLER = (
     Call("ec2", "CreateFleet", "launch instances, idempotently, and hear which could not be had"),
     Call("ec2", "DescribeInstances", "see the service's instances, by their tags"),
+    Call("ec2", "DescribeReservedInstances", "what the account has reserved"),
     Call("ec2", "DescribeSpotPriceHistory", "what a spot instance costs in its zone"),
     Call("ec2", "StartInstances", "wake standbys"),
     Call("ec2", "StopInstances", "put standbys to sleep that serve nobody"),
@@ -39,6 +40,8 @@ CONTROLLER = (
     Call("s3", "GetObject", "what a forecaster learned", within="Trainings"),
     Call("s3", "PutObject", "journals outlive the store", within="Journals"),
     Call("s3", "PutObject", "the order of a training", within="Trainings"),
+    Call("savingsplans", "DescribeSavingsPlanRates", "what instances cost under them"),
+    Call("savingsplans", "DescribeSavingsPlans", "which Savings Plans the account has"),
     Call("service-quotas", "ListServiceQuotas", "plan within the account's vCPU quotas"),
     Call("sqs", "ChangeMessageVisibilityBatch", "leave what is not written down to the next controller"),
     Call("sqs", "DeleteMessageBatch", "an event is written down"),
@@ -85,6 +88,9 @@ TRAIN = (
 WARM = (_FEEDS,)
 """Calls of the warm handler."""
 
+WEBHOOK = (Call("secretsmanager", "GetSecretValue", "where alarms are posted", within="Webhook"),)
+"""Calls of the function that posts alarms to a webhook."""
+
 DOCTOR = (
     Call("cloudformation", "DescribeStacks", "what stands, for --deep"),
     Call("ec2", "DescribeAvailabilityZones", "which zones the account has"),
@@ -96,6 +102,7 @@ DOCTOR = (
     Call("iam", "SimulatePrincipalPolicy", "whether the controllers' role may do what they do, for --deep"),
     Call("lambda", "GetAccountSettings", "how many calls Lambda runs at once"),
     Call("pricing", "GetProducts", "list prices of now"),
+    Call("secretsmanager", "DescribeSecret", "whether the webhook's secret is there", within="Webhook"),
     Call("service-quotas", "ListServiceQuotas", "the account's vCPU quotas"),
     Call("sesv2", "GetAccount", "whether mail goes to everybody"),
     Call("sesv2", "GetEmailIdentity", "whether the report's sender is verified"),
@@ -126,10 +133,10 @@ PROFILER = (
 
 PROBER = (
     Call("cloudformation", "DescribeStacks", "the address that clients call in the shape ha"),
-    Call("lambda", "Invoke", "have the function probe send the request"),
+    Call("lambda", "Invoke", "have the function probe send the request, or webhook a message"),
     Call("secretsmanager", "GetSecretValue", "what clients must send", within="Token"),
 )
-"""Calls of `mark try`."""
+"""Calls of `mark try` and `mark alerts test`."""
 
 ROTATOR = (
     Call("secretsmanager", "DescribeSecret", "how far a rotation is"),
@@ -264,6 +271,7 @@ ROLES: Mapping[str, tuple[Call, ...]] = MappingProxyType(
         "setup": SETTING_UP,
         "train": TRAIN,
         "warm": WARM,
+        "webhook": WEBHOOK,
     }
 )
 """Calls by role: the service's processes, its functions, and the commands that people run."""

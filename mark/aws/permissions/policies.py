@@ -145,6 +145,7 @@ _NEEDS: Mapping[tuple[str, str], tuple[Need, ...]] = MappingProxyType(
         ("ec2", "DescribeInstances"): _each("Ec2Reads", "ec2:DescribeInstances"),
         ("ec2", "DescribeLaunchTemplateVersions"): _each("Ec2Reads", "ec2:DescribeLaunchTemplateVersions"),
         ("ec2", "DescribeLaunchTemplates"): _each("Ec2Reads", "ec2:DescribeLaunchTemplates"),
+        ("ec2", "DescribeReservedInstances"): _each("Ec2Reads", "ec2:DescribeReservedInstances"),
         ("ec2", "DescribeSpotPriceHistory"): _each("Ec2Reads", "ec2:DescribeSpotPriceHistory"),
         ("ec2", "ModifyLaunchTemplate"): _each("OwnTemplates", "ec2:ModifyLaunchTemplate"),
         ("ec2", "RunInstances"): _launch("ec2:RunInstances"),
@@ -200,6 +201,8 @@ _NEEDS: Mapping[tuple[str, str], tuple[Need, ...]] = MappingProxyType(
             Need("iam:PassRole", "HandScheduleRole"),
         ),
         ("scheduler", "DeleteSchedule"): _each("Schedule", "scheduler:DeleteSchedule"),
+        ("savingsplans", "DescribeSavingsPlanRates"): _each("Plans", "savingsplans:DescribeSavingsPlanRates"),
+        ("savingsplans", "DescribeSavingsPlans"): _each("Plans", "savingsplans:DescribeSavingsPlans"),
         ("scheduler", "UpdateSchedule"): (
             Need("scheduler:UpdateSchedule", "Schedule"),
             Need("iam:PassRole", "HandScheduleRole"),
@@ -252,6 +255,8 @@ PLATFORM: Mapping[str, tuple[Need, ...]] = MappingProxyType(
         "snapshot-report": _LOGS,
         "train": _LOGS,
         "warm": _LOGS,
+        "webhook": (*_LOGS, *_each("UnpostedQueue", "sqs:SendMessage")),
     }
 )
-"""By role: pulling the model's image, a function's logs, the queue that Lambda reads for a function."""
+"""By role: pulling the model's image, a function's logs, the queue that Lambda reads for a function, and
+the one to which it sends what a function could not do."""

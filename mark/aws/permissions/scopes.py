@@ -25,6 +25,7 @@ from mark.aws.names import (
     RULES,
     TOKEN,
     TRAININGS,
+    UNPOSTED_QUEUE,
     VERSIONS,
     name_of,
     pause_parameter,
@@ -42,7 +43,8 @@ class Names:
     `bucket` (a name), `repository` (of the model's image, a name), `secret` (an ARN) and `sender` (an identity of
     SES) are left out where the service has none, so are `zone` (an id) and `host`, the name in it that clients
     call. `costs`: whether Cost Explorer may be asked. `infer`: the functions that infer, with their aliases.
-    `train`: the one that trains forecasters, empty where there is none.
+    `train`: the one that trains forecasters, empty where there is none. `webhook`: name or ARN of the secret that
+    holds a webhook's address, empty where alarms are not posted.
     """
 
     service: str
@@ -58,6 +60,7 @@ class Names:
     costs: bool = False
     infer: tuple[str, ...] = ()
     train: str = ""
+    webhook: str = ""
 
     def arn(self, service: str, rest: str) -> str:
         """The ARN of something of the account, in the region."""
@@ -128,6 +131,13 @@ def _training(names: Names) -> tuple[str, ...]:
 
 def _trainings(names: Names) -> tuple[str, ...]:
     return _prefix(TRAININGS)(names) if names.train else ()
+
+
+def _webhook(names: Names) -> tuple[str, ...]:
+    """The secret, by its own ARN where that is given."""
+    if not names.webhook or names.webhook.startswith("arn:"):
+        return (names.webhook,) if names.webhook else ()
+    return (names.arn("secretsmanager", f"secret:{names.webhook}-??????"),)
 
 
 def _used_by_launches(names: Names) -> tuple[str, ...]:
@@ -282,6 +292,11 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
             _always,
             "bundles of models' versions in the service's bucket",
         ),
+        "Plans": (
+            lambda n: (f"arn:{n.partition}:savingsplans::{n.account}:savingsplan/*",),
+            _always,
+            "Savings Plans of the account",
+        ),
         "PriceReads": (_everything, _always, NO_RESOURCE),
         "Queues": (_queues(*QUEUES), _always, "queues of the service"),
         "QuotaReads": (_everything, _in_region, NO_RESOURCE),
@@ -350,6 +365,8 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
             "what clients must send; Secrets Manager ends its name with six characters of its own",
         ),
         "Training": (_training, _owned, "the function that trains forecasters"),
+        "UnpostedQueue": (_queues(UNPOSTED_QUEUE), _always, "alarms that could not be posted to the webhook"),
+        "Webhook": (_webhook, _always, "the address of the webhook that alarms are posted to"),
         "Trainings": (_trainings, _always, "orders and results of trainings"),
     }
 )

@@ -34,6 +34,8 @@ _ON_ALL = (
     "ecr:BatchGetImage",
     "ecr:GetAuthorizationToken",
     "ecr:GetDownloadUrlForLayer",
+    "savingsplans:DescribeSavingsPlanRates",
+    "savingsplans:DescribeSavingsPlans",
     "servicequotas:ListServiceQuotas",
 )
 """Reads, and images: an account's repositories are shared, and what a role may pull its own policy says."""
@@ -63,7 +65,8 @@ def boundary(names: Names, secrets: Sequence[str] = ()) -> dict[str, Any]:
         names.arn("sqs", own),
     )
     doings = ("cloudformation:SignalResource", "dynamodb:*", "lambda:InvokeFunction", "logs:*", "s3:*", "sqs:*")
-    readable = (names.arn("secretsmanager", f"secret:{own}"), *secrets)
+    webhook, *_ = SCOPES["Webhook"]
+    readable = (names.arn("secretsmanager", f"secret:{own}"), *webhook(names), *secrets)
     made = (
         _statement("Own", doings, named, {}, "what bears the service's name"),
         _statement("Secrets", ("secretsmanager:GetSecretValue",), readable, {}, "the service's secrets"),

@@ -211,6 +211,7 @@ STACK_ACTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             ),
             "s3: GetObject",
         ),
+        "AWS::Lambda::Permission": ("lambda: AddPermission GetPolicy RemovePermission",),
         "AWS::Lambda::Version": (
             (
                 "lambda: DeleteFunction GetFunctionConfiguration GetProvisionedConcurrencyConfig "
@@ -240,6 +241,12 @@ STACK_ACTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             ),
         ),
         "AWS::S3::BucketPolicy": ("s3: DeleteBucketPolicy GetBucketPolicy PutBucketPolicy",),
+        "AWS::SNS::Subscription": (
+            (
+                "sns: GetSubscriptionAttributes ListSubscriptionsByTopic SetSubscriptionAttributes Subscribe "
+                "Unsubscribe"
+            ),
+        ),
         "AWS::SNS::Topic": (
             (
                 "sns: CreateTopic DeleteTopic GetTopicAttributes ListSubscriptionsByTopic ListTagsForResource "

@@ -96,6 +96,14 @@ def _none(_account: Account, _params: Params) -> Iterator[Access]:
     yield from ()
 
 
+def _on_plans(action: str) -> Rule:
+    def rule(account: Account, params: Params) -> Iterator[Access]:
+        name = params.get("savingsPlanId", "*")
+        yield Access(action=action, resource=f"arn:aws:savingsplans::{account.id}:savingsplan/{name}")
+
+    return rule
+
+
 def _without_resource(action: str) -> Rule:
     def rule(_account: Account, _params: Params) -> Iterator[Access]:
         yield Access(action=action, resource="*")
@@ -398,6 +406,7 @@ RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
                 "DescribeInstances",
                 "DescribeLaunchTemplateVersions",
                 "DescribeLaunchTemplates",
+                "DescribeReservedInstances",
                 "DescribeSpotPriceHistory",
                 "DescribeSubnets",
                 "DescribeVolumes",
@@ -495,6 +504,8 @@ RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
         ("s3", "PutBucketVersioning"): _of_bucket("s3:PutBucketVersioning"),
         ("s3", "PutObject"): _of_object("s3:PutObject"),
         ("resourcegroupstaggingapi", "GetResources"): _without_resource("tag:GetResources"),
+        ("savingsplans", "DescribeSavingsPlanRates"): _on_plans("savingsplans:DescribeSavingsPlanRates"),
+        ("savingsplans", "DescribeSavingsPlans"): _on_plans("savingsplans:DescribeSavingsPlans"),
         ("secretsmanager", "DescribeSecret"): _on_secret("secretsmanager:DescribeSecret"),
         ("secretsmanager", "GetSecretValue"): _on_secret("secretsmanager:GetSecretValue"),
         ("secretsmanager", "PutSecretValue"): _on_secret("secretsmanager:PutSecretValue"),

@@ -86,6 +86,7 @@ class Ec2Api:
         clock: ServiceClock,
         limits: AccountLimits,
         *,
+        reservations: Callable[[], list[dict[str, Any]]] = list,
         listing_lag_s: float = 0.0,
         sold: Sold = sold_everywhere,
     ) -> None:
@@ -105,6 +106,9 @@ class Ec2Api:
             "TerminateInstances": self._terminate,
             "ModifyInstanceAttribute": self._modify,
             "DescribeInstanceAttribute": self._attribute,
+            "DescribeReservedInstances": lambda _: serialize(
+                "DescribeReservedInstances", {"ReservedInstances": reservations()}
+            ),
             "DescribeSpotPriceHistory": self._prices,
             "CreateTags": self._create_tags,
             "DeleteTags": self._delete_tags,

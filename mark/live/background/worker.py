@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from mark.aws.session import Aws
-from mark.live.background.alerts import AlertWatch
+from mark.live.background.alerts import AlertWatch, Post
 from mark.live.background.archive import Archivist
 from mark.live.background.failures import BackgroundFailures
 from mark.live.background.housekeeping import Housekeeper
@@ -28,11 +28,11 @@ class PeriodicTask(Protocol):
         """Do what is due. RetryLater where the store is unreachable."""
 
 
-def all_tasks(store: ServiceStore, aws: Aws) -> tuple[PeriodicTask, ...]:
-    """The tasks of a live service."""
+def all_tasks(store: ServiceStore, aws: Aws, post: Post | None = None) -> tuple[PeriodicTask, ...]:
+    """The tasks of a live service. `post` takes messages of alarms to a webhook."""
     clock = ServiceClock(store)
     return (
-        AlertWatch(store=store, aws=aws, clock=clock),
+        AlertWatch(store=store, aws=aws, clock=clock, post=post),
         Archivist(store=store, aws=aws, clock=clock),
         Housekeeper(store=store, clock=clock),
     )

@@ -11,20 +11,23 @@ from typing import TypedDict
 
 from mark.config.settings import Settings
 from mark.domain.clients import Client, ClientDirectory, HashedKey, Limits, Priority, hash_of_key
-from mark.domain.errors import Misconfigured
+from mark.domain.errors import Misconfigured, RetryLater
 from mark.live.local.run_dir import RunFolder, Running
 from mark.live.service_session import service_store
-from mark.report.formatting import MISSING
+from mark.report.formatting import MISSING, format_duration
 from mark.report.live.formatting import format_time
 from mark.report.tables import figures, make_table, texts
 from mark.report.terminal import note, show, show_json
 from mark.steady_time import steady_time
 from mark.store.codec import CLIENTS
+from mark.store.service import ServiceStore
 
 KEY_BYTES = 32
 """Random bytes of a key: 256 bits, which nobody guesses, so that its hash may be a fast one."""
 PREFIX = "mark_"
 """Start of every key, by which people and scanners for secrets know one."""
+DEFAULT_DEADLINE_S = 3600.0
+"""Deadline of a client of the async class that names none."""
 NO_CLIENTS = "the service has no clients: requests need its token, where it has one"
 
 
@@ -38,6 +41,8 @@ class ClientDocument(TypedDict):
     burst: int
     concurrency: int | None
     priority: Priority
+    #: Of the async class, seconds; null for the others.
+    deadline_s: float | None
     #: Epoch seconds.
     created_at: float
     revoked_at: float | None
@@ -47,7 +52,10 @@ class ClientDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewClient:
-    """The client that `mark client create` is to create. `models` None: all; `burst` None: a second's worth."""
+    """The client that `mark client create` is to create. `models` None: all; `burst` None: a second's worth.
+
+    deadline_s: for the async class, DEFAULT_DEADLINE_S where None.
+    """
 
     name: str
     models: tuple[str, ...] | None = None
@@ -55,6 +63,7 @@ class NewClient:
     burst: int | None = None
     concurrency: int | None = None
     priority: str = Priority.NORMAL.value
+    deadline_s: float | None = None
 
 
 def create_client(settings: Settings, new: NewClient, *, as_json: bool) -> None:
@@ -65,6 +74,8 @@ def create_client(settings: Settings, new: NewClient, *, as_json: bool) -> None:
         raise Misconfigured("--models names no model; leave it out for all")
     if new.priority not in tuple(Priority):
         raise Misconfigured(f"--priority must be {', '.join(Priority)}, not {new.priority}")
+    if new.deadline_s is not None and new.priority != Priority.ASYNC:
+        raise Misconfigured("--deadline is of --priority async; the other classes have the model's objective")
     limits = Limits(rate_rps=new.rate_rps, burst=_burst(new), concurrency=new.concurrency)
     key = new_key()
     now = steady_time()
@@ -74,6 +85,7 @@ def create_client(settings: Settings, new: NewClient, *, as_json: bool) -> None:
         models=tuple(dict.fromkeys(new.models or ())),
         limits=limits,
         priority=Priority(new.priority),
+        deadline_s=(new.deadline_s or DEFAULT_DEADLINE_S) if new.priority == Priority.ASYNC else None,
         created_at=now,
     )
     changed = _change(settings, lambda known, models: known.created(client, models=models))
@@ -124,7 +136,7 @@ def list_clients(settings: Settings, *, as_json: bool) -> None:
                 ", ".join(client.models) or "all",
                 *(MISSING, MISSING) if limits.rate_rps is None else (f"{limits.rate_rps:g}", str(limits.burst)),
                 MISSING if limits.concurrency is None else str(limits.concurrency),
-                client.priority.value,
+                _class_text(client),
                 _keys_text(client, now),
             )
         show(table)
@@ -166,10 +178,18 @@ def _change(
     folder = RunFolder.of(settings.service.name)
     if folder.running() is not None:
         try:
-            folder.write_clients(CLIENTS.encode(changed))
-        except OSError as error:
-            note(f"the clients are changed, but not kept for the next `mark up`: {folder.path}: {error.strerror}")
+            _keep_copy(store, folder)
+        except (OSError, RetryLater) as error:
+            note(f"the clients are changed, but not kept for the next `mark up`: {folder.path}: {error}")
     return changed
+
+
+def _keep_copy(store: ServiceStore, folder: RunFolder) -> None:
+    """Keep the clients in the folder as they are at last, whichever of several commands at once writes last."""
+    kept = None
+    while (known := store.clients.read()) != kept:
+        folder.write_clients(CLIENTS.encode(known))
+        kept = known
 
 
 def _show_key(client: Client, key: str, said: str, *, as_json: bool, now: float) -> None:
@@ -189,10 +209,17 @@ def _document(client: Client, now: float) -> ClientDocument:
         "burst": client.limits.burst,
         "concurrency": client.limits.concurrency,
         "priority": client.priority,
+        "deadline_s": client.deadline_s,
         "created_at": client.created_at,
         "revoked_at": client.revoked_at,
         "keys_expire_at": [key.expires_at for key in client.valid_keys(now)],
     }
+
+
+def _class_text(client: Client) -> str:
+    if client.deadline_s is None:
+        return client.priority.value
+    return f"{client.priority.value}, {format_duration(client.deadline_s)}"
 
 
 def _keys_text(client: Client, now: float) -> str:

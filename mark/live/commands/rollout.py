@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mark.accounting.version_costs import VersionCost, version_costs
+from mark.config.service import RolloutsSettings
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured, RetryLater, unknown
 from mark.domain.member import MemberState
@@ -17,9 +18,9 @@ from mark.domain.versions import (
     ModelVersions,
     Rollout,
     RolloutCommand,
-    RolloutPhase,
     RolloutVerb,
     VersionCounts,
+    shadow_sentence,
 )
 from mark.live.local.run_dir import RunFolder
 from mark.live.models import backend_spec, served_models, tensors_of
@@ -38,29 +39,32 @@ HANDLED_S = 60.0
 GONE_S = 60.0
 """Time that the instances of an aborted version may take to leave."""
 POLL_S = 0.05
+NO_CANARY = "none"
+"""In place of shares: the new version is compared alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartOptions:
-    """A rollout as its flags say it. canary: shares in percent; dwell_s, ready_within_s: seconds."""
+    """A rollout as its flags say it. canary: shares in percent, or none; flags: of `service.rollouts`, by key."""
 
     model: str
-    canary: Sequence[str]
-    dwell_s: float
-    ready_within_s: float
+    canary: Sequence[str] = ()
+    flags: Mapping[str, float | None] = field(default_factory=dict)
 
-    @property
-    def policy(self) -> CanaryPolicy:
-        """The steps and times. Misconfigured where the steps are none."""
+    def policy(self, usual: RolloutsSettings) -> CanaryPolicy:
+        """The steps and times: the flags', or else the usual ones. Misconfigured where the steps are none."""
+        given: dict[str, object] = {key: value for key, value in self.flags.items() if value is not None}
+        if self.canary:
+            given["canary"] = () if list(self.canary) == [NO_CANARY] else self._steps()
+        return usual.model_copy(update=given).policy
+
+    def _steps(self) -> tuple[float, ...]:
         try:
-            steps = tuple(float(text.removesuffix("%")) / 100 for text in self.canary)
+            return tuple(float(text.removesuffix("%")) for text in self.canary)
         except ValueError:
             raise Misconfigured(
-                f"--canary {','.join(self.canary)}: name shares in percent, such as 5,25,100"
+                f"--canary {','.join(self.canary)}: name shares in percent, such as 5,25,100, or none"
             ) from None
-        policy = CanaryPolicy(steps=steps, dwell_s=self.dwell_s, ready_within_s=self.ready_within_s)
-        policy.check()
-        return policy
 
 
 def start_rollout(settings: Settings, options: StartOptions, *, given: bool, as_json: bool) -> None:
@@ -68,16 +72,16 @@ def start_rollout(settings: Settings, options: StartOptions, *, given: bool, as_
 
     Misconfigured where nothing has changed, or the new version cannot take the place of the one that serves.
     """
-    policy = options.policy
-    store, versions = _versions(settings, options.model)
     folder = RunFolder.of(settings.service.name)
-    whole = settings if given or folder.running() is None else folder.settings()
-    entries = {one.model: one for one in served_models(whole)}
+    store, versions = _versions(settings, options.model)
+    wanted = settings if given or folder.running() is None else folder.settings()
+    policy = options.policy(wanted.service.rollouts)
+    entries = {one.model: one for one in served_models(wanted)}
     if options.model not in entries:
         raise unknown("model of the settings", options.model, entries)
     entry, spec = entries[options.model].backend, store.spec()
     served = spec.served(options.model)
-    _check_may_start(served, versions)
+    _check_may_start(served, versions, policy)
     if tensors_of(entry) != (served.inputs, served.outputs):
         raise Misconfigured(
             f"the new {options.model} has other inputs or outputs, which clients see: serve it as another model"
@@ -95,7 +99,7 @@ def start_rollout(settings: Settings, options: StartOptions, *, given: bool, as_
     if candidate.function_versions:
         publish_function_version(settings, candidate)
     store.put_version(candidate, spec.seed)
-    versions = _command(store, options.model, RolloutVerb.START, candidate=bundle.version, policy=policy)
+    versions = give_command(store, options.model, RolloutVerb.START, candidate=bundle.version, policy=policy)
     _show(store, versions, as_json=as_json)
 
 
@@ -109,7 +113,7 @@ def promote_rollout(settings: Settings, model: str, *, as_json: bool) -> None:
     """Have the new version take over once its instances are ready. Misconfigured where none is rolled out."""
     store, versions = _versions(settings, model)
     _running(versions)
-    _show(store, _command(store, model, RolloutVerb.PROMOTE), as_json=as_json)
+    _show(store, give_command(store, model, RolloutVerb.PROMOTE), as_json=as_json)
 
 
 def abort_rollout(settings: Settings, model: str, *, as_json: bool) -> None:
@@ -119,7 +123,7 @@ def abort_rollout(settings: Settings, model: str, *, as_json: bool) -> None:
     """
     store, versions = _versions(settings, model)
     candidate = _running(versions).candidate
-    versions = _command(store, model, RolloutVerb.ABORT)
+    versions = give_command(store, model, RolloutVerb.ABORT)
     members = store.membership(model)
     _until(
         lambda: not any(one.version == candidate and one.state is MemberState.READY for one in members.members()),
@@ -143,8 +147,12 @@ def _versions(settings: Settings, model: str) -> tuple[ServiceStore, ModelVersio
     return store, versions
 
 
-def _check_may_start(served: ServedModel, versions: ModelVersions) -> None:
+def _check_may_start(served: ServedModel, versions: ModelVersions, policy: CanaryPolicy) -> None:
     name = served.name
+    if policy.shadow and not served.model.redispatch:
+        raise Misconfigured(
+            f"{name} forbids that a request is executed twice (redispatch), which a shadow does: use --shadow 0"
+        )
     if versions.candidate:
         raise Misconfigured(
             f"version {versions.candidate} of {name} is being rolled out: `mark rollout promote` or `abort` first"
@@ -154,8 +162,6 @@ def _check_may_start(served: ServedModel, versions: ModelVersions) -> None:
             f"{name} overflows to Lambda, whose function has one version here: to roll out others, serve it with "
             "offerings: {overflow: false}"
         )
-    if served.central is not None:
-        raise Misconfigured(f"{name} has a central queue, which knows no versions: let dispatch name another rule")
 
 
 def _running(versions: ModelVersions) -> Rollout:
@@ -164,18 +170,27 @@ def _running(versions: ModelVersions) -> Rollout:
     return versions.rollout
 
 
-def _command(
+def give_command(
     store: ServiceStore, model: str, verb: RolloutVerb, *, candidate: str = "", policy: CanaryPolicy | None = None
 ) -> ModelVersions:
-    """Give a command and wait until the acting controller has carried it out; the versions then."""
+    """Give a command and wait until the acting controller has carried it out; the versions then.
+
+    RetryLater where none does, or where another command took its place before.
+    """
     command = RolloutCommand(
         id=uuid.uuid4().hex[:8], verb=verb, candidate=candidate, policy=policy or CanaryPolicy()
     )
     ROLLOUT_COMMAND.write(store, command, model)
 
     def is_handled() -> bool:
+        given = ROLLOUT_COMMAND.read(store, model)
         found = store.versions(model)
-        return found is not None and found.command == command.id
+        is_carried_out = found is not None and found.command == command.id
+        if not is_carried_out and given is not None and given.id != command.id:
+            raise RetryLater(
+                f"`{given.verb}` was commanded at the same time, in place of this; see `mark rollout status`"
+            )
+        return is_carried_out
 
     _until(is_handled, "no controller has carried the command out yet; the next one that acts will", HANDLED_S)
     found = store.versions(model)
@@ -209,6 +224,11 @@ def _show(store: ServiceStore, versions: ModelVersions, *, as_json: bool) -> Non
     for row in _rows(versions, rollout, counts, costs):
         table.add_row(*row)
     show(table)
+    candidate = counts.get(rollout.candidate)
+    if candidate is not None and candidate.compared + candidate.shadow_dropped:
+        show(f"shadow: {shadow_sentence(candidate)}")
+    if rollout.verdict and rollout.verdict != rollout.reason:
+        show(f"verdict: {rollout.verdict}")
 
 
 def _costs(store: ServiceStore, versions: ModelVersions) -> dict[str, VersionCost]:
@@ -225,7 +245,7 @@ def _costs(store: ServiceStore, versions: ModelVersions) -> dict[str, VersionCos
 def _rows(
     versions: ModelVersions, rollout: Rollout, counts: dict[str, VersionCounts], costs: dict[str, VersionCost]
 ) -> list[tuple[str, ...]]:
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for version in (rollout.before, rollout.candidate):
         one, cost = counts.get(version, VersionCounts(version=version)), costs[version]
         rows.append(
@@ -249,7 +269,10 @@ def _role(versions: ModelVersions, version: str) -> str:
         return "stable"
     if version == versions.candidate:
         return "candidate"
-    return "aborted" if versions.is_aborted(version) else "replaced"
+    rollout = versions.rollout
+    if rollout is None or version != rollout.candidate:
+        return "replaced"
+    return "aborted" if versions.is_aborted(version) else "compared"
 
 
 def _share(versions: ModelVersions, version: str) -> float:
@@ -270,9 +293,11 @@ def _document(
         "stable": versions.stable,
         "candidate": versions.candidate or None,
         "phase": None if rollout is None else rollout.phase.value,
-        "is_over": rollout is None or rollout.phase in (RolloutPhase.PROMOTED, RolloutPhase.ABORTED),
+        "is_over": rollout is None or rollout.is_over,
+        "verdict": None if rollout is None else rollout.verdict or None,
         "reason": None if rollout is None else rollout.reason,
         "weight": versions.weight,
+        "shadow": versions.shadow,
         "began_at": None if rollout is None else rollout.began_at,
         "since": None if rollout is None else rollout.since,
         "versions": [
@@ -284,6 +309,12 @@ def _document(
                 "late": one.late,
                 "failed": one.failed,
                 "mean_latency_s": one.mean_latency_s,
+                "compared": one.compared,
+                "differing": one.differing,
+                "shadow_failed": one.shadow_failed,
+                "shadow_dropped": one.shadow_dropped,
+                "mean_shadow_s": one.mean_shadow_s,
+                "mean_shadowed_s": one.mean_shadowed_s,
                 "instance_hours": cost.instance_hours,
                 "cost_usd": cost.usd,
             }

@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mark.config.service import Mode, ServiceSettings
-from mark.config.settings import Settings
+from mark.config.settings import Settings, process_environment
 from mark.domain.errors import Misconfigured
+from mark.live.background.webhook import webhook_of
 from mark.live.commands.down import end
 from mark.live.local.access import bearer_token, exposed_secrets, server_tls
 from mark.live.local.first_plan import check_first_plan
+from mark.live.local.grpc_listener import grpc_listener
 from mark.live.local.ports import is_loopback
 from mark.live.local.run_dir import RunFolder, Running
 from mark.live.local.service_lock import ServiceLock
@@ -61,7 +63,9 @@ def start(settings: Settings, *, hold: bool = False) -> Running:
     if not is_loopback(own.host) and own.tls_certificate is None:
         note(f"the gateway on {own.host} serves plain HTTP; service.tls_certificate makes it HTTPS")
     bearer_token(own)
+    webhook_of(own, process_environment())
     server_tls(own)
+    grpc_listener(own)
     for line in exposed_secrets(own):
         note(line)
     folder = RunFolder.of(own.name)
@@ -147,6 +151,7 @@ def up_document(running: Running) -> dict[str, object]:
     """The document of `mark up --json` (docs/json.md)."""
     return {
         "gateway": running.gateway,
+        "grpc": running.grpc,
         "status_page": running.status_page,
         "aws_endpoint": running.aws_endpoint,
         "aws_access_key_id": running.aws_access_key_id,
@@ -164,6 +169,8 @@ def _show(running: Running, *, as_json: bool) -> None:
     observes = RunFolder.of(running.name).settings().service.mode is Mode.OBSERVE
     show(f"The service {running.name} is up and {'observes' if observes else 'serves'} {names}.")
     show(f"gateway      {running.gateway}", f"status page  {running.status_page}")
+    if running.grpc:
+        show(f"gRPC         {running.grpc}")
     if running.token:
         show(f"token        {running.token}")
     show(f"try          {what_next(running, observes=observes)}")

@@ -7,13 +7,25 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from mark.accounting.budget import Budget, MonthSpend, Verdict, day_start, judge, month_spend, spent_usd
+from mark.accounting.budget import (
+    Budget,
+    MonthSpend,
+    Verdict,
+    day_start,
+    judge,
+    month_spend,
+    month_start,
+    spent_usd,
+)
+from mark.accounting.commitments import month_commitments
 from mark.accounting.daily_costs import ModelLedger
 from mark.accounting.hourly_spend import bill_at, hour_edges, spend_by_hour
 from mark.accounting.hourly_totals import HourlyMark, first_mark, load_marks, marks_key
 from mark.accounting.ledger import unpriced, unpriced_words, usage_before
 from mark.accounting.usage import IncrementalUsage
+from mark.catalog.commitment_bill import COVERED, UNUSED, USED
 from mark.config.budget import BudgetSettings
+from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
 from mark.domain.costs import CostUsd, FleetUsage, Transition
 from mark.domain.errors import RetryLater
 from mark.domain.footprint import Footprint
@@ -27,6 +39,7 @@ from mark.store.published_status import (
     PAUSE,
     SPEND,
     BudgetStatus,
+    CommitmentSpend,
     OutsidePauseStatus,
     PublishedModel,
     SpendHistory,
@@ -50,19 +63,24 @@ class BudgetWatch:
         served: Sequence[ServedModel],
         *,
         footprint: Footprint | None,
+        commitments: Callable[[], Commitments] = lambda: NO_COMMITMENTS,
         store: ServiceStore,
         clock: ServiceClock,
         outside: Callable[[], OutsidePauseStatus | None],
         wake: Callable[[], None],
     ) -> None:
-        """`outside`: the process's last answer about a pause from outside; `wake`: told of another limit."""
+        """`outside`: the process's last answer about a pause from outside; `wake`: told of another limit.
+
+        `commitments`: those of the account as they were last read.
+        """
         self._budget = Budget(
             daily_usd=asked.daily_usd, monthly_usd=asked.monthly_usd, when_reached=asked.when_reached
         )
         self._served, self._store, self._clock, self._wake = served, store, clock, wake
-        self._footprint, self._outside = footprint, outside
+        self._footprint, self._outside, self._commitments = footprint, outside, commitments
         self._verdict = Verdict()
         self._day_usd, self._month = 0.0, MonthSpend()
+        self._committed: CommitmentSpend | None = None
         self._polls = 0
         self._bills: dict[float, CostUsd] = {}
         self._unpriced: dict[str, tuple[str, ...]] = {}
@@ -119,7 +137,21 @@ class BudgetWatch:
         self._warn_of_unpriced(ledgers, now)
         self._day_usd = spent_usd(ledgers, day_start(now), now)
         self._month = month_spend(ledgers, now)
+        self._committed = self._commitment_spend(ledgers, now)
         self._publish_hours(ledgers, now)
+
+    def _commitment_spend(self, ledgers: Sequence[ModelLedger], now: float) -> CommitmentSpend | None:
+        """This month's, since the service began at most."""
+        began_at = min((ledger.began_at for ledger in ledgers), default=now)
+        usd = month_commitments(ledgers, max(began_at, month_start(now)), now)
+        if not usd:
+            return None
+        return CommitmentSpend(
+            paid_usd=usd[USED] + usd[UNUSED],
+            used_usd=usd[USED],
+            unused_usd=usd[UNUSED],
+            covered_usd=usd[COVERED],
+        )
 
     def _publish_hours(self, ledgers: Sequence[ModelLedger], now: float) -> None:
         """Publish the spending of each hour that has ended; what an hour cost is counted once."""
@@ -156,9 +188,14 @@ class BudgetWatch:
             served=served,
             record=store.ledger(name),
             marks=(*marks, here),
-            footprint=self._footprint,
+            footprint=self._with_commitments(),
             used=self._used(name, now),
         )
+
+    def _with_commitments(self) -> Footprint | None:
+        """The footprint with the account's commitments of now."""
+        footprint = self._footprint
+        return footprint and replace(footprint, commitments=self._commitments())
 
     def _used(self, name: str, now: float) -> Callable[[tuple[Transition, ...], float], FleetUsage]:
         """The function that counts its usage: day and month begin at instants that are asked for again."""
@@ -176,6 +213,7 @@ class BudgetWatch:
             limited_by=self._verdict.spending_limit,
             limit_cause=self._verdict.cause,
             reasons=self._verdict.reasons,
+            commitments=self._committed,
         )
 
 

@@ -19,6 +19,7 @@ from mark.controller.runner import Controller
 from mark.controller.service_time_ratios import measured_ratios
 from mark.controller.spending_limit import sendable_orders
 from mark.domain.announced_events import Events, events_of
+from mark.domain.commitments.owned import Commitments
 from mark.domain.lease import Lease
 from mark.domain.quota import Quotas
 from mark.domain.spending import SpendingLimit
@@ -51,6 +52,8 @@ class Shared:
     launches: LaunchSetup
     spending_limit: Callable[[], SpendingLimit]
     quotas: Callable[[], Quotas | None]
+    #: What of the account's commitments is left for a model, by its name.
+    commitments: Callable[[str], Commitments | None]
 
 
 MadeDriver = tuple[ModelDriver, Callable[[threading.Event], None]]
@@ -110,6 +113,7 @@ class DriverFactory:
             measure=lambda: measured_ratios(cloud.stable_members(membership.members()), policy),
             spending_limit=shared.spending_limit,
             quotas=shared.quotas,
+            commitments=lambda: shared.commitments(model.name),
             events=lambda: announced_events(store, model.name),
         )
         driver = ModelDriver(

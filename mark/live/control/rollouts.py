@@ -21,7 +21,13 @@ from mark.domain.lease import Lease
 from mark.domain.member import Member
 from mark.domain.orders import Fact, Launch, LaunchFailed, LaunchRefused, Order
 from mark.domain.spending import SpendingLimit
-from mark.domain.versions import ModelVersions, RolloutPhase
+from mark.domain.versions import (
+    ModelVersions,
+    RolloutPhase,
+    VersionCounts,
+    counted_since,
+    shadow_sentence,
+)
 from mark.live.clock import ServiceClock
 from mark.live.control.observe_mode import LiveCloud
 from mark.service_spec import ServedModel
@@ -150,13 +156,22 @@ class RolloutDriver:
         self._served, self._store, self._lease, self._clock = served, store, lease, clock
         self._cloud, self._spending_limit, self._notes = cloud, spending_limit, notes
         self._look_at = self._observe_at = -math.inf
+        self._counts: tuple[VersionCounts, ...] = ()
         self._unsent = () if cloud.versions is None else unsubmitted(cloud.versions.rollout, cloud.versions)
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """The rollout for `mark status`; empty where there never was one."""
         versions = self._cloud.versions
-        return () if versions is None or versions.rollout is None else (rollout_sentence(versions),)
+        if versions is None or versions.rollout is None:
+            return ()
+        if not versions.shadow:
+            return (rollout_sentence(versions),)
+        before = {one.version: one for one in versions.rollout.counts}
+        now = [counted_since(one, before.get(one.version)) for one in self._counts]
+        compared = next((one for one in now if one.version == versions.candidate), None)
+        told = () if compared is None else (f"version {versions.candidate}: {shadow_sentence(compared)}",)
+        return (rollout_sentence(versions), *told)
 
     def poll(self) -> None:
         """Carry out a new command, and move where it is time. LeaseLost where another controller acts."""
@@ -183,10 +198,11 @@ class RolloutDriver:
             self._observe_at = now + OBSERVE_S
         offerings = [one for one in self._served.offerings if one.usd_per_hour > 0]
         cheapest = min(offerings, key=lambda one: (one.usd_per_hour, one.name), default=None)
+        self._counts = self._store.traffic(self._served.name).versions
         seen = RolloutSeen(
             now=now,
             fleet=self._cloud.whole,
-            counts=self._store.traffic(self._served.name).versions,
+            counts=self._counts,
             target=self._served.slo.target,
             fallback=cheapest.name if cheapest is not None else "",
             refused=self._cloud.take_refused(),

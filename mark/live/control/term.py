@@ -12,18 +12,22 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 
+from mark.aws.account.commitments import read_commitments
 from mark.aws.ec2.guard import Guard, Guardrails
 from mark.aws.inbox import EventInbox
 from mark.aws.quotas import read_quotas
 from mark.aws.session import Aws
 from mark.config.footprint import footprint_of
 from mark.config.settings import Settings
+from mark.domain.commitments.owned import Commitments
 from mark.domain.errors import RetryLater
+from mark.domain.footprint import Footprint
 from mark.domain.lease import Lease
 from mark.live.aws_resources import RESOURCES, launches_of
 from mark.live.background.failures import BackgroundFailures
 from mark.live.clock import ServiceClock
 from mark.live.control.budget_watch import BudgetWatch
+from mark.live.control.commitment_watch import CommitmentWatch
 from mark.live.control.driver import ModelDriver
 from mark.live.control.driver_factory import MakeDriver, ModelForecasters, Shared
 from mark.live.control.quota_watch import QuotaWatch
@@ -110,10 +114,20 @@ class Term:
                 driver.wake()
 
         offerings = {offering.name: offering for model in models for offering in model.served.offerings}
+        footprint = footprint_of(self._settings, models=len(models))
+        owned = CommitmentWatch(
+            self._read_commitments(models, footprint),
+            footprint=footprint,
+            models=[model.name for model in models],
+            store=self._store,
+            clock=ServiceClock(self._store),
+            record=lambda why: self._background.record("reading the account's commitments", why),
+        )
         watch = BudgetWatch(
             self._settings.budget,
             [model.served for model in models],
-            footprint=footprint_of(self._settings, models=len(models)),
+            footprint=footprint,
+            commitments=owned.all,
             store=self._store,
             clock=ServiceClock(self._store),
             outside=self._outside,
@@ -128,6 +142,7 @@ class Term:
         shared = Shared(
             spending_limit=watch.spending_limit,
             quotas=quotas.latest,
+            commitments=owned.left_for,
             inbox=EventInbox(
                 self._aws.sqs,
                 resources["events_url"],
@@ -138,7 +153,7 @@ class Term:
             guard=Guard(_rails(self._settings), offerings),
             launches=launches_of(resources),
         )
-        runs: list[Callable[[], None]] = [lambda: watch.run(self._over), lambda: quotas.run(self._over)]
+        runs: list[Callable[[], None]] = [partial(part.run, self._over) for part in (watch, quotas, owned)]
         for model in models:
             driver, run = self._make_driver(model, forecasters[model.name], shared, opened)
             drivers.append(driver)
@@ -148,6 +163,17 @@ class Term:
         shared.inbox.start()
         opened.callback(shared.inbox.close)
         return runs
+
+    def _read_commitments(
+        self, models: Sequence[LiveModel], footprint: Footprint
+    ) -> Callable[[], Commitments] | None:
+        """The question to AWS for what the service may count; None where a file says it, or nobody asks."""
+        region, account = self._settings.service.aws.region, self._settings.account
+        if account.commitments is not None or not account.read_commitments:
+            return None
+        types = {offering.instance_type.name for model in models for offering in model.served.offerings}
+        types.add(footprint.gateways.instance_type)
+        return lambda: read_commitments(self._aws, region=region, types=types).share(account.share)
 
 
 def _rails(settings: Settings) -> Guardrails:

@@ -51,6 +51,8 @@ class Running:
     step: str = ""
     began_at: float = 0.0
     gateway: str = ""
+    #: host and port, as gRPC's clients take them; empty where none is spoken
+    grpc: str = ""
     status_page: str = ""
     aws_endpoint: str = ""
     aws_access_key_id: str = ""

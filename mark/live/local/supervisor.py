@@ -135,6 +135,7 @@ class Supervisor:
     def _bring_up(self) -> None:
         self._gateway_port()  # a port that is taken is said before anything is started
         self._status_port()
+        self._grpc_port()
         self._models = self._with_versions(make_live_models(self._settings))
         self._note(models=tuple(_described(model) for model in self._models), step="starting the store")
         store = self._store = self._open_store()
@@ -180,7 +181,7 @@ class Supervisor:
         except Misconfigured as error:
             log.warning("served without versions", extra={"model": model.name, "reason": str(error)})
             return model
-        overflows = model.served.overflow is not None
+        overflows = model.served.overflow is not None and model.served.central is None
         served = replace(model.served, version=version, backend=backend, function_versions=overflows)
         return replace(model, served=served)
 
@@ -266,13 +267,17 @@ class Supervisor:
     def _start_gateways(self) -> None:
         service = self._settings.service
         token = bearer_token(service)
-        port = self._gateway_port()
+        port, grpc_port = self._gateway_port(), self._grpc_port()
         scheme = "https" if service.tls_certificate else "http"
         self._note(
-            gateway=f"{scheme}://{service.host}:{port}", token=token, step="starting gateways and controllers"
+            gateway=f"{scheme}://{service.host}:{port}",
+            grpc=f"{service.host}:{grpc_port}" if grpc_port else "",
+            token=token,
+            step="starting gateways and controllers",
         )
+        ports = (port, grpc_port) if grpc_port else (port,)
         for number in range(service.gateway_count):
-            self._start(f"gateway-{number}", "gateway", f"gateway-{number}", str(port))
+            self._start(f"gateway-{number}", "gateway", f"gateway-{number}", *map(str, ports))
 
     def _start_status_page(self) -> None:
         service = self._settings.service
@@ -284,6 +289,13 @@ class Supervisor:
     def _gateway_port(self) -> int:
         """A port for the gateways. Misconfigured where the one of the settings is taken."""
         return self._port(self._settings.service.port, default=8080)
+
+    def _grpc_port(self) -> int | None:
+        """A port for gRPC, likewise; None where none is spoken. It may not be the gateways' other one."""
+        wanted = self._settings.service.grpc_port
+        if wanted is not None and wanted == self._gateway_port():
+            raise Misconfigured(f"service.grpc_port {wanted} is the gateway's port, too; choose another")
+        return None if wanted is None else self._port(wanted, default=0)
 
     def _status_port(self) -> int:
         """A port for the status page, likewise."""
@@ -441,7 +453,7 @@ def _described(model: LiveModel) -> RunningModel:
     return {
         "name": model.name,
         "example": example_body(model.served.inputs),
-        "latency_ms": slo.latency_s * 1000,
+        "latency_ms": slo.judged_s * 1000,
         "target": slo.target,
     }
 

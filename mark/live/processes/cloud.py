@@ -141,8 +141,11 @@ def first_versions(models: Sequence[LiveModel], environment: Mapping[str, str]) 
     return tuple(_first_version(model.served, **told[model.name]) for model in models if model.name in told)
 
 
-def _first_version(served: ServedModel, *, version: str, kind: BackendKind, **backend: str) -> ServedModel:
-    return replace(served, version=version, backend=BackendSpec(kind=kind, **backend))
+def _first_version(
+    served: ServedModel, *, version: str, kind: BackendKind, target: str, folder: str, **flags: bool
+) -> ServedModel:
+    backend = BackendSpec(kind=kind, target=target, folder=folder, **flags)
+    return replace(served, version=version, backend=backend)
 
 
 def _aliased(model: LiveModel, qualifier: str, provisioned: int) -> LiveModel:

@@ -109,6 +109,7 @@ def names_here(settings: Settings) -> Names:
         host=settings.rollout.node.name or "",
         infer=tuple(name_of(settings.service.name, model) for model in model_names(settings)),
         train=name_of(settings.service.name, TRAIN) if trains_in_function(settings) else "",
+        webhook=settings.rollout.alarms.webhook or "",
     )
 
 

@@ -1,4 +1,4 @@
-"""A gateway's process: FOLDER PARENT NAME PORT."""
+"""A gateway's process: FOLDER PARENT NAME PORT [GRPC_PORT]."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from mark.dispatch.central_queue import PLAIN, CentralCode
 from mark.domain.offering import calls_of_models
 from mark.live.aws_resources import aws_of
 from mark.live.local.access import server_tls
+from mark.live.local.grpc_listener import grpc_listener
 from mark.live.local.heartbeat import keep_beating
 from mark.live.local.process_start import begin
 from mark.live.local.run_dir import RunFolder, Running
@@ -35,11 +36,13 @@ MOST_THREADS = 500
 """A call of Lambda takes a thread; half of an account's usual thousand."""
 
 
-async def main(folder: RunFolder, name: str, port: int) -> None:
-    """Serve until SIGTERM."""
+async def main(folder: RunFolder, name: str, port: int, grpc_port: int | None = None) -> None:
+    """Serve until SIGTERM. grpc_port: the one that the gateways share."""
     beating = asyncio.ensure_future(keep_beating())
+    settings = folder.settings()
+    service = settings.service.model_copy(update={"grpc_port": grpc_port})
     try:
-        await serve(folder.settings(), folder.expected(), name, port)
+        await serve(settings.model_copy(update={"service": service}), folder.expected(), name, port)
     finally:
         beating.cancel()
 
@@ -72,6 +75,7 @@ async def serve(
         token=running.token,
         local_only=running.token is None,
         tls=server_tls(settings.service),
+        beside=grpc_listener(settings.service),
     )
     try:
         WALL.adopt(await store.share_wall(WALL.offset_s))
@@ -109,4 +113,4 @@ def lambda_calls(settings: Settings) -> int:
 
 if __name__ == "__main__":
     begin(sys.argv[3], parent=int(sys.argv[2]))
-    uvloop.run(main(RunFolder(Path(sys.argv[1])), sys.argv[3], int(sys.argv[4])))
+    uvloop.run(main(RunFolder(Path(sys.argv[1])), sys.argv[3], *map(int, sys.argv[4:])))

@@ -59,7 +59,7 @@ from mark.report.live.service_status import (
     StoreStatus,
 )
 from mark.service_spec import ServedModel, ServiceSpec
-from mark.serving.gateway.shares import share_instances
+from mark.serving.gateway.shares import kinds_of, share_instances
 from mark.steady_time import steady_time
 from mark.store.published_status import (
     ALERTS,
@@ -166,7 +166,8 @@ class LiveView:
             assumed=known.assumed,
             trained=known.trained,
             objective=_objective(served, traffic),
-            latency_ms=_latency_ms(traffic),
+            latency_ms=_latency_ms(traffic.latency_counts, traffic.latency_sum_s),
+            first_byte_ms=_latency_ms(traffic.first_byte_counts, traffic.first_byte_sum_s),
             by=AnswerCounts(
                 instance=traffic.instance, standby=traffic.standby, lambda_=traffic.lambda_, shed=traffic.shed
             ),
@@ -194,20 +195,21 @@ class LiveView:
         )
 
     def _shares(self, served: ServedModel, members: Mapping[str, Member]) -> tuple[GatewayShare, ...]:
-        """How the gateways share the agents: found as they find it, from the same members and gateways."""
+        """Each gateway's share of the agents: found as they find it, from the same members and gateways."""
         names = [peer.name for peer in self._store.gateways()]
         if not names:
             return ()
         type_of = {offering.name: offering.instance_type.name for offering in served.offerings}
+        versions = self._store.versions(served.name)
         takes = {
-            name: member.offering
+            name: (member.offering, member.version)
             for name, member in members.items()
-            if member.state is MemberState.READY and member.offering in type_of
+            if member.state is MemberState.READY and not (versions and versions.is_retired(member.version))
         }
-        owner_of = share_instances({name: type_of[offering] for name, offering in takes.items()}, names)
+        owner_of = share_instances(kinds_of(takes, type_of), names)
         counts = {name: Counter[str]() for name in names}
         for agent, owner in owner_of.items():
-            counts[owner][takes[agent]] += 1
+            counts[owner][takes[agent][0]] += 1
         return tuple(GatewayShare(gateway=name, agents=dict(sorted(counts[name].items()))) for name in names)
 
     def _usage(self, model: str, now: float) -> FleetUsage:
@@ -321,7 +323,8 @@ def _left_s(taken_at: float | None, now: float) -> float | None:
 
 def _objective(served: ServedModel, traffic: ModelTraffic) -> ObjectiveStatus:
     return ObjectiveStatus(
-        latency_ms=served.slo.latency_s * 1000,
+        latency_ms=served.slo.judged_s * 1000,
+        measured="answer" if served.slo.first_byte_s is None else "first_byte",
         target=served.slo.target,
         answered=traffic.answered,
         late=traffic.late,
@@ -351,15 +354,15 @@ def _clients(traffic: ModelTraffic, cost: SpentStatus) -> tuple[ClientStatus, ..
     )
 
 
-def _latency_ms(traffic: ModelTraffic) -> LatencyStatus:
-    """Mean and quantiles (upper edge of their bin) of what was answered."""
-    if not traffic.latency_counts:
+def _latency_ms(counted: Sequence[tuple[int, int]], sum_s: float) -> LatencyStatus:
+    """Mean and quantiles (upper edge of their bin) of what was answered. counted: by bin."""
+    if not counted:
         return LatencyStatus()
-    bins, counts = np.array(sorted(traffic.latency_counts)).T
+    bins, counts = np.array(sorted(counted)).T
     below = np.cumsum(counts)
     edges_ms = (bins + 1) * LATENCY_BIN_S * 1000
     found = {name: float(edges_ms[np.searchsorted(below, q * below[-1])]) for name, q in QUANTILES}
-    return LatencyStatus(mean=traffic.latency_sum_s / int(below[-1]) * 1000, **found)
+    return LatencyStatus(mean=sum_s / int(below[-1]) * 1000, **found)
 
 
 def _capacity(served: ServedModel, observed: Sequence[ObservedInstance]) -> tuple[OfferingCapacity, ...]:

@@ -28,7 +28,7 @@ HOUSE = Path(mark.__file__).parent
 DECIDING = (
     *("domain", "ports.py", "plugins", "planner", "dispatch", "catalog", "cloudmodel", "controller", "policies"),
     *("simulator", "service_spec.py", "config/footprint.py", "config/parts.py", "config/policies.py"),
-    *("config/capacity.py", "config/events.py", "config/training.py"),
+    *("config/capacity.py", "config/events.py", "config/training.py", "config/account.py"),
     "config/settings.py",
     *("offline/experiments.py", "offline/simulate.py", "offline/sweep/job.py", "offline/workloads.py"),
     *("report/formatting.py", "report/runs/comparison.py", "report/runs/documents.py", "report/runs/rivals.py"),
@@ -89,6 +89,8 @@ def portable(settings: Settings) -> dict[str, Any]:
     tree["service"] = settings.service.model_dump(mode="json", include=BILLED)
     for key in ("models", "prices", "service_prices"):
         tree[key] = str(Path(tree[key]).absolute()) if tree[key] else None
+    owned = settings.account.commitments
+    tree["account"] = {"commitments": str(owned.absolute()) if owned else None}
     tree["qos_policy"] = str((settings.qos_policy or USUAL_QOS_POLICY).absolute())
     tree["profiles"] = [
         name if name in shipped_sets() else str(Path(name).absolute()) for name in tree["profiles"]
@@ -102,6 +104,8 @@ def job_key(tree: Mapping[str, Any], *, trace: str, code: str, forecaster: str |
     counted = {**tree, "trace": {**tree["trace"], "file": trace}, "code": code}
     for key in ("models", "prices", "service_prices"):
         counted[key] = _file_digest(tree[key]) if tree[key] else None
+    owned = tree["account"]["commitments"]
+    counted["account"] = _file_digest(owned) if owned else None
     counted["qos_policy"] = _policy_digest(tree["qos_policy"]) if tree["dispatch"] == QosRule.LEARNED else None
     counted["profiles"] = [name if name in shipped_sets() else _file_digest(name) for name in tree["profiles"]]
     # the last value stands in for a forecaster that fails

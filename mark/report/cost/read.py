@@ -38,6 +38,7 @@ from mark.controller.journal import BrokenLine, read_journal
 from mark.dispatch.objective import attainment
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
+from mark.domain.footprint import Footprint
 from mark.domain.orders import Launch, WarmLambda
 from mark.domain.profile import assumed_words, evidence_line, stand_in_words
 from mark.report.cost.advice import advice_of
@@ -62,7 +63,7 @@ from mark.report.cost.report import (
 from mark.report.cost.sharing import SharingCost, sharing_cost
 from mark.report.mail.formatting import money_of
 from mark.service_spec import ServedModel, ServiceSpec
-from mark.store.published_status import MODEL, LoadSeries, PublishedModel
+from mark.store.published_status import COMMITMENTS, MODEL, LoadSeries, PublishedModel
 
 LONGEST_REASON = 240
 """Characters of a reason that a mail shows."""
@@ -162,12 +163,20 @@ def journal_of(store: ArchiveReader, model: str, *, skip: Callable[[str], object
                 skip(f"segment {number} is left out: {error}")
 
 
+def _footprint(store: ArchiveReader, spec: ServiceSpec) -> Footprint | None:
+    """The footprint, with the account's commitments as they were last read."""
+    known = COMMITMENTS.read(store)
+    if spec.footprint is None or known is None:
+        return spec.footprint
+    return replace(spec.footprint, commitments=known.commitments)
+
+
 def _read(store: ArchiveReader, spec: ServiceSpec, served: ServedModel, period: Period) -> _Read:
     missing: list[str] = []
     journal = journal_of(store, served.name, skip=missing.append)
     marks = _marks(store, served.name, period.until)
     record = store.ledger(served.name)
-    ledger = ModelLedger(served=served, record=record, marks=marks, footprint=spec.footprint)
+    ledger = ModelLedger(served=served, record=record, marks=marks, footprint=_footprint(store, spec))
     return _Read(
         served=served,
         ledger=ledger,
@@ -348,7 +357,7 @@ def _hours(ledgers: Sequence[ModelLedger], until: float) -> tuple[HourSpend, ...
 
 
 def _load_ahead(store: ArchiveReader, model: str, until: float) -> LoadAhead | None:
-    """What the last tick published, unless its forecast is over or was made after the report's end."""
+    """Load that the last tick published; None where its forecast is over or was made after the report's end."""
     published = MODEL.read(store, model)
     series = published.series if published else None
     if published is None or series is None or not series.forecast_max_rps or not series.mean_rps:

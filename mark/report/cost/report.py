@@ -343,6 +343,7 @@ def cost_document(cost: CostUsd) -> dict[str, float]:
         "serving": cost.serving,
         "overhead": cost.overhead,
         "total": cost.total,
+        **({"commitments": cost.commitments} if cost.commitments else {}),
     }
 
 
@@ -395,7 +396,7 @@ def _model_document(model: ModelReport) -> dict[str, object]:
 
 
 def sharing_document(sharing: SharingCost) -> dict[str, object]:
-    """What sharing a pool among gateways costs."""
+    """Cost of sharing a pool among gateways."""
     return {**asdict(sharing), "pool": dict(sharing.pool), "lost": sharing.lost}
 
 

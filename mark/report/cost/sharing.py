@@ -37,7 +37,7 @@ _COST = TypeAdapter(SharingCost | None)
 
 
 def sharing_cost(store: ArchiveReader, model: str) -> SharingCost | None:
-    """What was kept last; None where nothing was, or nothing is shared any more."""
+    """Cost that was kept last; None where none was, or nothing is shared any more."""
     document = store.status(_name(model))
     return None if document is None else _COST.validate_python(document["cost"])
 

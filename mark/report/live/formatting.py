@@ -184,9 +184,15 @@ def keeps_objective(model: ModelStatus) -> bool:
     return attained is None or attained >= model.objective.target
 
 
-def format_objective(*, target: float, latency_ms: float) -> str:
-    """`98 % within 600 ms`."""
-    return f"{percent(target)} within {format_duration(latency_ms / 1000)}"
+def judged(model: ModelStatus) -> LatencyStatus:
+    """The times that the objective judges."""
+    return model.latency_ms if model.objective.measured == "answer" else model.first_byte_ms
+
+
+def format_objective(*, target: float, latency_ms: float, measured: str = "answer") -> str:
+    """`98 % within 600 ms`, or `98 % begin within 600 ms` of answers that stream."""
+    begin = "" if measured == "answer" else "begin "
+    return f"{percent(target)} {begin}within {format_duration(latency_ms / 1000)}"
 
 
 def format_training(model: ModelStatus) -> str:
@@ -385,6 +391,9 @@ def alert_banners(alerts: AlertsStatus) -> list[Banner]:
     found += [Banner(text=f"The alarm {one.name} rings: {one.reason}", bad=True) for one in ringing]
     if alerts.dead_letters is None and alerts.ringing is None:
         found.append(Banner(text=f"AWS does not report which alarms ring: {alerts.unknown}", bad=False))
+    if alerts.post_failed:
+        text = f"Alarms are not posted to the webhook, and are tried again: {alerts.post_failed}"
+        found.append(Banner(text=text, bad=False))
     return found
 
 
@@ -411,6 +420,9 @@ def format_month(status: ServiceStatus) -> str:
     words = f"{usd(spending.month_usd)} USD this month so far"
     if spending.month_projected_usd is not None:
         words += f", about {usd(spending.month_projected_usd)} by its end as the last days went"
+    if (owned := spending.commitments) is not None:
+        paid, used, unused = usd(owned.paid_usd), usd(owned.used_usd), usd(owned.unused_usd)
+        words += f"; of commitments {paid} paid, {used} used, {unused} unused"
     if compared is None or compared.usd <= 0:
         return f"{words}."
     share = (compared.measured_usd - compared.usd) / compared.usd

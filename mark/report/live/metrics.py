@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client.core import Metric
 
-from mark.report.live.service_status import ModelStatus, ServiceStatus
+from mark.report.live.service_status import LatencyStatus, ModelStatus, ServiceStatus
 from mark.telemetry.metrics import Labels, Rows, counter, exposition, gauge
 
 MOST_OFFERINGS = 64
@@ -115,15 +115,11 @@ def _answer_families(models: Iterable[ModelStatus]) -> Iterator[Metric]:
     refused = "Requests that the model refused as wrong in themselves."
     yield counter("rejected", refused, model, each(lambda m: m.rejected))
     yield counter("redispatched", "Requests dispatched again.", model, each(lambda m: m.redispatched))
-    quantiles = [
-        ((m.name, quantile), ms and ms / 1000)
-        for m in models
-        for latency in (m.latency_ms,)
-        for quantile, ms in (
-            ("0.5", latency.p50), ("0.95", latency.p95), ("0.98", latency.p98), ("0.99", latency.p99)
-        )
-    ]  # fmt: skip
-    yield gauge("latency_seconds", "Latency of what was answered.", ("model", "quantile"), quantiles)
+    quantile = ("model", "quantile")
+    whole = _quantiles((m.name, m.latency_ms) for m in models)
+    yield gauge("latency_seconds", "Latency of what was answered.", quantile, whole)
+    first = _quantiles((m.name, m.first_byte_ms) for m in models if m.first_byte_ms.mean is not None)
+    yield gauge("first_byte_seconds", "Time to the first byte of answers that streamed.", quantile, first)
     yield counter("lambda_invocations", "Lambda invocations.", model, each(lambda m: m.lambda_.invocations))
     yield counter("lambda_cold_starts", "Invocations that started cold.", model, each(lambda m: m.lambda_.cold))
 
@@ -163,3 +159,12 @@ def _spend_families(models: Iterable[ModelStatus]) -> Iterator[Metric]:
     yield gauge("cost_usd", "Spent so far by component.", ("model", "component"), rows)
     an_hour = [((m.name,), m.usd_per_hour) for m in models]
     yield gauge("usd_per_hour", "Spent an hour at present.", ("model",), an_hour)
+
+
+def _quantiles(latencies: Iterable[tuple[str, LatencyStatus]]) -> list[tuple[tuple[str, str], float | None]]:
+    """Seconds by model and quantile."""
+    return [
+        ((name, quantile), ms and ms / 1000)
+        for name, one in latencies
+        for quantile, ms in (("0.5", one.p50), ("0.95", one.p95), ("0.98", one.p98), ("0.99", one.p99))
+    ]

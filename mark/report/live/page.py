@@ -174,12 +174,14 @@ def _cells(model: ModelStatus, *, now: float, prefix: str) -> _Cells:
         for name, (width, height) in (("wide", WIDE), ("narrow", NARROW))
     )
     budget = formatting.budget_of(model)
-    latencies = formatting.quantiles(model.latency_ms)
+    latencies = formatting.quantiles(formatting.judged(model))
     end_ms = max(SLOWEST_SHOWN * limit_ms, *(ms or 0.0 for _, ms in latencies))
     return _Cells(
         wide=wide,
         narrow=narrow,
-        objective=formatting.format_objective(target=model.objective.target, latency_ms=limit_ms),
+        objective=formatting.format_objective(
+            target=model.objective.target, latency_ms=limit_ms, measured=model.objective.measured
+        ),
         keeps=formatting.keeps_objective(model),
         budget=budget,
         budget_text=formatting.format_budget(budget),

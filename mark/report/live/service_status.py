@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -41,6 +41,8 @@ class ObjectiveStatus:
     latency_ms: float
     #: Share of the finished requests to be answered within it.
     target: float
+    #: What the latency is of: the whole answer, or of one that streams the first byte.
+    measured: Literal["answer", "first_byte"] = "answer"
     #: Requests that got an answer from the model.
     answered: int = 0
     #: Of those, answered too late.
@@ -255,6 +257,8 @@ class ModelStatus:
     objective: ObjectiveStatus
     #: Latency of what was answered.
     latency_ms: LatencyStatus = field(default_factory=LatencyStatus)
+    #: The same of the first bytes of answers that streamed.
+    first_byte_ms: LatencyStatus = field(default_factory=LatencyStatus)
     #: Who answered.
     by: AnswerCounts = field(default_factory=AnswerCounts)
     #: Answers that are errors of the service or the model.

@@ -9,7 +9,7 @@ from rich.text import Text
 from mark.report.formatting import MISSING, format_count, usd
 from mark.report.live import formatting
 from mark.report.live.processes import format_restarts, process_banners
-from mark.report.live.service_status import ModelStatus, ServiceStatus
+from mark.report.live.service_status import LatencyStatus, ModelStatus, ServiceStatus
 from mark.report.tables import figures, make_table, texts
 from mark.store.published_status import OrderStatus
 
@@ -52,11 +52,20 @@ def _service_line(status: ServiceStatus) -> Text:
 def _model_line(model: ModelStatus) -> Text:
     aspects = ", ".join(filter(None, (model.policy, model.market)))
     kept, objective = formatting.keeps_objective(model), model.objective
-    objective_text = formatting.format_objective(target=objective.target, latency_ms=objective.latency_ms)
+    objective_text = formatting.format_objective(
+        target=objective.target, latency_ms=objective.latency_ms, measured=objective.measured
+    )
     line = Text.assemble((model.name, "bold"), f"  {objective_text}")
     if aspects:
         line.append(f"  {aspects}")
     return line if kept else line.append("  MISSES ITS OBJECTIVE", style="bold red")
+
+
+def _quantiles(latency: LatencyStatus) -> Text:
+    shown = (
+        formatting.format_ms(ms).replace(",", "") for name, ms in formatting.quantiles(latency) if name != "mean"
+    )
+    return Text(f"p50/p95/p98/p99 {'/'.join(shown)} ms")
 
 
 def _figures(model: ModelStatus) -> Table:
@@ -65,11 +74,6 @@ def _figures(model: ModelStatus) -> Table:
     counts = [(label, count) for _, label, count in formatting.answerers(model.by)]
     counts += [(name, count) for name, count in (("failed", model.failed), ("rejected", model.rejected)) if count]
     answered = ", ".join(f"{label} {format_count(count)}" for label, count in counts)
-    shown = (
-        formatting.format_ms(ms).replace(",", "")
-        for name, ms in formatting.quantiles(model.latency_ms)
-        if name != "mean"
-    )
     spent = ", ".join(f"{label} {usd(amount)}" for _, label, amount in formatting.components(model.cost_usd))
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
@@ -84,7 +88,9 @@ def _figures(model: ModelStatus) -> Table:
     grid.add_row("in time", Text(f"{attained}; {formatting.format_budget(budget)}"))
     if accuracy := formatting.format_accuracy(model.objective):
         grid.add_row("accuracy", Text(accuracy))
-    grid.add_row("latency", Text(f"p50/p95/p98/p99 {'/'.join(shown)} ms"))
+    grid.add_row("latency", _quantiles(model.latency_ms))
+    if model.first_byte_ms.mean is not None:
+        grid.add_row("first byte", _quantiles(model.first_byte_ms))
     grid.add_row("served", Text(answered))
     hourly = formatting.format_hourly(model)
     if pool := formatting.format_pool_status(model):

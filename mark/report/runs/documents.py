@@ -221,6 +221,7 @@ def _cost_object(run: ComparedRun) -> dict[str, float | None]:
         "serving": finite(cost.serving),
         "overhead": finite(cost.overhead),
         "total": finite(cost.total),
+        **({"commitments": finite(cost.commitments)} if cost.commitments else {}),
     }
 
 

@@ -15,19 +15,23 @@ from mark.protocols.frames import (
     MAX_FRAME_BYTES,
     Bounced,
     Cancel,
+    Credit,
     Frame,
     FrameError,
     Goodbye,
     Request,
     Response,
     ResponseDetails,
-    State,
+    StreamEnd,
+    StreamHead,
+    StreamPart,
     encode,
     encode_response,
 )
 from mark.protocols.handshake import AgentHandshake, new_nonce
 from mark.protocols.oip import error_reply
 from mark.serving.agent.queue import AgentCore, Job
+from mark.serving.agent.streams import StreamCore
 from mark.serving.frame_link import FrameLink
 from mark.serving.queue_estimate import QueueEstimate
 
@@ -36,6 +40,8 @@ log = logging.getLogger("mark.agent")
 NEWS_SHARE = 0.1
 """Share of a full batch by which the estimated end of a batch may be off before a state is published."""
 MAX_BODY_BYTES = MAX_FRAME_BYTES - 4096
+MAX_REASON_BYTES = 1000
+"""Of the text that says why a stream is not whole."""
 
 
 @functools.lru_cache(maxsize=256)
@@ -101,6 +107,19 @@ class GatewayConnection(FrameLink):
         self._mirror.answered(time.monotonic(), self._core.measured.full_batch_s, job.request.size)
         self.write(frame)
 
+    def began(self, job: Job, status: int, content_type: str) -> None:
+        """Send the head of an answer that streams; its first part goes in the same write."""
+        self.write(encode(StreamHead(job.id, status, content_type.encode("latin-1"))))
+
+    def part(self, job: Job, body: bytes) -> None:
+        """Send the next bytes of a stream."""
+        self.write(encode(StreamPart(job.id, body)))
+
+    def ended(self, job: Job, error: str = "") -> None:
+        """Send the end of a stream."""
+        self._mirror.answered(time.monotonic(), self._core.measured.full_batch_s)
+        self.write(encode(StreamEnd(job.id, error.encode()[:MAX_REASON_BYTES])))
+
     def bounced(self, job: Job) -> None:
         """Tell the gateway that the job was not run here: it dispatches it again."""
         self.publish()
@@ -120,21 +139,10 @@ class GatewayConnection(FrameLink):
         if not self.is_known:
             return
         core, mirror, now = self._core, self._mirror, time.monotonic()
-        measured = core.measured
-        waiting = core.places
-        state = State(
-            self._seen,
-            core.accepting,
-            self._port.standby,
-            waiting,
-            core.in_service,
-            max(0.0, core.free_at - now) if core.in_service else 0.0,
-            core.terminates_at - now,
-            core.max_batch / measured.full_batch_s,
-            measured.batch_s,
-        )
+        state = core.state(self._seen, now, standby=self._port.standby)
         self.write(encode(state))
-        mirror.waiting, mirror.in_service, mirror.free_at = waiting, core.in_service, core.free_at
+        mirror.waiting, mirror.in_service, mirror.free_at = core.places, core.in_service, core.free_at
+        mirror.slots = state.slots
         self._published = (core.accepting, core.terminates_at)
 
     def leave(self) -> None:
@@ -207,5 +215,7 @@ class GatewayConnection(FrameLink):
         match frame:
             case Cancel(id=id_):
                 self._core.withdraw(self, id_)
+            case Credit(id_, size) if isinstance(self._core, StreamCore):
+                self._core.credit(self, id_, size)
             case _:
                 raise FrameError(f"unexpected frame from gateway: {type(frame).__name__}")

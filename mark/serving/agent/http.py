@@ -9,14 +9,16 @@ import hmac
 import json
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import mark
 from mark.ports import InferReply, InferRequest
 from mark.protocols import oip
 from mark.protocols.handshake import token_digest
+from mark.protocols.stream_window import ReceiveWindow
 from mark.service_spec import ServedModel, ServiceSpec
 from mark.serving.agent.queue import AgentCore, Job
+from mark.serving.agent.streams import StreamCore
 from mark.serving.gateway.accuracy_floor import VARIANT, floor_of, pinned_variant, stricter_floor
 from mark.serving.gateway.parsed_head import MAX_TYPE_BYTES, accept_of, size_of
 from mark.serving.gateway.routes import OPEN_TO_ALL, Endpoint, Route, Routes, versions_of
@@ -53,6 +55,29 @@ class AgentAccess:
         scheme, _, token = headers.get("authorization", b"").partition(b" ")
         sent = token_digest(self._key, token.lstrip(b" ").decode("latin-1"))
         return scheme.lower() == b"bearer" and hmac.compare_digest(sent, self._digest)
+
+
+class _HttpStream:
+    """A streamed answer to a client of this port: credit for what was written, as its client reads."""
+
+    def __init__(self, http: AgentHttp, core: StreamCore, id_: int, exchange: HttpExchange) -> None:
+        self._http, self._core, self._id, self._exchange = http, core, id_, exchange
+        self._window = ReceiveWindow()
+
+    def wrote(self, size: int) -> None:
+        """Count a part."""
+        self._window.received(size)
+        self.on_writable()
+
+    def on_writable(self) -> None:
+        """Give credit, unless the client does not read."""
+        connection = self._exchange.connection
+        if connection is not None and connection.is_writable and (credit := self._window.credit()):
+            self._core.credit(self._http, self._id, credit)
+
+    def on_left(self) -> None:
+        """The client has gone: nobody waits for the model."""
+        self._http.forget(self._id)
 
 
 class AgentHttp:
@@ -107,6 +132,38 @@ class AgentHttp:
         self._jobs[job.id].reply(reply.status, reply.content_type.encode("latin-1"), reply.body, extra)
         del self._jobs[job.id]
 
+    def began(self, job: Job, status: int, content_type: str) -> None:
+        """Begin an answer that streams."""
+        exchange = self._jobs[job.id]
+        assert exchange.connection is not None, "one that has left is withdrawn"
+        if not exchange.connection.begin(exchange, status, content_type.encode("latin-1"), b""):
+            del self._jobs[job.id]
+            exchange.refuse(505, "streamed answers need HTTP/1.1")
+            self._core.withdraw(self, job.id)
+
+    def part(self, job: Job, body: bytes) -> None:
+        """Write a part of it."""
+        exchange = self._jobs.get(job.id)
+        if exchange is not None and exchange.connection is not None:
+            exchange.connection.write_part(body)
+            cast("_HttpStream", exchange.stream).wrote(len(body))
+
+    def ended(self, job: Job, error: str = "") -> None:
+        """End it, or close its connection where it is not whole."""
+        exchange = self._jobs.pop(job.id, None)
+        if exchange is None or exchange.connection is None:
+            return
+        if error:
+            exchange.connection.cut()
+        else:
+            exchange.connection.finish(exchange)
+
+    def forget(self, id_: int) -> None:
+        """The client of that job has gone."""
+        self._jobs.pop(id_, None)
+        self._core.withdraw(self, id_)
+        self._core.publish_if_changed()
+
     def bounced(self, job: Job) -> None:
         """Answer 503: the job was not run here."""
         self._jobs.pop(job.id).refuse(
@@ -154,6 +211,8 @@ class AgentHttp:
             exchange.refuse(503, "no capacity to meet the deadline; retry after 1 s", b"retry-after: 1\r\n")
             return
         self._jobs[job.id] = exchange
+        if isinstance(self._core, StreamCore):
+            exchange.stream = _HttpStream(self, self._core, job.id, exchange)
         self._core.start()
         self._core.publish_if_changed()
 

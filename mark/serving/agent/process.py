@@ -12,23 +12,25 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import TypedDict
 
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.domain.fleet import Role
 from mark.domain.member import Member, MemberState
 from mark.domain.offering import Offering
-from mark.ports import AgentLink, Backend, VariantBackend
+from mark.ports import AgentLink, Backend, StreamingBackend, VariantBackend
 from mark.protocols.handshake import new_key
 from mark.service_spec import ServedModel
 from mark.serving.agent.certificate import make_certificate
 from mark.serving.agent.gateway_link import FramePort, GatewayConnection
 from mark.serving.agent.http import AgentAccess, AgentHttp
 from mark.serving.agent.queue import AgentCore
+from mark.serving.agent.streams import StreamCore
 from mark.serving.agent.variants import AgentVariants
 from mark.serving.frame_link import HANDSHAKE_S
 from mark.serving.http.server import HttpServer
@@ -78,6 +80,16 @@ class AgentConfig:
     standalone: bool = False
 
 
+class _Rules(TypedDict):
+    """Rules of admission, and of what hangs, as AgentCore takes them."""
+
+    admission_factor: float | None
+    admission_sigmas: float
+    give_up_s: float
+    cv: float
+    hung_after_s: float
+
+
 class Agent:
     """An agent's announced state; its queue is in `core`."""
 
@@ -93,17 +105,7 @@ class Agent:
             serving, offering.instance_type.name, horizon_s=served.slo.latency_s, cv=offering.cv
         )  # fmt: skip
         profile_s, most = offering.profile.latencies_s(offering.profile.max_batch), offering.batch.max_batch
-        self.core = AgentCore(
-            backend,
-            profile_s=profile_s[:most],
-            beyond_s=profile_s[most:],
-            admission_factor=served.dispatch.admission_factor,
-            admission_sigmas=served.dispatch.admission_sigmas,
-            give_up_s=served.dispatch.give_up_s,
-            cv=offering.cv,
-            hung_after_s=served.dispatch.hung_after_s,
-            variants=self.variants,
-        )
+        self.core = self._core(profile_s[:most], profile_s[most:])
         self._profile_s = profile_s[:most]
         self.state = MemberState.STARTING
         self.terminates_at: float | None = None
@@ -114,6 +116,21 @@ class Agent:
         self.credits: Callable[[], float | None] = lambda: None
         self.surplus_vcpu_s: Callable[[], float] = lambda: 0.0
         self._unreachable: set[str] = set()
+
+    def _core(self, profile_s: Sequence[float], beyond_s: Sequence[float]) -> AgentCore:
+        served, backend = self.served, self.backend
+        rules = _Rules(
+            admission_factor=served.dispatch.admission_factor,
+            admission_sigmas=served.dispatch.admission_sigmas,
+            give_up_s=served.dispatch.give_up_s,
+            cv=self.offering.cv,
+            hung_after_s=served.dispatch.hung_after_s,
+        )
+        if not served.backend.streams:
+            return AgentCore(backend, profile_s=profile_s, beyond_s=beyond_s, variants=self.variants, **rules)
+        if not isinstance(backend, StreamingBackend):
+            raise Misconfigured(f"{served.name} is to stream, and its backend cannot: leave backend.streams out")
+        return StreamCore(backend, profile_s=profile_s, **rules)
 
     @property
     def announce_period_s(self) -> float:

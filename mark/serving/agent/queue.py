@@ -27,6 +27,7 @@ from mark.domain.errors import Misconfigured
 from mark.domain.traffic import CLIENT_ERROR
 from mark.ports import Backend, InferReply, InferRequest, VariantBackend
 from mark.protocols.exchange import valid_reply
+from mark.protocols.frames import State
 from mark.protocols.oip import error_reply
 from mark.serving.agent.variants import AgentVariants, Waiting
 from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
@@ -131,6 +132,21 @@ class AgentCore:
         """True where every admitted request is answered."""
         return not self.waiting and not self.in_service
 
+    def state(self, seen: int, now: float, *, standby: bool) -> State:
+        """What is published after `seen` requests of a gateway."""
+        measured, is_busy = self.measured, self.in_service > 0
+        return State(
+            seen,
+            self.accepting,
+            standby,
+            self.places,
+            self.in_service,
+            max(0.0, self.free_at - now) if is_busy else 0.0,
+            self.terminates_at - now,
+            self.max_batch / measured.full_batch_s,
+            measured.batch_s,
+        )
+
     def floor_number(self, accuracy: float) -> int:
         """The least variant for a request with this accuracy floor. Errors: Misconfigured where none keeps it."""
         if self.variants is None:
@@ -158,19 +174,24 @@ class AgentCore:
         late_at = late_finish_at(
             now, finish_at, in_service, waiting, self.max_batch, full_s, measured.cv, self._sigmas
         )
-        deadline_at, factor = job.deadline_at, self._factor
-        if job.forced:
-            late_at, deadline_at, factor = finish_at, job.arrived_at + self._give_up_s, 1.0
-        if not self.accepting or not stays(
-            finish_at, late_at, self.terminates_at, job.arrived_at, deadline_at, factor
-        ):
-            self.bounced += 1
+        if not self._admits(job, finish_at, late_at):
             return finish_at
         self.waiting.append(job)
         if self.variants is not None:
             self.variants.lift(job.floor)
         self.places = self.places + 1 if size == 1 else places_after(self.places, size, self.max_batch)
         return None
+
+    def _admits(self, job: Job, finish_at: float, late_at: float) -> bool:
+        """True where the Bouncer admits a job with this expected finish and the late one."""
+        deadline_at, factor = job.deadline_at, self._factor
+        if job.forced:
+            late_at, deadline_at, factor = finish_at, job.arrived_at + self._give_up_s, 1.0
+        admitted = self.accepting and stays(
+            finish_at, late_at, self.terminates_at, job.arrived_at, deadline_at, factor
+        )
+        self.bounced += not admitted
+        return admitted
 
     def withdraw(self, client: Client, id_: int) -> None:
         """Remove a cancelled request from the queue."""

@@ -18,8 +18,9 @@ from mark.dispatch.variants import VariantServing
 from mark.domain.errors import Misconfigured
 from mark.domain.offering import Offering
 from mark.domain.tensor import TensorSpec
-from mark.ports import InferReply, InferRequest
+from mark.ports import InferReply, InferRequest, StreamedReply
 from mark.protocols.exchange import row_count, zeros
+from mark.protocols.generate import SSE_TYPE, write_event
 from mark.protocols.oip import Tensors
 from mark.protocols.oip_replies import MODEL_VERSION
 from mark.serving.backends.answering import ModelFailed, answer_async
@@ -27,6 +28,8 @@ from mark.serving.backends.cpu_credits import SECONDS_PER_CREDIT, CpuCredits
 
 MOST_ANSWER_BYTES = 2**28
 """Zeros of a larger answer are not made: no frame takes it."""
+PARTS = 8
+"""Events of an emulated stream."""
 SAME_TURN_S = 0.002
 """A batch that begins so soon after the last one ended follows it without a gap: timers are a millisecond off."""
 
@@ -65,6 +68,7 @@ class EmulatedBackend:
         self._burst = offering.instance_type.credits
         self._account: CpuCredits | None = None
         self._free_at = 0.0
+        self._streams = 0
 
     @property
     def credits(self) -> float | None:
@@ -115,6 +119,20 @@ class EmulatedBackend:
             await asyncio.sleep(self._free_at - loop.time())
         return replies
 
+    async def stream(self, request: InferRequest) -> StreamedReply:  # noqa: ARG002 - it is not read
+        """PARTS events of zeros, evenly over the time of a stream among those that run: emulated, named so."""
+        self._streams += 1
+        level = min(self._streams, self._profile.max_batch)
+        return StreamedReply(200, SSE_TYPE, _EmulatedParts(self, self._work(self._profile.latency_s(level))))
+
+    def event(self) -> bytes:
+        """One part of an emulated stream."""
+        return write_event(self._name, MODEL_VERSION, zeros(self.outputs, 1))
+
+    def stream_over(self) -> None:
+        """One stream less runs."""
+        self._streams -= 1
+
     async def close(self) -> None:
         """No resource to release."""
 
@@ -132,3 +150,24 @@ class EmulatedBackend:
         if self._account is None:
             return work_s
         return self._account.spend(self._now(), work_s, self._speed())
+
+
+class _EmulatedParts:
+    """The events of one emulated stream, which takes `work_s`."""
+
+    def __init__(self, backend: EmulatedBackend, work_s: float) -> None:
+        self._backend, self._pause_s, self._left = backend, work_s / PARTS, PARTS
+
+    def __aiter__(self) -> _EmulatedParts:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if not self._left:
+            raise StopAsyncIteration
+        await asyncio.sleep(self._pause_s)
+        self._left -= 1
+        return self._backend.event()
+
+    async def aclose(self) -> None:
+        """Its slot is free."""
+        self._backend.stream_over()

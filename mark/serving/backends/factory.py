@@ -14,8 +14,10 @@ from mark.service_spec import BackendSpec, ServedModel
 from mark.serving.backends.emulated import EmulatedBackend
 from mark.serving.backends.oip_server import OipBackend
 from mark.serving.backends.python import PythonBackend
+from mark.serving.backends.python_streams import PythonStreamBackend
 from mark.serving.backends.servers import InvocationsBackend
 from mark.serving.backends.tf_serving import TfServingBackend
+from mark.serving.http.client import MAX_CONNECTIONS
 
 
 def real_time() -> float:
@@ -39,6 +41,7 @@ def make_backend(
     load: what a Python model's name stands for, its modules looked for in a folder first. now, speed: service time
     and how fast it moves, for CPU credits. rng: for the noise of an emulated model's times.
     """
+    connections = max(MAX_CONNECTIONS, offering.batch.max_batch) if spec.streams else MAX_CONNECTIONS
     match spec.kind:
         case "emulated":
             return EmulatedBackend(
@@ -55,12 +58,13 @@ def make_backend(
         case "python":
             # Loading imports the model's module: that is the starting backend's work, on its own thread.
             folder = Path(spec.folder) if spec.folder else None
-            return PythonBackend(lambda: load(spec.target, folder)(), name=served.name)  # noqa: PLW0108
+            make = PythonStreamBackend if spec.streams else PythonBackend
+            return make(lambda: load(spec.target, folder)(), name=served.name)  # noqa: PLW0108
         case "oip":
-            return OipBackend(spec.target, name=served.name)
+            return OipBackend(spec.target, name=served.name, connections=connections)
         case "tf-serving":
             return TfServingBackend(spec.target, name=served.name, inputs=served.inputs, outputs=served.outputs)
         case "invocations":
-            return InvocationsBackend(spec.target)
+            return InvocationsBackend(spec.target, connections=connections)
         case _:
             assert_never(spec.kind)

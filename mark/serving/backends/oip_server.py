@@ -14,12 +14,20 @@ from urllib.parse import urlsplit
 
 from mark.domain.errors import RetryLater
 from mark.domain.tensor import TensorSpec
-from mark.ports import InferReply, InferRequest
+from mark.ports import InferReply, InferRequest, StreamedReply
 from mark.protocols.exchange import SAGEMAKER_PATHS
-from mark.protocols.oip import DTYPES, BadRequest, Tensors, compose_infer, parse_infer_reply
+from mark.protocols.oip import DTYPES, BadRequest, Tensors, compose_infer, error_reply, parse_infer_reply
 from mark.serving.backends.answering import ModelFailed, answer_async
-from mark.serving.backends.servers import READY_WITHIN_S, forward, header_length, post, wait_until_ready
-from mark.serving.http.client import HttpClient
+from mark.serving.backends.servers import (
+    READY_WITHIN_S,
+    forward,
+    forward_stream,
+    header_length,
+    post,
+    wait_until_ready,
+    whole,
+)
+from mark.serving.http.client import MAX_CONNECTIONS, HttpClient
 
 METADATA_WITHIN_S = 10.0
 BINARY = "binary_tensor_data"
@@ -30,9 +38,19 @@ class OipBackend:
 
     platform = "oip"
 
-    def __init__(self, url: str, *, name: str, ready_within_s: float = READY_WITHIN_S) -> None:
-        """url: `http://host:port`, or with `/v2/models/NAME` where the server calls the model otherwise."""
-        self._client = HttpClient(url)
+    def __init__(
+        self,
+        url: str,
+        *,
+        name: str,
+        ready_within_s: float = READY_WITHIN_S,
+        connections: int = MAX_CONNECTIONS,
+    ) -> None:
+        """url: `http://host:port`, or with `/v2/models/NAME` where the server calls the model otherwise.
+
+        connections: calls at once; streams keep one each.
+        """
+        self._client = HttpClient(url, connections=connections)
         self._name = name
         self._path = urlsplit(url).path.rstrip("/") or f"/v2/models/{name}"
         self._ready_within_s = ready_within_s
@@ -59,6 +77,12 @@ class OipBackend:
         if self._takes_batches and len(batch) > 1:
             return await self._together(batch)
         return await asyncio.gather(*(self._alone(request) for request in batch))
+
+    async def stream(self, request: InferRequest) -> StreamedReply:
+        """Pass on what the server answers at the same end of the model's path, as it comes."""
+        if request.path.startswith(SAGEMAKER_PATHS):
+            return whole(error_reply(400, "the model's server streams at /v2/models/NAME/generate_stream only"))
+        return await forward_stream(self._client, f"{self._path}/{request.path.rpartition('/')[2]}", request)
 
     async def close(self) -> None:
         """Close the connections; the server goes on."""

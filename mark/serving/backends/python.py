@@ -6,6 +6,7 @@ import functools
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from inspect import isgeneratorfunction
 from typing import cast
 
 import numpy as np
@@ -59,13 +60,22 @@ class PythonBackend:
         except MarkError:
             raise
         except BaseException as error:  # a user's code may raise anything, or call exit; the cause is chained
-            raise Misconfigured(f"model {self._name!r} does not start: {_summary(error)}") from error
+            raise Misconfigured(f"model {self._name!r} does not start: {failure_summary(error)}") from error
         if mistakes:
             raise Misconfigured(f"model {self._name!r}: {'; '.join(mistakes)}")
         self.inputs, self.outputs = tuple(model.inputs), tuple(model.outputs)
         if torch := sys.modules.get("torch"):
             torch.set_num_threads(1)  # the agent's thread needs the other core; holds for this thread
+        self._check(model)
         self._model = model
+        self._warm_up()
+
+    def _check(self, model: PythonModel) -> None:
+        """Refuse a model that this backend cannot call. Errors: Misconfigured."""
+        if isgeneratorfunction(model.predict):
+            raise Misconfigured(f"model {self._name!r}: its predict yields, so it streams: set backend.streams")
+
+    def _warm_up(self) -> None:
         try:
             check_outputs(self._predict(zeros(self.inputs, 1)), self.outputs)
         except ModelFailed as error:
@@ -88,9 +98,10 @@ class PythonBackend:
                 raise TypeError(f"predict returned a {type(outputs).__name__}, not a mapping of names to arrays")  # noqa: TRY301 - as a model's own failure
             return {name: np.asarray(value) for name, value in outputs.items()}
         except BaseException as error:  # as above: the request is answered with it, and nobody else ends
-            log.warning("%s failed: %s", self._name, _summary(error), exc_info=error)
-            raise ModelFailed(f"the model failed: {_summary(error)}") from error
+            log.warning("%s failed: %s", self._name, failure_summary(error), exc_info=error)
+            raise ModelFailed(f"the model failed: {failure_summary(error)}") from error
 
 
-def _summary(error: BaseException) -> str:
+def failure_summary(error: BaseException) -> str:
+    """What a model raised, in short."""
     return failure_words(error)[:300]

@@ -10,15 +10,18 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from mark.domain.errors import Misconfigured, RetryLater
-from mark.ports import InferReply, InferRequest
+from mark.ports import InferReply, InferRequest, StreamedReply
 from mark.protocols.oip import HEADER_LENGTH, JSON_TYPE, error_reply
 from mark.serving.backends.answering import ModelFailed
-from mark.serving.http.client import HttpAnswer, HttpClient
+from mark.serving.http.client import MAX_CONNECTIONS, HttpAnswer, HttpClient
 
 ANSWER_WITHIN_S = 60.0
 """The simulator's longest wait; a server that takes longer is taken for gone."""
 READY_WITHIN_S = 120.0
 READY_POLL_S = 0.1
+INVOCATIONS_ONLY = error_reply(
+    400, "the model's server supports /invocations only; send the request to /invocations"
+)
 
 
 async def wait_until_ready(
@@ -48,9 +51,7 @@ def header_length(answer: HttpAnswer) -> int:
 
 async def forward(client: HttpClient, path: str, request: InferRequest) -> InferReply:
     """Hand one request to the server and its answer back, byte for byte; 503 where the server is away."""
-    headers = {"content-type": request.content_type or JSON_TYPE, "accept": request.accept or "*/*"}
-    if request.header_length:
-        headers[HEADER_LENGTH] = str(request.header_length)
+    headers = {**_headers(request), "accept": request.accept or "*/*"}
     try:
         answer = await client.request("POST", path, timeout_s=ANSWER_WITHIN_S, body=request.body, headers=headers)
     except RetryLater as error:
@@ -61,6 +62,39 @@ async def forward(client: HttpClient, path: str, request: InferRequest) -> Infer
         body=answer.body,
         header_length=header_length(answer),
     )
+
+
+async def forward_stream(client: HttpClient, path: str, request: InferRequest) -> StreamedReply:
+    """Hand one request to the server, and its answer back in parts as they come; 503 where the server is away."""
+    headers = {**_headers(request), "accept": request.accept or "*/*"}
+    try:
+        stream = await client.stream(path, head_within_s=ANSWER_WITHIN_S, body=request.body, headers=headers)
+    except RetryLater as error:
+        return whole(error_reply(503, str(error)))
+    return StreamedReply(stream.status, stream.header(b"content-type") or JSON_TYPE, stream)
+
+
+class _OnePart:
+    """The body of a reply that is there already."""
+
+    def __init__(self, body: bytes) -> None:
+        self._left = [body]
+
+    def __aiter__(self) -> _OnePart:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if not self._left:
+            raise StopAsyncIteration
+        return self._left.pop()
+
+    async def aclose(self) -> None:
+        """No model works for it."""
+
+
+def whole(reply: InferReply) -> StreamedReply:
+    """A reply that is there already, as one of a single part."""
+    return StreamedReply(reply.status, reply.content_type, _OnePart(reply.body))
 
 
 async def post(client: HttpClient, path: str, request: InferRequest) -> HttpAnswer:
@@ -91,8 +125,11 @@ class InvocationsBackend:
 
     platform = "invocations"
 
-    def __init__(self, url: str, *, ready_within_s: float = READY_WITHIN_S) -> None:
-        self._client = HttpClient(url)
+    def __init__(
+        self, url: str, *, ready_within_s: float = READY_WITHIN_S, connections: int = MAX_CONNECTIONS
+    ) -> None:
+        """connections: calls at once; streams keep one each."""
+        self._client = HttpClient(url, connections=connections)
         self._ready_within_s = ready_within_s
 
     async def start(self) -> None:
@@ -105,13 +142,17 @@ class InvocationsBackend:
         """Send each request on its own, all at once; such a container does not support OIP v2."""
         return await asyncio.gather(*(self._answer(request) for request in batch))
 
+    async def stream(self, request: InferRequest) -> StreamedReply:
+        """Pass on what `/invocations` answers, as it comes."""
+        if request.path.startswith("/v2/"):
+            return whole(INVOCATIONS_ONLY)
+        return await forward_stream(self._client, "/invocations", request)
+
     async def close(self) -> None:
         """Close the connections; the container goes on."""
         await self._client.close()
 
     async def _answer(self, request: InferRequest) -> InferReply:
         if request.path.startswith("/v2/"):
-            return error_reply(
-                400, "the model's server supports /invocations only; send the request to /invocations"
-            )
+            return INVOCATIONS_ONLY
         return await forward(self._client, "/invocations", request)

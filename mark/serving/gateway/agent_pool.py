@@ -11,10 +11,12 @@ import asyncio
 import functools
 import hmac
 import logging
+import math
 import ssl
+import time
 from collections.abc import Callable
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from mark.dispatch.batcher import places_after
 from mark.domain.member import Member, MemberState
@@ -22,11 +24,15 @@ from mark.domain.versions import ModelVersions
 from mark.protocols.frames import (
     Bounced,
     Cancel,
+    Credit,
     Frame,
     FrameError,
     Goodbye,
     Response,
     State,
+    StreamEnd,
+    StreamHead,
+    StreamPart,
     encode,
     encode_request,
     with_details,
@@ -35,7 +41,10 @@ from mark.protocols.handshake import GatewayHandshake, new_nonce
 from mark.serving.frame_link import HANDSHAKE_S, FrameLink
 from mark.serving.gateway.members_view import AgentView
 from mark.serving.gateway.request import InferenceRequest
+from mark.serving.gateway.shadow import ShadowRequest
+from mark.serving.gateway.streams import StreamedAnswer
 from mark.serving.gateway.version_router import VersionRouter, VersionRouters
+from mark.serving.unexpected_errors import INTERNAL_ERROR
 
 if TYPE_CHECKING:
     from mark.serving.gateway.model_router import ModelRouter
@@ -73,6 +82,10 @@ class AgentConnection(FrameLink):
         self.router = router
         self.version = member.version
         self.in_flight: dict[int, InferenceRequest] = {}
+        #: answers that have begun: they end here, whatever becomes of the agent
+        self._streams: dict[int, StreamedAnswer] = {}
+        #: copies of requests, whose answers are compared
+        self.shadows: dict[int, ShadowRequest] = {}
         self.closed = asyncio.Event()
         self._changed = changed
         self._write_request = self.write_now if router.decides_late else self.write
@@ -101,12 +114,19 @@ class AgentConnection(FrameLink):
         self.closed.set()
         lost = list(self.in_flight.values())
         self.in_flight.clear()
+        streams = self.end_streams("the instance was lost in the middle of the answer")
+        self.drop_shadows()
         try:
             self._changed()
         except Exception as error:  # noqa: BLE001 - what was in flight is to be looked after all the same
             self.router.unexpected.note(error, instance=self.view.instance)
-        if lost:
-            fields = {"instance": self.view.instance, "in_flight": len(lost), "reason": str(exc or "closed")}
+        if lost or streams:
+            fields = {
+                "instance": self.view.instance,
+                "in_flight": len(lost),
+                "streams": streams,
+                "reason": str(exc or "closed"),
+            }
             log.warning("agent lost with requests in flight", extra=fields)
         self.router.agent_lost(self.view, lost)
 
@@ -132,6 +152,8 @@ class AgentConnection(FrameLink):
         )
         self._sent = id_
         self.in_flight[id_] = request
+        if request.stream is not None:
+            cast("StreamedAnswer", request.stream).sent_to(self, id_)
         view = self.view
         if size == 1:
             view.sent(now, view.single_s)
@@ -143,6 +165,41 @@ class AgentConnection(FrameLink):
                 frame, size, request.accuracy_floor, b"" if client is None else client.client, pinned
             )
         self._write_request(frame)
+
+    def credit(self, id_: int, size: int) -> None:
+        """Let the agent send so many bytes more of a stream."""
+        self.write(encode(Credit(id_, size)))
+
+    def cancel(self, id_: int, request: InferenceRequest) -> None:
+        """Withdraw a request, or a stream that has begun: its client has gone."""
+        if self.in_flight.get(id_) is request:
+            del self.in_flight[id_]
+        else:
+            self._streams.pop(id_, None)
+        self.write(encode(Cancel(id_)))
+
+    def end_streams(self, error: str) -> int:
+        """End all streams that have begun with an error, and count them."""
+        streams, self._streams = self._streams, {}
+        for stream in streams.values():
+            self._end_stream(stream, error)
+        return len(streams)
+
+    def send_shadow(self, shadow: ShadowRequest, now: float) -> None:
+        """Send a copy of a request; its answer, its bounce or its loss is its own matter."""
+        self.send(shadow, now, forced=False)
+        self.shadows[self._sent] = shadow
+        del self.in_flight[self._sent]
+        if shadow.size != 1:
+            self._expired[self._sent] = shadow.size
+
+    def drop_shadows(self, before: float = math.inf) -> None:
+        """Withdraw the copies that were sent before then."""
+        for id_, shadow in tuple(self.shadows.items()):
+            if shadow.arrived_at < before:
+                del self.shadows[id_]
+                self.write(encode(Cancel(id_)))
+                shadow.shadows.dropped(shadow)
 
     def take_back(self, router: VersionRouter) -> None:
         """Have what is in flight answered by another version: this one was aborted.
@@ -177,11 +234,19 @@ class AgentConnection(FrameLink):
             if request.size != 1:
                 self._expired[id_] = request.size
             self.router.expire(request)
+        if self.shadows:
+            self.drop_shadows(before=give_up_at)
 
     def on_frame_error(self, frame: Frame, error: Exception, now: float) -> None:
         """Answer the frame's request with 500."""
-        id_ = frame.id if isinstance(frame, Response | Bounced) else 0
+        id_ = frame.id if isinstance(frame, Response | Bounced | StreamHead | StreamPart | StreamEnd) else 0
         request = self.in_flight.pop(id_, None)
+        stream = self._streams.pop(id_, None)
+        if stream is not None:
+            super().on_frame_error(frame, error, now)
+            self.write(encode(Cancel(id_)))
+            self._end_stream(stream, INTERNAL_ERROR)
+            return
         if request is not None:
             self.router.fail_unexpected(request, error)
         else:
@@ -198,7 +263,8 @@ class AgentConnection(FrameLink):
     def on_frame(self, frame: Frame, now: float) -> None:
         """Take a response, or the agent's state."""
         if type(frame) is not Response:
-            self._on_control_frame(frame, now)
+            if not self._takes_stream(frame, now):
+                self._on_control_frame(frame, now)
             return
         view = self.view
         request = self.in_flight.get(frame.id)
@@ -207,15 +273,54 @@ class AgentConnection(FrameLink):
         if request is not None:
             del self.in_flight[frame.id]
             self.router.answer(request, frame, "standby" if view.standby else "instance", now)
+            return
+        if (shadow := self.shadows.pop(frame.id, None)) is not None:
+            shadow.shadows.answered(shadow, frame, now)
+        self.router.agent_changed(view)
+
+    def _takes_stream(self, frame: Frame, now: float) -> bool:
+        """Take a frame of a stream; False for any other. Streams that were cancelled still send some."""
+        if type(frame) is StreamPart:
+            stream = self._streams.get(frame.id)
+            if stream is not None:
+                stream.part(frame.body)
+        elif type(frame) is StreamHead:
+            request = self.in_flight.get(frame.id)
+            if request is not None:
+                self._begin_stream(request, frame, now)
+        elif type(frame) is StreamEnd:
+            self.view.answered(now, self.view.full_batch_s)
+            stream = self._streams.pop(frame.id, None)
+            if stream is not None:
+                stream.end(frame.error.decode("utf-8", "replace"), now)
+            self.router.agent_changed(self.view)
         else:
-            self.router.agent_changed(view)
+            return False
+        return True
+
+    def _begin_stream(self, request: InferenceRequest, head: StreamHead, now: float) -> None:
+        stream = request.stream
+        if not isinstance(stream, StreamedAnswer):
+            raise FrameError("the agent streams the answer of a model that does not")
+        del self.in_flight[head.id]
+        self._streams[head.id] = stream
+        if not stream.begin(head, "standby" if self.view.standby else "instance", self.router, now):
+            del self._streams[head.id]
+            self.write(encode(Cancel(head.id)))
+
+    def _end_stream(self, stream: StreamedAnswer, error: str) -> None:
+        """End a stream with an error; one that raises keeps no other from its end."""
+        try:
+            stream.end(error, time.monotonic())
+        except Exception as unexpected:  # noqa: BLE001 - the others are to be ended all the same
+            self.router.unexpected.note(unexpected, instance=self.view.instance)
 
     def _unseen_places(self, state: State) -> int:
         """Places that the requests on their way to the agent add to its queue."""
         if self._last_sized <= state.seen:
             return max(0, self._sent - state.seen)
         waiting, max_batch = state.waiting, len(state.batch_s)
-        for id_, request in self.in_flight.items():
+        for id_, request in sorted({**self.in_flight, **self.shadows}.items()):
             if id_ > state.seen:
                 waiting = places_after(waiting, request.size, max_batch)
         return waiting - state.waiting
@@ -234,6 +339,8 @@ class AgentConnection(FrameLink):
                 request = self.in_flight.pop(id_, None)
                 if request is not None:
                     self.router.bounced(request, now)
+                elif (shadow := self.shadows.pop(id_, None)) is not None:
+                    shadow.shadows.dropped(shadow)
             case Goodbye():
                 self.view.accepting = False
                 self._changed()
@@ -264,7 +371,7 @@ class AgentConnections:
         self._members = members
         ready = [member for member in members.values() if member.state is MemberState.READY]
         for name, router in self._routers.items():
-            router.set_members({member.instance: member.offering for member in ready if member.model == name})
+            router.set_members({member.instance: member for member in ready if member.model == name})
         for instance, member in members.items():
             if instance not in self._tasks and member.model in self._routers:
                 task = asyncio.get_running_loop().create_task(self._keep_connected(instance))
@@ -277,6 +384,8 @@ class AgentConnections:
         routers.take(versions)
         mine = [found for found in self.open.values() if found.router in routers.all]
         for connection in mine:
+            if not versions.shadow:
+                connection.drop_shadows()
             connection.router = routers.of(connection.version)
         for router in routers.all:
             self._list_accepting(router)
@@ -296,6 +405,11 @@ class AgentConnections:
                 router.check_timeouts(now)
             except Exception as error:  # noqa: BLE001 - as above
                 router.unexpected.note(error, model=router.name)
+
+    def end_streams(self) -> None:
+        """End the streams that have not ended by themselves: this gateway ends."""
+        for connection in self.open.values():
+            connection.end_streams("the gateway ended in the middle of the answer; ask again")
 
     async def close(self) -> None:
         """Close all connections."""

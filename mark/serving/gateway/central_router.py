@@ -11,6 +11,10 @@ Lambda does not take it, it is held for an agent that would idle, and not sent t
 handed to Lambda before that, when Lambda would next be too late as well; where the model sheds, it is shed once no
 agent could be in time. A request whose client has gone takes no agent, unless its id may be asked for again.
 
+While a version is rolled out, its agents are in the same pool and its share of the requests in the same queue: the
+rule serves a request by an agent of its version, and what the new version cannot answer in time joins the stable
+one's. A gateway without an agent of a version binds its requests early.
+
 What an agent bounces or loses goes the way of every router's requests (`model_router.py`), and a request that is
 dispatched again joins the queue again.
 """
@@ -21,21 +25,22 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from mark.dispatch.central import CentralPolicy, TooLate
 from mark.dispatch.central_queue import CentralCode, CentralQueue, Instance, base_first
 from mark.dispatch.policy import Late
+from mark.domain.member import Member
 from mark.domain.traffic import CLIENT_ERROR
 from mark.protocols.frames import Response
 from mark.service_spec import ServedModel
 from mark.serving.gateway.idempotency import IdempotencyCache
 from mark.serving.gateway.lambda_overflow import LambdaCalls
 from mark.serving.gateway.members_view import AgentView
-from mark.serving.gateway.model_router import Agent, ModelRouter
+from mark.serving.gateway.model_router import GONE, Agent, ModelRouter
 from mark.serving.gateway.request import InferenceRequest, Loss
-from mark.serving.gateway.shares import share_instances
+from mark.serving.gateway.shares import kinds_of, share_instances
 from mark.serving.gateway.stats import Server
 from mark.serving.unexpected_errors import UnexpectedErrors
 
@@ -86,64 +91,84 @@ class CentralRouter(ModelRouter):
         )
         self._slowest_s = {name: times[-1] for name, times in profiles.items()}
         self._gateways, self._me = [ME], ME
-        self._members: dict[str, str] | None = None
+        #: offering and version of the agents that the store knows
+        self._members: dict[str, tuple[str, str]] | None = None
         self._own: dict[str, Agent] = {}
+        #: those of them that are the candidate's
+        self._new: frozenset[str] = frozenset()
         #: requests at this gateway's agents, and since when
         self._at: dict[InferenceRequest, tuple[Agent, float]] = {}
         self._soon = soon
         self._is_due = False
         #: came since the last decision
-        self._new: list[InferenceRequest] = []
+        self._came: list[InferenceRequest] = []
         self._factor = policy.admission_factor
         self._watch: asyncio.TimerHandle | None = None
 
     @property
     def share(self) -> tuple[int, int]:
         """This gateway's agents, and those of all gateways."""
-        return len(self._own), self.agent_count
+        return len(self._own) - len(self._new), self.agent_count
 
     def set_agents(self, agents: list[Agent]) -> None:
         """Replace the agents that accept requests, and take this gateway's share of them."""
         super().set_agents(agents)
         self._take_share()
 
-    def set_members(self, offering_of: dict[str, str]) -> None:
+    def set_members(self, members: Mapping[str, Member]) -> None:
         """Share the agents that the store knows: other gateways share the same ones."""
-        if offering_of != self._members:
-            self._members = offering_of
+        known = {name: (member.offering, member.version) for name, member in members.items()}
+        if known != self._members:
+            self._members = known
             self._take_share()
+
+    def candidate_changed(self) -> None:
+        """Take this gateway's share of the candidate's agents."""
+        self._take_share()
 
     def set_gateways(self, me: str, gateways: list[str]) -> None:
         """Share the agents anew."""
         self._me, self._gateways = me, gateways
         self._take_share()
 
-    def offer(self, request: InferenceRequest, now: float) -> None:
-        """Queue a new request."""
-        if not self._own:
-            super().offer(request, now)
-            return
+    def offer_here(self, request: InferenceRequest, now: float) -> None:
+        """Queue a request for the stable version."""
+        if len(self._own) == len(self._new):
+            super().offer_here(request, now)
+        else:
+            self._guarded_add(request, now, is_candidate=False)
+
+    @property
+    def queues_candidate(self) -> bool:
+        """True where this gateway has agents of the candidate."""
+        return bool(self._new)
+
+    def queue_for_candidate(self, request: InferenceRequest, now: float) -> None:
+        """Queue a request for the candidate."""
+        self._guarded_add(request, now, is_candidate=True)
+
+    def _guarded_add(self, request: InferenceRequest, now: float, *, is_candidate: bool) -> None:
         try:
-            self._add(request, now)
+            self._add(request, now, is_candidate=is_candidate)
         except Exception as error:  # noqa: BLE001 - the driver of one request: it gets its answer
             self.fail_unexpected(request, error)
 
     def may_queue(self, request: InferenceRequest, now: float, share: float) -> bool:
         """True: a central queue orders by its own rule, which knows no classes."""
-        return bool(self._own) or super().may_queue(request, now, share)
+        return len(self._own) > len(self._new) or super().may_queue(request, now, share)
 
     def bounced(self, request: InferenceRequest, now: float, *, lambda_refused: bool = False) -> None:
         """Route a request that an agent or Lambda did not take, or that is late when its server was lost."""
         from_agent = request in self._at
-        self._settle(request)
-        if from_agent or not self._own:
+        self.settle(request)
+        if from_agent or len(self._own) == len(self._new):
             super().bounced(request, now, lambda_refused=lambda_refused)
         else:
             self._route_late(request, now, lambda_refused=lambda_refused)
 
     def lost(self, request: InferenceRequest, loss: Loss | None = None, *, lambda_refused: bool = False) -> None:
         """Dispatch again a request whose server was lost."""
-        self._settle(request)
+        self.settle(request)
         super().lost(request, loss, lambda_refused=lambda_refused)
 
     def answer(self, request: InferenceRequest, response: Response, by: Server, now: float) -> None:
@@ -162,7 +187,7 @@ class CentralRouter(ModelRouter):
     def fail(self, request: InferenceRequest, status: int, text: str) -> None:
         """Answer with an error of the service."""
         super().fail(request, status, text)
-        self._settle(request)
+        self.settle(request)
 
     def agent_changed(self, view: AgentView) -> None:
         """An agent of this gateway's goes away soon, or has answered what another gateway sent it."""
@@ -179,8 +204,10 @@ class CentralRouter(ModelRouter):
         self.queue.refresh()
         give_up_at = now - self.give_up_s
         waiting = self.queue.waiting()
+        new = set(self.queue.waiting_for(is_candidate=True)) if self._new else ()
         for request in self.queue.remove_all(one for one in waiting if one.arrived_at < give_up_at):
-            self.expire(request)
+            version = self.candidate if request in new and self.candidate is not None else self
+            version.expire(request)
         for request in self.queue.remove_all(filter(_is_unasked, waiting)):
             self._forget(request)
 
@@ -190,47 +217,66 @@ class CentralRouter(ModelRouter):
 
     def _take_share(self) -> None:
         now = time.monotonic()
-        connected = {agent.view.instance: agent for agent in self._agents}
-        there = {name: agent.offering for name, agent in connected.items()}
-        # others are of a type that is offered no more
-        kind_of = {
-            name: self._type_of[offering]
-            for name, offering in (there if self._members is None else self._members).items()
-            if offering in self._type_of
-        }
-        owner_of = share_instances(kind_of, self._gateways)
+        candidates = () if self.candidate is None else self.candidate.agents
+        connected = {agent.view.instance: agent for agent in (*self._agents, *candidates)}
+        new = {agent.view.instance for agent in candidates}
+        known = self._members
+        if known is None:
+            known = {name: (agent.offering, "new" if name in new else "") for name, agent in connected.items()}
+        else:
+            known = {name: one for name, one in known.items() if not one[1] or self._serves(one[1].encode())}
+        owner_of = share_instances(kinds_of(known, self._type_of), self._gateways)
         own = {
             name: agent
             for name, agent in connected.items()
             if owner_of.get(name) == self._me and self._remains(agent, now)
         }
-        if own == self._own:
+        new &= own.keys()
+        if own == self._own and new == self._new:
             return
-        self._own = own
+        self._own, self._new = own, frozenset(new)
         log.info("share of agents", extra={"model": self.name, "agents": len(own), "of": self.agent_count})
         pool = [
             Instance(
                 name,
                 self._type_of[agent.offering],
                 None if _is_idle(agent.view) else 1000 * max(now, agent.view.free_at),
+                name in new,
             )
             for name, agent in own.items()
         ]
+        left = self._without_agents()
         self.queue.set_pool(1000 * now, pool)
-        if not own:
-            for request in self.queue.remove_all(self.queue.waiting()):
+        for request in left:
+            if request.version and not self._serves(request.version):
+                self.fail(request, 503, GONE)
+            else:
                 self.offer(request, now)
         self._decide_soon()
+
+    def _serves(self, version: bytes) -> bool:
+        """True for the stable version and the candidate; where versions are not told apart, for each."""
+        new = b"" if self.candidate is None else self.candidate.version
+        return not self.version or version in (self.version, new)
+
+    def _without_agents(self) -> list[InferenceRequest]:
+        """Take out of the queue what waits for agents that this gateway has not, or for a version that ended."""
+        queue, gone = self.queue, []
+        for is_candidate, count in ((False, len(self._own) - len(self._new)), (True, len(self._new))):
+            waiting = queue.waiting_for(is_candidate=is_candidate)
+            gone += [one for one in waiting if not count or (one.version and not self._serves(one.version))]
+        return queue.remove_all(gone)
 
     def _remains(self, agent: Agent, now: float) -> bool:
         """True where the agent is there until whatever starts now is answered."""
         return now + self._slowest_s[self._type_of[agent.offering]] <= agent.view.terminates_at
 
-    def _add(self, request: InferenceRequest, now: float) -> None:
-        self.queue.add(1000 * now, request, size=request.size, deadline_ms=1000 * request.deadline_at)
-        if self.queue.idle:
+    def _add(self, request: InferenceRequest, now: float, *, is_candidate: bool) -> None:
+        deadline_ms = 1000 * request.deadline_at
+        self.queue.add(1000 * now, request, size=request.size, deadline_ms=deadline_ms, is_candidate=is_candidate)
+        if self.queue.idle or is_candidate:  # what the candidate cannot answer in time leaves at once
             if self._overflows or self._sheds:
-                self._new.append(request)
+                self._came.append(request)
             if not self._is_due:
                 self._decide_soon()
         elif self._overflows or self._sheds:
@@ -296,7 +342,7 @@ class CentralRouter(ModelRouter):
     def _is_expected_in_time(self, request: InferenceRequest, ahead: int, now: float) -> bool:
         return self.queue.expected_ms(1000 * now, ahead, request.size) <= 1000 * self._due_at(request)
 
-    def _settle(self, request: InferenceRequest) -> None:
+    def settle(self, request: InferenceRequest) -> None:
         """The request is at its agent no more, which is idle where it holds nothing else."""
         sent = self._at.pop(request, None)
         if sent is not None and _is_idle(sent[0].view):
@@ -334,10 +380,25 @@ class CentralRouter(ModelRouter):
                 self.fail_unexpected(request, error)
         for request in decided.handed_on:
             self._guarded_route_late(request, now)
-        came, self._new = [request for request in self._new if request in self.queue], []
+        for request in decided.spilled:
+            self._guarded_spill(request, now)
+        came, self._came = [request for request in self._came if request in self.queue], []
         if came:
             lambda_s = self._lambda_s(now)
             self._watch_waiting(min(self._leaves_at(request, lambda_s) for request in came), now)
+
+    def _guarded_spill(self, request: InferenceRequest, now: float) -> None:
+        """Have the stable version answer what the candidate cannot in time; what names that one waits for it."""
+        try:
+            if not request.version:
+                self.offer_here(request, now)
+            elif self._sheds:
+                self._shed(request)
+            else:
+                deadline_ms = 1000 * request.deadline_at
+                self.queue.hold(request, size=request.size, deadline_ms=deadline_ms, is_candidate=True)
+        except Exception as error:  # noqa: BLE001 - the driver of one request: it gets its answer
+            self.fail_unexpected(request, error)
 
     def _guarded_route_late(self, request: InferenceRequest, now: float) -> None:
         try:

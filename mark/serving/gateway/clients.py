@@ -25,12 +25,18 @@ class ClientUse:
     """One client's use of one model: its requests' way in and out, and their counts since the gateway began."""
 
     __slots__ = (
-        "_counted", "active_at", "answered", "client", "details", "failed", "items", "late", "limited",
-        "limits", "name", "priority", "queue_share", "shed",
+        "_counted", "active_at", "answered", "client", "deadline_s", "details", "failed", "items", "late",
+        "limited", "limits", "name", "priority", "queue_share", "shed",
     )  # fmt: skip
 
-    def __init__(self, name: str, limits: ClientLimits, priority: Priority) -> None:
-        self.name, self.limits, self.priority = name, limits, priority
+    is_load = True
+    """Its requests are arrivals and count for the model's objective (`mark.serving.gateway.held_requests`)."""
+
+    def __init__(self, name: str, limits: ClientLimits) -> None:
+        self.name, self.limits = name, limits
+        self.priority = Priority.NORMAL
+        #: of the async class: how long a request may wait for its answer
+        self.deadline_s = 0.0
         #: name in frames, and the details of a frame that has no others; none for the service's own token
         self.client = b"" if name == SERVICE else name.encode()
         self.details = client_details(self.client) if self.client else b""
@@ -91,7 +97,8 @@ class Account:
         use = self.uses.get(model)
         if use is None:
             name = SERVICE if self.client is None else self.client.name
-            use = self.uses[model] = ClientUse(name, self.limits, self.priority)
+            use = self.uses[model] = ClientUse(name, self.limits)
+            self._set_class(use)
         return use
 
     @property
@@ -103,7 +110,11 @@ class Account:
         """Take what was changed of it."""
         self.client = client
         for use in self.uses.values():
-            use.priority = client.priority
+            self._set_class(use)
+
+    def _set_class(self, use: ClientUse) -> None:
+        use.priority = self.priority
+        use.deadline_s = 0.0 if self.client is None else self.client.deadline_s or 0.0
 
     def status_for(self, model: str) -> int:
         """The status that refuses it for this model; 0 where it may use it."""
@@ -139,12 +150,11 @@ class Clients:
     def follow(self, directory: ClientDirectory | None, *, now: float, loop_now: float) -> bool:
         """Know these clients; True where that changed what is accepted. What was used of limits stays used.
 
-        A store that has an earlier version than the last known one, or none, has lost changes: what is known
-        counts until its leader has restored them, and what was revoked stays so. directory: None where the store
-        is unreachable. now: epoch seconds, by which keys expire even then. loop_now: the loop's clock.
+        A store may have lost changes, and have got others since: what is known of them counts until its leader has
+        restored them, and what was revoked stays so. directory: None where the store is unreachable. now: epoch
+        seconds, by which keys expire even then. loop_now: the loop's clock.
         """
-        if directory is None or directory.version < self._directory.version:
-            directory = self._directory
+        directory = self._directory if directory is None else self._directory.merged(directory)
         expired = self._expires_at is not None and now >= self._expires_at
         if directory == self._directory and not expired:
             return False

@@ -49,7 +49,8 @@ class AgentView(QueueEstimate):
         self.free_at = now + state.busy_s
         self.terminates_at = now + state.terminates_in_s
         self.accepting, self.standby = state.accepting, state.standby
-        self.max_batch = len(state.batch_s)
+        self.slots = state.slots
+        self.max_batch = state.slots or len(state.batch_s)
         self.single_s, self.full_batch_s, self.weight = state.batch_s[0], state.batch_s[-1], state.weight
 
     def alone_s(self, size: int) -> float:

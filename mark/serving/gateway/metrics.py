@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -9,10 +10,10 @@ from prometheus_client.core import HistogramMetricFamily, Metric
 
 from mark.domain.traffic import LATENCY_BIN_S, client_outcomes
 from mark.serving.gateway.central_router import CentralRouter
-from mark.serving.gateway.model_router import ModelRouter
 from mark.telemetry.metrics import counter, exposition, gauge
 
 if TYPE_CHECKING:
+    from mark.serving.gateway.model_router import ModelRouter
     from mark.serving.gateway.server import Gateway
 
 EDGES_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 4.0)
@@ -26,6 +27,8 @@ _COUNTERS = (
     ("redispatched", "Requests sent again after their agent was lost"),
     ("deduplicated", "Requests with a known id, answered without a second execution"),
     ("forwarded", "Requests forwarded to the gateway that owns their id"),
+    ("cut_short", "Of the failed, streams that ended with an error after their first part"),
+    ("left", "Streams whose client left before their end"),
     ("invocations", "Lambda invocations"),
     ("cold", "Lambda invocations with a cold start"),
     ("gib_s", "GiB seconds that Lambda billed"),
@@ -48,12 +51,22 @@ def _families(gateway: Gateway) -> Iterator[Metric]:
     yield counter(
         "gateway_variant_responses", "Responses by the variant that gave them", ("model", "variant"), variants
     )
+    yield from _shadows(routers)
     yield from _by_client(gateway)
-    yield _latencies(routers)
+    yield _histogram(
+        "latency", "From a request's arrival to its answer",
+        [(router.name, router.tally.latencies, router.tally.latency_sum_s) for router in routers],
+    )  # fmt: skip
+    streaming = [router for router in routers if router.streams]
+    if streaming:
+        yield _histogram(
+            "first_byte", "From a request's arrival to the first byte of an answer that streams",
+            [(router.name, router.tally.first_bytes, router.tally.first_byte_sum_s) for router in streaming],
+        )  # fmt: skip
     slos = [((router.name,), router.served.slo) for router in routers]
     targets = [(name, slo.target) for name, slo in slos]
     yield gauge("gateway_objective_target", "Share of requests to be answered in time", ("model",), targets)
-    bounds = [(name, slo.latency_s) for name, slo in slos]
+    bounds = [(name, slo.judged_s) for name, slo in slos]
     yield gauge("gateway_objective_seconds", "In time is no later than this", ("model",), bounds)
     agents = [((router.name,), router.agent_count) for router in routers]
     yield gauge("gateway_agents", "Agents that accept requests", ("model",), agents)
@@ -87,8 +100,33 @@ def _by_client(gateway: Gateway) -> Iterator[Metric]:
         for one in gateway.clients.traffic(model)
         for outcome, count in client_outcomes(one).items()
     ]
+    waiting = [
+        ((router.name,), len(router.held)) for router in gateway.routers.values() if router.held is not None
+    ]
+    yield gauge("gateway_async_waiting", "Requests of the async class that wait", ("model",), waiting)
     text = "Requests by client and what became of them; limited: refused by the client's own limits"
     yield counter("gateway_client_requests", text, ("model", "client", "outcome"), rows)
+
+
+def _shadows(routers: Iterable[ModelRouter]) -> Iterator[Metric]:
+    """Copies of requests for versions that are rolled out; left out before the first."""
+    outcomes, failed, taken_us = Counter[tuple[str, str]](), Counter[tuple[str]](), Counter[tuple[str, str]]()
+    for model, one in ((router.name, one.counts) for router in routers for one in router.tally.versions.values()):
+        outcomes[model, "alike"] += one.compared - one.differing
+        outcomes[model, "differing"] += one.differing
+        outcomes[model, "dropped"] += one.shadow_dropped
+        failed[model,] += one.shadow_failed
+        taken_us[model, "candidate"] += one.shadow_us
+        taken_us[model, "stable"] += one.shadowed_us
+    if not outcomes.total():
+        return
+    text = "Copies of requests for a version that is rolled out, and what the comparison of answers found"
+    yield counter("gateway_shadow_requests", text, ("model", "outcome"), outcomes.items())
+    text = "Compared copies that the version which is rolled out failed"
+    yield counter("gateway_shadow_failed", text, ("model",), failed.items())
+    text = "Time that the compared answers took, of either version"
+    seconds = ((labels, taken / 1e6) for labels, taken in taken_us.items())
+    yield counter("gateway_shadow_seconds", text, ("model", "version"), seconds)
 
 
 def _central_queues(routers: list[CentralRouter]) -> Iterator[Metric]:
@@ -108,17 +146,13 @@ def _central_queues(routers: list[CentralRouter]) -> Iterator[Metric]:
     yield counter("gateway_partitioned", "Of those, in parts: too many waited for one", ("model",), parts)
 
 
-def _latencies(routers: Iterable[ModelRouter]) -> Metric:
-    """A histogram of coarser bins than those that are counted."""
-    family = HistogramMetricFamily(
-        "mark_gateway_latency_seconds", "From a request's arrival to its answer", labels=("model",)
-    )
-    for router in routers:
-        bins = router.tally.latencies
+def _histogram(name: str, text: str, counted: Iterable[tuple[str, dict[int, int], float]]) -> Metric:
+    """A histogram of coarser bins than those that are counted. counted: by model, bins and the sum of seconds."""
+    family = HistogramMetricFamily(f"mark_gateway_{name}_seconds", text, labels=("model",))
+    for model, bins, sum_s in counted:
         below = [
             (f"{edge:g}", sum(n for place, n in bins.items() if (place + 1) * LATENCY_BIN_S <= edge + HALF_S))
             for edge in EDGES_S
         ]
-        buckets = [*below, ("+Inf", sum(bins.values()))]
-        family.add_metric((router.name,), buckets, sum_value=router.tally.latency_sum_s)
+        family.add_metric((model,), [*below, ("+Inf", sum(bins.values()))], sum_value=sum_s)
     return family

@@ -12,14 +12,16 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol
 
+from mark.dispatch.backlog import idle_room
 from mark.dispatch.client_limits import may_wait
 from mark.dispatch.overflow import TO_INSTANCE, TO_LAMBDA, after_bounce
 from mark.dispatch.policy import Bounced, Late, Routing
 from mark.dispatch.redispatch import AfterLoss, after_loss, at_work
 from mark.dispatch.routing import NONE, least_finish, least_finish_of_size, least_outstanding, weighted
+from mark.domain.member import Member
 from mark.domain.spending import SpendingLimit
 from mark.domain.traffic import CLIENT_ERROR, is_rejection
 from mark.protocols.frames import Response
@@ -29,9 +31,13 @@ from mark.serving.gateway.lambda_overflow import LambdaCalls
 from mark.serving.gateway.members_view import AgentView, ModelView
 from mark.serving.gateway.request import InferenceRequest, Loss
 from mark.serving.gateway.stats import Server, Tally, VersionTally
+from mark.serving.gateway.streams import LEFT
 from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 
 if TYPE_CHECKING:
+    from mark.serving.gateway.clients import ClientUse
+    from mark.serving.gateway.held_requests import HeldRequests, HeldUse
+    from mark.serving.gateway.shadow import ShadowRequest, Shadows
     from mark.serving.gateway.version_router import VersionRouter
 
 log = logging.getLogger("mark.gateway")
@@ -47,6 +53,10 @@ class Agent(Protocol):
 
     def send(self, request: InferenceRequest, now: float, *, forced: bool) -> None:
         """Send a request there."""
+        ...
+
+    def send_shadow(self, shadow: ShadowRequest, now: float) -> None:
+        """Send a copy of a request there, whose answer is compared and dropped."""
         ...
 
 
@@ -71,6 +81,7 @@ def _fails_its_request(decide: WithRequest[Rest]) -> WithRequest[Rest]:
 
 NO_CAPACITY = "no capacity to meet the deadline; retry after 1 s"
 PAUSED = "the service is paused, or its budget is spent: nothing is rented until it is resumed"
+GONE = "the version that the path names was aborted or replaced"
 TIMED_OUT = 504
 """Status of a batch that hung; it is not stored, so that a retry with the same id is executed."""
 
@@ -94,13 +105,19 @@ class ModelRouter:
         self.served = served
         self.name = served.name
         self.objective_s = served.slo.latency_s
+        #: True where answers stream (docs/streaming.md)
+        self.streams = served.backend.streams
         self.tally = tally or Tally()
         #: the version that its agents serve; empty where versions are not told apart
         self.version = b""
         #: the router of the version that a rollout brings in; None without one
         self.candidate: VersionRouter | None = None
+        #: copies of what is answered here, for that version; None where none are made
+        self.shadows: Shadows | None = None
         #: counts of its own version; None without a rollout
         self.version_tally: VersionTally | None = None
+        #: requests of the async class; None where the model has a central queue
+        self.held: HeldRequests | None = None
         self.view = ModelView()
         self.overflow = overflow
         self._agents: list[Agent] = []
@@ -117,7 +134,7 @@ class ModelRouter:
         variants = () if serving is None else serving.table.variants
         #: Accuracy by the name of a variant; empty for a model that has one, whose requests may be of many items.
         self.accuracy_of = {variant.name.encode(): variant.accuracy for variant in variants}
-        if variants:
+        if variants or self.streams:
             self.largest = 1
 
     def profile_s(self, offering: str) -> Sequence[float]:
@@ -136,18 +153,37 @@ class ModelRouter:
         return bool(self._agents) or self._lambda_open(0)
 
     @property
+    def agents(self) -> Sequence[Agent]:
+        """Agents that accept requests, by instance."""
+        return self._agents
+
+    @property
     def agent_count(self) -> int:
         """The number of agents that accept requests."""
         return len(self._agents)
 
-    def set_members(self, offering_of: dict[str, str]) -> None:
-        """Take the offerings of all ready agents, connected or not; early binding has no shares."""
+    def set_members(self, members: Mapping[str, Member]) -> None:
+        """Take all ready agents, connected or not; early binding has no shares."""
 
     def set_gateways(self, me: str, gateways: list[str]) -> None:
         """Share the agents among the gateways that are up; early binding has no shares."""
 
     def agent_changed(self, view: AgentView) -> None:
         """An agent's queue has changed by more than an answer to one of this gateway's requests."""
+
+    def candidate_changed(self) -> None:
+        """The candidate has other agents; early binding has no queue that they are to serve."""
+
+    @property
+    def queues_candidate(self) -> bool:
+        """True where the candidate's requests wait in this router's queue; with early binding none does."""
+        return False
+
+    def queue_for_candidate(self, request: InferenceRequest, now: float) -> None:
+        """Queue a request for the candidate's agents."""
+
+    def settle(self, request: InferenceRequest) -> None:
+        """Forget that an agent of a version has a request; early binding remembers none."""
 
     def check_timeouts(self, now: float) -> None:
         """Expire requests that wait here past the time-out; with early binding none does."""
@@ -202,9 +238,31 @@ class ModelRouter:
         """Leave the instances to higher classes: Lambda answers the request, or nobody does."""
         self._stays(request, now, math.inf)
 
+    def idle_agents(self) -> list[tuple[Agent, int]]:
+        """Serving agents that have nothing to do, and how many items of the async class each may take."""
+        found = []
+        for agent in self._agents:
+            view = agent.view
+            if view.in_service or view.waiting or view.standby or view.terminates_at < math.inf:
+                continue
+            room = idle_room(view.single_s, view.full_batch_s, view.max_batch, self.objective_s)
+            if room:
+                found.append((agent, room))
+        return found
+
+    @_fails_its_request
+    def send_to(self, request: InferenceRequest, agent: Agent, now: float) -> None:
+        """Send a request to that agent."""
+        agent.send(request, now, forced=False)
+
     @_fails_its_request
     def bounced(self, request: InferenceRequest, now: float, *, lambda_refused: bool = False) -> None:
-        """Route a request that was not admitted: to Lambda, to the instance that finishes first, or shed it."""
+        """Route a request that was not admitted: to Lambda, to the instance that finishes first, or shed it.
+
+        One of the async class waits again while its deadline lets it.
+        """
+        if self.held is not None and self.held.put_back(request, now):
+            return
         agent, instance_at = self._first_to_finish(now, request.size)
         if not self._stays(request, now, instance_at, lambda_refused=lambda_refused):
             return
@@ -268,6 +326,8 @@ class ModelRouter:
         now = time.monotonic()
         if loss is not None:
             request.losses += (loss,)
+            if self.version_tally is not None:  # who answers in its place is none of its merit
+                self.version_tally.failed()
         again = after_loss(
             allowed=self.served.model.redispatch,
             losses=len(request.losses),
@@ -283,6 +343,8 @@ class ModelRouter:
             self.expire(request)
         else:
             self.tally.redispatched += 1
+            if self.held is not None and self.held.put_back(request, now):
+                return
             if now > request.deadline_at or lambda_refused:
                 self.bounced(request, now, lambda_refused=lambda_refused)
             else:
@@ -334,7 +396,9 @@ class ModelRouter:
             self.fail_unexpected(request, error)
             return
         client = request.client
-        if response.status < CLIENT_ERROR:
+        if client is not None and not client.is_load:
+            self._served_idle(client, request, response)
+        elif response.status < CLIENT_ERROR:
             latency_s = now - request.arrived_at
             self.tally.answered(by, latency_s, self.objective_s)
             if self.version_tally is not None:
@@ -365,6 +429,53 @@ class ModelRouter:
                 self.version,
             )
             self.idempotency.complete(request.idempotency, stored)
+        if self.shadows is not None and response.status != TIMED_OUT and not self.streams:
+            self.shadows.copy(request, response, now - request.arrived_at, now)
+
+    @staticmethod
+    def _served_idle(client: ClientUse | HeldUse, request: InferenceRequest, response: Response) -> None:
+        """Count an answer that idle capacity gave: for its client alone."""
+        if response.status < CLIENT_ERROR:
+            client.served(request.size, late=False)
+        else:
+            client.refused(response.status)
+
+    def streamed(self, request: InferenceRequest, by: Server, first_s: float, whole_s: float) -> None:
+        """Count an answer that streamed and is whole."""
+        slo = self.served.slo
+        judged_s = whole_s if slo.first_byte_s is None else first_s
+        late = judged_s > slo.judged_s
+        self.tally.streamed(by, first_s, whole_s, late=late)
+        if self.version_tally is not None:
+            self.version_tally.answered(judged_s, slo.judged_s)
+        if request.client is not None:
+            request.client.served(request.size, late=late)
+            request.client = None
+
+    def cut_short(self, request: InferenceRequest) -> None:
+        """Count a stream that ended with an error after its first part."""
+        self.tally.failed += 1
+        self.tally.cut_short += 1
+        if self.version_tally is not None:
+            self.version_tally.failed()
+        if request.client is not None:
+            request.client.refused(500)
+            request.client = None
+
+    def left(self, request: InferenceRequest, first_s: float | None, now: float) -> None:
+        """Count a stream whose client left before its end: as failed where the objective was missed by then.
+
+        first_s: seconds to its first part; None where none had come.
+        """
+        slo = self.served.slo
+        waited_s = now - request.arrived_at
+        judged_s = first_s if slo.first_byte_s is not None and first_s is not None else waited_s
+        missed = judged_s > slo.judged_s
+        self.tally.left += 1
+        self.tally.failed += missed
+        if request.client is not None:
+            request.client.refused(504 if missed else LEFT)
+            request.client = None
 
     def fail(self, request: InferenceRequest, status: int, text: str) -> None:
         """Answer with an error of the service."""

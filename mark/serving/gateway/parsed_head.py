@@ -75,10 +75,10 @@ def parse_head(request: InferenceRequest, route: Route, router: ModelRouter, use
         _header_length(headers, len(request.body)),
         0 < len(traceparent) <= MAX_TRACE_BYTES,  # W3C: one that cannot be read is none
         variant,
-        _allowed_s(headers, router.objective_s),
+        _allowed_s(headers, router),
         request_id is not None,
         accept,
-        size_of(headers, router.largest, from_rows=route.shape == "oip" and router.served.model.rows_are_items),
+        size_of(headers, router.largest, from_rows=_counts_rows(route, router)),
         floor,
         use,
         route.version,
@@ -107,14 +107,18 @@ def _header_length(headers: Headers, body_bytes: int) -> int:
     return int(length)
 
 
-def _allowed_s(headers: Headers, objective_s: float) -> float:
-    """A client's deadline only tightens the objective."""
+def _counts_rows(route: Route, router: ModelRouter) -> bool:
+    return route.shape == "oip" and router.served.model.rows_are_items and not router.streams
+
+
+def _allowed_s(headers: Headers, router: ModelRouter) -> float:
+    """A client's deadline only tightens the objective; it is of the first byte where the objective is."""
     deadline = headers.get("x-mark-deadline-ms")
     if deadline is None:
-        return objective_s
+        return router.objective_s
     if not deadline.isdigit() or len(deadline) > 9 or not (deadline_ms := int(deadline)):
         raise BadRequest("x-mark-deadline-ms must be a whole number of milliseconds from 1 to 999999999")
-    return min(objective_s, deadline_ms / 1000)
+    return min(router.objective_s, deadline_ms / 1000 + router.served.slo.rest_s)
 
 
 def _variant(headers: Headers, route: Route, router: ModelRouter) -> bytes:

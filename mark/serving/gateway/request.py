@@ -13,6 +13,7 @@ from mark.serving.http.exchange import Answering, HttpExchange
 
 if TYPE_CHECKING:
     from mark.serving.gateway.clients import ClientUse
+    from mark.serving.gateway.held_requests import HeldUse
     from mark.serving.gateway.idempotency import IdempotencyRecord
     from mark.serving.gateway.parsed_head import ParsedHead
     from mark.serving.http.head_cache import Head
@@ -63,7 +64,7 @@ class InferenceRequest(HttpExchange):
     #: the model's version that was asked for; empty for the one that a rollout's share chooses
     version: bytes
     #: whose limits it counts towards; None where the service has no clients, and once it is answered
-    client: ClientUse | None
+    client: ClientUse | HeldUse | None
     #: record of its id, None where the gateway made the id
     idempotency: IdempotencyRecord | None
     #: servers that were lost with it
@@ -126,6 +127,26 @@ class InferenceRequest(HttpExchange):
             self._reply_compressed(status, content_type, body, extra)
         else:
             self.reply(status, content_type, body, extra)
+
+    def begin_answer(self, status: int, content_type: bytes, by: bytes, version: bytes) -> bool:
+        """Begin an answer that streams; False where the client cannot take one. Its parts are not compressed."""
+        if self.connection is None:
+            return False
+        extra = b"x-mark-served-by: %b\r\nx-mark-request-id: %b\r\ncache-control: no-cache\r\n" % (
+            by,
+            self.request_id,
+        )
+        if version:
+            extra += b"x-mark-version: %b\r\n" % version
+        if self.shape == "sagemaker":
+            extra += b"x-amzn-invoked-production-variant: %b\r\n" % ONLY_VARIANT
+        return self.connection.begin(self, status, content_type, extra)
+
+    def forget_body(self) -> None:
+        """Give its memory back: the request is not sent again."""
+        self.body = b""
+        if hasattr(self, "lease"):
+            del self.lease
 
     def _reply_compressed(self, status: int, content_type: bytes, body: bytes, extra: bytes) -> None:
         """Answer in the content coding that the client prefers; large bodies are compressed in a thread."""

@@ -47,6 +47,8 @@ OF_A_MODEL: Mapping[bytes, Endpoint] = MappingProxyType(
     }
 )
 """Ends of the paths of a model, or of one of its versions."""
+OF_A_STREAM = (b"/generate_stream", b"/generate")
+"""Further ends of the paths of a model whose answers stream: Triton's generate extension."""
 
 
 class Route(NamedTuple):
@@ -68,6 +70,7 @@ class Routes:
 
     def __init__(self, spec: ServiceSpec) -> None:
         self._versions: dict[str, tuple[str, ...]] = {}
+        self._streaming = frozenset(served.name for served in spec.models if served.backend.streams)
         self._known: dict[bytes, Route] = {
             b"/v2/health/live": Route(Endpoint.LIVE),
             b"/v2/health/ready": Route(Endpoint.READY),
@@ -94,8 +97,8 @@ class Routes:
         infer = b"/v2/models/%b/infer" % name
         for version in before:
             base = b"/v2/models/%b/versions/%b" % (name, version.encode())
-            for end in OF_A_MODEL:
-                del self._known[base + end]
+            for end in (*OF_A_MODEL, *OF_A_STREAM):
+                self._known.pop(base + end, None)
         for version in names:
             self._add_paths(
                 b"/v2/models/%b/versions/%b" % (name, version.encode()), model, infer, b"", version.encode()
@@ -127,6 +130,10 @@ class Routes:
         for end, endpoint in OF_A_MODEL.items():
             to = forward if endpoint is Endpoint.INFER else b""
             self._known[base + end] = Route(endpoint, model, to, variant=variant, version=version)
+        if model in self._streaming:
+            for end in OF_A_STREAM:
+                to = forward.removesuffix(b"/infer") + end
+                self._known[base + end] = Route(Endpoint.INFER, model, to, variant=variant, version=version)
 
 
 def _path_of(target: bytes) -> bytes:
@@ -141,13 +148,19 @@ _NOT_SUPPORTED = (
         re.compile(rb"/v1(/.*)?"),
         "the V1 inference protocol; use Open Inference Protocol v2: /v2/models/NAME/infer",
     ),
-    (re.compile(rb"/endpoints/[^/]+/invocations-response-stream"), "response streams; use /invocations"),
+    (
+        re.compile(rb"/endpoints/[^/]+/invocations-response-stream"),
+        "AWS's event streams; /invocations of a model that streams answers in chunks (docs/streaming.md)",
+    ),
     (re.compile(rb"/endpoints/[^/]+/async-invocations"), "asynchronous invocations; use /invocations"),
     (re.compile(rb"/v2(/models/.+)?/trace/setting"), "trace settings; requests may carry a traceparent"),
     (re.compile(rb"/v2/logging"), "log settings"),
     (re.compile(rb"/v2/(system|cuda)sharedmemory(/.*)?"), "shared memory; send tensors in the body"),
     (re.compile(rb"/v2/repository/models/[^/]+/(load|unload)"), "loading models; the settings name those served"),
-    (re.compile(rb"/v2/models/.+/generate(_stream)?"), "generation and streams; use infer"),
+    (
+        re.compile(rb"/v2/models/.+/generate(_stream)?"),
+        "generation and streams of this model; set backend.streams",
+    ),
 )
 
 

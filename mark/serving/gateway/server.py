@@ -17,7 +17,7 @@ import ssl
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import mark
 from mark.dispatch.central_queue import PLAIN, CentralCode
@@ -34,6 +34,7 @@ from mark.serving.gateway.accuracy_floor import pinned_variant, stricter_floor
 from mark.serving.gateway.agent_pool import AgentConnections
 from mark.serving.gateway.central_router import CentralRouter
 from mark.serving.gateway.clients import Account, ClientUse
+from mark.serving.gateway.held_requests import HeldRequests, HeldRoom
 from mark.serving.gateway.idempotency import IdempotencyCache
 from mark.serving.gateway.lambda_overflow import LambdaCalls
 from mark.serving.gateway.metrics import render_gateway
@@ -52,6 +53,7 @@ from mark.serving.gateway.routes import (
     versions_of,
 )
 from mark.serving.gateway.store_sync import StoreSync
+from mark.serving.gateway.streams import StreamedAnswer
 from mark.serving.http.body_budget import HELD, UNCOUNTED_BYTES
 from mark.serving.http.content_codings import ACCEPTED, decode, decode_small, is_plain
 from mark.serving.http.server import HttpLimits, HttpServer
@@ -68,11 +70,23 @@ OWNER_GRACE_S = 5.0
 _JSON = oip.JSON_TYPE.encode()
 DRAIN_S = 5.0
 """Most time of a gateway that ends to answer what it has."""
+PROBE_AFTER_S = 60
+"""Silence after which the kernel probes a connection: less than the 350 s of a network load balancer."""
 LOOPBACK = "127.0.0.1"
 BEARER_REQUIRED = b"www-authenticate: Bearer\r\n"
 TOKEN_REQUIRED = "a bearer token is required"  # noqa: S105 - a message
 KEY_REQUIRED = "a client's key is required, as `Authorization: Bearer KEY`"
 TOO_MANY_TEXT = "the client {} is above its rate or has too many requests in flight; retry later"
+
+
+class Listener(Protocol):
+    """A way in beside HTTP, to the same handler."""
+
+    async def start(self) -> None:
+        """Take requests."""
+
+    async def stop(self, grace_s: float) -> None:
+        """Take no more requests, and end those that are not answered after so long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +108,8 @@ class GatewayConfig:
     tls: ssl.SSLContext | None = None
     #: Where peers reach a gateway whose clients use TLS, on `own_address`; 0 takes a free one.
     peer_port: int = 0
+    #: Makes another way in, bound to its port. Errors: Misconfigured.
+    beside: Callable[[HttpServer], Listener] | None = None
     limits: HttpLimits = field(default_factory=HttpLimits)
 
 
@@ -126,6 +142,10 @@ class Gateway:
             if overflow is not None and served.overflow is not None and served.function:
                 calls = LambdaCalls(overflow, served.overflow, served.function, clock=self.sync)
             self.routers[served.name] = self._router(served, calls, central)
+        room = HeldRoom()
+        for router in self.routers.values():
+            if router.served.central is None:
+                router.held = HeldRequests(router, room)
         self.sync.routers = self.routers
         self.clients = self.sync.clients
         self.clients.set_tokens(() if config.token is None else (config.token,))
@@ -339,7 +359,9 @@ class Gateway:
         sync = self.sync
         if now >= sync.window_ends_at:
             sync.roll_window()
-        if not has_id:
+        if router.streams:
+            self._make_stream(request, router, has_id=has_id)
+        elif not has_id:
             self._count += 1
             request.request_id = b"%b%x" % (self._ids, self._count)
         else:
@@ -361,8 +383,16 @@ class Gateway:
             request.client = use
             self._offer_of(use, request, router, now)
 
+    def _make_stream(self, request: InferenceRequest, router: ModelRouter, *, has_id: bool) -> None:
+        """Have the answer stream. Its id keeps no duplicate from running: what was sent cannot be kept."""
+        request.request_id = request.headers["x-mark-request-id"] if has_id else self._next_id()
+        request.stream = StreamedAnswer(request, router)
+
     def _offer_of(self, use: ClientUse, request: InferenceRequest, router: ModelRouter, now: float) -> None:
-        """Offer a client's request, where the queue has room for its class."""
+        """Offer a client's request where the queue has room for its class; hold one of the async class."""
+        if use.deadline_s and router.held is not None and not request.version and not router.streams:
+            router.held.hold(request, use, now)
+            return
         router.tally.arrived(request.size)
         if use.queue_share < 1.0 and not router.may_queue(request, now, use.queue_share):
             router.give_way(request, now)
@@ -437,7 +467,7 @@ class Gateway:
         request.reply(answer.status, kind, answer.body, forwarded_headers(answer.headers))
 
     def _versions_of(self, served: ServedModel) -> Sequence[str]:
-        """What paths name after `/versions/`: variants, or the one, and versions by their hash."""
+        """Names in paths after `/versions/`: variants, or the one, and versions by their hash."""
         return (*versions_of(served), *self._routes.versions(served.name))
 
     def _handle_index(self, request: InferenceRequest) -> None:
@@ -524,10 +554,13 @@ async def serve_gateway(
     pause_s = await _read_tokens(gateway, tokens) if tokens is not None else 0.0
     listening = listen(config.host, config.port)
     try:
+        listener = None if config.beside is None else config.beside(gateway.http)
         me, own = await _own_port(gateway, listening)
         following = await gateway.sync.begin(link, gateway.agents, gateway.peers, stop, me)
         if tokens is not None:
             following = (*following, loop.create_task(_follow_tokens(gateway, tokens, pause_s)))
+        if listener is not None:
+            await listener.start()
         server = await loop.create_server(gateway.http.connection, sock=listening, ssl=config.tls, backlog=4096)
     except BaseException:
         listening.close()
@@ -539,7 +572,11 @@ async def serve_gateway(
     await stop.wait()
     server.close()
     await gateway.sync.leave(link, gateway.peers)
-    await _drain(gateway)
+    if listener is None:
+        await _drain(gateway)
+    else:
+        await asyncio.gather(_drain(gateway), listener.stop(DRAIN_S))
+    gateway.agents.end_streams()
     if own is not None:
         own.close()
     for task in (sweeping, *following):
@@ -562,6 +599,10 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        # Connections inherit it: one that waits for an answer for long stays open, and one that was lost is found.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, PROBE_AFTER_S)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_AFTER_S)
         listening.setblocking(False)
         listening.bind((host, port))
     except BaseException:
@@ -612,6 +653,9 @@ async def _drain(gateway: Gateway) -> None:
     """
     began, http = time.monotonic(), gateway.http
     http.leave()
+    for router in gateway.routers.values():
+        if router.held is not None:
+            router.held.leave()
     while (passed_s := time.monotonic() - began) < max(DRAIN_S, http.limits.leave_s):
         if passed_s > http.limits.leave_s:
             http.close_idle()

@@ -1,7 +1,7 @@
 """Shares of a model's instances among the gateways: each keeps a central queue for its own.
 
 Each instance goes to the gateway with the highest hash for it (rendezvous hashing) that has room left, and room is
-what an equal share takes, of each type and of all (bounded loads: Mirrokni, Thorup, Zadimoghaddam, 2018). So all
+what an equal share takes, of each kind and of all (bounded loads: Mirrokni, Thorup, Zadimoghaddam, 2018). So all
 gateways that know of the same instances and gateways share them alike, and one that comes or goes moves few.
 """
 
@@ -12,8 +12,21 @@ from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 
 
+def kinds_of(agents: Mapping[str, tuple[str, str]], type_of: Mapping[str, str]) -> dict[str, str]:
+    """Kinds of which each gateway has its share: instances of one type and version.
+
+    agents: offering and version of each instance that takes requests. type_of: by offering; instances of a type
+    that is offered no more have no kind.
+    """
+    return {
+        name: f"{type_of[offering]} {version}"
+        for name, (offering, version) in agents.items()
+        if offering in type_of
+    }
+
+
 def share_instances(kind_of: Mapping[str, str], gateways: Iterable[str]) -> dict[str, str]:
-    """The gateway of each instance. kind_of: instances and their types; gateways: at least one."""
+    """The gateway of each instance. kind_of: instances and their kinds; gateways: at least one."""
     names = sorted(set(gateways))
     in_all = -(-len(kind_of) // len(names))
     of_kind = {kind: -(-count // len(names)) for kind, count in Counter(kind_of.values()).items()}

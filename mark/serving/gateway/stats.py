@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from dataclasses import replace
 from typing import Literal
@@ -15,17 +16,22 @@ SERVERS: tuple[Server, ...] = ("instance", "standby", "lambda")
 WINDOWS_KNOWN = 32
 """More than a request can see pass before it is given up."""
 LAST_BIN = LATENCY_BINS - 1
+Bins = tuple[tuple[int, int], ...]
 
 
 class VersionTally:
-    """Counts of one version of a model while a rollout runs."""
+    """Counts of one version of a model while a rollout runs, and of its shadow."""
 
-    __slots__ = ("answered_", "failed_", "late_", "latency_s_", "version")
+    __slots__ = (
+        "answered_", "compared_", "differing_", "failed_", "late_", "latency_s_", "shadow_dropped",
+        "shadow_failed", "shadow_s", "shadowed_s", "version",
+    )  # fmt: skip
 
     def __init__(self, version: str) -> None:
         self.version = version
         self.answered_ = self.late_ = self.failed_ = 0
-        self.latency_s_ = 0.0
+        self.compared_ = self.differing_ = self.shadow_failed = self.shadow_dropped = 0
+        self.latency_s_ = self.shadow_s = self.shadowed_s = 0.0
 
     def answered(self, latency_s: float, objective_s: float) -> None:
         """An answer of this version went out."""
@@ -38,6 +44,14 @@ class VersionTally:
         """This version failed a request."""
         self.failed_ += 1
 
+    def compared(self, latency_s: float, usual_s: float, *, differs: bool, failed: bool) -> None:
+        """Two answers to one request were compared: this version's, and the stable one's that took usual_s."""
+        self.compared_ += 1
+        self.differing_ += differs
+        self.shadow_failed += failed
+        self.shadow_s += latency_s
+        self.shadowed_s += usual_s
+
     @property
     def counts(self) -> VersionCounts:
         """All that was counted."""
@@ -47,6 +61,12 @@ class VersionTally:
             late=self.late_,
             failed=self.failed_,
             latency_us=round(1e6 * self.latency_s_),
+            compared=self.compared_,
+            differing=self.differing_,
+            shadow_failed=self.shadow_failed,
+            shadow_dropped=self.shadow_dropped,
+            shadow_us=round(1e6 * self.shadow_s),
+            shadowed_us=round(1e6 * self.shadowed_s),
         )
 
 
@@ -60,8 +80,9 @@ class Tally:
 
     __slots__ = (
         "_opened", "_since", "_window_began", "accuracy_known", "accuracy_sum", "arrivals", "billed", "by", "cold",
-        "deduplicated", "failed", "forwarded", "gib_s", "invocations", "late", "latencies", "latency_sum_s",
-        "recent", "redispatched", "rejected", "shed", "sizes", "variants", "versions", "window_count",
+        "cut_short", "deduplicated", "failed", "first_byte_sum_s", "first_bytes", "forwarded", "gib_s",
+        "invocations", "late", "latencies", "latency_sum_s", "left", "recent", "redispatched", "rejected", "shed",
+        "sizes", "variants", "versions", "window_count",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -69,10 +90,13 @@ class Tally:
         self.by: dict[Server, int] = dict.fromkeys(SERVERS, 0)
         self.late = self.shed = self.failed = self.rejected = self.redispatched = self.deduplicated = 0
         self.invocations = self.cold = self.forwarded = 0
+        self.left = self.cut_short = 0
         self.window_count = 0
         self.sizes: dict[int, int] = {}
         self._opened: deque[tuple[float, int]] = deque(maxlen=WINDOWS_KNOWN)
         self.latencies: dict[int, int] = {}
+        self.first_bytes: dict[int, int] = {}
+        self.first_byte_sum_s = 0.0
         self.latency_sum_s = self.billed = self.gib_s = self.accuracy_sum = 0.0
         self.accuracy_known = 0
         self.variants: dict[bytes, int] = {}
@@ -96,6 +120,14 @@ class Tally:
         self.latency_sum_s += latency_s
         if latency_s > objective_s:
             self.late += 1
+
+    def streamed(self, by: Server, first_s: float, whole_s: float, *, late: bool) -> None:
+        """An answer that streamed is whole."""
+        self.answered(by, whole_s, math.inf)
+        place = min(int(first_s / LATENCY_BIN_S), LAST_BIN)
+        self.first_bytes[place] = self.first_bytes.get(place, 0) + 1
+        self.first_byte_sum_s += first_s
+        self.late += late
 
     def answered_with(self, variant: bytes, accuracy: float) -> None:
         """The answer that just went out was a variant's, which is right so often."""
@@ -166,6 +198,8 @@ class Tally:
             redispatched=self.redispatched,
             latency_counts=tuple(sorted(self.latencies.items())),
             latency_sum_s=self.latency_sum_s,
+            first_byte_counts=tuple(sorted(self.first_bytes.items())),
+            first_byte_sum_s=self.first_byte_sum_s,
             invocations=self.invocations,
             cold=self.cold,
             billed=self.billed,
@@ -185,10 +219,8 @@ def _difference(
     now: ModelTraffic, before: ModelTraffic | None, arrivals: tuple[tuple[int, int], ...]
 ) -> ModelTraffic:
     old = before or ModelTraffic(model=now.model)
-    bins = dict(old.latency_counts)
     before_of = {one.client: one for one in old.clients}
     versions = {one.version: one for one in old.versions}
-    grown = ((place, count - bins.get(place, 0)) for place, count in now.latency_counts)
     return ModelTraffic(
         model=now.model,
         arrivals=arrivals,
@@ -200,8 +232,10 @@ def _difference(
         failed=now.failed - old.failed,
         rejected=now.rejected - old.rejected,
         redispatched=now.redispatched - old.redispatched,
-        latency_counts=tuple((place, count) for place, count in grown if count),
+        latency_counts=_grown(now.latency_counts, old.latency_counts),
         latency_sum_s=now.latency_sum_s - old.latency_sum_s,
+        first_byte_counts=_grown(now.first_byte_counts, old.first_byte_counts),
+        first_byte_sum_s=now.first_byte_sum_s - old.first_byte_sum_s,
         invocations=now.invocations - old.invocations,
         cold=now.cold - old.cold,
         billed=now.billed - old.billed,
@@ -215,3 +249,10 @@ def _difference(
         lambda_in_flight=now.lambda_in_flight,
         lambda_warm=now.lambda_warm,
     )
+
+
+def _grown(now: Bins, before: Bins) -> Bins:
+    """What was counted in each bin since."""
+    known = dict(before)
+    grown = ((place, count - known.get(place, 0)) for place, count in now)
+    return tuple((place, count) for place, count in grown if count)

@@ -2,16 +2,17 @@
 
 A `ClientConnection` hands its answer to a callback, without a task or future of its own: the load generator drives
 thousands of them. `HttpClient` pools them for whoever awaits the answer: model servers beside their agent, and
-peers of a gateway, so there is no proxy, no redirect and no cookie here. Each of its calls has a deadline. A
-server that is gone, or closes in mid-answer, is RetryLater; a connection that the server had closed while it was
-idle is replaced once, unseen.
+peers of a gateway, so there is no proxy, no redirect and no cookie here. Each of its calls has a deadline. An
+answer that is read in parts (`HttpClient.stream`) has one until its head is there; while its parts are not taken
+the connection is not read. A server that is gone, or closes in mid-answer, is RetryLater; a connection that the
+server had closed while it was idle is replaced once, unseen.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, cast
+from typing import NamedTuple, Protocol, cast
 from urllib.parse import urlsplit
 
 import httptools
@@ -21,6 +22,10 @@ from mark.domain.errors import Misconfigured, RetryLater
 MAX_CONNECTIONS = 32
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
 """An answer beyond it is refused before it fills the instance's memory."""
+
+
+HELD_BYTES = 64 * 1024
+"""Bytes of an answer in parts that are held before the connection is read no further."""
 
 
 class HttpAnswer(NamedTuple):
@@ -51,6 +56,18 @@ class Lost(NamedTuple):
 Done = Callable[[HttpAnswer | Lost], None]
 
 
+class Parts(Protocol):
+    """What takes an answer in parts, as they come."""
+
+    def head(self, status: int, fields: list[tuple[bytes, bytes]]) -> None:
+        """The head has come."""
+        ...
+
+    def body(self, body: bytes) -> None:
+        """The next bytes have come."""
+        ...
+
+
 class ClientConnection(asyncio.Protocol):
     """One connection; a pool owns it. The callback of `ask` is called once, at the answer or its loss."""
 
@@ -58,17 +75,18 @@ class ClientConnection(asyncio.Protocol):
         self.is_open = False
         self._transport: asyncio.Transport | None = None
         self._done: Done | None = None
+        self._parts: Parts | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._begun = self._headers_done = False
         self._fields: list[tuple[bytes, bytes]] = []
         self._body: list[bytes] = []
         self._body_bytes = 0
 
-    def ask(self, message: bytes, done: Done) -> None:
-        """Send a request; `done` gets its answer."""
+    def ask(self, message: bytes, done: Done, parts: Parts | None = None) -> None:
+        """Send a request; `done` gets its answer. parts: takes head and body before, and `done` no body."""
         assert self._transport is not None, "asked before it was connected"
         assert self._done is None, "one request at a time"
-        self._done, self._begun = done, False
+        self._done, self._parts, self._begun = done, parts, False
         self._reset()
         self._transport.write(message)
 
@@ -78,6 +96,15 @@ class ClientConnection(asyncio.Protocol):
         self._finish(Lost(why, text, self._begun))
         if self._transport is not None:
             self._transport.abort()
+
+    def read_on(self, reads: bool) -> None:
+        """Read what the server sends, or leave it there."""
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            if reads:
+                transport.resume_reading()
+            else:
+                transport.pause_reading()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
@@ -116,9 +143,14 @@ class ClientConnection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         """Called by the parser."""
         self._headers_done = True
+        if self._parts is not None and self._parser.get_status_code() >= 200:
+            self._parts.head(self._parser.get_status_code(), self._fields)
 
     def on_body(self, body: bytes) -> None:
         """Called by the parser."""
+        if self._parts is not None:
+            self._parts.body(body)
+            return
         self._body.append(body)
         self._body_bytes += len(body)
         if self._body_bytes > MAX_ANSWER_BYTES:
@@ -148,6 +180,81 @@ class ClientConnection(asyncio.Protocol):
             done(outcome)
 
 
+class HttpStream:
+    """One answer in parts, to be iterated and closed. `status` and `fields` are known once it has begun."""
+
+    def __init__(self, url: str, connection: ClientConnection, done: Callable[[ClientConnection], None]) -> None:
+        self.connection = connection
+        self.status = 0
+        self.fields: list[tuple[bytes, bytes]] = []
+        self._url, self._done = url, done
+        self._begun: asyncio.Future[Lost | None] = asyncio.get_running_loop().create_future()
+        self._came = asyncio.Event()
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+        self._ended: HttpAnswer | Lost | None = None
+        self._is_left = False
+
+    def header(self, name: bytes) -> str:
+        """The value of one header, by its name in lower case; empty where there is none."""
+        return HttpAnswer(self.status, self.fields, b"").header(name)
+
+    async def begin(self, message: bytes) -> Lost | None:
+        """Ask, and wait for the head; how the connection was lost where none came."""
+        try:
+            self.connection.ask(message, self._on_end, self)
+            return await self._begun
+        except BaseException:
+            self.connection.lose("timeout")
+            raise
+
+    def head(self, status: int, fields: list[tuple[bytes, bytes]]) -> None:
+        """Called by the connection."""
+        self.status, self.fields = status, fields
+        if not self._begun.done():
+            self._begun.set_result(None)
+
+    def body(self, body: bytes) -> None:
+        """Called by the connection: what is not taken yet is held, and beyond HELD_BYTES no more is read."""
+        self._held.append(body)
+        self._held_bytes += len(body)
+        if self._held_bytes > HELD_BYTES:
+            self.connection.read_on(False)
+        self._came.set()
+
+    def __aiter__(self) -> HttpStream:
+        """The body, part by part as it came."""
+        return self
+
+    async def __anext__(self) -> bytes:
+        """What has come since. Errors: RetryLater where the server is lost before the answer's end."""
+        while not self._held:
+            if isinstance(self._ended, Lost):
+                raise RetryLater(f"{self._url} {self._ended.text}")
+            if self._ended is not None:
+                raise StopAsyncIteration
+            self._came.clear()
+            await self._came.wait()
+        part = self._held[0] if len(self._held) == 1 else b"".join(self._held)
+        self._held.clear()
+        if self._held_bytes > HELD_BYTES:
+            self.connection.read_on(True)
+        self._held_bytes = 0
+        return part
+
+    async def aclose(self) -> None:
+        """Give the connection back; close it where the answer is not over. To be called once."""
+        if self._ended is None:
+            self.connection.lose("closed", "was left before it answered")
+        self._done(self.connection)
+
+    def _on_end(self, outcome: HttpAnswer | Lost) -> None:
+        self._ended = outcome
+        if not self._begun.done():
+            self._begun.set_result(outcome if isinstance(outcome, Lost) else None)
+        self._came.set()
+
+
 class HttpClient:
     """Calls one server. Made and used in one event loop."""
 
@@ -172,9 +279,7 @@ class HttpClient:
         headers: Mapping[str, str] | None = None,
     ) -> HttpAnswer:
         """Ask and wait for the whole answer, `timeout_s` at most. Errors: RetryLater."""
-        lines = [f"{method} {path} HTTP/1.1", f"host: {self._netloc}", f"content-length: {len(body)}"]
-        lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
-        message = "\r\n".join([*lines, "", ""]).encode("latin-1") + body
+        message = self._message(method, path, body, headers)
         try:
             async with asyncio.timeout(timeout_s), self._places:
                 return await self._exchange(message)
@@ -182,6 +287,55 @@ class HttpClient:
             raise RetryLater(f"{self.url}{path} did not answer within {timeout_s:g} s") from error
         except OSError as error:
             raise RetryLater(f"{self.url} cannot be reached: {error}") from error
+
+    async def stream(
+        self, path: str, *, head_within_s: float, body: bytes, headers: Mapping[str, str]
+    ) -> HttpStream:
+        """Post, and wait for the head of the answer. Errors: RetryLater. Whoever calls it closes the stream."""
+        message = self._message("POST", path, body, headers)
+        try:
+            async with asyncio.timeout(head_within_s):
+                await self._places.acquire()
+                try:
+                    return await self._begin(message)
+                except BaseException:
+                    self._places.release()
+                    raise
+        except TimeoutError as error:
+            raise RetryLater(f"{self.url}{path} did not answer within {head_within_s:g} s") from error
+        except OSError as error:
+            raise RetryLater(f"{self.url} cannot be reached: {error}") from error
+
+    async def _begin(self, message: bytes) -> HttpStream:
+        while True:
+            idle = next((one for one in iter(self._pop_idle, None) if one.is_open), None)
+            stream = HttpStream(self.url, idle or await self._connect(), self._done_with)
+            try:
+                lost = await stream.begin(message)
+            except BaseException:
+                self._open.discard(stream.connection)
+                raise
+            if lost is None:
+                return stream
+            self._open.discard(stream.connection)
+            if idle is None or lost.begun or lost.why != "reset":
+                raise RetryLater(f"{self.url} {lost.text}")
+
+    def _pop_idle(self) -> ClientConnection | None:
+        return self._idle.pop() if self._idle else None
+
+    def _done_with(self, connection: ClientConnection) -> None:
+        """A stream has ended, or was left: another call may have its place."""
+        self._places.release()
+        if connection.is_open:
+            self._idle.append(connection)
+        else:
+            self._open.discard(connection)
+
+    def _message(self, method: str, path: str, body: bytes, headers: Mapping[str, str] | None) -> bytes:
+        lines = [f"{method} {path} HTTP/1.1", f"host: {self._netloc}", f"content-length: {len(body)}"]
+        lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
+        return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
 
     async def close(self) -> None:
         """Close all connections; calls in flight get RetryLater."""

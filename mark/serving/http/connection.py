@@ -45,6 +45,8 @@ WAITING_BYTES = 256 * 1024
 """Bodies of requests that wait on one connection, before it is read no further."""
 CHUNK_HEAD_BYTES = 16
 """Framing bytes of a chunk; extensions and trailers of all chunks may take head_bytes more."""
+STREAM_BUFFER_BYTES = 16 * 1024
+"""Bytes of a streamed answer that wait here for the client; beyond it the stream's source is held back."""
 LINGER_S = 2.0
 """Time that a refused client may go on sending before its connection is reset."""
 
@@ -160,9 +162,16 @@ class HttpConnection(asyncio.Protocol):
         """Called by the loop."""
         self._paused = False
         self._steer()
+        if self._current is not None and self._current.stream is not None:
+            self._current.stream.on_writable()
 
     def eof_received(self) -> bool:
-        """Called by the loop: the client sends no more, but may wait for its answers; the last one closes."""
+        """Called by the loop: the client sends no more, but may wait for its answers; the last one closes.
+
+        One that waits for a stream has left: nothing else tells it before a write fails, and a model works for it.
+        """
+        if self._current is not None and self._current.stream is not None:
+            return False
         last = self._pending[-1] if self._pending else self._current
         if last is None or self._is_closing or self._transport is None or not self._transport.can_write_eof():
             return False  # TLS knows no half-closed connections
@@ -452,10 +461,56 @@ class HttpConnection(asyncio.Protocol):
         transport.write(head)
         if large:
             transport.write(body)
+        self._turn(keep=keep)
+
+    def _turn(self, *, keep: bool) -> None:
+        """Turn to the next request, or close."""
         if not keep:
             self._close()
         elif not self._dispatching and (self._pending or self._halted or self._refusal is not None):
             self._next()
+
+    @property
+    def is_writable(self) -> bool:
+        """False while the client does not read what was written."""
+        return not self._paused
+
+    def begin(self, exchange: HttpExchange, status: int, content_type: bytes, extra: bytes) -> bool:
+        """Write the head of an answer whose body comes in parts.
+
+        For a client of HTTP/1.0, which could not tell where the body ends, nothing is written: False.
+        """
+        if self._parser.get_http_version() == "1.0":
+            return False
+        exchange.keep_alive = exchange.keep_alive and not (self._server.is_leaving and self._has_nothing_behind)
+        transport = self._transport
+        assert transport is not None
+        transport.set_write_buffer_limits(high=STREAM_BUFFER_BYTES)
+        transport.write(
+            b"%btransfer-encoding: chunked\r\n%b%b\r\n"
+            % (_first_lines(status, content_type), extra, b"" if exchange.keep_alive else _CLOSE)
+        )
+        return True
+
+    def write_part(self, body: bytes) -> None:
+        """Write a part of the body as a chunk; an empty one would end it."""
+        if body:
+            assert self._transport is not None
+            self._transport.write(b"%x\r\n%b\r\n" % (len(body), body))
+
+    def finish(self, exchange: HttpExchange) -> None:
+        """Write the end of the body, and turn to the next request."""
+        exchange.connection = exchange.stream = self._current = None
+        assert self._transport is not None
+        self._transport.write(b"0\r\n\r\n")
+        self._turn(keep=exchange.keep_alive)
+
+    def cut(self) -> None:
+        """Close without the end of the body: what was written still goes out, and the client sees what lacks."""
+        current, self._current = self._current, None
+        if current is not None:
+            current.connection = current.stream = None
+        self._close()
 
     def check_timeouts(self, passed_s: float) -> None:
         """Close it where it is slow or was idle for too long."""
@@ -581,9 +636,11 @@ class HttpConnection(asyncio.Protocol):
 
     def _forget(self) -> None:
         self._drop_body()
-        if self._current is not None:
-            self._current.connection = None
-            self._current = None
+        current, self._current = self._current, None
         while self._pending:
             self._pending.pop().connection = None
         self._pending_bytes = 0
+        if current is not None:
+            current.connection = None
+            if current.stream is not None:
+                current.stream.on_left()

@@ -18,15 +18,49 @@ class Answering(Protocol):
         """Write the answer of the exchange that is being handled, and take its `connection` from it."""
         ...
 
+    @property
+    def is_writable(self) -> bool:
+        """False while the client does not read what was written."""
+        ...
+
+    def begin(self, exchange: HttpExchange, status: int, content_type: bytes, extra: bytes) -> bool:
+        """Write the head of an answer whose body comes in parts; False where the client cannot take one."""
+        ...
+
+    def write_part(self, body: bytes) -> None:
+        """Write a part of that body."""
+        ...
+
+    def finish(self, exchange: HttpExchange) -> None:
+        """Write its end, and take the exchange's `connection` from it."""
+        ...
+
+    def cut(self) -> None:
+        """Close without its end, which tells the client that it is not whole."""
+        ...
+
+
+class AnswerStream(Protocol):
+    """What answers an exchange in parts, as its connection sees it."""
+
+    def on_writable(self) -> None:
+        """The client reads again."""
+        ...
+
+    def on_left(self) -> None:
+        """The client has gone before the end; the exchange has no connection any more."""
+        ...
+
 
 class HttpExchange:
     """One request, and the way to answer it. headers: those of KNOWN_HEADERS, by name.
 
     `head` is set where the connection has seen the very head before, or expects to see it again. `lease`, set for
     bodies that count, keeps the body's share of the server's memory for as long as the exchange is referred to.
+    `stream`, set by a handler that answers in parts, hears of its client.
     """
 
-    __slots__ = ("body", "connection", "head", "headers", "keep_alive", "lease", "method", "target")
+    __slots__ = ("body", "connection", "head", "headers", "keep_alive", "lease", "method", "stream", "target")
 
     lease: BodyLease
 
@@ -44,6 +78,7 @@ class HttpExchange:
         self.head = head
         self.method, self.target, self.headers, self.body = method, target, headers, body
         self.keep_alive = keep_alive
+        self.stream: AnswerStream | None = None
 
     def reply(self, status: int, content_type: bytes, body: bytes, extra: bytes = b"") -> None:
         """Answer, once; nothing happens where the client has gone. extra: header lines with their line ends."""

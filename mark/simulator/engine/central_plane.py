@@ -13,12 +13,12 @@ from __future__ import annotations
 import heapq
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mark.dispatch.central import CentralPolicy
 from mark.dispatch.central_queue import CentralCode, CentralQueue, Instance, base_first
 from mark.domain.offering import Offering
-from mark.simulator.engine.data_plane import BLOCK_S, Engine
+from mark.simulator.engine.data_plane import BLOCK_S, Engine, EngineSetup
 from mark.simulator.engine.kernel_tally import answer, second_of, shed
 
 MS = 1000.0
@@ -51,8 +51,8 @@ class _Machine:
 class CentralEngine(Engine):
     """Requests from arrival to answer through one central queue. offerings: all that may be there."""
 
-    def __init__(self, serving: CentralServing, offerings: tuple[Offering, ...], **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, serving: CentralServing, offerings: tuple[Offering, ...], given: EngineSetup) -> None:
+        super().__init__(given)
         assert self._overflow is None, "a central queue is replayed without Lambda"
         profiles = {  # by type, which is the same on spot and on demand
             one.instance_type.name: [self._speed * seconds for seconds in one.profile.latencies_s(self._largest)]
@@ -135,7 +135,7 @@ class CentralEngine(Engine):
         return until
 
     def _next_at(self, until: float) -> float:
-        """When something happens next."""
+        """Instant at which something happens next."""
         while self._index >= self._block.size and self._block_until < until:
             self._block = self._arrivals(self._block_until, self._block_until + BLOCK_S)
             if self._sizes is not None:
@@ -186,7 +186,7 @@ class CentralEngine(Engine):
             self._shed(request)
 
     def _takes_s(self, machine: _Machine, request: int) -> float:
-        """What a request truly takes."""
+        """Seconds that a request truly takes."""
         expected_s = self._profiles_s[machine.kind][self._asked[request][1] - 1]
         factors = self._fleet.noise[self._noise_row(machine.offering.cv)]
         draw, self._draws[machine.kind] = self._draws[machine.kind], self._draws[machine.kind] + 1
@@ -194,10 +194,9 @@ class CentralEngine(Engine):
 
     def _give_up(self) -> None:
         """Shed what has waited for the service's time-out."""
-        for request in self._queue.waiting():
-            if self._now - self._asked[request][0] <= self._rules.give_up_s:
-                break  # in order of arrival
-            self._queue.remove(request)
+        give_up_at = self._now - self._rules.give_up_s  # what has joined again is out of order
+        late = [request for request in self._queue.waiting() if self._asked[request][0] < give_up_at]
+        for request in self._queue.remove_all(late):
             self._shed(request)
 
     def _shed(self, request: int) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,72 +40,78 @@ BLOCK_S = 3600.0
 """Arrivals are fetched for this long at a time, so that a week never stands in memory."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSetup:
+    """A run of the engine: what comes, and by which rules it is answered."""
+
+    kernel: Kernel
+    #: Sorted arrival instants in [from_s, to_s).
+    arrivals: Callable[[float, float], Floats]
+    slo: Slo
+    dispatch: DispatchPolicy
+    #: None without Lambda.
+    overflow: LambdaOffering | None
+    start_at: float
+    duration_s: float
+    #: Draws the lives and the times of Lambda.
+    rng: np.random.Generator
+    #: None: nothing stops the run where a window missed.
+    monitor: MonitorPolicy | None
+    #: Draws the times of batches on offerings whose times vary.
+    noise: np.random.Generator
+    #: Added to each answer.
+    network_s: float = 0.0
+    #: A rehearsal's X, 1 for a plain replay.
+    speed: float = 1.0
+    #: The arrivals' sizes in items; None where all have one.
+    sizes: Callable[[float, float], Ints] | None = None
+    #: Items of the largest request.
+    largest: int = 1
+    #: The model's, where it has several.
+    variants: VariantServing | None = None
+
+
 class Engine:
-    """Requests from arrival to answer. `arrivals(from_s, to_s)` gives sorted arrival instants.
+    """Requests from arrival to answer."""
 
-    `sizes(from_s, to_s)` gives their sizes in items, `largest` at most; None where all have one.
-    `rng` draws the lives and the times of Lambda, `noise` the times of batches on offerings whose times vary;
-    `network_s` is added to each answer. `speed` is a rehearsal's X, 1 for a plain replay. `variants`: the model's,
-    where it has several.
-    """
-
-    def __init__(
-        self,
-        *,
-        kernel_: Kernel,
-        arrivals: Callable[[float, float], Floats],
-        slo: Slo,
-        dispatch: DispatchPolicy,
-        overflow: LambdaOffering | None,
-        start_at: float,
-        duration_s: float,
-        rng: np.random.Generator,
-        monitor: MonitorPolicy | None,
-        noise: np.random.Generator,
-        network_s: float = 0.0,
-        speed: float = 1.0,
-        sizes: Callable[[float, float], Ints] | None = None,
-        largest: int = 1,
-        variants: VariantServing | None = None,
-    ) -> None:
-        self._kernel = kernel_
-        self._speed = speed
-        self._arrivals = arrivals
-        self._sizes = sizes
-        self._largest = largest
-        self._overflow = overflow
-        self._start_at = start_at
-        self._now = start_at
-        seconds = math.ceil(duration_s)
+    def __init__(self, given: EngineSetup) -> None:
+        self._kernel = given.kernel
+        self._speed = given.speed
+        self._arrivals = given.arrivals
+        self._sizes = given.sizes
+        self._largest = given.largest
+        self._overflow = given.overflow
+        self._start_at = self._now = given.start_at
+        seconds = math.ceil(given.duration_s)
         self._rules = arrays.rules(
-            slo,
-            dispatch,
-            overflow,
-            start_at=start_at,
+            given.slo,
+            given.dispatch,
+            given.overflow,
+            start_at=given.start_at,
             seconds=seconds,
-            monitor=monitor,
-            speed=speed,
-            network_s=network_s,
+            monitor=given.monitor,
+            speed=given.speed,
+            network_s=given.network_s,
         )
-        self._variants = variants
+        self._variants = given.variants
         self._fleet = arrays.fleet(
             arrays.FIRST_SLOTS,
             arrays.FIRST_QUEUE,
             1,
-            sized=sizes is not None,
-            variants=None if variants is None else arrays.variants(variants, self._rules),
+            sized=given.sizes is not None,
+            variants=None if given.variants is None else arrays.variants(given.variants, self._rules),
         )
-        self._pool = arrays.pool(self._rules, overflow, rng)
-        self._tally = arrays.tally(start_at, seconds)
-        self._normals = noise.standard_normal(arrays.DRAWS)
+        self._pool = arrays.pool(self._rules, given.overflow, given.rng)
+        self._tally = arrays.tally(given.start_at, seconds)
+        self._normals = given.noise.standard_normal(arrays.DRAWS)
         self._noise_rows = {0.0: 0}
         self._free = list(range(arrays.FIRST_SLOTS))
         self._accepting: set[int] = set()
         self._used: set[int] = set()
         self._lists: tuple[Ints, Ints] | None = None
         self._block = np.empty(0)
-        self._block_sizes: Ints | None = None if sizes is None else np.empty(0, np.int64)
-        self._block_until = start_at
+        self._block_sizes: Ints | None = None if given.sizes is None else np.empty(0, np.int64)
+        self._block_until = given.start_at
         self._index = 0
         self._warm_pings = self._cold_pings = 0
 

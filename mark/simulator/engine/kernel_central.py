@@ -85,7 +85,7 @@ def make_work(queries: int, kinds: Ints) -> Work:
 
 def run(queries: Queries, pool: CentralPool, limits: CentralRules, work: Work) -> int:
     """Serve all queries, or stop once too many have missed; returns how many have missed so far."""
-    rules, line, known = limits.rules, work.line, Pool(pool.timing, pool.best_ms)
+    rules, line, known = limits.rules, work.line, Pool(pool.timing, pool.best_ms.reshape(1, -1))
     open_line(rules, line)
     # taken out of their tuples once: compiled code counts references at each look into them
     arrived_ms, rows, draws, factors = queries.arrived_ms, queries.row, queries.draw, queries.factor

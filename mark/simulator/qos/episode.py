@@ -46,7 +46,7 @@ _NO_TABLE = Choices(np.zeros((1, 1, 1), np.int64), np.zeros((1, 1, 1), np.int64)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """What a pool meets beside its load. The defaults are those of the paper's pools.
+    """Conditions that a pool meets beside its load. The defaults are those of the paper's pools.
 
     A pool counts in seconds of its own, of which the soft deadline is SOFT_S.
     """

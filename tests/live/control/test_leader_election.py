@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mark.config.service import ServiceSettings
 from mark.domain.errors import RetryLater
 from mark.domain.lease import LeaseLost, LeaseTimes
 from mark.live.control import leader_election
@@ -69,7 +70,11 @@ def said(
 
     leases = SimpleNamespace(times=TIMES, acquire=acquire, renew=renew, release=lambda _lease: None)
     anything: Any = SimpleNamespace(
-        leases=leases, take_over=lambda _lease, _models: None, name="test", record=lambda *_: None
+        service=ServiceSettings(),
+        leases=leases,
+        take_over=lambda _lease, _models: None,
+        name="test",
+        record=lambda *_: None,
     )
     monkeypatch.setattr(leader_election, "aws_of", lambda *_: SimpleNamespace(close=lambda: None))
     monkeypatch.setattr(leader_election, "Term", lambda *_, **__: SimpleNamespace(run=run))

@@ -184,6 +184,9 @@ def test_a_store_that_lost_everything_gets_its_clients_back(nodes: tuple[Machine
     left.store.clients.copy(first)
     revoked = left.store.clients.change(lambda known: known.revoked("shop", at=5.0))
     left.store.clients.copy(first)
+    left.own.call("DEL", "{mark:shop}:clients")
+    left.store.clients.copy(first)
+    assert left.store.clients.read() == revoked, "the leader puts back what its store has lost"
     left.redis.kill()
     clock.now += EMPTY_S + 1.0
     assert not right.node.may_lead() or right.table.acquire("right", TTL_S) is None

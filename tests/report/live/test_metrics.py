@@ -6,7 +6,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from mark.report.live.metrics import MOST_OFFERINGS, service_metrics
-from mark.report.live.service_status import ControllerStatus, FleetStatus, ServiceStatus, StoreStatus
+from mark.report.live.service_status import (
+    ControllerStatus,
+    FleetStatus,
+    LatencyStatus,
+    ServiceStatus,
+    StoreStatus,
+)
 from tests.report.live.fakes import busy_model, empty_model, instance, status
 
 
@@ -84,3 +90,10 @@ def test_offerings_beyond_the_bound_are_summed() -> None:
 def test_names_are_escaped() -> None:
     model = busy_model('a"b\\c\nd')
     assert any(dict(labels).get("model") == 'a"b\\c\nd' for _, labels in samples(status(model)))
+
+
+def test_first_bytes_are_shown_of_models_that_stream() -> None:
+    streams = replace(busy_model(), first_byte_ms=LatencyStatus(mean=90.0, p50=80.0))
+    key = ("mark_first_byte_seconds", frozenset({"model": "inception-v3", "quantile": "0.5"}.items()))
+    assert samples(status(streams))[key] == pytest.approx(0.08)
+    assert key not in samples(status(busy_model()))

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from mark.domain.spending import SpendingLimit
-from mark.report.live.service_status import ModelStatus, ServiceStatus, StoreStatus
+from mark.report.live.service_status import LatencyStatus, ModelStatus, ServiceStatus, StoreStatus
 from mark.report.live.table import status_table
 from mark.store.published_status import AssumedLoad, BudgetStatus, ForecasterStatus, PoolStatus
 from tests.report.live.fakes import busy_model, empty_model, interrupted_model, pooled_model, status
@@ -111,3 +111,13 @@ def test_without_a_budget_nothing_is_said_of_it() -> None:
     told = BudgetStatus(day_usd=1.0, month_usd=1.0)
     said = printed(status(busy_model(), budget=told))
     assert said.replace("1.00 USD this month so far.\n", "") == printed(status(busy_model()))
+
+
+def test_answers_that_stream_have_a_row_of_first_bytes_and_an_objective_that_says_so() -> None:
+    model = busy_model()
+    first = LatencyStatus(mean=90.0, p50=80.0, p95=120.0, p98=130.0, p99=140.0)
+    streams = replace(model, first_byte_ms=first, objective=replace(model.objective, measured="first_byte"))
+    text = " ".join(printed(status(streams)).split())
+    assert "first byte p50/p95/p98/p99 80/120/130/140 ms" in text
+    assert "98 % begin within 600 ms" in text
+    assert "first byte" not in printed(status(model))

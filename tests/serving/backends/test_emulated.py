@@ -13,7 +13,7 @@ from mark.dispatch.policy import DispatchPolicy
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferRequest
 from mark.service_spec import BackendSpec, ServedModel
-from mark.serving.backends.emulated import EmulatedBackend
+from mark.serving.backends.emulated import PARTS, EmulatedBackend
 from mark.serving.backends.factory import make_backend
 from tests.serving.backends.asks import (
     INPUTS,
@@ -208,3 +208,27 @@ def test_a_batch_takes_as_long_as_its_items():
         return took
 
     assert run_virtually(scenario()) == [0.01, 0.02, 0.02, 0.05, 0.05]
+
+
+def test_an_emulated_stream_is_events_of_zeros_over_the_profile_s_time():
+    offering = of_batches(inception(), {1: 0.8, 2: 1.6})
+
+    async def scenario():
+        backend, loop = emulated(offering), asyncio.get_running_loop()
+        await backend.start()
+        began = loop.time()
+        first, second = [await backend.stream(ask([1, 2])) for _ in range(2)]
+        events = [(part, loop.time() - began) async for part in first.parts]
+        await first.parts.aclose()
+        await second.parts.aclose()
+        third = await backend.stream(ask([1, 2]))  # alone again
+        began = loop.time()
+        assert len([part async for part in third.parts]) == PARTS
+        return events, loop.time() - began
+
+    events, alone_s = run_virtually(scenario())
+    assert len(events) == PARTS
+    assert all(part.startswith(b"data: ") and part.endswith(b"\n\n") for part, _ in events)
+    assert events[-1][1] == pytest.approx(0.8)
+    assert events[0][1] == pytest.approx(0.1)
+    assert alone_s == pytest.approx(0.8)

@@ -14,6 +14,8 @@ import pytest
 from mark.dispatch.central import CentralPolicy, CentralRule, TooLate
 from mark.dispatch.central_queue import PLAIN
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late
+from mark.domain.fleet import Role
+from mark.domain.member import Member, MemberState
 from mark.domain.offering import Market, Offering
 from mark.protocols.frames import Response
 from mark.service_spec import ServedModel
@@ -23,6 +25,7 @@ from mark.serving.gateway.lambda_overflow import LambdaCalls
 from mark.serving.gateway.members_view import AgentView
 from mark.serving.gateway.model_router import ModelRouter
 from mark.serving.gateway.request import InferenceRequest
+from mark.serving.gateway.shadow import ShadowRequest
 from mark.serving.gateway.shares import share_instances
 from mark.serving.http.exchange import HttpExchange
 from mark.serving.unexpected_errors import UnexpectedErrors
@@ -71,6 +74,9 @@ class FakeAgent:
         assert forced is self.forced
         self.held.append(request)
         self.view.sent(now, self.view.alone_s(request.size), request.size)
+
+    def send_shadow(self, shadow: ShadowRequest, now: float) -> None:
+        raise AssertionError("nothing is copied here")
 
     def answer(self) -> InferenceRequest:
         request = self.held.pop(0)
@@ -409,12 +415,27 @@ def test_a_decision_asks_lambda_once_however_many_wait() -> None:
     run(test())
 
 
+def member(agent: FakeAgent) -> Member:
+    return Member(
+        instance=agent.view.instance,
+        model="echo",
+        offering=agent.offering,
+        host="",
+        port=1,
+        role=Role.SERVING,
+        state=MemberState.READY,
+        max_batch=2,
+        batch_s=(1.0, 1.0),
+        capacity_rps=1.0,
+    )
+
+
 def test_an_agent_that_one_gateway_is_not_connected_to_yet_has_one_owner() -> None:
     gateways = {name: Gateway() for name in ("g1", "g2")}
     kinds = ("fast", "slow") * 3
     agents = {name: gateway.add(*kinds) for name, gateway in gateways.items()}
     gateways["g2"].router.set_agents(list(agents["g2"][1:]))
-    known = {agent.view.instance: agent.offering for agent in agents["g1"]}
+    known = {agent.view.instance: member(agent) for agent in agents["g1"]}
     for name, gateway in gateways.items():
         gateway.router.set_members(known)
         gateway.router.set_gateways(name, ["g1", "g2"])

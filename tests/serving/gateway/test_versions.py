@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections import Counter
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
-from mark.domain.versions import ModelVersions, Rollout, RolloutPhase
+from mark.dispatch.central import CentralPolicy, CentralRule
+from mark.domain.versions import ModelVersions, Rollout, RolloutPhase, VersionCounts
 from mark.protocols import oip
-from tests.serving.harness import BODY, INFER, LAMBDA, Live, live, run, served, until
+from mark.service_spec import ServedModel
+from mark.serving.gateway.held_requests import HeldRequests
+from mark.serving.gateway.idempotency import IdempotencyCache
+from mark.serving.gateway.model_router import ModelRouter
+from mark.serving.gateway.request import InferenceRequest
+from mark.serving.gateway.version_router import VersionRouter
+from mark.serving.unexpected_errors import UnexpectedErrors
+from tests.serving.gateway.test_query_of_death import DEADLY, make_mortal
+from tests.serving.harness import BODY, INFER, LAMBDA, Live, live, run, served, truth, until
 
 OLD, NEW = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
 STABLE = ModelVersions(model="echo", stable=OLD)
@@ -23,6 +35,18 @@ def candidate(weight: float) -> ModelVersions:
 
 ABORTED = replace(STABLE, rollout=replace(ROLLOUT, phase=RolloutPhase.ABORTED))
 PROMOTED = replace(STABLE, stable=NEW, rollout=replace(ROLLOUT, phase=RolloutPhase.PROMOTED, weight=1.0))
+
+
+CENTRAL = [
+    None,
+    *(CentralPolicy(rule=rule, threshold=1) for rule in CentralRule if rule is not CentralRule.ORACLE),
+]
+"""Early binding, and each rule of a central queue."""
+each_rule = pytest.mark.parametrize("central", CENTRAL, ids=lambda found: found.rule if found else "early")
+
+
+def model(central: CentralPolicy | None, *, redispatch: bool = True) -> ServedModel:
+    return replace(served(latency_s=30.0, redispatch=redispatch), central=central)
 
 
 def path_of(version: str) -> str:
@@ -68,9 +92,12 @@ async def routed(running: Live, versions: ModelVersions) -> None:
     await until(known)
 
 
-def test_the_candidate_answers_its_share_and_the_rest_is_the_stable_version_s() -> None:
+@each_rule
+def test_the_candidate_answers_its_share_and_the_rest_is_the_stable_version_s(
+    central: CentralPolicy | None,
+) -> None:
     async def test() -> None:
-        async with live(agents=0) as running:
+        async with live(model(central), agents=0) as running:
             await two_versions(running, candidate(0.25))
             found = await ask_many(running, 1000)
             assert abs(found[NEW] / 1000 - 0.25) < 0.05
@@ -86,9 +113,10 @@ def test_the_candidate_answers_its_share_and_the_rest_is_the_stable_version_s() 
     run(test())
 
 
-def test_a_canary_of_five_percent_gets_five_percent() -> None:
+@each_rule
+def test_a_canary_of_five_percent_gets_five_percent(central: CentralPolicy | None) -> None:
     async def test() -> None:
-        async with live(agents=0) as running:
+        async with live(model(central), agents=0) as running:
             await two_versions(running, candidate(0.05))
             client = await running.client()
             found: Counter[str] = Counter()
@@ -102,9 +130,10 @@ def test_a_canary_of_five_percent_gets_five_percent() -> None:
     run(test())
 
 
-def test_a_path_names_a_version_and_an_unknown_one_is_not_found() -> None:
+@each_rule
+def test_a_path_names_a_version_and_an_unknown_one_is_not_found(central: CentralPolicy | None) -> None:
     async def test() -> None:
-        async with live(agents=0) as running:
+        async with live(model(central), agents=0) as running:
             await two_versions(running, candidate(0.0))
             assert set(await ask_many(running, 50)) == {OLD}
             assert (await running.ask(path_of(NEW))).headers["x-mark-version"] == NEW
@@ -157,26 +186,31 @@ def test_a_request_that_the_candidate_does_not_admit_goes_to_its_function_first(
     run(test())
 
 
+@each_rule
 @pytest.mark.parametrize("redispatch", [True, False])
-def test_what_an_aborted_version_has_in_flight_is_answered_by_the_stable_one(redispatch: bool) -> None:
+def test_what_an_aborted_version_has_in_flight_is_answered_by_the_stable_one(
+    central: CentralPolicy | None, redispatch: bool
+) -> None:
     async def test() -> None:
-        async with live(served(latency_s=30.0, redispatch=redispatch), agents=0) as running:
+        async with live(model(central, redispatch=redispatch), agents=0) as running:
             await two_versions(running, candidate(1.0))
             backend = running.agents["i-new"].backend
             before = len(backend.requests)
             backend.free.clear()
+            came = await arrived(running)
             clients = [await running.client() for _ in range(8)]
             for client in clients:
                 client.send()
             named = await running.client()
             named.send(path_of(NEW))
-            await until(lambda: in_flight(running, "i-new", 1))
+            await until(lambda: truth(running.store.arrivals() >= came + 9))
             await routed(running, ABORTED)
             if not redispatch:  # what may be worked on is not executed twice
                 backend.free.set()
             found = Counter([(await client.read()).headers["x-mark-version"] for client in clients])
-            assert found == {OLD if redispatch else NEW: 8}
-            assert (await named.read()).status == (503 if redispatch else 200)
+            kept = 0 if redispatch else 8 if central is None else 1  # in a queue the others were not begun
+            assert found == Counter({OLD: 8 - kept, NEW: kept})
+            assert (await named.read()).status == (200 if kept == 8 else 503)
             backend.free.set()
             seen = len(backend.requests)
             assert set(await ask_many(running, 100)) == {OLD}
@@ -188,13 +222,21 @@ def test_what_an_aborted_version_has_in_flight_is_answered_by_the_stable_one(red
     run(test())
 
 
+async def arrived(running: Live) -> int:
+    """Arrivals so far, once all are reported."""
+    own = len([one for agent in running.agents.values() for one in agent.backend.requests])
+    await until(lambda: truth(running.store.arrivals() >= own))
+    return running.store.arrivals()
+
+
 async def in_flight(running: Live, instance: str, least: int) -> bool:
     return len(running.agents[instance].backend.batches) >= least
 
 
-def test_a_retry_gets_no_answer_of_a_version_that_was_aborted() -> None:
+@each_rule
+def test_a_retry_gets_no_answer_of_a_version_that_was_aborted(central: CentralPolicy | None) -> None:
     async def test() -> None:
-        async with live(agents=0) as running:
+        async with live(model(central), agents=0) as running:
             await two_versions(running, candidate(1.0))
             assert (await running.ask(x_mark_request_id="once")).headers["x-mark-version"] == NEW
             assert (await running.ask(x_mark_request_id="once")).headers["x-mark-version"] == NEW
@@ -204,9 +246,10 @@ def test_a_retry_gets_no_answer_of_a_version_that_was_aborted() -> None:
     run(test())
 
 
-def test_a_candidate_without_instances_costs_nobody_an_answer() -> None:
+@each_rule
+def test_a_candidate_without_instances_costs_nobody_an_answer(central: CentralPolicy | None) -> None:
     async def test() -> None:
-        async with live(served(latency_s=30.0), agents=0) as running:
+        async with live(model(central), agents=0) as running:
             await two_versions(running, candidate(1.0))
             agent = running.agents["i-new"]
             agent.backend.free.clear()
@@ -224,9 +267,56 @@ def test_a_candidate_without_instances_costs_nobody_an_answer() -> None:
     run(test())
 
 
-def test_after_the_promotion_the_old_version_gets_no_request() -> None:
+@pytest.mark.parametrize("redispatch", [True, False])
+def test_a_candidate_that_ends_with_its_requests_is_counted_as_failing(redispatch: bool) -> None:
     async def test() -> None:
-        async with live(agents=0) as running:
+        async with live(served(latency_s=30.0, redispatch=redispatch), agents=0) as running:
+            await two_versions(running, candidate(1.0))
+            make_mortal(running.agents["i-new"])
+            reply = await running.ask(body=DEADLY)
+            assert reply.status == (200 if redispatch else 502)
+            if redispatch:
+                assert reply.headers["x-mark-version"] == OLD
+
+            async def told() -> bool:
+                return counted(running, NEW).failed == 1
+
+            await until(told)
+            assert counted(running, OLD).failed == 0
+
+    run(test())
+
+
+def test_what_can_wait_waits_again_where_the_candidate_is_lost() -> None:
+    class Held:
+        def put_back(self, request: InferenceRequest, now: float) -> bool:
+            found.append(request)
+            return True
+
+    found: list[InferenceRequest] = []
+    unexpected = UnexpectedErrors(logging.getLogger("test"))
+    stable = ModelRouter(served(), overflow=None, idempotency=IdempotencyCache(unexpected), unexpected=unexpected)
+    stable.held = cast("HeldRequests", Held())
+    request = InferenceRequest(None, b"POST", b"/", {}, b"", keep_alive=True)
+    request.arrived_at = time.monotonic()
+    request.deadline_at = request.arrived_at + 60.0
+    VersionRouter(stable, NEW).lost(request)
+    assert found == [request]
+
+
+def counted(running: Live, version: str) -> VersionCounts:
+    """Counts of a version in all reports."""
+    found = VersionCounts(version=version)
+    for report in running.store.reports.values():
+        for one in (one for model in report.models for one in model.versions if one.version == version):
+            found = replace(found, answered=found.answered + one.answered, failed=found.failed + one.failed)
+    return found
+
+
+@each_rule
+def test_after_the_promotion_the_old_version_gets_no_request(central: CentralPolicy | None) -> None:
+    async def test() -> None:
+        async with live(model(central), agents=0) as running:
             await two_versions(running, candidate(0.5))
             await routed(running, PROMOTED)
             seen = len(running.agents["i-old"].backend.requests)
@@ -246,23 +336,14 @@ def test_reports_count_both_versions_while_a_rollout_runs() -> None:
             running.agents["i-new"].backend.answers = oip.error_reply(500, "broken")
             failed = [(await running.ask()).status for _ in range(50)].count(500)
 
-            def totals() -> dict[str, tuple[int, int]]:
-                models = [model for report in running.store.reports.values() for model in report.models]
-                return {
-                    name: (
-                        sum(v.answered for m in models for v in m.versions if v.version == name),
-                        sum(v.failed for m in models for v in m.versions if v.version == name),
-                    )
-                    for name in (OLD, NEW)
-                }
-
             async def told() -> bool:
-                return totals()[NEW][0] >= found[NEW] and totals()[NEW][1] >= failed
+                new = counted(running, NEW)
+                return new.answered >= found[NEW] and new.failed >= failed
 
             await until(told)
             assert failed > 0
-            assert totals()[NEW][1] == failed
-            assert totals()[OLD][1] == 0
-            assert totals()[OLD][0] >= found[OLD]
+            assert counted(running, NEW).failed == failed
+            assert counted(running, OLD).failed == 0
+            assert counted(running, OLD).answered >= found[OLD]
 
     run(test())

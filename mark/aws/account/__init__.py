@@ -1,0 +1,1 @@
+"""What the AWS account has beside the service."""

@@ -1,0 +1,141 @@
+"""Savings Plans and Reserved Instances that the account has, as AWS tells them.
+
+Retired ones are read, too: an hour of last week was covered by what held then. Only what covers Linux on shared
+hardware counts. AWS tells rates of instances; what a plan takes off Fargate and Lambda stays assumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from mark.aws.errors import translated
+from mark.aws.session import Aws
+from mark.domain.commitments.owned import (
+    Commitments,
+    OfferingClass,
+    Payment,
+    PlanKind,
+    ReservedInstances,
+    SavingsPlan,
+)
+
+KINDS = {"Compute": PlanKind.COMPUTE, "EC2Instance": PlanKind.EC2_INSTANCE}
+"""Types of Savings Plans that cover what a service uses."""
+STATES = ["active", "retired"]
+LINUX, SHARED = "Linux/UNIX", ("default", "shared")
+PAGE = 100
+YEAR_S = 31_536_000.0
+HOUR_S = 3600.0
+TYPES_A_CALL = 50
+"""Instance types in one filter of rates."""
+
+
+def read_commitments(aws: Aws, *, region: str, types: Collection[str]) -> Commitments:
+    """All commitments of the account that may cover usage in the region. Errors as AWS has them.
+
+    types: the instance types whose rates are asked for.
+    """
+    with translated():
+        plans = tuple(_plan(aws, one, region, sorted(types)) for one in _plans(aws, region))
+        reservations = tuple(_reserved(one) for one in _reservations(aws))
+    return Commitments(
+        plans=tuple(sorted(plans, key=lambda plan: plan.name)),
+        reservations=tuple(sorted(reservations, key=lambda item: item.name)),
+    )
+
+
+def _plans(aws: Aws, region: str) -> Iterator[Mapping[str, Any]]:
+    for page in _pages(aws.savings_plans.describe_savings_plans, states=STATES, maxResults=PAGE):
+        for one in page.get("savingsPlans", ()):
+            if one.get("savingsPlanType") in KINDS and one.get("region") in (None, "", region):
+                yield one
+
+
+def _plan(aws: Aws, told: Mapping[str, Any], region: str, types: Sequence[str]) -> SavingsPlan:
+    name, kind = told["savingsPlanId"], KINDS[told["savingsPlanType"]]
+    family = told.get("ec2InstanceFamily", "") if kind is PlanKind.EC2_INSTANCE else ""
+    asked = [one for one in types if not family or one.startswith(f"{family}.")]
+    active = told.get("state") == "active"
+    return SavingsPlan(
+        name=name,
+        kind=kind,
+        usd_per_hour=float(told["commitment"]),
+        family=family,
+        region=told.get("region", "") if kind is PlanKind.EC2_INSTANCE else "",
+        rates=tuple(sorted(_rates(aws, name, region, asked).items())) if active and asked else (),
+        years=max(1, round(float(told.get("termDurationInSeconds", YEAR_S)) / YEAR_S)),
+        payment=_payment(told.get("paymentOption", "")),
+        starts_at=_instant(told.get("start")),
+        ends_at=_instant(told.get("end")),
+    )
+
+
+def _rates(aws: Aws, plan: str, region: str, types: Sequence[str]) -> dict[str, float]:
+    """USD an hour of each type under a plan."""
+    found: dict[str, float] = {}
+    for first in range(0, len(types), TYPES_A_CALL):
+        filters = [
+            {"name": "region", "values": [region]},
+            {"name": "instanceType", "values": list(types[first : first + TYPES_A_CALL])},
+            {"name": "productDescription", "values": [LINUX]},
+            {"name": "tenancy", "values": ["shared"]},
+        ]
+        call = aws.savings_plans.describe_savings_plan_rates
+        for page in _pages(call, savingsPlanId=plan, filters=filters, maxResults=PAGE):
+            for one in page.get("searchResults", ()):
+                said = {item["name"]: item.get("value", "") for item in one.get("properties", ())}
+                if one.get("unit") == "Hrs" and said.get("instanceType"):
+                    found[said["instanceType"]] = float(one["rate"])
+    return found
+
+
+def _reservations(aws: Aws) -> Iterator[Mapping[str, Any]]:
+    page = aws.ec2.describe_reserved_instances(Filters=[{"Name": "state", "Values": STATES}])
+    for one in page.get("ReservedInstances", ()):
+        told: Mapping[str, Any] = one
+        if LINUX in told.get("ProductDescription", LINUX) and told.get("InstanceTenancy", "default") in SHARED:
+            yield told
+
+
+def _reserved(told: Mapping[str, Any]) -> ReservedInstances:
+    duration_s = float(told.get("Duration", YEAR_S))
+    hourly = sum(one["Amount"] for one in told.get("RecurringCharges", ()) if one.get("Frequency") == "Hourly")
+    upfront = float(told.get("FixedPrice", 0.0)) / duration_s * HOUR_S
+    return ReservedInstances(
+        name=told["ReservedInstancesId"],
+        instance_type=told["InstanceType"],
+        count=float(told["InstanceCount"]),
+        usd_per_hour=upfront + float(hourly) + float(told.get("UsagePrice", 0.0)),
+        zone=told.get("AvailabilityZone", "") if told.get("Scope") == "Availability Zone" else "",
+        offering_class=OfferingClass(told.get("OfferingClass", "standard")),
+        years=max(1, round(duration_s / YEAR_S)),
+        payment=_payment(told.get("OfferingType", "")),
+        starts_at=_instant(told.get("Start")),
+        ends_at=_instant(told.get("End")),
+    )
+
+
+def _pages(call: Any, **asked: Any) -> Iterator[Mapping[str, Any]]:
+    """The pages of a call that names the next one by `nextToken`."""
+    token: dict[str, str] = {}
+    while True:
+        page: Mapping[str, Any] = call(**asked, **token)
+        yield page
+        if not page.get("nextToken"):
+            return
+        token = {"nextToken": page["nextToken"]}
+
+
+def _payment(words: str) -> Payment:
+    """`No Upfront` and the like."""
+    name = words.lower().replace(" ", "-")
+    return Payment(name) if name in set(Payment) else Payment.NO_UPFRONT
+
+
+def _instant(told: str | datetime | None) -> float | None:
+    """Epoch seconds of an instant, which one of the services tells as text."""
+    if not told:
+        return None
+    return (datetime.fromisoformat(told) if isinstance(told, str) else told).timestamp()

@@ -1,0 +1,146 @@
+"""The file of commitments: Savings Plans and Reserved Instances of the account, JSON, amounts in USD an hour.
+
+    {"format": "mark-commitments/1",
+     "share": 0.5,
+     "savings_plans": [
+       {"name": "compute", "kind": "compute", "usd_per_hour": 1.5, "starts": "2026-01-15", "years": 1,
+        "rates": {"c5.large": 0.062}, "discounts": {"ec2": 0.27, "fargate": 0.2, "lambda": 0.12}},
+       {"name": "c5", "kind": "ec2-instance", "family": "c5", "usd_per_hour": 0.8}],
+     "reserved_instances": [
+       {"name": "four", "instance_type": "c5.xlarge", "count": 4, "usd_per_hour": 0.107, "zone": "us-east-1a"}]}
+
+`share`: of all of them, what this service may count; 1 where it is left out. A plan's instances cost `rates`, else
+what `discounts` take off, else an assumed discount. `usd_per_hour` of a reservation is what one costs, with what
+was paid upfront spread over the term. `starts` is a day of UTC; without it a term has no end. Unknown keys are
+refused.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from mark.catalog.schema import Entry, Name, Positive, parse_file
+from mark.domain.commitments.eligible import Compute
+from mark.domain.commitments.owned import (
+    Commitments,
+    OfferingClass,
+    Payment,
+    PlanKind,
+    ReservedInstances,
+    SavingsPlan,
+    check_names,
+)
+from mark.domain.errors import MarkError, Misconfigured
+
+FORMAT = "mark-commitments/1"
+YEAR = timedelta(days=365)
+"""Of a term (EC2 user guide, "Reserved Instances": 31,536,000 s)."""
+
+Discount = Annotated[float, Field(ge=0, lt=1)]
+
+
+class _TermEntry(Entry):
+    name: Name
+    usd_per_hour: Positive
+    payment: Payment = Payment.NO_UPFRONT
+    starts: date | None = None
+    years: Literal[1, 3] = 1
+
+    @property
+    def starts_at(self) -> float | None:
+        """Begin of the term, epoch seconds."""
+        if self.starts is None:
+            return None
+        return datetime(self.starts.year, self.starts.month, self.starts.day, tzinfo=UTC).timestamp()
+
+    @property
+    def ends_at(self) -> float | None:
+        """End of the term, epoch seconds."""
+        return None if self.starts_at is None else self.starts_at + self.years * YEAR.total_seconds()
+
+
+class SavingsPlanEntry(_TermEntry):
+    """A Savings Plan."""
+
+    kind: PlanKind
+    family: str = ""
+    region: str = ""
+    rates: dict[str, Positive] = Field(default_factory=dict)
+    discounts: dict[Compute, Discount] = Field(default_factory=dict)
+
+    def to_domain(self) -> SavingsPlan:
+        """The domain's word for it."""
+        return SavingsPlan(
+            name=self.name,
+            kind=self.kind,
+            usd_per_hour=self.usd_per_hour,
+            family=self.family,
+            region=self.region,
+            rates=tuple(sorted(self.rates.items())),
+            discounts=tuple(sorted(self.discounts.items())),
+            years=self.years,
+            payment=self.payment,
+            starts_at=self.starts_at,
+            ends_at=self.ends_at,
+        )
+
+
+class ReservedEntry(_TermEntry):
+    """Reserved Instances of one type."""
+
+    instance_type: Name
+    count: Annotated[int, Field(gt=0)]
+    zone: str = ""
+    offering_class: OfferingClass = OfferingClass.STANDARD
+
+    def to_domain(self) -> ReservedInstances:
+        """The domain's word for it."""
+        return ReservedInstances(
+            name=self.name,
+            instance_type=self.instance_type,
+            count=float(self.count),
+            usd_per_hour=self.usd_per_hour,
+            zone=self.zone,
+            offering_class=self.offering_class,
+            years=self.years,
+            payment=self.payment,
+            starts_at=self.starts_at,
+            ends_at=self.ends_at,
+        )
+
+
+class CommitmentFile(Entry):
+    """All commitments of an account, and the share of them that a service may count."""
+
+    format: Literal["mark-commitments/1"]
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    savings_plans: tuple[SavingsPlanEntry, ...] = ()
+    reserved_instances: tuple[ReservedEntry, ...] = ()
+
+    def to_domain(self) -> Commitments:
+        """What of them the service may count."""
+        found = Commitments(
+            plans=tuple(entry.to_domain() for entry in self.savings_plans),
+            reservations=tuple(entry.to_domain() for entry in self.reserved_instances),
+        )
+        check_names(found)
+        return found.share(self.share)
+
+
+def load_commitments(path: Path) -> Commitments:
+    """The commitments of a file, as far as the service may count them. Misconfigured, one line."""
+    try:
+        text = path.expanduser().read_text(encoding="utf-8")
+    except OSError as error:
+        raise Misconfigured(f"cannot read the commitments {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise Misconfigured(f"cannot read the commitments {path}: it is not UTF-8 text") from error
+    file = parse_file(text, CommitmentFile, str(path))
+    try:
+        return file.to_domain()
+    except MarkError as error:
+        raise Misconfigured(f"{path}: {error}") from error

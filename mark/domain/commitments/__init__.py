@@ -1,0 +1,1 @@
+"""Savings Plans and Reserved Instances that an account has, and what they cover."""

@@ -1,0 +1,204 @@
+"""Requests of clients of the async class, held here until an instance is idle or their deadline makes them load.
+
+The rules are those of `mark.dispatch.backlog`. One that runs on idle capacity is no arrival, so that no instance
+is rented for it, and no objective counts it; one that became load is both. A client that has gone is answered by
+nobody. While it waits a request holds its connection and its body, so that a gateway holds only so many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mark.dispatch.backlog import LOAD_SHARE, Backlog
+
+if TYPE_CHECKING:
+    from mark.dispatch.backlog import Waiting
+    from mark.serving.gateway.clients import ClientUse
+    from mark.serving.gateway.model_router import ModelRouter
+    from mark.serving.gateway.request import InferenceRequest
+
+MOST_HELD = 4096
+"""Requests that one gateway holds: a quarter of its connections."""
+MOST_HELD_BYTES = 64 * 1024 * 1024
+"""Bytes of their bodies: a quarter of the memory for bodies."""
+LOOK_S = 0.01
+"""Seconds between two looks for idle instances while requests wait."""
+TAIL_OBJECTIVES = 2.0
+"""Objectives that are left of a deadline when a request is sent whatever the load."""
+FULL = "too many requests of the async class wait; retry later"
+GONE = 499
+"""nginx's status of a request whose client has gone: nobody failed it."""
+LEAVING = "this gateway ends; send the request again"
+
+
+@dataclass(slots=True)
+class HeldRoom:
+    """What all models' held requests take of one gateway."""
+
+    requests: int = 0
+    body_bytes: int = 0
+
+    def take(self, body_bytes: int) -> bool:
+        """Take the place of one more request; False where there is none."""
+        if self.requests >= MOST_HELD or self.body_bytes + body_bytes > MOST_HELD_BYTES:
+            return False
+        self.requests += 1
+        self.body_bytes += body_bytes
+        return True
+
+    def give_back(self, body_bytes: int) -> None:
+        """A request waits no more."""
+        self.requests -= 1
+        self.body_bytes -= body_bytes
+
+
+class HeldUse:
+    """A client's use by one held request, in place of the `ClientUse`: late is what missed its own deadline."""
+
+    __slots__ = ("due_at", "is_load", "keeps_alive", "load_at", "use")
+
+    def __init__(self, use: ClientUse, due_at: float, load_at: float, *, keeps_alive: bool) -> None:
+        self.use, self.due_at, self.load_at, self.keeps_alive = use, due_at, load_at, keeps_alive
+        #: it was counted as an arrival, and its answer counts for the model's objective
+        self.is_load = False
+
+    @property
+    def name(self) -> str:
+        """The client's name."""
+        return self.use.name
+
+    @property
+    def client(self) -> bytes:
+        """Its name in frames."""
+        return self.use.client
+
+    @property
+    def details(self) -> bytes:
+        """The details of a frame that has no others."""
+        return self.use.details
+
+    def served(self, size: int, *, late: bool) -> None:  # noqa: ARG002 - by the objective, which is not its own
+        """A model's answer went out."""
+        self.use.served(size, late=time.monotonic() > self.due_at)
+
+    def refused(self, status: int) -> None:
+        """An answer that serves nobody went out."""
+        self.use.refused(status)
+
+
+class HeldRequests:
+    """The async requests that wait for one model at this gateway."""
+
+    def __init__(self, router: ModelRouter, room: HeldRoom) -> None:
+        self._router, self._room = router, room
+        self._backlog: Backlog[InferenceRequest] = Backlog()
+        self._looking: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._backlog)
+
+    def hold(self, request: InferenceRequest, use: ClientUse, now: float) -> None:
+        """Hold a request that its client's limits admitted; 503 where too many wait."""
+        if not self._room.take(len(request.body)):
+            request.client = use
+            self._router.fail(request, 503, FULL)
+            return
+        due_at, load_at = now + use.deadline_s, now + LOAD_SHARE * use.deadline_s
+        held = HeldUse(use, due_at, load_at, keeps_alive=request.keep_alive)
+        request.client = held
+        self._wait(request, held)
+
+    def put_back(self, request: InferenceRequest, now: float) -> bool:
+        """Hold a request again that found no room at an instance; False where its deadline leaves no time."""
+        held = request.client
+        if not isinstance(held, HeldUse) or now >= held.due_at - self._tail_s:
+            return False
+        self._room.requests += 1
+        self._room.body_bytes += len(request.body)
+        self._wait(request, held)
+        return True
+
+    def leave(self) -> None:
+        """Answer all that wait with 503: the gateway ends."""
+        for one in self._take(list(self._backlog)):
+            self._router.fail(one, 503, LEAVING)
+        self._backlog = Backlog()
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+
+    @property
+    def _tail_s(self) -> float:
+        return TAIL_OBJECTIVES * self._router.objective_s
+
+    def _wait(self, request: InferenceRequest, held: HeldUse) -> None:
+        self._backlog.add(request, size=request.size, due_at=held.due_at, load_at=held.load_at)
+        if self._looking is None:
+            self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+
+    def _look(self) -> None:
+        """Send what idle instances take, and what is load."""
+        self._looking = None
+        try:
+            self._send(time.monotonic())
+        except Exception as error:  # noqa: BLE001 - the driver of held requests: it looks again
+            self._router.unexpected.note(error, model=self._router.name)
+        if len(self._backlog):
+            self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+
+    def _send(self, now: float) -> None:
+        router = self._router
+        for agent, room in router.idle_agents():
+            for request in self._take(self._backlog.take_for_idle(room)):
+                self._start(request, now)
+                router.send_to(request, agent, now)
+            if not len(self._backlog):
+                return
+        for request in self._take(self._backlog.take_load(now, self._tail_s)):
+            held = self._start(request, now)
+            if not held.is_load:
+                held.is_load = True
+                router.tally.arrived(request.size)
+            if now < held.due_at - self._tail_s:  # in line with other requests, not before them for an hour
+                request.deadline_at = now + router.objective_s
+            router.offer(request, now)
+
+    def _take(self, waiting: list[Waiting[InferenceRequest]]) -> list[InferenceRequest]:
+        """Those whose clients are still there; nobody works for the others."""
+        found = []
+        for one in waiting:
+            request = one.item
+            self._room.give_back(len(request.body))
+            if _is_gone(request, _held(request)):
+                self._router.fail(request, GONE, "the client has gone")
+            else:
+                found.append(request)
+        return found
+
+    @staticmethod
+    def _start(request: InferenceRequest, now: float) -> HeldUse:
+        """Have the service's time-out and the model's latency count from now on."""
+        held = _held(request)
+        request.arrived_at, request.deadline_at = now, held.due_at
+        return held
+
+
+def _held(request: InferenceRequest) -> HeldUse:
+    held = request.client
+    assert isinstance(held, HeldUse), "a held request keeps its use until it is answered"
+    return held
+
+
+def _is_gone(request: InferenceRequest, held: HeldUse) -> bool:
+    """True where neither the client nor one with the same request id waits for the answer.
+
+    A kept connection on which the client has sent its last counts as gone, as nginx sees it, though it may be
+    half-closed.
+    """
+    if request.connection is not None and request.keep_alive is held.keeps_alive:
+        return False
+    record = request.idempotency
+    return record is None or all(one.connection is None for one in record.duplicates or ())

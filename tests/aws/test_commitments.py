@@ -1,0 +1,77 @@
+"""The account's commitments, read of the emulated AWS: all pages, by who may."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mark.aws.account.commitments import read_commitments
+from mark.aws.archive import bucket_name
+from mark.aws.permissions.policies import Names
+from mark.domain.commitments.eligible import Compute
+from mark.domain.commitments.owned import Commitments, PlanKind, ReservedInstances, SavingsPlan
+from mark.domain.errors import Misconfigured
+from mark.emulator.config import ACCOUNT, REGION
+from tests.aws.builders import aws
+from tests.emulator.conftest import World, config_for
+
+PLANS = tuple(
+    SavingsPlan(
+        name=f"plan-{number:03}",
+        kind=PlanKind.COMPUTE,
+        usd_per_hour=0.25 + number,
+        discounts=((Compute.EC2, 0.2),),
+        starts_at=1_700_000_000.0,
+        ends_at=1_731_536_000.0,
+    )
+    for number in range(60)
+)
+FAMILY = SavingsPlan(
+    name="plan-c5",
+    kind=PlanKind.EC2_INSTANCE,
+    family="c5",
+    usd_per_hour=1.5,
+    discounts=((Compute.EC2, 0.4),),
+    years=3,
+)
+HELD = (
+    ReservedInstances(name="r-1", instance_type="c5.xlarge", count=2.0, usd_per_hour=0.107),
+    ReservedInstances(name="r-2", instance_type="c5.large", count=1.0, usd_per_hour=0.054, zone=f"{REGION}a"),
+)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder: Path = tmp_path_factory.mktemp("owned")
+    names = Names(service="shop", region=REGION, account=ACCOUNT, bucket=bucket_name("shop", ACCOUNT))
+    owned = Commitments(plans=(*PLANS, FAMILY), reservations=HELD)
+    made = World(config_for(folder / "logs", names=names, commitments=owned))
+    yield made
+    made.stop()
+
+
+def test_all_commitments_are_read_with_their_rates(world: World) -> None:
+    there = aws(endpoint_url=world.url, role="controller")
+    try:
+        found = read_commitments(there, region=REGION, types={"c5.large", "m5.large"})
+    finally:
+        there.close()
+    assert [plan.name for plan in found.plans] == sorted([*(plan.name for plan in PLANS), "plan-c5"])
+    first, family = found.plans[0], found.plans[-1]
+    assert dict(first.rates) == pytest.approx({"c5.large": 0.068, "m5.large": 0.0768})
+    assert (first.starts_at, first.ends_at) == (PLANS[0].starts_at, PLANS[0].ends_at)
+    assert (family.kind, family.family, family.years) == (PlanKind.EC2_INSTANCE, "c5", 3)
+    assert dict(family.rates) == pytest.approx({"c5.large": 0.051})
+    told = [(item.name, item.count, item.usd_per_hour, item.zone) for item in found.reservations]
+    assert told == [(item.name, item.count, item.usd_per_hour, item.zone) for item in HELD]
+
+
+def test_who_may_not_ask_is_refused(world: World) -> None:
+    there = aws(endpoint_url=world.url, role="gateway")
+    try:
+        with pytest.raises(Misconfigured):
+            read_commitments(there, region=REGION, types={"c5.large"})
+    finally:
+        there.close()

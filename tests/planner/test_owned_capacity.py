@@ -1,0 +1,141 @@
+"""Planners take what commitments cover before they rent, and count each instance of it once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mark.controller.plan_request import plan_fleet
+from mark.controller.policy import ControllerPolicy
+from mark.domain.capacity_schedule import CapacityBounds
+from mark.domain.commitments.eligible import Compute
+from mark.domain.commitments.owned import Commitments, PlanKind, ReservedInstances, SavingsPlan
+from mark.domain.offering import Market
+from mark.domain.plan import Backup, Plan, PlanRequest
+from mark.planner.owned_capacity import owned_capacity
+from tests.planner.builders import SLO, offering, request
+
+CHEAP = offering("c5.large", rps=10.0, usd_per_hour=0.085, launch_usd=0.004)
+DEAR = offering("m5.large", rps=10.0, usd_per_hour=0.096, launch_usd=0.004)
+BIG = offering("c5.xlarge", rps=19.0, usd_per_hour=0.17, launch_usd=0.008)
+ALL = (CHEAP, DEAR, BIG)
+PLANNERS = ("greedy", "hedged", "milp")
+LATE = Backup(lambda_usd=2e-5, relieves=True)
+
+
+def reserved(kind: str, count: float, zone: str = "") -> ReservedInstances:
+    return ReservedInstances(name=f"{kind}{zone}", instance_type=kind, count=count, usd_per_hour=0.05, zone=zone)
+
+
+def plan_of(usd_per_hour: float) -> SavingsPlan:
+    return SavingsPlan(
+        name="plan", kind=PlanKind.COMPUTE, usd_per_hour=usd_per_hour, discounts=((Compute.EC2, 0.25),)
+    )
+
+
+def asked(rate: float, owned: Commitments, running: dict[str, int] | None = None) -> PlanRequest:
+    plain = request([rate] * 12, ALL, running=running)
+    there = owned_capacity(owned, ALL, running=running or {}, refused=())
+    return replace(plain, backup=LATE, owned=there)
+
+
+def planned(planner: str, given_request: PlanRequest) -> Plan:
+    return plan_fleet(given_request, ControllerPolicy(name="p", planner=planner, slo=SLO, offerings=ALL))
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+def test_what_is_owned_is_taken_before_what_is_cheaper_on_the_list(planner: str) -> None:
+    owned = Commitments(reservations=(reserved("m5.large", 3.0),))
+    found = planned(planner, asked(28.0, owned))
+    assert {item.offering: item.count for item in found.counts}["m5.large:on-demand"] == 3
+    assert found.counts[-1].usd_per_hour < 1e-4
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+def test_what_is_beyond_the_owned_is_rented(planner: str) -> None:
+    owned = Commitments(reservations=(reserved("m5.large", 2.0),))
+    counts = {item.offering: item for item in planned(planner, asked(95.0, owned)).counts}
+    assert counts["m5.large:on-demand"].count == 2
+    assert sum(item.count * item.usable_rps for item in counts.values()) >= 80.0
+    assert sum(item.count * item.usd_per_hour for item in counts.values()) > 0.5
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+def test_what_runs_and_is_owned_is_kept_and_the_rest_launched(planner: str) -> None:
+    owned = Commitments(reservations=(reserved("m5.large", 3.0),))
+    found = planned(planner, asked(28.0, owned, {"m5.large:on-demand": 1}))
+    (item,) = (item for item in found.counts if item.offering == "m5.large:on-demand")
+    assert (item.count, item.kept) == (3, 1)
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+@settings(deadline=None, max_examples=25)
+@given(
+    rate=st.floats(0.0, 200.0),
+    plan_usd=st.floats(0.0, 1.0),
+    count=st.floats(0.0, 5.0),
+    running=st.integers(0, 6),
+)
+def test_commitments_make_no_plan_dearer(planner: str, rate, plan_usd, count, running) -> None:
+    held = (reserved("m5.large", count),) if count else ()
+    owned = Commitments(plans=(plan_of(plan_usd),), reservations=held)
+    there = {"c5.large:on-demand": running}
+    plain = planned(planner, asked(rate, Commitments(), there))
+    covered = planned(planner, asked(rate, owned, there))
+    if planner != "hedged":  # which leaves to Lambda what is not worth its rent
+        assert covered.capacity_rps >= covered.required_rps - 1e-6
+    if planner == "milp":
+        assert covered.usd_per_hour <= plain.usd_per_hour * (1.0 + 1e-3) + 1e-3
+    names = [item.offering for item in covered.counts]
+    assert len(names) == len(set(names))
+    assert set(names) <= {item.name for item in ALL}
+    assert all(item.kept <= there.get(item.offering, 0) for item in covered.counts)
+
+
+@given(plan_usd=st.floats(0.0, 3.0), count=st.floats(0.0, 5.0), zones=st.integers(1, 3), running=st.integers(0, 9))
+def test_no_more_is_counted_as_owned_than_the_commitments_cover(plan_usd, count, zones, running) -> None:
+    held = tuple(item for item in (reserved("m5.large", count), reserved("c5.large", count, "a")) if item.count)
+    owned = Commitments(plans=(plan_of(plan_usd),), reservations=held, zones=zones)
+    found = owned_capacity(owned, ALL, running={"c5.large:on-demand": running}, refused=())
+    saved = sum(item.count * (item.of.usd_per_hour - item.offering.usd_per_hour) for item in found)
+    most = plan_usd / 0.75 + count * (0.096 + 0.085)
+    assert saved <= most + 1e-6
+    assert sum(item.running for item in found) <= running
+    assert all(0 <= item.running <= item.count for item in found)
+
+
+def test_a_savings_plan_goes_to_the_type_that_serves_most_for_it_and_then_to_parts() -> None:
+    found = owned_capacity(Commitments(plans=(plan_of(0.16),)), ALL, running={}, refused=())
+    first, second = found
+    assert (first.of.name, first.count) == ("c5.large:on-demand", 2)
+    assert (second.count, second.offering.usd_per_hour / second.of.usd_per_hour) == (
+        1,
+        pytest.approx(0.49, abs=0.02),
+    )
+
+
+def test_a_refused_offering_is_owned_as_far_as_it_runs() -> None:
+    owned = Commitments(reservations=(reserved("m5.large", 3.0),))
+    (item,) = owned_capacity(owned, ALL, running={"m5.large:on-demand": 1}, refused=("m5.large:on-demand",))
+    assert (item.count, item.running) == (1, 1)
+
+
+def test_on_spot_the_owned_twin_on_demand_is_taken_first() -> None:
+    spot = replace(CHEAP, market=Market.SPOT, usd_per_hour=0.03)
+    owned = owned_capacity(
+        Commitments(reservations=(reserved("c5.large", 2.0),)), (spot, CHEAP), running={}, refused=()
+    )
+    asked_for = replace(request([18.0] * 12, (spot,)), backup=LATE, owned=owned)
+    policy = ControllerPolicy(name="p", planner="hedged", slo=SLO, offerings=(spot,), fallbacks=(CHEAP,))
+    counts = {item.offering: item.count for item in plan_fleet(asked_for, policy).counts}
+    assert counts["c5.large:on-demand"] == 2
+
+
+def test_bounds_by_the_clock_hold_with_what_is_owned() -> None:
+    owned = Commitments(reservations=(reserved("m5.large", 2.0),))
+    bounded = replace(asked(5.0, owned), bounds=CapacityBounds(min_rps=60.0))
+    policy = ControllerPolicy(name="p", planner="greedy", slo=SLO, offerings=ALL)
+    assert plan_fleet(replace(bounded), policy).capacity_rps > 0.0

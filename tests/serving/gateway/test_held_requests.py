@@ -1,0 +1,190 @@
+"""Clients of the async class at a real gateway: idle capacity first, load when the deadline asks for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from mark.domain.clients import Client, HashedKey, Priority, hash_of_key
+from mark.serving.gateway import held_requests
+from tests.serving.fakes import EchoBackend
+from tests.serving.gateway.test_clients import client, counts, known
+from tests.serving.harness import Live, Reply, live, run, served, until
+
+OBJECTIVE_S = 60.0
+
+
+def patient(name: str = "nightly", deadline_s: float = 3600.0) -> Client:
+    """A client of the async class whose key is its name."""
+    key = HashedKey(sha256=hash_of_key(name.encode()))
+    return Client(name=name, keys=(key,), priority=Priority.ASYNC, deadline_s=deadline_s)
+
+
+def asked(running: Live, name: str, **headers: str) -> asyncio.Task[Reply]:
+    return asyncio.ensure_future(running.ask(authorization=f"Bearer {name}", **headers))
+
+
+async def waiting(running: Live, count: int) -> None:
+    await running.until_metric(f'mark_gateway_async_waiting{{model="{running.model.name}"}}', count)
+
+
+async def answered(running: Live, name: str, count: int) -> None:
+    async def there() -> bool:
+        found = counts(running).get(name)
+        return found is not None and found.answered == count
+
+    await until(there)
+
+
+async def ended(running: Live) -> None:
+    """The gateway has seen what was sent before: it reads connections in the order of what comes."""
+    for _ in range(3):
+        await running.metric("mark_gateway_connections ")
+
+
+@asynccontextmanager
+async def busy() -> AsyncIterator[tuple[Live, EchoBackend, asyncio.Task[Reply]]]:
+    """A gateway with one instance that works on a client's request until its backend is let free."""
+    async with live(served(latency_s=OBJECTIVE_S, batch_s=(0.002,))) as running:
+        backend = running.agents["i-0"].backend
+        await known(running, client("shop"), patient(), patient("soon", 1.5 * OBJECTIVE_S))
+        backend.free.clear()
+        ordinary = asked(running, "shop")
+        while not backend.batches:
+            await asyncio.sleep(0.005)
+        yield running, backend, ordinary
+
+
+def test_an_idle_instance_answers_and_nothing_is_rented_for_it() -> None:
+    async def test() -> None:
+        async with live() as running:
+            await known(running, patient())
+            replies = await asyncio.gather(*(asked(running, "nightly") for _ in range(20)))
+            assert [reply.status for reply in replies] == [200] * 20
+            await answered(running, "nightly", 20)
+            assert running.store.arrivals() == 0, "it is no load"
+            assert running.store.total("answered") == 0, "no objective of the model counts it"
+            assert counts(running)["nightly"].late == 0
+
+    run(test())
+
+
+def test_it_waits_while_instances_have_other_work() -> None:
+    async def test() -> None:
+        async with busy() as (running, backend, ordinary):
+            held = asked(running, "nightly")
+            await waiting(running, 1)
+            assert len(backend.requests) == 1
+            backend.free.set()
+            assert [(await one).status for one in (ordinary, held)] == [200, 200]
+            await answered(running, "nightly", 1)
+            assert running.store.arrivals() == 1, "the ordinary one alone"
+
+    run(test())
+
+
+def test_one_whose_deadline_is_near_is_load_at_once() -> None:
+    async def test() -> None:
+        async with busy() as (running, backend, ordinary):
+            held, urgent = asked(running, "nightly"), asked(running, "soon")
+
+            async def counted() -> bool:
+                return running.store.arrivals() == 2
+
+            await until(counted)
+            await waiting(running, 1)
+            backend.free.set()
+            assert [(await one).status for one in (ordinary, urgent, held)] == [200] * 3
+            await answered(running, "soon", 1)
+            assert running.store.arrivals() == 2
+
+    run(test())
+
+
+def test_one_of_a_lost_instance_waits_for_another() -> None:
+    async def test() -> None:
+        async with live() as running:
+            await known(running, patient())
+            backend = running.agents["i-0"].backend
+            backend.free.clear()
+            held = asked(running, "nightly")
+            while not backend.batches:
+                await asyncio.sleep(0.005)
+            running.agents["i-0"].task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running.agents.pop("i-0").task
+            await waiting(running, 1)
+            await running.add_agent("i-1")
+            assert (await held).status == 200
+
+    run(test())
+
+
+def test_nobody_works_for_a_client_that_has_gone() -> None:
+    async def test() -> None:
+        async with busy() as (running, backend, ordinary):
+            gone = await running.client()
+            gone.send(authorization="Bearer nightly")
+            await waiting(running, 1)
+            await gone.close()
+            await ended(running)
+            backend.free.set()
+            assert (await ordinary).status == 200
+            await waiting(running, 0)
+            assert (await asked(running, "nightly")).status == 200
+            assert len(backend.requests) == 2
+            await answered(running, "nightly", 1)
+            assert counts(running)["nightly"].failed == 0
+
+    run(test())
+
+
+def test_a_retry_takes_the_place_of_a_client_that_has_gone() -> None:
+    async def test() -> None:
+        async with busy() as (running, backend, ordinary):
+            gone = await running.client()
+            gone.send(authorization="Bearer nightly", x_mark_request_id="one")
+            await waiting(running, 1)
+            again = asked(running, "nightly", x_mark_request_id="one")
+            await running.until_metric(f'mark_gateway_deduplicated_total{{model="{running.model.name}"}}', 1)
+            await gone.close()
+            await ended(running)
+            backend.free.set()
+            assert [(await one).status for one in (ordinary, again)] == [200, 200]
+
+    run(test())
+
+
+def test_a_gateway_holds_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(held_requests, "MOST_HELD", 1)
+
+    async def test() -> None:
+        async with busy() as (running, backend, ordinary):
+            held = asked(running, "nightly")
+            await waiting(running, 1)
+            refused = await asked(running, "nightly")
+            assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+            backend.free.set()
+            assert [(await one).status for one in (ordinary, held)] == [200, 200]
+            assert (await asked(running, "nightly")).status == 200, "its place is free again"
+            await answered(running, "nightly", 2)
+            assert counts(running)["nightly"].shed == 1
+            assert running.store.total("shed") == 0
+
+    run(test())
+
+
+def test_a_gateway_that_ends_lets_them_ask_another() -> None:
+    async def test() -> None:
+        async with busy() as (running, backend, ordinary):
+            held = asked(running, "nightly")
+            await waiting(running, 1)
+            running.gateway_stop.set()
+            assert (await held).status == 503
+            backend.free.set()
+            assert (await ordinary).status == 200
+
+    run(test())

@@ -1,0 +1,373 @@
+"""tritonclient and plain gRPC against a gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+import tritonclient.grpc as triton
+import tritonclient.grpc.aio as triton_aio
+from grpc import StatusCode, aio
+from tritonclient.grpc import service_pb2
+from tritonclient.utils import InferenceServerException
+
+from mark.domain.clients import Client, ClientDirectory, HashedKey, Limits, hash_of_key
+from mark.domain.errors import Misconfigured
+from mark.serving.grpc.messages import SERVICE
+from mark.serving.grpc.server import GrpcConfig, GrpcServer
+from mark.serving.http.server import HttpLimits, HttpServer
+from tests.serving.harness import Live, live, run, until
+from tests.serving.test_peers import certified
+
+VALUES = np.array([[1.5, 2.5]], dtype=np.float32)
+
+
+@asynccontextmanager
+async def serving(config: GrpcConfig | None = None, **options: Any) -> AsyncIterator[tuple[Live, GrpcServer]]:
+    """A gateway that speaks gRPC, too."""
+    made: list[GrpcServer] = []
+
+    def beside(http: HttpServer) -> GrpcServer:
+        made.append(GrpcServer(config or GrpcConfig(host="127.0.0.1", port=0), http))
+        return made[0]
+
+    async with live(beside=beside, **options) as running:
+        yield running, made[0]
+
+
+def against(talk: Callable[[str], None], **options: Any) -> None:
+    """Let blocking code talk to a gateway's address."""
+
+    async def test() -> None:
+        async with serving(**options) as (_, server):
+            await asyncio.to_thread(talk, f"127.0.0.1:{server.port}")
+
+    run(test())
+
+
+def asked(values: np.ndarray[Any, Any] = VALUES, datatype: str = "FP32") -> list[Any]:
+    one = triton.InferInput("x", list(values.shape), datatype)
+    one.set_data_from_numpy(values)
+    return [one]
+
+
+def typed(**contents: Any) -> Any:
+    message = service_pb2.ModelInferRequest(model_name="echo")
+    message.inputs.add(name="x", datatype="FP32", shape=[1, 2], contents=contents or {"fp32_contents": [1.5, 2.5]})
+    return message
+
+
+def call(channel: Any, method: str, message: Any, **options: Any) -> Any:
+    response = getattr(service_pb2, f"{method}Response")
+    ask = channel.unary_unary(
+        f"/{SERVICE}/{method}",
+        request_serializer=lambda one: one if isinstance(one, bytes) else one.SerializeToString(),
+        response_deserializer=response.FromString,
+    )
+    return ask(message, **options)
+
+
+@pytest.mark.parametrize("compression", [None, "gzip", "deflate"])
+def test_tritonclient(compression: str | None) -> None:
+    def talk(address: str) -> None:
+        with triton.InferenceServerClient(address) as client:
+            assert client.is_server_live()
+            assert client.is_server_ready()
+            assert client.is_model_ready("echo")
+            assert client.is_model_ready("echo", "1")
+            assert "binary_tensor_data" in client.get_server_metadata().extensions
+            metadata = client.get_model_metadata("echo")
+            assert (metadata.inputs[0].name, list(metadata.inputs[0].shape)) == ("x", [-1, 2])
+            config = client.get_model_config("echo", as_json=True)["config"]
+            assert (config["max_batch_size"], config["input"][0]["data_type"]) == (4, "TYPE_FP32")
+            for outputs in (None, [triton.InferRequestedOutput("x")]):
+                result = client.infer(
+                    "echo",
+                    asked(),
+                    outputs=outputs,
+                    request_id="r-1",
+                    compression_algorithm=compression,
+                    client_timeout=30,
+                    parameters={"own": "text", "count": 3},
+                )
+                np.testing.assert_array_equal(result.as_numpy("x"), VALUES)
+                assert result.get_response().id == "r-1"
+            large = np.arange(200_000, dtype=np.float32).reshape(-1, 2)
+            found = client.infer("echo", asked(large), compression_algorithm=compression).as_numpy("x")
+            np.testing.assert_array_equal(found, large)
+            with pytest.raises(InferenceServerException, match="no route for") as missing:
+                client.infer("other", asked())
+            assert missing.value.status() == "StatusCode.NOT_FOUND"
+            with pytest.raises(InferenceServerException, match="classification extension is not supported"):
+                client.infer("echo", asked(), outputs=[triton.InferRequestedOutput("x", class_count=2)])
+            shared = triton.InferInput("x", [1, 2], "FP32")
+            shared.set_shared_memory("region", 8)
+            with pytest.raises(InferenceServerException, match="shared memory is not supported"):
+                client.infer("echo", [shared])
+
+    against(talk)
+
+
+def test_tritonclient_in_an_event_loop() -> None:
+    async def test() -> None:
+        async with (
+            serving() as (_, server),
+            triton_aio.InferenceServerClient(f"127.0.0.1:{server.port}") as client,
+        ):
+            assert await client.is_server_live()
+            assert await client.is_server_ready()
+            assert await client.is_model_ready("echo")
+            assert (await client.get_model_metadata("echo")).name == "echo"
+            assert (await client.get_model_config("echo")).config.name == "echo"
+            results = await asyncio.gather(*(client.infer("echo", asked(VALUES + n)) for n in range(20)))
+            for number, result in enumerate(results):
+                np.testing.assert_array_equal(result.as_numpy("x"), VALUES + number)
+            with pytest.raises(InferenceServerException, match="no route for"):
+                await client.infer("other", asked())
+
+    run(test())
+
+
+@pytest.mark.parametrize("values", [np.array([[b"a", b"\0\xff"]], dtype=object), VALUES.astype(np.float16)])
+def test_texts_and_halves_come_back_as_they_went(values: np.ndarray[Any, Any]) -> None:
+    def talk(address: str) -> None:
+        with triton.InferenceServerClient(address) as client:
+            result = client.infer("echo", asked(values, "BYTES" if values.dtype.kind == "O" else "FP16"))
+            np.testing.assert_array_equal(result.as_numpy("x"), values)
+
+    against(talk)
+
+
+def test_typed_contents_are_answered_typed() -> None:
+    def talk(address: str) -> None:
+        with grpc.insecure_channel(address) as channel:
+            answer, told = channel.unary_unary(
+                f"/{SERVICE}/ModelInfer",
+                request_serializer=service_pb2.ModelInferRequest.SerializeToString,
+                response_deserializer=service_pb2.ModelInferResponse.FromString,
+            ).with_call(typed())
+            assert list(answer.outputs[0].contents.fp32_contents) == [1.5, 2.5]
+            assert not answer.raw_output_contents
+            trailing = dict(told.trailing_metadata())
+            assert trailing["x-mark-served-by"] == "instance"
+            assert trailing["x-mark-request-id"].startswith("g1")
+
+    against(talk)
+
+
+def refused(channel: Any, message: Any, method: str = "ModelInfer", **options: Any) -> Any:
+    with pytest.raises(grpc.RpcError) as error:
+        call(channel, method, message, **options)
+    return error.value
+
+
+def test_what_is_wrong_is_said() -> None:
+    both = typed()
+    both.raw_input_contents.append(bytes(8))
+    spare = typed()
+    spare.raw_input_contents.extend([bytes(8), b""])
+    foreign = typed(int_contents=[1, 2])
+    half = typed()
+    half.inputs[0].datatype = "FP16"
+
+    def talk(address: str) -> None:
+        with grpc.insecure_channel(address) as channel:
+            for message, text in (
+                (both, "contents beside raw_input_contents"),
+                (spare, "2 entries for 1 inputs"),
+                (foreign, "FP32 goes into fp32_contents, not int_contents"),
+                (half, "no typed contents, send raw_input_contents"),
+                (b"\xff", "the message is no ModelInferRequest"),
+                (service_pb2.ModelInferRequest(model_name="echo"), "at least one tensor"),
+                (b"\x0b" * 70_000, "the message is no ModelInferRequest"),
+                (b"\x2a\x00" * 40_000, "more than 2048 fields"),
+            ):
+                error = refused(channel, message)
+                assert error.code() in (StatusCode.INVALID_ARGUMENT, StatusCode.RESOURCE_EXHAUSTED)
+                assert text in error.details()
+            for metadata, text in (
+                ((("x-mark-deadline-ms", "soon"),), "whole number of milliseconds"),
+                ((("x-mark-request-id", "a"), ("x-mark-request-id", "b")), "x-mark-request-id twice"),
+            ):
+                error = refused(channel, typed(), metadata=metadata)
+                assert (error.code(), text in error.details()) == (StatusCode.INVALID_ARGUMENT, True)
+            missing = refused(channel, service_pb2.ModelReadyRequest(name="other"), "ModelReady")
+            assert missing.code() == StatusCode.NOT_FOUND
+            assert refused(channel, b"", "RepositoryIndex").code() == StatusCode.UNIMPLEMENTED
+
+    against(talk)
+
+
+def test_a_message_that_unpacks_beyond_the_limit_is_refused() -> None:
+    def talk(address: str) -> None:
+        options = [("grpc.max_send_message_length", -1)]
+        with grpc.insecure_channel(address, options, grpc.Compression.Gzip) as channel:
+            bomb = bytes(8 * 2**20)
+            assert len(gzip.compress(bomb)) < 10_000
+            assert refused(channel, bomb).code() == StatusCode.RESOURCE_EXHAUSTED
+            assert list(call(channel, "ModelInfer", typed()).outputs[0].contents.fp32_contents) == [1.5, 2.5]
+
+    against(talk, limits=HttpLimits(body_bytes=2**20))
+
+
+def test_keys_are_asked_for_before_the_message_is_read() -> None:
+    def talk(address: str) -> None:
+        with grpc.insecure_channel(address) as channel:
+            for metadata in ((), (("authorization", "Bearer wrong"),)):
+                for method, message in (
+                    ("ModelInfer", typed()),
+                    ("ModelMetadata", service_pb2.ModelMetadataRequest(name="echo")),
+                    ("ServerMetadata", b""),
+                ):
+                    error = refused(channel, message, method, metadata=metadata)
+                    assert error.code() == StatusCode.UNAUTHENTICATED
+                    assert "a bearer token is required" in error.details()
+            assert call(channel, "ServerLive", b"").live
+            told = (("authorization", "Bearer 0123456789abcdef"),)
+            assert call(
+                channel, "ModelMetadata", service_pb2.ModelMetadataRequest(name="echo"), metadata=told
+            ).name
+
+    against(talk, token="0123456789abcdef", agents=0)
+
+
+def test_a_service_without_instances_is_not_ready() -> None:
+    def talk(address: str) -> None:
+        with triton.InferenceServerClient(address) as client:
+            assert client.is_server_live()
+            assert not client.is_server_ready()
+            assert not client.is_model_ready("echo")
+
+    against(talk, agents=0)
+
+
+async def _infer(server: GrpcServer, *, timeout: float | None = None, **metadata: str) -> Any:
+    pairs = tuple((name.replace("_", "-"), value) for name, value in metadata.items())
+    async with aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+        return await call(channel, "ModelInfer", typed(), metadata=pairs, timeout=timeout)
+
+
+def test_ids_are_executed_once() -> None:
+    async def test() -> None:
+        async with serving() as (running, server):
+            first, second = [await _infer(server, x_mark_request_id="mine") for _ in range(2)]
+            assert first == second
+            assert len(running.agents["i-0"].backend.requests) == 1
+
+    run(test())
+
+
+def test_a_call_that_runs_out_of_time_ends_and_the_gateway_goes_on() -> None:
+    async def test() -> None:
+        async with serving() as (running, server):
+            backend = running.agents["i-0"].backend
+            backend.free.clear()
+            with pytest.raises(aio.AioRpcError) as error:
+                await _infer(server, timeout=0.2)
+            assert error.value.code() == StatusCode.DEADLINE_EXCEEDED
+            backend.free.set()
+            assert (await _infer(server)).outputs
+
+    run(test())
+
+
+def test_a_gateway_that_ends_answers_what_it_has() -> None:
+    async def test() -> None:
+        async with serving() as (running, server):
+            backend = running.agents["i-0"].backend
+            backend.free.clear()
+            asking = asyncio.ensure_future(_infer(server))
+            while not backend.requests:
+                await asyncio.sleep(0.001)
+            running.gateway_stop.set()
+            await asyncio.sleep(0)
+            backend.free.set()
+            assert (await asking).outputs
+
+    run(test())
+
+
+def test_limits_of_a_client_hold_for_grpc() -> None:
+    limits = Limits(rate_rps=0.01, burst=1)
+    key = HashedKey(sha256=hash_of_key(b"a-key"))
+    known = Client(name="shop", keys=(key,), limits=limits, models=("echo",))
+    elsewhere = Client(name="other", keys=(HashedKey(sha256=hash_of_key(b"b-key")),), models=("another",))
+
+    async def test() -> None:
+        async with serving() as (running, server):
+            running.store.directory = ClientDirectory(version=1, clients=(known, elsewhere))
+
+            async def code(**metadata: str) -> StatusCode:
+                try:
+                    await _infer(server, **metadata)
+                except aio.AioRpcError as error:
+                    return error.code()
+                return StatusCode.OK
+
+            async def asks_keys() -> bool:
+                return await code() == StatusCode.UNAUTHENTICATED
+
+            await until(asks_keys)
+            assert await code(authorization="Bearer a-key") == StatusCode.OK
+            with pytest.raises(aio.AioRpcError, match="above its rate") as limited:
+                await _infer(server, authorization="Bearer a-key")
+            assert limited.value.code() == StatusCode.RESOURCE_EXHAUSTED
+            assert int(str(dict(limited.value.trailing_metadata() or ())["retry-after"])) > 1
+            assert await code(authorization="Bearer b-key") == StatusCode.PERMISSION_DENIED
+
+    run(test())
+
+
+def test_what_is_shed_is_unavailable_with_a_time_to_retry() -> None:
+    async def test() -> None:
+        async with serving(agents=0) as (_, server):
+            with pytest.raises(aio.AioRpcError) as error:
+                await _infer(server)
+            assert error.value.code() == StatusCode.UNAVAILABLE
+            assert "no capacity to meet the deadline" in str(error.value.details())
+            assert dict(error.value.trailing_metadata() or ())["retry-after"] == "1"
+
+    run(test())
+
+
+def test_a_version_is_named_by_the_message() -> None:
+    def talk(address: str) -> None:
+        with triton.InferenceServerClient(address) as client:
+            np.testing.assert_array_equal(client.infer("echo", asked(), model_version="1").as_numpy("x"), VALUES)
+            with pytest.raises(InferenceServerException, match="no route for"):
+                client.infer("echo", asked(), model_version="7")
+
+    against(talk)
+
+
+def test_tls_with_the_gateways_certificate(tmp_path: Path) -> None:
+    certified(tmp_path)
+    chain, key = ((tmp_path / name).read_bytes() for name in ("cert.pem", "key.pem"))
+
+    def talk(address: str) -> None:
+        with grpc.secure_channel(address, grpc.ssl_channel_credentials(chain)) as channel:
+            assert call(channel, "ModelInfer", typed()).outputs
+
+    against(talk, config=GrpcConfig(host="127.0.0.1", port=0, identity=(key, chain)))
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+
+        async def test() -> None:
+            with pytest.raises(Misconfigured, match=f"cannot serve gRPC on 127.0.0.1:{port}"):
+                async with serving(GrpcConfig(host="127.0.0.1", port=port), agents=0):
+                    pass
+
+        run(test())
