@@ -25,8 +25,9 @@ class Blueprint:
     the region's first two. `grpc_port`: where clients reach gateways by
     gRPC, None for nowhere. `gateway_machine`: name of the kind that gateways and controllers run on.
     `monthly_usd`: what the service may cost in a month, as AWS's own budget has it. `bundles`: handler -> key in
-    the service's bucket. `processes`: the settings as those in the account read them, JSON; `files`: files that
-    these name, as `mark.config.carried` packs them, empty where they name none.
+    the service's bucket. `versions`: model -> the version with which it begins, and its backend, as
+    `mark/live/processes/cloud.py` reads them. `processes`: the settings as those in the account read them, JSON;
+    `files`: files that these name, as `mark.config.carried` packs them, empty where they name none.
     """
 
     service: str
@@ -42,6 +43,7 @@ class Blueprint:
     trains: bool
     monthly_usd: float
     bundles: Mapping[str, str]
+    versions: Mapping[str, Mapping[str, str | bool]]
     processes: str
     files: str
     #: where spans and metrics are sent: port of the collector, and the secret (ARN) with its headers

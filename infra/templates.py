@@ -48,7 +48,7 @@ def make_profile(stack: ServiceStack, role: str) -> aws_iam.CfnInstanceProfile:
     """The instance profile `mark-SERVICE-agent` or `-gateway`, with what that process and its start may do."""
     blueprint, rollout = stack.blueprint, stack.blueprint.rollout
     is_agent = role == "agent"
-    bucket = stack.imported("bucket") if is_agent and rollout.bundle else ""
+    bucket = stack.imported("bucket") if is_agent else ""
     names = names_of(stack, secret=secret_arn(stack, store_secret(StoreUser(role))), bucket=bucket)
     images = [
         blueprint.agent_image if is_agent else blueprint.image,

@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mark.aws.ec2.launch import MODEL_VERSION
+from mark.aws.names import ON_INSTANCES
 from mark.live.processes.metadata import HOST, PORT
 from mark.store.users import NOBODY, StoreUser, user_line
 
@@ -29,6 +31,7 @@ TOOLS = "/usr/local/lib/mark"
 class Start:
     """Start of an instance. `secrets`: variable -> secret's name. `bundle`: an object (s3://) for /model.
 
+    `versions`: the folder (s3://) with bundles of versions, of which a tag names the instance's, for /versions.
     `forms`: what a variable is where it is more than its secret, which stands at %s. `log`: the log group of what
     it says; its streams bear the machines' names. `signals`: the stack, and the group of instances in it, that
     wait for the word that the process answers at `answers`. `runs_models`: it runs model code, which may not act
@@ -49,6 +52,7 @@ class Start:
     gpu: bool = False
     model_image: str = ""
     bundle: str = ""
+    versions: str = ""
     powers_off: bool = False
     signals: tuple[str, str] | None = None
     answers: str = ""
@@ -108,6 +112,8 @@ TLS_FILES = "/run/mark/tls"
 """In memory, on the host and in the containers."""
 USER = "10001"
 """Of the image's processes (infra/image/Dockerfile): it reads the key."""
+VERSIONS = "/opt/mark/versions"
+"""On the host: the files of the version that the instance serves."""
 METADATA = f"http://{HOST}:{PORT}"
 """Address at which agents read what they may of the instance's metadata."""
 NODE_PROCESSES = ("store", "controller", "gateway")
@@ -311,6 +317,8 @@ def _prepare_one(start: Start) -> str:
     script = _prepare(start.region, start.secrets, start.forms, images=images)
     if start.runs_models:
         script += _firewall(start)
+    if start.versions:
+        script += _version(start)
     if not start.bundle:
         return script
     # whoever packed it has other users, and maybe files that only the owner reads
@@ -323,6 +331,26 @@ def _prepare_one(start: Start) -> str:
         f"{script}install -d -m 755 /opt/mark/model\n"
         f"[ -e /run/mark/unpacked ] || {{ {unpacks} && touch /run/mark/unpacked; }}\n"
     )
+
+
+def _version(start: Start) -> str:
+    """The files of the instance's version, whole or not at all; they never change, so once is enough."""
+    metadata = "http://169.254.169.254/latest"
+    return f"""\
+token="$(curl -fsS -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' {metadata}/api/token)"
+tags() {{ curl -fsS -H "X-aws-ec2-metadata-token: $token" {metadata}/meta-data/tags/instance/"${{1-}}"; }}
+names="$(tags)"
+install -d -m 755 {VERSIONS}
+if grep -qx {MODEL_VERSION} <<< "$names"; then
+  version="$(tags {MODEL_VERSION})"
+  [ -d "{VERSIONS}/$version" ] || {{
+    rm -rf {VERSIONS}/.new && install -d -m 755 {VERSIONS}/.new
+    aws s3 cp --region {start.region} "{start.versions}/$version.tar.gz" - \
+      | tar -xz --no-same-owner -C {VERSIONS}/.new
+    chmod -R a+rX {VERSIONS}/.new && mv -T {VERSIONS}/.new "{VERSIONS}/$version"
+  }}
+fi
+"""
 
 
 def _firewall(start: Start) -> str:
@@ -370,6 +398,7 @@ def _prepare(region: str, secrets: Mapping[str, str], forms: Mapping[str, str], 
 def _unit(start: Start) -> str:
     gpus = "--gpus all " if start.gpu and not start.model_image else ""
     model = "-v /opt/mark/model:/model:ro -e PYTHONPATH=/model " if start.bundle else ""
+    model += f"-v {VERSIONS}:{ON_INSTANCES}:ro " if start.versions else ""
     run = (
         f"docker run --rm --name mark {_logged(start.region, start.log)}--network host --read-only "
         f"{f'--user {USER} {_NO_RIGHTS}' if start.runs_models else ''}"

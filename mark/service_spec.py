@@ -49,6 +49,8 @@ class ServedModel:
     backend: BackendSpec
     overflow: LambdaOffering | None = None
     function: str = ""
+    #: the function has an alias for each version (`domain/versions.py`)
+    function_versions: bool = False
     inputs: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
     variants: tuple[str, ...] = field(default_factory=tuple)

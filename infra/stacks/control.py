@@ -147,6 +147,7 @@ def controller_environment(stack: ServiceStack, place: Place) -> dict[str, str]:
         "MARK_SUBNETS": f"[{subnets}]",
         "MARK_OWNER": blueprint.rollout.owner,
         "MARK_VERSION": blueprint.rollout.agent_version,
+        **({"MARK_VERSIONS": compact(blueprint.versions)} if blueprint.versions else {}),
         **({"MARK_QUALIFIER": LIVE, "MARK_PROVISIONED": str(warm)} if warm else {}),
         "MARK_CACHE": f"{SCRATCH}/mark",
         "TMPDIR": SCRATCH,

@@ -19,7 +19,7 @@ from infra.stack import ServiceStack, excuse
 from infra.stacks.network import Place
 from infra.templates import image_of, make_profile, make_template
 from infra.user_data import Start
-from mark.aws.names import LEASE
+from mark.aws.names import LEASE, VERSIONS
 from mark.aws.resources import TemplateSpec
 from mark.config.rollout import MachineSettings
 from mark.domain.fleet import Role
@@ -165,6 +165,7 @@ class LaunchStack(ServiceStack):
             gpu=bool(machine.accelerator),
             model_image=rollout.model_image or "",
             bundle=f"s3://{self.imported('bucket')}/{rollout.bundle}" if rollout.bundle else "",
+            versions=f"s3://{self.imported('bucket')}/{VERSIONS}",
             powers_off=True,
         )
         make_template(self, template, image=image, profile=profile, group=self._agents.attr_group_id, start=start)

@@ -29,8 +29,12 @@ AGENTS_PASSWORD = "store-agent"  # noqa: S105 - its name
 """The secret by which agents reach the store: in the lean shape a password and no more."""
 LEASE = "lease"
 """The table of the controllers' lease, in the lean shape."""
-JOURNAL, REPORTS, TRAININGS = "journal", "reports", "training"
+ARTIFACTS, JOURNAL, REPORTS, TRAININGS = "artifacts", "journal", "reports", "training"
 """Folders of the bucket."""
+VERSIONS = f"{ARTIFACTS}/versions"
+"""Folder of the bucket with the bundles of models' versions."""
+ON_INSTANCES = "/versions"
+"""Where agents on AWS find the version of their instance, in a folder that bears its name."""
 
 
 def name_of(service: str, part: str) -> str:

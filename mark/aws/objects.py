@@ -1,11 +1,13 @@
-"""Objects of S3, read: what a user's own bucket holds, such as access logs."""
+"""Objects of S3: what a user's own bucket holds, such as access logs; files that are put into the service's."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from mark.aws.errors import translated
+from mark.aws.errors import code_of, translated
 from mark.aws.session import Aws
+from mark.domain.errors import MarkError
 
 CHUNK_BYTES = 1 << 20
 
@@ -31,3 +33,21 @@ class BucketReader:
                 yield from body.iter_chunks(CHUNK_BYTES)
             finally:
                 body.close()
+
+
+def holds_object(aws: Aws, bucket: str, key: str) -> bool:
+    """True where the bucket has it. Errors: MarkError, with AWS's own words."""
+    try:
+        with translated():
+            aws.objects.head_object(Bucket=bucket, Key=key)
+    except MarkError as error:
+        if code_of(error) in ("404", "NoSuchKey", "NotFound"):
+            return False
+        raise
+    return True
+
+
+def put_file(aws: Aws, bucket: str, key: str, path: Path) -> None:
+    """Put a file of up to 5 GiB, S3's limit for one call. Errors: MarkError, with AWS's own words."""
+    with path.open("rb") as body, translated():
+        aws.objects.put_object(Bucket=bucket, Key=key, Body=body)

@@ -16,7 +16,14 @@ from mark.aws.archive import bucket_name, make_bucket
 from mark.aws.ec2.launch import LIVE, SERVICE
 from mark.aws.error_codes import NOT_THERE
 from mark.aws.errors import absent_is_done, code_of, translated
-from mark.aws.functions.management import feed, make_function, make_role, remove_functions, remove_roles
+from mark.aws.functions.management import (
+    feed,
+    make_function,
+    make_role,
+    publish_function,
+    remove_functions,
+    remove_roles,
+)
 from mark.aws.names import QUEUES, RULES, TRAIN, WEBHOOK, name_of
 from mark.aws.permissions.policies import Names
 from mark.aws.resources import (
@@ -26,6 +33,7 @@ from mark.aws.resources import (
     Resources,
     RuleSpec,
     TemplateSpec,
+    called_as,
     queue_policy,
     tag_list,
 )
@@ -106,6 +114,9 @@ def _make_functions(
         )
         for function in wanted.functions
     }
+    for function in wanted.functions:
+        if function.alias:
+            publish_function(aws, function, function.variables(known))
     feed(aws, wanted.reader, raw_arn)
     if wanted.schedule is None:
         remove_schedule(aws, wanted.service)
@@ -266,7 +277,7 @@ def _names(wanted: Resources, raw_arn: str) -> Names:
         account=account,
         partition=partition,
         bucket=bucket_name(wanted.service, account),
-        infer=tuple(one.name for one in wanted.functions if one.role == "infer"),
+        infer=tuple(name for one in wanted.functions if one.role == "infer" for name in called_as(one)),
         sender=wanted.sender,
         train=next((one.name for one in wanted.functions if one.role == TRAIN), ""),
         webhook=next((one.environment[WEBHOOK_SECRET] for one in wanted.functions if one.role == WEBHOOK), ""),

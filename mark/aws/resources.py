@@ -37,6 +37,7 @@ from mark.aws.names import (
 )
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet import Role
+from mark.domain.versions import alias_of
 from mark.protocols.events import REBALANCE, SOURCE, SPOT, STATE
 
 if TYPE_CHECKING:
@@ -142,6 +143,8 @@ class LambdaSpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     #: Variables whose values are not known before something else is made.
     deferred: Mapping[str, Deferred] = field(default_factory=dict)
+    #: Alias by which this state of it is called; empty where it has no others.
+    alias: str = ""
 
     @property
     def handler(self) -> str:
@@ -152,6 +155,11 @@ class LambdaSpec:
         """The whole environment; `known`: the values that were deferred."""
         later = {name: known[value] for name, value in self.deferred.items()}
         return {CALLER: f"mark-{self.role}", **self.environment, **later}
+
+
+def called_as(function: LambdaSpec) -> tuple[str, ...]:
+    """Names by which a model's function is called, as policies have them: its own, and those of all versions."""
+    return (function.name, f"{function.name}:{alias_of('*')}") if function.alias else (function.name,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,8 @@ class Transition:
     at: float
     usd_per_hour: float | None = None
     surplus_vcpu_s: float | None = None
+    #: The version of the model that it was launched for; empty where versions are not told apart.
+    version: str = ""
 
     @property
     def is_reading(self) -> bool:

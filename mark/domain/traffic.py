@@ -183,3 +183,5 @@ class Warmed:
     at: float
     share: int
     anew_at: float = 0.0
+    #: the version whose environments they are; empty where they are not told apart
+    version: str = ""

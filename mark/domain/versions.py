@@ -20,6 +20,16 @@ LONGEST_S = 7 * 86_400.0
 """Most of a share's dwell, and of the time for a step's instances."""
 
 
+def function_of_version(function: str, version: str) -> str:
+    """The Lambda function that answers for a version: the model's, by an alias that bears the version's name."""
+    return f"{function}:{alias_of(version)}" if version else function
+
+
+def alias_of(version: str) -> str:
+    """The alias of a version; one of digits alone would be a number of Lambda's own."""
+    return f"v{version}"
+
+
 class RolloutPhase(StrEnum):
     """preparing -> shadowing -> preparing -> dwelling -> preparing ... -> promoted; or -> compared, or -> aborted.
 

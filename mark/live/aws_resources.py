@@ -7,6 +7,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
+from mark.aws.functions.management import publish_function
 from mark.aws.provision import ServiceResources, ServiceSetup, set_up, tear_down
 from mark.aws.resources import INFER_TIMEOUT_S, LambdaSpec, describe
 from mark.aws.session import Aws, AwsSettings, Credentials
@@ -15,6 +16,7 @@ from mark.config.settings import Settings
 from mark.domain.documents import json_text
 from mark.domain.fleet import Role
 from mark.domain.tensor import TensorSpec
+from mark.domain.versions import alias_of
 from mark.live.local.run_dir import Running
 from mark.live.models import LiveModel
 from mark.plugins.trained import may_train_elsewhere
@@ -81,6 +83,12 @@ def on_this_machine(rollout: RolloutSettings) -> RolloutSettings:
     return rollout.model_copy(update={"owner": OWNED_BY, "report": report})
 
 
+def publish_version(aws: Aws, served: ServedModel) -> None:
+    """Have the model's function answer as this version by the version's alias, and as all others by theirs."""
+    function = function_of(served)
+    publish_function(aws, function, function.variables({}))
+
+
 def remove_resources(aws: Aws, service: str) -> None:
     """End its instances and remove what was made."""
     tear_down(aws, service)
@@ -138,6 +146,7 @@ def function_of(served: ServedModel) -> LambdaSpec:
             "MARK_INPUTS": _tensors_variable(served.inputs),
             "MARK_OUTPUTS": _tensors_variable(served.outputs),
         },
+        alias=alias_of(served.version) if served.function_versions else "",
     )
 
 

@@ -13,7 +13,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from mark.config.settings import state_dir
 from mark.domain.errors import Misconfigured
@@ -94,7 +94,7 @@ def _keep(backend: BackendSpec, folder: Path) -> tuple[str, BackendSpec]:
     for _ in range(3):
         version = version_of(backend)
         place = folder / version
-        kept = replace(backend, target=_kept_target(files, place), folder=str(place))
+        kept = _loaded_from(place, backend, files)
         if not place.is_dir():
             _copy(files, place)
         if version_of(kept) == version:
@@ -105,9 +105,16 @@ def _keep(backend: BackendSpec, folder: Path) -> tuple[str, BackendSpec]:
     )
 
 
-def _kept_target(files: ModelFiles, place: Path) -> str:
+def loaded_from(place: PurePath, backend: BackendSpec) -> BackendSpec:
+    """The backend where its files are in `place`; what is installed is looked for where it is installed."""
+    files = model_files(backend)
+    return replace(backend, folder="") if files is None else _loaded_from(place, backend, files)
+
+
+def _loaded_from(place: PurePath, backend: BackendSpec, files: ModelFiles) -> BackendSpec:
     where, _, name = files.target.rpartition(":")
-    return f"{place / where}:{name}" if where.endswith(".py") else files.target
+    target = f"{place / where}:{name}" if where.endswith(".py") else files.target
+    return replace(backend, target=target, folder=str(place))
 
 
 def _copy(files: ModelFiles, place: Path) -> None:

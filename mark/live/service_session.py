@@ -8,9 +8,12 @@ from __future__ import annotations
 from mark.aws.session import Aws, AwsSettings
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
-from mark.live.aws_resources import credentials_of
+from mark.live.aws_resources import RESOURCES, credentials_of, publish_version
 from mark.live.local.run_dir import RunFolder
+from mark.live.model_files import VERSIONS, keep_version
 from mark.live.store_link import open_link
+from mark.live.version_bundles import VersionBundle, upload
+from mark.service_spec import BackendSpec, ServedModel
 from mark.store.service import ServiceStore
 
 
@@ -25,6 +28,35 @@ def service_aws(settings: Settings, role: str) -> Aws:
             role=role,
         )
     )
+
+
+def keep_bundle(settings: Settings, store: ServiceStore, model: str, bundle: VersionBundle) -> BackendSpec:
+    """Have a version's files where the service's instances find them; the backend as they load it.
+
+    Misconfigured where they are edited meanwhile, or the service has no bucket.
+    """
+    folder = RunFolder.of(settings.service.name)
+    if folder.running() is not None:
+        _, backend = keep_version(bundle.source, folder.path / VERSIONS / model)
+        return backend
+    bucket = (store.status(RESOURCES) or {}).get("bucket")
+    if not bucket:
+        raise Misconfigured(f"the service {store.service} has no bucket to keep versions in: deploy it again")
+    aws = service_aws(settings, "releaser")
+    try:
+        upload(aws, bucket, bundle)
+    finally:
+        aws.close()
+    return bundle.backend
+
+
+def publish_function_version(settings: Settings, served: ServedModel) -> None:
+    """Have the function of a service on this machine answer for a version, too."""
+    aws = service_aws(settings, "setup")
+    try:
+        publish_version(aws, served)
+    finally:
+        aws.close()
 
 
 def service_store(settings: Settings) -> tuple[ServiceStore, tuple[str, ...]]:

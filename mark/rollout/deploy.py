@@ -10,8 +10,9 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from mark.aws.errors import code_of, translated
+from mark.aws.errors import translated
 from mark.aws.names import name_of
+from mark.aws.objects import holds_object, put_file
 from mark.aws.outside_pause import read_pause
 from mark.aws.preflight import manifest_type
 from mark.aws.session import Aws
@@ -22,10 +23,10 @@ from mark.config.settings import Settings
 from mark.domain.documents import json_text
 from mark.domain.errors import MarkError, Misconfigured
 from mark.live.models import LiveModel, served_models
+from mark.live.version_bundles import upload
 from mark.report.overhead import overhead_line
 from mark.report.terminal import note, show, show_json
 from mark.rollout.account import Account, lock, open_account, tags_of
-from mark.rollout.bundles import Bundle
 from mark.rollout.images import remedy_of, rollout_images, unfit_for_processors
 from mark.rollout.plan import STAYS, StackPlan, compare, is_long, refuse_stuck, with_change_sets
 from mark.rollout.show import EventLog, agreed, offerings_line, plan_document, plan_table
@@ -202,21 +203,12 @@ def _upload(account: Account, archive: str, synthesis: Synthesis, log: EventLog)
     """Bring the bundles that are not there yet."""
     bucket = _bucket(account, archive)
     for bundle in synthesis.bundles:
-        if not _is_there(account, bucket, bundle):
-            with translated():
-                account.aws.objects.put_object(Bucket=bucket, Key=bundle.key, Body=bundle.path.read_bytes())
+        if not holds_object(account.aws, bucket, bundle.key):
+            put_file(account.aws, bucket, bundle.key, bundle.path)
             log.show_line(f"uploaded {bundle.path.name} as s3://{bucket}/{bundle.key}")
-
-
-def _is_there(account: Account, bucket: str, bundle: Bundle) -> bool:
-    try:
-        with translated():
-            account.aws.objects.head_object(Bucket=bucket, Key=bundle.key)
-    except MarkError as error:
-        if code_of(error) in ("404", "NoSuchKey", "NotFound"):
-            return False
-        raise
-    return True
+    for model, version in synthesis.versions.items():
+        if upload(account.aws, bucket, version):
+            log.show_line(f"uploaded version {version.version} of {model} as s3://{bucket}/{version.key}")
 
 
 def _upload_template(account: Account, name: str, template: Mapping[str, Any]) -> str:

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from mark.aws.resources import LambdaSpec, mails
 from mark.config.carried import carry_files
 from mark.config.footprint import footprint_of, gateway_machine, sized
+from mark.config.service import Mode
 from mark.config.settings import Settings
 from mark.config.telemetry import TelemetrySettings, telemetry_of
 from mark.domain.documents import json_text
@@ -25,6 +26,7 @@ from mark.domain.errors import Misconfigured
 from mark.domain.footprint import Footprint
 from mark.live.aws_resources import MODEL_FOLDER, function_of, trains_forecasters
 from mark.live.models import LiveModel, make_live_models
+from mark.live.version_bundles import VersionBundle, bundle_of
 from mark.rollout.bundles import Bundle, find_bundles, overflowing
 from mark.rollout.spending import Spending, limited, rounded_up, spending_of
 from mark.rollout.template_sizes import TemplateSize, require_room, template_sizes
@@ -68,6 +70,8 @@ class Synthesis:
     bundles: tuple[Bundle, ...]
     assembly: Mapping[str, Any]
     models: tuple[LiveModel, ...]
+    #: The versions with which models begin, by model.
+    versions: Mapping[str, VersionBundle]
     footprint: Footprint
     spending: Spending
     sizes: tuple[TemplateSize, ...]
@@ -89,7 +93,8 @@ def draft(settings: Settings) -> Synthesis:
     bundles = find_bundles(settings, models)
     footprint = footprint_of(settings, models=len(models))
     spending = spending_of(named, models, footprint)
-    blueprint = _blueprint(settings, models, bundles, spending)
+    versions = _versions(settings, models)
+    blueprint = _blueprint(settings, models, bundles, spending, versions)
     with tempfile.TemporaryDirectory(prefix="mark-synth-") as folder:
         source, target = Path(folder) / "blueprint.json", Path(folder) / "out"
         source.write_text(json_text(blueprint, allow_nan=True), encoding="utf-8")
@@ -107,6 +112,7 @@ def draft(settings: Settings) -> Synthesis:
         bundles=bundles,
         assembly=manifest,
         models=models,
+        versions=versions,
         footprint=footprint,
         spending=spending,
         sizes=template_sizes(
@@ -152,6 +158,13 @@ def check_settings(settings: Settings) -> None:
         raise Misconfigured("rollout.gateway.scheme internet-facing needs a network that is not private")
 
 
+def _versions(settings: Settings, models: Sequence[LiveModel]) -> dict[str, VersionBundle]:
+    """The models' files as they are; none where nobody is served."""
+    if settings.service.mode is Mode.OBSERVE:
+        return {}
+    return {model.name: bundle_of(model.served.backend) for model in models}
+
+
 def _check_grpc_port(port: int | None) -> None:
     if port is not None and (port < UNPRIVILEGED or port in PORTS_TAKEN):
         taken = ", ".join(map(str, PORTS_TAKEN))
@@ -162,7 +175,11 @@ def _check_grpc_port(port: int | None) -> None:
 
 
 def _blueprint(
-    settings: Settings, models: Sequence[LiveModel], bundles: tuple[Bundle, ...], spending: Spending
+    settings: Settings,
+    models: Sequence[LiveModel],
+    bundles: tuple[Bundle, ...],
+    spending: Spending,
+    versions: Mapping[str, VersionBundle],
 ) -> dict[str, Any]:
     """infra/blueprint.py says what it holds."""
     settings = sized(settings, models=len(models))
@@ -184,6 +201,9 @@ def _blueprint(
         "trains": trains_forecasters(settings.rollout, models),
         "monthly_usd": settings.budget.monthly_usd or rounded_up(spending.month_usd),
         "bundles": {bundle.handler: bundle.key for bundle in bundles},
+        "versions": {
+            model: {"version": bundle.version, **asdict(bundle.backend)} for model, bundle in versions.items()
+        },
         "processes": told.model_dump_json(exclude_defaults=True, exclude=LEFT_OUT),
         "files": files,
         **_collector(settings.telemetry),

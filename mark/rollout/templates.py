@@ -47,6 +47,9 @@ def write_templates(settings: Settings, folder: Path) -> None:
             target = folder / bundle.key
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(bundle.path, target)
+        for version in synthesis.versions.values():
+            (folder / version.key).parent.mkdir(parents=True, exist_ok=True)
+            version.write(folder / version.key)
         _write_script(folder / UPLOADS, _uploads(settings, synthesis))
         _write_script(folder / SCRIPT, _deploys(settings, synthesis))
     except OSError as error:
@@ -124,13 +127,14 @@ def _write_script(path: Path, lines: Sequence[str]) -> None:
 
 
 def _uploads(settings: Settings, synthesis: Synthesis) -> list[str]:
-    """Bring the functions' code into the bucket, which the first stack has."""
+    """Bring the functions' code and the models' files into the bucket, which the first stack has."""
     export = f"Exports[?Name=='{name_of(settings.service.name, 'bucket')}'].Value"
+    keys = [*(one.key for one in synthesis.bundles), *(one.key for one in synthesis.versions.values())]
     return [
-        f"# Uploads the code of the functions; the stack {next(iter(synthesis.templates))} must stand.",
+        f"# Uploads the functions' code and the models' files; {next(iter(synthesis.templates))} must stand.",
         f"export AWS_REGION={settings.service.aws.region}",
         f'bucket="$(aws cloudformation list-exports --query "{export}" --output text)"',
-        *(f'aws s3 cp {bundle.key} "s3://$bucket/{bundle.key}"' for bundle in synthesis.bundles),
+        *(f'aws s3 cp {key} "s3://$bucket/{key}"' for key in dict.fromkeys(keys)),
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from threading import Lock
 from typing import Any
 
@@ -107,7 +108,9 @@ class ServiceStore:
         for name in gone:
             for key in self._model_keys(name):
                 self._link.call("EXPIRE", key, round(RETIRED_S))
-            self._link.call("HDEL", self._keys.of("warmed"), name)
+            versions = self._link.call("SMEMBERS", self._keys.of("model-versions", name))
+            warmed = (f"{name}/{version.decode()}" for version in versions)
+            self._link.call("HDEL", self._keys.of("warmed"), name, *warmed)
         for name in known - served - set(gone):
             if not self._link.call("EXISTS", *self._model_keys(name)):
                 self._link.call("SREM", self._keys.of("models"), name)
@@ -145,6 +148,28 @@ class ServiceStore:
             if served.version:
                 versions = ModelVersions(model=served.name, stable=served.version)
                 self._link.call("HSET", self._keys.of("versions"), served.name, VERSIONS.encode(versions))
+
+    def continue_versions(self, models: Sequence[ServedModel], seed: int) -> None:
+        """Go on with the versions that serve, told what their models are now; a model without any begins with its.
+
+        models: the versions with which they would begin.
+        """
+        for served in models:
+            self.put_version(served, seed)
+            if self.versions(served.name) is None:
+                begun = ModelVersions(model=served.name, stable=served.version)
+                self._link.call("HSET", self._keys.of("versions"), served.name, VERSIONS.encode(begun))
+            for known in self.served_versions(served.name):
+                if known.version != served.version:
+                    self.put_version(replace(served, version=known.version, backend=known.backend), seed)
+
+    def served_versions(self, model: str) -> tuple[ServedModel, ...]:
+        """What agents are told of the version that serves, and of the one that a rollout brings in."""
+        found = self.versions(model)
+        names = (found.stable, found.candidate) if found is not None else ()
+        keys = [self._keys.of_version(model, name) for name in names if name]
+        told = [self._link.call("GET", key) for key in keys]
+        return tuple(AGENT_SPEC.decode(data).served for data in told if data is not None)
 
     def versions(self, model: str) -> ModelVersions | None:
         """The versions of a model; None where they are not told apart."""
@@ -218,10 +243,11 @@ class ServiceStore:
 
     def put_warmed(self, warmed: Warmed) -> None:
         """Say that environments of a model were warmed."""
-        self._link.call("HSET", self._keys.of("warmed"), warmed.model, WARMED.encode(warmed))
+        of = f"{warmed.model}/{warmed.version}" if warmed.version else warmed.model
+        self._link.call("HSET", self._keys.of("warmed"), of, WARMED.encode(warmed))
 
     def warmed(self, model: str) -> Warmed | None:
-        """The last warm-up of the model's environments."""
+        """The last warm-up of the model's environments, where its versions are not told apart."""
         found = self._link.call("HGET", self._keys.of("warmed"), model)
         return None if found is None else WARMED.decode(found)
 

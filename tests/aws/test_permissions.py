@@ -20,6 +20,7 @@ from tests.aws.iam import NAMES, action_of, decided, reference
 PREFIXES = {
     *("LaunchFrom", "LaunchedAlong", "Artifacts", "Images", "Objects", "Journals", "Plans", "Reports"),
     "Trainings",
+    "Versions",
 }
 SEEN_AS_A_WHOLE = {"ce:GetCostAndUsage", "cloudformation:DescribeStacks", "cloudwatch:DescribeAlarms"}
 """They take a resource, but are asked for all: which there are is what is asked."""
@@ -37,6 +38,7 @@ BESIDE = {
     "node": {"dynamodb:ConditionCheckItem"},
     "probe": LOGS,
     "profiler": LAUNCH - {"ec2:RunInstances", "iam:CreateServiceLinkedRole"},
+    "releaser": {"s3:ListBucket"},
     "report": LOGS | {"ses:SendRawEmail"},
     "snapshot-report": LOGS | {"ses:SendRawEmail"},
     "setup": {
@@ -211,6 +213,8 @@ def test_rollouts_call_what_is_listed_for_the_deployer() -> None:
         found |= {"describe_volumes"}
     if "manifest_type(" in text:
         found |= {"describe_images"}
+    if "holds_object(" in text:
+        found |= {"head_object"}
     if "available_zones" in text:
         found |= {"describe_availability_zones", "describe_subnets"}
     assert found == {xform_name(call.action) for call in ROLES["deployer"]}

@@ -18,7 +18,7 @@ from mark.domain.traffic import ModelTraffic
 from mark.live.aws_resources import RESOURCES, launches_of
 from mark.live.background.cloudwatch import metric_line, spend, watch_metrics
 from mark.live.processes import cloud
-from mark.live.processes.cloud import deployed, live_models, main, resources
+from mark.live.processes.cloud import deployed, first_versions, live_models, main, resources
 from mark.rollout.synth import Synthesis, synthesise
 from mark.store.published_status import MODEL, FailedTraining, ForecasterStatus, PublishedInstance, PublishedModel
 from tests.infra.conftest import Template, of_type, plain, settings
@@ -51,6 +51,16 @@ def test_controllers_understand_what_the_templates_say(environment: dict[str, st
     [plain] = live_models(settings, "", 0)
     assert plain.served.overflow is not None
     assert plain.served.overflow.provisioned == 0
+
+
+def test_controllers_begin_with_the_versions_of_the_deploy(
+    synthesis: Synthesis, environment: dict[str, str]
+) -> None:
+    settings, _ = deployed(environment)
+    [version] = first_versions(live_models(settings, ""), environment)
+    bundle = synthesis.versions["inception-v3"]
+    assert (version.version, version.backend) == (bundle.version, bundle.backend)
+    assert first_versions(live_models(settings, ""), {}) == ()
 
 
 def test_another_threshold_of_an_alarm_replaces_no_process(synthesis: Synthesis, tmp_path: Path) -> None:
@@ -87,6 +97,7 @@ def test_a_controller_that_starts_leaves_what_another_said(
         share_wall=lambda offset_s: offset_s,
         put_spec=lambda spec: told.append(spec.name),
         put_status=lambda name, _: told.append(name),
+        continue_versions=lambda models, _: told.extend(one.name for one in models),
     )
 
     def leader(*_: object, publish: Callable[[], None], **__: object) -> object:
@@ -103,7 +114,7 @@ def test_a_controller_that_starts_leaves_what_another_said(
     monkeypatch.setattr(cloud, "log_json", lambda _process: None)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     assert main("controller", environment) == 0
-    assert told == ["shop", RESOURCES]
+    assert told == ["shop", "inception-v3", RESOURCES]
 
 
 def traffic(**counts: Any) -> ModelTraffic:

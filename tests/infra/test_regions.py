@@ -35,7 +35,7 @@ def test_a_trial_stands_in_the_account_s_zones_and_knows_the_region_s_prices(reg
     assert settings.rollout.network.zones == recorded_zones(region)[:2]
     assert [found.state for found in check_zones(settings, there)] == ["ok"]
     models = live_models(settings, "")
-    blueprint = _blueprint(settings, models, (), SimpleNamespace(month_usd=1.0))  # type: ignore[arg-type]
+    blueprint = _blueprint(settings, models, (), SimpleNamespace(month_usd=1.0), {})  # type: ignore[arg-type]
     environment = {"MARK_SETTINGS": blueprint["processes"], "MARK_FILES": blueprint["files"]}
     told, _ = deployed({**environment, "MARK_STORE_URL": "redis://x"})
     [model] = live_models(told, "")

@@ -23,7 +23,7 @@ from mark.live.aws_resources import make_resources
 from mark.live.local.run_dir import Running
 from mark.live.models import make_live_models
 from mark.rollout.spending import Spending
-from mark.rollout.synth import _blueprint
+from mark.rollout.synth import _blueprint, _versions
 from tests.aws.builders import aws
 from tests.emulator.conftest import TYPES, World, config_for
 from tests.infra.conftest import REGION, Template, of_type, plain, settings
@@ -368,7 +368,7 @@ def test_no_folder_of_the_deploying_machine_is_in_a_template(tmp_path: Path) -> 
     assert models[0].folder == tmp_path
 
     spending = Spending(fleet_usd=0.1, around_usd=0.1, limit_usd=1.0, named=True, lambda_usd=0.0)
-    blueprint = _blueprint(read, models, (), spending)
+    blueprint = _blueprint(read, models, (), spending, _versions(read, models))
 
     assert blueprint["infer"]
     assert str(tmp_path) not in json.dumps(blueprint)

@@ -65,6 +65,9 @@ def test_scripts_can_be_run(written: Path, synthesis: Synthesis) -> None:
     for bundle in synthesis.bundles:
         assert f"aws s3 cp {bundle.key} " in uploads
         assert (written / bundle.key).read_bytes() == bundle.path.read_bytes()
+    for version in synthesis.versions.values():
+        assert f"aws s3 cp {version.key} " in uploads
+        assert (written / version.key).is_file()
 
 
 def test_what_an_earlier_run_wrote_is_replaced(

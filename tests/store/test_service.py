@@ -17,7 +17,7 @@ from mark.domain.traffic import GatewayReport, ModelTraffic
 from mark.domain.versions import ModelVersions, RolloutCommand, RolloutVerb
 from mark.service_spec import AgentSpec, BackendSpec, ServedModel, ServiceSpec
 from mark.store import ledger, traffic
-from mark.store.codec import TRANSITION
+from mark.store.codec import AGENT_SPEC, TRANSITION
 from mark.store.connect import Link, connect_async
 from mark.store.data_plane import AgentStore, GatewayStore
 from mark.store.embedded import EmbeddedRedis
@@ -329,6 +329,25 @@ def test_a_start_makes_its_version_the_stable_one_and_forgets_commands(store: Se
     assert ROLLOUT_COMMAND.read(store, model.name) is None
     store.begin_versions([model])
     assert store.versions(model.name) is None
+
+
+def test_a_service_that_goes_on_keeps_its_versions_and_tells_them_what_it_is_now(
+    store: ServiceStore, link: Link, service: str
+) -> None:
+    [model] = SPEC.models
+    own = BackendSpec(kind="python", target="m:M", folder="/versions/bbbb")
+    store.continue_versions([replace(model, version="aaaa")], SPEC.seed)
+    assert store.versions(model.name) == ModelVersions(model=model.name, stable="aaaa")
+    lease = store.leases.acquire("one", 60.0)
+    assert lease is not None
+    store.put_version(replace(model, version="bbbb", backend=own), SPEC.seed)
+    store.put_versions(ModelVersions(model=model.name, stable="bbbb"), lease)
+
+    again = replace(model, version="cccc", slo=replace(model.slo, latency_s=9.0))
+    store.continue_versions([again], SPEC.seed)
+    assert store.versions(model.name) == ModelVersions(model=model.name, stable="bbbb")
+    told = AGENT_SPEC.decode(link.call("GET", Keys(service).of_version(model.name, "bbbb")))
+    assert told.served == replace(again, version="bbbb", backend=own)
 
 
 def test_versions_are_written_by_the_lease_s_holder_alone(store: ServiceStore) -> None:

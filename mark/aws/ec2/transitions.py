@@ -90,6 +90,7 @@ class Transitions:
                         state="running",
                         at=now,
                         surplus_vcpu_s=used,
+                        version=row.version,
                     )
                 )
                 self._surplus_vcpu_s[name] = used
@@ -127,6 +128,7 @@ class Transitions:
                 state=state,
                 at=at,
                 usd_per_hour=self._usd_per_hour(row),
+                version=row.version,
             )
         )
         before = self._told.get(name)

@@ -164,6 +164,12 @@ SNAPSHOT_REPORT = (
 )
 """Calls of the report where it cannot reach the store."""
 
+RELEASER = (
+    Call("s3", "HeadObject", "whether a version's bundle is there", within="Versions"),
+    Call("s3", "PutObject", "a version's bundle", within="Versions"),
+)
+"""Calls of `mark rollout start`."""
+
 DEPLOYER = (
     Call("cloudformation", "CreateChangeSet", "what a rollout would change"),
     Call("cloudformation", "DeleteChangeSet", "it was not wanted"),
@@ -215,6 +221,7 @@ SETTING_UP = (
     Call("iam", "GetRole", "whether the role is there"),
     Call("iam", "PutRolePolicy", "what the functions may do"),
     Call("lambda", "CreateEventSourceMapping", "the raw queue calls the interruption function"),
+    Call("lambda", "CreateAlias", "a version of a model has a version of its function"),
     Call("lambda", "CreateFunction", "infer, interruption, warm"),
     Call("lambda", "DeleteEventSourceMapping", "removal"),
     Call("lambda", "DeleteFunction", "removal"),
@@ -222,6 +229,8 @@ SETTING_UP = (
     Call("lambda", "ListEventSourceMappings", "whether the raw queue calls the function"),
     Call("lambda", "ListFunctions", "removal: which functions the service has"),
     Call("lambda", "ListTags", "removal: whose a function is"),
+    Call("lambda", "PublishVersion", "a version of a model has a version of its function"),
+    Call("lambda", "UpdateAlias", "a version's function has changed, as its memory"),
     Call("lambda", "UpdateFunctionCode", "a function's code has changed"),
     Call("lambda", "GetFunction", "wait until new code is in place"),
     Call("lambda", "UpdateFunctionConfiguration", "a function's settings have changed"),
@@ -255,6 +264,7 @@ ROLES: Mapping[str, tuple[Call, ...]] = MappingProxyType(
         "probe": (),
         "prober": PROBER,
         "profiler": PROFILER,
+        "releaser": RELEASER,
         "report": REPORT,
         "rotator": ROTATOR,
         "snapshot-report": SNAPSHOT_REPORT,

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from mark.aws.ec2.launch import SERVICE
 from mark.aws.names import (
     AGENTS_PASSWORD,
+    ARTIFACTS,
     DEAD_LETTERS,
     EVENTS,
     JOURNAL,
@@ -25,6 +26,7 @@ from mark.aws.names import (
     TOKEN,
     TRAININGS,
     UNPOSTED_QUEUE,
+    VERSIONS,
     name_of,
     pause_parameter,
 )
@@ -188,9 +190,9 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
             "alarms of the service",
         ),
         "Artifacts": (
-            lambda n: (f"arn:{n.partition}:s3:::{n.bucket}/artifacts/*",) if n.bucket else (),
+            _prefix(ARTIFACTS),
             _always,
-            "the model's bundle",
+            "the model's files, and the bundles of its versions",
         ),
         "Bucket": (
             lambda n: (f"arn:{n.partition}:s3:::{n.bucket}",) if n.bucket else (),
@@ -280,6 +282,15 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
             lambda n: tuple(f"arn:{n.partition}:s3:::{n.bucket}{part}" for part in ("", "/*")) if n.bucket else (),
             _always,
             "bundles and templates in the service's bucket",
+        ),
+        "Versions": (
+            lambda n: (
+                tuple(f"arn:{n.partition}:s3:::{n.bucket}{part}" for part in ("", f"/{VERSIONS}/*"))
+                if n.bucket
+                else ()
+            ),
+            _always,
+            "bundles of models' versions in the service's bucket",
         ),
         "Plans": (
             lambda n: (f"arn:{n.partition}:savingsplans::{n.account}:savingsplan/*",),

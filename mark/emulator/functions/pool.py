@@ -90,7 +90,7 @@ class LambdaPools:
         self, spec: FunctionSpec, payload: bytes, *, code: Callable[[], bytes], reserved: int | None
     ) -> Invocation:
         """Run the function once; ApiError TooManyRequestsException where it throttles."""
-        pool = self._pools.setdefault(spec.name, _Pool())
+        pool = self._pools.setdefault(spec.qualified, _Pool())
         if pool.process is not None and (pool.process.spec != spec or pool.process.ended):
             await self._discard(pool)
         self._admit(pool, reserved)
@@ -192,7 +192,7 @@ class LambdaPools:
     async def _start(self, spec: FunctionSpec, code: bytes) -> LambdaProcess:
         process = LambdaProcess(
             spec,
-            log=self._folder / f"lambda-{spec.name}.log",
+            log=self._folder / f"lambda-{spec.qualified}.log",
             environment=self._environment(spec),
             path=self._python_path,
         )

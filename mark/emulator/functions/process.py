@@ -22,6 +22,9 @@ from mark.emulator.functions.runtime import LENGTHS
 INIT_WITHIN_S = 60.0
 
 
+LATEST = "$LATEST"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionSpec:
     """A function as its runtime needs it; another value needs another runtime."""
@@ -34,6 +37,11 @@ class FunctionSpec:
     timeout_s: float
     memory_mb: int
     environment: tuple[tuple[str, str], ...]
+
+    @property
+    def qualified(self) -> str:
+        """Its name, with its number where it is a published version: each has environments of its own."""
+        return self.name if self.version == LATEST else f"{self.name}:{self.version}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from mark.accounting.version_costs import VersionCost, version_costs
 from mark.config.service import RolloutsSettings
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured, RetryLater, unknown
@@ -22,13 +23,14 @@ from mark.domain.versions import (
     shadow_sentence,
 )
 from mark.live.local.run_dir import RunFolder
-from mark.live.model_files import VERSIONS, keep_version
 from mark.live.models import backend_spec, served_models, tensors_of
-from mark.live.service_session import service_store
+from mark.live.service_session import keep_bundle, publish_function_version, service_store
+from mark.live.version_bundles import bundle_of
 from mark.plugins.load import make_model
 from mark.report.tables import make_table, texts
 from mark.report.terminal import show, show_json
 from mark.service_spec import ServedModel
+from mark.steady_time import steady_time
 from mark.store.published_status import ROLLOUT_COMMAND
 from mark.store.service import ServiceStore
 
@@ -72,7 +74,7 @@ def start_rollout(settings: Settings, options: StartOptions, *, given: bool, as_
     """
     folder = RunFolder.of(settings.service.name)
     store, versions = _versions(settings, options.model)
-    wanted = settings if given else folder.settings()
+    wanted = settings if given or folder.running() is None else folder.settings()
     policy = options.policy(wanted.service.rollouts)
     entries = {one.model: one for one in served_models(wanted)}
     if options.model not in entries:
@@ -84,15 +86,20 @@ def start_rollout(settings: Settings, options: StartOptions, *, given: bool, as_
         raise Misconfigured(
             f"the new {options.model} has other inputs or outputs, which clients see: serve it as another model"
         )
-    version, backend = keep_version(backend_spec(entry), folder.path / VERSIONS / options.model)
-    if version == versions.stable:
+    bundle = bundle_of(backend_spec(entry))
+    if bundle.version == versions.stable:
         raise Misconfigured(
-            f"nothing to roll out: {options.model} is version {version} as its files are, and that serves"
+            f"nothing to roll out: {options.model} is version {bundle.version} as its files are, and that serves"
         )
-    if backend.kind == "python":
-        make_model(backend.target, Path(backend.folder) if backend.folder else None)
-    store.put_version(replace(served, version=version, backend=backend), spec)
-    versions = give_command(store, options.model, RolloutVerb.START, candidate=version, policy=policy)
+    if entry.kind == "python":
+        with bundle.kept() as copy:
+            make_model(copy.target, Path(copy.folder) if copy.folder else None)
+    backend = keep_bundle(settings, store, options.model, bundle)
+    candidate = replace(served, version=bundle.version, backend=backend)
+    if candidate.function_versions:
+        publish_function_version(settings, candidate)
+    store.put_version(candidate, spec)
+    versions = give_command(store, options.model, RolloutVerb.START, candidate=bundle.version, policy=policy)
     _show(store, versions, as_json=as_json)
 
 
@@ -135,7 +142,7 @@ def _versions(settings: Settings, model: str) -> tuple[ServiceStore, ModelVersio
     if versions is None:
         raise Misconfigured(
             f"{model} is served without versions: a service of `mark up` has them where the model's files can be "
-            "copied (its supervisor's log says why not), one of `mark deploy` has none yet (docs/versions.md)"
+            "copied (its supervisor's log says why not), one of `mark deploy` once it was deployed by this release"
         )
     return store, versions
 
@@ -152,9 +159,9 @@ def _check_may_start(served: ServedModel, versions: ModelVersions, policy: Canar
         raise Misconfigured(
             f"version {versions.candidate} of {name} is being rolled out: `mark rollout promote` or `abort` first"
         )
-    if served.overflow is not None:
+    if served.overflow is not None and not served.function_versions:
         raise Misconfigured(
-            f"{name} overflows to Lambda, whose function has one version: to roll out others, serve it with "
+            f"{name} overflows to Lambda, whose function has one version here: to roll out others, serve it with "
             "offerings: {overflow: false}"
         )
 
@@ -204,16 +211,19 @@ def _until(check: Callable[[], bool], otherwise: str, within_s: float) -> None:
 
 def _show(store: ServiceStore, versions: ModelVersions, *, as_json: bool) -> None:
     counts = {one.version: one for one in store.traffic(versions.model).versions}
+    costs = _costs(store, versions)
     if as_json:
-        show_json(_document(versions, counts))
+        show_json(_document(versions, counts, costs))
         return
     rollout = versions.rollout
     if rollout is None:
         show(f"{versions.model}  version {versions.stable}, no rollout")
         return
     show(f"{versions.model}  {rollout.candidate} in place of {rollout.before}: {rollout.phase}, {rollout.reason}")
-    table = make_table(texts("version", "role", "share", "answered", "late", "failed", "mean ms"), gap=2)
-    for row in _rows(versions, rollout, counts):
+    table = make_table(
+        texts("version", "role", "share", "answered", "late", "failed", "mean ms", "hours", "USD"), gap=2
+    )
+    for row in _rows(versions, rollout, counts, costs):
         table.add_row(*row)
     show(table)
     candidate = counts.get(rollout.candidate)
@@ -223,12 +233,23 @@ def _show(store: ServiceStore, versions: ModelVersions, *, as_json: bool) -> Non
         show(f"verdict: {rollout.verdict}")
 
 
+def _costs(store: ServiceStore, versions: ModelVersions) -> dict[str, VersionCost]:
+    """What the instances of both versions cost from the rollout's start to its end, or until now."""
+    rollout = versions.rollout
+    if rollout is None:
+        return {}
+    until = rollout.since if rollout.is_over else store.clock().service_time(steady_time())
+    served, both = store.spec().served(versions.model), (rollout.before, rollout.candidate)
+    told = store.transitions(versions.model)
+    return {one.version: one for one in version_costs(told, served, both, since=rollout.began_at, until=until)}
+
+
 def _rows(
-    versions: ModelVersions, rollout: Rollout, counts: dict[str, VersionCounts]
-) -> list[tuple[str, str, str, str, str, str, str]]:
-    rows = []
+    versions: ModelVersions, rollout: Rollout, counts: dict[str, VersionCounts], costs: dict[str, VersionCost]
+) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
     for version in (rollout.before, rollout.candidate):
-        one = counts.get(version, VersionCounts(version=version))
+        one, cost = counts.get(version, VersionCounts(version=version)), costs[version]
         rows.append(
             (
                 version,
@@ -238,6 +259,8 @@ def _rows(
                 str(one.late),
                 str(one.failed),
                 f"{1000 * one.mean_latency_s:.0f}",
+                f"{cost.instance_hours:.2f}",
+                f"{cost.usd:.4f}",
             )
         )
     return rows
@@ -261,7 +284,9 @@ def _share(versions: ModelVersions, version: str) -> float:
     return 1.0 - versions.weight if version == versions.stable else 0.0
 
 
-def _document(versions: ModelVersions, counts: dict[str, VersionCounts]) -> dict[str, object]:
+def _document(
+    versions: ModelVersions, counts: dict[str, VersionCounts], costs: dict[str, VersionCost]
+) -> dict[str, object]:
     """The document of `mark rollout --json` (docs/json.md)."""
     rollout = versions.rollout
     names = (versions.stable,) if rollout is None else (rollout.before, rollout.candidate)
@@ -292,8 +317,11 @@ def _document(versions: ModelVersions, counts: dict[str, VersionCounts]) -> dict
                 "shadow_dropped": one.shadow_dropped,
                 "mean_shadow_s": one.mean_shadow_s,
                 "mean_shadowed_s": one.mean_shadowed_s,
+                "instance_hours": cost.instance_hours,
+                "cost_usd": cost.usd,
             }
             for name in names
             for one in (counts.get(name, VersionCounts(version=name)),)
+            for cost in (costs.get(name, VersionCost(version=name)),)
         ],
     }

@@ -6,12 +6,14 @@ import math
 import time
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mark.aws.functions.warmup import AT_ONCE, WarmedUp, warm_up
 from mark.aws.session import Aws
 from mark.dispatch.overflow import BUCKETS, believed_warm, note_in_flight
 from mark.domain.lease import Lease
 from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed
+from mark.domain.versions import function_of_version
 from mark.live.clock import ServiceClock
 from mark.service_spec import ServedModel
 from mark.store.service import ServiceStore
@@ -22,6 +24,7 @@ TIMEOUT_S = 30.0
 class Warmer:
     """Pings the function and reports the bill as a gateway would; a ping stands for itself at any speed.
 
+    While a rollout runs, the candidate's version of the function is warmed, too, by its share of the requests.
     Gateways are told what is warm, each its share: what would start cold is late, so they send nothing there.
     """
 
@@ -40,35 +43,54 @@ class Warmer:
         self._client = aws.invoking(connections=AT_ONCE, timeout_s=TIMEOUT_S)
         self._name = f"warm-{served.name}-{lease.epoch}-{time.time_ns()}"
         self._sequence = 0
-        self._belief = np.zeros((2, BUCKETS), np.int64)
+        self._beliefs: dict[str, NDArray[np.int64]] = {}
         self._anew_at = 0.0
 
     def believed(self) -> int:
-        """Environments that its own pings should have left warm."""
+        """Environments that its own pings should have left warm: by the version with the fewest of its share."""
         self._forget_gone()
-        return believed_warm(self._belief, self._clock.now())
+        now = self._clock.now()
+        return min(int(believed_warm(self._belief(name), now) / share) for name, share in self._shares().items())
 
     def warm(self, concurrency: int) -> WarmedUp:
-        """Warm so many environments, and report the bill."""
+        """Warm so many environments, of each version its share, and report the bill."""
         self._forget_gone()
-        done = warm_up(self._client, self._served.function, concurrency)
-        now = self._clock.now()
-        note_in_flight(self._belief, now, done.answered)
-        share = math.ceil(done.answered / self._gateways)
-        self._store.put_warmed(Warmed(model=self._served.name, at=now, share=share, anew_at=self._anew_at))
-        self._sequence += 1
-        traffic = ModelTraffic(
-            model=self._served.name,
-            billed=float(done.answered),
-            gib_s=done.gib_s,
+        done = [self._warm(version, math.ceil(share * concurrency)) for version, share in self._shares().items()]
+        whole = WarmedUp(
+            answered=sum(one.answered for one in done),
+            cold=sum(one.cold for one in done),
+            failed=sum(one.failed for one in done),
+            gib_s=sum(one.gib_s for one in done),
         )
+        self._sequence += 1
+        traffic = ModelTraffic(model=self._served.name, billed=float(whole.answered), gib_s=whole.gib_s)
         report = GatewayReport(gateway=self._name, sequence=self._sequence, models=(traffic,))
         self._store.report(report)
+        return whole
+
+    def _warm(self, version: str, concurrency: int) -> WarmedUp:
+        done = warm_up(self._client, function_of_version(self._served.function, version), concurrency)
+        now = self._clock.now()
+        note_in_flight(self._belief(version), now, done.answered)
+        share = math.ceil(done.answered / self._gateways)
+        warmed = Warmed(model=self._served.name, at=now, share=share, anew_at=self._anew_at, version=version)
+        self._store.put_warmed(warmed)
         return done
+
+    def _shares(self) -> dict[str, float]:
+        """Versions with environments of their own, and what share of the plan's each may need; all: the stable."""
+        versions = self._store.versions(self._served.name) if self._served.function_versions else None
+        if versions is None:
+            return {"": 1.0}
+        shares = {versions.stable: 1.0}
+        return shares | ({versions.candidate: versions.weight} if versions.weight > 0 else {})
+
+    def _belief(self, version: str) -> NDArray[np.int64]:
+        return self._beliefs.setdefault(version, np.zeros((2, BUCKETS), np.int64))
 
     def _forget_gone(self) -> None:
         """Forget environments that ended with the account's functions."""
         told = self._store.warmed(self._served.name)
         if told is not None and told.anew_at > self._anew_at:
             self._anew_at = told.anew_at
-            self._belief[:] = 0
+            self._beliefs.clear()

@@ -28,7 +28,14 @@ from mark.domain.clock import ClockAnchor
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.domain.traffic import Warmed
 from mark.emulator.signature import new_key
-from mark.live.aws_resources import RESOURCES, aws_of, make_resources, remove_resources, resources_document
+from mark.live.aws_resources import (
+    RESOURCES,
+    aws_of,
+    make_resources,
+    publish_version,
+    remove_resources,
+    resources_document,
+)
 from mark.live.clock import adopt_wall
 from mark.live.local.access import bearer_token
 from mark.live.local.account_upkeep import AccountUpkeep
@@ -174,7 +181,9 @@ class Supervisor:
         except Misconfigured as error:
             log.warning("served without versions", extra={"model": model.name, "reason": str(error)})
             return model
-        return replace(model, served=replace(model.served, version=version, backend=backend))
+        overflows = model.served.overflow is not None and model.served.central is None
+        served = replace(model.served, version=version, backend=backend, function_versions=overflows)
+        return replace(model, served=served)
 
     def _await_first(self, store: ServiceStore) -> None:
         """Until it serves, or where it only observes, until it has planned."""
@@ -249,6 +258,9 @@ class Supervisor:
         self._store.put_status(RESOURCES, resources_document(made))
         now = self._store.clock().service_time(steady_time())
         for model in self._models:
+            if model.served.function_versions:  # also those that were rolled out before an emulated AWS was lost
+                for served in self._store.served_versions(model.name):
+                    publish_version(self._aws, served)
             self._store.put_warmed(Warmed(model=model.name, at=now, share=0, anew_at=now))
         self._controls.open()
 

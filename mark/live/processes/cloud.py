@@ -3,11 +3,11 @@
 The rollout's templates say in its environment what the processes of one machine read from their folder:
 MARK_SETTINGS (JSON), MARK_FILES (the files that these name, where they name any) and MARK_STORE_URL; for gateways
 MARK_TOKEN; for controllers MARK_EVENTS_URL, MARK_TEMPLATES ("role/machine" -> launch template), MARK_VERSION (what
-new instances run), MARK_SUBNETS ([[zone, subnet]]), MARK_OWNER and MARK_BUCKET. Where nodes hold the store
-(MARK_STORE_URL begins with rediss+lease), controllers have MARK_ZONE and MARK_HOST, the name that clients call,
-MARK_PUBLIC where these come from the internet, and MARK_SNAPSHOT where a report is mailed; gateways have
-MARK_PORT, MARK_TLS_CERTIFICATE and MARK_TLS_KEY. Where a collector asks for headers, gateways have
-MARK_OTLP_HEADERS.
+new instances run), MARK_VERSIONS (model -> the version with which it begins, its backend with it), MARK_SUBNETS
+([[zone, subnet]]), MARK_OWNER and MARK_BUCKET. Where nodes hold the store (MARK_STORE_URL begins with
+rediss+lease), controllers have MARK_ZONE and MARK_HOST, the name that clients call, MARK_PUBLIC where these come
+from the internet, and MARK_SNAPSHOT where a report is mailed; gateways have MARK_PORT, MARK_TLS_CERTIFICATE and
+MARK_TLS_KEY. Where a collector asks for headers, gateways have MARK_OTLP_HEADERS.
 MARK_QUALIFIER, where it is set, is the functions' alias that has MARK_PROVISIONED provisioned environments.
 """
 
@@ -50,6 +50,7 @@ from mark.live.models import LiveModel, make_live_models, service_spec
 from mark.live.processes import agent, gateway
 from mark.live.store_link import SOON, at_node, follows_lease, open_link, port_of, table_of
 from mark.report.terminal import fail
+from mark.service_spec import BackendKind, BackendSpec, ServedModel
 from mark.store.connect import connect
 from mark.store.replication import NodeStore
 from mark.store.service import ServiceStore
@@ -139,6 +140,19 @@ def live_models(settings: Settings, qualifier: str, provisioned: int = 0) -> tup
     return tuple(_aliased(model, qualifier, provisioned) for model in models) if qualifier else models
 
 
+def first_versions(models: Sequence[LiveModel], environment: Mapping[str, str]) -> tuple[ServedModel, ...]:
+    """The versions with which models begin where they are told apart."""
+    told = json.loads(environment.get("MARK_VERSIONS", "{}"))
+    return tuple(_first_version(model.served, **told[model.name]) for model in models if model.name in told)
+
+
+def _first_version(
+    served: ServedModel, *, version: str, kind: BackendKind, target: str, folder: str, **flags: bool
+) -> ServedModel:
+    backend = BackendSpec(kind=kind, target=target, folder=folder, **flags)
+    return replace(served, version=version, backend=backend)
+
+
 def _aliased(model: LiveModel, qualifier: str, provisioned: int) -> LiveModel:
     served = model.served
     overflow = served.overflow and replace(served.overflow, provisioned=provisioned)
@@ -159,9 +173,11 @@ def _control(settings: Settings, running: Running, environment: Mapping[str, str
     with suppress(RetryLater) if node is not None else nullcontext():  # before the first leader there is no store
         adopt_wall(store)
     spec, parts = service_spec(settings, models), resources(environment)
+    versions = first_versions(models, environment)
 
     def publish() -> None:
         store.put_spec(spec)
+        store.continue_versions(versions, spec.seed)
         store.put_status(RESOURCES, parts)
 
     failures = BackgroundFailures(store, holder)

@@ -307,7 +307,9 @@ def _observed(
             usd_per_hour=booked.get(name),
         )
         gone_in_s = _left_s(member.terminates_at, now) if member.terminates_at else known.gone_in_s
-        rows[name] = replace(known, state=state.value, credits=member.credits, gone_in_s=gone_in_s)
+        rows[name] = replace(
+            known, state=state.value, credits=member.credits, gone_in_s=gone_in_s, version=member.version
+        )
     return tuple(rows[name] for name in sorted(rows) if rows[name].gone_in_s != 0.0 or name in members)
 
 

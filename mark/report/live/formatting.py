@@ -74,6 +74,8 @@ class FleetRow:
     states: Mapping[str, int] = field(default_factory=dict)
     leaving: int = 0
     zones: Mapping[str, int] = field(default_factory=dict)
+    #: Observed by version, where there are several.
+    versions: Mapping[str, int] = field(default_factory=dict)
     rps: float = 0.0
     usd_per_hour: float = 0.0
 
@@ -86,7 +88,9 @@ class FleetRow:
     def states_text(self) -> str:
         """`3 ready, 1 pending`."""
         words = ", ".join(f"{count} {state}" for state, count in self.states.items() if count)
-        return f"{words}; {self.leaving} being taken away" if self.leaving else words
+        words = f"{words}; {self.leaving} being taken away" if self.leaving else words
+        versions = ", ".join(f"{count} of version {version}" for version, count in self.versions.items())
+        return f"{words}; {versions}" if versions else words
 
 
 def format_rps(value: float | None) -> str:
@@ -277,6 +281,7 @@ def fleet_rows(model: ModelStatus) -> tuple[FleetRow, ...]:
     fleet, observed = model.fleet, model.fleet.observed
     capacity = {row.offering: row for row in model.capacity}
     names = {*fleet.planned, *fleet.requested, *capacity, *(row.offering for row in observed)}
+    has_versions = len({row.version for row in observed if row.version}) > 1
     rows = []
     for name in sorted(names):
         here = [row for row in observed if row.offering == name]
@@ -289,6 +294,9 @@ def fleet_rows(model: ModelStatus) -> tuple[FleetRow, ...]:
                 requested=fleet.requested.get(name, 0),
                 states={**known, **{state: counts[state] for state in sorted(counts.keys() - known.keys())}},
                 zones=dict(sorted(Counter(row.zone for row in here if row.zone).items())),
+                versions=dict(
+                    sorted(Counter(row.version for row in here if row.version and has_versions).items())
+                ),
                 leaving=sum(row.gone_in_s is not None for row in here),
                 rps=capacity[name].rps if name in capacity else 0.0,
                 usd_per_hour=capacity[name].usd_per_hour if name in capacity else 0.0,

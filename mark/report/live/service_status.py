@@ -133,6 +133,8 @@ class ObservedInstance:
     credits: float | None = None
     #: Its price while it runs, USD an hour: as it is booked, else that of now; None where neither is known.
     usd_per_hour: float | None = None
+    #: The version of the model that its agent serves; empty where versions are not told apart.
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

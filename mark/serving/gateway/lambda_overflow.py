@@ -44,18 +44,52 @@ class ServiceTime(Protocol):
         ...
 
 
-class LambdaCalls:
-    """Calls of one function; none while it is `closed`."""
+class _Room:
+    """Calls of a model's function, of all its versions together."""
 
-    def __init__(self, overflow: Overflow, offering: LambdaOffering, function: str, *, clock: ServiceTime) -> None:
+    def __init__(self) -> None:
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.in_flight = 0
+        self.closed = False
+
+
+class LambdaCalls:
+    """Calls of one function, or of one version of it; none while it is `closed`."""
+
+    def __init__(
+        self,
+        overflow: Overflow,
+        offering: LambdaOffering,
+        function: str,
+        *,
+        clock: ServiceTime,
+        room: _Room | None = None,
+    ) -> None:
         self._overflow, self._offering, self._function = overflow, offering, function
         self._clock = clock
+        self._room = room or _Room()
+        self._own_in_flight = 0
         self._cold_gib_s = offering.memory_gib * offering.cold_start_s
         self._belief = np.zeros((2, BUCKETS), dtype=np.int64)
         self._most_bytes = (offering.payload_mib * 2**20 - ENVELOPE_BYTES) / BASE64
-        self._tasks: set[asyncio.Task[None]] = set()
-        self.in_flight = 0
-        self.closed = False
+
+    def of_function(self, function: str) -> LambdaCalls:
+        """Calls of another version of the function: its environments are its own, the limit is shared."""
+        return LambdaCalls(self._overflow, self._offering, function, clock=self._clock, room=self._room)
+
+    @property
+    def in_flight(self) -> int:
+        """Calls under way, of all versions."""
+        return self._room.in_flight
+
+    @property
+    def closed(self) -> bool:
+        """True while nothing is called, of no version."""
+        return self._room.closed
+
+    @closed.setter
+    def closed(self, closed: bool) -> None:
+        self._room.closed = closed
 
     @property
     def warm(self) -> int:
@@ -78,18 +112,18 @@ class LambdaCalls:
     def finish_at(self, now: float, beside: int = 0) -> float:
         """The predicted finish of a call made now. beside: others about to be made."""
         return lambda_finish_at(
-            now, self.in_flight + beside, self.warm, self._offering.latency_s, self._offering.cold_start_s
+            now, self._own_in_flight + beside, self.warm, self._offering.latency_s, self._offering.cold_start_s
         )
 
     def call(self, router: ModelRouter, request: InferenceRequest) -> None:
         """Send the request to Lambda; where it refuses, the router decides again without it."""
-        note_in_flight(self._belief, self._clock.service_now(), self.in_flight + 1)
-        self.in_flight += 1
+        self._begin()
+        note_in_flight(self._belief, self._clock.service_now(), self._own_in_flight)
         if request.trace is not None:
             named = {"faas.invoked_name": self._function, "faas.invoked_provider": "aws"}
             request.trace.sent("lambda", time.monotonic(), {**named})
         task = asyncio.get_running_loop().create_task(self._call(router, request))
-        self._tasks.add(task)
+        self._room.tasks.add(task)
         task.add_done_callback(lambda done: self._done(done, router, request))
 
     def warm_one_more(self, router: ModelRouter, now: float, deadline_at: float) -> None:
@@ -99,16 +133,24 @@ class LambdaCalls:
             now, deadline_at, offering.latency_s, self.in_flight, offering.concurrency
         ):
             return
-        self.in_flight += 1
+        self._begin()
         task = asyncio.get_running_loop().create_task(self._ping(router.tally))
-        self._tasks.add(task)
+        self._room.tasks.add(task)
         task.add_done_callback(lambda done: self._pinged(done, router))
 
     async def close(self) -> None:
         """Cancel the calls in flight; their clients are gone with the gateway."""
-        for task in self._tasks:
+        for task in self._room.tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._room.tasks, return_exceptions=True)
+
+    def _begin(self) -> None:
+        self._own_in_flight += 1
+        self._room.in_flight += 1
+
+    def _end(self) -> None:
+        self._own_in_flight -= 1
+        self._room.in_flight -= 1
 
     async def _call(self, router: ModelRouter, request: InferenceRequest) -> None:
         left_s = max(0.001, request.arrived_at + router.give_up_s - time.monotonic())
@@ -118,7 +160,7 @@ class LambdaCalls:
             self._refused(router, request, error)
             return
         finally:
-            self.in_flight -= 1
+            self._end()
         router.tally.invocations += 1
         router.tally.cold += answered.cold
         self._bill(router.tally, answered)
@@ -135,13 +177,13 @@ class LambdaCalls:
     async def _ping(self, tally: Tally) -> None:
         try:
             answered = await self._overflow.warm(self._function, PING_WITHIN_S)
-            note_in_flight(self._belief, self._clock.service_now(), self.in_flight)
+            note_in_flight(self._belief, self._clock.service_now(), self._own_in_flight)
         except MarkError as error:
             log.info("Lambda environment not warmed", extra={"function": self._function, "reason": str(error)})
         else:
             self._bill(tally, answered)
         finally:
-            self.in_flight -= 1
+            self._end()
 
     def _bill(self, tally: Tally, answered: OverflowReply) -> None:
         """Count what the call is billed; a cold start counts once, however fast the clock goes."""
@@ -177,11 +219,11 @@ class LambdaCalls:
 
     def _done(self, task: asyncio.Task[None], router: ModelRouter, request: InferenceRequest) -> None:
         """Answer the request also where the call raised an unexpected exception."""
-        self._tasks.discard(task)
+        self._room.tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             router.fail_unexpected(request, error, 502, "Lambda could not be called")
 
     def _pinged(self, task: asyncio.Task[None], router: ModelRouter) -> None:
-        self._tasks.discard(task)
+        self._room.tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             router.unexpected.note(error, function=self._function)

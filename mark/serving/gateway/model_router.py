@@ -194,6 +194,13 @@ class ModelRouter:
         if self.overflow is not None:
             self.overflow.closed = limit is not SpendingLimit.NONE
 
+    def calls_of(self, version: str) -> LambdaCalls | None:
+        """Calls of a version's Lambda function; empty: of the stable one's. None where it is not called."""
+        if not version or version.encode() == self.version:
+            return self.overflow
+        candidate = self.candidate
+        return candidate.overflow if candidate is not None and version.encode() == candidate.version else None
+
     def offer(self, request: InferenceRequest, now: float) -> None:
         """Route a new request, to the candidate of a rollout where it is in its share."""
         candidate = self.candidate

@@ -71,7 +71,7 @@ class StoreSync:
         self._sequence = 0
         self._unsent: GatewayReport | None = None
         self._unreachable = False
-        self._warmed: dict[str, Warmed] = {}
+        self._warmed: dict[tuple[str, str], Warmed] = {}
         self._versions: dict[str, ModelVersions] = {}
 
     def service_now(self) -> float:
@@ -163,15 +163,16 @@ class StoreSync:
 
     async def _follow_warmed(self, link: GatewayLink) -> None:
         for warmed in await link.warmed():
-            router = self.routers.get(warmed.model)
-            if router is None or router.overflow is None or self._warmed.get(warmed.model) == warmed:
+            router, whose = self.routers.get(warmed.model), (warmed.model, warmed.version)
+            calls = router.calls_of(warmed.version) if router is not None else None
+            known = self._warmed.get(whose)
+            if calls is None or known == warmed:
                 continue
-            known = self._warmed.get(warmed.model)
-            self._warmed[warmed.model] = warmed
+            self._warmed[whose] = warmed
             if known is not None and warmed.anew_at > known.anew_at:
-                router.overflow.forget_warm()
+                calls.forget_warm()
             if warmed.at > self.service_now() - WARM_S:
-                router.overflow.note_warmed(warmed.at, warmed.share)
+                calls.note_warmed(warmed.at, warmed.share)
 
     async def _follow_budget(self, link: GatewayLink) -> None:
         limit = await link.spending_limit()

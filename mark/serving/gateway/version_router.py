@@ -1,11 +1,12 @@
 """Routing among the agents of one version of a model that is not the stable one.
 
 During a rollout the model's router hands the candidate its share of the requests, chosen by their ids, and those
-that name it. What the candidate's agents do not admit, or lose, goes back to the model's router, as if it had
-never been here; only a request that names the version stays. Before that it may get copies of requests
-(`shadow.py`), whose answers nobody gets. Where the model has a central queue, the requests of both versions wait
-in it, each for an agent of its own (`central_router.py`). A version that was replaced or aborted has a router of
-this kind, too: it gets no request, and its agents answer what they have, or give it back.
+that name it. What the candidate's agents do not admit goes to its version of the Lambda function, where that is in
+time. The rest, and what they lose, goes back to the model's router, as if it had never been here; only a request
+that names the version stays. Before that it may get copies of requests (`shadow.py`), whose answers nobody gets.
+Where the model has a central queue, the requests of both versions wait in it, each for an agent of its own
+(`central_router.py`). A version that was replaced or aborted has a router of this kind, too: it gets no request,
+and its agents answer what they have, or give it back.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 from typing import TYPE_CHECKING
 
 from mark.dispatch.versions import in_share
+from mark.domain.versions import function_of_version
 from mark.protocols.frames import Response
 from mark.serving.gateway.members_view import AgentView
 from mark.serving.gateway.model_router import GONE, Agent, ModelRouter
@@ -22,6 +24,7 @@ from mark.serving.gateway.shadow import ShadowRequest, Shadows
 
 if TYPE_CHECKING:
     from mark.domain.versions import ModelVersions
+    from mark.serving.gateway.lambda_overflow import LambdaCalls
     from mark.serving.gateway.stats import Server
 
 
@@ -40,6 +43,8 @@ class VersionRouter(ModelRouter):
         self.decides_late = stable.decides_late
         self.version = version.encode()
         self.weight = 0.0
+        #: its answers are not wanted any more
+        self.is_aborted = False
         self._shadows: Shadows | None = None
 
     def begin_shadow(self, versions: ModelVersions) -> Shadows:
@@ -87,7 +92,13 @@ class VersionRouter(ModelRouter):
             super().offer_here(request, now)
 
     def answer(self, request: InferenceRequest, response: Response, by: Server, now: float) -> None:
-        """Answer with a model's response; its agent may have the next request."""
+        """Answer with a model's response, unless its function gave it after an abort.
+
+        Its agent may have the next request.
+        """
+        if self.is_aborted and by == "lambda" and self.served.model.redispatch:
+            self.take_back(request)
+            return
         super().answer(request, response, by, now)
         self._stable.settle(request)
 
@@ -97,9 +108,13 @@ class VersionRouter(ModelRouter):
         self._stable.settle(request)
 
     def bounced(self, request: InferenceRequest, now: float, *, lambda_refused: bool = False) -> None:
-        """Route a request that was not admitted here: to the stable version, unless it names this one."""
+        """Route a request that was not admitted here: to this version's function where that is in time.
+
+        Else to the stable version, unless the request names this one.
+        """
         self._stable.settle(request)
-        if request.version == self.version:
+        is_late = lambda_refused or not self._lambda_is_in_time(request, now)
+        if request.version == self.version or not is_late:
             super().bounced(request, now, lambda_refused=lambda_refused)
         else:
             self._stable.offer_here(request, now)
@@ -115,6 +130,12 @@ class VersionRouter(ModelRouter):
             self.fail(request, 503, GONE)
         else:
             self._stable.offer(request, now)
+
+    def _lambda_is_in_time(self, request: InferenceRequest, now: float) -> bool:
+        calls = self.overflow
+        if calls is None or request.size != 1 or not self._lambda_open(len(request.body)):
+            return False
+        return calls.finish_at(now) <= request.deadline_at
 
     def take_back(self, request: InferenceRequest) -> None:
         """Answer a request of an aborted version elsewhere."""
@@ -132,15 +153,21 @@ class VersionRouters:
         self.stable = stable
         self._others: dict[str, VersionRouter] = {}
         self._versions: ModelVersions | None = None
+        self._function = stable.overflow
+        self._calls: dict[str, LambdaCalls] = {}
 
     def take(self, versions: ModelVersions) -> None:
         """Route by these versions from now on."""
         self._versions, stable = versions, self.stable
         stable.version = versions.stable.encode()
+        stable.overflow = self._calls_of(versions.stable) or stable.overflow
+        for name, other in self._others.items():
+            other.is_aborted = versions.is_aborted(name)
         stable.candidate = stable.version_tally = stable.shadows = None
         if versions.candidate:
             candidate = self._other(versions.candidate)
             candidate.weight = versions.weight
+            candidate.overflow = self._calls_of(versions.candidate)
             stable.candidate = candidate
             stable.version_tally = stable.tally.of_version(versions.stable)
             candidate.version_tally = stable.tally.of_version(versions.candidate)
@@ -157,6 +184,16 @@ class VersionRouters:
     def all(self) -> tuple[ModelRouter, ...]:
         """Every router, the model's own first."""
         return (self.stable, *self._others.values())
+
+    def _calls_of(self, version: str) -> LambdaCalls | None:
+        """Calls of a version's function; None where it has none of its own."""
+        served = self.stable.served
+        if self._function is None or not served.function_versions or not version:
+            return None
+        if version not in self._calls:
+            named = function_of_version(served.function, version)
+            self._calls[version] = self._function.of_function(named)
+        return self._calls[version]
 
     def _other(self, version: str) -> VersionRouter:
         if version not in self._others:

@@ -22,7 +22,7 @@ from mark.serving.gateway.request import InferenceRequest
 from mark.serving.gateway.version_router import VersionRouter
 from mark.serving.unexpected_errors import UnexpectedErrors
 from tests.serving.gateway.test_query_of_death import DEADLY, make_mortal
-from tests.serving.harness import BODY, INFER, Live, live, run, served, truth, until
+from tests.serving.harness import BODY, INFER, LAMBDA, Live, live, run, served, truth, until
 
 OLD, NEW = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
 STABLE = ModelVersions(model="echo", stable=OLD)
@@ -140,6 +140,48 @@ def test_a_path_names_a_version_and_an_unknown_one_is_not_found(central: Central
             assert (await running.ask(path_of(OLD))).headers["x-mark-version"] == OLD
             assert (await running.ask(path_of("1"))).headers["x-mark-version"] == OLD
             assert (await running.ask(path_of("cccccccccccc"))).status == 404
+
+    run(test())
+
+
+def test_what_overflows_is_answered_by_the_version_that_it_was_routed_to() -> None:
+    """Each version has an alias of the function; the candidate's is the stable one's once it is promoted."""
+
+    async def test() -> None:
+        model = replace(served(overflow=LAMBDA), function_versions=True)
+        async with live(model, agents=0) as running:
+            await routed(running, candidate(1.0))
+            for path in (path_of(NEW), path_of(OLD)):
+                assert (await running.ask(path)).status == 200
+            await routed(running, PROMOTED)
+            assert (await running.ask()).headers["x-mark-version"] == NEW
+            assert [name for name, _ in running.overflow.calls] == [
+                f"mark-echo:v{version}" for version in (NEW, OLD, NEW)
+            ]
+
+    run(test())
+
+
+def test_a_request_that_the_candidate_does_not_admit_goes_to_its_function_first() -> None:
+    async def test() -> None:
+        model = replace(served(overflow=LAMBDA), function_versions=True)
+        async with live(model, agents=0) as running:
+            await two_versions(running, candidate(1.0))
+            backend = running.agents["i-new"].backend
+            backend.free.clear()
+            clients = [await running.client() for _ in range(600)]
+            for client in clients:
+                client.send()
+
+            async def overflowed() -> bool:
+                return bool(running.overflow.calls)
+
+            await until(overflowed)
+            backend.free.set()
+            for client in clients:
+                await client.read()
+                await client.close()
+            assert running.overflow.calls[0][0] == f"mark-echo:v{NEW}"
 
     run(test())
 

@@ -1,0 +1,77 @@
+"""A version's bundle holds the model's files, and is the same wherever it is packed."""
+
+from __future__ import annotations
+
+import subprocess
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+
+from mark.domain.errors import Misconfigured
+from mark.live.model_files import version_of
+from mark.live.version_bundles import bundle_of
+from mark.plugins.load import load_model
+from mark.service_spec import BackendSpec
+
+CODE = """
+from helping import OFFSET
+from pathlib import Path
+
+class Shop:
+    offset = OFFSET
+    weights = (Path(__file__).parent / "weights.txt").read_text()
+"""
+
+
+@pytest.fixture
+def backend(tmp_path: Path) -> BackendSpec:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "model.py").write_text(CODE)
+    (home / "helping.py").write_text("OFFSET = 1")
+    (home / "weights.txt").write_text("old")
+    return BackendSpec(kind="python", target=f"{home}/model.py:Shop")
+
+
+def test_an_instance_serves_the_version_that_was_packed(backend: BackendSpec, tmp_path: Path) -> None:
+    bundle = bundle_of(backend)
+    assert bundle.key == f"artifacts/versions/{bundle.version}.tar.gz"
+    assert bundle.backend.folder == f"/versions/{bundle.version}"
+    bundle.write(tmp_path / "b.tar.gz")
+    there = tmp_path / "versions" / bundle.version
+    there.mkdir(parents=True)
+    subprocess.run(["tar", "-xzf", str(tmp_path / "b.tar.gz"), "-C", str(there)], check=True)  # noqa: S603, S607
+    target = bundle.backend.target.replace("/versions", str(there.parent))
+    model = load_model(target, there)
+    assert (model.offset, model.weights) == (1, "old")  # type: ignore[attr-defined]
+    assert version_of(BackendSpec(kind="python", target=target, folder=str(there))) == bundle.version
+
+
+def test_the_same_files_give_the_same_bytes(
+    backend: BackendSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = bundle_of(backend)
+    bundle.write(tmp_path / "one")
+    (tmp_path / "home" / "model.py").touch(mode=0o600)
+    later = time.time() + 1e6
+    monkeypatch.setattr(time, "time", lambda: later)
+    bundle.write(tmp_path / "two")
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_a_file_that_was_edited_meanwhile_is_in_no_bundle(backend: BackendSpec, tmp_path: Path) -> None:
+    bundle = bundle_of(backend)
+    (tmp_path / "home" / "weights.txt").write_text("new")
+    with pytest.raises(Misconfigured, match="edited meanwhile"):
+        bundle.write(tmp_path / "b.tar.gz")
+    assert not (tmp_path / "b.tar.gz").exists()
+
+
+def test_what_is_installed_has_an_empty_bundle(tmp_path: Path) -> None:
+    bundle = bundle_of(BackendSpec(kind="oip", target="http://127.0.0.1:8500"))
+    bundle.write(tmp_path / "b.tar.gz")
+    with tarfile.open(tmp_path / "b.tar.gz") as packed:
+        assert packed.getnames() == []
+    assert bundle.backend.folder == ""
