@@ -149,19 +149,19 @@ class ServiceStore:
                 versions = ModelVersions(model=served.name, stable=served.version)
                 self._link.call("HSET", self._keys.of("versions"), served.name, VERSIONS.encode(versions))
 
-    def continue_versions(self, models: Sequence[ServedModel], seed: int) -> None:
+    def continue_versions(self, models: Sequence[ServedModel], spec: ServiceSpec) -> None:
         """Go on with the versions that serve, told what their models are now; a model without any begins with its.
 
-        models: the versions with which they would begin.
+        models: the versions with which they would begin. spec: of the service.
         """
         for served in models:
-            self.put_version(served, seed)
+            self.put_version(served, spec)
             if self.versions(served.name) is None:
                 begun = ModelVersions(model=served.name, stable=served.version)
                 self._link.call("HSET", self._keys.of("versions"), served.name, VERSIONS.encode(begun))
             for known in self.served_versions(served.name):
                 if known.version != served.version:
-                    self.put_version(replace(served, version=known.version, backend=known.backend), seed)
+                    self.put_version(replace(served, version=known.version, backend=known.backend), spec)
 
     def served_versions(self, model: str) -> tuple[ServedModel, ...]:
         """What agents are told of the version that serves, and of the one that a rollout brings in."""

@@ -336,15 +336,15 @@ def test_a_service_that_goes_on_keeps_its_versions_and_tells_them_what_it_is_now
 ) -> None:
     [model] = SPEC.models
     own = BackendSpec(kind="python", target="m:M", folder="/versions/bbbb")
-    store.continue_versions([replace(model, version="aaaa")], SPEC.seed)
+    store.continue_versions([replace(model, version="aaaa")], SPEC)
     assert store.versions(model.name) == ModelVersions(model=model.name, stable="aaaa")
     lease = store.leases.acquire("one", 60.0)
     assert lease is not None
-    store.put_version(replace(model, version="bbbb", backend=own), SPEC.seed)
+    store.put_version(replace(model, version="bbbb", backend=own), SPEC)
     store.put_versions(ModelVersions(model=model.name, stable="bbbb"), lease)
 
     again = replace(model, version="cccc", slo=replace(model.slo, latency_s=9.0))
-    store.continue_versions([again], SPEC.seed)
+    store.continue_versions([again], SPEC)
     assert store.versions(model.name) == ModelVersions(model=model.name, stable="bbbb")
     told = AGENT_SPEC.decode(link.call("GET", Keys(service).of_version(model.name, "bbbb")))
     assert told.served == replace(again, version="bbbb", backend=own)

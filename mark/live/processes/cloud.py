@@ -177,7 +177,7 @@ def _control(settings: Settings, running: Running, environment: Mapping[str, str
 
     def publish() -> None:
         store.put_spec(spec)
-        store.continue_versions(versions, spec.seed)
+        store.continue_versions(versions, spec)
         store.put_status(RESOURCES, parts)
 
     failures = BackgroundFailures(store, holder)
