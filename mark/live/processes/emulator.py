@@ -22,6 +22,7 @@ from mark.cloudmodel.world import WORLDS
 from mark.config.settings import Settings, cache_dir
 from mark.config.training import trains_in_function
 from mark.domain.clock import ClockAnchor
+from mark.domain.versions import function_of_version
 from mark.emulator.config import ACCOUNT, REGION, Draws, EmulatedAwsConfig, LambdaLimits
 from mark.emulator.ec2.account_limits import NEW, NEW_CONCURRENCY, NEW_LISTING_LAG_S, NEW_MEMORY_MB
 from mark.emulator.server import EmulatedAws
@@ -99,6 +100,7 @@ def emulated_aws(
 def names_here(settings: Settings) -> Names:
     """The service as the policies of its roles name it on the emulated AWS."""
     image = settings.rollout.image or ""
+    infer = [name_of(settings.service.name, model) for model in model_names(settings)]
     return Names(
         service=settings.service.name,
         region=REGION,
@@ -107,7 +109,7 @@ def names_here(settings: Settings) -> Names:
         repository=image.partition("/")[2].partition("@")[0].partition(":")[0],
         sender=settings.rollout.report.sender or "",
         host=settings.rollout.node.name or "",
-        infer=tuple(name_of(settings.service.name, model) for model in model_names(settings)),
+        infer=(*infer, *(function_of_version(name, "*") for name in infer)),  # versions come while it runs
         train=name_of(settings.service.name, TRAIN) if trains_in_function(settings) else "",
         webhook=settings.rollout.alarms.webhook or "",
     )

@@ -1,0 +1,119 @@
+"""What overflows to Lambda during a rollout is answered by the version that the request was routed to."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+from mark.domain.clock import ClockAnchor
+from mark.live.local.clock_control import set_clock
+from mark.live.local.emulator_client import EmulatedControls
+from mark.steady_time import steady_time
+from tests.end_to_end.rig import Rig, eventually, fetch, rig
+from tests.end_to_end.test_versions import BODY, MODEL, PROFILE, SPEED, start, status
+
+CODE = """
+import time
+import numpy as np
+from mark.domain.tensor import TensorSpec
+
+class Shop:
+    inputs = (TensorSpec(name="x", datatype="FP32", shape=(-1, 1)),)
+    outputs = (TensorSpec(name="y", datatype="FP32", shape=(-1, 1)),)
+
+    def predict(self, tensors):
+        time.sleep(0.5)
+        return {{"y": np.full_like(tensors["x"], {answer})}}
+"""
+CONFIG = """
+models: {home}/model.json
+profiles: [{home}/profile.json]
+service:
+  name: {name}
+  port: 0
+  status_port: 0
+  serve:
+    - model: shop
+      backend: {{kind: python, target: shop/shop.py:Shop}}
+      market: on-demand
+      offerings: {{types: [c5.large], overflow: true, standby_share: 0}}
+      expected_rps: 1
+"""
+TIMES = {"c5.large": {"1": 500}, "lambda": {"1": 600}}
+AT_ONCE = 16
+"""More than one instance answers within the objective, one after the other."""
+
+
+def write_model(home: Path) -> None:
+    (home / "shop").mkdir(parents=True)
+    profiles = [{**PROFILE, "instance_type": name, "latency_ms_by_batch": took} for name, took in TIMES.items()]
+    (home / "profile.json").write_text(json.dumps({"format": "mark-profiles/1", "profiles": profiles}))
+    model = {**MODEL, "latency_ms": 2000}
+    (home / "model.json").write_text(json.dumps({"format": "mark-models/1", "models": [model]}))
+    edit(home, 1)
+
+
+def edit(home: Path, answer: int) -> None:
+    (home / "shop" / "shop.py").write_text(CODE.format(answer=answer))
+
+
+class Bursts:
+    """Bursts of requests, and who answered them: (version, served by, value)."""
+
+    def __init__(self, url: str) -> None:
+        self.url, self._numbers = url, count()
+
+    def ask(self, path: str, number: int) -> tuple[str, str, float | None]:
+        status_code, body, headers = fetch(
+            f"{self.url}{path}/infer", BODY, timeout_s=60.0, more={"x-mark-request-id": f"r-{number}"}
+        )
+        value = json.loads(body)["outputs"][0]["data"][0] if status_code == 200 else None
+        return headers.get("x-mark-version", ""), headers.get("x-mark-served-by", ""), value
+
+    def burst(self, version: str = "") -> Counter[tuple[str, str, float | None]]:
+        """One burst. version: that its path names."""
+        path = f"/versions/{version}" if version else ""
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            return Counter(pool.map(partial(self.ask, path), (next(self._numbers) for _ in range(AT_ONCE))))
+
+
+def test_lambda_answers_with_the_version_that_a_request_was_routed_to(tmp_path: Path) -> None:
+    write_model(tmp_path / "home")
+    with rig(tmp_path / "home", "overflow") as live:
+        live.up(CONFIG.format(home=live.home, name=live.name))
+        hasten(live)
+        store, found = live.store, Counter[tuple[str, str, float | None]]()
+        bursts = Bursts(f"{live.running['gateway']}/v2/models/shop")
+        stable = store.versions("shop").stable
+
+        def overflows(version: str, value: float, path: str = "") -> bool:
+            found.update(bursts.burst(path))
+            return found[version, "lambda", value] > 0
+
+        eventually(lambda: overflows(stable, 1.0))
+        edit(live.home, 2)
+        candidate = start(live, "--canary", "50,100", "--dwell", "100000")["candidate"]
+        eventually(lambda: store.versions("shop").weight == 0.5)
+        eventually(lambda: overflows(candidate, 2.0, candidate))
+        found.update(bursts.burst())
+        answered = {(version, value) for version, _, value in found if value is not None}
+        assert answered == {(stable, 1.0), (candidate, 2.0)}
+        live.mark("rollout", "abort", "--model", "shop", "--name", live.name)  # if its burn rate has not done it
+        assert store.versions("shop").is_aborted(candidate)
+        found.clear()
+        found.update(bursts.burst())
+        assert bursts.burst(candidate).keys() == {("", "", None)}, "no such version any more"
+        assert {value for _, _, value in found if value is not None} == {1.0}
+        assert status(live)["weight"] == 0.0
+        live.down()
+
+
+def hasten(live: Rig) -> None:
+    """Let instances boot in seconds."""
+    now = live.store.clock().service_time(steady_time())
+    anchor = ClockAnchor(wall_at=steady_time(), service_at=now, speed=SPEED)
+    set_clock(live.store, EmulatedControls(live.running["aws_endpoint"]), anchor)
