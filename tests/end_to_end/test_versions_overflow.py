@@ -1,4 +1,4 @@
-"""What overflows to Lambda during a rollout is answered by the version that the request was routed to."""
+"""Overflow to Lambda during a rollout: the version that a request was routed to answers it."""
 
 from __future__ import annotations
 
