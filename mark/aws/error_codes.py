@@ -75,6 +75,7 @@ RETRY_LATER = (
     "Unavailable",
 )
 QUOTA = (
+    "AliasLimitExceededException",
     "AddressLimitExceeded",
     "AttachmentLimitExceeded",
     "InstanceLimitExceeded",

@@ -16,7 +16,7 @@ START_EXAMPLES = (
     "mark rollout start --model doubler --shadow 10 --shadow-dwell 600 --most-differing 1",
     "mark rollout start --model doubler --shadow 100 --canary none",
 )
-USUAL = "Left out, as service.rollouts says."
+USUAL = " [default: as in service.rollouts]"
 STATUS_EXAMPLES = ("mark rollout status --model doubler", "mark rollout status --model doubler --json")
 PROMOTE_EXAMPLES = ("mark rollout promote --model doubler",)
 ABORT_EXAMPLES = ("mark rollout abort --model doubler",)
@@ -34,7 +34,7 @@ def start(
         str | None,
         typer.Option(
             metavar="LIST",
-            help="Shares of the requests in percent, step by step; none compares answers alone. " + USUAL,
+            help="Shares of the requests in percent, step by step; none: no step. " + USUAL,
         ),
     ] = None,
     dwell: Annotated[

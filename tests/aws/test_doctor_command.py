@@ -86,6 +86,7 @@ def test_each_finding_says_what_to_do(doctor: Doctor) -> None:
         "certificate": "skipped",
         "sender": "error",
         "SES": "error",
+        "webhook": "skipped",
         "template sizes": "skipped",
     }
     both = "infra/image/Dockerfile --target models --platform linux/amd64,linux/arm64"
@@ -220,7 +221,14 @@ def test_status_asks_aws_for_what_bears_the_tag(
     assert run(["status", "--aws", "--name", "shop"]) == 0
     assert "2 instances" in capsys.readouterr().out
     alerts = document["alerts"]
-    assert alerts == {"at": alerts["at"], "dead_letters": None, "ringing": [], "unknown": alerts["unknown"]}
+    assert alerts == {
+        "at": alerts["at"],
+        "dead_letters": None,
+        "ringing": [],
+        "unknown": alerts["unknown"],
+        "posted": [],
+        "post_failed": "",
+    }
     assert alerts["at"] > 0
     url = world.client("sqs").create_queue(QueueName="mark-shop-raw-dead")["QueueUrl"]
     world.client("sqs").send_message(QueueUrl=url, MessageBody="poison")

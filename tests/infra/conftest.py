@@ -46,9 +46,10 @@ LEAN: dict[str, Any] = {
 """Differences of `lean`."""
 
 
+COLLECTOR_SECRET = f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:shop-collector-AbCdEf"
 TELEMETRY = {
     "endpoint": "http://10.77.0.9:4318",
-    "headers_secret": f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:shop-collector-AbCdEf",
+    "headers_secret": COLLECTOR_SECRET,
     "traces": {"ratio": 0.01},
 }
 """A collector in the service's network, of `others` and `lean`."""

@@ -34,7 +34,7 @@ from mark.rollout.synth import Synthesis
 from mark.rollout.templates import ACCESS, SCRIPT, types_of, write_templates
 from tests.aws.builders import aws
 from tests.aws.iam import reference
-from tests.infra.conftest import ACCOUNT, REGION, WEBHOOK, of_type, plain, settings
+from tests.infra.conftest import ACCOUNT, COLLECTOR_SECRET, REGION, WEBHOOK, of_type, plain, settings
 
 NAMES = Names(
     service="shop",
@@ -316,7 +316,7 @@ def test_the_boundary_allows_what_the_roles_of_the_templates_may_and_nothing_of_
     synthesis: Synthesis, lean_synthesis: Synthesis, others_synthesis: Synthesis
 ) -> None:
     """Each action on each resource of each role, with a letter for every star and the values that it asks for."""
-    bounds = boundary(NAMES, (CERTIFICATE,))
+    bounds = boundary(NAMES, (CERTIFICATE, COLLECTOR_SECRET))
     tried = set()
     for made in (synthesis, lean_synthesis, others_synthesis):
         for template in made.templates.values():

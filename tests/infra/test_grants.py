@@ -43,6 +43,7 @@ BY_AWS: Mapping[str, str] = {
     "RawQueue": "Lambda reads the queue for the function",
     "Report": "EventBridge Scheduler calls the report",
     "Secrets": "a node's start script reads the store's passwords",
+    "UnpostedQueue": "Lambda keeps there what the webhook's function could not post",
 }
 """Statements of what AWS does in a role, or a start script before any process of ours, and what for."""
 

@@ -21,7 +21,7 @@ from mark.live.processes import cloud
 from mark.live.processes.cloud import deployed, first_versions, live_models, main, resources
 from mark.rollout.synth import Synthesis, synthesise
 from mark.store.published_status import MODEL, FailedTraining, ForecasterStatus, PublishedInstance, PublishedModel
-from tests.infra.conftest import Template, of_type, plain, settings
+from tests.infra.conftest import WEBHOOK, Template, of_type, plain, settings
 from tests.planner.builders import offering
 
 
@@ -64,7 +64,7 @@ def test_controllers_begin_with_the_versions_of_the_deploy(
 
 
 def test_another_threshold_of_an_alarm_replaces_no_process(synthesis: Synthesis, tmp_path: Path) -> None:
-    alarms = {"to": ["team@example.com"], "max_usd_per_hour": 6}
+    alarms = {"to": ["team@example.com"], "webhook": WEBHOOK, "max_usd_per_hour": 6}
     again = synthesise(settings(tmp_path, alarms=alarms)).templates
     assert [name for name in again if again[name] != synthesis.templates[name]] == ["mark-shop-watch"]
 

@@ -90,7 +90,7 @@ def portable(settings: Settings) -> dict[str, Any]:
     for key in ("models", "prices", "service_prices"):
         tree[key] = str(Path(tree[key]).absolute()) if tree[key] else None
     owned = settings.account.commitments
-    tree["account"] = {"commitments": str(owned.absolute()) if owned else None}
+    tree["account"] = {"commitments": str(owned.absolute()) if owned else None, "share": settings.account.share}
     tree["qos_policy"] = str((settings.qos_policy or USUAL_QOS_POLICY).absolute())
     tree["profiles"] = [
         name if name in shipped_sets() else str(Path(name).absolute()) for name in tree["profiles"]
@@ -105,7 +105,7 @@ def job_key(tree: Mapping[str, Any], *, trace: str, code: str, forecaster: str |
     for key in ("models", "prices", "service_prices"):
         counted[key] = _file_digest(tree[key]) if tree[key] else None
     owned = tree["account"]["commitments"]
-    counted["account"] = _file_digest(owned) if owned else None
+    counted["account"] = (_file_digest(owned) if owned else None, tree["account"]["share"])
     counted["qos_policy"] = _policy_digest(tree["qos_policy"]) if tree["dispatch"] == QosRule.LEARNED else None
     counted["profiles"] = [name if name in shipped_sets() else _file_digest(name) for name in tree["profiles"]]
     # the last value stands in for a forecaster that fails

@@ -89,6 +89,7 @@ class LambdaCalls:
 
     @closed.setter
     def closed(self, closed: bool) -> None:
+        """Call nothing from now on, of no version, or go on."""
         self._room.closed = closed
 
     @property

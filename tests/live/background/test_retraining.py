@@ -21,6 +21,7 @@ import pytest
 from rich.console import Console
 
 from mark.config.service import RetrainSettings
+from mark.config.settings import Settings
 from mark.controller.journal import Header, Tick, entry_line, header_line, read_journal
 from mark.controller.state import Decision, Note, NoteKind, Observation, State
 from mark.controller.step import NO_PLAN, step
@@ -529,13 +530,12 @@ def led(monkeypatch: pytest.MonkeyPatch, looks: int, *, free: bool) -> list[str]
 
     leases = SimpleNamespace(times=TIMES, acquire=acquire, release=lambda _lease: said.append("release"))
     store: Any = SimpleNamespace(leases=leases, take_over=lambda _lease, _models: None)
-    anything: Any = None
     monkeypatch.setattr(leader_election, "aws_of", lambda *_: SimpleNamespace(close=lambda: None))
     monkeypatch.setattr(leader_election, "read_pause", lambda *_: None)
     monkeypatch.setattr(leader_election, "TRY_EACH_S", 0.001)
     kept: Any = (Kept(said, looks), None)
     leader_election.Leader(
-        anything,
+        Settings(),
         SimpleNamespace(name="test"),  # type: ignore[arg-type]
         (),
         store=store,
