@@ -207,7 +207,8 @@ def test_status_has_the_fields_that_are_documented(live: Rig) -> None:
         assert len(ready) >= sum(fleet["planned"].values())
         assert (sum(fleet["planned"].values()) > 0) == rents
         for row in fleet["observed"]:
-            assert set(row) == {"id", "offering", "zone", "role", "state", "gone_in_s", "credits", "usd_per_hour"}
+            named = {"id", "offering", "zone", "role", "version"}
+            assert set(row) == {*named, "state", "gone_in_s", "credits", "usd_per_hour"}
         assert {"policy", "market", "objective", "rates", "series", "latency_ms", "by", "lambda", "plan"} <= set(
             model
         )

@@ -32,7 +32,7 @@ from mark.live.processes.cloud import live_models
 from mark.report.cost.read import read_cost_report
 from mark.service_spec import ServiceSpec
 from mark.store.embedded import EmbeddedRedis
-from tests.infra.conftest import LEAN, PRIVATE, REGION, Template, of_type, settings
+from tests.infra.conftest import LEAN, PRIVATE, REGION, TELEMETRY, Template, of_type, settings
 from tests.live.served_day import BEGAN, BOOTED_S, DAY_S, NOW, RPS, write_service
 
 AGREE = 0.02
@@ -55,7 +55,8 @@ Lines = dict[str, float]
 def service(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[dict[str, Template], Settings]:
     """The templates of a service, and its settings."""
     fixture, rollout = request.param
-    return request.getfixturevalue(fixture), settings(tmp_path, **rollout)
+    telemetry = None if fixture == "templates" else TELEMETRY
+    return request.getfixturevalue(fixture), settings(tmp_path, telemetry=telemetry, **rollout)
 
 
 def test_a_rehearsed_day_costs_what_the_templates_cost(
