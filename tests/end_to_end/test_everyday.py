@@ -216,7 +216,7 @@ def test_status_has_the_fields_that_are_documented(live: Rig) -> None:
         series = model["series"]
         assert len(series["mean_rps"]) == len(series["max_rps"]) == len(series["capacity_rps"]) < 60
         assert model["assumed"]["until"] <= series["start_at"]  # what was assumed before is no load that came
-        counted = {"latency_ms", "target", "answered", "late", "shed", "attained"}
+        counted = {"latency_ms", "target", "measured", "answered", "late", "shed", "attained"}
         assert set(model["objective"]) == counted | {"accuracy", "accuracy_now"}
         assert model["objective"]["accuracy"] is None  # a model without variants says none
     table = live.mark("status", "--name", live.name)
