@@ -181,8 +181,9 @@ class Supervisor:
         except Misconfigured as error:
             log.warning("served without versions", extra={"model": model.name, "reason": str(error)})
             return model
-        overflows = model.served.overflow is not None and model.served.central is None
-        served = replace(model.served, version=version, backend=backend, function_versions=overflows)
+        # An emulated model has no code, so that its function has nothing to publish.
+        publishes = model.served.overflow is not None and model.served.central is None and backend.kind == "python"
+        served = replace(model.served, version=version, backend=backend, function_versions=publishes)
         return replace(model, served=served)
 
     def _await_first(self, store: ServiceStore) -> None:
