@@ -15,20 +15,11 @@ from mark.live.local.emulator_client import EmulatedControls
 from mark.steady_time import steady_time
 from tests.end_to_end.rig import Rig, eventually, fetch, rig
 from tests.end_to_end.test_versions import BODY, MODEL, PROFILE, SPEED, start, status
+from tests.end_to_end.test_versions import CODE as VERSIONS_CODE
 
-CODE = """
-import time
-import numpy as np
-from mark.domain.tensor import TensorSpec
-
-class Shop:
-    inputs = (TensorSpec(name="x", datatype="FP32", shape=(-1, 1)),)
-    outputs = (TensorSpec(name="y", datatype="FP32", shape=(-1, 1)),)
-
-    def predict(self, tensors):
-        time.sleep(0.5)
-        return {{"y": np.full_like(tensors["x"], {answer})}}
-"""
+CODE = ("import time\n" + VERSIONS_CODE).replace(
+    "    def predict(self, tensors):\n", "    def predict(self, tensors):\n        time.sleep(0.5)\n"
+)
 CONFIG = """
 models: {home}/model.json
 profiles: [{home}/profile.json]
