@@ -19,15 +19,15 @@ demo: setup
 	$(BIN)/mark demo --out out/demo
 
 # Whole services are tested by themselves, two at a time, because their processes take both cores; types are
-# checked meanwhile.
+# checked beside the rest.
 test: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
+	$(BIN)/pytest -n 2 --dist loadfile -m "not slow" tests/end_to_end
 	$(BIN)/mypy & types=$$!; \
-	$(BIN)/pytest -n 2 --dist loadfile -m "not slow" tests/end_to_end; tests=$$?; \
+	$(BIN)/pytest -n 3 --dist loadfile -m "not slow" --ignore tests/end_to_end; tests=$$?; \
 	wait $$types && exit $$tests
-	$(BIN)/pytest -n 3 --dist loadfile -m "not slow" --ignore tests/end_to_end
 
 test-all: setup
 	$(BIN)/pytest tests/end_to_end

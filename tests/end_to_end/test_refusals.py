@@ -106,6 +106,8 @@ def test_what_init_writes_comes_up_and_ctrl_c_ends_it(empty: Rig) -> None:
 
 BROKEN = """
 import os
+import time
+from pathlib import Path
 
 from mark.domain.tensor import TensorSpec
 
@@ -115,12 +117,14 @@ class Broken:
 
     def __init__(self):
         if "AWS_EC2_METADATA_SERVICE_ENDPOINT" in os.environ:
+            while not Path({seen!r}).exists():
+                time.sleep(0.05)
             raise RuntimeError("libfoo.so.1 is missing on the instance")
 
     def predict(self, inputs):
         return inputs
 """
-"""A model that loads where `mark up` tries it and nowhere else."""
+"""A model that loads where `mark up` tries it and nowhere else; it fails once the test has seen the start."""
 STARTING = """
 service:
   name: {name}
@@ -136,10 +140,12 @@ service:
 
 
 def test_a_start_that_fails_says_what_was_planned_and_what_the_agent_said(empty: Rig) -> None:
-    (empty.home / "broken.py").write_text(BROKEN)
+    seen = empty.home / "seen"
+    (empty.home / "broken.py").write_text(BROKEN.format(seen=str(seen)))
     started = empty.start("up", "--config", str(empty.config(STARTING.format(name=empty.name))), "--detach")
     try:
         eventually(lambda: "planned" in empty.mark("status", "--name", empty.name).out, within_s=ENDED_S)
+        seen.touch()
         out, err = started.communicate(timeout=ENDED_S)
     finally:
         started.kill()
