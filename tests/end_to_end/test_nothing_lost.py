@@ -21,7 +21,9 @@ SLOW = pytest.mark.slow
 MODEL = "inception-v3"
 RATE = 30
 KILL_S, SPOT_S, FAULT_S, SPEED = 8, 14, 16, 20
-"""Real seconds that a load lasts; spot notices and boots are quick where the clock is."""
+"""Real seconds that a load lasts at least; spot notices and boots are quick where the clock is."""
+LONGEST_S = 300
+"""Longer than any test waits: it ends its load."""
 TWO_PLANS_S = 2 * 60 / SPEED + 1
 """What replaces an instance is planned each minute of the service's clock, in whichever pool is trusted."""
 SENT_BEFORE = 60
@@ -39,8 +41,11 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 
 @contextmanager
 def loaded(live: Rig, *, wall_s: float, speed: int = 1) -> Iterator[dict[str, Any]]:
-    """A load that begins well before the body; its document is there when the body is over."""
-    seconds = str(wall_s * speed)
+    """A load that begins well before the body and lasts as long as it, and at least for so many real seconds.
+
+    Its document is there when the body is over.
+    """
+    seconds = str(LONGEST_S * speed)
     document: dict[str, Any] = {}
     load = live.start(
         "load", "--rate", str(RATE), "--duration", seconds, "--speed", str(speed), "--name", live.name, "--json"
@@ -49,7 +54,8 @@ def loaded(live: Rig, *, wall_s: float, speed: int = 1) -> Iterator[dict[str, An
         sent = live.store.arrived(MODEL)
         eventually(lambda: live.store.arrived(MODEL) >= sent + SENT_BEFORE)
         yield document
-        assert load.poll() is None, "the load was over before what broke it was"
+        eventually(lambda: live.store.arrived(MODEL) >= sent + RATE * wall_s)
+        load.send_signal(signal.SIGINT)
         out, err = load.communicate(timeout=wall_s + 70)
     finally:
         load.kill()
