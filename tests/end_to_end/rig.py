@@ -195,7 +195,7 @@ def fetch(
     body: object = None,
     *,
     token: str | None = None,
-    timeout_s: float = 10.0,
+    timeout_s: float = PATIENCE_S,
     more: Mapping[str, str] | None = None,
 ) -> tuple[int, bytes, dict[str, str]]:
     """GET, or POST of a JSON body: status, body and headers by lower-case name; errors are answers too.

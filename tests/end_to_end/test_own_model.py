@@ -60,7 +60,7 @@ def _run(live: Rig, line: list[str]) -> None:
 
 def answered(live: Rig, model: str, body: object) -> dict[str, Any]:
     """The outputs by name."""
-    status, reply, _ = fetch(f"{live.running['gateway']}/v2/models/{model}/infer", body, timeout_s=30.0)
+    status, reply, _ = fetch(f"{live.running['gateway']}/v2/models/{model}/infer", body)
     assert status == 200, reply
     return {output["name"]: output["data"] for output in json.loads(reply)["outputs"]}
 

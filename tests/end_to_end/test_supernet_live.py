@@ -44,7 +44,7 @@ def test_a_trained_supernet_switches_behind_an_agent(tmp_path: Path) -> None:
         try:
             [model] = document["models"]
             url, body = f"{document['gateway']}/v2/models/net/infer", model["example"]
-            status, _, headers = fetch(url, body, timeout_s=60)
+            status, _, headers = fetch(url, body)
             assert status == 200
             assert accuracy[headers["x-mark-variant"]] == best  # nothing else waits
             answers = {}

@@ -60,7 +60,7 @@ class Bursts:
 
     def ask(self, path: str, number: int) -> tuple[str, str, float | None]:
         status_code, body, headers = fetch(
-            f"{self.url}{path}/infer", BODY, timeout_s=60.0, more={"x-mark-request-id": f"r-{number}"}
+            f"{self.url}{path}/infer", BODY, more={"x-mark-request-id": f"r-{number}"}
         )
         value = json.loads(body)["outputs"][0]["data"][0] if status_code == 200 else None
         return headers.get("x-mark-version", ""), headers.get("x-mark-served-by", ""), value
