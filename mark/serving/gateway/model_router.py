@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol
 
 from mark.dispatch.backlog import idle_room
 from mark.dispatch.client_limits import may_wait
-from mark.dispatch.overflow import TO_INSTANCE, TO_LAMBDA, after_bounce
+from mark.dispatch.overflow import TO_INSTANCE, TO_LAMBDA, after_bounce, warm_for_all
 from mark.dispatch.policy import Bounced, Late, Routing
 from mark.dispatch.redispatch import AfterLoss, after_loss, at_work
 from mark.dispatch.routing import NONE, least_finish, least_finish_of_size, least_outstanding, weighted
@@ -193,6 +193,17 @@ class ModelRouter:
         self._is_paused = limit is SpendingLimit.PAUSE
         if self.overflow is not None:
             self.overflow.closed = limit is not SpendingLimit.NONE
+
+    @property
+    def lambda_warm(self) -> int:
+        """Lambda environments believed warm; with a rollout, by the version with the fewest of its share."""
+        calls, candidate = self.overflow, self.candidate
+        if calls is None:
+            return 0
+        warm = [(calls.warm, 1.0)]
+        if candidate is not None and candidate.weight > 0 and candidate.overflow is not None:
+            warm.append((candidate.overflow.warm, candidate.weight))
+        return warm_for_all(warm)
 
     def calls_of(self, version: str) -> LambdaCalls | None:
         """Calls of a version's Lambda function; empty: of the stable one's. None where it is not called."""

@@ -12,6 +12,7 @@ from typing import cast
 import pytest
 
 from mark.dispatch.central import CentralPolicy, CentralRule
+from mark.domain.traffic import Warmed
 from mark.domain.versions import ModelVersions, Rollout, RolloutPhase, VersionCounts
 from mark.protocols import oip
 from mark.service_spec import ServedModel
@@ -182,6 +183,37 @@ def test_a_request_that_the_candidate_does_not_admit_goes_to_its_function_first(
                 await client.read()
                 await client.close()
             assert running.overflow.calls[0][0] == f"mark-echo:v{NEW}"
+
+    run(test())
+
+
+def test_each_version_s_environments_are_its_own_and_all_go_with_the_function() -> None:
+    async def test() -> None:
+        model = replace(served(overflow=LAMBDA), function_versions=True)
+        async with live(model, agents=0) as running:
+            now = time.time()
+
+            def warmed(share: int, version: str = "", anew_at: float = 0.0) -> Warmed:
+                return Warmed(model="echo", at=now, share=share, anew_at=anew_at, version=version)
+
+            async def believes(warm: int) -> bool:
+                await running.ask(path_of(OLD))  # so that there is something to report
+                reports = running.store.reports.values()
+                return bool(reports) and max(reports, key=lambda one: one.sequence).models[0].lambda_warm == warm
+
+            running.store.warmings = (warmed(0), warmed(8, OLD))
+            await routed(running, STABLE)
+            await until(lambda: believes(8))
+            # as much as the candidate's environments are enough for by its share
+            await routed(running, candidate(0.25))
+            await until(lambda: believes(0))
+            running.store.warmings = (warmed(0), warmed(8, OLD), warmed(1, NEW))
+            await until(lambda: believes(4))
+            # an account made anew has none of either; those warmed since count, in the same look
+            running.store.warmings = (warmed(0, "", now), warmed(6, OLD, now), warmed(1, NEW))
+            await until(lambda: believes(0))
+            running.store.warmings = (warmed(0, "", now), warmed(6, OLD, now), warmed(5, NEW, now))
+            await until(lambda: believes(6))
 
     run(test())
 
