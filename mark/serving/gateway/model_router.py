@@ -110,6 +110,8 @@ class ModelRouter:
         self.tally = tally or Tally()
         #: the version that its agents serve; empty where versions are not told apart
         self.version = b""
+        #: its answers are not wanted any more: its version was aborted
+        self.is_aborted = False
         #: the router of the version that a rollout brings in; None without one
         self.candidate: VersionRouter | None = None
         #: copies of what is answered here, for that version; None where none are made
@@ -353,7 +355,7 @@ class ModelRouter:
         elif again is AfterLoss.GIVEN_UP:
             self._give_up(request)
         elif again is AfterLoss.EXPIRED:
-            self.expire(request)
+            (self.expire if loss is None else self.time_out)(request)  # one failure, however it came
         else:
             self.tally.redispatched += 1
             if self.held is not None and self.held.put_back(request, now):
@@ -381,10 +383,15 @@ class ModelRouter:
 
     @_fails_its_request
     def expire(self, request: InferenceRequest) -> None:
-        """Answer 504: the service's own time-out has passed."""
-        self.tally.failed += 1
+        """Answer 504: this version had the request until the service's own time-out."""
         if self.version_tally is not None:
             self.version_tally.failed()
+        self.time_out(request)
+
+    @_fails_its_request
+    def time_out(self, request: InferenceRequest) -> None:
+        """Answer 504: the service's own time-out has passed, and which version had the request is not known."""
+        self.tally.failed += 1
         self.fail(request, 504, f"not answered within {self._policy.give_up_s:g} s")
 
     @property
@@ -441,7 +448,7 @@ class ModelRouter:
                 variant,
                 self.version,
             )
-            self.idempotency.complete(request.idempotency, stored)
+            self.idempotency.complete(request.idempotency, stored, keep=not self.is_aborted)
         if self.shadows is not None and response.status != TIMED_OUT and not self.streams:
             self.shadows.copy(request, response, now - request.arrived_at, now)
 

@@ -19,7 +19,7 @@ from mark.service_spec import ServedModel
 from mark.serving.gateway.held_requests import HeldRequests
 from mark.serving.gateway.idempotency import IdempotencyCache
 from mark.serving.gateway.model_router import ModelRouter
-from mark.serving.gateway.request import InferenceRequest
+from mark.serving.gateway.request import InferenceRequest, Loss
 from mark.serving.gateway.version_router import VersionRouter
 from mark.serving.unexpected_errors import UnexpectedErrors
 from tests.serving.gateway.test_query_of_death import DEADLY, make_mortal
@@ -276,6 +276,71 @@ def test_a_retry_gets_no_answer_of_a_version_that_was_aborted(central: CentralPo
             assert (await running.ask(x_mark_request_id="once")).headers["x-mark-version"] == OLD
 
     run(test())
+
+
+@each_rule
+def test_what_an_aborted_version_finishes_is_not_kept_for_retries(central: CentralPolicy | None) -> None:
+    """A model that forbids a second execution: the request that was begun gets its answer, no later one does."""
+
+    async def test() -> None:
+        async with live(model(central, redispatch=False), agents=0) as running:
+            await two_versions(running, candidate(1.0))
+            agent = running.agents["i-new"]
+            agent.backend.free.clear()
+            batches = len(agent.backend.batches)
+            client = await running.client()
+            client.send(x_mark_request_id="once")
+            await until(lambda: in_flight(running, "i-new", batches + 1))
+            await routed(running, ABORTED)
+            following = replace(ROLLOUT, id="2", candidate="cccccccccccc")
+            await routed(running, replace(STABLE, rollout=following))
+            agent.backend.free.set()
+            assert (await client.read()).headers["x-mark-version"] == NEW
+            assert (await running.ask(x_mark_request_id="once")).headers["x-mark-version"] == OLD
+
+    run(test())
+
+
+@each_rule
+def test_an_abort_that_a_gateway_did_not_see_takes_effect_with_the_next_rollout(
+    central: CentralPolicy | None,
+) -> None:
+    """The store was unreachable for the gateway meanwhile."""
+
+    async def test() -> None:
+        async with live(model(central), agents=0) as running:
+            await two_versions(running, candidate(1.0))
+            assert (await running.ask(x_mark_request_id="once")).headers["x-mark-version"] == NEW
+            agent = running.agents["i-new"]
+            agent.backend.free.clear()
+            batches = len(agent.backend.batches)
+            client = await running.client()
+            client.send()
+            await until(lambda: in_flight(running, "i-new", batches + 1))
+            following = replace(ROLLOUT, id="2", candidate="cccccccccccc")
+            await routed(running, replace(STABLE, rollout=following))
+            assert (await client.read()).headers["x-mark-version"] == OLD
+            assert (await running.ask(x_mark_request_id="once")).headers["x-mark-version"] == OLD
+
+    run(test())
+
+
+def test_a_request_counts_once_as_failed_by_its_version_and_none_for_another_gateway() -> None:
+    unexpected = UnexpectedErrors(logging.getLogger("test"))
+    router = ModelRouter(served(), overflow=None, idempotency=IdempotencyCache(unexpected), unexpected=unexpected)
+    router.version_tally = router.tally.of_version(OLD)
+
+    def request() -> InferenceRequest:
+        made = InferenceRequest(None, b"POST", b"/", {}, b"", keep_alive=True)
+        made.arrived_at = made.deadline_at = time.monotonic() - router.give_up_s - 1.0
+        return made
+
+    router.lost(request(), Loss("i-0", 1))  # too late to be tried again
+    assert (router.version_tally.failed_, router.tally.failed) == (1, 1)
+    router.expire(request())
+    assert (router.version_tally.failed_, router.tally.failed) == (2, 2)
+    router.time_out(request())  # in another gateway, whose version nobody knows here
+    assert (router.version_tally.failed_, router.tally.failed) == (2, 3)
 
 
 @each_rule
