@@ -24,7 +24,7 @@ from mark.domain.versions import (
 )
 from mark.live.local.run_dir import RunFolder
 from mark.live.models import backend_spec, served_models, tensors_of
-from mark.live.service_session import keep_bundle, publish_function_version, service_store
+from mark.live.service_session import keep_bundle, publish_function_version, remove_copies, service_store
 from mark.live.version_bundles import bundle_of
 from mark.plugins.load import make_model
 from mark.report.tables import make_table, texts
@@ -100,6 +100,7 @@ def start_rollout(settings: Settings, options: StartOptions, *, given: bool, as_
         publish_function_version(settings, candidate)
     store.put_version(candidate, spec)
     versions = give_command(store, options.model, RolloutVerb.START, candidate=bundle.version, policy=policy)
+    remove_copies(settings, options.model, store.forget_versions(options.model))
     _show(store, versions, as_json=as_json)
 
 
