@@ -123,9 +123,17 @@ class VersionRouter(ModelRouter):
         super().lost(request, loss, lambda_refused=lambda_refused)
 
     def offer(self, request: InferenceRequest, now: float) -> None:
-        """Route a request whose agent was lost, as the model's router does: to a version that takes it now."""
-        if self._stable.candidate is not self and request.version == self.version:
-            self.fail(request, 503, GONE)
+        """Route a request whose agent was lost: one that may have ended it to the stable version.
+
+        Its tries are few, and a version that ends with each request costs none then.
+        """
+        if request.version == self.version:
+            if self._stable.candidate is self:
+                self._stable.offer(request, now)
+            else:
+                self.fail(request, 503, GONE)
+        elif request.losses:
+            self._stable.offer_here(request, now)
         else:
             self._stable.offer(request, now)
 

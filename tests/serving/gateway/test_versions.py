@@ -7,6 +7,7 @@ import logging
 import time
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -18,7 +19,8 @@ from mark.protocols import oip
 from mark.service_spec import ServedModel
 from mark.serving.gateway.held_requests import HeldRequests
 from mark.serving.gateway.idempotency import IdempotencyCache
-from mark.serving.gateway.model_router import ModelRouter
+from mark.serving.gateway.members_view import AgentView
+from mark.serving.gateway.model_router import Agent, ModelRouter
 from mark.serving.gateway.request import InferenceRequest, Loss
 from mark.serving.gateway.version_router import VersionRouter
 from mark.serving.unexpected_errors import UnexpectedErrors
@@ -382,6 +384,37 @@ def test_a_candidate_that_ends_with_its_requests_is_counted_as_failing(redispatc
             assert counted(running, OLD).failed == 0
 
     run(test())
+
+
+@pytest.mark.parametrize(
+    ("loss", "by"),
+    [(Loss("i-new", 1), "stable"), (None, "candidate")],
+    ids=["it may have ended the instance", "it only waited there"],
+)
+def test_what_may_end_instances_of_the_candidate_is_tried_again_by_the_stable_version(
+    loss: Loss | None, by: str
+) -> None:
+    """It has two tries: were both the candidate's, a version that ends on each request would fail them."""
+    found: list[str] = []
+
+    class Stable(ModelRouter):
+        def offer_here(self, request: InferenceRequest, now: float) -> None:
+            found.append("stable")
+
+    class Candidate(VersionRouter):
+        def offer_here(self, request: InferenceRequest, now: float) -> None:
+            found.append("candidate")
+
+    unexpected = UnexpectedErrors(logging.getLogger("test"))
+    stable = Stable(served(), overflow=None, idempotency=IdempotencyCache(unexpected), unexpected=unexpected)
+    stable.candidate = new = Candidate(stable, NEW)
+    new.weight = 1.0
+    new.set_agents([cast("Agent", SimpleNamespace(view=AgentView("i-newer", (0.0, 0.01))))])
+    request = InferenceRequest(None, b"POST", b"/", {}, b"", keep_alive=True)
+    request.arrived_at = time.monotonic()
+    request.deadline_at = request.arrived_at + 60.0
+    new.lost(request, loss)
+    assert found == [by]
 
 
 def test_what_can_wait_waits_again_where_the_candidate_is_lost() -> None:
