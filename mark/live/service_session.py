@@ -12,7 +12,7 @@ from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
 from mark.live.aws_resources import RESOURCES, credentials_of, publish_version
 from mark.live.local.run_dir import RunFolder
-from mark.live.model_files import VERSIONS, keep_version, remove_versions
+from mark.live.model_files import VERSIONS, remove_versions
 from mark.live.store_link import open_link
 from mark.live.version_bundles import VersionBundle, upload
 from mark.service_spec import BackendSpec, ServedModel
@@ -39,8 +39,7 @@ def keep_bundle(settings: Settings, store: ServiceStore, model: str, bundle: Ver
     """
     folder = RunFolder.of(settings.service.name)
     if folder.running() is not None:
-        _, backend = keep_version(bundle.source, folder.path / VERSIONS / model)
-        return backend
+        return bundle.keep(folder.path / VERSIONS / model)
     bucket = (store.status(RESOURCES) or {}).get("bucket")
     if not bucket:
         raise Misconfigured(f"the service {store.service} has no bucket to keep versions in: deploy it again")
