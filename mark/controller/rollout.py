@@ -35,6 +35,8 @@ HOLD_S = 60.0
 """After a refused launch nothing is launched for so long."""
 MOST_DWELLS = 4
 """A step without enough requests to judge by ends after so many dwells."""
+LEAST_CARRIED = 0.5
+"""A candidate that answers less than this part of its share is too slow for what its instances are to carry."""
 EXACT = 1e-9
 """Most that rounding adds to a whole number of instances."""
 
@@ -192,7 +194,7 @@ def _moved(rollout: Rollout, stable: str, seen: RolloutSeen) -> Rollout:
     lacking = {name: count for name, count in wanted.items() if ready[name] < count}
     if wanted and not lacking:
         if is_held:
-            return _held(rollout, new, now)
+            return _held(rollout, usual, new, now)
         return _promoted(rollout, now) if rollout.is_hurried else _given_its_share(rollout, seen)
     patience_s = policy.ready_within_s + (MOST_DWELLS * _dwell_s(rollout) if is_held else 0.0)
     if now >= rollout.since + patience_s:
@@ -233,14 +235,34 @@ def _dwell_s(rollout: Rollout) -> float:
     return rollout.policy.shadow_dwell_s if rollout.is_in_shadow else rollout.policy.dwell_s
 
 
-def _held(rollout: Rollout, new: VersionCounts, now: float) -> Rollout:
-    """Go on where the dwell of a share that is carried is over. new: the candidate's counts."""
+def _held(rollout: Rollout, usual: VersionCounts, new: VersionCounts, now: float) -> Rollout:
+    """Go on where the dwell of a share that is carried is over. usual, new: counts of both versions."""
     dwell_s, held_s = _dwell_s(rollout), now - rollout.since
     known = new.compared if rollout.is_in_shadow else new.finished
-    is_known = known >= rollout.policy.least_requests or held_s >= MOST_DWELLS * dwell_s
-    if held_s < dwell_s or not is_known:
+    is_last = held_s >= MOST_DWELLS * dwell_s
+    if held_s < dwell_s or not (known >= rollout.policy.least_requests or is_last):
         return rollout
-    return _compared(rollout, new, now) if rollout.is_in_shadow else _next_step(rollout, now)
+    if rollout.is_in_shadow:
+        return _compared(rollout, new, now)
+    if (fault := judge_carried(rollout, usual, new)) is None:
+        return _next_step(rollout, now)
+    return aborted(rollout, now, fault) if is_last else rollout
+
+
+def judge_carried(rollout: Rollout, stable: VersionCounts, candidate: VersionCounts) -> str | None:
+    """Why the candidate carries too little of its share, for people; None where it is not known to.
+
+    What its instances do not admit in time the stable version answers: none of that counts against the candidate.
+    """
+    requests = stable.finished + candidate.finished
+    expected = rollout.weight * requests
+    if expected < rollout.policy.least_requests or candidate.finished >= LEAST_CARRIED * expected:
+        return None
+    answered = candidate.finished / requests
+    return (
+        f"too slow for its share: it answered {answered:.1%}, not {rollout.weight:.0%}, of the requests, its "
+        "instances did not take the others in time"
+    )
 
 
 def _next_step(rollout: Rollout, now: float) -> Rollout:

@@ -7,6 +7,8 @@ believed warm. The belief is kept as the maximum per bucket of time, in arrays t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,6 +18,9 @@ WARM_S = 45 * 60.0
 """An idle environment is kept at least this long (MArk section 4.5: recycled after 45 to 60 minutes)."""
 BUCKETS = 30
 BUCKET_S = WARM_S / BUCKETS
+
+EXACT = 1e-9
+"""Most that rounding takes from a whole number of environments."""
 
 TO_LAMBDA, TO_INSTANCE, SHED = range(3)
 """Decisions on a bounced request: numbers, because compiled code has no enumerations."""
@@ -42,6 +47,14 @@ def believed_warm(belief: Ints, now: float) -> int:
         if belief[0, slot] > oldest and belief[1, slot] > warm:
             warm = belief[1, slot]
     return int(warm)
+
+
+def warm_for_all(warm: Iterable[tuple[int, float]]) -> int:
+    """Environments that versions of a function are as good as: what the one with the fewest of its share allows.
+
+    warm: of each version, its warm environments and its share of the requests, in (0, 1].
+    """
+    return min(int(count / share + EXACT) for count, share in warm)
 
 
 def environments_for(rps: float, latency_s: float, cold_share: float, most: int) -> int:

@@ -7,6 +7,7 @@ has all traffic but the share that a rollout gives to its candidate. The moves o
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -16,6 +17,8 @@ VERSION_LETTERS = 12
 """Hex digits of a version's name: 48 bits, so that two versions of one model never meet."""
 
 
+KEPT_VERSIONS = 5
+"""Versions of a model that are kept, the last that were put into the store; those in use are kept in any case."""
 LONGEST_S = 7 * 86_400.0
 """Most of a share's dwell, and of the time for a step's instances."""
 
@@ -23,6 +26,11 @@ LONGEST_S = 7 * 86_400.0
 def function_of_version(function: str, version: str) -> str:
     """The Lambda function that answers for a version: the model's, by an alias that bears the version's name."""
     return f"{function}:{alias_of(version)}" if version else function
+
+
+def outdated_versions(put: Sequence[str], used: Collection[str]) -> tuple[str, ...]:
+    """Versions that are kept no longer. put: all that are kept, by when they were put there last, oldest first."""
+    return tuple(name for name in put[:-KEPT_VERSIONS] if name not in used)
 
 
 def alias_of(version: str) -> str:

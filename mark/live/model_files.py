@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
@@ -85,6 +85,12 @@ def keep_version(backend: BackendSpec, folder: Path) -> tuple[str, BackendSpec]:
     except OSError as error:
         where = error.filename or backend.target
         raise Misconfigured(f"cannot read a file of the model, {where}: {error.strerror or error}") from error
+
+
+def remove_versions(folder: Path, versions: Iterable[str]) -> None:
+    """Remove the copies of these versions from below `folder`, where they are there."""
+    for version in versions:
+        shutil.rmtree(folder / version, ignore_errors=True)
 
 
 def _keep(backend: BackendSpec, folder: Path) -> tuple[str, BackendSpec]:

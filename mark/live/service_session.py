@@ -5,12 +5,14 @@ The account's AWS is found as boto3 finds it: credentials from role, profile or 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from mark.aws.session import Aws, AwsSettings
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
 from mark.live.aws_resources import RESOURCES, credentials_of, publish_version
 from mark.live.local.run_dir import RunFolder
-from mark.live.model_files import VERSIONS, keep_version
+from mark.live.model_files import VERSIONS, remove_versions
 from mark.live.store_link import open_link
 from mark.live.version_bundles import VersionBundle, upload
 from mark.service_spec import BackendSpec, ServedModel
@@ -37,8 +39,7 @@ def keep_bundle(settings: Settings, store: ServiceStore, model: str, bundle: Ver
     """
     folder = RunFolder.of(settings.service.name)
     if folder.running() is not None:
-        _, backend = keep_version(bundle.source, folder.path / VERSIONS / model)
-        return backend
+        return bundle.keep(folder.path / VERSIONS / model)
     bucket = (store.status(RESOURCES) or {}).get("bucket")
     if not bucket:
         raise Misconfigured(f"the service {store.service} has no bucket to keep versions in: deploy it again")
@@ -48,6 +49,13 @@ def keep_bundle(settings: Settings, store: ServiceStore, model: str, bundle: Ver
     finally:
         aws.close()
     return bundle.backend
+
+
+def remove_copies(settings: Settings, model: str, versions: Iterable[str]) -> None:
+    """Remove copies of a model's versions on this machine; bundles in a bucket stay."""
+    folder = RunFolder.of(settings.service.name)
+    if folder.running() is not None:
+        remove_versions(folder.path / VERSIONS / model, versions)
 
 
 def publish_function_version(settings: Settings, served: ServedModel) -> None:

@@ -44,12 +44,16 @@ class VersionBundle:
     def kept(self) -> Iterator[BackendSpec]:
         """The backend of a copy that nobody edits. Misconfigured where its files are another version by now."""
         with TemporaryDirectory(prefix="mark-version-") as folder:
-            version, backend = keep_version(self.source, Path(folder))
-            if version != self.version:
-                raise Misconfigured(
-                    f"the files of {self.source.target} were edited meanwhile; try again when they are written"
-                )
-            yield backend
+            yield self.keep(Path(folder))
+
+    def keep(self, folder: Path) -> BackendSpec:
+        """The backend of a copy below `folder`. Errors as of `kept`."""
+        version, backend = keep_version(self.source, folder)
+        if version != self.version:
+            raise Misconfigured(
+                f"the files of {self.source.target} were edited meanwhile; try again when they are written"
+            )
+        return backend
 
     def write(self, path: Path) -> None:
         """Pack it: the same files give the same bytes. Errors as of `kept`."""

@@ -52,9 +52,9 @@ class GatewayStore:
         return clock_of(await self._link.call("GET", self._keys.of("clock")))
 
     async def warmed(self) -> tuple[Warmed, ...]:
-        """The last warm-up of each model's function, by model."""
+        """The last warm-up of each model's function and of its versions, by model and version."""
         found = await self._link.call("HVALS", self._keys.of("warmed"))
-        return tuple(sorted(map(WARMED.decode, found), key=lambda warmed: warmed.model))
+        return tuple(sorted(map(WARMED.decode, found), key=lambda warmed: (warmed.model, warmed.version)))
 
     async def spending_limit(self) -> SpendingLimit:
         """The limit that a budget or a pause sets; none before a controller has counted."""

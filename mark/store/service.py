@@ -16,7 +16,7 @@ from mark.domain.errors import Misconfigured, RetryLater
 from mark.domain.lease import Lease, LeaseLost
 from mark.domain.member import Member, Peer
 from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed
-from mark.domain.versions import ModelVersions
+from mark.domain.versions import ModelVersions, outdated_versions
 from mark.ports import JournalTail, LeaseKeeper
 from mark.service_spec import AgentSpec, ServedModel, ServiceSpec
 from mark.store.clients import TRIES, StoredClients
@@ -36,6 +36,7 @@ from mark.store.traffic import (
     report_keys,
     traffic_keys,
     traffic_totals,
+    version_counts,
 )
 
 _log = logging.getLogger(__name__)
@@ -108,8 +109,7 @@ class ServiceStore:
         for name in gone:
             for key in self._model_keys(name):
                 self._link.call("EXPIRE", key, round(RETIRED_S))
-            versions = self._link.call("SMEMBERS", self._keys.of("model-versions", name))
-            warmed = (f"{name}/{version.decode()}" for version in versions)
+            warmed = (f"{name}/{version}" for version in self._kept_versions(name))
             self._link.call("HDEL", self._keys.of("warmed"), name, *warmed)
         for name in known - served - set(gone):
             if not self._link.call("EXISTS", *self._model_keys(name)):
@@ -125,9 +125,8 @@ class ServiceStore:
             return []
 
     def _model_keys(self, model: str) -> tuple[str, ...]:
-        kept = self._keys.of("model-versions", model)
-        versions = (name.decode() for name in self._link.call("SMEMBERS", kept))
-        told = (self._keys.of_version(model, version) for version in versions)
+        kept = self._keys.of("kept-versions", model)
+        told = (self._keys.of_version(model, version) for version in self._kept_versions(model))
         return (*self._keys.of_model(model, self.journal_segments(model)), kept, *told)
 
     def spec(self) -> ServiceSpec:
@@ -138,7 +137,28 @@ class ServiceStore:
         """Keep what agents of a model's version are told. spec: of the service that it belongs to."""
         self._link.call("SET", self._keys.of_version(served.name, served.version), _agent_spec(served, spec))
         if served.version:
-            self._link.call("SADD", self._keys.of("model-versions", served.name), served.version)
+            kept = self._keys.of("kept-versions", served.name)
+            self._link.call("LREM", kept, 0, served.version)
+            self._link.call("RPUSH", kept, served.version)
+
+    def _kept_versions(self, model: str) -> list[str]:
+        """Versions that agents may be told of, by when they were put there last, oldest first."""
+        return [name.decode() for name in self._link.call("LRANGE", self._keys.of("kept-versions", model), 0, -1)]
+
+    def forget_versions(self, model: str) -> tuple[str, ...]:
+        """Forget the versions of long ago that are not in use, and what was counted of them; their names."""
+        found = self.versions(model)
+        rollout = found.rollout if found is not None else None
+        used = {member.version for member in self.membership(model).members()}
+        used |= {found.stable} if found is not None else set()
+        used |= {rollout.before, rollout.candidate} if rollout is not None else set()
+        gone = outdated_versions(self._kept_versions(model), used)
+        for version in gone:
+            self._link.call("HDEL", self._keys.of("warmed"), f"{model}/{version}")
+            self._link.call("HDEL", self._keys.of("traffic", model), *version_counts(version))
+            self._link.call("DEL", self._keys.of_version(model, version))
+            self._link.call("LREM", self._keys.of("kept-versions", model), 0, version)
+        return gone
 
     def begin_versions(self, models: Sequence[ServedModel]) -> None:
         """Make these versions the stable ones, whatever was rolled out before: a service that starts."""

@@ -50,6 +50,11 @@ def report_args(report: GatewayReport) -> list[str | int]:
     return [report.gateway, report.sequence, KEEP_WINDOWS, remember_ms, *models]
 
 
+def version_counts(version: str) -> tuple[str, ...]:
+    """Names of a version's counts, among those of its model."""
+    return tuple(f"{VERSION}{version}/{name}" for name in VERSION_COUNTS)
+
+
 def traffic_keys(keys: Keys, model: str) -> list[str]:
     """Keys of the script TRAFFIC."""
     return [keys.of("gateways"), *(keys.of(name, model) for name in ("traffic", "latency", "gauges"))]

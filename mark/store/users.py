@@ -91,7 +91,7 @@ ACCESSES: Mapping[StoreUser, Access] = MappingProxyType(
             keys=("*",),
             calls=(
                 "del", "eval", "evalsha", "exists", "expire", "get", "hdel", "hget", "hgetall", "hincrby",
-                "hincrbyfloat", "hkeys", "hlen", "hmget", "hset", "hvals", "incr", "llen", "lrange",
+                "hincrbyfloat", "hkeys", "hlen", "hmget", "hset", "hvals", "incr", "llen", "lrange", "lrem",
                 "ltrim", "persist", "rpush", "sadd", "set", "setnx", "sismember", "smembers", "srem", "time",
                 "type", "xadd", "xdel", "xlen", "xrange", "xrevrange", "zadd", "zrangebyscore", "zrem", "zscore",
             ),

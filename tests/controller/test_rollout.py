@@ -62,6 +62,8 @@ class World:
     differing_share: float = 0.0
     compared: int = 0
     shadowed_moves: int = 0
+    #: share of its requests that the candidate admits; the stable version answers the others
+    admits: float = 1.0
 
     @property
     def fleet(self) -> FleetView:
@@ -101,7 +103,8 @@ class World:
         weight = self.versions.weight
         self.compared += round(rps * STEP_S * self.versions.shadow)
         self.shadowed_moves += self.versions.shadow > 0
-        for name, share in ((self.versions.stable, 1 - weight), (self.versions.candidate, weight)):
+        new = weight * self.admits
+        for name, share in ((self.versions.stable, 1 - new), (self.versions.candidate, new)):
             self.answered[name] = self.answered.get(name, 0) + round(rps * STEP_S * share)
         seen = RolloutSeen(
             now=self.now, fleet=self.fleet, counts=self.counts, target=0.98, fallback="small", refused=refused
@@ -256,6 +259,29 @@ def test_a_candidate_that_misses_nearly_all_burns_whatever_the_target(target: fl
 
     assert "burn rate" in (verdict(9_000) or "")
     assert verdict(int(10_000 * (1.0 - target))) is None, "within the objective"
+
+
+@pytest.mark.parametrize("admits", [0.0, 0.1, 0.4])
+def test_a_candidate_that_leaves_most_of_its_share_to_the_stable_version_is_not_promoted(admits: float) -> None:
+    """Its instances admit what they answer in time: one that is too slow may answer well, and next to nothing."""
+    world = World(admits=admits)
+    world.command(START)
+    world.until_over()
+    assert world.rollout.phase is RolloutPhase.ABORTED
+    assert "of the requests, its instances did not take the others in time" in world.rollout.reason
+    assert world.ready(OLD) == 4
+
+
+def test_a_candidate_that_answers_most_of_its_share_goes_on_and_few_requests_say_nothing() -> None:
+    world = World(admits=0.7)
+    world.command(START)
+    world.until_over()
+    assert world.rollout.phase is RolloutPhase.PROMOTED
+    quiet = World(admits=0.0)
+    quiet.command(START)
+    for _ in range(5000):
+        quiet.move(rps=0.001)
+    assert quiet.rollout.phase is RolloutPhase.PROMOTED
 
 
 def test_a_burning_candidate_gives_its_traffic_back() -> None:

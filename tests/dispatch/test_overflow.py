@@ -23,6 +23,7 @@ from mark.dispatch.overflow import (
     environments_for,
     lambda_finish_at,
     note_in_flight,
+    warm_for_all,
     warms_one_more,
 )
 
@@ -55,6 +56,13 @@ def test_belief_never_outlives_the_shortest_idle_life(notes: list[tuple[float, i
     believed = believed_warm(made, now)
     assert believed <= max((n for at, n in notes if at > now - WARM_S - 1e-6), default=0)
     assert believed >= max((n for at, n in notes if at >= now - WARM_S + BUCKET_S), default=0)
+
+
+@given(count=st.integers(0, 5000), share=st.floats(0.001, 1.0))
+def test_versions_that_were_warmed_by_their_shares_are_as_good_as_one(count: int, share: float) -> None:
+    warm = warm_for_all([(count, 1.0), (math.ceil(share * count), share)])
+    assert warm == count
+    assert warm_for_all([(count, 1.0), (0, share)]) == 0
 
 
 @given(rps=st.floats(0.0, 500.0), latency_s=st.floats(0.001, 2.0), cold_share=st.floats(1e-4, 0.5))

@@ -35,6 +35,9 @@ ENDS_ITS_AGENT = """
 
     def predict"""
 MOST_S = 240.0
+EVEN = "wxyz"
+"""Threads whose ids' hashes give any 4000 requests in a row a share within a point of 5 %: of random ids one count
+in 250 is further off, as of threads `abcd` at some starts."""
 
 
 @contextmanager
@@ -128,7 +131,7 @@ def test_a_slower_version_is_aborted_by_its_latency_and_an_erring_one_by_its_err
 
 @pytest.mark.slow
 def test_a_canary_of_five_percent_gets_five_percent_and_a_shadow_answers_nobody(tmp_path: Path) -> None:
-    with service(tmp_path, "shares") as live, load(infer(live), *"abcd") as sending:
+    with service(tmp_path, "shares") as live, load(infer(live), *EVEN) as sending:
         edit(live.home, 2)
         start(live, "--shadow", "50", "--shadow-dwell", "600", "--canary", "5,100", "--dwell", "100000")
         eventually(lambda: versions(live).shadow == 0.5, within_s=MOST_S)
@@ -140,7 +143,7 @@ def test_a_canary_of_five_percent_gets_five_percent_and_a_shadow_answers_nobody(
         [row] = [one for one in found["versions"] if one["role"] == "candidate"]
         assert row["compared"] == row["differing"] >= 100
         assert {value for sent, _, value, _ in tuple(sending.answers) if sent < at - 5.0} == {OLD}
-        eventually(lambda: sum(sending.since(at).values()) >= 4000, within_s=MOST_S)
+        eventually(lambda: sum(sending.since(at).values()) >= 4000, within_s=2 * MOST_S)
         got = sending.since(at)
         assert abs(got[NEW] / got.total() - 0.05) <= 0.01
         assert sending.failed() == 0

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mark.domain.errors import Misconfigured
 from mark.live import model_files
-from mark.live.model_files import keep_version, version_of
+from mark.live.model_files import keep_version, remove_versions, version_of
 from mark.plugins.load import load_model
 from mark.service_spec import BackendSpec
 
@@ -94,6 +94,15 @@ def test_a_copy_that_somebody_edited_is_made_again(shop: Path, tmp_path: Path) -
     (tmp_path / "kept" / version / "helping.py").write_text("OFFSET = 3")
     assert keep_version(by_file(shop), tmp_path / "kept") == (version, kept)
     assert (tmp_path / "kept" / version / "helping.py").read_text() == "OFFSET = 1"
+
+
+def test_copies_of_versions_are_removed_by_name(shop: Path, tmp_path: Path) -> None:
+    version, kept = keep_version(by_file(shop), tmp_path / "kept")
+    (shop / "model.py").write_text(CODE + "# edited")
+    later, served = keep_version(by_file(shop), tmp_path / "kept")
+    remove_versions(tmp_path / "kept", (version, "ffffffffffff"))
+    assert not Path(kept.folder).exists()
+    assert version_of(served) == later
 
 
 def test_data_behind_a_link_is_part_of_the_model(shop: Path, tmp_path: Path) -> None:

@@ -67,6 +67,8 @@ def test_a_file_that_was_edited_meanwhile_is_in_no_bundle(backend: BackendSpec, 
     with pytest.raises(Misconfigured, match="edited meanwhile"):
         bundle.write(tmp_path / "b.tar.gz")
     assert not (tmp_path / "b.tar.gz").exists()
+    with pytest.raises(Misconfigured, match="edited meanwhile"):
+        bundle.keep(tmp_path / "kept")  # a copy of other files under this version's name
 
 
 def test_what_is_installed_has_an_empty_bundle(tmp_path: Path) -> None:

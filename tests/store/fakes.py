@@ -27,7 +27,7 @@ class FakeStore:
         self.reports: list[GatewayReport] = []
         self._now = now
         self._ttl_s = member_ttl_s
-        self.warmings: dict[str, Warmed] = {}
+        self.warmings: dict[tuple[str, str], Warmed] = {}
         self._members: dict[str, Member] = {}
         self._seen_at: dict[str, float] = {}
         self._draining: set[str] = set()
@@ -65,10 +65,10 @@ class FakeStore:
 
     async def warmed(self) -> Sequence[Warmed]:
         self._before_each_call()
-        return tuple(self.warmings[model] for model in sorted(self.warmings))
+        return tuple(self.warmings[whose] for whose in sorted(self.warmings))
 
     def put_warmed(self, warmed: Warmed) -> None:
-        self.warmings[warmed.model] = warmed
+        self.warmings[warmed.model, warmed.version] = warmed
 
     async def report(self, report: GatewayReport) -> None:
         self._before_each_call()

@@ -125,15 +125,16 @@ def test_the_clock_is_the_walls_until_it_is_set(world: World) -> None:
     world.play(story)
 
 
-def test_the_last_warm_up_of_each_model_is_known(world: World) -> None:
+def test_the_last_warm_up_of_each_model_and_version_is_known(world: World) -> None:
     first, last = (Warmed(model="a", at=float(at), share=3) for at in (1, 2))
     other = Warmed(model="b", at=1.0, share=7)
+    versions = [Warmed(model="a", at=1.0, share=4, version=f"{name:012x}") for name in (7, 2, 9, 1)]
 
     async def story(gateway: GatewayLink, _: AgentLink) -> None:
         assert await gateway.warmed() == ()
-        for warmed in (other, first, last):
+        for warmed in (other, *versions, first, last):
             world.put_warmed(warmed)
-        assert await gateway.warmed() == (last, other)
+        assert await gateway.warmed() == (last, *sorted(versions, key=lambda one: one.version), other)
 
     world.play(story)
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Protocol
+
 import pytest
 
-from mark.domain.errors import RetryLater
-from mark.domain.versions import ModelVersions, RolloutCommand, RolloutVerb
-from mark.live.commands.rollout import give_command
+from mark.config.settings import Settings
+from mark.domain.errors import Misconfigured, RetryLater
+from mark.domain.versions import ModelVersions, Rollout, RolloutCommand, RolloutPhase, RolloutVerb
+from mark.live.commands.rollout import abort_rollout, give_command, promote_rollout
 from mark.store.published_status import ROLLOUT_COMMAND
 from mark.store.service import ServiceStore
 
 MODEL = "shop"
+
+
+class Command(Protocol):
+    def __call__(self, settings: Settings, model: str, *, as_json: bool) -> None: ...
 
 
 @pytest.mark.parametrize("is_carried_out", [True, False])
@@ -31,3 +39,25 @@ def test_a_command_whose_place_another_took_says_so(
     else:
         with pytest.raises(RetryLater, match="`promote` was commanded at the same time"):
             give_command(store, MODEL, RolloutVerb.ABORT)
+
+
+@pytest.mark.parametrize(
+    ("phase", "command"), [(RolloutPhase.PROMOTED, abort_rollout), (RolloutPhase.ABORTED, promote_rollout)]
+)
+def test_a_command_about_a_rollout_that_ended_meanwhile_says_so(
+    store: ServiceStore, monkeypatch: pytest.MonkeyPatch, phase: RolloutPhase, command: Command
+) -> None:
+    """The controller that carries it out finds the rollout over, which changes nothing."""
+    rollout = Rollout(id="1", before="old", candidate="new", began_at=0.0, since=0.0)
+
+    def found(model: str) -> ModelVersions:
+        mine = ROLLOUT_COMMAND.read(store, model)
+        if mine is None:
+            return ModelVersions(model=model, stable="old", rollout=rollout)
+        ended = replace(rollout, phase=phase, reason="as it was")
+        return ModelVersions(model=model, stable="new", rollout=ended, command=mine.id)
+
+    monkeypatch.setattr(store, "versions", found)
+    monkeypatch.setattr("mark.live.commands.rollout.service_store", lambda _: (store, (MODEL,)))
+    with pytest.raises(Misconfigured, match=f"version new was {phase} before the command"):
+        command(Settings(), MODEL, as_json=True)

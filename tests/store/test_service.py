@@ -13,8 +13,8 @@ from mark.domain.costs import LedgerRecord, Transition
 from mark.domain.errors import Misconfigured
 from mark.domain.lease import LeaseLost
 from mark.domain.objective import ModelSpec, Slo
-from mark.domain.traffic import GatewayReport, ModelTraffic
-from mark.domain.versions import ModelVersions, RolloutCommand, RolloutVerb
+from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed
+from mark.domain.versions import ModelVersions, RolloutCommand, RolloutVerb, VersionCounts
 from mark.service_spec import AgentSpec, BackendSpec, ServedModel, ServiceSpec
 from mark.store import ledger, traffic
 from mark.store.codec import AGENT_SPEC, TRANSITION
@@ -319,6 +319,28 @@ def test_versions_of_a_model_that_is_removed_expire_with_it(store: ServiceStore,
     assert store.retire_models() == ("words",)
     for version in ("aaaa", "bbbb"):
         assert link.call("TTL", Keys(service).of_version("words", version)) > 0
+
+
+def test_versions_of_long_ago_are_forgotten_but_none_that_is_in_use(
+    store: ServiceStore, link: Link, service: str
+) -> None:
+    [model] = SPEC.models
+    store.put_spec(SPEC)
+    names = [f"{number:012x}" for number in range(10)]
+    for version in (*names, names[1]):  # the last one was rolled out a second time
+        store.put_version(replace(model, version=version), SPEC)
+        store.put_warmed(Warmed(model=model.name, at=1.0, share=1, version=version))
+        counts = (VersionCounts(version=version, answered=3, late=1),)
+        traffic = (ModelTraffic(model=model.name, versions=counts),)
+        store.report(GatewayReport(gateway=version, sequence=1, models=traffic))
+    store.begin_versions([replace(model, version=names[0])])
+    assert store.forget_versions(model.name) == (*names[2:6],), "the stable one is kept, however old"
+    assert store.forget_versions(model.name) == ()
+    kept = {names[0], names[1], *names[6:]}
+    assert {one.version for one in store.traffic(model.name).versions} == kept
+    assert link.call("HLEN", Keys(service).of("warmed")) == len(kept)
+    for version in names:
+        assert bool(link.call("EXISTS", Keys(service).of_version(model.name, version))) is (version in kept)
 
 
 def test_a_start_makes_its_version_the_stable_one_and_forgets_commands(store: ServiceStore) -> None:

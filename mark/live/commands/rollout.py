@@ -18,13 +18,14 @@ from mark.domain.versions import (
     ModelVersions,
     Rollout,
     RolloutCommand,
+    RolloutPhase,
     RolloutVerb,
     VersionCounts,
     shadow_sentence,
 )
 from mark.live.local.run_dir import RunFolder
 from mark.live.models import backend_spec, served_models, tensors_of
-from mark.live.service_session import keep_bundle, publish_function_version, service_store
+from mark.live.service_session import keep_bundle, publish_function_version, remove_copies, service_store
 from mark.live.version_bundles import bundle_of
 from mark.plugins.load import make_model
 from mark.report.tables import make_table, texts
@@ -100,6 +101,11 @@ def start_rollout(settings: Settings, options: StartOptions, *, given: bool, as_
         publish_function_version(settings, candidate)
     store.put_version(candidate, spec)
     versions = give_command(store, options.model, RolloutVerb.START, candidate=bundle.version, policy=policy)
+    remove_copies(settings, options.model, store.forget_versions(options.model))
+    if versions.rollout is None or versions.rollout.candidate != bundle.version:
+        raise Misconfigured(
+            f"another rollout of {options.model} began at the same time; see `mark rollout status`"
+        )
     _show(store, versions, as_json=as_json)
 
 
@@ -112,8 +118,10 @@ def show_rollout(settings: Settings, model: str, *, as_json: bool) -> None:
 def promote_rollout(settings: Settings, model: str, *, as_json: bool) -> None:
     """Have the new version take over once its instances are ready. Misconfigured where none is rolled out."""
     store, versions = _versions(settings, model)
-    _running(versions)
-    _show(store, give_command(store, model, RolloutVerb.PROMOTE), as_json=as_json)
+    rollout = _running(versions)
+    versions = give_command(store, model, RolloutVerb.PROMOTE)
+    _check_not(RolloutPhase.ABORTED, rollout, versions)
+    _show(store, versions, as_json=as_json)
 
 
 def abort_rollout(settings: Settings, model: str, *, as_json: bool) -> None:
@@ -122,8 +130,10 @@ def abort_rollout(settings: Settings, model: str, *, as_json: bool) -> None:
     Misconfigured where none is rolled out.
     """
     store, versions = _versions(settings, model)
-    candidate = _running(versions).candidate
+    rollout = _running(versions)
+    candidate = rollout.candidate
     versions = give_command(store, model, RolloutVerb.ABORT)
+    _check_not(RolloutPhase.PROMOTED, rollout, versions)
     members = store.membership(model)
     _until(
         lambda: not any(one.version == candidate and one.state is MemberState.READY for one in members.members()),
@@ -164,6 +174,13 @@ def _check_may_start(served: ServedModel, versions: ModelVersions, policy: Canar
             f"{name} overflows to Lambda, whose function has one version here: to roll out others, serve it with "
             "offerings: {overflow: false}"
         )
+
+
+def _check_not(phase: RolloutPhase, rollout: Rollout, versions: ModelVersions) -> None:
+    """Misconfigured where a rollout ended so before a command about it was carried out."""
+    found = versions.rollout
+    if found is not None and found.id == rollout.id and found.phase is phase:
+        raise Misconfigured(f"version {rollout.candidate} was {phase} before the command: {found.reason}")
 
 
 def _running(versions: ModelVersions) -> Rollout:

@@ -84,7 +84,7 @@ class DriverFactory:
         retraining.begin(store, written.began_at)
         recovered = written.recovered
         membership = store.membership(model.name)
-        warmer = self._warmer(model, clock)
+        warmer = self.warmer(model, clock)
         inner = self.cloud(model, written.header.run, clock, warmer, shared)
         cloud = VersionedCloud(inner, store.versions(model.name))
         opened.callback(cloud.close)
@@ -148,9 +148,10 @@ class DriverFactory:
             quotas=lambda: known_quotas(self._aws),
         )
 
-    def _warmer(self, model: LiveModel, clock: ServiceClock) -> Warmer:
+    def warmer(self, model: LiveModel, clock: ServiceClock) -> Warmer:
+        """The warm-up of what gateways call: the store says, as to them, if the model's function has versions."""
         return Warmer(
-            model.served,
+            self._store.spec().served(model.name),
             aws=self._aws,
             store=self._store,
             clock=clock,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mark.aws.functions.warmup import AT_ONCE, WarmedUp, warm_up
 from mark.aws.session import Aws
-from mark.dispatch.overflow import BUCKETS, believed_warm, note_in_flight
+from mark.dispatch.overflow import BUCKETS, believed_warm, note_in_flight, warm_for_all
 from mark.domain.lease import Lease
 from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed
 from mark.domain.versions import function_of_version
@@ -50,7 +50,9 @@ class Warmer:
         """Environments that its own pings should have left warm: by the version with the fewest of its share."""
         self._forget_gone()
         now = self._clock.now()
-        return min(int(believed_warm(self._belief(name), now) / share) for name, share in self._shares().items())
+        return warm_for_all(
+            (believed_warm(self._belief(name), now), share) for name, share in self._shares().items()
+        )
 
     def warm(self, concurrency: int) -> WarmedUp:
         """Warm so many environments, of each version its share, and report the bill."""

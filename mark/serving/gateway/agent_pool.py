@@ -396,7 +396,7 @@ class AgentConnections:
         for router in routers.all:
             self._list_accepting(router)
         for connection in mine:
-            if isinstance(connection.router, VersionRouter) and versions.is_aborted(connection.version):
+            if isinstance(connection.router, VersionRouter) and connection.router.is_aborted:
                 connection.take_back(connection.router)
 
     def check_timeouts(self, passed_s: float, now: float) -> None:

@@ -90,10 +90,13 @@ class IdempotencyCache:
             known.duplicates = [*(known.duplicates or ()), request]
         return False
 
-    def complete(self, record: IdempotencyRecord, response: StoredResponse) -> None:
-        """Store the response and answer the duplicates with it."""
+    def complete(self, record: IdempotencyRecord, response: StoredResponse, *, keep: bool = True) -> None:
+        """Store the response and answer the duplicates with it. keep: False where no later one is to get it."""
         record.response = response
-        self._bytes += len(response.body)
+        if keep:
+            self._bytes += len(response.body)
+        else:
+            self._remove(record)
         if record.duplicates:
             duplicates, record.duplicates = record.duplicates, None
             for duplicate in duplicates:
@@ -105,9 +108,7 @@ class IdempotencyCache:
 
     def discard(self, record: IdempotencyRecord, status: int, text: str) -> None:
         """Fail the duplicates and remove the record: the next request with this id is executed."""
-        for generation in (self._young, self._old):
-            if generation.get(record.key) is record:
-                del generation[record.key]
+        self._remove(record)
         duplicates, record.duplicates = record.duplicates or (), None
         for duplicate in duplicates:
             duplicate.fail(status, text)
@@ -122,6 +123,11 @@ class IdempotencyCache:
             ]
             for key in found:
                 del generation[key]
+
+    def _remove(self, record: IdempotencyRecord) -> None:
+        for generation in (self._young, self._old):
+            if generation.get(record.key) is record:
+                del generation[record.key]
 
     def _rotate(self, now: float) -> None:
         """Drop the older generation except what is in flight: a duplicate of that would be executed beside it."""

@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mark.dispatch.overflow import BUCKETS, believed_warm, lambda_finish_at, note_in_flight, warms_one_more
 from mark.domain.errors import MarkError, OutcomeUnknown, RetryLater
@@ -48,6 +49,7 @@ class _Room:
     """Calls of a model's function, of all its versions together."""
 
     def __init__(self) -> None:
+        self.beliefs: list[NDArray[np.int64]] = []
         self.tasks: set[asyncio.Task[None]] = set()
         self.in_flight = 0
         self.closed = False
@@ -71,6 +73,7 @@ class LambdaCalls:
         self._own_in_flight = 0
         self._cold_gib_s = offering.memory_gib * offering.cold_start_s
         self._belief = np.zeros((2, BUCKETS), dtype=np.int64)
+        self._room.beliefs.append(self._belief)
         self._most_bytes = (offering.payload_mib * 2**20 - ENVELOPE_BYTES) / BASE64
 
     def of_function(self, function: str) -> LambdaCalls:
@@ -102,8 +105,9 @@ class LambdaCalls:
         note_in_flight(self._belief, at, share)
 
     def forget_warm(self) -> None:
-        """Reset the belief: the function was made anew and has no environment."""
-        self._belief[:] = 0
+        """Reset the belief of all versions: the function was made anew and has no environment."""
+        for belief in self._room.beliefs:
+            belief[:] = 0
 
     def takes(self, body_bytes: int, beside: int = 0) -> bool:
         """True where one more call is allowed, with a body of that size. beside: others about to be made."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol
 
 from mark.dispatch.backlog import idle_room
 from mark.dispatch.client_limits import may_wait
-from mark.dispatch.overflow import TO_INSTANCE, TO_LAMBDA, after_bounce
+from mark.dispatch.overflow import TO_INSTANCE, TO_LAMBDA, after_bounce, warm_for_all
 from mark.dispatch.policy import Bounced, Late, Routing
 from mark.dispatch.redispatch import AfterLoss, after_loss, at_work
 from mark.dispatch.routing import NONE, least_finish, least_finish_of_size, least_outstanding, weighted
@@ -110,6 +110,8 @@ class ModelRouter:
         self.tally = tally or Tally()
         #: the version that its agents serve; empty where versions are not told apart
         self.version = b""
+        #: its answers are not wanted any more: its version was aborted
+        self.is_aborted = False
         #: the router of the version that a rollout brings in; None without one
         self.candidate: VersionRouter | None = None
         #: copies of what is answered here, for that version; None where none are made
@@ -193,6 +195,17 @@ class ModelRouter:
         self._is_paused = limit is SpendingLimit.PAUSE
         if self.overflow is not None:
             self.overflow.closed = limit is not SpendingLimit.NONE
+
+    @property
+    def lambda_warm(self) -> int:
+        """Lambda environments believed warm; with a rollout, by the version with the fewest of its share."""
+        calls, candidate = self.overflow, self.candidate
+        if calls is None:
+            return 0
+        warm = [(calls.warm, 1.0)]
+        if candidate is not None and candidate.weight > 0 and candidate.overflow is not None:
+            warm.append((candidate.overflow.warm, candidate.weight))
+        return warm_for_all(warm)
 
     def calls_of(self, version: str) -> LambdaCalls | None:
         """Calls of a version's Lambda function; empty: of the stable one's. None where it is not called."""
@@ -342,7 +355,7 @@ class ModelRouter:
         elif again is AfterLoss.GIVEN_UP:
             self._give_up(request)
         elif again is AfterLoss.EXPIRED:
-            self.expire(request)
+            (self.expire if loss is None else self.time_out)(request)  # one failure, however it came
         else:
             self.tally.redispatched += 1
             if self.held is not None and self.held.put_back(request, now):
@@ -370,10 +383,15 @@ class ModelRouter:
 
     @_fails_its_request
     def expire(self, request: InferenceRequest) -> None:
-        """Answer 504: the service's own time-out has passed."""
-        self.tally.failed += 1
+        """Answer 504: this version had the request until the service's own time-out."""
         if self.version_tally is not None:
             self.version_tally.failed()
+        self.time_out(request)
+
+    @_fails_its_request
+    def time_out(self, request: InferenceRequest) -> None:
+        """Answer 504: the service's own time-out has passed, and which version had the request is not known."""
+        self.tally.failed += 1
         self.fail(request, 504, f"not answered within {self._policy.give_up_s:g} s")
 
     @property
@@ -430,7 +448,7 @@ class ModelRouter:
                 variant,
                 self.version,
             )
-            self.idempotency.complete(request.idempotency, stored)
+            self.idempotency.complete(request.idempotency, stored, keep=not self.is_aborted)
         if self.shadows is not None and response.status != TIMED_OUT and not self.streams:
             self.shadows.copy(request, response, now - request.arrived_at, now)
 

@@ -221,8 +221,6 @@ class Gateway:
     def _take_versions(self, versions: ModelVersions) -> None:
         """Route by a model's versions, and have paths name them."""
         self.agents.set_versions(versions)
-        if (rollout := versions.rollout) is not None and versions.is_aborted(rollout.candidate):
-            self._idempotency.forget_version(rollout.candidate.encode())
         names = tuple(name for name in (versions.stable, versions.candidate) if name)
         if self._routes.set_versions(versions.model, names):
             self._forget_heads()
@@ -470,7 +468,7 @@ class Gateway:
             answer = await owner.forward(request, self.peers.name, router.give_up_s + OWNER_GRACE_S)
         except RetryLater as error:
             if isinstance(error.__cause__, TimeoutError):
-                router.expire(request)
+                router.time_out(request)
                 return
             self.peers.lost(owner)
             never_sent = isinstance(error.__cause__, ConnectionRefusedError)

@@ -169,7 +169,8 @@ class StoreSync:
             if calls is None or known == warmed:
                 continue
             self._warmed[whose] = warmed
-            if known is not None and warmed.anew_at > known.anew_at:
+            # said of the function alone, before its versions are warmed anew
+            if known is not None and not warmed.version and warmed.anew_at > known.anew_at:
                 calls.forget_warm()
             if warmed.at > self.service_now() - WARM_S:
                 calls.note_warmed(warmed.at, warmed.share)
@@ -210,8 +211,9 @@ class StoreSync:
         models = []
         for router in self.routers.values():
             calls = router.overflow
-            in_flight, warm = (calls.in_flight, calls.warm) if calls is not None else (0, 0)
+            in_flight = calls.in_flight if calls is not None else 0
             clients = self.clients.traffic(router.name)
+            warm = router.lambda_warm
             traffic = router.tally.traffic(router.name, in_flight=in_flight, warm=warm, clients=clients)
             if traffic is not None:
                 models.append(traffic)

@@ -43,8 +43,6 @@ class VersionRouter(ModelRouter):
         self.decides_late = stable.decides_late
         self.version = version.encode()
         self.weight = 0.0
-        #: its answers are not wanted any more
-        self.is_aborted = False
         self._shadows: Shadows | None = None
 
     def begin_shadow(self, versions: ModelVersions) -> Shadows:
@@ -125,9 +123,17 @@ class VersionRouter(ModelRouter):
         super().lost(request, loss, lambda_refused=lambda_refused)
 
     def offer(self, request: InferenceRequest, now: float) -> None:
-        """Route a request whose agent was lost, as the model's router does: to a version that takes it now."""
-        if self._stable.candidate is not self and request.version == self.version:
-            self.fail(request, 503, GONE)
+        """Route a request whose agent was lost: one that may have ended it to the stable version.
+
+        Its tries are few, and a version that ends with each request costs none then.
+        """
+        if request.version == self.version:
+            if self._stable.candidate is self:
+                self._stable.offer(request, now)
+            else:
+                self.fail(request, 503, GONE)
+        elif request.losses:
+            self._stable.offer_here(request, now)
         else:
             self._stable.offer(request, now)
 
@@ -158,11 +164,11 @@ class VersionRouters:
 
     def take(self, versions: ModelVersions) -> None:
         """Route by these versions from now on."""
-        self._versions, stable = versions, self.stable
+        before, self._versions, stable = self._versions, versions, self.stable
         stable.version = versions.stable.encode()
         stable.overflow = self._calls_of(versions.stable) or stable.overflow
         for name, other in self._others.items():
-            other.is_aborted = versions.is_aborted(name)
+            self._note_abort(other, name, "" if before is None else before.candidate)
         stable.candidate = stable.version_tally = stable.shadows = None
         if versions.candidate:
             candidate = self._other(versions.candidate)
@@ -173,6 +179,20 @@ class VersionRouters:
             candidate.version_tally = stable.tally.of_version(versions.candidate)
             if versions.shadow:
                 stable.shadows = candidate.begin_shadow(versions)
+
+    def _note_abort(self, other: VersionRouter, name: str, last: str) -> None:
+        """Keep no answer of a version once it is aborted. last: the candidate until now.
+
+        A candidate in whose place another came was aborted where this gateway did not see it.
+        """
+        versions = self._versions
+        assert versions is not None
+        rollout = versions.rollout
+        is_unseen = name == last and rollout is not None and rollout.candidate != name
+        was, is_gone = other.is_aborted, versions.is_retired(name)
+        other.is_aborted = is_gone and (was or is_unseen or versions.is_aborted(name))
+        if other.is_aborted and not was:
+            self.stable.idempotency.forget_version(name.encode())
 
     def of(self, version: str) -> ModelRouter:
         """The router of an agent of that version."""

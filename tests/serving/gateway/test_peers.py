@@ -8,9 +8,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from mark.domain.errors import RetryLater
 from mark.service_spec import ServedModel, ServiceSpec
+from mark.serving.gateway.peers import PeerGateway
 from mark.serving.gateway.server import Gateway, GatewayConfig, serve_gateway
-from mark.serving.http.client import HttpClient
+from mark.serving.http.client import HttpAnswer, HttpClient
 from tests.serving.harness import BODY, Client, Live, Reply, live, run, served, until
 
 
@@ -192,5 +194,25 @@ def test_an_unexpected_error_on_the_way_to_the_owner_is_a_500(monkeypatch: pytes
                 patch.setattr("mark.serving.gateway.server.forwarded_headers", lambda _: 1 / 0)
                 assert (await two.ask(0, x_mark_request_id=theirs)).status == 500
             assert (await two.ask(0, x_mark_request_id=theirs)).status == 200
+
+    run(test())
+
+
+def test_what_another_gateway_does_not_answer_in_time_is_no_version_s_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Which version had it is not known here; the stable one is judged by what it had."""
+
+    async def never(*_: object) -> HttpAnswer:
+        raise RetryLater("not answered") from TimeoutError()
+
+    async def test() -> None:
+        async with pair(monkeypatch) as two:
+            router = two.gateways[0].routers["echo"]
+            router.version_tally = router.tally.of_version("a")
+            with monkeypatch.context() as patch:
+                patch.setattr(PeerGateway, "forward", never)
+                assert (await two.ask(0, x_mark_request_id=two.id_of(1))).status == 504
+            assert (router.tally.failed, router.version_tally.failed_) == (1, 0)
 
     run(test())

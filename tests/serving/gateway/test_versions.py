@@ -7,18 +7,21 @@ import logging
 import time
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
 from mark.dispatch.central import CentralPolicy, CentralRule
+from mark.domain.traffic import Warmed
 from mark.domain.versions import ModelVersions, Rollout, RolloutPhase, VersionCounts
 from mark.protocols import oip
 from mark.service_spec import ServedModel
 from mark.serving.gateway.held_requests import HeldRequests
 from mark.serving.gateway.idempotency import IdempotencyCache
-from mark.serving.gateway.model_router import ModelRouter
-from mark.serving.gateway.request import InferenceRequest
+from mark.serving.gateway.members_view import AgentView
+from mark.serving.gateway.model_router import Agent, ModelRouter
+from mark.serving.gateway.request import InferenceRequest, Loss
 from mark.serving.gateway.version_router import VersionRouter
 from mark.serving.unexpected_errors import UnexpectedErrors
 from tests.serving.gateway.test_query_of_death import DEADLY, make_mortal
@@ -186,6 +189,37 @@ def test_a_request_that_the_candidate_does_not_admit_goes_to_its_function_first(
     run(test())
 
 
+def test_each_version_s_environments_are_its_own_and_all_go_with_the_function() -> None:
+    async def test() -> None:
+        model = replace(served(overflow=LAMBDA), function_versions=True)
+        async with live(model, agents=0) as running:
+            now = time.time()
+
+            def warmed(share: int, version: str = "", anew_at: float = 0.0) -> Warmed:
+                return Warmed(model="echo", at=now, share=share, anew_at=anew_at, version=version)
+
+            async def believes(warm: int) -> bool:
+                await running.ask(path_of(OLD))  # so that there is something to report
+                reports = running.store.reports.values()
+                return bool(reports) and max(reports, key=lambda one: one.sequence).models[0].lambda_warm == warm
+
+            running.store.warmings = (warmed(0), warmed(8, OLD))
+            await routed(running, STABLE)
+            await until(lambda: believes(8))
+            # as much as the candidate's environments are enough for by its share
+            await routed(running, candidate(0.25))
+            await until(lambda: believes(0))
+            running.store.warmings = (warmed(0), warmed(8, OLD), warmed(1, NEW))
+            await until(lambda: believes(4))
+            # an account made anew has none of either; those warmed since count, in the same look
+            running.store.warmings = (warmed(0, "", now), warmed(6, OLD, now), warmed(1, NEW))
+            await until(lambda: believes(0))
+            running.store.warmings = (warmed(0, "", now), warmed(6, OLD, now), warmed(5, NEW, now))
+            await until(lambda: believes(6))
+
+    run(test())
+
+
 @each_rule
 @pytest.mark.parametrize("redispatch", [True, False])
 def test_what_an_aborted_version_has_in_flight_is_answered_by_the_stable_one(
@@ -247,6 +281,71 @@ def test_a_retry_gets_no_answer_of_a_version_that_was_aborted(central: CentralPo
 
 
 @each_rule
+def test_what_an_aborted_version_finishes_is_not_kept_for_retries(central: CentralPolicy | None) -> None:
+    """A model that forbids a second execution: the request that was begun gets its answer, no later one does."""
+
+    async def test() -> None:
+        async with live(model(central, redispatch=False), agents=0) as running:
+            await two_versions(running, candidate(1.0))
+            agent = running.agents["i-new"]
+            agent.backend.free.clear()
+            batches = len(agent.backend.batches)
+            client = await running.client()
+            client.send(x_mark_request_id="once")
+            await until(lambda: in_flight(running, "i-new", batches + 1))
+            await routed(running, ABORTED)
+            following = replace(ROLLOUT, id="2", candidate="cccccccccccc")
+            await routed(running, replace(STABLE, rollout=following))
+            agent.backend.free.set()
+            assert (await client.read()).headers["x-mark-version"] == NEW
+            assert (await running.ask(x_mark_request_id="once")).headers["x-mark-version"] == OLD
+
+    run(test())
+
+
+@each_rule
+def test_an_abort_that_a_gateway_did_not_see_takes_effect_with_the_next_rollout(
+    central: CentralPolicy | None,
+) -> None:
+    """The store was unreachable for the gateway meanwhile."""
+
+    async def test() -> None:
+        async with live(model(central), agents=0) as running:
+            await two_versions(running, candidate(1.0))
+            assert (await running.ask(x_mark_request_id="once")).headers["x-mark-version"] == NEW
+            agent = running.agents["i-new"]
+            agent.backend.free.clear()
+            batches = len(agent.backend.batches)
+            client = await running.client()
+            client.send()
+            await until(lambda: in_flight(running, "i-new", batches + 1))
+            following = replace(ROLLOUT, id="2", candidate="cccccccccccc")
+            await routed(running, replace(STABLE, rollout=following))
+            assert (await client.read()).headers["x-mark-version"] == OLD
+            assert (await running.ask(x_mark_request_id="once")).headers["x-mark-version"] == OLD
+
+    run(test())
+
+
+def test_a_request_counts_once_as_failed_by_its_version_and_none_for_another_gateway() -> None:
+    unexpected = UnexpectedErrors(logging.getLogger("test"))
+    router = ModelRouter(served(), overflow=None, idempotency=IdempotencyCache(unexpected), unexpected=unexpected)
+    router.version_tally = router.tally.of_version(OLD)
+
+    def request() -> InferenceRequest:
+        made = InferenceRequest(None, b"POST", b"/", {}, b"", keep_alive=True)
+        made.arrived_at = made.deadline_at = time.monotonic() - router.give_up_s - 1.0
+        return made
+
+    router.lost(request(), Loss("i-0", 1))  # too late to be tried again
+    assert (router.version_tally.failed_, router.tally.failed) == (1, 1)
+    router.expire(request())
+    assert (router.version_tally.failed_, router.tally.failed) == (2, 2)
+    router.time_out(request())  # in another gateway, whose version nobody knows here
+    assert (router.version_tally.failed_, router.tally.failed) == (2, 3)
+
+
+@each_rule
 def test_a_candidate_without_instances_costs_nobody_an_answer(central: CentralPolicy | None) -> None:
     async def test() -> None:
         async with live(model(central), agents=0) as running:
@@ -285,6 +384,37 @@ def test_a_candidate_that_ends_with_its_requests_is_counted_as_failing(redispatc
             assert counted(running, OLD).failed == 0
 
     run(test())
+
+
+@pytest.mark.parametrize(
+    ("loss", "by"),
+    [(Loss("i-new", 1), "stable"), (None, "candidate")],
+    ids=["it may have ended the instance", "it only waited there"],
+)
+def test_what_may_end_instances_of_the_candidate_is_tried_again_by_the_stable_version(
+    loss: Loss | None, by: str
+) -> None:
+    """It has two tries: were both the candidate's, a version that ends on each request would fail them."""
+    found: list[str] = []
+
+    class Stable(ModelRouter):
+        def offer_here(self, request: InferenceRequest, now: float) -> None:
+            found.append("stable")
+
+    class Candidate(VersionRouter):
+        def offer_here(self, request: InferenceRequest, now: float) -> None:
+            found.append("candidate")
+
+    unexpected = UnexpectedErrors(logging.getLogger("test"))
+    stable = Stable(served(), overflow=None, idempotency=IdempotencyCache(unexpected), unexpected=unexpected)
+    stable.candidate = new = Candidate(stable, NEW)
+    new.weight = 1.0
+    new.set_agents([cast("Agent", SimpleNamespace(view=AgentView("i-newer", (0.0, 0.01))))])
+    request = InferenceRequest(None, b"POST", b"/", {}, b"", keep_alive=True)
+    request.arrived_at = time.monotonic()
+    request.deadline_at = request.arrived_at + 60.0
+    new.lost(request, loss)
+    assert found == [by]
 
 
 def test_what_can_wait_waits_again_where_the_candidate_is_lost() -> None:
