@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 from typing import Any
 
@@ -73,13 +73,22 @@ def marks_key(model: str) -> str:
 
 
 def dump_marks(marks: Sequence[HourlyMark]) -> dict[str, Any]:
-    """The marks as they are kept, no more of them than a report looks at."""
-    return {"marks": _MARKS.dump_python(tuple(marks[-KEEP_MARKS:]), mode="json")}
+    """The marks as they are kept, no more of them than a report looks at, and of each what is new of versions."""
+    kept = tuple(marks[-KEEP_MARKS:])
+    changed = (replace(mark, versions=_changed(before, mark)) for before, mark in pairwise(kept))
+    return {"marks": _MARKS.dump_python((*kept[:1], *changed), mode="json")}
 
 
 def load_marks(document: Mapping[str, Any] | None) -> tuple[HourlyMark, ...]:
     """The marks that were kept; none where there is no document."""
-    return () if document is None else _MARKS.validate_python(document["marks"])
+    marks = () if document is None else _MARKS.validate_python(document["marks"])
+    versions: dict[str, VersionTotals] = {}
+    return tuple(replace(mark, versions=(versions := versions | dict(mark.versions))) for mark in marks)
+
+
+def _changed(before: HourlyMark, mark: HourlyMark) -> dict[str, VersionTotals]:
+    """Versions whose totals are others than before: a service has ever more of them, and most are long gone."""
+    return {name: totals for name, totals in mark.versions.items() if before.versions.get(name) != totals}
 
 
 def first_mark(began_at: float, stable: str = "") -> HourlyMark:

@@ -92,6 +92,18 @@ def test_marks_keep_versions_and_those_of_an_older_release_have_none() -> None:
     assert versions_between(load_marks(document), 0.0, HOUR_S) == {"": VersionTotals(answered=8.0)}
 
 
+def test_a_version_that_is_gone_is_kept_once() -> None:
+    """A service of years has had many, and keeps forty days of hours."""
+    gone = VersionCounts(version=OLD, answered=60)
+    growing = [
+        (HOUR_S * n, traffic(100 * n, gone, VersionCounts(version=NEW, answered=n)), NEW) for n in (1, 2, 3)
+    ]
+    marks = marks_of(*growing)
+    document = dump_marks(marks)
+    assert [sorted(mark["versions"]) for mark in document["marks"]] == [[], [OLD, NEW], [NEW], [NEW]]
+    assert load_marks(document) == marks
+
+
 STEP = st.tuples(
     st.floats(1.0, 7200.0),
     st.integers(0, 500),
