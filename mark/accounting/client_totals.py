@@ -35,6 +35,14 @@ def totals_of(clients: Iterable[ClientTraffic]) -> dict[str, ClientTotals]:
     }
 
 
+def traffic_of(clients: Mapping[str, ClientTotals]) -> tuple[ClientTraffic, ...]:
+    """The same in whole requests, as gateways count them."""
+    return tuple(
+        ClientTraffic(client=client, **{name: round(getattr(totals, name)) for name in CLIENT_COUNTS})
+        for client, totals in clients.items()
+    )
+
+
 def between(
     before: Mapping[str, ClientTotals], after: Mapping[str, ClientTotals], share: float
 ) -> dict[str, ClientTotals]:

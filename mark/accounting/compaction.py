@@ -8,7 +8,7 @@ same as before, to the second. Within an hour that was folded it grows evenly.
 
 An instance that is there is folded as far as its last stop: from there on its transitions are kept. So a standby
 that was woken each day for a year has as many as one of yesterday. Hours of long ago become days, days of long ago
-one row: a ledger has a bound (`docs/live.md`).
+one row: a ledger has a bound (`docs/live.md`). Versions are told apart by the hour, and no more in days.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from mark.accounting.ledger import Price, in_order, price_order, stretches_of, usages_of
+from mark.accounting.ledger import BilledAs, billing_order, in_order, joined, stretches_of, usage_before, usages_of
 from mark.catalog.billing import billed_s
 from mark.domain.costs import BilledTime, FleetUsage, InstanceUsage, LedgerRecord, Transition, UsageRollup
 
@@ -68,27 +68,32 @@ def coarsened(rollups: Sequence[UsageRollup], now: float) -> tuple[UsageRollup, 
 
 
 def rolled_up(rollups: Sequence[UsageRollup], at: float) -> FleetUsage:
-    """The usage of `rollups` by `at`: one stretch for each role, offering and price, as long as was billed."""
-    billed: Counter[Price] = Counter()
-    surplus_vcpu_s: defaultdict[Price, float] = defaultdict(float)
+    """Usage of `rollups` by `at`: a stretch for each role, offering, price and version, as long as was billed."""
+    billed: Counter[BilledAs] = Counter()
+    surplus_vcpu_s: defaultdict[BilledAs, float] = defaultdict(float)
     asleep_s = running_s = 0.0
     for item in rollups:
         share = min(1.0, max(0.0, (at - item.since) / (item.until - item.since)))
         for line in item.billed:
-            price = (line.role, line.offering, line.usd_per_hour)
-            billed[price] += math.floor(share * line.billed_s)
-            surplus_vcpu_s[price] += share * line.surplus_vcpu_s
+            billed_as = (line.role, line.offering, line.usd_per_hour, line.version)
+            billed[billed_as] += math.floor(share * line.billed_s)
+            surplus_vcpu_s[billed_as] += share * line.surplus_vcpu_s
         asleep_s += share * item.asleep_s
         running_s += share * item.running_s
     return FleetUsage(usages=usages_of(billed, surplus_vcpu_s), asleep_s=asleep_s, running_s=running_s)
+
+
+def usage_of(record: LedgerRecord, at: float) -> FleetUsage:
+    """Usage by `at` of what had happened before, rollups included."""
+    return joined(usage_before(record.transitions, at), rolled_up(record.rollups, at))
 
 
 @dataclass(slots=True)
 class _Sum:
     """The usage that one hour adds."""
 
-    billed: Counter[Price] = field(default_factory=Counter)
-    surplus_vcpu_s: defaultdict[Price, float] = field(default_factory=lambda: defaultdict(float))
+    billed: Counter[BilledAs] = field(default_factory=Counter)
+    surplus_vcpu_s: defaultdict[BilledAs, float] = field(default_factory=lambda: defaultdict(float))
     asleep_s: float = 0.0
     running_s: float = 0.0
 
@@ -116,15 +121,15 @@ def _add(hours: defaultdict[float, _Sum], folded: Sequence[Transition]) -> None:
     """One instance's part of each hour; it is over, or stops, with the last transition."""
     usages, naps = stretches_of(folded, folded[-1].at)
     for usage in usages:
-        price, before, used = (usage.role, usage.offering, usage.usd_per_hour), 0, 0.0
+        billed_as, before, used = (usage.role, usage.offering, usage.usd_per_hour, usage.version), 0, 0.0
         for item in folded:
             if item.surplus_vcpu_s is not None and usage.started_at <= item.at <= usage.ended_at:
                 at = (math.floor(item.at / HOUR_S) + 1) * HOUR_S
-                hours[at].surplus_vcpu_s[price] += max(0.0, item.surplus_vcpu_s - used)
+                hours[at].surplus_vcpu_s[billed_as] += max(0.0, item.surplus_vcpu_s - used)
                 used = max(used, item.surplus_vcpu_s)
         for at, seconds in _hours(usage.started_at, usage.ended_at):
             came = billed_s(_until(usage, min(at, usage.ended_at)))
-            hours[at].billed[price] += came - before
+            hours[at].billed[billed_as] += came - before
             hours[at].running_s += seconds
             before = came
     for start, stop in naps:
@@ -162,12 +167,13 @@ def _rollup(since: float, until: float, found: _Sum) -> UsageRollup:
                 offering=offering,
                 usd_per_hour=usd,
                 billed_s=seconds,
-                surplus_vcpu_s=found.surplus_vcpu_s.get((role, offering, usd), 0.0),
+                surplus_vcpu_s=found.surplus_vcpu_s.get((role, offering, usd, version), 0.0),
+                version=version,
             )
-            for (role, offering, usd), seconds in sorted(
-                found.billed.items(), key=lambda item: price_order(item[0])
+            for (role, offering, usd, version), seconds in sorted(
+                found.billed.items(), key=lambda item: billing_order(item[0])
             )
-            if seconds or found.surplus_vcpu_s.get((role, offering, usd))
+            if seconds or found.surplus_vcpu_s.get((role, offering, usd, version))
         ),
         asleep_s=found.asleep_s,
         running_s=found.running_s,
@@ -191,9 +197,14 @@ def _merged(span: tuple[float, float], items: Sequence[UsageRollup]) -> UsageRol
     found = _Sum()
     for item in items:
         for line in item.billed:
-            price = (line.role, line.offering, line.usd_per_hour)
-            found.billed[price] += line.billed_s
-            found.surplus_vcpu_s[price] += line.surplus_vcpu_s
+            billed_as = (
+                line.role,
+                line.offering,
+                line.usd_per_hour,
+                "" if span[1] - span[0] > HOUR_S else line.version,
+            )
+            found.billed[billed_as] += line.billed_s
+            found.surplus_vcpu_s[billed_as] += line.surplus_vcpu_s
         found.asleep_s += item.asleep_s
         found.running_s += item.running_s
     return _rollup(*span, found)

@@ -44,12 +44,14 @@ def fleet_usage(transitions: Iterable[Transition], now: float) -> FleetUsage:
     return FleetUsage(usages=tuple(usages), asleep_s=asleep_s, running_s=running_s)
 
 
-Price = tuple[Role, str, float | None]
-"""Role, offering, and the price that was recorded."""
+BilledAs = tuple[Role, str, float | None, str]
+"""Role, offering, the price that was recorded, and the version."""
 
 
-def usages_of(billed: Mapping[Price, int], surplus_vcpu_s: Mapping[Price, float]) -> tuple[InstanceUsage, ...]:
-    """Seconds that were billed, as one stretch for each role, offering and price."""
+def usages_of(
+    billed: Mapping[BilledAs, int], surplus_vcpu_s: Mapping[BilledAs, float]
+) -> tuple[InstanceUsage, ...]:
+    """Seconds that were billed, as one stretch for each role, offering, price and version."""
     return tuple(
         InstanceUsage(
             instance="over",
@@ -57,20 +59,21 @@ def usages_of(billed: Mapping[Price, int], surplus_vcpu_s: Mapping[Price, float]
             role=role,
             started_at=-float(seconds),
             ended_at=0.0,
-            surplus_vcpu_s=surplus_vcpu_s.get((role, offering, usd_per_hour), 0.0),
+            surplus_vcpu_s=surplus_vcpu_s.get((role, offering, usd_per_hour, version), 0.0),
             usd_per_hour=usd_per_hour,
+            version=version,
         )
-        for (role, offering, usd_per_hour), seconds in sorted(
-            billed.items(), key=lambda item: price_order(item[0])
+        for (role, offering, usd_per_hour, version), seconds in sorted(
+            billed.items(), key=lambda item: billing_order(item[0])
         )
         if seconds > 0
     )
 
 
-def price_order(price: Price) -> tuple[str, str, float]:
-    """The sorting key of a price; none comes first."""
-    role, offering, usd_per_hour = price
-    return role.value, offering, -1.0 if usd_per_hour is None else usd_per_hour
+def billing_order(billed_as: BilledAs) -> tuple[str, str, float, str]:
+    """The sorting key of what is billed alike; no price comes first."""
+    role, offering, usd_per_hour, version = billed_as
+    return role.value, offering, -1.0 if usd_per_hour is None else usd_per_hour, version
 
 
 def joined(usage: FleetUsage, earlier: FleetUsage) -> FleetUsage:
@@ -205,4 +208,5 @@ def _usage(began: Transition, ended_at: float, surplus_vcpu_s: float) -> Instanc
         ended_at=ended_at,
         surplus_vcpu_s=surplus_vcpu_s,
         usd_per_hour=began.usd_per_hour,
+        version=began.version,
     )

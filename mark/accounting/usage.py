@@ -1,8 +1,8 @@
 """Incremental usage of a fleet whose ledger grows: what is over is not counted anew.
 
 Instances that have ended for good are kept as sums, so an answer costs what is still there. The answers are those
-of `usage_before`, but for the stretches that are over: they stand as one for each role, offering and price, which
-is billed like all of them together, minimum charges and rounding included.
+of `usage_before`, but for the stretches that are over: they stand as one for each role, offering, price and
+version, which is billed like all of them together, minimum charges and rounding included.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from mark.accounting.ledger import Price, fleet_usage, joined, usage_before, usages_of
+from mark.accounting.ledger import BilledAs, fleet_usage, joined, usage_before, usages_of
 from mark.catalog.billing import billed_s
 from mark.domain.costs import FleetUsage, Transition
 
@@ -87,12 +87,12 @@ class IncrementalUsage:
 
 
 class _Sums:
-    """Usage of instances that are over: billed seconds and surplus by role, offering and price, and disks."""
+    """Usage of instances that are over: billed seconds and surplus by what is billed alike, and disks."""
 
     def __init__(self) -> None:
         self.last_at = float("-inf")
-        self._billed_s: Counter[Price] = Counter()
-        self._surplus_vcpu_s: defaultdict[Price, float] = defaultdict(float)
+        self._billed_s: Counter[BilledAs] = Counter()
+        self._surplus_vcpu_s: defaultdict[BilledAs, float] = defaultdict(float)
         self._asleep_s = self._running_s = 0.0
 
     def add(self, usage: FleetUsage, *, last_at: float) -> None:
@@ -101,9 +101,9 @@ class _Sums:
         self._asleep_s += usage.asleep_s
         self._running_s += usage.running_s
         for item in usage.usages:
-            price = (item.role, item.offering, item.usd_per_hour)
-            self._billed_s[price] += billed_s(item)
-            self._surplus_vcpu_s[price] += item.surplus_vcpu_s
+            billed_as = (item.role, item.offering, item.usd_per_hour, item.version)
+            self._billed_s[billed_as] += billed_s(item)
+            self._surplus_vcpu_s[billed_as] += item.surplus_vcpu_s
 
     def usage(self) -> FleetUsage:
         """All of them."""

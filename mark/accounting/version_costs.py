@@ -2,47 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from mark.accounting.ledger import fleet_usage, offered_usd_per_hour
-from mark.domain.costs import Transition
+from mark.accounting.ledger import live_bill
+from mark.domain.costs import FleetUsage
+from mark.domain.traffic import ModelTraffic
 from mark.service_spec import ServedModel
+
+RENTED = ("instances", "standby")
+"""Components of a bill that instances make."""
+HOURS = "instance-hours"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionCost:
-    """Instances of one version, without what stands around the fleet and without Lambda."""
+    """Instances of one version, woken standbys too, without what stands around the fleet and without Lambda."""
 
     version: str
-    #: Hours that its instances ran, of all together.
+    #: Hours of its instances, of all together, as they are billed.
     instance_hours: float = 0.0
-    #: Their rent, USD: by the second, without the minute that AWS bills at least.
+    #: Their rent, USD.
     usd: float = 0.0
 
 
 def version_costs(
-    transitions: Iterable[Transition], served: ServedModel, versions: Sequence[str], *, since: float, until: float
+    used: Callable[[float], FleetUsage],
+    served: ServedModel,
+    versions: Sequence[str],
+    *,
+    since: float,
+    until: float,
 ) -> tuple[VersionCost, ...]:
-    """What ran in `[since, until)`, by version in their order; what bears no version is the first one's.
+    """What `live_bill` has for `[since, until)`, by version in their order; what bears no version is the first's.
 
-    since, until: epoch seconds of service time. Offerings that have no price cost nothing here.
+    used: usage up to an instant. since, until: epoch seconds of service time.
     """
-    by_version: dict[str, list[Transition]] = {version: [] for version in versions}
-    for transition in transitions:
-        if transition.at < until and (named := transition.version or versions[0]) in by_version:
-            by_version[named].append(transition)
-    return tuple(_cost(version, found, served, since, until) for version, found in by_version.items())
+    before, after = (_by_version(used(at), served, versions) for at in (since, until))
+    return tuple(
+        VersionCost(
+            version=version,
+            instance_hours=after[version].instance_hours - before[version].instance_hours,
+            usd=after[version].usd - before[version].usd,
+        )
+        for version in versions
+    )
 
 
-def _cost(
-    version: str, transitions: Sequence[Transition], served: ServedModel, since: float, until: float
-) -> VersionCost:
-    usages = fleet_usage(transitions, until).usages
-    prices = offered_usd_per_hour(served, usages)
-    hours = usd = 0.0
-    for item in usages:
-        ran = max(0.0, min(item.ended_at, until) - max(item.started_at, since)) / 3600.0
-        price = prices.get(item.offering, 0.0) if item.usd_per_hour is None else item.usd_per_hour
-        hours, usd = hours + ran, usd + ran * price
-    return VersionCost(version=version, instance_hours=hours, usd=usd)
+def versions_used(usage: FleetUsage) -> tuple[str, ...]:
+    """Versions that had instances, in the order in which the first of each began."""
+    return tuple(dict.fromkeys(one.version for one in sorted(usage.usages, key=lambda one: one.started_at)))
+
+
+def _by_version(usage: FleetUsage, served: ServedModel, versions: Sequence[str]) -> Mapping[str, VersionCost]:
+    found = {}
+    for version in versions:
+        names = (version, "") if version == versions[0] else (version,)
+        own = tuple(one for one in usage.usages if one.version in names)
+        bill = live_bill(
+            replace(usage, usages=own),
+            ModelTraffic(model=served.name),
+            served,
+            None,
+            requests=0,
+            peak_rps=0.0,
+            duration_s=0.0,
+        )
+        rent = [line for line in bill if line.component in RENTED]
+        found[version] = VersionCost(
+            version=version,
+            instance_hours=sum(line.quantity for line in rent if line.unit == HOURS),
+            usd=sum(line.usd for line in rent),
+        )
+    return found

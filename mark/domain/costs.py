@@ -40,7 +40,8 @@ class InstanceUsage:
     """One stretch of an instance in state running, `[started_at, ended_at)`, billed per second.
 
     `surplus_vcpu_s` are vCPU seconds beyond the credits of an unlimited burstable instance. `usd_per_hour` is the
-    price that was recorded when it began; None where the bill takes its offering's.
+    price that was recorded when it began; None where the bill takes its offering's. `version` is the model's that
+    it served, empty where versions are not told apart.
     """
 
     instance: str
@@ -50,11 +51,12 @@ class InstanceUsage:
     ended_at: float
     surplus_vcpu_s: float = 0.0
     usd_per_hour: float | None = None
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BilledTime:
-    """Seconds that instances of one role, offering and recorded price were billed for, rounding included."""
+    """Billed seconds of instances of one role, offering, recorded price and version, rounding included."""
 
     role: Role
     offering: str
@@ -62,6 +64,8 @@ class BilledTime:
     billed_s: int
     #: Of it, what unlimited burstable instances used beyond their credits.
     surplus_vcpu_s: float = 0.0
+    #: The version of the model that they served; empty where versions are not told apart, or no more.
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -125,7 +125,7 @@ class ModelTraffic:
     accuracy_sum: float = 0.0
     #: By client, where the service has clients.
     clients: tuple[ClientTraffic, ...] = ()
-    #: By version, of requests that came during a rollout.
+    #: By version, of requests that came during a rollout, and of pings of the versions' functions.
     versions: tuple[VersionCounts, ...] = ()
     #: The accuracies' two counts of the last whole window.
     recent_known: int = 0

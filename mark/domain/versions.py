@@ -135,6 +135,9 @@ class VersionCounts:
     #: The sums of the latencies of the compared, microseconds: this version's and the stable one's.
     shadow_us: int = 0
     shadowed_us: int = 0
+    #: Calls and pings of its Lambda function, and their millionths of a GiB second, as they are billed.
+    lambda_calls: int = 0
+    lambda_gib_us: int = 0
 
     @property
     def finished(self) -> int:
@@ -180,6 +183,7 @@ class VersionCounts:
 VERSION_COUNTS = (
     "answered", "late", "failed", "latency_us",
     "compared", "differing", "shadow_failed", "shadow_dropped", "shadow_us", "shadowed_us",
+    "lambda_calls", "lambda_gib_us",
 )  # fmt: skip
 """The counts of `VersionCounts`."""
 

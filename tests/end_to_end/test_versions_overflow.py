@@ -9,6 +9,8 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
+import pytest
+
 from mark.domain.clock import ClockAnchor
 from mark.live.local.clock_control import set_clock
 from mark.live.local.emulator_client import EmulatedControls
@@ -100,7 +102,22 @@ def test_lambda_answers_with_the_version_that_a_request_was_routed_to(tmp_path: 
         assert bursts.burst(candidate).keys() == {("", "", None)}, "no such version any more"
         assert {value for _, _, value in found if value is not None} == {1.0}
         assert status(live)["weight"] == 0.0
+        is_billed(live, stable, candidate)
         live.down()
+
+
+def is_billed(live: Rig, *versions: str) -> None:
+    """The report has each version's requests, instances and Lambda, which are the model's together."""
+    [model] = live.ask("report", "--policy", "none")["models"]
+    told, usd = model["versions"], model["cost_usd"]
+    assert [one["version"] for one in told] == list(versions)
+    for name in ("requests", "instance_hours", "rent_usd", "lambda_usd"):
+        assert all(one[name] > 0 for one in told), (name, told)
+    assert sum(one["rent_usd"] for one in told) == pytest.approx(usd["instances"])
+    assert sum(one["lambda_usd"] for one in told) == pytest.approx(usd["lambda"], rel=1e-3)
+    text = live.mark("report", "--policy", "none", "--name", live.name).out
+    assert "BY VERSION, USD" in text
+    assert all(version in text for version in versions)
 
 
 def hasten(live: Rig) -> None:

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from moto import mock_aws
 
+from mark.accounting.client_totals import totals_of
 from mark.accounting.hourly_totals import NAMES, HourlyMark, Totals, dump_marks, first_mark, marks_key
 from mark.aws.archive import make_bucket
 from mark.aws.resources import service_tags
 from mark.config.settings import load_settings
-from mark.domain.traffic import GatewayReport, ModelTraffic
+from mark.domain.traffic import ClientTraffic, GatewayReport, ModelTraffic
 from mark.live.aws_resources import RESOURCES
 from mark.live.background.archive import OPEN_EACH_S, Archivist
 from mark.live.models import make_live_models, service_spec
@@ -55,11 +56,13 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
         store.note(replace(before, instance="i-2", offering=spec.models[0].offerings[0].name))
         overflowed = ModelTraffic(model=MODEL, lambda_=50, late=3, rejected=9, billed=50, gib_s=40)
         overflowed = replace(overflowed, accuracy_known=20, accuracy_sum=15.25)
+        shop = ClientTraffic(client="shop", answered=30, late=2, items=45)
+        overflowed = replace(overflowed, clients=(shop,))
         store.report(GatewayReport(gateway="g", sequence=2, models=(overflowed,)))
         seen = store.traffic(MODEL)
         counts = {name: getattr(seen, name) for name in NAMES if name != "requests"}
         totals = Totals(requests=RPS * (NOW - BEGAN), **counts)
-        last = HourlyMark(at=NOW, counted_to=NOW, peak_rps=2 * RPS, totals=totals)
+        last = HourlyMark(at=NOW, counted_to=NOW, peak_rps=2 * RPS, totals=totals, clients=totals_of([shop]))
         store.put_status(marks_key(MODEL), dump_marks([first_mark(BEGAN), last]))
         store.put_status(RESOURCES, {"bucket": BUCKET})
         account, clock = aws(max_attempts=1), HandClock(NOW - OPEN_EACH_S)
@@ -98,6 +101,7 @@ def test_it_says_what_the_store_says(mark: Any, both: Both) -> None:
     [model] = kept["models"]
     assert model["journal_since"] < BEGAN + DAY_S
     assert model["answers"]["rejected"] == 9
+    assert [(one["client"], one["requests"]) for one in model["clients"]] == [("shop", 30)]
 
 
 def test_its_days_can_be_replayed(mark: Any, both: Both) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -21,6 +22,7 @@ from mark.report.cost.report import (
     LoadAhead,
     ModelReport,
     ReconciledDay,
+    VersionBill,
     spend_by_day,
 )
 from mark.store.published_status import LoadSeries
@@ -152,6 +154,24 @@ def model_report(name: str = "inception-v3", *, days: int = 7, seed: int = 1, mi
         journal_since=start,
         ahead=load_ahead(start + days * DAY_S, seed=seed),
     )
+
+
+def rolled_out(model: ModelReport) -> ModelReport:
+    """The model with two versions, the second rolled out after two thirds of its requests."""
+    old = round(model.answers.finished / 1.5)
+    shares = (("4f1c9a70be21", old, 2 / 3, 0.9871), ("9d0e55ab1c33", model.answers.finished - old, 0.4, 0.9912))
+    versions = tuple(
+        VersionBill(
+            version=name,
+            requests=requests,
+            attained=attained,
+            instance_hours=model.cost.instances * share / 0.04,
+            rent_usd=model.cost.instances * share,
+            lambda_usd=model.cost.lambda_ * requests / model.answers.finished,
+        )
+        for name, requests, share, attained in shares
+    )
+    return replace(model, versions=versions)
 
 
 def cost_report(*models: ModelReport, days: int = 7, reconciled: bool = False) -> CostReport:

@@ -20,6 +20,7 @@ from mark.domain.objective import ModelSpec
 from mark.domain.orders import Launch, SpotWarned
 from mark.domain.traffic import ClientTraffic, GatewayReport, ModelTraffic
 from mark.domain.variants import ServedAccuracy
+from mark.domain.versions import VersionCounts
 from mark.live.status.view import LiveView
 from mark.report.cost.read import read_cost_report, report_period
 from mark.report.cost.replays import ReplayedDay, ReplayedPolicy, keep_replayed_days, replayed_days
@@ -165,6 +166,69 @@ def test_clients_stand_in_the_report_with_their_parts_of_the_cost(store: Service
     (seen,) = LiveView(store, "vision").status().models
     assert [(one.client, one.attained) for one in seen.clients] == [("loud", 1.0), ("shop", shop.attained)]
     assert sum(one.cost_usd for one in seen.clients) == pytest.approx(half)
+
+
+OLD, NEW = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
+
+
+def a_rollout(store: ServiceStore) -> None:
+    """Three hours: the old version, both half an hour, then the new; its instance from the rollout's start on."""
+    stands_at(store, BEGAN + 3 * 3600.0)
+    both = (
+        VersionCounts(version=OLD, answered=900, lambda_calls=30, lambda_gib_us=45_000_000),
+        VersionCounts(version=NEW, answered=600, late=60, lambda_calls=20, lambda_gib_us=30_000_000),
+    )
+    marks, empty = [first_mark(BEGAN, OLD)], Demand(end_at=BEGAN, mean_rps=(), max_rps=())
+    for hours, answered, versions, stable in (
+        (1.0, 3000, (), OLD),
+        (1.5, 4500, both, NEW),
+        (3.0, 9000, both, NEW),
+    ):
+        late = 60 if versions else 0
+        traffic = ModelTraffic(
+            model="m", instance=answered, late=late, billed=answered / 30, gib_s=answered / 20, versions=versions
+        )
+        marks.append(next_mark(marks[-1], traffic, empty, BEGAN + 3600.0 * hours, stable))
+    store.put_status(marks_key("m"), dump_marks(marks))
+    store.report(GatewayReport(gateway="g", sequence=1, models=(traffic,)))
+    for name, version, start_h, end_h in (("i-1", OLD, 0.0, 1.5), ("i-2", NEW, 1.0, None)):
+        for state, hour in (("running", start_h), ("terminated", end_h)):
+            if hour is not None:
+                store.note(
+                    Transition(
+                        instance=name,
+                        model="m",
+                        offering=SMALL.name,
+                        role=Role.SERVING,
+                        state=state,  # type: ignore[arg-type]
+                        at=BEGAN + 3600.0 * hour,
+                        version=version,
+                    )
+                )
+
+
+def test_versions_stand_in_the_report_with_what_they_answered_and_cost(store: ServiceStore) -> None:
+    a_rollout(store)
+    report = read_cost_report(store, period_s=30 * DAY_S, wall_at=0.0)
+    (model,) = report.models
+    old, new = model.versions
+    assert [one.version for one in model.versions] == [OLD, NEW], "as they served"
+    assert (old.requests, new.requests) == (3900, 5100)
+    assert (old.attained, new.attained) == (1.0, pytest.approx(1 - 60 / 5100))
+    assert (old.instance_hours, new.instance_hours) == (pytest.approx(1.5), pytest.approx(2.0))
+    assert old.rent_usd + new.rent_usd == pytest.approx(model.cost.instances)
+    assert (old.lambda_usd or 0.0) + (new.lambda_usd or 0.0) == pytest.approx(model.cost.lambda_)
+    assert new.lambda_usd == pytest.approx(170 * overflow().usd_per_request + 255.0 * overflow().usd_per_gib_s), (
+        "20 in the rollout, 150 after the promotion"
+    )
+    assert old.usd_per_million == pytest.approx(1e6 * old.cost_usd / 3900)
+
+
+def test_of_one_version_nothing_is_told_apart(store: ServiceStore) -> None:
+    a_rollout(store)
+    (model,) = read_cost_report(store, period_s=3600.0, wall_at=0.0).models
+    assert model.answers.answered == 3000
+    assert model.versions == ()
 
 
 def test_a_status_counts_the_cost_to_an_instant_that_has_passed(store: ServiceStore) -> None:

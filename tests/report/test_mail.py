@@ -19,15 +19,19 @@ from mark.accounting.budget import MonthSpend
 from mark.domain.errors import Misconfigured
 from mark.report.cost.report import Answers, CostReport, report_document, spend_by_day, spend_by_item
 from mark.report.cost.sharing import SharingCost
+from mark.report.formatting import MISSING
 from mark.report.mail.message import Mail, mime, render, standalone
 from mark.report.mail.text import mail_text
 from mark.report.mail.view import mail_view
-from tests.report.cost_fakes import DAY_S, FIRST, cost_report, model_report
+from tests.report.cost_fakes import DAY_S, FIRST, cost_report, model_report, rolled_out
 
 CHROMIUM = shutil.which("chromium", path="/usr/bin")
 BROWSER = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars")
 MONTH = cost_report(
-    model_report(days=30), model_report("digits", days=30, seed=3, missed=True), days=30, reconciled=True
+    rolled_out(model_report(days=30)),
+    model_report("digits", days=30, seed=3, missed=True),
+    days=30,
+    reconciled=True,
 )
 WEEK = cost_report(model_report(), reconciled=True)
 ONE_POINT = cost_report(replace(model_report(days=1), baselines=(), decisions=()), days=1)
@@ -232,7 +236,7 @@ def test_a_telephone_shows_all_columns(mails, tmp_path: Path, width: int) -> Non
         [str(CHROMIUM), *flags, "--dump-dom", "--virtual-time-budget=3000", (tmp_path / "phone.html").as_uri()],
         check=True, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
-    assert f"<title>{width} wide, 9 tables, 0 over</title>" in shown.stdout
+    assert f"<title>{width} wide, 10 tables, 0 over</title>" in shown.stdout
 
 
 def test_rejected_requests_are_told_beside_those_that_count() -> None:
@@ -283,6 +287,34 @@ def test_the_month_so_far_and_where_it_leads_are_a_tile() -> None:
         "usd": 1.0,
         "projected_usd": None,
     }
+
+
+def test_versions_stand_in_the_mail_where_more_than_one_served(mails) -> None:
+    (old, new) = MONTH.models[0].versions
+    for rows in (told_in_html(mails["month"]), told_in_text(mails["month"])):
+        assert rows["Version"] == ["Requests", "In time", "Hours", "Rent", "Lambda", "A million"]
+        for one in (old, new):
+            cells = [cell.replace("\N{NO-BREAK SPACE}", " ") for cell in rows[one.version]]
+            assert cells[1] == f"{100 * one.attained:.2f} %"
+            figures = (one.requests, one.instance_hours, one.rent_usd, one.lambda_usd, one.usd_per_million)
+            assert [number(cell) for cell in (cells[0], *cells[2:])] == [
+                pytest.approx(figure, rel=1e-2, abs=0.005 + 1e-9) for figure in figures
+            ]
+    assert "INCEPTION-V3: BY VERSION, USD" in mails["month"].text
+    assert "BY VERSION" not in mails["week"].text
+    told, single = report_document(MONTH)["models"]
+    assert [one["usd_per_million"] for one in told["versions"]] == [old.usd_per_million, new.usd_per_million]
+    assert single["versions"] == []
+
+
+def test_what_is_not_known_of_a_version_is_not_told() -> None:
+    model = rolled_out(model_report(days=1))
+    few = replace(model.versions[1], requests=0, attained=None)
+    without = tuple(replace(one, lambda_usd=None) for one in (replace(model.versions[0], version=""), few))
+    rows = told_in_text(render(cost_report(replace(model, versions=without), days=1)))
+    assert rows["Version"] == ["Requests", "In time", "Hours", "Rent", "A million"]
+    assert "not told apart" in rows
+    assert [rows[few.version][place] for place in (0, 1, -1)] == ["0", MISSING, MISSING]
 
 
 def test_commands_can_be_copied() -> None:

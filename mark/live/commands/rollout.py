@@ -6,8 +6,10 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
+from mark.accounting.compaction import usage_of
 from mark.accounting.version_costs import VersionCost, version_costs
 from mark.config.service import RolloutsSettings
 from mark.config.settings import Settings
@@ -257,8 +259,8 @@ def _costs(store: ServiceStore, versions: ModelVersions) -> dict[str, VersionCos
         return {}
     until = rollout.since if rollout.is_over else store.clock().service_time(steady_time())
     served, both = store.spec().served(versions.model), (rollout.before, rollout.candidate)
-    told = store.transitions(versions.model)
-    return {one.version: one for one in version_costs(told, served, both, since=rollout.began_at, until=until)}
+    used = partial(usage_of, store.ledger(versions.model))
+    return {one.version: one for one in version_costs(used, served, both, since=rollout.began_at, until=until)}
 
 
 def _rows(

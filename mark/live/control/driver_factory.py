@@ -129,6 +129,7 @@ class DriverFactory:
                 trained=retraining.told,
                 troubles=lambda: (*rollouts.sentences, *cloud.troubles),
                 usd_per_hour=cloud.usd_per_hour,
+                stable=lambda: "" if cloud.versions is None else cloud.versions.stable,
             ),
             journal=written.journal,
             header=written.header,

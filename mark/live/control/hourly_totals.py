@@ -16,15 +16,17 @@ class HourlyTotalsWriter:
 
     def __init__(self, store: ServiceStore, model: str, *, began_at: float) -> None:
         self._store, self._model, self._began_at = store, model, began_at
-        self._marks = load_marks(store.status(marks_key(model))) or (first_mark(began_at),)
+        self._marks = load_marks(store.status(marks_key(model)))
         self._is_kept = False
 
-    def keep(self, history: Demand, now: float) -> None:
-        """Write down an hour that has ended; `history` is all demand that was seen."""
-        if is_due(self._marks, now):
+    def keep(self, history: Demand, now: float, stable: str) -> None:
+        """Write down an hour that has ended; `history` is all demand that was seen. stable: the version."""
+        if not self._marks:
+            self._marks = (first_mark(self._began_at, stable),)
+        if is_due(self._marks, now, stable):
             self._marks = (
                 *self._marks,
-                next_mark(self._marks[-1], self._store.traffic(self._model), history, now),
+                next_mark(self._marks[-1], self._store.traffic(self._model), history, now, stable),
             )
             kept = read_load(self._store.status(load_key(self._model)))
             load = joined(kept, latest(history, self._began_at))

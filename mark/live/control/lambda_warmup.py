@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from mark.aws.session import Aws
 from mark.dispatch.overflow import BUCKETS, believed_warm, note_in_flight, warm_for_all
 from mark.domain.lease import Lease
 from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed
-from mark.domain.versions import function_of_version
+from mark.domain.versions import VersionCounts, function_of_version
 from mark.live.clock import ServiceClock
 from mark.service_spec import ServedModel
 from mark.store.service import ServiceStore
@@ -57,15 +58,21 @@ class Warmer:
     def warm(self, concurrency: int) -> WarmedUp:
         """Warm so many environments, of each version its share, and report the bill."""
         self._forget_gone()
-        done = [self._warm(version, math.ceil(share * concurrency)) for version, share in self._shares().items()]
+        shares = self._shares()
+        done = {version: self._warm(version, math.ceil(share * concurrency)) for version, share in shares.items()}
         whole = WarmedUp(
-            answered=sum(one.answered for one in done),
-            cold=sum(one.cold for one in done),
-            failed=sum(one.failed for one in done),
-            gib_s=sum(one.gib_s for one in done),
+            answered=sum(one.answered for one in done.values()),
+            cold=sum(one.cold for one in done.values()),
+            failed=sum(one.failed for one in done.values()),
+            gib_s=sum(one.gib_s for one in done.values()),
         )
         self._sequence += 1
-        traffic = ModelTraffic(model=self._served.name, billed=float(whole.answered), gib_s=whole.gib_s)
+        traffic = ModelTraffic(
+            model=self._served.name,
+            billed=float(whole.answered),
+            gib_s=whole.gib_s,
+            versions=_billed_to(done),
+        )
         report = GatewayReport(gateway=self._name, sequence=self._sequence, models=(traffic,))
         self._store.report(report)
         return whole
@@ -96,3 +103,12 @@ class Warmer:
         if told is not None and told.anew_at > self._anew_at:
             self._anew_at = told.anew_at
             self._beliefs.clear()
+
+
+def _billed_to(done: Mapping[str, WarmedUp]) -> tuple[VersionCounts, ...]:
+    """The pings by version; none where versions are not told apart."""
+    return tuple(
+        VersionCounts(version=version, lambda_calls=one.answered, lambda_gib_us=round(1e6 * one.gib_s))
+        for version, one in done.items()
+        if version
+    )

@@ -57,14 +57,16 @@ class ModelStatusWriter:
         trained: Callable[[], ForecasterStatus | None],
         troubles: Callable[[], Sequence[str]] = tuple,
         usd_per_hour: Callable[[Instance], float | None] = lambda _instance: None,
+        stable: Callable[[], str] = str,
     ) -> None:
         """`trained` gives the forecaster's last training, and the one that runs; `troubles` what AWS refuses.
 
-        `usd_per_hour` gives an instance's price of now, None where nobody knows it.
+        `usd_per_hour` gives an instance's price of now, None where nobody knows it; `stable` the
+        model's stable version.
         The last hour's entries of the controller before this one are kept.
         """
         self._began_at, self._trained, self._troubles = began_at, trained, troubles
-        self._usd_per_hour = usd_per_hour
+        self._usd_per_hour, self._stable = usd_per_hour, stable
         self._served, self._bundle, self._notes = model.served, model.bundle, model.notes
         self._assumed_rps = model.assumed_rps
         self._store, self._clock = store, clock
@@ -82,7 +84,7 @@ class ModelStatusWriter:
         """Write the document of a tick, and the hourly totals."""
         self._remember(controller, decision)
         MODEL.write(self._store, self._document(controller, decision), self.model)
-        self._hourly_totals.keep(controller.history, self._clock.now())
+        self._hourly_totals.keep(controller.history, self._clock.now(), self._stable())
 
     def _remember(self, controller: Controller, decision: Decision) -> None:
         now = self._clock.now()

@@ -16,6 +16,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from mark.accounting.client_totals import traffic_of
 from mark.accounting.hourly_totals import HourlyMark, Totals, load_marks, marks_key
 from mark.accounting.load_history import load_key
 from mark.config.settings import Settings
@@ -74,7 +75,8 @@ class ArchivedService:
         totals = self._figures[model].marks[-1].totals
         counts = {name: round(getattr(totals, name)) for name in COUNTS}
         real = {name: getattr(totals, name) for name in REAL}
-        return ModelTraffic(model=model, **counts, **real)
+        clients = self._figures[model].marks[-1].clients
+        return ModelTraffic(model=model, **counts, **real, clients=traffic_of(clients))
 
     def ledger(self, model: str) -> LedgerRecord:
         """Record of a model's instances."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from mark.report.cost.report import ModelReport
+from mark.report.cost.report import LEAST_REQUESTS, ModelReport
 from mark.report.formatting import format_duration, percent
 from mark.report.mail.formatting import Money
 
@@ -12,8 +12,6 @@ IDLE_WORTH = 0.05
 """Idle hours are told of from this share of the hours on."""
 LEAST_HOURS = 1.0
 """Of less than an hour nothing is said that one could save: it is mostly how a service begins."""
-LEAST_REQUESTS = 1000
-"""A price a million requests is told of a model that got so many."""
 DEAR_OVERFLOW = 0.3
 """Lambda is told of when it takes this share of what serving costs."""
 MILLION = 1e6

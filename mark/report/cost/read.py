@@ -24,6 +24,7 @@ from mark.accounting.hourly_totals import (
     marks_key,
     next_mark,
     totals_at,
+    versions_between,
 )
 from mark.accounting.journal_stats import (
     JournalFacts,
@@ -33,9 +34,12 @@ from mark.accounting.journal_stats import (
     journal_facts,
 )
 from mark.accounting.ledger import unpriced, unpriced_words
-from mark.catalog.billing import cost_of
+from mark.accounting.version_costs import VersionCost, version_costs, versions_used
+from mark.accounting.version_totals import NONE, VersionTotals
+from mark.catalog.billing import bill_lambda, cost_of
 from mark.controller.journal import BrokenLine, read_journal
 from mark.dispatch.objective import attainment
+from mark.domain.costs import LambdaUsage
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
 from mark.domain.footprint import Footprint
@@ -58,6 +62,7 @@ from mark.report.cost.report import (
     LoadAhead,
     ModelReport,
     ReconciledDay,
+    VersionBill,
     spend_by_day,
 )
 from mark.report.cost.sharing import SharingCost, sharing_cost
@@ -128,7 +133,7 @@ def read_cost_report(
     models = tuple(_model(item, period, ledgers, given.get(item.served.name, ())) for item in read)
     models = tuple(replace(model, ahead=_load_ahead(store, model.name, period.until)) for model in models)
     if spec.observed:  # whoever counts for us answers nobody
-        models = tuple(replace(model, answers=Answers(), days=(), clients=()) for model in models)
+        models = tuple(replace(model, answers=Answers(), days=(), clients=(), versions=()) for model in models)
     lines = (*(line for model in models for line in model.lines), *shared)
     return CostReport(
         service=spec.name,
@@ -220,6 +225,7 @@ def _model(
         answers=answers,
         days=tuple(item for item in by_day if item.answers.finished),
         clients=_clients(marks, period, answers, cost_of(item.line for item in lines).serving),
+        versions=_versions(read.ledger, period),
         baselines=_baselines(read.ledger, ledgers, replays, period),
         interruptions=len(facts.warned),
         refused_launches=facts.refused,
@@ -276,6 +282,35 @@ def _clients(
             cost_usd=usd[one.client],
         )
         for one in came
+    )
+
+
+def _versions(ledger: ModelLedger, period: Period) -> tuple[VersionBill, ...]:
+    """Requests and cost by version; empty where no more than one served."""
+    since, until = period.since, period.until
+    came = versions_between(ledger.marks, since, until)
+    names = sorted(dict.fromkeys((*came, *versions_used(ledger.usage(until)))), key=bool)
+    costs = version_costs(ledger.usage, ledger.served, names, since=since, until=until)
+    found = [
+        _version(ledger.served, came.get(cost.version, NONE), cost)
+        for cost in costs
+        if cost.version in came or cost.instance_hours > 0
+    ]
+    return tuple(found) if sum(1 for one in found if one.version) > 1 else ()
+
+
+def _version(served: ServedModel, came: VersionTotals, cost: VersionCost) -> VersionBill:
+    lambda_usd = None
+    if served.overflow is not None:
+        used = LambdaUsage(requests=round(came.lambda_calls), cold_starts=0, gib_s=came.lambda_gib_s)
+        lambda_usd = sum(line.usd for line in bill_lambda(used, served.overflow))
+    return VersionBill(
+        version=cost.version,
+        requests=round(came.finished),
+        attained=attainment(round(came.missed), round(came.finished)),
+        instance_hours=cost.instance_hours,
+        rent_usd=cost.usd,
+        lambda_usd=lambda_usd,
     )
 
 

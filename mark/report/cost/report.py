@@ -25,6 +25,8 @@ from mark.store.published_status import LoadSeries
 
 COUNTED = ("instance", "standby", "lambda_", "late", "shed", "failed", "rejected")
 """Counts of `Answers`, which are whole."""
+LEAST_REQUESTS = 1000
+"""A price a million requests is told of so many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +110,32 @@ class ClientAnswers:
     items: int
     attained: float | None
     cost_usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionBill:
+    """One version of a model: its requests, and what it cost; an empty name is of what no version is known.
+
+    Rent is that of its instances, woken standbys too. What its function costs is None where the model calls none.
+    """
+
+    version: str
+    requests: int
+    #: Share answered in time; None where nothing came.
+    attained: float | None
+    instance_hours: float
+    rent_usd: float
+    lambda_usd: float | None
+
+    @property
+    def cost_usd(self) -> float:
+        """Rent and Lambda."""
+        return self.rent_usd + (self.lambda_usd or 0.0)
+
+    @property
+    def usd_per_million(self) -> float | None:
+        """Cost of a million requests; None before so many that it means something."""
+        return 1e6 * self.cost_usd / self.requests if self.requests >= LEAST_REQUESTS else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,6 +243,8 @@ class ModelReport:
     journal_since: float | None
     #: By client, where the service had clients.
     clients: tuple[ClientAnswers, ...] = ()
+    #: By version, in the order in which they served; empty where no more than one did.
+    versions: tuple[VersionBill, ...] = ()
     #: Load and accuracy by interval, as far back as the journal; empty for a model without variants.
     accuracy: tuple[AccuracyInterval, ...] = ()
     #: What sharing its agents among the gateways costs; None without a central queue, or with one gateway.
@@ -373,6 +403,10 @@ def _model_document(model: ModelReport) -> dict[str, object]:
         },
         "answers": {name.rstrip("_"): getattr(answers, name) for name in COUNTED},
         "clients": [asdict(client) for client in model.clients],
+        "versions": [
+            {**asdict(one), "cost_usd": one.cost_usd, "usd_per_million": one.usd_per_million}
+            for one in model.versions
+        ],
         "sharing": None if model.sharing is None else sharing_document(model.sharing),
         "accuracy": [
             {

@@ -87,6 +87,7 @@ def mail_view(report: CostReport) -> MailView:
         *_accuracy(report),
         _answers(report),
         _clients(report, money),
+        *_versions(report, money),
         _fleet(report),
         *_sharing(report),
         *_ahead(report),
@@ -410,6 +411,38 @@ def _clients(report: CostReport, money: Money) -> Section | None:
         "refused (limited) counts as no miss."
     )
     return Section(title="By client", text=(said,), table=Table(columns=columns, rows=rows))
+
+
+def _versions(report: CostReport, money: Money) -> Iterable[Section]:
+    """One part a model that more than one version served."""
+    for model in report.models:
+        if not model.versions:
+            continue
+        calls = any(one.lambda_usd is not None for one in model.versions)
+        rows = tuple(
+            (
+                one.version or "not told apart",
+                f"{one.requests:,}",
+                _share_in_time(one.attained),
+                f"{one.instance_hours:,.{2 if one.instance_hours < 100 else 0}f}",
+                money(one.rent_usd),
+                *((money(one.lambda_usd or 0.0),) if calls else ()),
+                MISSING if one.usd_per_million is None else _format_rate(one.usd_per_million),
+            )
+            for one in model.versions
+        )
+        columns = ("Version", "Requests", "In time", "Hours", "Rent", *(("Lambda",) if calls else ()), "A million")
+        text = (
+            "Hours and rent are those of a version's instances. Disks of sleeping standbys, provisioned Lambda "
+            "environments and the overhead are no version's. What was shed is the stable version's."
+        )
+        title = f"{_of(report, model)}By version, USD"
+        yield Section(title=title, text=(text,), table=Table(columns=columns, rows=rows))
+
+
+def _format_rate(usd: float) -> str:
+    """Cents, and three digits of what is less than a dollar."""
+    return f"{usd:,.2f}" if usd >= 1 else f"{usd:.3g}"
 
 
 def _fleet(report: CostReport) -> Section | None:

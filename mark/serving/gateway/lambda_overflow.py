@@ -20,7 +20,6 @@ from mark.ports import Overflow, OverflowReply
 from mark.protocols.exchange import valid_reply
 from mark.protocols.frames import Response
 from mark.serving.gateway.request import InferenceRequest, Loss
-from mark.serving.gateway.stats import Tally
 
 if TYPE_CHECKING:
     from mark.serving.gateway.model_router import ModelRouter
@@ -139,7 +138,7 @@ class LambdaCalls:
         ):
             return
         self._begin()
-        task = asyncio.get_running_loop().create_task(self._ping(router.tally))
+        task = asyncio.get_running_loop().create_task(self._ping(router))
         self._room.tasks.add(task)
         task.add_done_callback(lambda done: self._pinged(done, router))
 
@@ -168,7 +167,7 @@ class LambdaCalls:
             self._end()
         router.tally.invocations += 1
         router.tally.cold += answered.cold
-        self._bill(router.tally, answered)
+        self._bill(router, answered)
         if request.trace is not None:
             request.trace.note(cold=answered.cold, gib_s=answered.gib_s)
         if answered.lost:
@@ -179,23 +178,26 @@ class LambdaCalls:
         response = Response(0, reply.status, reply.content_type.encode(), reply.header_length, reply.body)
         router.answer(request, response, "lambda", time.monotonic())
 
-    async def _ping(self, tally: Tally) -> None:
+    async def _ping(self, router: ModelRouter) -> None:
         try:
             answered = await self._overflow.warm(self._function, PING_WITHIN_S)
             note_in_flight(self._belief, self._clock.service_now(), self._own_in_flight)
         except MarkError as error:
             log.info("Lambda environment not warmed", extra={"function": self._function, "reason": str(error)})
         else:
-            self._bill(tally, answered)
+            self._bill(router, answered)
         finally:
             self._end()
 
-    def _bill(self, tally: Tally, answered: OverflowReply) -> None:
+    def _bill(self, router: ModelRouter, answered: OverflowReply) -> None:
         """Count what the call is billed; a cold start counts once, however fast the clock goes."""
         stands_for = self._clock.speed()
         cold_gib_s = min(answered.gib_s, self._cold_gib_s) if answered.cold else 0.0
-        tally.billed += stands_for
-        tally.gib_s += stands_for * (answered.gib_s - cold_gib_s) + cold_gib_s
+        gib_s = stands_for * (answered.gib_s - cold_gib_s) + cold_gib_s
+        router.tally.billed += stands_for
+        router.tally.gib_s += gib_s
+        if router.version_tally is not None:
+            router.version_tally.billed(stands_for, gib_s)
 
     def _refused(self, router: ModelRouter, request: InferenceRequest, error: MarkError) -> None:
         """Dispatch the request again without Lambda, while there is time.

@@ -23,8 +23,8 @@ class VersionTally:
     """Counts of one version of a model while a rollout runs, and of its shadow."""
 
     __slots__ = (
-        "answered_", "compared_", "differing_", "failed_", "late_", "latency_s_", "shadow_dropped",
-        "shadow_failed", "shadow_s", "shadowed_s", "version",
+        "answered_", "compared_", "differing_", "failed_", "gib_s_", "lambda_calls_", "late_", "latency_s_",
+        "shadow_dropped", "shadow_failed", "shadow_s", "shadowed_s", "version",
     )  # fmt: skip
 
     def __init__(self, version: str) -> None:
@@ -32,6 +32,7 @@ class VersionTally:
         self.answered_ = self.late_ = self.failed_ = 0
         self.compared_ = self.differing_ = self.shadow_failed = self.shadow_dropped = 0
         self.latency_s_ = self.shadow_s = self.shadowed_s = 0.0
+        self.lambda_calls_ = self.gib_s_ = 0.0
 
     def answered(self, latency_s: float, objective_s: float) -> None:
         """An answer of this version went out."""
@@ -43,6 +44,11 @@ class VersionTally:
     def failed(self) -> None:
         """This version failed a request."""
         self.failed_ += 1
+
+    def billed(self, calls: float, gib_s: float) -> None:
+        """Calls of this version's function are billed."""
+        self.lambda_calls_ += calls
+        self.gib_s_ += gib_s
 
     def compared(self, latency_s: float, usual_s: float, *, differs: bool, failed: bool) -> None:
         """Two answers to one request were compared: this version's, and the stable one's that took usual_s."""
@@ -67,6 +73,8 @@ class VersionTally:
             shadow_dropped=self.shadow_dropped,
             shadow_us=round(1e6 * self.shadow_s),
             shadowed_us=round(1e6 * self.shadowed_s),
+            lambda_calls=round(self.lambda_calls_),
+            lambda_gib_us=round(1e6 * self.gib_s_),
         )
 
 

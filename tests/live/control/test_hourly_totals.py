@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mark.accounting.hourly_totals import load_marks, marks_key
+from mark.accounting.hourly_totals import load_marks, marks_key, versions_between
 from mark.accounting.load_history import load_key, read_load, start_of
 from mark.domain.demand import Demand
 from mark.domain.traffic import ModelTraffic
@@ -38,11 +38,11 @@ def history(minutes: int) -> Demand:
     return Demand(end_at=BEGAN + 60.0 * minutes, mean_rps=rates, max_rps=rates)
 
 
-def live(store: Store, book: HourlyTotalsWriter, first: int, last: int) -> None:
-    """Ticks at the ends of these minutes."""
+def live(store: Store, book: HourlyTotalsWriter, first: int, last: int, *, stable: str = "") -> None:
+    """Ticks at the ends of these minutes. stable: the version."""
     for minute in range(first, last + 1):
         store.counted = 60 * minute
-        book.keep(history(minute), BEGAN + 60.0 * minute + 0.3)
+        book.keep(history(minute), BEGAN + 60.0 * minute + 0.3, stable)
 
 
 def test_an_hour_is_written_once_and_the_next_controller_goes_on() -> None:
@@ -66,3 +66,20 @@ def test_the_load_is_kept_from_the_beginning_on_without_what_was_assumed() -> No
     assert start_of(load) == BEGAN
     assert set(load.mean_rps) == {1.0}
     assert len(load) == 110  # to the hour that ended last
+
+
+def test_a_promotion_is_written_down_when_it_is_seen() -> None:
+    store = Store()
+    live(store, HourlyTotalsWriter(store, "m", began_at=BEGAN), 0, 10, stable="old")  # type: ignore[arg-type]
+    book = HourlyTotalsWriter(store, "m", began_at=BEGAN)  # type: ignore[arg-type]
+    live(store, book, 11, 20, stable="old")
+    live(store, book, 21, 55, stable="new")
+
+    marks = load_marks(store.status(marks_key("m")))
+    assert [(round((mark.at - BEGAN) / 60), mark.stable) for mark in marks] == [
+        (0, "old"),
+        (21, "new"),
+        (50, "new"),
+    ]
+    came = versions_between(marks, BEGAN, BEGAN + 3000.3)
+    assert {version: round(totals.answered) for version, totals in came.items()} == {"old": 1260, "new": 1740}

@@ -23,6 +23,7 @@ from mark.domain.orders import Launch
 from mark.domain.size_window import SizeWindow
 from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed
 from mark.domain.variants import ServedAccuracy
+from mark.domain.versions import ModelVersions, Rollout
 from mark.live.clock import ServiceClock
 from mark.live.control.data_plane import LiveDataPlane
 from mark.live.control.lambda_warmup import Warmer
@@ -240,6 +241,26 @@ def test_a_tick_after_a_warm_up_with_no_traffic_is_told(tmp_path: Path) -> None:
         told = store.warmed(model.name)
         assert told is not None
         assert (told.share, told.anew_at, warmer.believed()) == (2, now, 3)
+
+
+def test_pings_are_billed_to_the_version_that_they_warm(tmp_path: Path) -> None:
+    serve = {"model": "inception-v3", "expected_rps": ASSUMED_RPS}
+    (model,) = make_live_models(Settings.model_validate({"service": {"serve": [serve]}}))
+    with EmbeddedRedis(tmp_path / "redis") as server:
+        store = ServiceStore(connect(server.url), "shop")
+        store_service(server.url, anchor=ClockAnchor())
+        lease = store.leases.acquire("controller-0", 60.0)
+        assert lease is not None
+        rollout = Rollout(id="r", before="old", candidate="new", weight=0.25, began_at=BEGAN, since=BEGAN)
+        store.put_versions(ModelVersions(model=model.name, stable="old", rollout=rollout), lease)
+        aws: Any = SimpleNamespace(invoking=lambda **_: Function())
+        served = replace(model.served, function_versions=True)
+        warmer = Warmer(served, aws=aws, store=store, clock=ServiceClock(store), lease=lease, gateways=2)
+        warmer.warm(8)
+        traffic = store.traffic(model.name)
+        assert {one.version: one.lambda_calls for one in traffic.versions} == {"old": 8, "new": 2}
+        assert traffic.billed == 10.0
+        assert sum(one.lambda_gib_us for one in traffic.versions) == pytest.approx(1e6 * traffic.gib_s, abs=2)
 
 
 def test_a_number_of_numpy_in_a_status_stops_no_tick(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from mark.dispatch.central import CentralPolicy, CentralRule
 from mark.domain.traffic import Warmed
-from mark.domain.versions import ModelVersions, Rollout, RolloutPhase, VersionCounts
+from mark.domain.versions import VERSION_COUNTS, ModelVersions, Rollout, RolloutPhase, VersionCounts
 from mark.protocols import oip
 from mark.service_spec import ServedModel
 from mark.serving.gateway.held_requests import HeldRequests
@@ -156,6 +156,12 @@ def test_what_overflows_is_answered_by_the_version_that_it_was_routed_to() -> No
             await routed(running, candidate(1.0))
             for path in (path_of(NEW), path_of(OLD)):
                 assert (await running.ask(path)).status == 200
+
+            async def are_billed() -> bool:
+                return all(counted(running, version).lambda_calls == 1 for version in (NEW, OLD))
+
+            await until(are_billed)
+            assert counted(running, NEW).lambda_gib_us > 0
             await routed(running, PROMOTED)
             assert (await running.ask()).headers["x-mark-version"] == NEW
             assert [name for name, _ in running.overflow.calls] == [
@@ -436,11 +442,11 @@ def test_what_can_wait_waits_again_where_the_candidate_is_lost() -> None:
 
 def counted(running: Live, version: str) -> VersionCounts:
     """Counts of a version in all reports."""
-    found = VersionCounts(version=version)
-    for report in running.store.reports.values():
-        for one in (one for model in report.models for one in model.versions if one.version == version):
-            found = replace(found, answered=found.answered + one.answered, failed=found.failed + one.failed)
-    return found
+    told = [model for report in running.store.reports.values() for model in report.models]
+    found = [one for model in told for one in model.versions if one.version == version]
+    return VersionCounts(
+        version=version, **{name: sum(getattr(one, name) for one in found) for name in VERSION_COUNTS}
+    )
 
 
 @each_rule
