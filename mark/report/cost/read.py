@@ -34,8 +34,10 @@ from mark.accounting.journal_stats import (
 )
 from mark.accounting.ledger import unpriced, unpriced_words
 from mark.catalog.billing import cost_of
+from mark.catalog.commitment_bill import COMPONENT, UNUSED
 from mark.controller.journal import BrokenLine, read_journal
 from mark.dispatch.objective import attainment
+from mark.domain.costs import BillLine
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
 from mark.domain.footprint import Footprint
@@ -375,11 +377,18 @@ def _existing_usd(spec: ServiceSpec, period: Period) -> float | None:
 
 
 def _reconciled(lines: Sequence[DayLine], aws_usd: Mapping[date, float]) -> tuple[ReconciledDay, ...]:
-    own = {day: cost.total for day, cost in spend_by_day(lines).items()}
+    """Ledger and Cost Explorer by day. What no usage takes of a commitment bears no tag: it is left out."""
+    own = {
+        day: cost.total for day, cost in spend_by_day(item for item in lines if not _is_unused(item.line)).items()
+    }
     return tuple(
         ReconciledDay(day=day, ledger_usd=own.get(day, 0.0), aws_usd=aws_usd.get(day))
         for day in sorted(own.keys() | aws_usd.keys())
     )
+
+
+def _is_unused(line: BillLine) -> bool:
+    return (line.component, line.item) == (COMPONENT, UNUSED)
 
 
 def _begins_empty(item: _Read, model: ModelReport) -> bool:
