@@ -308,7 +308,7 @@ def _baselines(
         found.append(
             Baseline(
                 policy=name,
-                usd=sum(run.serving_usd + run.overhead_usd / models for run in runs),
+                usd=sum(run.serving_usd + run.overhead_usd / models + run.commitments_usd for run in runs),
                 attained=attainment(sum(run.missed for run in runs), sum(run.requests for run in runs)),
                 measured_usd=measured_usd,
                 measured_attained=measured,
