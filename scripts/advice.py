@@ -52,6 +52,7 @@ def main() -> None:
     began = time.monotonic()
     _mark(given.out, "simulate", *_month("first", given.days), "--out", "first")
     advice = _mark(given.out, "advise", "--journal", "first", "--config", "mark.yaml", "--days", str(given.days))
+    (given.out / "advice.json").write_text(json.dumps(advice, indent=1))
     print(f"{advice['days']:.4g} days, {advice['usd_per_month']:.2f} USD a month under {advice['policy']}")
     print(f"a month of journal and its advice, {len(advice['advice'] + advice['tried'])} changes: {_since(began)}")
     pieces = list(_applied(given.out, given.days, advice["advice"][:PIECES]))

@@ -50,8 +50,8 @@ def advise(
     """Say what each change of the settings would have saved.
 
     Replays the service's own load with the market, the types, the policy, the shape and the objective changed, one
-    at a time, and lists what saves and keeps its objective, most first, with the setting that does it. A month of
-    load takes minutes; Ctrl-C prints what is finished.
+    at a time, and lists what saves and keeps its objective, most first, with the setting that does it and the
+    command of its replay. A month of load takes minutes (docs/advise.md); Ctrl-C prints what is finished.
     """
     settings = given.settings_from(
         config,

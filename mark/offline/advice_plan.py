@@ -11,7 +11,7 @@ from mark.catalog.billing import SECONDS_PER_HOUR
 from mark.catalog.commitment_bill import HourlyUsage
 from mark.domain.commitments.applied import apply
 from mark.domain.commitments.eligible import Compute, Usage
-from mark.domain.commitments.owned import Commitments, PlanKind, SavingsPlan
+from mark.domain.commitments.owned import Commitments, Owned, PlanKind, SavingsPlan
 from mark.domain.offering import Market
 from mark.simulator.experiment import Experiment
 from mark.simulator.results import RunResult
@@ -77,6 +77,7 @@ def _uncovered_usd(owned: Commitments, fleet: Sequence[Usage], around: Sequence[
 
 
 def _new_name(owned: Commitments) -> str:
-    taken = {item.name for item in (*owned.plans, *owned.reservations)}
+    held: tuple[Owned, ...] = (*owned.plans, *owned.reservations)
+    taken = {item.name for item in held}
     free = (ADVISED, *(f"{ADVISED} {number}" for number in range(2, len(taken) + 3)))
     return next(name for name in free if name not in taken)

@@ -21,6 +21,7 @@ from rich.text import Text
 from mark.accounting.commitment import best_commitment
 from mark.catalog.commitment_bill import commitment_words
 from mark.catalog.commitment_file import file_of
+from mark.config.footprint import advise_shape
 from mark.config.policies import check_binds_early, chosen_overrides
 from mark.config.settings import Settings
 from mark.domain.commitments.discounts import assumed_discount
@@ -41,7 +42,7 @@ from mark.simulator.workload import Workload
 
 WORTH_SAYING = 0.01
 """Share of the bill below which a saving is none: another seed of the noise may turn it."""
-DAY_S = 86_400.0
+DAY_S, MINUTE_S = 86_400.0, 60
 PLAN_FILE = "advised.json"
 """The file that a replay of a Savings Plan reads it of."""
 
@@ -123,13 +124,23 @@ class _Trial:
         load = self.experiment.spec.workload
         changed = make_experiment(settings, workload=load, owned=self.owned if owned is None else owned)
         policy = line_up(settings, changed).policies[0]
-        run = changed.run(
+        return changed.run(
             policy, overrides=chosen_overrides(settings), progress=partial(_report_as, label, report)
         )
-        most = changed.spec.footprint.gateways.most
-        if most is not None and (run.gateways or 0) > most:
-            raise Misconfigured(f"the load's peak takes {run.gateways} {changed.spec.footprint.gateways.name}")
-        return run
+
+    def check_shape(self, settings: Settings, base: RunResult) -> None:
+        """Misconfigured where lean nodes are new, and would not carry the highest minute for long."""
+        if settings.rollout.shape == self.settings.rollout.shape:
+            return
+        arrivals = base.seconds.arrivals
+        minutes = arrivals[: len(arrivals) // MINUTE_S * MINUTE_S].reshape(-1, MINUTE_S).sum(axis=1)
+        peak_rps = float(minutes.max(initial=0)) / MINUTE_S
+        advice = advise_shape(settings, peak_rps)
+        if advice.shape != "lean":
+            raise Misconfigured(
+                f"two lean nodes carry {advice.lean_rps:.3g} requests/s for long, and the highest minute has "
+                f"{peak_rps:.4g}"
+            )
 
     def command_with(self, flags: str) -> str:
         """The command of a replay with these flags."""
@@ -203,7 +214,9 @@ def _try_all(trial: _Trial, discount: float | None) -> None:
             label = f"{change.what} ({place + 1} of {len(changes)})"
             outcome: RunResult | str
             try:
-                outcome = trial.run(checked(change.settings), label, report)
+                changed = checked(change.settings)
+                trial.check_shape(changed, base)
+                outcome = trial.run(changed, label, report)
             except MarkError as error:
                 outcome = str(error)
             trial.tried.append(_judged(trial, base, outcome, change))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -105,11 +106,13 @@ def test_what_stands_around_the_fleet_is_tried_as_it_would_be_refused_or_replaye
     assert zones["saved_usd_per_month"] > 0.0
     Path("mark.yaml").write_text(f"{SETTINGS}rollout: {{shape: ha}}\n")
     high = Path("days.csv").read_text().splitlines()
-    high[2000] = f"{high[2000].partition(',')[0]},900"
+    high[2000] = f"{high[2000].partition(',')[0]},950"
     Path("days.csv").write_text("\n".join(high) + "\n")
     document = json.loads(mark("advise", *load, "--days", "1", "--json").out)
     (lean,) = (one for one in document["tried"] if one["setting"] == "rollout.shape: lean")
-    assert lean["unable"] == "the load's peak takes 4 nodes"
+    assert re.fullmatch(
+        r"two lean nodes carry 277 requests/s for long, and the highest minute has 9\d\d.*", lean["unable"]
+    )
 
 
 @pytest.mark.parametrize(
