@@ -29,6 +29,29 @@ class HourSpend:
     #: What commitments of the account cost, less what they cover; below 0 where they save.
     commitments: float = 0.0
 
+    @property
+    def total(self) -> float:
+        """What the hour cost."""
+        return self.instances + self.lambda_usd + self.overhead + self.commitments
+
+    @property
+    def net(self) -> HourSpend:
+        """The same, with what commitments save taken off what they may cover: instances, overhead, then Lambda."""
+        saved = max(0.0, -self.commitments)
+        left = []
+        for usd in (self.instances, self.overhead, self.lambda_usd):
+            taken = min(usd, saved)
+            left.append(usd - taken)
+            saved -= taken
+        instances, overhead, lambda_usd = left
+        return HourSpend(
+            at=self.at,
+            instances=instances,
+            lambda_usd=lambda_usd,
+            overhead=overhead,
+            commitments=max(0.0, self.commitments),
+        )
+
 
 def hour_edges(began_at: float, now: float) -> tuple[float, ...]:
     """Ends of the last whole hours before `now`, the start of the first one in front; none before `began_at`."""

@@ -13,8 +13,11 @@ from mark.domain.errors import Misconfigured
 if TYPE_CHECKING:
     from mypy_boto3_ce.type_defs import ResultByTimeTypeDef
 
-METRIC = "UnblendedCost"
-"""Bill of each day's use, before credits are spread over an organisation."""
+METRIC = "AmortizedCost"
+"""Cost of each day's use. What Savings Plans and Reserved Instances cover stands there at what it takes of them.
+
+Unblended costs have their fees instead, which bear no tag, and what they cover at nothing or on demand.
+"""
 
 
 def daily_usd(aws: Aws, since: date, until: date, tags: Mapping[str, str]) -> dict[date, float]:

@@ -36,16 +36,17 @@ from mark.domain.commitments.owned import (
 )
 from mark.domain.errors import MarkError, Misconfigured
 
-FORMAT = "mark-commitments/1"
+FORMAT: Literal["mark-commitments/1"] = "mark-commitments/1"
 YEAR = timedelta(days=365)
 """Of a term (EC2 user guide, "Reserved Instances": 31,536,000 s)."""
 
+NotNegative = Annotated[float, Field(ge=0)]
 Discount = Annotated[float, Field(ge=0, lt=1)]
 
 
 class _TermEntry(Entry):
     name: Name
-    usd_per_hour: Positive
+    usd_per_hour: NotNegative
     payment: Payment = Payment.NO_UPFRONT
     starts: date | None = None
     years: Literal[1, 3] = 1
@@ -93,7 +94,7 @@ class ReservedEntry(_TermEntry):
     """Reserved Instances of one type."""
 
     instance_type: Name
-    count: Annotated[int, Field(gt=0)]
+    count: Positive
     zone: str = ""
     offering_class: OfferingClass = OfferingClass.STANDARD
 
@@ -102,7 +103,7 @@ class ReservedEntry(_TermEntry):
         return ReservedInstances(
             name=self.name,
             instance_type=self.instance_type,
-            count=float(self.count),
+            count=self.count,
             usd_per_hour=self.usd_per_hour,
             zone=self.zone,
             offering_class=self.offering_class,
@@ -129,6 +130,39 @@ class CommitmentFile(Entry):
         )
         check_names(found)
         return found.share(self.share)
+
+
+def file_of(owned: Commitments) -> dict[str, object]:
+    """What a file of these commitments has, without their terms: as if all held for ever."""
+    plans = tuple(
+        SavingsPlanEntry(
+            name=plan.name,
+            usd_per_hour=plan.usd_per_hour,
+            payment=plan.payment,
+            years=3 if plan.years >= 3 else 1,
+            kind=plan.kind,
+            family=plan.family,
+            region=plan.region,
+            rates=dict(plan.rates),
+            discounts=dict(plan.discounts),
+        )
+        for plan in owned.plans
+    )
+    reservations = tuple(
+        ReservedEntry(
+            name=item.name,
+            usd_per_hour=item.usd_per_hour,
+            payment=item.payment,
+            years=3 if item.years >= 3 else 1,
+            instance_type=item.instance_type,
+            count=item.count,
+            zone=item.zone,
+            offering_class=item.offering_class,
+        )
+        for item in owned.reservations
+    )
+    file = CommitmentFile(format=FORMAT, savings_plans=plans, reserved_instances=reservations)
+    return file.model_dump(mode="json", exclude_defaults=True)
 
 
 def load_commitments(path: Path) -> Commitments:

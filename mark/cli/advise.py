@@ -38,7 +38,7 @@ def advise(
         typer.Option(
             metavar="DISCOUNT",
             help="Size a Savings Plan that is so much cheaper than on demand, such as 0.27; AWS's Billing console "
-            "shows what your account is offered.  [default: none is sized]",
+            "shows what your account is offered.  [default: 0.27, an assumption]",
         ),
     ] = None,
     seed: given.Seed = None,
@@ -50,8 +50,8 @@ def advise(
     """Say what each change of the settings would have saved.
 
     Replays the service's own load with the market, the types, the policy, the shape and the objective changed, one
-    at a time, and lists what saves and keeps its objective, most first, with the setting that does it. A month of
-    load takes minutes; Ctrl-C prints what is finished.
+    at a time, and lists what saves and keeps its objective, most first, with the setting that does it and the
+    command of its replay. A month of load takes minutes (docs/advise.md); Ctrl-C prints what is finished.
     """
     settings = given.settings_from(
         config,
@@ -65,9 +65,23 @@ def advise(
     )
     from mark.offline.advise import AdviceOptions, advise_on
 
-    options, workload = AdviceOptions(days=days, savings_plan=savings_plan), None
+    words = {
+        "--journal": journal,
+        "--trace": trace,
+        "--model": model,
+        "--mean-rps": mean_rps,
+        "--seed": seed,
+        "--world": world,
+        "--commitments": commitments,
+        "--config": config,
+    }
+    said = [*(("--where", item) for item in where or ()), *((flag, value) for flag, value in words.items())]
+    again = tuple(str(word) for flag, value in said if value is not None for word in (flag, value))
+    options = AdviceOptions(days=days, savings_plan=savings_plan, given=again)
+    workload, owned = None, None
     if journal is not None:
-        from mark.live.replay_from_journal import journalled_run
+        from mark.live.replay_from_journal import journalled_run, owned_by
 
+        owned = owned_by(settings, journal)
         settings, workload = journalled_run(settings, journal)
-    advise_on(settings, options, as_json=json, workload=workload)
+    advise_on(settings, options, as_json=json, workload=workload, owned=owned)

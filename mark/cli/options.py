@@ -147,6 +147,14 @@ Commitments = Annotated[
         help="Savings Plans and Reserved Instances that the account has (docs/commitments.md).  [default: none]",
     ),
 ]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="SETTING=VALUE",
+        help="A setting of docs/settings.md by its dotted name; may repeat.  [default: none]",
+    ),
+]
 Trial = Annotated[
     bool,
     typer.Option(
@@ -166,6 +174,21 @@ _UNITS_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 def settings_from(config: Path | None, **flags: Any) -> Settings:
     """Settings of the file under the flags given; each flag is named by its key, with `__` for a dot."""
     known = {key.replace("__", "."): (flag_name(key), _plain(value)) for key, value in flags.items()}
+    return load_settings(config, known)
+
+
+def changed_settings(config: Path | None, changes: Sequence[str] | None, **flags: Any) -> Settings:
+    """`settings_from`, and what `--set` changes: settings by their dotted names, each with one value."""
+    from mark.offline.sweep.grid import parse_axis  # noqa: PLC0415 - it takes long to import
+
+    known = {key.replace("__", "."): (flag_name(key), _plain(value)) for key, value in flags.items()}
+    for text in changes or ():
+        axis = parse_axis(text)
+        if len(axis.values) != 1:
+            raise Misconfigured(f"{axis.flag} takes one value here; a list of them reads [A,B]")
+        if known.get(axis.key, ("", None))[1] not in (None, []):
+            raise Misconfigured(f"{axis.key} is given twice: by {known[axis.key][0]}, too")
+        known[axis.key] = (axis.flag, axis.values[0])
     return load_settings(config, known)
 
 

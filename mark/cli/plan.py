@@ -44,6 +44,7 @@ def plan(
     types: given.Types = None,
     profiles: given.Profiles = None,
     models: given.Models = None,
+    commitments: given.Commitments = None,
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
@@ -64,6 +65,7 @@ def plan(
         offerings__types=given.split_list(types),
         profiles=profiles,
         models=models,
+        account__commitments=commitments,
     )
     from mark.offline.plan import plan_settings
 

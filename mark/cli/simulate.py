@@ -121,6 +121,13 @@ def simulate(
     profiles: given.Profiles = None,
     types: given.Types = None,
     models: given.Models = None,
+    setting: given.Set = None,
+    no_reference: Annotated[
+        bool,
+        typer.Option(
+            "--no-reference", help="Leave out reference and floor: on a month they take longer than a replay."
+        ),
+    ] = False,
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
@@ -130,8 +137,9 @@ def simulate(
     the service's own unless a flag overrides them. The first policy's journal is OUT/journal.jsonl, that of each
     other policy OUT/POLICY/journal.jsonl; `mark explain OUT` reads them.
     """
-    settings = given.settings_from(
+    settings = given.changed_settings(
         config,
+        setting,
         trace__file=trace,
         trace__where=where,
         trace__rows=rows,
@@ -164,9 +172,10 @@ def simulate(
     )
     from mark.offline.simulate import simulate_settings
 
-    workload = None
+    workload, owned = None, None
     if journal is not None:
-        from mark.live.replay_from_journal import journalled_run
+        from mark.live.replay_from_journal import journalled_run, owned_by
 
+        owned = owned_by(settings, journal)
         settings, workload = journalled_run(settings, journal)
-    simulate_settings(settings, as_json=json, workload=workload)
+    simulate_settings(settings, as_json=json, workload=workload, owned=owned, reference=not no_reference)

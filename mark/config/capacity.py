@@ -75,6 +75,18 @@ class CapacitySettings(Part):
             raise ValueError(f"min_rps {self.min_rps:g} is above max_rps {self.max_rps:g}")
         return self
 
+    @classmethod
+    def of(cls, window: CapacityWindow) -> CapacitySettings:
+        """Settings of bounds that a service had, for a replay of it."""
+        return cls(
+            start=_clock_time(window.start_s),
+            end=_clock_time(window.end_s),
+            days=",".join(DAYS[day] for day in window.days),
+            timezone=window.timezone,
+            min_rps=window.min_rps,
+            max_rps=window.max_rps,
+        )
+
     @property
     def window(self) -> CapacityWindow:
         """The same for the controller."""
@@ -91,6 +103,10 @@ class CapacitySettings(Part):
 def _seconds(text: str) -> int:
     hours, minutes = re.findall(r"\d+", text)
     return int(hours) * 3600 + int(minutes) * 60
+
+
+def _clock_time(seconds: int) -> str:
+    return f"{seconds // 3600:02d}:{seconds % 3600 // 60:02d}"
 
 
 def _numbers(text: str) -> tuple[int, ...]:

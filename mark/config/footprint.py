@@ -123,11 +123,12 @@ def footprint_of(settings: Settings, *, models: int = 1) -> Footprint:
 
 
 def _commitments(settings: Settings, zones: int) -> Commitments:
-    """Those of the file that the settings name, as far as they hold in the service's region."""
+    """Those of the file that the settings name, as far as they hold in the service's region and zones."""
     path = settings.account.commitments
     if path is None:
         return NO_COMMITMENTS
-    return replace(load_commitments(path).in_region(settings.service.aws.region), zones=zones)
+    there = load_commitments(path).in_region(settings.service.aws.region)
+    return replace(there.in_zones(settings.rollout.network.zones), zones=zones)
 
 
 def _secrets(rollout: RolloutSettings) -> int:

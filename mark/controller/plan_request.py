@@ -36,7 +36,7 @@ from mark.planner.capacity_bounds import within_bounds
 from mark.planner.greedy import plan_greedy
 from mark.planner.hedged import plan_hedged
 from mark.planner.milp import plan_milp
-from mark.planner.owned_capacity import owned_capacity, with_bases, with_twins, without_twins
+from mark.planner.owned_capacity import owned_capacity, planned_with_owned, with_bases
 
 MANAGED_LEAST = 3
 """Lambda Managed Instances keep three, one a zone (Lambda developer guide, "Scaling", read 2026-11-22)."""
@@ -86,8 +86,7 @@ def _planned(request: PlanRequest, policy: ControllerPolicy) -> Plan:
         return _AUTOSCALERS[policy.planner](policy.utilisation)(request)
     if policy.planner not in _PLANNERS:
         raise unknown("planner", policy.planner, planner_names())
-    planner = _PLANNERS[policy.planner]
-    return without_twins(planner(with_twins(request)), request) if request.owned else planner(request)
+    return planned_with_owned(_PLANNERS[policy.planner], request)
 
 
 def _refuse_absurd(request: PlanRequest) -> None:

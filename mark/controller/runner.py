@@ -113,8 +113,13 @@ class Controller:
 
     @property
     def history(self) -> Demand:
-        """The demand that forecasts are made from."""
+        """The demand that came."""
         return self._history
+
+    @property
+    def usual_history(self) -> Demand:
+        """The demand that forecasts are made from: what came, without what announced events brought."""
+        return without_events(self._history, self.events)
 
     @property
     def forecast(self) -> Forecast | None:

@@ -6,8 +6,9 @@ drawn, such that both are kept exactly.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,13 @@ from numpy.typing import NDArray
 
 from mark.accounting.journal_stats import CountedEvents, Segment, journal_demand
 from mark.accounting.load_history import joined, latest, load_key, read_load, start_of
+from mark.config.capacity import CapacitySettings
 from mark.config.events import EventSettings
 from mark.config.policies import chosen_model
 from mark.config.settings import Settings, TraceSettings
 from mark.controller.journal import Header, read_journal
 from mark.domain.announced_events import Events, events_of
+from mark.domain.commitments.owned import Commitments
 from mark.domain.demand import UNIT_S, WINDOW_S, Demand
 from mark.domain.errors import Misconfigured, unknown
 from mark.live.archived_load import archived_load, archived_segments
@@ -35,6 +38,7 @@ from mark.simulator.rng import stream
 from mark.simulator.traces.trace import Trace
 from mark.simulator.workload import Workload
 from mark.store.connect import connect
+from mark.store.published_status import COMMITMENTS
 from mark.store.service import ServiceStore
 from mark.telemetry.journal_file import journal_lines
 
@@ -56,6 +60,17 @@ class Journalled:
     observed_from: float
     #: Announced events that its plans counted.
     events: Events = ()
+
+    def by_dates(self, clock_at: float) -> Journalled:
+        """The same by dates, of a journal whose clock is 0 at `clock_at`, epoch seconds: a replay's is."""
+        return replace(
+            self,
+            demand=replace(self.demand, end_at=self.demand.end_at + clock_at),
+            observed_from=self.observed_from + clock_at,
+            events=tuple(
+                replace(event, at=event.at + clock_at, until=event.until + clock_at) for event in self.events
+            ),
+        )
 
     @property
     def start_at(self) -> float:
@@ -91,6 +106,19 @@ def journalled_run(given: Settings, journal: str) -> tuple[Settings, Workload]:
     return settings, workload_on(settings, demand_trace(found, settings.seed))
 
 
+def owned_by(given: Settings, journal: str) -> Commitments | None:
+    """A model's part of the commitments that a running service last read of its account; None where none did.
+
+    A file that the settings name goes before.
+    """
+    running = RunFolder.of(journal).running() is not None and not Path(journal).exists()
+    if given.account.commitments is not None or not running:
+        return None
+    store = ServiceStore(connect(find_running(journal).store), journal)
+    known = COMMITMENTS.read(store)
+    return None if known is None else known.commitments.active_at(time.time()).share(1 / len(store.spec().models))
+
+
 def with_counted_events(settings: Settings, found: Journalled) -> Settings:
     """Settings of a replay that knows what the service knew; those of the same name in the settings go before."""
     own = events_of([item.event for item in settings.events], chosen_model(settings).name)
@@ -107,6 +135,7 @@ def _of_place(given: Settings, journal: str) -> tuple[Settings, Journalled]:
         header, demand, events = archived_load(segments, given.model)
         name = f"the journal in {place}"
         found = Journalled(name=name, demand=demand, observed_from=start_of(demand), events=events)
+        found = found.by_dates(header.policy.clock_at)
         return merged(Settings.model_validate(_header_settings(header)), given), found
     return _of_folder(given, place) if place.is_dir() else _of_service(given, journal)
 
@@ -190,6 +219,7 @@ def _of_folder(given: Settings, folder: Path) -> tuple[Settings, Journalled]:
     demand, observed_from = journal_demand(counted.watch(segments))
     name = f"the journal in {folder}"
     found = Journalled(name=name, demand=demand, observed_from=observed_from, events=counted.events)
+    found = found.by_dates(header.policy.clock_at)
     return merged(Settings.model_validate(_header_settings(header)), given), found
 
 
@@ -208,6 +238,7 @@ def _header_settings(header: Header) -> dict[str, Any]:
         "policies": [policy.name],
         "objective": objective,
         "offerings": {"types": types, "overflow": policy.overflow is not None},
+        "capacity": [CapacitySettings.of(window).model_dump() for window in policy.capacity],
         "seed": header.seed,
     }
 

@@ -25,6 +25,7 @@ from mark.config.settings import (
 )
 from mark.dispatch.qos import QosPool, QosRule
 from mark.dispatch.qos_policy import QosNetwork
+from mark.domain.commitments.owned import Commitments
 from mark.domain.errors import MarkError, Misconfigured, unknown
 from mark.domain.offering import Market
 from mark.offline.trace_source import given_trace
@@ -93,11 +94,16 @@ def chosen_faults(settings: Settings) -> FaultScript:
 
 
 def make_experiment(
-    settings: Settings, *, workload: Workload | None = None, market: Market | None = None
+    settings: Settings,
+    *,
+    workload: Workload | None = None,
+    market: Market | None = None,
+    owned: Commitments | None = None,
 ) -> Experiment:
     """The experiment that the settings describe, on `workload` where one is given instead of a trace file.
 
-    With a section `rollout` it has what that deploys; without one, any kind of machine.
+    With a section `rollout` it has what that deploys; without one, any kind of machine. owned: commitments of the
+    account, whatever their terms; None for those that the settings' file has today.
     """
     if "rollout" in settings.model_fields_set:
         settings = as_rolled_out(settings)
@@ -106,10 +112,12 @@ def make_experiment(
     load = workload or chosen_workload(settings)
     wishes = replace(chosen_variants(settings), read_policy=policy_reader(settings))
     # dates are those of the account, not of the load: what holds today holds for all of it
-    today = chosen.footprint.commitments.active_at(time.time()).without_terms()
+    if owned is None:
+        owned = chosen.footprint.commitments.active_at(time.time())
+    owned = replace(owned, zones=chosen.footprint.zones).without_terms()
     chosen = replace(
         chosen,
-        footprint=replace(chosen.footprint, commitments=today),
+        footprint=replace(chosen.footprint, commitments=owned),
         model=replace(chosen.model, sizes=load.sizes),
         variants=wishes,
         clock_at=load.trace.start_at,

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from rich.table import Table
 
+from mark.catalog.billing import SECONDS_PER_HOUR, gateway_count
 from mark.catalog.break_even import break_even_rps
+from mark.catalog.commitment_bill import HourlyUsage, left_by_standing
 from mark.catalog.load import load_prices
 from mark.config.footprint import advise_shape, footprint_of
 from mark.config.policies import as_rolled_out, chosen_policies, chosen_variants, sized_model
 from mark.config.settings import Settings
+from mark.domain.commitments.applied import apply
+from mark.domain.commitments.owned import Commitments
 from mark.domain.demand import HORIZON, UNIT_S, Demand, Forecast, point_forecast
 from mark.domain.errors import Misconfigured, unknown
+from mark.domain.footprint import Footprint
 from mark.domain.offering import Market, Offering
 from mark.domain.plan import LEAD_UNITS, Excuse, Plan, PlanRequest
 from mark.offline.trace_source import TraceReading, read_place
 from mark.planner.greedy import CostTerms, plan_greedy, scores
+from mark.planner.owned_capacity import owned_capacity, planned_with_owned
 from mark.policies.assemble import profiles_and_variants
 from mark.policies.supply import Supply, find_supply
 from mark.report.formatting import finite
@@ -59,6 +66,8 @@ def plan_settings(
     counts = _running(running, settings.market, supply)
     for text in supply.warnings:
         note(text)
+    footprint = footprint_of(settings)
+    owned = footprint.commitments.active_at(time.time())
     request = PlanRequest(
         now=0.0,
         history=Demand(end_at=0.0, mean_rps=(), max_rps=()),
@@ -67,8 +76,15 @@ def plan_settings(
         running=counts,
         slo=supply.slo,
         lead_units=LEAD_UNITS if settings.policy.lead_min is None else settings.policy.lead_min,
+        owned=owned_capacity(
+            left_by_standing(owned, footprint),
+            (*supply.offerings, *supply.on_demand),
+            running=dict(counts),
+            refused=(),
+        ),
     )
-    plan, terms, footprint = plan_greedy(request), scores(request), footprint_of(settings)
+    plan, terms = planned_with_owned(plan_greedy, request), scores(request)
+    covered = _covered(plan, supply, footprint, owned) if owned else None
     advice = advise_shape(settings, max(max(row) for row in request.forecast.max_rps))
     excuses = (*plan.excuses, *supply.excuses)
     pays_from = (
@@ -81,9 +97,16 @@ def plan_settings(
         lines = overhead_of_month(footprint)
         month = [{"item": one.item, "quantity": one.quantity, "unit": one.unit, "usd": one.usd} for one in lines]
         around = {"overhead_usd_per_month": overhead_usd_per_month(footprint), "overhead_month": month}
-        show_json({**document, **around, "break_even_rps": pays_from, "rollout": shape_document(advice)})
+        beside = {"break_even_rps": pays_from, "rollout": shape_document(advice), "commitments": covered}
+        show_json({**document, **around, **beside})
     else:
         _show(plan, terms, excuses, supply=supply)
+        if covered is not None:
+            show(
+                f"Commitments of {covered['paid_usd_per_hour']:.4g} USD/h are paid in any case: the fleet and "
+                f"what stands around it use {covered['used_usd_per_hour']:.4g} of it, for "
+                f"{covered['covered_usd_per_hour']:.4g} on demand. The plan's prices are what is paid beyond."
+            )
         show(overhead_line(footprint), shape_line(advice))
         if pays_from is not None:
             show(f"At less than {rate(pays_from)} requests/s of a constant load Lambda alone would cost less.")
@@ -203,6 +226,21 @@ def _point(means: Sequence[float], peaks: Sequence[float], source: str) -> Forec
         max_rps=(*peaks, *[peaks[-1]] * missing)[:HORIZON],
         source=source,
     )
+
+
+def _covered(plan: Plan, supply: Supply, footprint: Footprint, owned: Commitments) -> dict[str, float]:
+    """What an hour of the fleet, and of what stands around it, takes of commitments, USD."""
+    price = {offering.name: offering.usd_per_hour for offering in (*supply.offerings, *supply.on_demand)}
+    used = HourlyUsage()
+    used.add_footprint(footprint, 0.0, SECONDS_PER_HOUR, gateways=gateway_count(footprint, 0.0))
+    for item in plan.counts:
+        used.add_running(item.offering, price[item.offering], 0.0, SECONDS_PER_HOUR, count=item.count)
+    found = apply(owned, used.hours()[0])
+    return {
+        "paid_usd_per_hour": found.paid_usd,
+        "used_usd_per_hour": found.used_usd,
+        "covered_usd_per_hour": found.covered_usd,
+    }
 
 
 def _candidates(supply: Supply, running: Sequence[tuple[str, int]]) -> tuple[Offering, ...]:

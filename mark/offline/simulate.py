@@ -19,6 +19,7 @@ from mark.config.settings import Settings
 from mark.dispatch.central import CentralPolicy
 from mark.dispatch.qos import QosRule
 from mark.dispatch.variants import VariantServing
+from mark.domain.commitments.owned import Commitments
 from mark.domain.errors import MarkError, Misconfigured
 from mark.offline.experiments import learned_days, line_up, make_experiment, shared_changes, warm_engine
 from mark.offline.out_folder import OutFolder
@@ -37,7 +38,7 @@ from mark.report.runs.table import comparison_table
 from mark.report.terminal import INTERRUPTED, Report, note, progress, show, show_json
 from mark.simulator.engine.central_plane import CentralServing
 from mark.simulator.engine.compiled import compiled_central_code
-from mark.simulator.experiment import Experiment
+from mark.simulator.experiment import Experiment, Yardsticks
 from mark.simulator.workload import Workload
 
 TITLE = "What this traffic costs"
@@ -59,13 +60,22 @@ class SimulationOutcome:
     interrupted: bool = False
 
 
-def simulate_settings(settings: Settings, *, as_json: bool, workload: Workload | None = None) -> None:
+def simulate_settings(
+    settings: Settings,
+    *,
+    as_json: bool,
+    workload: Workload | None = None,
+    owned: Commitments | None = None,
+    reference: bool = True,
+) -> None:
     """Run the policies that the settings name, on `workload` where one is given instead of a trace file.
+
+    owned: commitments of the account instead of the settings' own. reference: compute reference and floor, too.
 
     Raises the MarkError that ended the runs, and typer.Exit after Ctrl-C, both after what is finished was printed.
     """
     central = replayed_central(settings)
-    experiment = make_experiment(settings, workload=workload)
+    experiment = make_experiment(settings, workload=workload, owned=owned)
     serving = None if central is None else central_serving(experiment, central)
     lineup = line_up(settings, experiment)
     folder = None
@@ -77,7 +87,17 @@ def simulate_settings(settings: Settings, *, as_json: bool, workload: Workload |
     outcome = SimulationOutcome()
     try:
         with progress() as report:
-            _run_all(settings, experiment, lineup.policies, serving, folder=folder, outcome=outcome, report=report)
+            yardsticks = _yardsticks(experiment, report) if reference else Yardsticks(None, None)
+            _run_all(
+                settings,
+                experiment,
+                lineup.policies,
+                serving,
+                yardsticks=yardsticks,
+                folder=folder,
+                outcome=outcome,
+                report=report,
+            )
     except KeyboardInterrupt:
         outcome.interrupted = True
     except MarkError as error:
@@ -95,19 +115,24 @@ def simulate_settings(settings: Settings, *, as_json: bool, workload: Workload |
         raise failure
 
 
+def _yardsticks(experiment: Experiment, report: Report) -> Yardsticks:
+    report("computing reference and floor", 0.0)
+    return experiment.yardsticks()
+
+
 def _run_all(
     settings: Settings,
     experiment: Experiment,
     policies: Sequence[str],
     serving: CentralServing | None,
     *,
+    yardsticks: Yardsticks,
     folder: OutFolder | None,
     outcome: SimulationOutcome,
     report: Report,
 ) -> None:
     warm_engine(experiment, report)
-    report("computing reference and floor", 0.0)
-    reference_usd, floor_usd = experiment.yardsticks()
+    reference_usd, floor_usd = yardsticks
     for policy in policies:
         try:
             result = experiment.run(

@@ -11,7 +11,7 @@ as whole instances go, and to others after it. Reservations come first, as in a 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from mark.domain.commitments.applied import Applied, apply
@@ -119,6 +119,11 @@ def _covering(owned: Commitments, item: Offering, hours: float) -> Applied:
 def _hours(found: Applied, hours: float) -> float:
     """Instance-hours that were covered of those."""
     return hours * (1.0 - found.left_shares[0])
+
+
+def planned_with_owned(planner: Callable[[PlanRequest], Plan], request: PlanRequest) -> Plan:
+    """The plan of a planner that weighs prices, which takes what is owned before it rents."""
+    return without_twins(planner(with_twins(request)), request) if request.owned else planner(request)
 
 
 def with_twins(request: PlanRequest) -> PlanRequest:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.accounting.daily_costs import ModelLedger
-from mark.accounting.hourly_spend import HOUR_S, SHOWN_HOURS, bill_at, hour_edges, spend_by_hour
+from mark.accounting.hourly_spend import HOUR_S, SHOWN_HOURS, HourSpend, bill_at, hour_edges, spend_by_hour
 from tests.accounting.test_daily_costs import BEGAN, DAY_S, ledgers
 
 
@@ -36,3 +36,18 @@ def test_hours_are_never_negative_and_add_up_to_the_bill(ledger: ModelLedger, si
 
 def test_an_hour_whose_end_is_not_known_is_left_out() -> None:
     assert spend_by_hour({}) == ()
+
+
+USD = st.floats(0.0, 100.0)
+
+
+@given(USD, USD, USD, st.floats(-300.0, 100.0))
+def test_what_commitments_save_is_taken_off_and_no_part_is_negative(
+    instances, lambda_usd, overhead, owned
+) -> None:
+    hour = HourSpend(at=0.0, instances=instances, lambda_usd=lambda_usd, overhead=overhead, commitments=owned)
+    net = hour.net
+    assert min(net.instances, net.lambda_usd, net.overhead, net.commitments) >= 0.0
+    assert net.total == pytest.approx(max(0.0, hour.total), abs=1e-9)
+    if owned == 0.0:
+        assert net == hour

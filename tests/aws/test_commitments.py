@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from mark.aws.account.commitments import read_commitments
 from mark.aws.archive import bucket_name
 from mark.aws.permissions.policies import Names
+from mark.aws.session import Aws
 from mark.domain.commitments.eligible import Compute
 from mark.domain.commitments.owned import Commitments, PlanKind, ReservedInstances, SavingsPlan
-from mark.domain.errors import Misconfigured
+from mark.domain.errors import Misconfigured, RetryLater
 from mark.emulator.config import ACCOUNT, REGION
 from tests.aws.builders import aws
 from tests.emulator.conftest import World, config_for
@@ -75,3 +77,64 @@ def test_who_may_not_ask_is_refused(world: World) -> None:
             read_commitments(there, region=REGION, types={"c5.large"})
     finally:
         there.close()
+
+
+PLAN_TOLD = {
+    "savingsPlanId": "sp-1",
+    "savingsPlanType": "Compute",
+    "commitment": "0.5",
+    "state": "active",
+    "currency": "USD",
+}
+RESERVED_TOLD = {
+    "ReservedInstancesId": "ri-1",
+    "InstanceType": "c5.large",
+    "InstanceCount": 2,
+    "OfferingClass": "standard",
+    "CurrencyCode": "USD",
+    "Duration": 31_536_000,
+    "FixedPrice": 262.8,
+    "RecurringCharges": [{"Amount": 0.025, "Frequency": "Hourly"}],
+}
+
+
+class Told:
+    """AWS that tells so much of a plan and of a reservation."""
+
+    def __init__(self, plan: dict[str, Any], reserved: dict[str, Any]) -> None:
+        self.savings_plans = self.ec2 = self
+        self._plan, self._reserved = plan, reserved
+
+    def describe_savings_plans(self, **_: object) -> dict[str, Any]:
+        return {"savingsPlans": [self._plan]}
+
+    def describe_savings_plan_rates(self, **_: object) -> dict[str, Any]:
+        return {"searchResults": []}
+
+    def describe_reserved_instances(self, **_: object) -> dict[str, Any]:
+        return {"ReservedInstances": [self._reserved]}
+
+
+def told(plan: dict[str, Any] | None = None, reserved: dict[str, Any] | None = None) -> Commitments:
+    aws = cast("Aws", Told(PLAN_TOLD | (plan or {}), RESERVED_TOLD | (reserved or {})))
+    return read_commitments(aws, region=REGION, types={"c5.large"})
+
+
+def test_what_was_paid_upfront_is_spread_over_the_term() -> None:
+    (item,) = told().reservations
+    assert item.usd_per_hour == pytest.approx(262.8 / 8760 + 0.025)
+
+
+@pytest.mark.parametrize(
+    ("plan", "reserved"),
+    [({"start": "soon"}, {}), ({"commitment": None}, {}), ({}, {"OfferingClass": "flexible"})],
+)
+def test_an_answer_that_cannot_be_read_ends_nobody(plan, reserved) -> None:
+    with pytest.raises(RetryLater, match="what cannot be read"):
+        told(plan, reserved)
+
+
+@pytest.mark.parametrize(("plan", "reserved"), [({"currency": "CNY"}, {}), ({}, {"CurrencyCode": "CNY"})])
+def test_another_currency_is_not_counted_as_dollars(plan, reserved) -> None:
+    with pytest.raises(Misconfigured, match="is in CNY"):
+        told(plan, reserved)

@@ -29,7 +29,7 @@ MAIL = b"From: a@example.org\r\n\r\nhello"
 
 
 def day(at: date, usd: str, unit: str = "USD") -> dict[str, Any]:
-    return {"TimePeriod": {"Start": at.isoformat()}, "Total": {"UnblendedCost": {"Amount": usd, "Unit": unit}}}
+    return {"TimePeriod": {"Start": at.isoformat()}, "Total": {"AmortizedCost": {"Amount": usd, "Unit": unit}}}
 
 
 class Explorer:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
 
-from mark.catalog.commitment_file import load_commitments
+from mark.catalog.commitment_file import file_of, load_commitments
 from mark.config.carried import carried_settings, carry_files
 from mark.config.footprint import footprint_of
 from mark.config.settings import load_settings
 from mark.domain.commitments.eligible import Compute
+from mark.domain.commitments.owned import Commitments
 from mark.domain.errors import Misconfigured
+from tests.domain.test_commitments import OWNED
 
 PAGE = Path(__file__).parents[2] / "docs" / "commitments.md"
 PLAN = {"name": "a", "kind": "compute", "usd_per_hour": 1.0}
@@ -40,6 +45,15 @@ def test_a_service_counts_its_share(tmp_path: Path) -> None:
     found = load_commitments(written(tmp_path, share=0.25))
     assert found.plans[0].usd_per_hour == 0.25
     assert found.plans[0].discount_on(Compute.LAMBDA) == 0.12
+
+
+@given(OWNED)
+def test_a_file_that_is_written_reads_as_what_it_was_written_of(owned: Commitments) -> None:
+    held = replace(owned.share(1.0), zones=1)  # what is left with nothing is left out
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "owned.json"
+        path.write_text(json.dumps(file_of(held)))
+        assert load_commitments(path) == held
 
 
 @pytest.mark.parametrize(

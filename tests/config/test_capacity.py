@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mark.config.capacity import CapacitySettings
 from mark.config.settings import load_settings
 from mark.domain.capacity_schedule import CapacityWindow
 from mark.domain.errors import Misconfigured
@@ -27,7 +28,9 @@ def test_a_schedule_reads_as_people_write_it(tmp_path: Path) -> None:
         "- {start: '22:00', end: '06:00', days: 'fri-sun,tue', max_rps: 100}\n"
         "- {min_rps: 1}\n",
     )
-    assert tuple(item.window for item in load_settings(path, {}).capacity) == (
+    read = load_settings(path, {}).capacity
+    assert [CapacitySettings.of(item.window).window for item in read] == [item.window for item in read]
+    assert tuple(item.window for item in read) == (
         CapacityWindow(
             start_s=8 * HOUR_S,
             end_s=20 * HOUR_S,

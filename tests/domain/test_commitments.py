@@ -197,6 +197,13 @@ def test_units_are_those_of_the_user_guide(kind: str, units: float | None) -> No
     assert units_of(kind) == units
 
 
+def test_a_reservation_of_a_zone_covers_nothing_elsewhere() -> None:
+    owned = Commitments(reservations=tuple(reserved("c5.large", 1.0, zone) for zone in ("", *ZONES, "eu-west-1a")))
+    assert [item.zone for item in owned.in_region("us-east-1").reservations] == ["", *ZONES]
+    assert [item.zone for item in owned.in_zones((ZONES[1],)).reservations] == ["", ZONES[1]]
+    assert owned.in_zones(()) == owned
+
+
 def test_a_term_begins_and_ends() -> None:
     plan = SavingsPlan(name="a", kind=PlanKind.COMPUTE, usd_per_hour=1.0, starts_at=10.0, ends_at=20.0)
     owned = Commitments(plans=(plan,))

@@ -15,13 +15,16 @@ import pytest
 
 from mark.config.settings import load_settings
 from mark.domain.announced_events import AnnouncedEvent
+from mark.domain.commitments.eligible import Compute
+from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments, PlanKind, SavingsPlan
 from mark.domain.errors import Misconfigured
 from mark.live.cost_report import report
 from mark.live.cost_report.replays import replay_days
 from mark.live.cost_report.report import parse_period
 from mark.report.cost.read import Period
-from mark.report.cost.replays import replayed_days
+from mark.report.cost.replays import ReplayedPolicy, replayed_days
 from mark.store.embedded import EmbeddedRedis
+from mark.store.published_status import COMMITMENTS, AccountCommitments
 from mark.store.service import ServiceStore
 from tests.live.served_day import BEGAN, DAY_S, MINUTES, MODEL, RPS, write_service
 from tests.planner.builders import overflow
@@ -193,3 +196,21 @@ def test_a_replayed_day_knows_the_events_that_the_service_counted(tmp_path: Path
 
     sale = AnnouncedEvent(name="sale", at=BEGAN + 1800.0, until=BEGAN + 5400.0, least_rps=500.0)
     assert cost("with", sale) > 1.5 * cost("without")
+
+
+def test_replays_of_others_have_the_commitments_that_the_service_has(store, config) -> None:
+    """Else the service would be compared, with its commitments paid and covering, with rivals at list prices."""
+    kept, settings = store[1], load_settings(config, {})
+    period = Period(since=BEGAN + 3600.0, until=BEGAN + 7200.0)
+
+    def run(owned: Commitments) -> ReplayedPolicy:
+        COMMITMENTS.write(kept, AccountCommitments(commitments=owned))
+        found = replay_days(kept, settings, period, ("static-peak",), lambda *_: None)
+        return found[MODEL][0].policies["static-peak"]
+
+    plan = SavingsPlan(name="all", kind=PlanKind.COMPUTE, usd_per_hour=0.02, discounts=((Compute.EC2, 0.5),))
+    plain, covered = run(NO_COMMITMENTS), run(Commitments(plans=(plan,)))
+    assert plain.commitments_usd == 0.0
+    assert covered.commitments_usd == pytest.approx(0.02 - 0.04)  # an hour of it covers twice as much
+    over = run(Commitments(plans=(replace(plan, ends_at=BEGAN),)))
+    assert over.commitments_usd == 0.0

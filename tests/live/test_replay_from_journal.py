@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import gzip
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.accounting.load_history import dump_load
+from mark.config.capacity import CapacitySettings
 from mark.config.settings import Settings, load_settings
 from mark.domain.demand import Demand
 from mark.live.replay_from_journal import Journalled, demand_trace, journalled_run, merged, service_journal
@@ -91,6 +94,26 @@ def test_a_replay_of_a_journal_knows_the_events_that_its_plans_counted(mark) -> 
     assert again.status == 0, again.err
     _, *ticks = Path("again/journal.jsonl").read_text().splitlines()  # the first line has the settings' own
     assert any('"factor":3.0' in tick.replace(" ", "") for tick in ticks)
+
+
+def test_a_replay_of_a_journal_has_the_bounds_of_its_dates(mark) -> None:
+    """A trace of 2026: its replay's clock begins at 0, and its bounds go by dates."""
+    begin = datetime(2026, 5, 4, 7, 30, tzinfo=UTC).timestamp()  # a Monday
+    rows = "".join(f"{begin + 60 * minute:.0f},20\n" for minute in range(120))
+    Path("dated.csv").write_text(f"timestamp_s,rate_rps\n{rows}")
+    capacity = [{"start": "09:00", "end": "10:00", "days": "mon-fri", "timezone": "Europe/London", "min_rps": 300}]
+    Path("bounds.yaml").write_text(yaml.safe_dump({"capacity": capacity}))
+    line = "simulate --trace dated.csv --model inception-v3 --policy mark --config bounds.yaml --out run --json"
+    first = mark(*line.split())
+    assert first.status == 0, first.err
+    settings, workload = journalled_run(Settings(), "run")
+    assert [item.window for item in settings.capacity] == [CapacitySettings.model_validate(capacity[0]).window]
+    assert workload.trace.start_at == pytest.approx(begin, abs=60)
+    again = mark("simulate", "--journal", "run", "--start-s", "0", "--json")
+    ran, other = (json.loads(done.out)["runs"][0]["cost_usd"]["instances"] for done in (first, again))
+    assert other == pytest.approx(ran, rel=0.1)
+    free = mark("simulate", "--trace", "dated.csv", "--model", "inception-v3", "--policy", "mark", "--json")
+    assert ran > 2 * json.loads(free.out)["runs"][0]["cost_usd"]["instances"]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -46,16 +48,20 @@ def test_the_first_pieces_of_advice_save_what_they_said(mark, load, capsys):
     done = mark("advise", *load, "--days", "1", "--savings-plan", "0.3", "--json", "--seed", "3")
     assert done.status == 0, done.err
     document = json.loads(done.out)
-    with_flags = [one for one in document["advice"] if one["flags"]]
-    assert len(with_flags) >= 2
+    assert len(document["advice"]) >= 3
     before = month_usd(mark, load)
     assert document["usd_per_month"] == pytest.approx(before, rel=0.05)
-    for one in with_flags[:3]:
+    for one in document["advice"][:3]:
+        if one["commitments_file"] is not None:
+            Path("advised.json").write_text(json.dumps(one["commitments_file"]))
         saved = before - month_usd(mark, load, *one["flags"].split())
         assert saved == pytest.approx(one["saved_usd_per_month"], rel=0.1), one["change"]
     savings = [one["saved_usd_per_month"] for one in document["advice"]]
     assert savings == sorted(savings, reverse=True)
     assert all(one["keeps_objective"] for one in document["advice"])
+    first, *_ = document["advice"]
+    again = json.loads(mark(*shlex.split(first["command"])[1:], "--json").out)  # the replay behind it
+    assert again["runs"][0]["usd_per_month"] == pytest.approx(first["usd_per_month"])
     show(*printed(document))
     text = capsys.readouterr().out
     for words in ("a Savings Plan", "USD a month", "market: spot", "policies: [hedged]"):
@@ -86,6 +92,27 @@ def test_a_type_that_nobody_profiled_is_tried_by_what_is_assumed_of_it(mark, loa
     (one,) = (one for one in (*document["advice"], *document["tried"]) if one["change"].startswith("profile "))
     assert "c7i.large" in one["change"]
     assert one["flags"] == "--types current --profiles assumed-current"
+
+
+def test_what_stands_around_the_fleet_is_tried_as_it_would_be_refused_or_replayed(mark, load, tmp_path):
+    """Three zones behind endpoints, which lean nodes do not have, to two; and a peak that they would not carry."""
+    shape = "shape: ha, network: {private: true, zones: [us-east-1a, us-east-1b, us-east-1c]}"
+    Path("mark.yaml").write_text(f"{SETTINGS}rollout: {{{shape}}}\n")
+    document = json.loads(mark("advise", *load, "--days", "1", "--json").out)
+    found = {one["setting"]: one for one in (*document["advice"], *document["tried"])}
+    lean, zones = found["rollout.shape: lean"], found["rollout.network.zones: [us-east-1a,us-east-1b]"]
+    assert "no interface endpoints" in lean["unable"]
+    assert zones["flags"] == "--set rollout.network.zones=[us-east-1a,us-east-1b]"
+    assert zones["saved_usd_per_month"] > 0.0
+    Path("mark.yaml").write_text(f"{SETTINGS}rollout: {{shape: ha}}\n")
+    high = Path("days.csv").read_text().splitlines()
+    high[2000] = f"{high[2000].partition(',')[0]},950"
+    Path("days.csv").write_text("\n".join(high) + "\n")
+    document = json.loads(mark("advise", *load, "--days", "1", "--json").out)
+    (lean,) = (one for one in document["tried"] if one["setting"] == "rollout.shape: lean")
+    assert re.fullmatch(
+        r"two lean nodes carry 277 requests/s for long, and the highest minute has 9\d\d.*", lean["unable"]
+    )
 
 
 @pytest.mark.parametrize(

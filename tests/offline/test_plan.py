@@ -57,3 +57,20 @@ def test_a_floor_lets_a_plan_count_on_a_faster_variant(mark) -> None:
     assert floored["usd_per_hour"] < best["usd_per_hour"]
     refused = mark("plan", "--model", "inception-v3", "--rate", "10", "--accuracy-floor", "0.9")
     assert (refused.status, "--accuracy-floor" in refused.err) == (2, True)
+
+
+def test_a_plan_takes_what_the_account_has_before_it_rents(mark) -> None:
+    line = ("plan", "--model", "inception-v3", "--rate", "60", "--types", "c5.large,c5.xlarge")
+    plain = json.loads(mark(*line, "--json").out)
+    held = {"name": "two", "instance_type": "c5.large", "count": 2, "usd_per_hour": 0.05}
+    Path("owned.json").write_text(json.dumps({"format": "mark-commitments/1", "reserved_instances": [held]}))
+    found = json.loads(mark(*line, "--commitments", "owned.json", "--json").out)
+    assert plain["commitments"] is None
+    assert found["commitments"] == {
+        "paid_usd_per_hour": pytest.approx(0.1),
+        "used_usd_per_hour": pytest.approx(0.1),
+        "covered_usd_per_hour": pytest.approx(0.17),
+    }
+    assert found["usd_per_hour"] < plain["usd_per_hour"]
+    assert "covered by commitments" in found["reason"]
+    assert "Commitments of 0.1 USD/h are paid in any case" in mark(*line, "--commitments", "owned.json").out

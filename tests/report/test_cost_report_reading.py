@@ -13,6 +13,7 @@ from mark.controller.journal import Header, entry_line, header_line
 from mark.controller.state import Decision, Observation, State
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.clock import ClockAnchor
+from mark.domain.commitments.owned import Commitments, ReservedInstances
 from mark.domain.costs import Transition
 from mark.domain.demand import Demand, DemandUnit
 from mark.domain.fleet import FleetView, InstanceState, Role
@@ -29,7 +30,15 @@ from mark.report.mail import message
 from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
-from mark.store.published_status import MODEL, LoadSeries, PlanStatus, PublishedInstance, PublishedModel
+from mark.store.published_status import (
+    COMMITMENTS,
+    MODEL,
+    AccountCommitments,
+    LoadSeries,
+    PlanStatus,
+    PublishedInstance,
+    PublishedModel,
+)
 from mark.store.service import ServiceStore
 from tests.controller.builders import LARGE, POLICY, SMALL, instances
 from tests.footprints import FOOTPRINT
@@ -433,6 +442,17 @@ def test_cost_explorer_stands_beside_the_ledger(store: ServiceStore) -> None:
     assert rows[day].difference_usd == pytest.approx(30.0 - rows[day].ledger_usd)
     assert rows[day_of(NOW)].difference_usd is None
     assert "Days that AWS has billed" in message.render(report).text
+
+
+def test_what_nobody_uses_of_a_commitment_is_not_reconciled(store: ServiceStore) -> None:
+    a_life(store)
+    day = day_of(BEGAN + DAY_S)
+    plain = read_cost_report(store, period_s=30 * DAY_S, wall_at=0.0, aws_usd={day: 30.0})
+    idle = ReservedInstances(name="idle", instance_type="x2gd.medium", count=9.0, usd_per_hour=1.0)
+    COMMITMENTS.write(store, AccountCommitments(commitments=Commitments(reservations=(idle,))))
+    report = read_cost_report(store, period_s=30 * DAY_S, wall_at=0.0, aws_usd={day: 30.0})
+    assert report.cost.commitments > 0.0
+    assert report.reconciliation == plain.reconciliation
 
 
 def test_a_service_that_has_only_begun_renders(store: ServiceStore) -> None:

@@ -20,6 +20,7 @@ from mark.domain.commitments.owned import (
     ReservedInstances,
     SavingsPlan,
 )
+from mark.domain.errors import Misconfigured, RetryLater
 
 KINDS = {"Compute": PlanKind.COMPUTE, "EC2Instance": PlanKind.EC2_INSTANCE}
 """Types of Savings Plans that cover what a service uses."""
@@ -35,11 +36,14 @@ TYPES_A_CALL = 50
 def read_commitments(aws: Aws, *, region: str, types: Collection[str]) -> Commitments:
     """All commitments of the account that may cover usage in the region. Errors as AWS has them.
 
-    types: the instance types whose rates are asked for.
+    types: the instance types whose rates are asked for. RetryLater for an answer that cannot be read.
     """
-    with translated():
-        plans = tuple(_plan(aws, one, region, sorted(types)) for one in _plans(aws, region))
-        reservations = tuple(_reserved(one) for one in _reservations(aws))
+    try:
+        with translated():
+            plans = tuple(_plan(aws, one, region, sorted(types)) for one in _plans(aws, region))
+            reservations = tuple(_reserved(one) for one in _reservations(aws))
+    except (KeyError, TypeError, ValueError) as error:  # of what nobody foresaw no controller ends
+        raise RetryLater(f"AWS tells of a commitment what cannot be read: {error!r}") from error
     return Commitments(
         plans=tuple(sorted(plans, key=lambda plan: plan.name)),
         reservations=tuple(sorted(reservations, key=lambda item: item.name)),
@@ -58,6 +62,7 @@ def _plan(aws: Aws, told: Mapping[str, Any], region: str, types: Sequence[str]) 
     family = told.get("ec2InstanceFamily", "") if kind is PlanKind.EC2_INSTANCE else ""
     asked = [one for one in types if not family or one.startswith(f"{family}.")]
     active = told.get("state") == "active"
+    _check_usd(f"the Savings Plan {name}", told.get("currency"))
     return SavingsPlan(
         name=name,
         kind=kind,
@@ -100,6 +105,7 @@ def _reservations(aws: Aws) -> Iterator[Mapping[str, Any]]:
 
 
 def _reserved(told: Mapping[str, Any]) -> ReservedInstances:
+    _check_usd(f"the reservation {told['ReservedInstancesId']}", told.get("CurrencyCode"))
     duration_s = float(told.get("Duration", YEAR_S))
     hourly = sum(one["Amount"] for one in told.get("RecurringCharges", ()) if one.get("Frequency") == "Hourly")
     upfront = float(told.get("FixedPrice", 0.0)) / duration_s * HOUR_S
@@ -126,6 +132,11 @@ def _pages(call: Any, **asked: Any) -> Iterator[Mapping[str, Any]]:
         if not page.get("nextToken"):
             return
         token = {"nextToken": page["nextToken"]}
+
+
+def _check_usd(what: str, currency: str | None) -> None:
+    if currency not in (None, "USD"):
+        raise Misconfigured(f"{what} is in {currency}, and all that is counted here in USD: name a file instead")
 
 
 def _payment(words: str) -> Payment:

@@ -7,7 +7,7 @@ term open at that end.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import chain
@@ -159,8 +159,19 @@ class Commitments:
         )
 
     def in_region(self, region: str) -> Commitments:
-        """Those that may cover what runs in a region; reservations are a region's own when they are read."""
-        return replace(self, plans=tuple(plan for plan in self.plans if plan.region in ("", region)))
+        """Those that may cover what runs in a region; of reservations without a zone nobody says theirs."""
+        return replace(
+            self,
+            plans=tuple(plan for plan in self.plans if plan.region in ("", region)),
+            reservations=tuple(
+                item for item in self.reservations if not item.zone or item.zone.startswith(region)
+            ),
+        )
+
+    def in_zones(self, zones: Collection[str]) -> Commitments:
+        """Those that may cover what runs in these zones; all where none is named."""
+        held = tuple(item for item in self.reservations if not zones or item.zone in ("", *zones))
+        return replace(self, reservations=held)
 
     def share(self, share: float) -> Commitments:
         """A share of each, in (0, 1]: what others of the account use is left to them."""

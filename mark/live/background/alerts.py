@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from mark.aws.alarms import Alerts, read_alerts
 from mark.aws.session import Aws
-from mark.domain.errors import MarkError
+from mark.domain.errors import MarkError, RetryLater
 from mark.ports import Clock
 from mark.protocols.alert_messages import AlertMessage, AlertPhase, alarm_message
 from mark.store.published_status import ALERTS, AlarmStatus, AlertsStatus
@@ -78,19 +78,31 @@ def post_changes(
                     alarm.name, service=service, phase=phase, about=alarm.about, reason=alarm.reason, at=at
                 )
             )
-        except MarkError as error:
+        except RetryLater as error:
             failed = str(error)
             break  # the others would wait as long
-        posted = (*posted, alarm) if began else tuple(one for one in posted if one.name != alarm.name)
+        except MarkError as error:
+            failed = str(error)
+            continue  # this one alone may be refused, and the others are not lost for it
+        others = tuple(one for one in posted if one.name != alarm.name)
+        posted = (*others, alarm) if began else others
     return replace(found, posted=posted, post_failed=failed)
 
 
 def changes(
     posted: Sequence[AlarmStatus], ringing: Sequence[AlarmStatus] | None
 ) -> Iterator[tuple[AlertPhase, AlarmStatus]]:
-    """Alarms that ended since they were posted, then those that began; none where AWS does not say what rings."""
+    """Alarms that ended since they were posted, then those that began; none where AWS does not say what rings.
+
+    One that rings since another instant than was posted ended unseen, and began again.
+    """
     if ringing is None:
         return
-    known, now = {one.name for one in posted}, {one.name for one in ringing}
-    yield from ((AlertPhase.ENDED, one) for one in posted if one.name not in now)
-    yield from ((AlertPhase.BEGAN, one) for one in ringing if one.name not in known)
+    now = {one.name: one for one in ringing}
+    going_on = {one.name for one in posted if one.name in now and not _began_again(one, now[one.name])}
+    yield from ((AlertPhase.ENDED, one) for one in posted if one.name not in going_on)
+    yield from ((AlertPhase.BEGAN, one) for one in ringing if one.name not in going_on)
+
+
+def _began_again(posted: AlarmStatus, ringing: AlarmStatus) -> bool:
+    return posted.since is not None and ringing.since is not None and posted.since < ringing.since

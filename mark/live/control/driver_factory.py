@@ -106,7 +106,9 @@ class DriverFactory:
             forecaster=retraining,
             fallback=fallback,
             journal=FollowedJournal(
-                written.journal, lambda seen: retraining.follow(seen, controller.history, store), retraining.notes
+                written.journal,
+                lambda seen: retraining.follow(seen, controller.usual_history, store),
+                retraining.notes,
             ),
             history=written.history,
             recovered=recovered,

@@ -169,11 +169,12 @@ class Term:
     ) -> Callable[[], Commitments] | None:
         """The question to AWS for what the service may count; None where a file says it, or nobody asks."""
         region, account = self._settings.service.aws.region, self._settings.account
+        zones = self._settings.rollout.network.zones
         if account.commitments is not None or not account.read_commitments:
             return None
         types = {offering.instance_type.name for model in models for offering in model.served.offerings}
         types.add(footprint.gateways.instance_type)
-        return lambda: read_commitments(self._aws, region=region, types=types).share(account.share)
+        return lambda: read_commitments(self._aws, region=region, types=types).in_zones(zones).share(account.share)
 
 
 def _rails(settings: Settings) -> Guardrails:

@@ -13,6 +13,7 @@ from mark.accounting.daily_costs import DAY_S, days_between
 from mark.catalog.billing import bill_provisioned
 from mark.config.policies import chosen_model, chosen_overrides, chosen_sizes
 from mark.config.settings import Settings
+from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
 from mark.domain.demand import UNIT_S
 from mark.domain.errors import MarkError, Misconfigured
 from mark.live.cost_report.sharing import replay_sharing
@@ -29,6 +30,7 @@ from mark.simulator.experiment import Experiment
 from mark.simulator.results import RunResult
 from mark.simulator.traces.trace import Trace
 from mark.simulator.workload import Workload
+from mark.store.published_status import COMMITMENTS
 
 RUN_IN_S = 1800.0
 LEAST_S = 2 * UNIT_S
@@ -43,13 +45,16 @@ class _Subject:
     settings: Settings
     trace: Trace
     policies: tuple[str, ...]
+    #: The model's part of the account's commitments.
+    owned: Commitments
 
 
 def replay_days(
     store: ArchiveReader, settings: Settings, period: Period, policies: Sequence[str], report: Report
 ) -> Mapping[str, Sequence[ReplayedDay]]:
     """The days of a period under these policies, by model; a model that cannot be replayed has none."""
-    spec = store.spec()
+    spec, known = store.spec(), COMMITMENTS.read(store)
+    owned = NO_COMMITMENTS if known is None else known.commitments.share(1.0 / len(spec.models))
     found: dict[str, Sequence[ReplayedDay]] = {}
     for served in spec.models:
         try:
@@ -62,7 +67,8 @@ def replay_days(
         # what an observing service's own policy would have cost is known by replay alone: Lambda is part of it
         chosen = tuple(dict.fromkeys((own.policies[0], *policies) if spec.observed else policies))
         _keep_sharing(store, served, own)
-        subject = _Subject(served=served, settings=own, trace=demand_trace(journalled, own.seed), policies=chosen)
+        trace = demand_trace(journalled, own.seed)
+        subject = _Subject(served=served, settings=own, trace=trace, policies=chosen, owned=owned)
         found[served.name] = _model_days(store, subject, journalled, period, report)
     return found
 
@@ -118,8 +124,9 @@ def _replayed(subject: _Subject, day: ReplayedDay, report: Report) -> ReplayedDa
     settings, trace = subject.settings, subject.trace
     from_s, to_s = round(day.since - trace.start_at), round(day.until - trace.start_at)
     begin_s = max(0.0, from_s - RUN_IN_S)
-    full = _experiment(settings, trace, begin_s, to_s)
-    before = _experiment(settings, trace, begin_s, from_s) if from_s > begin_s else None
+    owned = subject.owned.active_at(day.since)
+    full = _experiment(settings, trace, begin_s, to_s, owned)
+    before = _experiment(settings, trace, begin_s, from_s, owned) if from_s > begin_s else None
     warm_engine(full, report)
     found, unable = dict(day.policies), list(day.unable)
 
@@ -152,10 +159,10 @@ def _provisioned_usd(served: ServedModel, seconds: float) -> float:
     return sum(line.usd for line in bill_provisioned(served.overflow, seconds))
 
 
-def _experiment(settings: Settings, trace: Trace, from_s: float, to_s: float) -> Experiment:
+def _experiment(settings: Settings, trace: Trace, from_s: float, to_s: float, owned: Commitments) -> Experiment:
     sizes = chosen_sizes(settings, chosen_model(settings))
     workload = Workload(trace=trace, seed=settings.seed, start_s=from_s, duration_s=to_s - from_s, sizes=sizes)
-    return make_experiment(settings, workload=workload)
+    return make_experiment(settings, workload=workload, owned=owned)
 
 
 def _difference(full: RunResult, before: RunResult | None, run_in_s: float) -> ReplayedPolicy:
@@ -165,6 +172,7 @@ def _difference(full: RunResult, before: RunResult | None, run_in_s: float) -> R
     return ReplayedPolicy(
         serving_usd=max(0.0, cost.serving - (less.serving if less else 0.0)),
         overhead_usd=max(0.0, cost.overhead - (less.overhead if less else 0.0)),
+        commitments_usd=cost.commitments - (less.commitments if less else 0.0),
         requests=int(seconds.arrivals[skipped:].sum()),
         missed=int(seconds.missed[skipped:].sum()),
         uses_truth=full.uses_truth,

@@ -37,9 +37,10 @@ from mark.accounting.ledger import unpriced, unpriced_words
 from mark.accounting.version_costs import VersionCost, version_costs, versions_used
 from mark.accounting.version_totals import NONE, VersionTotals
 from mark.catalog.billing import bill_lambda, cost_of
+from mark.catalog.commitment_bill import COMPONENT, UNUSED
 from mark.controller.journal import BrokenLine, read_journal
 from mark.dispatch.objective import attainment
-from mark.domain.costs import LambdaUsage
+from mark.domain.costs import BillLine, LambdaUsage
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
 from mark.domain.footprint import Footprint
@@ -341,7 +342,7 @@ def _baselines(
         found.append(
             Baseline(
                 policy=name,
-                usd=sum(run.serving_usd + run.overhead_usd / models for run in runs),
+                usd=sum(run.serving_usd + run.overhead_usd / models + run.commitments_usd for run in runs),
                 attained=attainment(sum(run.missed for run in runs), sum(run.requests for run in runs)),
                 measured_usd=measured_usd,
                 measured_attained=measured,
@@ -410,11 +411,18 @@ def _existing_usd(spec: ServiceSpec, period: Period) -> float | None:
 
 
 def _reconciled(lines: Sequence[DayLine], aws_usd: Mapping[date, float]) -> tuple[ReconciledDay, ...]:
-    own = {day: cost.total for day, cost in spend_by_day(lines).items()}
+    """Ledger and Cost Explorer by day. What no usage takes of a commitment bears no tag: it is left out."""
+    own = {
+        day: cost.total for day, cost in spend_by_day(item for item in lines if not _is_unused(item.line)).items()
+    }
     return tuple(
         ReconciledDay(day=day, ledger_usd=own.get(day, 0.0), aws_usd=aws_usd.get(day))
         for day in sorted(own.keys() | aws_usd.keys())
     )
+
+
+def _is_unused(line: BillLine) -> bool:
+    return (line.component, line.item) == (COMPONENT, UNUSED)
 
 
 def _begins_empty(item: _Read, model: ModelReport) -> bool:

@@ -29,6 +29,8 @@ class ReplayedPolicy:
     requests: int
     missed: int
     uses_truth: bool = False
+    #: The model's part of what commitments of the account cost, less what they cover of this replay.
+    commitments_usd: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -181,8 +181,9 @@ def pair_chart(live: Stretch, replayed: Stretch, *, title: str, width: int, heig
 
 
 def spend_chart(hours: Sequence[HourSpend], *, width: int, height: int, prefix: str) -> Markup:
-    """Spending of each hour as stacked columns: instances, Lambda, and on top the overhead."""
-    totals = [hour.instances + hour.lambda_usd + hour.overhead for hour in hours]
+    """Spending of each hour as stacked columns: instances, Lambda, overhead, and commitments beyond their use."""
+    hours = [hour.net for hour in hours]
+    totals = [hour.total for hour in hours]
     ends = rate_ticks(max(totals, default=0.0), count=4)
     start_at = hours[0].at if hours else 0.0
     end_at = max(hours[-1].at + HOUR_S if hours else 0.0, start_at + LEAST_HOURS * HOUR_S)
@@ -195,6 +196,7 @@ def spend_chart(hours: Sequence[HourSpend], *, width: int, height: int, prefix: 
             ("instance", hour.instances),
             ("lambda", hour.lambda_usd),
             ("overhead", hour.overhead),
+            *((("commitments", hour.commitments),) if hour.commitments else ()),
         ):
             top, bottom = frame.y(low + amount), frame.y(low)
             low += amount
@@ -212,9 +214,10 @@ def describe_spend(hours: Sequence[HourSpend]) -> str:
     """The chart of spending in a sentence, for those who hear it."""
     if not hours:
         return "No hour is over yet."
-    last = hours[-1]
-    total, since = last.instances + last.lambda_usd + last.overhead, format_time(last.at, seconds=False)
-    return f"The hour from {since} cost {usd(total)} USD, {usd(last.overhead)} of it overhead."
+    last = hours[-1].net
+    since = format_time(last.at, seconds=False)
+    unused = f" and {usd(last.commitments)} for commitments beyond what they cover" if last.commitments else ""
+    return f"The hour from {since} cost {usd(last.total)} USD, {usd(last.overhead)} of it overhead{unused}."
 
 
 def describe(load: ChartSeries) -> str:

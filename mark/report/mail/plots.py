@@ -124,13 +124,15 @@ def _accuracy(model: ModelReport, theme: Theme) -> bytes:
 
 
 def _hours(hours: Sequence[HourSpend], theme: Theme) -> bytes:
-    """A column an hour: instances, Lambda, and on top the overhead in a colour of its own."""
+    """A column an hour: instances, Lambda, the overhead, and on top commitments beyond what they cover."""
+    hours = [hour.net for hour in hours]
     figure, axes = _figure(2.5, theme)
     places, below = np.array([_day_number(hour.at) for hour in hours]), np.zeros(len(hours))
     parts = (
         ("Instances", [hour.instances for hour in hours], theme.series[0]),
         ("Lambda", [hour.lambda_usd for hour in hours], theme.series[2]),
         ("Overhead", [hour.overhead for hour in hours], theme.other),
+        ("Commitments", [hour.commitments for hour in hours], theme.series[3]),
     )
     width = HOUR_S / DAY_S
     for name, amounts, colour in parts:

@@ -53,6 +53,29 @@ def test_each_alarm_is_posted_in_turn_as_begun_and_ended_and_none_is_lost(
         assert (phases[-1] is AlertPhase.BEGAN) == (name in {one.name for one in status.posted})
 
 
+def test_an_alarm_that_rang_anew_between_two_looks_is_posted_anew() -> None:
+    posted = (AlarmStatus(name="mark-shop-a", since=100.0),)
+    anew = AlarmStatus(name="mark-shop-a", since=150.0)
+    assert list(changes(posted, posted)) == []
+    assert list(changes(posted, (anew,))) == [(AlertPhase.ENDED, posted[0]), (AlertPhase.BEGAN, anew)]
+    status = post_changes(AlertsStatus(ringing=(anew,)), posted, service="shop", post=lambda _: None)
+    assert status.posted == (anew,)
+
+
+def test_a_message_that_the_webhook_refuses_holds_up_no_other() -> None:
+    told: list[str] = []
+
+    def post(message: AlertMessage) -> None:
+        if message.name == "mark-shop-a":
+            raise Misconfigured("the webhook answers with status 400")
+        told.append(message.name)
+
+    status = post_changes(ringing({"mark-shop-a", "mark-shop-b"}), (), service="shop", post=post)
+    assert told == ["mark-shop-b"]
+    assert status.post_failed == "the webhook answers with status 400"
+    assert [one.name for one in status.posted] == ["mark-shop-b"]
+
+
 def test_a_webhook_that_fails_is_a_line_of_the_status() -> None:
     def post(_: AlertMessage) -> None:
         raise RetryLater("the webhook answers with status 503")

@@ -317,4 +317,11 @@ def test_spending_by_the_hour_is_stacked_columns_with_the_overhead_on_top(live_p
     for key in ("instance", "lambda", "overhead"):
         assert html.count(f'<rect class="{key}" x=') == 2 * len(hours)
     assert "cost 1.35 USD, 0.0500 of it overhead." in html
+    assert "commitments" not in html
     assert live_page.fragments(status(busy_model())).html["hours"].strip() == ""
+    unused = (*hours[:-1], replace(hours[-1], commitments=0.2), replace(hours[-1], at=hours[-1].at + 3600))
+    html = live_page.fragments(status(busy_model(), hours=unused)).html["hours"]
+    assert html.count('<rect class="commitments" x=') == 2
+    assert "commitments beyond what they cover</li>" in html
+    saving = tuple(replace(hour, commitments=-0.3) for hour in hours)
+    assert "cost 1.05 USD" in live_page.fragments(status(busy_model(), hours=saving)).html["hours"]
