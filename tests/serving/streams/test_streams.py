@@ -275,6 +275,19 @@ def test_a_stream_keeps_its_slot_until_its_end() -> None:
     run(test())
 
 
+def test_more_streams_than_slots_may_come_at_once() -> None:
+    async def test() -> None:
+        backend = ScriptedBackend(b"data: 1\n\n", None)
+        async with live(streaming(slots=1), agents=0) as running:
+            await put(running, backend)
+            clients = [await running.client() for _ in range(6)]
+            for client in clients:  # in one turn of the loop: they come to the agent in one read
+                client.send(STREAM, BODY)
+            assert [(await read_head(client))[0] for client in clients] == [200] * 6
+
+    run(test())
+
+
 async def _waits(running: Live, count: int) -> bool:
     page = await http_get(running, "/metrics")
     return f'waiting{{instance="i-0",model="echo"}} {count}' in page or f"}} {count}.0" in next(
