@@ -5,7 +5,8 @@ itself what runs at the same time. Each has a window (`protocols/stream_window.p
 more is asked of the backend for this stream, and the others go on. Until the first part has come a request that
 fails is answered as any other, so that its status says so; later the stream ends with an error. One that is
 withdrawn, or whose gateway has gone, is cancelled at the backend. One that brings nothing for too long hangs, and
-ends alone; FAILURES_IN_A_ROW of these, or of unexpected exceptions, set `broken`.
+ends alone; FAILURES_IN_A_ROW of these, or of unexpected exceptions, set `broken`, and so does one that cannot be
+ended.
 """
 
 from __future__ import annotations
@@ -164,12 +165,24 @@ class StreamCore(AgentCore):
             running.task.add_done_callback(functools.partial(self._over, running))
 
     def check_timeouts(self, passed_s: float) -> None:
-        """End the streams that hang. Those that wait for their client do not."""
+        """End the streams that hang. Those that wait for their client do not.
+
+        One that does not end though it was cancelled keeps its slot: `broken`, as for a batch that hangs.
+        """
         for running in tuple(self._streams.values()):
-            running.silent_s = 0.0 if running.is_held else running.silent_s + passed_s
+            waits = running.is_held and not running.why
+            running.silent_s = 0.0 if waits else running.silent_s + passed_s
             floor_s = self._hung_after_s * (1.0 if self.measured.knows(running.level) else FIRST_FACTOR)
-            if running.silent_s > silent_after_s(self.measured.full_batch_s, floor_s) and not running.why:
-                log.error("stream hung for %.1f s", running.silent_s, extra={"streams": len(self._streams)})
+            if running.silent_s <= silent_after_s(self.measured.full_batch_s, floor_s):
+                continue
+            fields = {"streams": len(self._streams)}
+            if running.why and not self.broken.is_set():
+                text = "cancelled stream has not ended for %.1f s; the agent exits to be restarted"
+                log.error(text, running.silent_s, extra=fields)
+                self.accepting = False
+                self.broken.set()
+            elif not running.why:
+                log.error("stream hung for %.1f s", running.silent_s, extra=fields)
                 self._note_failure()
                 self._fail(running, 504, f"the model sent nothing for {running.silent_s:.0f} s")
                 self._cancel(running, "hung")
@@ -190,7 +203,7 @@ class StreamCore(AgentCore):
 
     def _cancel(self, running: _Running, why: str) -> None:
         if not running.why and running.task is not None:
-            running.why = why
+            running.why, running.silent_s = why, 0.0
             running.task.cancel()
 
     async def _run(self, running: _Running) -> None:

@@ -51,6 +51,7 @@ class ScriptedBackend:
     def __init__(self, *first: bytes | None, content_type: str = SSE) -> None:
         self.first, self.content_type = first, content_type
         self.scripts: list[Script] = []
+        self.make = Script
         self.refusal: InferReply | None = None
         self.came: asyncio.Event = asyncio.Event()
         self.free = asyncio.Event()
@@ -62,7 +63,7 @@ class ScriptedBackend:
         raise AssertionError("a model that streams is never asked for a batch")
 
     async def stream(self, request: InferRequest) -> StreamedReply:
-        script = Script(request)
+        script = self.make(request)
         self.scripts.append(script)
         self.came.set()
         if self.refusal is not None:

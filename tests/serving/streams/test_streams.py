@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import cast
 
@@ -12,7 +13,7 @@ from mark.domain.fleet import Role
 from mark.domain.objective import Slo
 from mark.ports import InferReply
 from mark.protocols.stream_window import WINDOW_BYTES
-from mark.serving.agent.process import Agent, AgentConfig
+from mark.serving.agent.process import EXIT_BROKEN, Agent, AgentConfig
 from mark.serving.agent.queue import FAILURES_IN_A_ROW
 from mark.serving.backends.answering import ModelFailed
 from mark.serving.http.server import HttpLimits
@@ -21,6 +22,7 @@ from tests.serving.harness import Client, Live, live, run, until
 from tests.serving.streams.backends import (
     STREAM,
     EndlessBackend,
+    Script,
     ScriptedBackend,
     read_body,
     read_chunk,
@@ -223,6 +225,26 @@ def test_a_stream_that_hangs_ends_alone() -> None:
             (await backend.script(2)).say(b"data: 2\n\n", None)
             await read_head(client)
             assert (await read_body(client))[1]
+
+    run(test())
+
+
+def test_a_stream_that_cannot_be_ended_ends_its_agent() -> None:
+    """It would keep its slot for good: a step of a generator that hangs, as nothing interrupts a thread."""
+
+    class Stubborn(Script):
+        async def aclose(self) -> None:
+            await asyncio.Event().wait()
+
+    async def test() -> None:
+        model = streaming(slots=1, takes_s=0.01)
+        model = replace(model, dispatch=replace(model.dispatch, hung_after_s=0.05))
+        backend = ScriptedBackend()
+        backend.make = Stubborn
+        async with live(model, agents=0) as running:
+            await put(running, backend)
+            assert (await (await asked(running)).read()).status == 504
+            assert await running.agents["i-0"].task == EXIT_BROKEN
 
     run(test())
 
