@@ -235,8 +235,13 @@ class GrpcServer:
             self._http.handler(exchange)
         except Exception as error:  # noqa: BLE001 - as a connection of HTTP: the request gets its answer
             self._http.on_error(exchange, error)
-        del exchange, lease  # the memory is the request's
-        return await waiting.answer
+        try:
+            return await waiting.answer
+        finally:
+            if exchange.connection is not None:
+                exchange.connection = None
+                if exchange.stream is not None:
+                    exchange.stream.on_left()
 
 
 def _understood(data: bytes) -> Translated:

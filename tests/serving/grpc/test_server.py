@@ -19,7 +19,7 @@ from grpc import StatusCode, aio
 from tritonclient.grpc import service_pb2
 from tritonclient.utils import InferenceServerException
 
-from mark.domain.clients import Client, ClientDirectory, HashedKey, Limits, hash_of_key
+from mark.domain.clients import Client, ClientDirectory, HashedKey, Limits, Priority, hash_of_key
 from mark.domain.errors import Misconfigured
 from mark.serving.grpc.messages import SERVICE
 from mark.serving.grpc.server import STREAMS, GrpcConfig, GrpcServer
@@ -275,6 +275,32 @@ def test_a_call_that_runs_out_of_time_ends_and_the_gateway_goes_on() -> None:
             assert error.value.code() == StatusCode.DEADLINE_EXCEEDED
             backend.free.set()
             assert (await _infer(server)).outputs
+
+    run(test())
+
+
+def test_nobody_works_for_a_call_that_was_cancelled() -> None:
+    patient = Client(
+        name="nightly", keys=(HashedKey(sha256=hash_of_key(b"a-key")),), priority=Priority.ASYNC, deadline_s=3600.0
+    )
+
+    async def test() -> None:
+        async with serving(model=served(latency_s=60.0, batch_s=(0.002,))) as (running, server):
+            running.store.directory = ClientDirectory(version=1, clients=(patient,))
+
+            async def asks_keys() -> bool:
+                return (await running.ask()).status == 401
+
+            await until(asks_keys)
+            backend = running.agents["i-0"].backend
+            backend.free.clear()
+            calls = [asyncio.ensure_future(_infer(server, authorization="Bearer a-key")) for _ in range(8)]
+            waiting = 'mark_gateway_async_waiting{model="echo"}'
+            await running.until_metric(waiting, 7)
+            for one in calls:
+                one.cancel()
+            await running.until_metric(waiting, 0)
+            backend.free.set()
 
     run(test())
 
