@@ -23,7 +23,7 @@ from mark.dispatch.redispatch import AfterLoss, after_loss, at_work
 from mark.dispatch.routing import NONE, least_finish, least_finish_of_size, least_outstanding, weighted
 from mark.domain.member import Member
 from mark.domain.spending import SpendingLimit
-from mark.domain.traffic import CLIENT_ERROR, is_rejection
+from mark.domain.traffic import CLIENT_ERROR, CLIENT_GONE, is_rejection
 from mark.protocols.frames import Response
 from mark.service_spec import ServedModel
 from mark.serving.gateway.idempotency import IdempotencyCache, StoredResponse
@@ -31,7 +31,6 @@ from mark.serving.gateway.lambda_overflow import LambdaCalls
 from mark.serving.gateway.members_view import AgentView, ModelView
 from mark.serving.gateway.request import InferenceRequest, Loss
 from mark.serving.gateway.stats import Server, Tally, VersionTally
-from mark.serving.gateway.streams import LEFT
 from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 
 if TYPE_CHECKING:
@@ -185,8 +184,10 @@ class ModelRouter:
     def settle(self, request: InferenceRequest) -> None:
         """Forget that an agent of a version has a request; early binding remembers none."""
 
-    def check_timeouts(self, now: float) -> None:
-        """Expire requests that wait here past the time-out; with early binding none does."""
+    def check_timeouts(self, now: float) -> None:  # noqa: ARG002 - as held requests know their own times
+        """Forget held requests whose clients have gone; with early binding no other waits here."""
+        if self.held is not None:
+            self.held.forget_gone()
 
     def limit_spending(self, limit: SpendingLimit) -> None:
         """Call Lambda no more under a limit; clients hear of a pause."""
@@ -465,9 +466,9 @@ class ModelRouter:
             request.client = None
 
     def left(self, request: InferenceRequest, first_s: float | None, now: float) -> None:
-        """Count a stream whose client left before its end: as failed where the objective was missed by then.
+        """Count a request whose client left before its end: as failed where the objective was missed by then.
 
-        first_s: seconds to its first part; None where none had come.
+        first_s: seconds to the first part of a stream; None where none had come.
         """
         slo = self.served.slo
         waited_s = now - request.arrived_at
@@ -476,7 +477,7 @@ class ModelRouter:
         self.tally.left += 1
         self.tally.failed += missed
         if request.client is not None:
-            request.client.refused(504 if missed else LEFT)
+            request.client.refused(504 if missed else CLIENT_GONE)
             request.client = None
 
     def fail(self, request: InferenceRequest, status: int, text: str) -> None:

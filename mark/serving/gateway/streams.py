@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 SSE_TYPE = b"text/event-stream"
 EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
-LEFT = 499
-"""The client closed its request: no status is sent, and no objective counts it."""
 NO_STREAM = "the model streams its answers, which needs HTTP/1.1"
 
 

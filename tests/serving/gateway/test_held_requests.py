@@ -130,10 +130,10 @@ def test_nobody_works_for_a_client_that_has_gone() -> None:
             gone.send(authorization="Bearer nightly")
             await waiting(running, 1)
             await gone.close()
-            await ended(running)
+            await waiting(running, 0)  # its place is free though nothing is idle
+            await running.until_metric(f'mark_gateway_left_total{{model="{running.model.name}"}}', 1)
             backend.free.set()
             assert (await ordinary).status == 200
-            await waiting(running, 0)
             assert (await asked(running, "nightly")).status == 200
             assert len(backend.requests) == 2
             await answered(running, "nightly", 1)
@@ -156,6 +156,19 @@ def test_a_retry_takes_the_place_of_a_client_that_has_gone() -> None:
             assert [(await one).status for one in (ordinary, again)] == [200, 200]
 
     run(test())
+
+
+def test_no_client_keeps_out_the_others() -> None:
+    room = held_requests.HeldRoom()
+    taken = 0
+    while room.take("greedy", 1024):
+        taken += 1
+    assert taken == held_requests.MOST_HELD // 2
+    assert room.take("other", 1024)
+    room.free("greedy", 1024)
+    room.free("greedy", 1024)
+    assert room.take("greedy", 1024)
+    assert not room.take("large", held_requests.MOST_HELD_BYTES)
 
 
 def test_a_gateway_holds_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,8 +195,11 @@ def test_a_gateway_that_ends_lets_them_ask_another() -> None:
         async with busy() as (running, backend, ordinary):
             held = asked(running, "nightly")
             await waiting(running, 1)
+            late = await running.client()
+            assert (await late.ask("/v2/health/live", None, "GET")).status == 200  # it is connected
             running.gateway_stop.set()
             assert (await held).status == 503
+            assert (await late.ask(authorization="Bearer nightly")).status == 503
             backend.free.set()
             assert (await ordinary).status == 200
 
