@@ -29,7 +29,7 @@ _COUNTERS = (
     ("deduplicated", "Requests with a known id, answered without a second execution"),
     ("forwarded", "Requests forwarded to the gateway that owns their id"),
     ("cut_short", "Of the failed, streams that ended with an error after their first part"),
-    ("left", "Streams whose client left before their end"),
+    ("left", "Requests whose client left before their end: streams, and what waited here"),
     ("invocations", "Lambda invocations"),
     ("cold", "Lambda invocations with a cold start"),
     ("gib_s", "GiB seconds that Lambda billed"),

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from mark.domain.traffic import CLIENT_ERROR
+from mark.domain.traffic import CLIENT_ERROR, CLIENT_GONE
 from mark.protocols.trace_context import TraceContext, carried, is_in_ratio, parse_context
 from mark.serving.gateway.held_requests import HeldUse
 from mark.telemetry.otlp.queue import SpanQueue
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 Values = dict[str, str | bool | int | float]
 REJECTED = "rejected"
 FAILURES = {
-    400: REJECTED, 404: REJECTED, 409: REJECTED, 429: "limited", 499: "client gone", 503: "shed", 504: "expired",
+    400: REJECTED, 404: REJECTED, 409: REJECTED, 429: "limited", CLIENT_GONE: "client gone", 503: "shed",
+    504: "expired",
 }  # fmt: skip
 """Outcomes of requests that the service answers with an error; of others: failed."""
 
