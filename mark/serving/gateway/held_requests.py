@@ -198,6 +198,20 @@ class HeldRequests:
         return held
 
 
+class ForwardedWait:
+    """A request that is held by another gateway: its client's leaving ends the wait, and is seen there by that."""
+
+    def __init__(self, forwarding: asyncio.Task[None]) -> None:
+        self._forwarding = forwarding
+
+    def on_writable(self) -> None:
+        """Nothing is held back: its answer comes whole."""
+
+    def on_left(self) -> None:
+        """The client has gone."""
+        self._forwarding.cancel()
+
+
 def _held(request: InferenceRequest) -> HeldUse:
     held = request.client
     assert isinstance(held, HeldUse), "a held request keeps its use until it is answered"

@@ -35,7 +35,7 @@ from mark.serving.gateway.accuracy_floor import pinned_variant, stricter_floor
 from mark.serving.gateway.agent_pool import AgentConnections
 from mark.serving.gateway.central_router import CentralRouter
 from mark.serving.gateway.clients import Account, ClientUse
-from mark.serving.gateway.held_requests import HeldRequests, HeldRoom
+from mark.serving.gateway.held_requests import ForwardedWait, HeldRequests, HeldRoom
 from mark.serving.gateway.idempotency import IdempotencyCache
 from mark.serving.gateway.lambda_overflow import LambdaCalls
 from mark.serving.gateway.metrics import gateway_families, render_gateway
@@ -338,11 +338,12 @@ class Gateway:
         request.headers = {name: value for name, value in request.headers.items() if name != "content-encoding"}
         self._infer(request, route, account)
 
-    def _in_background(self, request: InferenceRequest, work: Coroutine[Any, Any, None]) -> None:
+    def _in_background(self, request: InferenceRequest, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run a coroutine for a request; an exception there fails this request alone."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(functools.partial(self._ended, request))
+        return task
 
     def _ended(self, request: InferenceRequest, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -410,7 +411,7 @@ class Gateway:
 
     def _offer_of(self, use: ClientUse, request: InferenceRequest, router: ModelRouter, now: float) -> None:
         """Offer a client's request where the queue has room for its class; hold one of the async class."""
-        if use.deadline_s and router.held is not None and not request.version and not router.streams:
+        if router.held is not None and _is_held(use, request, router):
             router.held.hold(request, use, now)
             return
         router.tally.arrived(request.size)
@@ -457,7 +458,9 @@ class Gateway:
         self, request: InferenceRequest, router: ModelRouter, use: ClientUse | None, owner: PeerGateway
     ) -> None:
         router.tally.forwarded += 1
-        self._in_background(request, self._forward_to_owner(request, router, use, owner))
+        task = self._in_background(request, self._forward_to_owner(request, router, use, owner))
+        if use is not None and _is_held(use, request, router):
+            request.stream = ForwardedWait(task)
 
     async def _forward_to_owner(
         self, request: InferenceRequest, router: ModelRouter, use: ClientUse | None, owner: PeerGateway
@@ -466,9 +469,13 @@ class Gateway:
 
         The gateway that has it executed counts it towards its client's limits.
         """
+        within_s, is_held = router.give_up_s + OWNER_GRACE_S, False
+        if use is not None and _is_held(use, request, router):
+            within_s, is_held = within_s + use.deadline_s, True
         try:
-            answer = await owner.forward(request, self.peers.name, router.give_up_s + OWNER_GRACE_S)
+            answer = await owner.forward(request, self.peers.name, within_s, is_held=is_held)
         except RetryLater as error:
+            request.stream = None
             if isinstance(error.__cause__, TimeoutError):
                 router.expire(request)
                 return
@@ -541,6 +548,11 @@ class Gateway:
             request.fail(503, "not ready: no instance accepts requests")
         else:
             request.reply(200, _JSON, json.dumps(document or {"ready": True}).encode())
+
+
+def _is_held(use: ClientUse, request: InferenceRequest, router: ModelRouter) -> bool:
+    """True for a request of the async class that is to wait; others of that class are ordinary ones."""
+    return bool(use.deadline_s) and router.held is not None and not request.version and not router.streams
 
 
 def _carried(headers: dict[str, bytes]) -> bytes:

@@ -8,10 +8,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from mark.domain.clients import Client, HashedKey, Priority, hash_of_key
+from mark.domain.clients import Client, ClientDirectory, HashedKey, Priority, hash_of_key
 from mark.serving.gateway import held_requests
 from tests.serving.fakes import EchoBackend
 from tests.serving.gateway.test_clients import client, counts, known
+from tests.serving.gateway.test_peers import pair
 from tests.serving.harness import Live, Reply, live, run, served, until
 
 OBJECTIVE_S = 60.0
@@ -202,5 +203,41 @@ def test_a_gateway_that_ends_lets_them_ask_another() -> None:
             assert (await late.ask(authorization="Bearer nightly")).status == 503
             backend.free.set()
             assert (await ordinary).status == 200
+
+    run(test())
+
+
+def test_one_of_the_async_class_waits_at_the_owner_of_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as its deadline lets it, not as an ordinary request; that its client leaves is seen there."""
+    model = served(latency_s=60.0, batch_s=(0.002,))
+    monkeypatch.setattr("mark.serving.gateway.server.OWNER_GRACE_S", 0.01 - model.dispatch.give_up_s)
+
+    async def test() -> None:
+        async with pair(monkeypatch, model) as two:
+            two.running.store.directory = ClientDirectory(version=1, clients=(patient(),))
+
+            async def known() -> bool:
+                return all(gateway.clients.exist for gateway in two.gateways)
+
+            async def held(count: int) -> bool:
+                found = two.gateways[1].routers["echo"].held
+                return found is not None and len(found) == count
+
+            await until(known)
+            backend = two.running.agents["i-0"].backend
+            backend.free.clear()
+            running = asyncio.ensure_future(two.ask(1, authorization="Bearer nightly"))
+            while not backend.batches:
+                await asyncio.sleep(0.001)
+            headers = {"authorization": "Bearer nightly", "x_mark_request_id": two.id_of(1)}
+            gone = await two.running.client(two.ports[0])
+            gone.send(**headers)
+            await until(lambda: held(1))
+            await gone.close()
+            await until(lambda: held(0))
+            waits = asyncio.ensure_future(two.ask(0, **headers))
+            await until(lambda: held(1))
+            backend.free.set()
+            assert [(await one).status for one in (running, waits)] == [200, 200]
 
     run(test())
