@@ -32,9 +32,11 @@ from mark.protocols.oip import error_reply
 from mark.protocols.stream_window import SendWindow
 from mark.serving.agent.queue import FAILURES_IN_A_ROW, AgentCore, Client, Job
 from mark.serving.backends.answering import ModelFailed
+from mark.serving.tracing.agent import AgentTracing, BatchTrace
 
 log = logging.getLogger("mark.agent")
 MODEL_FAILED = "the model failed"
+HUNG = "hung"
 MEASURE_EACH_S = 0.1
 """Ten streams a second are measured: with a thousand slots one takes a millisecond."""
 MAX_REFUSAL_BYTES = 64 * 1024
@@ -65,7 +67,7 @@ class _Running:
 
     __slots__ = (
         "began_at", "client", "ends_at", "has_begun", "is_held", "is_told", "job", "level", "opened", "silent_s",
-        "task", "was_held", "why", "window",
+        "task", "trace", "was_held", "why", "window",
     )  # fmt: skip
 
     def __init__(self, job: Job, now: float, level: int, takes_s: float) -> None:
@@ -77,6 +79,8 @@ class _Running:
         #: why it was cancelled here
         self.why = ""
         self.task: asyncio.Task[None] | None = None
+        #: its spans; None where it is not traced
+        self.trace: BatchTrace | None = None
 
 
 class StreamCore(AgentCore):
@@ -92,6 +96,7 @@ class StreamCore(AgentCore):
         give_up_s: float = math.inf,
         cv: float = 0.0,
         hung_after_s: float = math.inf,
+        tracing: AgentTracing | None = None,
     ) -> None:
         super().__init__(
             backend,
@@ -101,6 +106,7 @@ class StreamCore(AgentCore):
             give_up_s=give_up_s,
             cv=cv,
             hung_after_s=hung_after_s,
+            tracing=tracing,
         )
         self._streaming = backend
         self._streams: dict[tuple[Client, int], _Running] = {}
@@ -160,6 +166,8 @@ class StreamCore(AgentCore):
             now, level = time.monotonic(), len(self._streams) + 1
             running = _Running(job, now, level, self.measured.items_s(level))
             self._streams[job.client, job.id] = running
+            if self._tracing is not None:
+                running.trace = self._tracing.begin([job.request], now, "stream")
             self._count(now)
             running.task = asyncio.get_running_loop().create_task(self._run(running))
             running.task.add_done_callback(functools.partial(self._over, running))
@@ -185,7 +193,7 @@ class StreamCore(AgentCore):
                 log.error("stream hung for %.1f s", running.silent_s, extra=fields)
                 self._note_failure()
                 self._fail(running, 504, f"the model sent nothing for {running.silent_s:.0f} s")
-                self._cancel(running, "hung")
+                self._cancel(running, HUNG)
 
     async def close(self) -> None:
         """Cancel all streams; their requests are not answered."""
@@ -249,6 +257,9 @@ class StreamCore(AgentCore):
         self.batches += 1
         self.answered += 1
         self.busy_s += (now - running.began_at) / self.max_batch
+        if running.trace is not None:
+            failed = running.why == HUNG or (not task.cancelled() and task.exception() is not None)
+            running.trace.ended(items=1, variant=None, failed=failed)
         if self._closing:
             return
         try:

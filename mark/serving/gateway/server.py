@@ -372,7 +372,7 @@ class Gateway:
         sync = self.sync
         if now >= sync.window_ends_at:
             sync.roll_window()
-        if self.tracing is not None and not router.streams:
+        if self.tracing is not None:
             self.tracing.begin(request, router, "" if use is None else use.name)
         if router.streams:
             self._make_stream(request, router, has_id=has_id)
