@@ -249,6 +249,40 @@ def test_a_service_without_instances_is_not_ready() -> None:
     against(talk, agents=0)
 
 
+def health(channel: Any, service: bytes = b"", method: str = "Check", **options: Any) -> bytes:
+    """The bytes of a check's answer, by what the protocol's .proto says and no code of ours."""
+    request = b"\x0a" + bytes([len(service)]) + service if service else b""
+    found: bytes = channel.unary_unary(f"/grpc.health.v1.Health/{method}")(request, **options)
+    return found
+
+
+def test_grpcs_own_health_check() -> None:
+    def talk(address: str) -> None:
+        with grpc.insecure_channel(address) as channel:
+            for service in (b"", SERVICE.encode()):
+                assert health(channel, service) == b"\x08\x01"
+            for service, method, code in (
+                (b"other", "Check", StatusCode.NOT_FOUND),
+                (b"", "Watch", StatusCode.UNIMPLEMENTED),
+            ):
+                with pytest.raises(grpc.RpcError) as error:
+                    health(channel, service, method)
+                assert error.value.code() == code
+
+    against(talk, agents=0)
+
+
+def test_the_health_check_of_a_stranger_is_not_read() -> None:
+    def talk(address: str) -> None:
+        with grpc.insecure_channel(address) as channel:
+            assert health(channel) == health(channel, b"other") == b"\x08\x01"
+            told = (("authorization", "Bearer 0123456789abcdef"),)
+            with pytest.raises(grpc.RpcError, match="no service 'other'"):
+                health(channel, b"other", metadata=told)
+
+    against(talk, token="0123456789abcdef", agents=0)
+
+
 async def _infer(server: GrpcServer, *, timeout: float | None = None, **metadata: str) -> Any:
     pairs = tuple((name.replace("_", "-"), value) for name, value in metadata.items())
     async with aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
