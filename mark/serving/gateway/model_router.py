@@ -78,6 +78,11 @@ def _fails_its_request(decide: WithRequest[Rest]) -> WithRequest[Rest]:
     return decided
 
 
+def _is_load(request: InferenceRequest) -> bool:
+    """True for an arrival, which the objective counts: all but what idle capacity takes of the async class."""
+    return request.client is None or request.client.is_load
+
+
 NO_CAPACITY = "no capacity to meet the deadline; retry after 1 s"
 PAUSED = "the service is paused, or its budget is spent: nothing is rented until it is resumed"
 GONE = "the version that the path names was aborted or replaced"
@@ -305,7 +310,7 @@ class ModelRouter:
         return False
 
     def _shed(self, request: InferenceRequest) -> None:
-        self.tally.shed += 1
+        self.tally.shed += _is_load(request)
         self.fail(request, 503, PAUSED if self._is_paused else NO_CAPACITY)
 
     def agent_lost(self, view: AgentView, held: list[InferenceRequest]) -> None:
@@ -338,7 +343,7 @@ class ModelRouter:
             give_up_s=self._policy.give_up_s,
         )
         if again is AfterLoss.FORBIDDEN:
-            self.tally.failed += 1
+            self.tally.failed += _is_load(request)
             self.fail(request, 502, "the server was lost; the model does not allow an automatic retry")
         elif again is AfterLoss.GIVEN_UP:
             self._give_up(request)
@@ -365,14 +370,14 @@ class ModelRouter:
             "others": others,
         }
         log.warning("request given up: it was on each of the servers that were lost, %s", shared, extra=fields)
-        self.tally.failed += 1
+        self.tally.failed += _is_load(request)
         text = f"{len(losses)} servers were lost while they worked on this request; no further retry"
         self.fail(request, 502, text)
 
     @_fails_its_request
     def expire(self, request: InferenceRequest) -> None:
         """Answer 504: the service's own time-out has passed."""
-        self.tally.failed += 1
+        self.tally.failed += _is_load(request)
         if self.version_tally is not None:
             self.version_tally.failed()
         self.fail(request, 504, f"not answered within {self._policy.give_up_s:g} s")
@@ -494,7 +499,7 @@ class ModelRouter:
     ) -> None:
         """Log an unexpected exception and answer its request with an error."""
         self.unexpected.note(error, model=self.name, request_id=request.request_id.decode("latin-1"))
-        self.tally.failed += 1
+        self.tally.failed += _is_load(request)
         self.fail(request, status, text)
 
     def _route(self, now: float, size: int) -> Agent | None:

@@ -124,6 +124,30 @@ def test_one_of_a_lost_instance_waits_for_another() -> None:
     run(test())
 
 
+def test_no_objective_counts_one_that_is_no_load_and_fails() -> None:
+    async def test() -> None:
+        async with live(served(redispatch=False)) as running:
+            await known(running, patient())
+            backend = running.agents["i-0"].backend
+            backend.free.clear()
+            idle = asked(running, "nightly")
+            while not backend.batches:
+                await asyncio.sleep(0.005)
+            running.agents["i-0"].task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running.agents.pop("i-0").task
+            assert (await idle).status == 502
+            assert await running.metric(f'mark_gateway_failed_total{{model="{running.model.name}"}}') == 0
+
+            async def counted() -> bool:
+                found = counts(running).get("nightly")
+                return found is not None and found.failed == 1
+
+            await until(counted)
+
+    run(test())
+
+
 def test_nobody_works_for_a_client_that_has_gone() -> None:
     async def test() -> None:
         async with busy() as (running, backend, ordinary):
