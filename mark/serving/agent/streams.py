@@ -26,7 +26,7 @@ from mark.dispatch.slots import silent_after_s, stream_finish_at
 from mark.domain.errors import RetryLater
 from mark.domain.traffic import CLIENT_ERROR
 from mark.ports import InferReply, StreamedReply, StreamingBackend
-from mark.protocols.exchange import is_content_type
+from mark.protocols.exchange import WITHOUT_BODY, is_content_type, valid_reply
 from mark.protocols.frames import State
 from mark.protocols.oip import error_reply
 from mark.protocols.stream_window import SendWindow
@@ -37,6 +37,7 @@ from mark.serving.tracing.agent import AgentTracing, BatchTrace
 log = logging.getLogger("mark.agent")
 MODEL_FAILED = "the model failed"
 HUNG = "hung"
+OK = 200
 MEASURE_EACH_S = 0.1
 """Ten streams a second are measured: with a thousand slots one takes a millisecond."""
 MAX_REFUSAL_BYTES = 64 * 1024
@@ -219,9 +220,11 @@ class StreamCore(AgentCore):
         if reply.status >= CLIENT_ERROR:
             refusal = await _refusal(reply)
             running.is_told = True
-            running.client.answered(running.job, refusal)
+            running.client.answered(running.job, valid_reply(refusal))
             return
         async with aclosing(reply.parts) as parts:
+            if reply.status < OK or reply.status in WITHOUT_BODY:
+                raise ModelFailed(f"the model streams with status {reply.status}, which has no body", status=502)
             if not is_content_type(reply.content_type):
                 raise ModelFailed("the model answered with an invalid content type", status=502)
             async for part in parts:

@@ -85,6 +85,32 @@ def test_a_refusal_of_the_model_is_an_answer_with_its_status() -> None:
     run(test())
 
 
+@pytest.mark.parametrize("status", [100, 204, 304])
+def test_a_status_without_a_body_is_no_stream(status: int) -> None:
+    """Chunks behind it would be read as the answer to the connection's next request."""
+
+    async def test() -> None:
+        backend = ScriptedBackend(b"data: 1\n\n", None)
+        backend.status = status
+        async with live(streaming(), agents=0) as running:
+            await put(running, backend)
+            reply = await running.ask(STREAM, BODY)
+            assert (reply.status, f"status {status}" in reply.body.decode()) == (502, True)
+
+    run(test())
+
+
+def test_a_refusal_that_http_cannot_carry_is_a_bad_gateway() -> None:
+    async def test() -> None:
+        backend = ScriptedBackend()
+        backend.refusal = InferReply(999, "x" * 1000, b"")
+        async with live(streaming(), agents=0) as running:
+            await put(running, backend)
+            assert (await running.ask(STREAM, BODY)).status == 502
+
+    run(test())
+
+
 @pytest.mark.parametrize("content_type", ["text/event-stream", "application/octet-stream"])
 def test_a_model_that_fails_in_mid_stream_is_no_silent_end(content_type: str) -> None:
     async def test() -> None:
