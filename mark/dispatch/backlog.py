@@ -83,13 +83,13 @@ class Backlog(Generic[Item]):
         tail_s: seconds before its due time by which each is taken, whatever the pace.
         """
         load = [one for one in self._waiting if one.load_at <= now or one.due_at - tail_s <= now]
-        pace = pace_rps(now, (one.due_at - tail_s for one in load))
+        pace = pace_rps(now, [one.due_at - tail_s for one in load])
         passed_s = now - self._paced_at if math.isfinite(self._paced_at) else 0.0
         self._paced_at = now
         if not load:
             self._owed = 0.0
             return []
-        overdue = sum(one.due_at - tail_s <= now for one in load)
+        overdue = bisect.bisect_right(load, now, key=lambda one: one.due_at - tail_s)
         self._owed += 0.0 if math.isinf(pace) else pace * passed_s
         count = min(len(load), max(overdue, int(self._owed)))
         self._owed = max(0.0, self._owed - count)

@@ -27,6 +27,8 @@ MOST_HELD_BYTES = 64 * 1024 * 1024
 """Bytes of their bodies: a quarter of the memory for bodies."""
 LOOK_S = 0.01
 """Seconds between two looks for idle instances while requests wait."""
+LOAD_LOOK_S = 0.1
+"""The same for what is load, of which all that wait are looked at; half an objective where that is shorter."""
 TAIL_OBJECTIVES = 2.0
 """Objectives that are left of a deadline when a request is sent whatever the load."""
 FULL = "too many requests of the async class wait; retry later"
@@ -103,6 +105,7 @@ class HeldRequests:
         self._router, self._room = router, room
         self._backlog: Backlog[InferenceRequest] = Backlog()
         self._looking: asyncio.TimerHandle | None = None
+        self._load_look_at = 0.0
         self._is_leaving = False
 
     def __len__(self) -> int:
@@ -168,6 +171,9 @@ class HeldRequests:
                 router.send_to(request, agent, now)
             if not len(self._backlog):
                 return
+        if now < self._load_look_at:
+            return
+        self._load_look_at = now + min(LOAD_LOOK_S, router.objective_s / 2)
         for request in self._take(self._backlog.take_load(now, self._tail_s)):
             held = self._start(request, now)
             if not held.is_load:
