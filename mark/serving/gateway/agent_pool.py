@@ -308,9 +308,7 @@ class AgentConnection(FrameLink):
             raise FrameError("the agent streams the answer of a model that does not")
         del self.in_flight[head.id]
         self._streams[head.id] = stream
-        if not stream.begin(head, "standby" if self.view.standby else "instance", self.router, now):
-            del self._streams[head.id]
-            self.write(encode(Cancel(head.id)))
+        stream.begin(head, "standby" if self.view.standby else "instance", self.router, now)
 
     def _end_stream(self, stream: StreamedAnswer, error: str) -> None:
         """End a stream with an error; one that raises keeps no other from its end."""

@@ -54,7 +54,7 @@ from mark.serving.gateway.routes import (
     versions_of,
 )
 from mark.serving.gateway.store_sync import StoreSync
-from mark.serving.gateway.streams import StreamedAnswer
+from mark.serving.gateway.streams import NO_STREAM, StreamedAnswer
 from mark.serving.http.body_budget import HELD, UNCOUNTED_BYTES
 from mark.serving.http.content_codings import ACCEPTED, decode, decode_small, is_plain
 from mark.serving.http.server import HttpLimits, HttpServer
@@ -375,7 +375,8 @@ class Gateway:
         if self.tracing is not None:
             self.tracing.begin(request, router, "" if use is None else use.name)
         if router.streams:
-            self._make_stream(request, router, has_id=has_id)
+            if not self._make_stream(request, router, has_id=has_id):
+                return
         elif has_id:
             self._offer_by_id(request, router, use, now)
             return
@@ -391,10 +392,17 @@ class Gateway:
             request.client = use
             self._offer_of(use, request, router, now)
 
-    def _make_stream(self, request: InferenceRequest, router: ModelRouter, *, has_id: bool) -> None:
-        """Have the answer stream. Its id keeps no duplicate from running: what was sent cannot be kept."""
+    def _make_stream(self, request: InferenceRequest, router: ModelRouter, *, has_id: bool) -> bool:
+        """Have the answer stream; False where it was answered with 505, because its client cannot take a stream.
+
+        Its id keeps no duplicate from running: what was sent cannot be kept.
+        """
         request.request_id = request.headers["x-mark-request-id"] if has_id else self._next_id()
+        if request.connection is None or not request.connection.can_stream:
+            request.fail(505, NO_STREAM)
+            return False
         request.stream = StreamedAnswer(request, router)
+        return True
 
     def _offer_by_id(
         self, request: InferenceRequest, router: ModelRouter, use: ClientUse | None, now: float

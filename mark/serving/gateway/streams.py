@@ -60,18 +60,15 @@ class StreamedAnswer:
         """The request was sent to that agent."""
         self._source, self._id = source, id_
 
-    def begin(self, head: StreamHead, by: Server, router: ModelRouter, now: float) -> bool:
-        """Begin to answer. router: the version's that answers. False where the client cannot take a stream."""
+    def begin(self, head: StreamHead, by: Server, router: ModelRouter, now: float) -> None:
+        """Begin to answer. router: the version's that answers."""
         request, self._router, self.by, self._status = self._request, router, by, head.status
         self.first_s = now - request.arrived_at
-        if not request.begin_answer(head.status, head.content_type, by.encode(), router.version):
-            router.fail(request, 505, NO_STREAM)
-            return False
+        request.begin_answer(head.status, head.content_type, by.encode(), router.version)
         request.forget_body()
         if request.trace is not None:
             request.trace.began(now)
         self._is_sse = head.content_type.partition(b";")[0].strip().lower() == SSE_TYPE
-        return True
 
     def part(self, body: bytes) -> None:
         """Write a part. Errors: FrameError where the agent exceeds the stream's window."""

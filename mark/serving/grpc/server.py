@@ -100,7 +100,7 @@ class _Waiting:
     """The connection of a request, as far as the gateway knows: takes its answer, which does not stream."""
 
     __slots__ = ("answer",)
-    is_writable = False
+    is_writable = can_stream = False
 
     def __init__(self) -> None:
         self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -112,9 +112,8 @@ class _Waiting:
         if not self.answer.done():
             self.answer.set_result(Answer(status, read_lines(extra), body))
 
-    def begin(self, exchange: HttpExchange, status: int, content_type: bytes, extra: bytes) -> bool:  # noqa: ARG002
-        """No answer streams here: the gateway refuses the request."""
-        return False
+    def begin(self, exchange: HttpExchange, status: int, content_type: bytes, extra: bytes) -> None:
+        """Never called: the gateway refuses a request whose answer would stream."""
 
     def write_part(self, body: bytes) -> None:
         """Never called: nothing begins."""

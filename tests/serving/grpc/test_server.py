@@ -8,7 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import numpy as np
@@ -24,7 +24,9 @@ from mark.domain.errors import Misconfigured
 from mark.serving.grpc.messages import SERVICE
 from mark.serving.grpc.server import STREAMS, GrpcConfig, GrpcServer
 from mark.serving.http.server import HttpLimits, HttpServer
+from tests.serving.fakes import EchoBackend
 from tests.serving.harness import Live, live, run, served, until
+from tests.serving.streams.backends import ScriptedBackend, streaming
 from tests.serving.test_peers import certified
 
 VALUES = np.array([[1.5, 2.5]], dtype=np.float32)
@@ -309,6 +311,19 @@ def test_a_call_that_runs_out_of_time_ends_and_the_gateway_goes_on() -> None:
             assert error.value.code() == StatusCode.DEADLINE_EXCEEDED
             backend.free.set()
             assert (await _infer(server)).outputs
+
+    run(test())
+
+
+def test_a_model_that_streams_is_refused_before_it_works() -> None:
+    async def test() -> None:
+        backend = ScriptedBackend(b"data: 1\n\n", None)
+        async with serving(model=streaming(), agents=0) as (running, server):
+            await running.add_agent("i-0", backend=cast("EchoBackend", backend))
+            with pytest.raises(aio.AioRpcError, match="streams its answers") as error:
+                await _infer(server)
+            assert error.value.code() == StatusCode.UNIMPLEMENTED
+            assert not backend.scripts
 
     run(test())
 
