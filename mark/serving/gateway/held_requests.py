@@ -207,8 +207,8 @@ class HeldRequests:
 class ForwardedWait:
     """A request that is held by another gateway: its client's leaving ends the wait, and is seen there by that."""
 
-    def __init__(self, forwarding: asyncio.Task[None]) -> None:
-        self._forwarding = forwarding
+    def __init__(self, request: InferenceRequest, forwarding: asyncio.Task[None]) -> None:
+        self._request, self._forwarding = request, forwarding
 
     def on_writable(self) -> None:
         """Nothing is held back: its answer comes whole."""
@@ -216,6 +216,13 @@ class ForwardedWait:
     def on_left(self) -> None:
         """The client has gone."""
         self._forwarding.cancel()
+        if self._request.trace is not None:
+            self._request.trace.failed(CLIENT_GONE)
+
+    def leave(self) -> None:
+        """Answer with 503: this gateway ends."""
+        self._forwarding.cancel()
+        self._request.fail(503, LEAVING)
 
 
 def _held(request: InferenceRequest) -> HeldUse:

@@ -147,6 +147,7 @@ class Gateway:
         self._idempotency = IdempotencyCache(self.unexpected)
         self.peers = Peers(self.unexpected, self._share_agents)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._forwarded_waits: set[ForwardedWait] = set()
         self.sync = StoreSync(config.name, self.unexpected)
         self.routers: dict[str, ModelRouter] = {}
         for served in spec.models:
@@ -187,6 +188,14 @@ class Gateway:
         self.clients.set_gateways(len(gateways), time.monotonic())
         for router in self.routers.values():
             router.set_gateways(self.peers.name, gateways)
+
+    def leave_waits(self) -> None:
+        """Answer what waits for hours with 503, here and at other gateways: this one ends."""
+        for router in self.routers.values():
+            if router.held is not None:
+                router.held.leave()
+        for wait in tuple(self._forwarded_waits):
+            wait.leave()
 
     def handle(self, request: InferenceRequest) -> None:
         """Handle a client's request; a known head skips routing and parsing."""
@@ -468,7 +477,11 @@ class Gateway:
         router.tally.forwarded += 1
         task = self._in_background(request, self._forward_to_owner(request, router, use, owner))
         if use is not None and _is_held(use, request, router):
-            request.stream = ForwardedWait(task)
+            request.stream = wait = ForwardedWait(request, task)
+            self._forwarded_waits.add(wait)
+            task.add_done_callback(lambda _: self._forwarded_waits.discard(wait))
+            if self.http.is_leaving:
+                wait.leave()
 
     async def _forward_to_owner(
         self, request: InferenceRequest, router: ModelRouter, use: ClientUse | None, owner: PeerGateway
@@ -703,9 +716,7 @@ async def _drain(gateway: Gateway) -> None:
     """
     began, http = time.monotonic(), gateway.http
     http.leave()
-    for router in gateway.routers.values():
-        if router.held is not None:
-            router.held.leave()
+    gateway.leave_waits()
     while (passed_s := time.monotonic() - began) < max(DRAIN_S, http.limits.leave_s):
         if passed_s > http.limits.leave_s:
             http.close_idle()

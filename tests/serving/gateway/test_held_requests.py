@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from mark.domain.clients import Client, ClientDirectory, HashedKey, Priority, ha
 from mark.serving.gateway import held_requests
 from tests.serving.fakes import EchoBackend
 from tests.serving.gateway.test_clients import client, counts, known
-from tests.serving.gateway.test_peers import pair
+from tests.serving.gateway.test_peers import Pair, pair
 from tests.serving.harness import Live, Reply, live, run, served, until
 
 OBJECTIVE_S = 60.0
@@ -231,8 +232,14 @@ def test_a_gateway_that_ends_lets_them_ask_another() -> None:
     run(test())
 
 
-def test_one_of_the_async_class_waits_at_the_owner_of_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As long as its deadline lets it, not as an ordinary request; that its client leaves is seen there."""
+Held = Callable[[int], Coroutine[Any, Any, None]]
+
+
+def at_its_owner(
+    monkeypatch: pytest.MonkeyPatch,
+    talk: Callable[[Pair, EchoBackend, dict[str, str], Held], Coroutine[Any, Any, None]],
+) -> None:
+    """Two gateways whose only instance is busy, and headers of a request that waits at the second one."""
     model = served(latency_s=60.0, batch_s=(0.002,))
     monkeypatch.setattr("mark.serving.gateway.server.OWNER_GRACE_S", 0.01 - model.dispatch.give_up_s)
 
@@ -243,25 +250,50 @@ def test_one_of_the_async_class_waits_at_the_owner_of_its_id(monkeypatch: pytest
             async def known() -> bool:
                 return all(gateway.clients.exist for gateway in two.gateways)
 
-            async def held(count: int) -> bool:
-                found = two.gateways[1].routers["echo"].held
-                return found is not None and len(found) == count
+            async def held(count: int) -> None:
+                async def there() -> bool:
+                    found = two.gateways[1].routers["echo"].held
+                    return found is not None and len(found) == count
+
+                await until(there)
 
             await until(known)
             backend = two.running.agents["i-0"].backend
             backend.free.clear()
-            running = asyncio.ensure_future(two.ask(1, authorization="Bearer nightly"))
+            first = asyncio.ensure_future(two.ask(1, authorization="Bearer nightly"))
             while not backend.batches:
                 await asyncio.sleep(0.001)
             headers = {"authorization": "Bearer nightly", "x_mark_request_id": two.id_of(1)}
-            gone = await two.running.client(two.ports[0])
-            gone.send(**headers)
-            await until(lambda: held(1))
-            await gone.close()
-            await until(lambda: held(0))
-            waits = asyncio.ensure_future(two.ask(0, **headers))
-            await until(lambda: held(1))
+            await talk(two, backend, headers, held)
             backend.free.set()
-            assert [(await one).status for one in (running, waits)] == [200, 200]
+            assert (await first).status == 200
 
     run(test())
+
+
+def test_one_with_an_id_waits_at_the_owner_of_the_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as its deadline lets it, not as an ordinary request; that its client leaves is seen there."""
+
+    async def talk(two: Pair, backend: EchoBackend, headers: dict[str, str], held: Held) -> None:
+        gone = await two.running.client(two.ports[0])
+        gone.send(**headers)
+        await held(1)
+        await gone.close()
+        await held(0)
+        waits = asyncio.ensure_future(two.ask(0, **headers))
+        await held(1)
+        backend.free.set()
+        assert (await waits).status == 200
+
+    at_its_owner(monkeypatch, talk)
+
+
+def test_a_gateway_that_ends_lets_those_ask_again_that_wait_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def talk(two: Pair, _backend: EchoBackend, headers: dict[str, str], held: Held) -> None:
+        waits = asyncio.ensure_future(two.ask(0, **headers))
+        await held(1)
+        two.running.gateway_stop.set()
+        assert (await waits).status == 503
+        await held(0)
+
+    at_its_owner(monkeypatch, talk)
