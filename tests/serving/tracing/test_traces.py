@@ -14,6 +14,7 @@ from mark.domain.objective import Slo
 from mark.domain.telemetry import Telemetry
 from mark.ports import InferReply, InferRequest
 from mark.protocols import oip
+from mark.protocols.trace_context import MOST_CARRIED
 from mark.serving.backends.oip_server import OipBackend
 from mark.serving.backends.tf_serving import TfServingBackend
 from mark.serving.tracing.passed_on import PassedOn, passed_on
@@ -83,6 +84,16 @@ def test_an_answer_is_one_trace_from_the_client_to_the_model() -> None:
             assert agent.attributes["mark.instance"] == "i-0"
             assert infer.resource["service.name"] == "mark-test"
             assert not any(span.failed for span in collector.spans)
+
+    run(test())
+
+
+def test_a_parent_that_is_none_stops_no_gateway() -> None:
+    async def test() -> None:
+        async with live() as running:
+            for length in range(MOST_CARRIED - 2, MOST_CARRIED + 2):
+                reply = await running.ask(traceparent="x" * length, tracestate="rojo=1")
+                assert reply.status == 200
 
     run(test())
 
