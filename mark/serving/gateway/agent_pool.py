@@ -95,6 +95,11 @@ class AgentConnection(FrameLink):
         self._idle_s = 0.0
 
     @property
+    def held(self) -> int:
+        """Requests that it has, streams that have begun among them."""
+        return len(self.in_flight) + len(self._streams)
+
+    @property
     def is_accepting(self) -> bool:
         """True while the agent is connected and accepts requests."""
         return self._transport is not None and self.view.accepting

@@ -75,7 +75,7 @@ def gateway_families(gateway: Gateway) -> Iterator[Metric]:
     yield from _central_queues([router for router in routers if isinstance(router, CentralRouter)])
     in_flight = dict.fromkeys(gateway.routers, 0)
     for agent in gateway.agents.open.values():
-        in_flight[agent.router.name] += len(agent.in_flight)
+        in_flight[agent.router.name] += agent.held
     held = [((name,), count) for name, count in in_flight.items()]
     yield gauge("gateway_in_flight", "Requests in flight at agents", ("model",), held)
     calls = [((router.name,), router.overflow.in_flight) for router in routers if router.overflow is not None]

@@ -57,6 +57,7 @@ def test_parts_come_as_they_are_made() -> None:
                 200, "text/event-stream", "chunked"
             )  # fmt: skip
             assert headers["x-mark-served-by"] == "instance"
+            assert await running.metric('mark_gateway_in_flight{model="echo"}') == 1
             assert await read_chunk(client) == b"data: 1\n\n"
             script.say(b"data: 2\n\n")
             assert await read_chunk(client) == b"data: 2\n\n"
