@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Generic, NamedTuple, TypeVar
 
@@ -49,23 +49,32 @@ class Backlog(Generic[Item]):
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def __iter__(self) -> Iterator[Waiting[Item]]:
-        return iter(tuple(self._waiting))
-
     def add(self, item: Item, *, size: int, due_at: float, load_at: float) -> None:
         """Let one wait; again where it was taken and found no server."""
         self._number += 1
         bisect.insort(self._waiting, Waiting(due_at, self._number, load_at, size, item), key=_BY_DEADLINE)
 
     def take_for_idle(self, room: int) -> list[Waiting[Item]]:
-        """Take the first that fit together into `room` items of a server that is idle."""
-        count = items = 0
+        """Take the first that fit together into `room` items of a server that is idle.
+
+        Of those that are larger than that the others do not wait: they become load.
+        """
+        taken: list[Waiting[Item]] = []
+        items = 0
         for one in self._waiting:
+            if one.size > room:
+                continue
             if items + one.size > room:
                 break
             items += one.size
-            count += 1
-        taken, self._waiting = self._waiting[:count], self._waiting[count:]
+            taken.append(one)
+        self._remove(taken)
+        return taken
+
+    def take_if(self, chosen: Callable[[Item], bool]) -> list[Waiting[Item]]:
+        """Take those of which that is true."""
+        taken = [one for one in self._waiting if chosen(one.item)]
+        self._remove(taken)
         return taken
 
     def take_load(self, now: float, tail_s: float) -> list[Waiting[Item]]:
@@ -74,20 +83,24 @@ class Backlog(Generic[Item]):
         tail_s: seconds before its due time by which each is taken, whatever the pace.
         """
         load = [one for one in self._waiting if one.load_at <= now or one.due_at - tail_s <= now]
-        pace = pace_rps(now, (one.due_at - tail_s for one in load))
+        pace = pace_rps(now, [one.due_at - tail_s for one in load])
         passed_s = now - self._paced_at if math.isfinite(self._paced_at) else 0.0
         self._paced_at = now
         if not load:
             self._owed = 0.0
             return []
-        overdue = sum(one.due_at - tail_s <= now for one in load)
+        overdue = bisect.bisect_right(load, now, key=lambda one: one.due_at - tail_s)
         self._owed += 0.0 if math.isinf(pace) else pace * passed_s
         count = min(len(load), max(overdue, int(self._owed)))
         self._owed = max(0.0, self._owed - count)
         taken = load[:count]
-        gone = {one.number for one in taken}
-        self._waiting = [one for one in self._waiting if one.number not in gone]
+        self._remove(taken)
         return taken
+
+    def _remove(self, taken: list[Waiting[Item]]) -> None:
+        if taken:
+            gone = {one.number for one in taken}
+            self._waiting = [one for one in self._waiting if one.number not in gone]
 
 
 def pace_rps(now: float, last_times: Iterable[float]) -> float:

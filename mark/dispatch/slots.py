@@ -16,12 +16,14 @@ def stream_finish_at(
     """The expected end of a stream that joins now, behind `waiting` that are queued for `free` slots.
 
     ends_at: expected ends of those that run, in any order; read where none is free for it. alone_s: seconds it
-    takes among those that run, where a slot is free; stream_s: among as many as there are slots.
+    takes among those that run, where a slot is free; stream_s: among as many as there are slots. There is at least
+    one slot, free or not.
     """
     if waiting < free:
         return now + alone_s
     place = waiting - free
-    ends = sorted(max(now, end) for end in ends_at)
+    # the free slots are those of the first that wait: several came at once, and none has begun yet
+    ends = sorted([*(max(now, end) for end in ends_at), *[now + stream_s] * free])
     return ends[place % len(ends)] + (place // len(ends) + 1) * stream_s
 
 

@@ -22,6 +22,8 @@ LEAST_RPS, MOST = 1e-6, 1e9
 """Bounds of limits: a request in eleven days, and more than any service gets."""
 LEAST_DEADLINE_S, MOST_DEADLINE_S = 10.0, 86_400.0
 """Bounds of an async client's deadline: below, the class gains nothing; above, no connection lasts."""
+LATER_S = 0.001
+"""Least time between two creations under one name."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,47}")
 SERVICE = "(token)"
 """The name under which requests with the service's own token are counted; no client can have it."""
@@ -140,13 +142,16 @@ class ClientDirectory:
             if model not in models:
                 raise unknown("model", model, models)
         others = [other for other in self.clients if other.name != client.name]
-        if any(other.name == client.name and not other.is_revoked for other in self.clients):
+        known = next((other for other in self.clients if other.name == client.name), None)
+        if known is not None and not known.is_revoked:
             raise Misconfigured(
                 f"there is a client {client.name} already; "
                 f"`mark client rotate {client.name}` gives it another key, `mark client revoke` ends it"
             )
         if len(others) >= MOST_CLIENTS and not any(other.is_revoked for other in others):
             raise Misconfigured(f"a service has at most {MOST_CLIENTS} clients; revoke one first")
+        if known is not None:  # clocks of two commands may differ, and `merged` goes by this
+            client = replace(client, created_at=max(client.created_at, known.created_at + LATER_S))
         return self._with(_with_room(others, MOST_CLIENTS - 1), client)
 
     def revoked(self, name: str, *, at: float) -> ClientDirectory:
@@ -165,8 +170,8 @@ class ClientDirectory:
     def merged(self, other: ClientDirectory) -> ClientDirectory:
         """Two copies as one, though each has changes that the other lacks: a store may lose some and get others.
 
-        Of each client the later change counts, and of two under one version the revocation. One copy that has all
-        of the other's changes is the result.
+        Of each client the later change counts; one that was revoked in either stays so until it is created anew.
+        One copy that has all of the other's changes is the result.
         """
         old, new = sorted((self, other), key=lambda one: one.version)
         clients = {client.name: client for client in old.clients}
@@ -194,9 +199,9 @@ def _sorted(clients: Iterable[Client]) -> tuple[Client, ...]:
     return tuple(sorted(clients, key=lambda client: client.name))
 
 
-def _lateness(client: Client) -> tuple[int, bool, tuple[str, ...]]:
-    """Rises with a client's changes; of two under one version every copy finds the same later."""
-    return client.version, client.is_revoked, tuple(key.sha256 for key in client.keys)
+def _lateness(client: Client) -> tuple[float, bool, int, tuple[str, ...]]:
+    """Rises with a client's changes, the last being its revocation; of two alike every copy finds one."""
+    return client.created_at, client.is_revoked, client.version, tuple(key.sha256 for key in client.keys)
 
 
 def _with_room(clients: Iterable[Client], most: int) -> list[Client]:

@@ -11,6 +11,8 @@ LATENCY_BIN_S = 0.001
 LATENCY_BINS = 4000
 """Latencies are counted in bins of a millisecond; the last one holds all above 4 s."""
 CLIENT_ERROR, SERVER_ERROR = 400, 500
+CLIENT_GONE = 499
+"""nginx's status of a request whose client has gone before its answer: nobody failed it."""
 NOT_THE_REQUEST = (408, 429)
 """Too slow, too much to do: the same request may do well a little later."""
 

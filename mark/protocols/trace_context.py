@@ -59,9 +59,7 @@ def shortened(tracestate: bytes, most: int = MAX_STATE_BYTES) -> bytes:
     state = tracestate.strip(b" \t")
     if state.translate(None, _PRINTABLE):
         return b""
-    while len(state) > most:
-        state = state.rpartition(b",")[0].rstrip(b" \t")
-    return state
+    return state if len(state) <= most else state[: max(0, most + 1)].rpartition(b",")[0].rstrip(b" \t")
 
 
 def is_in_ratio(trace_id: int, ratio: float) -> bool:

@@ -72,8 +72,8 @@ def test_sizes_fill_the_room_of_an_idle_server() -> None:
     for name, size in (("a", 3), ("b", 4), ("c", 1)):
         backlog.add(name, size=size, due_at=1.0, load_at=0.5)
     assert [one.item for one in backlog.take_for_idle(6)] == ["a"], "nobody is overtaken by a smaller one"
-    assert [one.item for one in backlog.take_for_idle(3)] == [], "the first does not fit"
-    assert [one.item for one in backlog.take_for_idle(5)] == ["b", "c"]
+    assert [one.item for one in backlog.take_for_idle(3)] == ["c"], "the others do not wait for what fits nowhere"
+    assert [one.item for one in backlog.take_for_idle(5)] == ["b"]
 
 
 def test_the_pace_is_that_of_the_busiest_prefix() -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mark.dispatch.slots import silent_after_s, stream_finish_at
@@ -24,16 +24,23 @@ def test_one_that_is_overdue_ends_now() -> None:
     assert stream_finish_at(NOW, 0, [NOW - 50], 0, 3.0, 5.0) == NOW + 5
 
 
-@given(st.lists(seconds, min_size=1, max_size=6), st.integers(0, 6), st.integers(0, 30), seconds, seconds)
+def test_of_many_that_come_at_once_to_free_slots_the_later_wait_for_the_first() -> None:
+    assert [stream_finish_at(NOW, 2, [], place, 3.0, 5.0) for place in range(6)] == [
+        NOW + 3, NOW + 3, NOW + 5 + 5, NOW + 5 + 5, NOW + 10 + 5, NOW + 10 + 5,
+    ]  # fmt: skip
+
+
+@given(st.lists(seconds, max_size=6), st.integers(0, 6), st.integers(0, 30), seconds, seconds)
 def test_a_later_place_is_never_promised_sooner(
     left: list[float], free: int, waiting: int, alone_s: float, extra_s: float
 ) -> None:
     ends, stream_s = [NOW + one for one in left], alone_s + extra_s
+    assume(ends or free)
     here, behind = (
         stream_finish_at(NOW, free, ends, place, alone_s, stream_s) for place in (waiting, waiting + 1)
     )
     assert NOW + alone_s <= here
-    if waiting + 1 < free or (waiting - free + 1) % len(ends):
+    if waiting + 1 < free or (waiting - free + 1) % (len(ends) + free):
         assert here <= behind
     assert here == stream_finish_at(NOW, free, ends[::-1], waiting, alone_s, stream_s)
 

@@ -128,9 +128,18 @@ def test_copies_that_parted_lose_no_client_and_undo_no_revocation(
     for copy, parted in ((one, other), (other, one)):
         for mine in copy.clients:
             theirs = {c.name: c for c in parted.clients}.get(mine.name)
-            if mine.is_revoked and (theirs is None or theirs.version <= mine.version):
+            if mine.is_revoked and (theirs is None or theirs.created_at <= mine.created_at):
                 assert both.client(mine.name).is_revoked
     assert both.merged(one) == both.merged(other) == both, "and it is merged once"
+
+
+def test_who_was_revoked_stays_so_however_often_a_copy_that_lost_it_rotates_the_key() -> None:
+    made = directory(client())
+    lost = made.rotated("shop", "1", at=2.0, keep_old_s=60.0).rotated("shop", "2", at=3.0, keep_old_s=60.0)
+    both = made.revoked("shop", at=1.0).merged(lost)
+    assert both.client("shop").is_revoked
+    again = both.created(client(key=b"new"), models=MODELS)
+    assert not again.merged(both).merged(lost).client("shop").is_revoked, "until it is created anew"
 
 
 def test_of_copies_with_too_many_clients_the_one_revoked_first_makes_room() -> None:

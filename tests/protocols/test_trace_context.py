@@ -71,6 +71,14 @@ def test_a_frame_carries_the_parent_whole_and_whole_members_of_the_state(
     assert kept == parts[: len(kept)]
 
 
+@given(st.integers(1, MOST_CARRIED), members)
+def test_a_parent_of_any_length_leaves_the_state_what_it_leaves(length: int, parts: list[bytes]) -> None:
+    """A client may send anything for one; where it takes the whole place there is no state."""
+    field = carried(b"x" * length, b",".join(parts))
+    assert len(field) <= MOST_CARRIED
+    assert field.partition(b" ")[0] == b"x" * length
+
+
 def test_a_state_with_a_line_end_is_none() -> None:
     assert shortened(b"a=b\r\nx-evil: 1") == b""
 

@@ -30,6 +30,7 @@ class Received:
     failed: bool
     resource: dict[str, str]
     state: str
+    events: dict[str, int]
 
 
 @dataclass
@@ -78,6 +79,7 @@ def _received(span: Any, resource: dict[str, Any]) -> Received:
         span.status.code == 2,
         resource,
         span.trace_state,
+        {event.name: event.time_unix_nano for event in span.events},
     )
 
 

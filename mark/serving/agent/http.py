@@ -140,10 +140,7 @@ class AgentHttp:
         """Begin an answer that streams."""
         exchange = self._jobs[job.id]
         assert exchange.connection is not None, "one that has left is withdrawn"
-        if not exchange.connection.begin(exchange, status, content_type.encode("latin-1"), b""):
-            del self._jobs[job.id]
-            exchange.refuse(505, "streamed answers need HTTP/1.1")
-            self._core.withdraw(self, job.id)
+        exchange.connection.begin(exchange, status, content_type.encode("latin-1"), b"")
 
     def part(self, job: Job, body: bytes) -> None:
         """Write a part of it."""
@@ -180,8 +177,12 @@ class AgentHttp:
     def _infer(self, exchange: HttpExchange, route: Route) -> None:
         headers, now = exchange.headers, time.monotonic()
         length = headers.get("inference-header-content-length", b"0")
+        can_stream = exchange.connection is not None and exchange.connection.can_stream
         if exchange.method != b"POST":
             exchange.refuse(405, "use POST", b"allow: POST\r\n")
+            return
+        if isinstance(self._core, StreamCore) and not can_stream:
+            exchange.refuse(505, "streamed answers need HTTP/1.1")
             return
         if headers.get("content-encoding", b"identity").lower() != b"identity":
             exchange.refuse(415, "compressed bodies are not supported here; send the body uncompressed")

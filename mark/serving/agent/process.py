@@ -137,10 +137,10 @@ class Agent:
             cv=self.offering.cv,
             hung_after_s=served.dispatch.hung_after_s,
         )
+        tracing = None
+        if telemetry is not None and telemetry.spans is not None:
+            tracing = AgentTracing(telemetry.spans, model=served.name, instance=self.config.instance)
         if not served.backend.streams:
-            tracing = None
-            if telemetry is not None and telemetry.spans is not None:
-                tracing = AgentTracing(telemetry.spans, model=served.name, instance=self.config.instance)
             return AgentCore(
                 backend,
                 profile_s=profile_s,
@@ -151,7 +151,7 @@ class Agent:
             )
         if not isinstance(backend, StreamingBackend):
             raise Misconfigured(f"{served.name} is to stream, and its backend cannot: leave backend.streams out")
-        return StreamCore(backend, profile_s=profile_s, **rules)
+        return StreamCore(backend, profile_s=profile_s, tracing=tracing, **rules)
 
     @property
     def announce_period_s(self) -> float:

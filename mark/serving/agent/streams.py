@@ -5,7 +5,8 @@ itself what runs at the same time. Each has a window (`protocols/stream_window.p
 more is asked of the backend for this stream, and the others go on. Until the first part has come a request that
 fails is answered as any other, so that its status says so; later the stream ends with an error. One that is
 withdrawn, or whose gateway has gone, is cancelled at the backend. One that brings nothing for too long hangs, and
-ends alone; FAILURES_IN_A_ROW of these, or of unexpected exceptions, set `broken`.
+ends alone; FAILURES_IN_A_ROW of these, or of unexpected exceptions, set `broken`, and so does one that cannot be
+ended.
 """
 
 from __future__ import annotations
@@ -25,15 +26,18 @@ from mark.dispatch.slots import silent_after_s, stream_finish_at
 from mark.domain.errors import RetryLater
 from mark.domain.traffic import CLIENT_ERROR
 from mark.ports import InferReply, StreamedReply, StreamingBackend
-from mark.protocols.exchange import is_content_type
+from mark.protocols.exchange import WITHOUT_BODY, is_content_type, valid_reply
 from mark.protocols.frames import State
 from mark.protocols.oip import error_reply
 from mark.protocols.stream_window import SendWindow
 from mark.serving.agent.queue import FAILURES_IN_A_ROW, AgentCore, Client, Job
 from mark.serving.backends.answering import ModelFailed
+from mark.serving.tracing.agent import AgentTracing, BatchTrace
 
 log = logging.getLogger("mark.agent")
 MODEL_FAILED = "the model failed"
+HUNG = "hung"
+OK = 200
 MEASURE_EACH_S = 0.1
 """Ten streams a second are measured: with a thousand slots one takes a millisecond."""
 MAX_REFUSAL_BYTES = 64 * 1024
@@ -64,7 +68,7 @@ class _Running:
 
     __slots__ = (
         "began_at", "client", "ends_at", "has_begun", "is_held", "is_told", "job", "level", "opened", "silent_s",
-        "task", "was_held", "why", "window",
+        "task", "trace", "was_held", "why", "window",
     )  # fmt: skip
 
     def __init__(self, job: Job, now: float, level: int, takes_s: float) -> None:
@@ -76,6 +80,8 @@ class _Running:
         #: why it was cancelled here
         self.why = ""
         self.task: asyncio.Task[None] | None = None
+        #: its spans; None where it is not traced
+        self.trace: BatchTrace | None = None
 
 
 class StreamCore(AgentCore):
@@ -91,6 +97,7 @@ class StreamCore(AgentCore):
         give_up_s: float = math.inf,
         cv: float = 0.0,
         hung_after_s: float = math.inf,
+        tracing: AgentTracing | None = None,
     ) -> None:
         super().__init__(
             backend,
@@ -100,6 +107,7 @@ class StreamCore(AgentCore):
             give_up_s=give_up_s,
             cv=cv,
             hung_after_s=hung_after_s,
+            tracing=tracing,
         )
         self._streaming = backend
         self._streams: dict[tuple[Client, int], _Running] = {}
@@ -159,20 +167,34 @@ class StreamCore(AgentCore):
             now, level = time.monotonic(), len(self._streams) + 1
             running = _Running(job, now, level, self.measured.items_s(level))
             self._streams[job.client, job.id] = running
+            if self._tracing is not None:
+                running.trace = self._tracing.begin([job.request], now, "stream")
             self._count(now)
             running.task = asyncio.get_running_loop().create_task(self._run(running))
             running.task.add_done_callback(functools.partial(self._over, running))
 
     def check_timeouts(self, passed_s: float) -> None:
-        """End the streams that hang. Those that wait for their client do not."""
+        """End the streams that hang. Those that wait for their client do not.
+
+        One that does not end though it was cancelled keeps its slot: `broken`, as for a batch that hangs.
+        """
         for running in tuple(self._streams.values()):
-            running.silent_s = 0.0 if running.is_held else running.silent_s + passed_s
+            waits = running.is_held and not running.why
+            running.silent_s = 0.0 if waits else running.silent_s + passed_s
             floor_s = self._hung_after_s * (1.0 if self.measured.knows(running.level) else FIRST_FACTOR)
-            if running.silent_s > silent_after_s(self.measured.full_batch_s, floor_s) and not running.why:
-                log.error("stream hung for %.1f s", running.silent_s, extra={"streams": len(self._streams)})
+            if running.silent_s <= silent_after_s(self.measured.full_batch_s, floor_s):
+                continue
+            fields = {"streams": len(self._streams)}
+            if running.why and not self.broken.is_set():
+                text = "cancelled stream has not ended for %.1f s; the agent exits to be restarted"
+                log.error(text, running.silent_s, extra=fields)
+                self.accepting = False
+                self.broken.set()
+            elif not running.why:
+                log.error("stream hung for %.1f s", running.silent_s, extra=fields)
                 self._note_failure()
                 self._fail(running, 504, f"the model sent nothing for {running.silent_s:.0f} s")
-                self._cancel(running, "hung")
+                self._cancel(running, HUNG)
 
     async def close(self) -> None:
         """Cancel all streams; their requests are not answered."""
@@ -190,7 +212,7 @@ class StreamCore(AgentCore):
 
     def _cancel(self, running: _Running, why: str) -> None:
         if not running.why and running.task is not None:
-            running.why = why
+            running.why, running.silent_s = why, 0.0
             running.task.cancel()
 
     async def _run(self, running: _Running) -> None:
@@ -198,9 +220,11 @@ class StreamCore(AgentCore):
         if reply.status >= CLIENT_ERROR:
             refusal = await _refusal(reply)
             running.is_told = True
-            running.client.answered(running.job, refusal)
+            running.client.answered(running.job, valid_reply(refusal))
             return
         async with aclosing(reply.parts) as parts:
+            if reply.status < OK or reply.status in WITHOUT_BODY:
+                raise ModelFailed(f"the model streams with status {reply.status}, which has no body", status=502)
             if not is_content_type(reply.content_type):
                 raise ModelFailed("the model answered with an invalid content type", status=502)
             async for part in parts:
@@ -236,6 +260,9 @@ class StreamCore(AgentCore):
         self.batches += 1
         self.answered += 1
         self.busy_s += (now - running.began_at) / self.max_batch
+        if running.trace is not None:
+            failed = running.why == HUNG or (not task.cancelled() and task.exception() is not None)
+            running.trace.ended(items=1, variant=None, failed=failed)
         if self._closing:
             return
         try:

@@ -70,7 +70,8 @@ async def forward(client: HttpClient, path: str, request: InferRequest) -> Infer
 
 async def forward_stream(client: HttpClient, path: str, request: InferRequest) -> StreamedReply:
     """Hand one request to the server, and its answer back in parts as they come; 503 where the server is away."""
-    headers = {**_headers(request), "accept": request.accept or "*/*"}
+    traced = {} if request.trace is None else request.trace.headers
+    headers = {**_headers(request), "accept": request.accept or "*/*", **traced}
     try:
         stream = await client.stream(path, head_within_s=ANSWER_WITHIN_S, body=request.body, headers=headers)
     except RetryLater as error:

@@ -95,6 +95,11 @@ class AgentConnection(FrameLink):
         self._idle_s = 0.0
 
     @property
+    def held(self) -> int:
+        """Requests that it has, streams that have begun among them."""
+        return len(self.in_flight) + len(self._streams)
+
+    @property
     def is_accepting(self) -> bool:
         """True while the agent is connected and accepts requests."""
         return self._transport is not None and self.view.accepting
@@ -308,9 +313,7 @@ class AgentConnection(FrameLink):
             raise FrameError("the agent streams the answer of a model that does not")
         del self.in_flight[head.id]
         self._streams[head.id] = stream
-        if not stream.begin(head, "standby" if self.view.standby else "instance", self.router, now):
-            del self._streams[head.id]
-            self.write(encode(Cancel(head.id)))
+        stream.begin(head, "standby" if self.view.standby else "instance", self.router, now)
 
     def _end_stream(self, stream: StreamedAnswer, error: str) -> None:
         """End a stream with an error; one that raises keeps no other from its end."""

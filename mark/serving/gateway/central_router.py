@@ -32,7 +32,7 @@ from mark.dispatch.central import CentralPolicy, TooLate
 from mark.dispatch.central_queue import CentralCode, CentralQueue, Instance, base_first
 from mark.dispatch.policy import Late
 from mark.domain.member import Member
-from mark.domain.traffic import CLIENT_ERROR
+from mark.domain.traffic import CLIENT_ERROR, CLIENT_GONE
 from mark.protocols.frames import Response
 from mark.service_spec import ServedModel
 from mark.serving.gateway.idempotency import IdempotencyCache
@@ -49,8 +49,6 @@ TURN_S = 0.001
 """A timer may be a millisecond early."""
 ME = ""
 """The only gateway, until others are known."""
-CLIENT_GONE = 499
-"""nginx's status of a request whose client has closed its connection."""
 
 
 def _is_idle(view: AgentView) -> bool:
@@ -212,7 +210,7 @@ class CentralRouter(ModelRouter):
             self._forget(request)
 
     def _forget(self, request: InferenceRequest) -> None:
-        self.tally.failed += 1
+        self.left(request, None, time.monotonic())
         self.fail(request, CLIENT_GONE, "the client has closed its connection")
 
     def _take_share(self) -> None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from mark.dispatch.backlog import LOAD_SHARE, Backlog
+from mark.domain.traffic import CLIENT_GONE
 
 if TYPE_CHECKING:
     from mark.dispatch.backlog import Waiting
@@ -26,33 +27,41 @@ MOST_HELD_BYTES = 64 * 1024 * 1024
 """Bytes of their bodies: a quarter of the memory for bodies."""
 LOOK_S = 0.01
 """Seconds between two looks for idle instances while requests wait."""
+LOAD_LOOK_S = 0.1
+"""The same for what is load, of which all that wait are looked at; half an objective where that is shorter."""
 TAIL_OBJECTIVES = 2.0
 """Objectives that are left of a deadline when a request is sent whatever the load."""
 FULL = "too many requests of the async class wait; retry later"
-GONE = 499
-"""nginx's status of a request whose client has gone: nobody failed it."""
 LEAVING = "this gateway ends; send the request again"
 
 
-@dataclass(slots=True)
 class HeldRoom:
-    """What all models' held requests take of one gateway."""
+    """What all models' held requests take of one gateway, by client.
 
-    requests: int = 0
-    body_bytes: int = 0
+    A client holds no more than what is left: half of all where it is alone, so that none keeps out the others.
+    """
 
-    def take(self, body_bytes: int) -> bool:
+    def __init__(self) -> None:
+        self._requests = Counter[str]()
+        self._bytes = Counter[str]()
+
+    def take(self, client: str, body_bytes: int) -> bool:
         """Take the place of one more request; False where there is none."""
-        if self.requests >= MOST_HELD or self.body_bytes + body_bytes > MOST_HELD_BYTES:
+        left, bytes_left = MOST_HELD - self._requests.total(), MOST_HELD_BYTES - self._bytes.total()
+        if self._requests[client] >= left or self._bytes[client] + body_bytes > bytes_left:
             return False
-        self.requests += 1
-        self.body_bytes += body_bytes
+        self.put_back(client, body_bytes)
         return True
 
-    def give_back(self, body_bytes: int) -> None:
+    def put_back(self, client: str, body_bytes: int) -> None:
+        """Take the place of one that had one before, whatever is left."""
+        self._requests[client] += 1
+        self._bytes[client] += body_bytes
+
+    def free(self, client: str, body_bytes: int) -> None:
         """A request waits no more."""
-        self.requests -= 1
-        self.body_bytes -= body_bytes
+        self._requests[client] -= 1
+        self._bytes[client] -= body_bytes
 
 
 class HeldUse:
@@ -96,15 +105,17 @@ class HeldRequests:
         self._router, self._room = router, room
         self._backlog: Backlog[InferenceRequest] = Backlog()
         self._looking: asyncio.TimerHandle | None = None
+        self._load_look_at = 0.0
+        self._is_leaving = False
 
     def __len__(self) -> int:
         return len(self._backlog)
 
     def hold(self, request: InferenceRequest, use: ClientUse, now: float) -> None:
-        """Hold a request that its client's limits admitted; 503 where too many wait."""
-        if not self._room.take(len(request.body)):
+        """Hold a request that its client's limits admitted; 503 where too many wait, or the gateway ends."""
+        if self._is_leaving or not self._room.take(use.name, len(request.body)):
             request.client = use
-            self._router.fail(request, 503, FULL)
+            self._router.fail(request, 503, LEAVING if self._is_leaving else FULL)
             return
         due_at, load_at = now + use.deadline_s, now + LOAD_SHARE * use.deadline_s
         held = HeldUse(use, due_at, load_at, keeps_alive=request.keep_alive)
@@ -114,21 +125,24 @@ class HeldRequests:
     def put_back(self, request: InferenceRequest, now: float) -> bool:
         """Hold a request again that found no room at an instance; False where its deadline leaves no time."""
         held = request.client
-        if not isinstance(held, HeldUse) or now >= held.due_at - self._tail_s:
+        if not isinstance(held, HeldUse) or self._is_leaving or now >= held.due_at - self._tail_s:
             return False
-        self._room.requests += 1
-        self._room.body_bytes += len(request.body)
+        self._room.put_back(held.name, len(request.body))
         self._wait(request, held)
         return True
 
     def leave(self) -> None:
-        """Answer all that wait with 503: the gateway ends."""
-        for one in self._take(list(self._backlog)):
+        """Answer all that wait with 503, and all that come: the gateway ends."""
+        self._is_leaving = True
+        for one in self._take(self._backlog.take_if(lambda _: True)):
             self._router.fail(one, 503, LEAVING)
-        self._backlog = Backlog()
         if self._looking is not None:
             self._looking.cancel()
             self._looking = None
+
+    def forget_gone(self) -> None:
+        """Give back the places of those whose clients have gone."""
+        self._take(self._backlog.take_if(_is_gone))
 
     @property
     def _tail_s(self) -> float:
@@ -157,6 +171,9 @@ class HeldRequests:
                 router.send_to(request, agent, now)
             if not len(self._backlog):
                 return
+        if now < self._load_look_at:
+            return
+        self._load_look_at = now + min(LOAD_LOOK_S, router.objective_s / 2)
         for request in self._take(self._backlog.take_load(now, self._tail_s)):
             held = self._start(request, now)
             if not held.is_load:
@@ -171,9 +188,10 @@ class HeldRequests:
         found = []
         for one in waiting:
             request = one.item
-            self._room.give_back(len(request.body))
-            if _is_gone(request, _held(request)):
-                self._router.fail(request, GONE, "the client has gone")
+            self._room.free(_held(request).name, len(request.body))
+            if _is_gone(request):
+                self._router.tally.left += 1
+                self._router.fail(request, CLIENT_GONE, "the client has gone")
             else:
                 found.append(request)
         return found
@@ -186,19 +204,40 @@ class HeldRequests:
         return held
 
 
+class ForwardedWait:
+    """A request that is held by another gateway: its client's leaving ends the wait, and is seen there by that."""
+
+    def __init__(self, request: InferenceRequest, forwarding: asyncio.Task[None]) -> None:
+        self._request, self._forwarding = request, forwarding
+
+    def on_writable(self) -> None:
+        """Nothing is held back: its answer comes whole."""
+
+    def on_left(self) -> None:
+        """The client has gone."""
+        self._forwarding.cancel()
+        if self._request.trace is not None:
+            self._request.trace.failed(CLIENT_GONE)
+
+    def leave(self) -> None:
+        """Answer with 503: this gateway ends."""
+        self._forwarding.cancel()
+        self._request.fail(503, LEAVING)
+
+
 def _held(request: InferenceRequest) -> HeldUse:
     held = request.client
     assert isinstance(held, HeldUse), "a held request keeps its use until it is answered"
     return held
 
 
-def _is_gone(request: InferenceRequest, held: HeldUse) -> bool:
+def _is_gone(request: InferenceRequest) -> bool:
     """True where neither the client nor one with the same request id waits for the answer.
 
     A kept connection on which the client has sent its last counts as gone, as nginx sees it, though it may be
     half-closed.
     """
-    if request.connection is not None and request.keep_alive is held.keeps_alive:
+    if request.connection is not None and request.keep_alive is _held(request).keeps_alive:
         return False
     record = request.idempotency
     return record is None or all(one.connection is None for one in record.duplicates or ())

@@ -29,7 +29,7 @@ _COUNTERS = (
     ("deduplicated", "Requests with a known id, answered without a second execution"),
     ("forwarded", "Requests forwarded to the gateway that owns their id"),
     ("cut_short", "Of the failed, streams that ended with an error after their first part"),
-    ("left", "Streams whose client left before their end"),
+    ("left", "Requests whose client left before their end: streams, and what waited here"),
     ("invocations", "Lambda invocations"),
     ("cold", "Lambda invocations with a cold start"),
     ("gib_s", "GiB seconds that Lambda billed"),
@@ -75,7 +75,7 @@ def gateway_families(gateway: Gateway) -> Iterator[Metric]:
     yield from _central_queues([router for router in routers if isinstance(router, CentralRouter)])
     in_flight = dict.fromkeys(gateway.routers, 0)
     for agent in gateway.agents.open.values():
-        in_flight[agent.router.name] += len(agent.in_flight)
+        in_flight[agent.router.name] += agent.held
     held = [((name,), count) for name, count in in_flight.items()]
     yield gauge("gateway_in_flight", "Requests in flight at agents", ("model",), held)
     calls = [((router.name,), router.overflow.in_flight) for router in routers if router.overflow is not None]

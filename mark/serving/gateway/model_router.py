@@ -23,7 +23,7 @@ from mark.dispatch.redispatch import AfterLoss, after_loss, at_work
 from mark.dispatch.routing import NONE, least_finish, least_finish_of_size, least_outstanding, weighted
 from mark.domain.member import Member
 from mark.domain.spending import SpendingLimit
-from mark.domain.traffic import CLIENT_ERROR, is_rejection
+from mark.domain.traffic import CLIENT_ERROR, CLIENT_GONE, is_rejection
 from mark.protocols.frames import Response
 from mark.service_spec import ServedModel
 from mark.serving.gateway.idempotency import IdempotencyCache, StoredResponse
@@ -31,7 +31,6 @@ from mark.serving.gateway.lambda_overflow import LambdaCalls
 from mark.serving.gateway.members_view import AgentView, ModelView
 from mark.serving.gateway.request import InferenceRequest, Loss
 from mark.serving.gateway.stats import Server, Tally, VersionTally
-from mark.serving.gateway.streams import LEFT
 from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 
 if TYPE_CHECKING:
@@ -77,6 +76,11 @@ def _fails_its_request(decide: WithRequest[Rest]) -> WithRequest[Rest]:
             router.fail_unexpected(request, error)
 
     return decided
+
+
+def _is_load(request: InferenceRequest) -> bool:
+    """True for an arrival, which the objective counts: all but what idle capacity takes of the async class."""
+    return request.client is None or request.client.is_load
 
 
 NO_CAPACITY = "no capacity to meet the deadline; retry after 1 s"
@@ -187,8 +191,10 @@ class ModelRouter:
     def settle(self, request: InferenceRequest) -> None:
         """Forget that an agent of a version has a request; early binding remembers none."""
 
-    def check_timeouts(self, now: float) -> None:
-        """Expire requests that wait here past the time-out; with early binding none does."""
+    def check_timeouts(self, now: float) -> None:  # noqa: ARG002 - as held requests know their own times
+        """Forget held requests whose clients have gone; with early binding no other waits here."""
+        if self.held is not None:
+            self.held.forget_gone()
 
     def limit_spending(self, limit: SpendingLimit) -> None:
         """Call Lambda no more under a limit; clients hear of a pause."""
@@ -317,7 +323,7 @@ class ModelRouter:
         return False
 
     def _shed(self, request: InferenceRequest) -> None:
-        self.tally.shed += 1
+        self.tally.shed += _is_load(request)
         self.fail(request, 503, PAUSED if self._is_paused else NO_CAPACITY)
 
     def agent_lost(self, view: AgentView, held: list[InferenceRequest]) -> None:
@@ -350,7 +356,7 @@ class ModelRouter:
             give_up_s=self._policy.give_up_s,
         )
         if again is AfterLoss.FORBIDDEN:
-            self.tally.failed += 1
+            self.tally.failed += _is_load(request)
             self.fail(request, 502, "the server was lost; the model does not allow an automatic retry")
         elif again is AfterLoss.GIVEN_UP:
             self._give_up(request)
@@ -377,7 +383,7 @@ class ModelRouter:
             "others": others,
         }
         log.warning("request given up: it was on each of the servers that were lost, %s", shared, extra=fields)
-        self.tally.failed += 1
+        self.tally.failed += _is_load(request)
         text = f"{len(losses)} servers were lost while they worked on this request; no further retry"
         self.fail(request, 502, text)
 
@@ -391,7 +397,7 @@ class ModelRouter:
     @_fails_its_request
     def time_out(self, request: InferenceRequest) -> None:
         """Answer 504: the service's own time-out has passed, and which version had the request is not known."""
-        self.tally.failed += 1
+        self.tally.failed += _is_load(request)
         self.fail(request, 504, f"not answered within {self._policy.give_up_s:g} s")
 
     @property
@@ -483,9 +489,9 @@ class ModelRouter:
             request.client = None
 
     def left(self, request: InferenceRequest, first_s: float | None, now: float) -> None:
-        """Count a stream whose client left before its end: as failed where the objective was missed by then.
+        """Count a request whose client left before its end: as failed where the objective was missed by then.
 
-        first_s: seconds to its first part; None where none had come.
+        first_s: seconds to the first part of a stream; None where none had come.
         """
         slo = self.served.slo
         waited_s = now - request.arrived_at
@@ -494,7 +500,7 @@ class ModelRouter:
         self.tally.left += 1
         self.tally.failed += missed
         if request.client is not None:
-            request.client.refused(504 if missed else LEFT)
+            request.client.refused(504 if missed else CLIENT_GONE)
             request.client = None
 
     def fail(self, request: InferenceRequest, status: int, text: str) -> None:
@@ -511,7 +517,7 @@ class ModelRouter:
     ) -> None:
         """Log an unexpected exception and answer its request with an error."""
         self.unexpected.note(error, model=self.name, request_id=request.request_id.decode("latin-1"))
-        self.tally.failed += 1
+        self.tally.failed += _is_load(request)
         self.fail(request, status, text)
 
     def _route(self, now: float, size: int) -> Agent | None:

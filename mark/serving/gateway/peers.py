@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from mark.domain.errors import RetryLater
 from mark.domain.member import Peer
 from mark.ports import GatewayLink
+from mark.serving.gateway.held_requests import MOST_HELD
 from mark.serving.gateway.request import InferenceRequest
 from mark.serving.gateway.shares import draw
 from mark.serving.http.client import HttpAnswer, HttpClient
@@ -46,7 +47,10 @@ class PeerGateway:
     def __init__(self, peer: Peer) -> None:
         host = f"[{peer.host}]" if ":" in peer.host else peer.host
         self.peer = peer
-        self.client = HttpClient(f"http://{host}:{peer.port}", connections=MOST_CONNECTIONS)
+        url = f"http://{host}:{peer.port}"
+        self.client = HttpClient(url, connections=MOST_CONNECTIONS)
+        #: for requests of the async class, which take their connections for hours
+        self.client_of_held = HttpClient(url, connections=MOST_HELD)
         self.is_up = False
         self.unlisted = 0
 
@@ -57,15 +61,23 @@ class PeerGateway:
         except RetryLater:
             return False
 
-    async def forward(self, request: InferenceRequest, by: str, within_s: float) -> HttpAnswer:
-        """Send a client's request to this peer. Errors: RetryLater."""
+    async def forward(
+        self, request: InferenceRequest, by: str, within_s: float, *, is_held: bool = False
+    ) -> HttpAnswer:
+        """Send a client's request to this peer. is_held: it waits there for capacity. Errors: RetryLater."""
         headers = {
             name: value.decode("latin-1") for name, value in request.headers.items() if name not in _OWN
         } | {FORWARDED: by}
         if request.trace is not None:
             headers |= request.trace.context.headers
         method, target = request.method.decode(), request.target.decode("latin-1")
-        return await self.client.request(method, target, timeout_s=within_s, body=request.body, headers=headers)
+        client = self.client_of_held if is_held else self.client
+        return await client.request(method, target, timeout_s=within_s, body=request.body, headers=headers)
+
+    async def close(self) -> None:
+        """Close the connections; calls in flight get RetryLater."""
+        await self.client.close()
+        await self.client_of_held.close()
 
 
 def forwarded_headers(headers: Mapping[str, str]) -> bytes:
@@ -127,7 +139,7 @@ class Peers:
             if other.unlisted > 1:  # once may be a store that lost all and gets it back at once
                 del self._others[name]
                 self._assign_slots()
-                await other.client.close()
+                await other.close()
 
     async def probe(self) -> None:
         """Start a health check of each peer."""
@@ -146,7 +158,7 @@ class Peers:
             probe.cancel()
         await asyncio.gather(*self._probes, return_exceptions=True)
         for other in self._others.values():
-            await other.client.close()
+            await other.close()
 
     def lost(self, other: PeerGateway) -> None:
         """Failover after an unanswered request: other gateways own its ids until a health check succeeds."""

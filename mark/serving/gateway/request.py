@@ -145,10 +145,9 @@ class InferenceRequest(HttpExchange):
         if self.trace is not None:
             self.trace.answered(status, by, variant, version)
 
-    def begin_answer(self, status: int, content_type: bytes, by: bytes, version: bytes) -> bool:
-        """Begin an answer that streams; False where the client cannot take one. Its parts are not compressed."""
-        if self.connection is None:
-            return False
+    def begin_answer(self, status: int, content_type: bytes, by: bytes, version: bytes) -> None:
+        """Begin an answer that streams. Its parts are not compressed."""
+        assert self.connection is not None, "one that has left is its agent's no more"
         extra = b"x-mark-served-by: %b\r\nx-mark-request-id: %b\r\ncache-control: no-cache\r\n" % (
             by,
             self.request_id,
@@ -157,7 +156,7 @@ class InferenceRequest(HttpExchange):
             extra += b"x-mark-version: %b\r\n" % version
         if self.shape == "sagemaker":
             extra += b"x-amzn-invoked-production-variant: %b\r\n" % ONLY_VARIANT
-        return self.connection.begin(self, status, content_type, extra)
+        self.connection.begin(self, status, content_type, extra)
 
     def forget_body(self) -> None:
         """Give its memory back: the request is not sent again."""

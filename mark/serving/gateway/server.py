@@ -35,7 +35,7 @@ from mark.serving.gateway.accuracy_floor import pinned_variant, stricter_floor
 from mark.serving.gateway.agent_pool import AgentConnections
 from mark.serving.gateway.central_router import CentralRouter
 from mark.serving.gateway.clients import Account, ClientUse
-from mark.serving.gateway.held_requests import HeldRequests, HeldRoom
+from mark.serving.gateway.held_requests import ForwardedWait, HeldRequests, HeldRoom
 from mark.serving.gateway.idempotency import IdempotencyCache
 from mark.serving.gateway.lambda_overflow import LambdaCalls
 from mark.serving.gateway.metrics import gateway_families, render_gateway
@@ -54,7 +54,7 @@ from mark.serving.gateway.routes import (
     versions_of,
 )
 from mark.serving.gateway.store_sync import StoreSync
-from mark.serving.gateway.streams import StreamedAnswer
+from mark.serving.gateway.streams import NO_STREAM, StreamedAnswer
 from mark.serving.http.body_budget import HELD, UNCOUNTED_BYTES
 from mark.serving.http.content_codings import ACCEPTED, decode, decode_small, is_plain
 from mark.serving.http.server import HttpLimits, HttpServer
@@ -147,6 +147,7 @@ class Gateway:
         self._idempotency = IdempotencyCache(self.unexpected)
         self.peers = Peers(self.unexpected, self._share_agents)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._forwarded_waits: set[ForwardedWait] = set()
         self.sync = StoreSync(config.name, self.unexpected)
         self.routers: dict[str, ModelRouter] = {}
         for served in spec.models:
@@ -187,6 +188,14 @@ class Gateway:
         self.clients.set_gateways(len(gateways), time.monotonic())
         for router in self.routers.values():
             router.set_gateways(self.peers.name, gateways)
+
+    def leave_waits(self) -> None:
+        """Answer what waits for hours with 503, here and at other gateways: this one ends."""
+        for router in self.routers.values():
+            if router.held is not None:
+                router.held.leave()
+        for wait in tuple(self._forwarded_waits):
+            wait.leave()
 
     def handle(self, request: InferenceRequest) -> None:
         """Handle a client's request; a known head skips routing and parsing."""
@@ -336,11 +345,12 @@ class Gateway:
         request.headers = {name: value for name, value in request.headers.items() if name != "content-encoding"}
         self._infer(request, route, account)
 
-    def _in_background(self, request: InferenceRequest, work: Coroutine[Any, Any, None]) -> None:
+    def _in_background(self, request: InferenceRequest, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run a coroutine for a request; an exception there fails this request alone."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(functools.partial(self._ended, request))
+        return task
 
     def _ended(self, request: InferenceRequest, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -369,10 +379,11 @@ class Gateway:
         sync = self.sync
         if now >= sync.window_ends_at:
             sync.roll_window()
-        if self.tracing is not None and not router.streams:
+        if self.tracing is not None:
             self.tracing.begin(request, router, "" if use is None else use.name)
         if router.streams:
-            self._make_stream(request, router, has_id=has_id)
+            if not self._make_stream(request, router, has_id=has_id):
+                return
         elif has_id:
             self._offer_by_id(request, router, use, now)
             return
@@ -388,10 +399,17 @@ class Gateway:
             request.client = use
             self._offer_of(use, request, router, now)
 
-    def _make_stream(self, request: InferenceRequest, router: ModelRouter, *, has_id: bool) -> None:
-        """Have the answer stream. Its id keeps no duplicate from running: what was sent cannot be kept."""
+    def _make_stream(self, request: InferenceRequest, router: ModelRouter, *, has_id: bool) -> bool:
+        """Have the answer stream; False where it was answered with 505, because its client cannot take a stream.
+
+        Its id keeps no duplicate from running: what was sent cannot be kept.
+        """
         request.request_id = request.headers["x-mark-request-id"] if has_id else self._next_id()
+        if request.connection is None or not request.connection.can_stream:
+            request.fail(505, NO_STREAM)
+            return False
         request.stream = StreamedAnswer(request, router)
+        return True
 
     def _offer_by_id(
         self, request: InferenceRequest, router: ModelRouter, use: ClientUse | None, now: float
@@ -408,7 +426,7 @@ class Gateway:
 
     def _offer_of(self, use: ClientUse, request: InferenceRequest, router: ModelRouter, now: float) -> None:
         """Offer a client's request where the queue has room for its class; hold one of the async class."""
-        if use.deadline_s and router.held is not None and not request.version and not router.streams:
+        if router.held is not None and _is_held(use, request, router):
             router.held.hold(request, use, now)
             return
         router.tally.arrived(request.size)
@@ -455,7 +473,13 @@ class Gateway:
         self, request: InferenceRequest, router: ModelRouter, use: ClientUse | None, owner: PeerGateway
     ) -> None:
         router.tally.forwarded += 1
-        self._in_background(request, self._forward_to_owner(request, router, use, owner))
+        task = self._in_background(request, self._forward_to_owner(request, router, use, owner))
+        if use is not None and _is_held(use, request, router):
+            request.stream = wait = ForwardedWait(request, task)
+            self._forwarded_waits.add(wait)
+            task.add_done_callback(lambda _: self._forwarded_waits.discard(wait))
+            if self.http.is_leaving:
+                wait.leave()
 
     async def _forward_to_owner(
         self, request: InferenceRequest, router: ModelRouter, use: ClientUse | None, owner: PeerGateway
@@ -464,9 +488,13 @@ class Gateway:
 
         The gateway that has it executed counts it towards its client's limits.
         """
+        within_s, is_held = router.give_up_s + OWNER_GRACE_S, False
+        if use is not None and _is_held(use, request, router):
+            within_s, is_held = within_s + use.deadline_s, True
         try:
-            answer = await owner.forward(request, self.peers.name, router.give_up_s + OWNER_GRACE_S)
+            answer = await owner.forward(request, self.peers.name, within_s, is_held=is_held)
         except RetryLater as error:
+            request.stream = None
             if isinstance(error.__cause__, TimeoutError):
                 router.time_out(request)
                 return
@@ -539,6 +567,11 @@ class Gateway:
             request.fail(503, "not ready: no instance accepts requests")
         else:
             request.reply(200, _JSON, json.dumps(document or {"ready": True}).encode())
+
+
+def _is_held(use: ClientUse, request: InferenceRequest, router: ModelRouter) -> bool:
+    """True for a request of the async class that is to wait; others of that class are ordinary ones."""
+    return bool(use.deadline_s) and router.held is not None and not request.version and not router.streams
 
 
 def _carried(headers: dict[str, bytes]) -> bytes:
@@ -681,9 +714,7 @@ async def _drain(gateway: Gateway) -> None:
     """
     began, http = time.monotonic(), gateway.http
     http.leave()
-    for router in gateway.routers.values():
-        if router.held is not None:
-            router.held.leave()
+    gateway.leave_waits()
     while (passed_s := time.monotonic() - began) < max(DRAIN_S, http.limits.leave_s):
         if passed_s > http.limits.leave_s:
             http.close_idle()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Protocol
 
+from mark.domain.traffic import CLIENT_GONE
 from mark.protocols.frames import StreamHead
 from mark.protocols.oip import error_body
 from mark.protocols.stream_window import ReceiveWindow
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 SSE_TYPE = b"text/event-stream"
 EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
-LEFT = 499
-"""The client closed its request: no status is sent, and no objective counts it."""
 NO_STREAM = "the model streams its answers, which needs HTTP/1.1"
 
 
@@ -43,14 +42,16 @@ class StreamSource(Protocol):
 class StreamedAnswer:
     """The answer of one request of a model that streams. `by`, `first_s`: set when its first part has come."""
 
-    __slots__ = ("_id", "_is_sse", "_last", "_request", "_router", "_source", "_window", "by", "first_s")
+    __slots__ = (
+        "_id", "_is_sse", "_last", "_request", "_router", "_source", "_status", "_window", "by", "first_s",
+    )  # fmt: skip
 
     def __init__(self, request: InferenceRequest, router: ModelRouter) -> None:
         self._request, self._router = request, router
         self._source: StreamSource | None = None
         self.by: Server = "instance"
         self.first_s: float | None = None
-        self._id = 0
+        self._id = self._status = 0
         self._window = ReceiveWindow()
         self._is_sse = False
         self._last = b""
@@ -59,16 +60,15 @@ class StreamedAnswer:
         """The request was sent to that agent."""
         self._source, self._id = source, id_
 
-    def begin(self, head: StreamHead, by: Server, router: ModelRouter, now: float) -> bool:
-        """Begin to answer. router: the version's that answers. False where the client cannot take a stream."""
-        request, self._router, self.by = self._request, router, by
+    def begin(self, head: StreamHead, by: Server, router: ModelRouter, now: float) -> None:
+        """Begin to answer. router: the version's that answers."""
+        request, self._router, self.by, self._status = self._request, router, by, head.status
         self.first_s = now - request.arrived_at
-        if not request.begin_answer(head.status, head.content_type, by.encode(), router.version):
-            router.fail(request, 505, NO_STREAM)
-            return False
+        request.begin_answer(head.status, head.content_type, by.encode(), router.version)
         request.forget_body()
+        if request.trace is not None:
+            request.trace.began(now)
         self._is_sse = head.content_type.partition(b";")[0].strip().lower() == SSE_TYPE
-        return True
 
     def part(self, body: bytes) -> None:
         """Write a part. Errors: FrameError where the agent exceeds the stream's window."""
@@ -99,14 +99,20 @@ class StreamedAnswer:
         if not error:
             connection.finish(request)
             self._router.streamed(request, self.by, self.first_s, now - request.arrived_at)
+            if request.trace is not None:
+                request.trace.answered(self._status, self.by.encode(), b"", self._router.version)
             return
         if self._is_sse and (not self._last or self._last.endswith(EVENT_ENDS)):
             connection.write_part(b"event: error\ndata: " + error_body(error) + b"\n\n")
         connection.cut()
         self._router.cut_short(request)
+        if request.trace is not None:
+            request.trace.cut_short(self._status, self.by.encode(), self._router.version)
 
     def on_left(self) -> None:
         """The client has gone: cancel the request at its agent, and count it."""
         if self._source is not None:
             self._source.cancel(self._id, self._request)
         self._router.left(self._request, self.first_s, time.monotonic())
+        if self._request.trace is not None:
+            self._request.trace.failed(CLIENT_GONE)

@@ -1,4 +1,4 @@
-"""Messages of `inference.GRPCInferenceService`, as the Open Inference Protocol's specification numbers them.
+"""Messages of `inference.GRPCInferenceService` and of gRPC's health check, as their specifications number them.
 
 The tables below are the .proto in fewer words: classes are made of them when this module is imported, so no
 generated code has to fit the protobuf that is installed. They live in a pool of their own: a client's library in
@@ -7,7 +7,7 @@ the same process registers the same names. ModelConfig has the fields that a gat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -29,7 +29,8 @@ _TENSOR: Mapping[int, str] = {
 }
 _CONFIGURED: Mapping[int, str] = {1: "string name", 2: "DataType data_type"}
 
-FIELDS: Mapping[str, Mapping[int, str]] = MappingProxyType(
+Fields: TypeAlias = Mapping[str, Mapping[int, str]]
+FIELDS: Fields = MappingProxyType(
     {
         "ServerLiveRequest": {},
         "ServerLiveResponse": {1: "bool live"},
@@ -123,47 +124,82 @@ DATA_TYPES = ("INVALID", "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", 
 """Of ModelConfig, in the order of their numbers."""
 
 
-def _file() -> descriptor_pb2.FileDescriptorProto:
-    """The descriptor of the file that the tables are."""
-    file = descriptor_pb2.FileDescriptorProto(name="mark/inference.proto", package=PACKAGE, syntax="proto3")
-    types = file.enum_type.add(name="DataType")
-    for number, name in enumerate(DATA_TYPES):
-        types.value.add(name=f"TYPE_{name}", number=number)
-    made: dict[str, Message] = {}
-    for name, fields in FIELDS.items():
-        outer, _, inner = name.rpartition(".")
-        message = made[outer].nested_type.add(name=inner) if outer else file.message_type.add(name=inner)
-        made[name] = message
-        for number, text in fields.items():
-            _add_field(message, name, number, text)
-    return file
+HEALTH_PACKAGE = "grpc.health.v1"
+HEALTH = f"{HEALTH_PACKAGE}.Health"
+HEALTH_FIELDS: Fields = MappingProxyType(
+    {
+        "HealthCheckRequest": {1: "string service"},
+        "HealthCheckResponse": {1: "HealthCheckResponse.ServingStatus status"},
+    }
+)
+"""Of gRPC's own health service, in the same words."""
+SERVING = 1
+ENUMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "DataType": tuple(f"TYPE_{name}" for name in DATA_TYPES),
+        "HealthCheckResponse.ServingStatus": ("UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"),
+    }
+)
+"""Names by enumeration, in the order of their numbers."""
 
 
-def _add_field(message: Message, of: str, number: int, text: str) -> None:
-    *kinds, named, name = text.split()
-    if kinds == ["map"]:
-        entry = message.nested_type.add(name=f"{name.capitalize()}Entry", options={"map_entry": True})
-        _add_field(entry, of, 1, "string key")
-        _add_field(entry, of, 2, f"{named} value")
-        named, kinds = f"{of}.{entry.name}", ["repeated"]
-    field = message.field.add(name=name, number=number, label=_REPEATED if kinds == ["repeated"] else _SINGLE)
-    if kinds == ["oneof"]:
-        if not message.oneof_decl:
-            message.oneof_decl.add(name="choice")
-        field.oneof_index = 0
-    if "." in named or named in FIELDS:
-        field.type, field.type_name = _MESSAGE, f".{PACKAGE}.{named}"
-    elif named == "DataType":
-        field.type, field.type_name = _Field.TYPE_ENUM, f".{PACKAGE}.{named}"
-    else:
-        field.type = getattr(_Field, f"TYPE_{named.upper()}")
+class _File:
+    """The descriptor of the file that a table is."""
+
+    def __init__(self, package: str, fields: Fields, enums: Iterable[str]) -> None:
+        self._package, self._fields = package, fields
+        self.file = descriptor_pb2.FileDescriptorProto(
+            name=f"mark/{package}.proto", package=package, syntax="proto3"
+        )
+        made: dict[str, Message] = {}
+        for name in fields:
+            outer, _, inner = name.rpartition(".")
+            made[name] = (
+                made[outer].nested_type.add(name=inner) if outer else self.file.message_type.add(name=name)
+            )
+        for name in enums:
+            outer, _, inner = name.rpartition(".")
+            types = (made[outer] if outer else self.file).enum_type.add(name=inner)
+            for number, value in enumerate(ENUMS[name]):
+                types.value.add(name=value, number=number)
+        for name, texts in fields.items():
+            for number, text in texts.items():
+                self._add_field(made[name], name, number, text)
+
+    def _add_field(self, message: Message, of: str, number: int, text: str) -> None:
+        *kinds, named, name = text.split()
+        if kinds == ["map"]:
+            entry = message.nested_type.add(name=f"{name.capitalize()}Entry", options={"map_entry": True})
+            self._add_field(entry, of, 1, "string key")
+            self._add_field(entry, of, 2, f"{named} value")
+            named, kinds = f"{of}.{entry.name}", ["repeated"]
+        field = message.field.add(name=name, number=number, label=_REPEATED if kinds == ["repeated"] else _SINGLE)
+        if kinds == ["oneof"]:
+            if not message.oneof_decl:
+                message.oneof_decl.add(name="choice")
+            field.oneof_index = 0
+        if named in ENUMS:
+            field.type, field.type_name = _Field.TYPE_ENUM, f".{self._package}.{named}"
+        elif "." in named or named in self._fields:
+            field.type, field.type_name = _MESSAGE, f".{self._package}.{named}"
+        else:
+            field.type = getattr(_Field, f"TYPE_{named.upper()}")
 
 
 _Field = descriptor_pb2.FieldDescriptorProto
 _SINGLE, _REPEATED, _MESSAGE = _Field.LABEL_OPTIONAL, _Field.LABEL_REPEATED, _Field.TYPE_MESSAGE
 _pool = descriptor_pool.DescriptorPool()
-_pool.AddSerializedFile(_file().SerializeToString())
+
+
+def _classes(package: str, fields: Fields, *enums: str) -> dict[str, Message]:
+    _pool.AddSerializedFile(_File(package, fields, enums).file.SerializeToString())
+    return {
+        name: message_factory.GetMessageClass(_pool.FindMessageTypeByName(f"{package}.{name}")) for name in fields
+    }
+
+
 CLASSES: Mapping[str, Message] = MappingProxyType(
-    {name: message_factory.GetMessageClass(_pool.FindMessageTypeByName(f"{PACKAGE}.{name}")) for name in FIELDS}
+    _classes(PACKAGE, FIELDS, "DataType")
+    | _classes(HEALTH_PACKAGE, HEALTH_FIELDS, "HealthCheckResponse.ServingStatus")
 )
 """By message."""

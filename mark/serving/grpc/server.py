@@ -22,7 +22,7 @@ from grpc import aio
 from mark.domain.errors import Misconfigured
 from mark.protocols import oip
 from mark.protocols.oip import BadRequest
-from mark.serving.grpc.messages import CLASSES, SERVICE
+from mark.serving.grpc.messages import CLASSES, HEALTH, SERVICE, SERVING
 from mark.serving.grpc.status import code_of, details_of, headers_of, read_lines, trailing_of
 from mark.serving.grpc.translation import SMALL_BYTES, Translated, compose_response, model_target, parse, translate
 from mark.serving.http.body_budget import HELD, UNCOUNTED_BYTES, BodyLease
@@ -69,11 +69,12 @@ class Document(NamedTuple):
     field: str = ""
 
 
+LIVE = b"/v2/health/live"
 ANY = b"/"
 """Path of a request whose message is not read, because its sender is refused."""
 DOCUMENTS: Mapping[str, Document] = MappingProxyType(
     {
-        "ServerLive": Document(b"/v2/health/live"),
+        "ServerLive": Document(LIVE),
         "ServerReady": Document(b"/v2/health/ready"),
         "ServerMetadata": Document(b"/v2"),
         "ModelReady": Document(ANY, "/ready"),
@@ -99,7 +100,7 @@ class _Waiting:
     """The connection of a request, as far as the gateway knows: takes its answer, which does not stream."""
 
     __slots__ = ("answer",)
-    is_writable = False
+    is_writable = can_stream = False
 
     def __init__(self) -> None:
         self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -111,9 +112,8 @@ class _Waiting:
         if not self.answer.done():
             self.answer.set_result(Answer(status, read_lines(extra), body))
 
-    def begin(self, exchange: HttpExchange, status: int, content_type: bytes, extra: bytes) -> bool:  # noqa: ARG002
-        """No answer streams here: the gateway refuses the request."""
-        return False
+    def begin(self, exchange: HttpExchange, status: int, content_type: bytes, extra: bytes) -> None:
+        """Never called: the gateway refuses a request whose answer would stream."""
 
     def write_part(self, body: bytes) -> None:
         """Never called: nothing begins."""
@@ -135,7 +135,13 @@ class GrpcServer:
         methods: dict[str, Method] = {name: partial(self._document, name, one) for name, one in DOCUMENTS.items()}
         methods["ModelInfer"] = self._infer
         handlers = {name: grpc.stream_unary_rpc_method_handler(method) for name, method in methods.items()}
-        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+        health = {"Check": grpc.stream_unary_rpc_method_handler(self._check)}
+        self._server.add_generic_rpc_handlers(
+            (
+                grpc.method_handlers_generic_handler(SERVICE, handlers),
+                grpc.method_handlers_generic_handler(HEALTH, health),
+            )
+        )
         self.port = self._bind(config)
 
     def _bind(self, config: GrpcConfig) -> int:
@@ -174,6 +180,25 @@ class GrpcServer:
         message = CLASSES[f"{name}Response"]()
         json_format.ParseDict({document.field: found} if document.field else found, message)
         return bytes(message.SerializeToString())
+
+    async def _check(self, messages: Messages, context: Context) -> bytes:
+        """Answer gRPC's own health check, of the server and of its one service: live, as by HTTP.
+
+        Not ready, which it would not be while one model of many has no instance: load balancers ask.
+        """
+        name = ""
+        try:
+            headers = _headers(context)
+            if self._http.admits(LIVE, headers):  # a stranger's message is not read
+                name = parse("HealthCheckRequest", await self._read(messages)).service
+        except BadRequest as error:
+            return await _refuse(context, error)
+        if name not in ("", SERVICE):
+            return await _refuse(context, BadRequest(f"no service {name[:200]!r}; known: {SERVICE}", 404))
+        answer = await self._ask(b"GET", LIVE, headers, b"")
+        if answer.status >= 400:
+            return await _fail(context, answer)
+        return bytes(CLASSES["HealthCheckResponse"](status=SERVING).SerializeToString())
 
     async def _infer(self, messages: Messages, context: Context) -> bytes:
         """Answer an inference request. A stranger's is refused by its metadata, as a large body is over HTTP."""
@@ -235,8 +260,13 @@ class GrpcServer:
             self._http.handler(exchange)
         except Exception as error:  # noqa: BLE001 - as a connection of HTTP: the request gets its answer
             self._http.on_error(exchange, error)
-        del exchange, lease  # the memory is the request's
-        return await waiting.answer
+        try:
+            return await waiting.answer
+        finally:
+            if exchange.connection is not None:
+                exchange.connection = None
+                if exchange.stream is not None:
+                    exchange.stream.on_left()
 
 
 def _understood(data: bytes) -> Translated:

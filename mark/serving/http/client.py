@@ -246,6 +246,8 @@ class HttpStream:
         """Give the connection back; close it where the answer is not over. To be called once."""
         if self._ended is None:
             self.connection.lose("closed", "was left before it answered")
+        elif self._held_bytes > HELD_BYTES:
+            self.connection.read_on(True)
         self._done(self.connection)
 
     def _on_end(self, outcome: HttpAnswer | Lost) -> None:

@@ -475,13 +475,13 @@ class HttpConnection(asyncio.Protocol):
         """False while the client does not read what was written."""
         return not self._paused
 
-    def begin(self, exchange: HttpExchange, status: int, content_type: bytes, extra: bytes) -> bool:
-        """Write the head of an answer whose body comes in parts.
+    @property
+    def can_stream(self) -> bool:
+        """False for a client of HTTP/1.0, which could not tell where such a body ends."""
+        return bool(self._parser.get_http_version() != "1.0")
 
-        For a client of HTTP/1.0, which could not tell where the body ends, nothing is written: False.
-        """
-        if self._parser.get_http_version() == "1.0":
-            return False
+    def begin(self, exchange: HttpExchange, status: int, content_type: bytes, extra: bytes) -> None:
+        """Write the head of an answer whose body comes in parts."""
         exchange.keep_alive = exchange.keep_alive and not (self._server.is_leaving and self._has_nothing_behind)
         transport = self._transport
         assert transport is not None
@@ -490,7 +490,6 @@ class HttpConnection(asyncio.Protocol):
             b"%btransfer-encoding: chunked\r\n%b%b\r\n"
             % (_first_lines(status, content_type), extra, b"" if exchange.keep_alive else _CLOSE)
         )
-        return True
 
     def write_part(self, body: bytes) -> None:
         """Write a part of the body as a chunk; an empty one would end it."""

@@ -23,8 +23,13 @@ class Answering(Protocol):
         """False while the client does not read what was written."""
         ...
 
-    def begin(self, exchange: HttpExchange, status: int, content_type: bytes, extra: bytes) -> bool:
-        """Write the head of an answer whose body comes in parts; False where the client cannot take one."""
+    @property
+    def can_stream(self) -> bool:
+        """True where the client can take an answer whose body comes in parts."""
+        ...
+
+    def begin(self, exchange: HttpExchange, status: int, content_type: bytes, extra: bytes) -> None:
+        """Write the head of such an answer."""
         ...
 
     def write_part(self, body: bytes) -> None:

@@ -1,7 +1,8 @@
 """An agent's spans of the sampled requests of a batch.
 
     queue                 from a request's arrival at the agent to its batch; linked to the batch
-    batch                 from its start to its answers: below the first sampled request, linked to all of them
+    batch                 from its start to its answers: below the first sampled request, linked to all of them;
+                          `stream`, of one request, where answers stream
       model               one call of the model, as the backend makes it
 
 A batch is one span, however many requests it answers: it stands in the trace of the first, and the others' `queue`
@@ -35,13 +36,13 @@ class AgentTracing:
             return None if context is None else PassedOn(context)
         return JobTrace(self._spans, context, now)
 
-    def begin(self, requests: Sequence[InferRequest], now: float) -> BatchTrace | None:
-        """Begin a batch; None where none of its requests is sampled."""
+    def begin(self, requests: Sequence[InferRequest], now: float, name: str = "batch") -> BatchTrace | None:
+        """Begin a batch, or one stream by that name; None where none of its requests is sampled."""
         traces = [request.trace for request in requests if isinstance(request.trace, JobTrace)]
         if not traces:
             return None
         labels: dict[str, str | int] = {**self._labels, "mark.batch.requests": len(requests)}
-        return BatchTrace(self._spans, traces, labels, now)
+        return BatchTrace(self._spans, traces, labels, now, name)
 
 
 class JobTrace:
@@ -87,9 +88,15 @@ class BatchTrace:
     """A batch that runs, with the sampled ones of its requests."""
 
     def __init__(
-        self, spans: SpanQueue, traces: Sequence[JobTrace], labels: Mapping[str, str | int], now: float
+        self,
+        spans: SpanQueue,
+        traces: Sequence[JobTrace],
+        labels: Mapping[str, str | int],
+        now: float,
+        name: str,
     ) -> None:
         self._spans, self._traces, self._labels, self._began_at = spans, traces, labels, now
+        self._name = name
         self._context = traces[0].context._replace(span_id=new_span_id())
         for trace in traces:
             trace.batch = self._context
@@ -120,5 +127,5 @@ class BatchTrace:
         links = tuple(SpanId(trace.context.trace_id, trace.context.span_id) for trace in self._traces)
         parent_id, ended_ns = self._traces[0].context.span_id, epoch_ns(time.monotonic())
         self._spans.add(
-            Span("batch", Kind.INTERNAL, id_, parent_id, began_ns, ended_ns, labels, links, failed, own.state)
+            Span(self._name, Kind.INTERNAL, id_, parent_id, began_ns, ended_ns, labels, links, failed, own.state)
         )

@@ -1,6 +1,6 @@
 """A gateway's spans of one sampled request.
 
-    infer MODEL           from its arrival to its answer
+    infer MODEL           from its arrival to its answer; with an event at the first byte of one that streams
       dispatch            until it is sent somewhere, again after each bounce or loss: the wait in the gateway
       agent               from when it is sent to one until the answer, the bounce or the loss
       lambda              the same for a call of Lambda
@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from mark.domain.traffic import CLIENT_ERROR
+from mark.domain.traffic import CLIENT_ERROR, CLIENT_GONE
 from mark.protocols.trace_context import TraceContext, carried, is_in_ratio, parse_context
 from mark.serving.gateway.held_requests import HeldUse
 from mark.telemetry.otlp.queue import SpanQueue
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
 Values = dict[str, str | bool | int | float]
 REJECTED = "rejected"
+FIRST_BYTE = "first byte"
 FAILURES = {
-    400: REJECTED, 404: REJECTED, 409: REJECTED, 429: "limited", 499: "client gone", 503: "shed", 504: "expired",
+    400: REJECTED, 404: REJECTED, 409: REJECTED, 429: "limited", CLIENT_GONE: "client gone", 503: "shed",
+    504: "expired",
 }  # fmt: skip
 """Outcomes of requests that the service answers with an error; of others: failed."""
 
@@ -59,6 +61,7 @@ class RequestTrace:
     __slots__ = (
         "_began_at",
         "_client",
+        "_first_at",
         "_parent",
         "_request",
         "_router",
@@ -82,6 +85,7 @@ class RequestTrace:
         self._request, self._router = request, router
         self.id = new_span_id()
         self._began_at = self._since = request.arrived_at
+        self._first_at: float | None = None
         self._try: Values | None = None
         self._try_id, self._try_name = 0, ""
 
@@ -117,7 +121,7 @@ class RequestTrace:
     def returned(self, outcome: str, now: float) -> None:
         """The request is at the agent or the function no more.
 
-        outcome: answered, bounced, lost, taken back, refused, expired or failed.
+        outcome: answered, bounced, lost, taken back, refused, cancelled, expired or failed.
         """
         attributes, self._try = self._try, None
         if attributes is None:
@@ -127,19 +131,24 @@ class RequestTrace:
         self._add(self._try_name, Kind.CLIENT, self._try_id, self._since, now, attributes, failed=failed)
         self._since = now
 
+    def began(self, now: float) -> None:
+        """The first byte of an answer that streams goes out; `answered`, `cut_short` or `failed` ends it."""
+        self._first_at = now
+
+    def cut_short(self, status: int, by: bytes, version: bytes) -> None:
+        """An answer that streams ended after its first part, and is not whole."""
+        self._end(status, "cut short", "failed", _served(by, b"", version) | {"error.type": "cut_short"})
+
     def answered(self, status: int, by: bytes, variant: bytes, version: bytes) -> None:
         """The client has a server's answer. by: instance, standby or lambda."""
         outcome = "answered" if status < CLIENT_ERROR else REJECTED if status < 500 else "failed"
-        values: Values = {"mark.served_by": by.decode()}
-        if variant:
-            values["mark.variant"] = variant.decode("latin-1")
-        if version:
-            values["mark.version"] = version.decode("latin-1")
-        self._end(status, outcome, "failed" if outcome == "failed" else "answered", values)
+        of_try = "failed" if outcome == "failed" else "answered"
+        self._end(status, outcome, of_try, _served(by, variant, version))
 
     def failed(self, status: int) -> None:
         """The client has an error of the service's."""
-        self._end(status, FAILURES.get(status, "failed"), "expired" if status == 504 else "failed", {})
+        of_try = {CLIENT_GONE: "cancelled", 504: "expired"}.get(status, "failed")
+        self._end(status, FAILURES.get(status, "failed"), of_try, {})
 
     def forwarded(self, status: int) -> None:
         """The gateway that owns the request's id has answered; its own span says what became of the request."""
@@ -150,9 +159,10 @@ class RequestTrace:
         request.trace = None
         self.returned(of_try, now)
         held = request.client if isinstance(request.client, HeldUse) else None
-        due_at = request.arrived_at + self._router.objective_s if held is None else held.due_at
-        is_late = now > due_at
-        is_error = status >= 500
+        slo, first_at = self._router.served.slo, self._first_at
+        due_at = request.arrived_at + slo.judged_s if held is None else held.due_at
+        is_late = (now if first_at is None or slo.first_byte_s is None else first_at) > due_at
+        is_error = status >= 500 or outcome == "cut short"
         values |= {
             "http.request.method": "POST",
             "http.response.status_code": status,
@@ -160,7 +170,7 @@ class RequestTrace:
             "mark.model": self._router.name,
             "mark.request_id": request.request_id.decode("latin-1"),
             "mark.size": request.size,
-            "mark.objective_ms": 1000 * self._router.objective_s,
+            "mark.objective_ms": 1000 * slo.judged_s,
             "mark.outcome": outcome,
             "mark.attained": outcome == "answered" and not is_late,
             "mark.late": outcome == "answered" and is_late,
@@ -168,7 +178,7 @@ class RequestTrace:
         if self._client:
             values["mark.client"] = self._client
         if is_error:
-            values["error.type"] = str(status)
+            values.setdefault("error.type", str(status))
         self._add(
             f"infer {self._router.name}",
             Kind.SERVER,
@@ -178,9 +188,10 @@ class RequestTrace:
             values,
             failed=is_error,
             parent_id=self._parent.span_id,
+            events=() if first_at is None else ((FIRST_BYTE, epoch_ns(first_at)),),
         )
 
-    def _add(
+    def _add(  # noqa: PLR0913 it is given all of a span
         self,
         name: str,
         kind: Kind,
@@ -191,6 +202,7 @@ class RequestTrace:
         *,
         failed: bool = False,
         parent_id: int | None = None,
+        events: tuple[tuple[str, int], ...] = (),
     ) -> None:
         parent = self._parent
         self._spans.add(
@@ -204,5 +216,16 @@ class RequestTrace:
                 attributes,
                 failed=failed,
                 state=parent.state,
+                events=events,
             )
         )
+
+
+def _served(by: bytes, variant: bytes, version: bytes) -> Values:
+    """Attributes that say what answered."""
+    values: Values = {"mark.served_by": by.decode()}
+    if variant:
+        values["mark.variant"] = variant.decode("latin-1")
+    if version:
+        values["mark.version"] = version.decode("latin-1")
+    return values

@@ -11,7 +11,7 @@ from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExp
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData, ResourceMetrics, ScopeMetrics
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
@@ -69,6 +69,7 @@ class Collector:
             resource=self._resource,
             attributes=span.attributes,
             links=[Link(_context(link)) for link in span.links],
+            events=[Event(name, timestamp=at_ns) for name, at_ns in span.events],
             kind=SpanKind[span.kind.value],
             status=Status(StatusCode.ERROR if span.failed else StatusCode.UNSET),
             start_time=span.began_ns,

@@ -47,6 +47,8 @@ class Span(NamedTuple):
     failed: bool = False
     #: W3C tracestate of the trace
     state: bytes = b""
+    #: name and epoch nanoseconds of what happened in between
+    events: Sequence[tuple[str, int]] = ()
 
 
 def new_trace_id() -> int:

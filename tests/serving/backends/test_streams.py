@@ -20,6 +20,7 @@ from mark.serving.backends.python import PythonBackend
 from mark.serving.backends.python_streams import PythonStreamBackend
 from mark.serving.backends.servers import InvocationsBackend
 from mark.serving.http.client import HELD_BYTES
+from mark.serving.tracing.passed_on import passed_on
 from tests.serving.harness import run
 
 STREAM = InferRequest("/v2/models/m/generate_stream", "application/json", b'{"text_input": "a b c"}')
@@ -84,6 +85,25 @@ def test_a_servers_stream_is_passed_on_as_it_comes_and_its_connection_kept() -> 
             (path, first), (_, second) = heads
             assert path == b"/v2/models/m/generate_stream"
             assert first is second
+            await backend.close()
+
+    run(test())
+
+
+def test_a_server_gets_the_headers_of_the_requests_trace() -> None:
+    parent = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+    async def test() -> None:
+        heads: list[bytes] = []
+
+        async def serve(head: bytes, writer: asyncio.StreamWriter) -> None:
+            heads.append(head)
+            writer.write(CHUNKED + b"0\r\n\r\n")
+
+        async with server(serve) as url:
+            backend = OipBackend(url, name="m")
+            await all_of(await backend.stream(STREAM._replace(trace=passed_on(parent))))
+            assert b"traceparent: " + parent in heads[0]
             await backend.close()
 
     run(test())

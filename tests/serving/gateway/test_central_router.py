@@ -395,7 +395,18 @@ def test_what_nobody_waits_for_takes_no_agent() -> None:
     waits.connection = None
     gateway.router.check_timeouts(time.monotonic())
     assert (len(fast.held), len(gateway.router.queue)) == (1, 0)
-    assert gateway.router.tally.failed == 2
+    assert (gateway.router.tally.left, gateway.router.tally.failed) == (2, 0)
+
+
+def test_who_leaves_after_the_objective_was_missed_is_a_failure_too() -> None:
+    gateway = Gateway()
+    gateway.add("fast")
+    gateway.ask()
+    gateway.turn()
+    late = gateway.ask()
+    late.connection, late.arrived_at = None, late.arrived_at - 1.1 * SLO_S
+    gateway.router.check_timeouts(time.monotonic())
+    assert (gateway.router.tally.left, gateway.router.tally.failed) == (1, 1)
 
 
 def test_a_decision_asks_lambda_once_however_many_wait() -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
-from mark.domain.clients import Client, HashedKey, Priority, hash_of_key
+from mark.domain.clients import Client, ClientDirectory, HashedKey, Priority, hash_of_key
 from mark.serving.gateway import held_requests
 from tests.serving.fakes import EchoBackend
 from tests.serving.gateway.test_clients import client, counts, known
+from tests.serving.gateway.test_peers import Pair, pair
 from tests.serving.harness import Live, Reply, live, run, served, until
 
 OBJECTIVE_S = 60.0
@@ -123,6 +125,30 @@ def test_one_of_a_lost_instance_waits_for_another() -> None:
     run(test())
 
 
+def test_no_objective_counts_one_that_is_no_load_and_fails() -> None:
+    async def test() -> None:
+        async with live(served(redispatch=False)) as running:
+            await known(running, patient())
+            backend = running.agents["i-0"].backend
+            backend.free.clear()
+            idle = asked(running, "nightly")
+            while not backend.batches:
+                await asyncio.sleep(0.005)
+            running.agents["i-0"].task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running.agents.pop("i-0").task
+            assert (await idle).status == 502
+            assert await running.metric(f'mark_gateway_failed_total{{model="{running.model.name}"}}') == 0
+
+            async def counted() -> bool:
+                found = counts(running).get("nightly")
+                return found is not None and found.failed == 1
+
+            await until(counted)
+
+    run(test())
+
+
 def test_nobody_works_for_a_client_that_has_gone() -> None:
     async def test() -> None:
         async with busy() as (running, backend, ordinary):
@@ -130,10 +156,10 @@ def test_nobody_works_for_a_client_that_has_gone() -> None:
             gone.send(authorization="Bearer nightly")
             await waiting(running, 1)
             await gone.close()
-            await ended(running)
+            await waiting(running, 0)  # its place is free though nothing is idle
+            await running.until_metric(f'mark_gateway_left_total{{model="{running.model.name}"}}', 1)
             backend.free.set()
             assert (await ordinary).status == 200
-            await waiting(running, 0)
             assert (await asked(running, "nightly")).status == 200
             assert len(backend.requests) == 2
             await answered(running, "nightly", 1)
@@ -156,6 +182,19 @@ def test_a_retry_takes_the_place_of_a_client_that_has_gone() -> None:
             assert [(await one).status for one in (ordinary, again)] == [200, 200]
 
     run(test())
+
+
+def test_no_client_keeps_out_the_others() -> None:
+    room = held_requests.HeldRoom()
+    taken = 0
+    while room.take("greedy", 1024):
+        taken += 1
+    assert taken == held_requests.MOST_HELD // 2
+    assert room.take("other", 1024)
+    room.free("greedy", 1024)
+    room.free("greedy", 1024)
+    assert room.take("greedy", 1024)
+    assert not room.take("large", held_requests.MOST_HELD_BYTES)
 
 
 def test_a_gateway_holds_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,9 +221,79 @@ def test_a_gateway_that_ends_lets_them_ask_another() -> None:
         async with busy() as (running, backend, ordinary):
             held = asked(running, "nightly")
             await waiting(running, 1)
+            late = await running.client()
+            assert (await late.ask("/v2/health/live", None, "GET")).status == 200  # it is connected
             running.gateway_stop.set()
             assert (await held).status == 503
+            assert (await late.ask(authorization="Bearer nightly")).status == 503
             backend.free.set()
             assert (await ordinary).status == 200
 
     run(test())
+
+
+Held = Callable[[int], Coroutine[Any, Any, None]]
+
+
+def at_its_owner(
+    monkeypatch: pytest.MonkeyPatch,
+    talk: Callable[[Pair, EchoBackend, dict[str, str], Held], Coroutine[Any, Any, None]],
+) -> None:
+    """Two gateways whose only instance is busy, and headers of a request that waits at the second one."""
+    model = served(latency_s=60.0, batch_s=(0.002,))
+    monkeypatch.setattr("mark.serving.gateway.server.OWNER_GRACE_S", 0.01 - model.dispatch.give_up_s)
+
+    async def test() -> None:
+        async with pair(monkeypatch, model) as two:
+            two.running.store.directory = ClientDirectory(version=1, clients=(patient(),))
+
+            async def known() -> bool:
+                return all(gateway.clients.exist for gateway in two.gateways)
+
+            async def held(count: int) -> None:
+                async def there() -> bool:
+                    found = two.gateways[1].routers["echo"].held
+                    return found is not None and len(found) == count
+
+                await until(there)
+
+            await until(known)
+            backend = two.running.agents["i-0"].backend
+            backend.free.clear()
+            first = asyncio.ensure_future(two.ask(1, authorization="Bearer nightly"))
+            while not backend.batches:
+                await asyncio.sleep(0.001)
+            headers = {"authorization": "Bearer nightly", "x_mark_request_id": two.id_of(1)}
+            await talk(two, backend, headers, held)
+            backend.free.set()
+            assert (await first).status == 200
+
+    run(test())
+
+
+def test_one_with_an_id_waits_at_the_owner_of_the_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as its deadline lets it, not as an ordinary request; that its client leaves is seen there."""
+
+    async def talk(two: Pair, backend: EchoBackend, headers: dict[str, str], held: Held) -> None:
+        gone = await two.running.client(two.ports[0])
+        gone.send(**headers)
+        await held(1)
+        await gone.close()
+        await held(0)
+        waits = asyncio.ensure_future(two.ask(0, **headers))
+        await held(1)
+        backend.free.set()
+        assert (await waits).status == 200
+
+    at_its_owner(monkeypatch, talk)
+
+
+def test_a_gateway_that_ends_lets_those_ask_again_that_wait_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def talk(two: Pair, _backend: EchoBackend, headers: dict[str, str], held: Held) -> None:
+        waits = asyncio.ensure_future(two.ask(0, **headers))
+        await held(1)
+        two.running.gateway_stop.set()
+        assert (await waits).status == 503
+        await held(0)
+
+    at_its_owner(monkeypatch, talk)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tritonclient.grpc import model_config_pb2, service_pb2
 
-from mark.serving.grpc.messages import CLASSES, DATA_TYPES, FIELDS
+from mark.serving.grpc.messages import CLASSES, DATA_TYPES, FIELDS, SERVING
 
 
 def peers(name: str) -> Any:
@@ -32,6 +32,18 @@ def test_messages_are_those_of_the_protocol(name: str) -> None:
         assert bool(field.containing_oneof) <= bool(peer.fields_by_name[field.name].containing_oneof)
     if not name.startswith("Model") or name.startswith(("ModelInfer", "ModelMetadata", "ModelReady")):
         assert {field.name for field in peer.fields} == {field.name for field in own.fields}
+
+
+def test_health_has_the_names_and_numbers_of_grpc() -> None:
+    """As https://github.com/grpc/grpc/blob/master/src/proto/grpc/health/v1/health.proto has them."""
+    asked, answered = (CLASSES[f"HealthCheck{name}"].DESCRIPTOR for name in ("Request", "Response"))
+    assert (asked.full_name, asked.fields[0].name) == ("grpc.health.v1.HealthCheckRequest", "service")
+    assert (asked.fields[0].number, answered.fields[0].number, answered.fields[0].name) == (1, 1, "status")
+    statuses = answered.fields[0].enum_type
+    assert statuses.full_name == "grpc.health.v1.HealthCheckResponse.ServingStatus"
+    assert [(one.name, one.number) for one in statuses.values] == [
+        ("UNKNOWN", 0), ("SERVING", SERVING), ("NOT_SERVING", 2), ("SERVICE_UNKNOWN", 3),
+    ]  # fmt: skip
 
 
 def test_data_types_have_the_numbers_of_the_protocol() -> None:

@@ -8,7 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import numpy as np
@@ -19,12 +19,14 @@ from grpc import StatusCode, aio
 from tritonclient.grpc import service_pb2
 from tritonclient.utils import InferenceServerException
 
-from mark.domain.clients import Client, ClientDirectory, HashedKey, Limits, hash_of_key
+from mark.domain.clients import Client, ClientDirectory, HashedKey, Limits, Priority, hash_of_key
 from mark.domain.errors import Misconfigured
 from mark.serving.grpc.messages import SERVICE
 from mark.serving.grpc.server import STREAMS, GrpcConfig, GrpcServer
 from mark.serving.http.server import HttpLimits, HttpServer
+from tests.serving.fakes import EchoBackend
 from tests.serving.harness import Live, live, run, served, until
+from tests.serving.streams.backends import ScriptedBackend, streaming
 from tests.serving.test_peers import certified
 
 VALUES = np.array([[1.5, 2.5]], dtype=np.float32)
@@ -249,6 +251,40 @@ def test_a_service_without_instances_is_not_ready() -> None:
     against(talk, agents=0)
 
 
+def health(channel: Any, service: bytes = b"", method: str = "Check", **options: Any) -> bytes:
+    """The bytes of a check's answer, by what the protocol's .proto says and no code of ours."""
+    request = b"\x0a" + bytes([len(service)]) + service if service else b""
+    found: bytes = channel.unary_unary(f"/grpc.health.v1.Health/{method}")(request, **options)
+    return found
+
+
+def test_grpcs_own_health_check() -> None:
+    def talk(address: str) -> None:
+        with grpc.insecure_channel(address) as channel:
+            for service in (b"", SERVICE.encode()):
+                assert health(channel, service) == b"\x08\x01"
+            for service, method, code in (
+                (b"other", "Check", StatusCode.NOT_FOUND),
+                (b"", "Watch", StatusCode.UNIMPLEMENTED),
+            ):
+                with pytest.raises(grpc.RpcError) as error:
+                    health(channel, service, method)
+                assert error.value.code() == code
+
+    against(talk, agents=0)
+
+
+def test_the_health_check_of_a_stranger_is_not_read() -> None:
+    def talk(address: str) -> None:
+        with grpc.insecure_channel(address) as channel:
+            assert health(channel) == health(channel, b"other") == b"\x08\x01"
+            told = (("authorization", "Bearer 0123456789abcdef"),)
+            with pytest.raises(grpc.RpcError, match="no service 'other'"):
+                health(channel, b"other", metadata=told)
+
+    against(talk, token="0123456789abcdef", agents=0)
+
+
 async def _infer(server: GrpcServer, *, timeout: float | None = None, **metadata: str) -> Any:
     pairs = tuple((name.replace("_", "-"), value) for name, value in metadata.items())
     async with aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
@@ -275,6 +311,45 @@ def test_a_call_that_runs_out_of_time_ends_and_the_gateway_goes_on() -> None:
             assert error.value.code() == StatusCode.DEADLINE_EXCEEDED
             backend.free.set()
             assert (await _infer(server)).outputs
+
+    run(test())
+
+
+def test_a_model_that_streams_is_refused_before_it_works() -> None:
+    async def test() -> None:
+        backend = ScriptedBackend(b"data: 1\n\n", None)
+        async with serving(model=streaming(), agents=0) as (running, server):
+            await running.add_agent("i-0", backend=cast("EchoBackend", backend))
+            with pytest.raises(aio.AioRpcError, match="streams its answers") as error:
+                await _infer(server)
+            assert error.value.code() == StatusCode.UNIMPLEMENTED
+            assert not backend.scripts
+
+    run(test())
+
+
+def test_nobody_works_for_a_call_that_was_cancelled() -> None:
+    patient = Client(
+        name="nightly", keys=(HashedKey(sha256=hash_of_key(b"a-key")),), priority=Priority.ASYNC, deadline_s=3600.0
+    )
+
+    async def test() -> None:
+        async with serving(model=served(latency_s=60.0, batch_s=(0.002,))) as (running, server):
+            running.store.directory = ClientDirectory(version=1, clients=(patient,))
+
+            async def asks_keys() -> bool:
+                return (await running.ask()).status == 401
+
+            await until(asks_keys)
+            backend = running.agents["i-0"].backend
+            backend.free.clear()
+            calls = [asyncio.ensure_future(_infer(server, authorization="Bearer a-key")) for _ in range(8)]
+            waiting = 'mark_gateway_async_waiting{model="echo"}'
+            await running.until_metric(waiting, 7)
+            for one in calls:
+                one.cancel()
+            await running.until_metric(waiting, 0)
+            backend.free.set()
 
     run(test())
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from mark.domain.errors import Misconfigured, RetryLater
-from mark.serving.http.client import HttpClient
+from mark.serving.http.client import HELD_BYTES, HttpClient
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nX-Said: So\r\n\r\nhi"
 
@@ -166,3 +166,21 @@ def test_nobody_listens():
 def test_other_urls_are_refused(url):
     with pytest.raises(Misconfigured, match="http://host:port"):
         HttpClient(url)
+
+
+def test_a_stream_that_is_left_when_all_has_come_leaves_a_connection_that_reads():
+    head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+    answers = iter([[head], [head, b"1\r\n2\r\n0\r\n\r\n"]])
+
+    async def scenario():
+        async with serving(lambda _: next(answers)) as (client, connections):
+            left = await client.stream("/x", head_within_s=10, body=b"", headers={})
+            size = 2 * HELD_BYTES  # the end comes in the same read, after which nothing more is read
+            left.connection.data_received(b"%x\r\n%b\r\n0\r\n\r\n" % (size, bytes(size)))
+            await left.aclose()
+            again = await client.stream("/x", head_within_s=10, body=b"", headers={})
+            assert [part async for part in again] == [b"2"]
+            await again.aclose()
+            assert len(connections) == 1
+
+    run(scenario())

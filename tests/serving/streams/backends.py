@@ -49,8 +49,9 @@ class ScriptedBackend:
     """Each request is a `Script`, which the test fills. `first`: parts that each begins with."""
 
     def __init__(self, *first: bytes | None, content_type: str = SSE) -> None:
-        self.first, self.content_type = first, content_type
+        self.first, self.content_type, self.status = first, content_type, 200
         self.scripts: list[Script] = []
+        self.make = Script
         self.refusal: InferReply | None = None
         self.came: asyncio.Event = asyncio.Event()
         self.free = asyncio.Event()
@@ -62,14 +63,14 @@ class ScriptedBackend:
         raise AssertionError("a model that streams is never asked for a batch")
 
     async def stream(self, request: InferRequest) -> StreamedReply:
-        script = Script(request)
+        script = self.make(request)
         self.scripts.append(script)
         self.came.set()
         if self.refusal is not None:
             script.say(self.refusal.body, None)
             return StreamedReply(self.refusal.status, self.refusal.content_type, script)
         script.say(*self.first)
-        return StreamedReply(200, self.content_type, script)
+        return StreamedReply(self.status, self.content_type, script)
 
     async def close(self) -> None:
         """Nothing to end."""

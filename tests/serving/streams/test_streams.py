@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import cast
 
@@ -12,7 +13,7 @@ from mark.domain.fleet import Role
 from mark.domain.objective import Slo
 from mark.ports import InferReply
 from mark.protocols.stream_window import WINDOW_BYTES
-from mark.serving.agent.process import Agent, AgentConfig
+from mark.serving.agent.process import EXIT_BROKEN, Agent, AgentConfig
 from mark.serving.agent.queue import FAILURES_IN_A_ROW
 from mark.serving.backends.answering import ModelFailed
 from mark.serving.http.server import HttpLimits
@@ -21,6 +22,7 @@ from tests.serving.harness import Client, Live, live, run, until
 from tests.serving.streams.backends import (
     STREAM,
     EndlessBackend,
+    Script,
     ScriptedBackend,
     read_body,
     read_chunk,
@@ -55,6 +57,7 @@ def test_parts_come_as_they_are_made() -> None:
                 200, "text/event-stream", "chunked"
             )  # fmt: skip
             assert headers["x-mark-served-by"] == "instance"
+            assert await running.metric('mark_gateway_in_flight{model="echo"}') == 1
             assert await read_chunk(client) == b"data: 1\n\n"
             script.say(b"data: 2\n\n")
             assert await read_chunk(client) == b"data: 2\n\n"
@@ -79,6 +82,32 @@ def test_a_refusal_of_the_model_is_an_answer_with_its_status() -> None:
             await put(running, backend)
             reply = await running.ask(STREAM, BODY)
             assert (reply.status, reply.body) == (422, b'{"error": "too long"}')
+
+    run(test())
+
+
+@pytest.mark.parametrize("status", [100, 204, 304])
+def test_a_status_without_a_body_is_no_stream(status: int) -> None:
+    """Chunks behind it would be read as the answer to the connection's next request."""
+
+    async def test() -> None:
+        backend = ScriptedBackend(b"data: 1\n\n", None)
+        backend.status = status
+        async with live(streaming(), agents=0) as running:
+            await put(running, backend)
+            reply = await running.ask(STREAM, BODY)
+            assert (reply.status, f"status {status}" in reply.body.decode()) == (502, True)
+
+    run(test())
+
+
+def test_a_refusal_that_http_cannot_carry_is_a_bad_gateway() -> None:
+    async def test() -> None:
+        backend = ScriptedBackend()
+        backend.refusal = InferReply(999, "x" * 1000, b"")
+        async with live(streaming(), agents=0) as running:
+            await put(running, backend)
+            assert (await running.ask(STREAM, BODY)).status == 502
 
     run(test())
 
@@ -227,6 +256,26 @@ def test_a_stream_that_hangs_ends_alone() -> None:
     run(test())
 
 
+def test_a_stream_that_cannot_be_ended_ends_its_agent() -> None:
+    """It would keep its slot for good: a step of a generator that hangs, as nothing interrupts a thread."""
+
+    class Stubborn(Script):
+        async def aclose(self) -> None:
+            await asyncio.Event().wait()
+
+    async def test() -> None:
+        model = streaming(slots=1, takes_s=0.01)
+        model = replace(model, dispatch=replace(model.dispatch, hung_after_s=0.05))
+        backend = ScriptedBackend()
+        backend.make = Stubborn
+        async with live(model, agents=0) as running:
+            await put(running, backend)
+            assert (await (await asked(running)).read()).status == 504
+            assert await running.agents["i-0"].task == EXIT_BROKEN
+
+    run(test())
+
+
 def test_a_request_that_always_fails_ends_no_agent() -> None:
     async def test() -> None:
         backend = ScriptedBackend()
@@ -271,6 +320,19 @@ def test_a_stream_keeps_its_slot_until_its_end() -> None:
             assert len(backend.scripts) == 2
             backend.scripts[0].say(None)
             assert (await read_head(clients[2]))[0] == 200
+
+    run(test())
+
+
+def test_more_streams_than_slots_may_come_at_once() -> None:
+    async def test() -> None:
+        backend = ScriptedBackend(b"data: 1\n\n", None)
+        async with live(streaming(slots=1), agents=0) as running:
+            await put(running, backend)
+            clients = [await running.client() for _ in range(6)]
+            for client in clients:  # in one turn of the loop: they come to the agent in one read
+                client.send(STREAM, BODY)
+            assert [(await read_head(client))[0] for client in clients] == [200] * 6
 
     run(test())
 
@@ -330,7 +392,7 @@ def test_a_client_of_http_1_0_is_told_that_it_cannot_have_a_stream() -> None:
                 b"POST %b HTTP/1.0\r\ncontent-length: %d\r\n\r\n%b" % (STREAM.encode(), len(BODY), BODY)
             )
             assert (await client.reader.readline()).startswith(b"HTTP/1.1 505")
-            await (await backend.script()).closed.wait()
+            assert not backend.scripts, "no model works for it"
 
     run(test())
 

@@ -1,26 +1,30 @@
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from mark.dispatch.policy import Bounced, DispatchPolicy
 from mark.domain.clients import HashedKey, hash_of_key
+from mark.domain.objective import Slo
 from mark.domain.telemetry import Telemetry
 from mark.ports import InferReply, InferRequest
 from mark.protocols import oip
+from mark.protocols.trace_context import MOST_CARRIED
 from mark.serving.backends.oip_server import OipBackend
 from mark.serving.backends.tf_serving import TfServingBackend
 from mark.serving.tracing.passed_on import PassedOn, passed_on
 from mark.telemetry.otlp.sender import TelemetrySender, open_telemetry
 from tests.serving.backends.model_servers import Answer, model_server
+from tests.serving.fakes import EchoBackend
 from tests.serving.gateway.test_clients import client, directory, known
 from tests.serving.gateway.test_held_requests import asked, patient, waiting
-from tests.serving.harness import BODY, INFER, INPUTS, LAMBDA, Live, live, run, served, truth, until
+from tests.serving.harness import BODY, INFER, INPUTS, LAMBDA, Client, Live, live, run, served, truth, until
+from tests.serving.streams.backends import STREAM, Script, ScriptedBackend, read_body, read_head, streaming
 from tests.telemetry.receiver import Received, Receiver, receiver
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -80,6 +84,16 @@ def test_an_answer_is_one_trace_from_the_client_to_the_model() -> None:
             assert agent.attributes["mark.instance"] == "i-0"
             assert infer.resource["service.name"] == "mark-test"
             assert not any(span.failed for span in collector.spans)
+
+    run(test())
+
+
+def test_a_parent_that_is_none_stops_no_gateway() -> None:
+    async def test() -> None:
+        async with live() as running:
+            for length in range(MOST_CARRIED - 2, MOST_CARRIED + 2):
+                reply = await running.ask(traceparent="x" * length, tracestate="rojo=1")
+                assert reply.status == 200
 
     run(test())
 
@@ -381,3 +395,78 @@ def test_a_state_in_several_lines_is_one_list() -> None:
                 assert request.trace.headers["tracestate"].replace(" ", "") == "a=1,b=2"
 
     run(test())
+
+
+def streamed(collector: Receiver, *, first: bytes | None = b"data: 1\n\n", slo: Slo | None = None) -> Any:
+    """Let a test talk to a model that streams, whose first part is there."""
+
+    def decorate(talk: Callable[[Client, Script], Coroutine[Any, Any, None]]) -> None:
+        async def test() -> None:
+            backend = ScriptedBackend()
+            async with traced(collector, streaming(slo=slo), agents=0) as running:
+                await running.add_agent("i-0", backend=cast("EchoBackend", backend))
+                asking = await running.client()
+                asking.send(STREAM, b"{}", traceparent=SAMPLED)
+                script = await backend.script()
+                if first is not None:
+                    script.say(first)
+                    await read_head(asking)
+                await talk(asking, script)
+
+        run(test())
+
+    return decorate
+
+
+def test_an_answer_that_streams_is_a_trace_with_its_first_byte() -> None:
+    with receiver() as collector:
+
+        @streamed(collector, slo=Slo(latency_s=60.0, target=0.98, first_byte_s=30.0))
+        async def _(asking: Client, script: Script) -> None:
+            script.say(None)
+            assert (await read_body(asking))[1]
+
+        infer, agent = collector.one("infer echo"), collector.one("agent")
+        below = {"dispatch": infer, "agent": infer, "queue": agent, "stream": agent}
+        assert {span.name for span in collector.spans} == {"infer echo", *below}
+        for name, parent in below.items():
+            assert collector.one(name).parent_id == parent.span_id
+            assert is_within(collector.one(name), parent)
+        assert agent.began_ns <= infer.events["first byte"] <= infer.ended_ns
+        told = infer.attributes
+        assert (told["mark.outcome"], told["mark.attained"], told["mark.objective_ms"]) == (
+            "answered",
+            True,
+            30_000,
+        )
+        assert not any(span.failed for span in collector.spans)
+
+
+def test_a_stream_that_is_not_whole_has_failed() -> None:
+    with receiver() as collector:
+
+        @streamed(collector)
+        async def _(asking: Client, script: Script) -> None:
+            script.say(RuntimeError("out of tokens"))
+            assert not (await read_body(asking))[1]
+
+        infer = collector.one("infer echo")
+        assert (infer.attributes["mark.outcome"], infer.attributes["error.type"]) == ("cut short", "cut_short")
+        assert infer.events
+        assert {span.name for span in collector.spans if span.failed} == {"infer echo", "agent", "stream"}
+
+
+@pytest.mark.parametrize("first", [b"data: 1\n\n", None])
+def test_who_leaves_a_stream_is_no_failure(first: bytes | None) -> None:
+    with receiver() as collector:
+
+        @streamed(collector, first=first)
+        async def _(asking: Client, script: Script) -> None:
+            await asking.close()
+            await script.closed.wait()
+
+        infer, agent = collector.one("infer echo"), collector.one("agent")
+        assert (infer.attributes["mark.outcome"], bool(infer.events)) == ("client gone", first is not None)
+        assert agent.attributes["mark.outcome"] == "cancelled"
+        assert collector.named("stream")
+        assert not any(span.failed for span in collector.spans)
