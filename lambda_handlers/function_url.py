@@ -12,7 +12,7 @@ from typing import Any
 from aws_lambda_powertools.utilities.data_classes import LambdaFunctionUrlEvent
 
 from mark.ports import InferReply, InferRequest
-from mark.protocols.oip import HEADER_LENGTH, BadRequest
+from mark.protocols.oip.bodies import HEADER_LENGTH, BadRequest
 
 
 def request_of(event: Mapping[str, Any]) -> InferRequest:

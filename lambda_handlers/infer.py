@@ -18,7 +18,7 @@ from lambda_handlers.metrics import count
 from lambda_handlers.served import Served, served_model
 from mark.ports import InferReply
 from mark.protocols.exchange import check_outputs, read_exchange
-from mark.protocols.oip import BadRequest, error_reply
+from mark.protocols.oip.bodies import BadRequest, error_reply
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

@@ -24,7 +24,7 @@ from mark.domain.tensor import TensorSpec
 from mark.plugins.files import load_module
 from mark.ports import PythonModel
 from mark.protocols.exchange import row_count, zeros
-from mark.protocols.oip import Tensors
+from mark.protocols.oip.bodies import Tensors
 
 _loading = threading.Lock()
 _served: list[Served] = []

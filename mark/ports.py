@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
+from mark.domain.billing.costs import Transition
+from mark.domain.billing.spending import SpendingLimit
 from mark.domain.clients import ClientDirectory
 from mark.domain.clock import ClockAnchor
-from mark.domain.costs import Transition
 from mark.domain.demand import Demand, DemandUnit, Forecast
 from mark.domain.fleet import FleetView
 from mark.domain.lease import Lease, LeaseTimes
+from mark.domain.load.traffic import GatewayReport, Warmed
 from mark.domain.member import Member, Peer
+from mark.domain.models.versions import ModelVersions
 from mark.domain.objective import SloWindow
 from mark.domain.orders import Fact, Order
-from mark.domain.spending import SpendingLimit
 from mark.domain.supernet import Actuation, ElasticSpace, TrainedSupernet
 from mark.domain.tensor import TensorSpec
-from mark.domain.traffic import GatewayReport, Warmed
-from mark.domain.versions import ModelVersions
 
 
 class Clock(Protocol):

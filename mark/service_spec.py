@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from mark.dispatch.central import CentralPolicy
+from mark.dispatch.central.policy import CentralPolicy
 from mark.dispatch.policy import DispatchPolicy
 from mark.dispatch.variants import VariantServing
+from mark.domain.billing.footprint import Footprint
 from mark.domain.errors import unknown
-from mark.domain.footprint import Footprint
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import LambdaOffering, Offering
 from mark.domain.telemetry import Telemetry
@@ -49,14 +49,14 @@ class ServedModel:
     backend: BackendSpec
     overflow: LambdaOffering | None = None
     function: str = ""
-    #: the function has an alias for each version (`domain/versions.py`)
+    #: the function has an alias for each version (`domain/models/versions.py`)
     function_versions: bool = False
     inputs: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
     variants: tuple[str, ...] = field(default_factory=tuple)
     #: Variants from which agents choose one for each batch; None for a model that has one.
     variant_serving: VariantServing | None = None
-    #: the version that this is (`domain/versions.py`); empty where versions are not told apart
+    #: the version that this is (`domain/models/versions.py`); empty where versions are not told apart
     version: str = ""
     #: the queue that gateways keep; None where requests are bound to an instance when they arrive
     central: CentralPolicy | None = None

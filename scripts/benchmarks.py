@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from mark.catalog.schema import LAMBDA
-from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
+from mark.domain.models.profile import Evidence, LatencyPoint, Profile, Provenance
 
 RESNET, BERT, INCEPTION = "resnet-50", "bert-base", "inception-v3"
 DEEP_LEARNING_EXAMPLES = "NVIDIA/DeepLearningExamples 729963dd"

@@ -19,7 +19,7 @@ from statistics import median
 from mark.catalog.load import ASSUMED_PREFIX, load_models, load_prices, load_profiles, shipped_sets
 from mark.catalog.schema import LAMBDA, format_profiles
 from mark.domain.errors import MarkError
-from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
+from mark.domain.models.profile import Evidence, LatencyPoint, Profile, Provenance
 from scripts import benchmarks
 
 OUT = Path(__file__).parents[1] / "mark" / "catalog" / "data"

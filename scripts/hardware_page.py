@@ -7,7 +7,7 @@ from textwrap import wrap
 
 from mark.catalog.load import load_models, load_prices, load_profiles
 from mark.catalog.type_sets import RETIRED_FAMILIES, is_retired
-from mark.domain.profile import Evidence, Profile
+from mark.domain.models.profile import Evidence, Profile
 from scripts import benchmarks
 
 WIDTH = 100

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from mark.accounting.daily_costs import DAY_S, ModelLedger, model_bill, shared_bill
-from mark.domain.spending import LimitCause, SpendingLimit
+from mark.domain.billing.spending import LimitCause, SpendingLimit
 
 RECENT_DAYS = 7
 """A projection goes on as these went."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from mark.domain.traffic import CLIENT_COUNTS, ClientTraffic
+from mark.domain.load.traffic import CLIENT_COUNTS, ClientTraffic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,8 @@ from mark.accounting.hourly_totals import HOUR_S, totals_at
 from mark.accounting.ledger import offered_usd_per_hour
 from mark.catalog.billing import gateway_count
 from mark.catalog.commitment_bill import HourlyUsage, bill_commitments, hours_between
+from mark.domain.billing.costs import BillLine
 from mark.domain.commitments.eligible import Compute
-from mark.domain.costs import BillLine
 
 if TYPE_CHECKING:
     from mark.accounting.daily_costs import ModelLedger

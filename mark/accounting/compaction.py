@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from mark.accounting.ledger import BilledAs, billing_order, in_order, joined, stretches_of, usage_before, usages_of
 from mark.catalog.billing import billed_s
-from mark.domain.costs import BilledTime, FleetUsage, InstanceUsage, LedgerRecord, Transition, UsageRollup
+from mark.domain.billing.costs import BilledTime, FleetUsage, InstanceUsage, LedgerRecord, Transition, UsageRollup
 
 HOUR_S, DAY_S = 3600.0, 86400.0
 KEEP_RAW_S = 2 * DAY_S

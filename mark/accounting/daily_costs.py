@@ -15,9 +15,9 @@ from mark.accounting.compaction import rolled_up
 from mark.accounting.hourly_totals import HourlyMark, totals_at
 from mark.accounting.ledger import joined, live_bill, usage_before
 from mark.catalog.billing import bill_shared
-from mark.domain.costs import BillLine, FleetUsage, LedgerRecord, Transition
-from mark.domain.footprint import Footprint
-from mark.domain.traffic import ModelTraffic
+from mark.domain.billing.costs import BillLine, FleetUsage, LedgerRecord, Transition
+from mark.domain.billing.footprint import Footprint
+from mark.domain.load.traffic import ModelTraffic
 from mark.service_spec import ServedModel
 
 DAY_S = 86400.0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from mark.accounting.daily_costs import ModelLedger, model_bill, shared_bill
 from mark.catalog.billing import cost_of
-from mark.domain.costs import CostUsd
+from mark.domain.billing.costs import CostUsd
 
 HOUR_S = 3600.0
 SHOWN_HOURS = 24

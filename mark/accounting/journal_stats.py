@@ -12,9 +12,10 @@ from typing import assert_never
 
 from mark.controller.journal import Header, Tick
 from mark.controller.policy import ControllerPolicy
-from mark.domain.announced_events import AnnouncedEvent, Events
 from mark.domain.demand import UNIT_S, Demand, Forecast
 from mark.domain.fleet import InstanceState
+from mark.domain.load.announced_events import AnnouncedEvent, Events
+from mark.domain.models.variants import AccuracyTotal, ServedAccuracy
 from mark.domain.offering import Offering
 from mark.domain.orders import (
     Drain,
@@ -28,7 +29,6 @@ from mark.domain.orders import (
     Terminate,
     WarmLambda,
 )
-from mark.domain.variants import AccuracyTotal, ServedAccuracy
 
 HOUR_S = 3600.0
 IDLE_SHARE = 0.1

@@ -16,10 +16,10 @@ from dataclasses import replace
 
 from mark.catalog.billing import Load, bill_fleet
 from mark.catalog.listed import listed_usd_per_hour
-from mark.domain.costs import BillLine, FleetUsage, InstanceUsage, LambdaUsage, Transition
+from mark.domain.billing.costs import BillLine, FleetUsage, InstanceUsage, LambdaUsage, Transition
+from mark.domain.billing.footprint import Footprint
 from mark.domain.fleet import Role
-from mark.domain.footprint import Footprint
-from mark.domain.traffic import ModelTraffic
+from mark.domain.load.traffic import ModelTraffic
 from mark.service_spec import ServedModel
 
 _ORDER = {"pending": 0, "running": 1, "stopping": 2, "stopped": 3, "shutting-down": 4, "terminated": 5}

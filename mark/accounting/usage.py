@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from mark.accounting.ledger import BilledAs, fleet_usage, joined, usage_before, usages_of
 from mark.catalog.billing import billed_s
-from mark.domain.costs import FleetUsage, Transition
+from mark.domain.billing.costs import FleetUsage, Transition
 
 KEEP_PAST = 8
 """Instants whose usage is kept: the starts of days and months that a budget counts from."""

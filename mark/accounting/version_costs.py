@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mark.accounting.ledger import live_bill
-from mark.domain.costs import FleetUsage
-from mark.domain.traffic import ModelTraffic
+from mark.domain.billing.costs import FleetUsage
+from mark.domain.load.traffic import ModelTraffic
 from mark.service_spec import ServedModel
 
 RENTED = ("instances", "standby")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from mark.domain.versions import VersionCounts
+from mark.domain.models.versions import VersionCounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

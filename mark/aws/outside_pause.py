@@ -12,8 +12,8 @@ from dataclasses import asdict
 from mark.aws.errors import code_of, translated
 from mark.aws.names import pause_parameter
 from mark.aws.session import Aws
+from mark.domain.billing.spending import OutsidePause
 from mark.domain.errors import MarkError
-from mark.domain.spending import OutsidePause
 
 ABSENT = "ParameterNotFound"
 

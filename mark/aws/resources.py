@@ -37,7 +37,7 @@ from mark.aws.names import (
 )
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet import Role
-from mark.domain.versions import alias_of
+from mark.domain.models.versions import alias_of
 from mark.protocols.events import REBALANCE, SOURCE, SPOT, STATE
 
 if TYPE_CHECKING:

@@ -17,12 +17,12 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from mark.domain.costs import BillLine, CostUsd, FleetUsage, InstanceUsage, LambdaUsage
+from mark.domain.billing.costs import BillLine, CostUsd, FleetUsage, InstanceUsage, LambdaUsage
+from mark.domain.billing.footprint import Footprint
+from mark.domain.billing.service_prices import ServiceItem, ServicePrices
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.fleet import Role
-from mark.domain.footprint import Footprint
 from mark.domain.offering import SURPLUS_USD_PER_VCPU_HOUR, LambdaOffering, Offering
-from mark.domain.service_prices import ServiceItem, ServicePrices
 
 SECONDS_PER_HOUR = 3600.0
 MINIMUM_BILLED_S = 60

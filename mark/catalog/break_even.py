@@ -13,8 +13,8 @@ import math
 from collections.abc import Iterable
 
 from mark.catalog.billing import SECONDS_PER_HOUR, Load, bill_running, bill_shared, bill_traffic
-from mark.domain.costs import BillLine
-from mark.domain.footprint import Footprint
+from mark.domain.billing.costs import BillLine
+from mark.domain.billing.footprint import Footprint
 from mark.domain.offering import LambdaOffering, Offering
 
 

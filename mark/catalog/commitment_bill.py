@@ -12,13 +12,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from mark.catalog.billing import SECONDS_PER_HOUR, gateway_count
+from mark.domain.billing.costs import BillLine, InstanceUsage
+from mark.domain.billing.footprint import Footprint
+from mark.domain.billing.service_prices import ServiceItem
 from mark.domain.commitments.applied import apply
 from mark.domain.commitments.eligible import Compute, Usage
 from mark.domain.commitments.owned import Commitments
-from mark.domain.costs import BillLine, InstanceUsage
-from mark.domain.footprint import Footprint
 from mark.domain.offering import Market
-from mark.domain.service_prices import ServiceItem
 
 COMPONENT = "commitments"
 USED, UNUSED, COVERED = "used", "unused", "on demand that they cover"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from mark.catalog.load import load_prices, load_profiles
 from mark.domain.errors import Misconfigured
-from mark.domain.latency_table import LatencyTable, read_latency_table
-from mark.domain.sizes import SizeDistribution, is_formula, sizes_from_csv, sizes_from_formula
+from mark.domain.load.sizes import SizeDistribution, is_formula, sizes_from_csv, sizes_from_formula
+from mark.domain.models.latency_table import LatencyTable, read_latency_table
 
 
 def load_latency_table(model: str, path: Path | None = None) -> LatencyTable:

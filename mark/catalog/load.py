@@ -15,12 +15,12 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from mark.catalog.schema import LAMBDA, ModelFile, PriceFile, ServicePriceFile, parse_file, parse_profiles
+from mark.domain.billing.service_prices import ServicePrices, price_key
 from mark.domain.errors import Misconfigured, unknown
+from mark.domain.models.profile import Profile, assumed_words, stand_in_words
+from mark.domain.models.variants import Variant, VariantTable
 from mark.domain.objective import ModelSpec
 from mark.domain.offering import InstanceType
-from mark.domain.profile import Profile, assumed_words, stand_in_words
-from mark.domain.service_prices import ServicePrices, price_key
-from mark.domain.variants import Variant, VariantTable
 
 SUPERNET = "supernet"
 """The shipped model that has variants: `mark supernet profile` writes its profiles beside its network."""

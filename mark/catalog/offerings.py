@@ -15,6 +15,8 @@ from mark.catalog.type_sets import check_types, outside_reason, split_types
 from mark.cloudmodel.noise import noise_quantile, second_quantile
 from mark.cloudmodel.world import IDEAL, World
 from mark.domain.errors import Misconfigured
+from mark.domain.load.sizes import SizeDistribution
+from mark.domain.models.profile import Profile
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import (
     LAMBDA_PAYLOAD_MIB,
@@ -26,8 +28,6 @@ from mark.domain.offering import (
     Offering,
 )
 from mark.domain.plan import Excuse
-from mark.domain.profile import Profile
-from mark.domain.sizes import SizeDistribution
 from mark.planner.batching import TunedBatch, capacity_rps, tune_batching
 
 LAMBDA_MEMORY_GIB = 10.0

@@ -25,11 +25,11 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from mark.catalog.mistakes import mistakes_line
+from mark.domain.billing.service_prices import UNITS, ServiceItem, price_key
 from mark.domain.errors import MarkError, Misconfigured
+from mark.domain.models.profile import NOT_STATED, Evidence, LatencyPoint, Profile, Provenance
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import BurstCredits, InstanceType
-from mark.domain.profile import NOT_STATED, Evidence, LatencyPoint, Profile, Provenance
-from mark.domain.service_prices import UNITS, ServiceItem, price_key
 
 LAMBDA = "lambda"
 """The instance type that stands for Lambda in a profile."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from mark.domain.footprint import Gateways
+from mark.domain.billing.footprint import Gateways
 from mark.domain.offering import InstanceType
 
 GATEWAY_RPS_PER_CORE = 20_000.0

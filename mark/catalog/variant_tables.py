@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mark.catalog.schema import parse_file
 from mark.domain.errors import unknown
-from mark.domain.profile import Evidence
-from mark.domain.variants import Variant, VariantTable
+from mark.domain.models.profile import Evidence
+from mark.domain.models.variants import Variant, VariantTable
 
 Positive = Annotated[float, Field(gt=0)]
 

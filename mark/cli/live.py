@@ -366,7 +366,7 @@ def profile(
     sizes = None if batches is None else tuple(round(size) for size in given.number_list("--batches", batches))
     if on is not None:
         from mark.offline.own_model.profile import USUAL_BATCHES
-        from mark.rollout.profile_on import ProfileOnOptions, profile_on
+        from mark.rollout.profile_on.run import ProfileOnOptions, profile_on
 
         rented = ProfileOnOptions(
             types=tuple(dict.fromkeys(given.split_list(on))),

@@ -17,32 +17,22 @@ from typing import Annotated, Any
 import typer
 
 from mark import __version__
-from mark.cli import (
+from mark.cli import client, demo, doctor, event, explain, lists, live, own_model, report, rollout, versions
+from mark.cli.layout import COMMANDS, FORECAST, INSPECT, MODEL, REPLAY, ROLL_OUT, SERVE, Panels, examples_epilog
+from mark.cli.offline import (
     advise,
     bound,
-    client,
-    demo,
-    doctor,
-    event,
-    explain,
     forecast,
-    lists,
-    live,
-    own_model,
     plan,
     pool_choose,
     pool_evaluate,
     qos,
-    report,
     reproduce,
-    rollout,
     simulate,
     supernet,
     sweep,
     trace,
-    versions,
 )
-from mark.cli.layout import COMMANDS, FORECAST, INSPECT, MODEL, REPLAY, ROLL_OUT, SERVE, Panels, examples_epilog
 from mark.domain.errors import MarkError
 from mark.report.terminal import INTERRUPTED, fail, note, show_json_error
 

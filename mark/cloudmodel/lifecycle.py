@@ -34,7 +34,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple, Protocol, TypeVar
 
-from mark.domain.costs import Ec2State
+from mark.domain.billing.costs import Ec2State
 from mark.domain.fleet import InstanceState, Role
 from mark.domain.offering import CREDITED_STARTS_A_DAY, BurstCredits, InstanceType
 from mark.domain.times import CloudTimes

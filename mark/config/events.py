@@ -11,8 +11,8 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from mark.config.parts import Part
-from mark.domain.announced_events import AnnouncedEvent
 from mark.domain.errors import Misconfigured
+from mark.domain.load.announced_events import AnnouncedEvent
 
 SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 LONGEST_S = 31 * SECONDS["d"]

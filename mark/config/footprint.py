@@ -25,14 +25,14 @@ from mark.config.parts import default_of
 from mark.config.rollout import MOST_NODES, MachineSettings, RolloutSettings, StoreSettings, endpoint_services
 from mark.config.settings import Settings
 from mark.config.training import models_trained_in_function, trains_in_function
+from mark.domain.billing.footprint import ControllerTasks, Footprint, Gateways, LeaseTable, Monitoring, StoreNodes
+from mark.domain.billing.service_prices import ServiceItem
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
 from mark.domain.demand import UNIT_S
 from mark.domain.errors import Misconfigured
-from mark.domain.footprint import ControllerTasks, Footprint, Gateways, LeaseTable, Monitoring, StoreNodes
 from mark.domain.lease import TABLE_LEASE
 from mark.domain.objective import ModelSpec
 from mark.domain.offering import InstanceType
-from mark.domain.service_prices import ServiceItem
 
 UNKNOWN_PAYLOAD_MIB: float = default_of(ModelSpec, "payload_mib")
 """Model where none is named."""

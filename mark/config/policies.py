@@ -13,15 +13,15 @@ from mark.cloudmodel.world import WORLDS, World
 from mark.config.footprint import footprint_of
 from mark.config.service import Measured, ObjectiveSettings
 from mark.config.settings import Settings, cache_dir
-from mark.dispatch.central import CentralPolicy, CentralRule, TooLate
+from mark.dispatch.central.policy import CentralPolicy, CentralRule, TooLate
 from mark.dispatch.policy import Routing
 from mark.dispatch.rules import CentralDispatch, DispatchRule, parse_rule
 from mark.dispatch.variants import VariantDispatch
-from mark.domain.announced_events import events_of
 from mark.domain.errors import Misconfigured, unknown
+from mark.domain.load.announced_events import events_of
+from mark.domain.load.sizes import SizeDistribution
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import LAMBDA_PROFILED_GIB, MachineKind
-from mark.domain.sizes import SizeDistribution
 from mark.plugins.load import is_oracle, load_forecaster
 from mark.policies.assemble import Overrides, PolicySpec, VariantWishes
 from mark.policies.bundles import KAIROS, policy_names

@@ -22,10 +22,10 @@ from mark.config.parts import (
     matching,
 )
 from mark.controller.policy import COVER_SHARE
-from mark.dispatch.central import TooLate
+from mark.dispatch.central.policy import TooLate
 from mark.dispatch.policy import Late
+from mark.domain.models.versions import CanaryPolicy
 from mark.domain.offering import Market
-from mark.domain.versions import CanaryPolicy
 from mark.policies.bundles import policy_names
 
 Port = Annotated[int, Field(ge=0, le=65535)]

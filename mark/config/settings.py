@@ -38,11 +38,11 @@ from mark.config.rollout import RolloutSettings
 from mark.config.service import ObjectiveSettings, OfferingSettings, ServiceSettings
 from mark.config.telemetry import TelemetrySettings
 from mark.controller.policy import ControllerPolicy, MonitorPolicy, StandbyPolicy
-from mark.dispatch.central import TooLate
+from mark.dispatch.central.policy import TooLate
 from mark.domain.demand import HORIZON
 from mark.domain.errors import Misconfigured, unknown
+from mark.domain.load.size_window import WINDOW
 from mark.domain.offering import LambdaOffering, Market
-from mark.domain.size_window import WINDOW
 from mark.policies.bundles import MANAGED_CPU_FACTOR, MANAGED_GPU_FACTOR
 
 USUAL_QOS_POLICY = Path("qos-policy.npz")

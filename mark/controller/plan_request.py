@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from mark.controller.breaker import observed_hazards
+from mark.controller.limits.quotas import counted, full_offerings, with_quotas
+from mark.controller.limits.refusals import left_out
+from mark.controller.limits.spot_breaker import observed_hazards
 from mark.controller.policy import ControllerPolicy
-from mark.controller.quotas import counted, full_offerings, with_quotas
-from mark.controller.refusals import left_out
 from mark.controller.service_time_ratios import with_ratios
 from mark.controller.state import Observation, State
 from mark.controller.step import apply_observation, running_counts

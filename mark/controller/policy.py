@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from mark.controller.breaker import BreakerPolicy
-from mark.controller.launch_breaker import LaunchBreakerPolicy
-from mark.domain.announced_events import Events
+from mark.controller.limits.launch_breaker import LaunchBreakerPolicy
+from mark.controller.limits.spot_breaker import BreakerPolicy
 from mark.domain.capacity_schedule import CapacityWindow
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
 from mark.domain.demand import HORIZON
+from mark.domain.load.announced_events import Events
 from mark.domain.objective import Slo
 from mark.domain.offering import LambdaOffering, Offering
 from mark.domain.plan import LEAD_UNITS

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from mark.controller.journal import Header, Tick
+from mark.controller.limits.spending_limit import apply_spending_limit
 from mark.controller.plan_request import plan_fleet, plan_request
 from mark.controller.policy import ControllerPolicy
-from mark.controller.spending_limit import apply_spending_limit
 from mark.controller.state import Observation, State
 from mark.controller.step import step
 from mark.domain.demand import Demand

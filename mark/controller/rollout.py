@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
-from mark.domain.orders import Drain, Launch, LaunchRefused, Order
-from mark.domain.versions import (
+from mark.domain.models.versions import (
     ModelVersions,
     Rollout,
     RolloutCommand,
@@ -28,6 +27,7 @@ from mark.domain.versions import (
     counted_since,
     shadow_sentence,
 )
+from mark.domain.orders import Drain, Launch, LaunchRefused, Order
 
 REQUEST_TIMEOUT_S = 600.0
 """A launch that has not been seen for so long is forgotten, and ordered anew."""

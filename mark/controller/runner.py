@@ -14,23 +14,23 @@ from typing import Protocol
 
 from mark.controller.event_forecasts import with_events, without_events
 from mark.controller.journal import Checkpoint
+from mark.controller.limits.quotas import no_new_quotas, with_quotas
+from mark.controller.limits.spending_limit import apply_spending_limit, no_spending_limit
 from mark.controller.plan_request import plan_fleet, plan_request
 from mark.controller.policy import ControllerPolicy
-from mark.controller.quotas import no_new_quotas, with_quotas
 from mark.controller.recovery import Recovered, unseen_orders
 from mark.controller.service_time_ratios import ServiceTimeRatios
-from mark.controller.spending_limit import apply_spending_limit, no_spending_limit
 from mark.controller.state import Decision, Observation, State
 from mark.controller.step import step
 from mark.controller.surges import is_surging
-from mark.domain.announced_events import Events, no_events
+from mark.domain.billing.spending import SpendingLimit
 from mark.domain.commitments.owned import Commitments
 from mark.domain.demand import Demand, Forecast
 from mark.domain.errors import PlanInfeasible, failure_words
 from mark.domain.fleet import FleetView
+from mark.domain.load.announced_events import Events, no_events
 from mark.domain.orders import ForecastFailed, LaunchRefused, PlanFailed
 from mark.domain.quota import Quotas
-from mark.domain.spending import SpendingLimit
 from mark.ports import Clock, Cloud, DataPlane, Forecaster
 
 KEEP_HISTORY = 14 * 24 * 60

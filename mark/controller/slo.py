@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mark.controller.capacity import usable_rps
-from mark.controller.launch_limits import LaunchLimits
+from mark.controller.limits.launch_limits import LaunchLimits
 from mark.controller.policy import ControllerPolicy, MonitorPolicy
 from mark.controller.state import Observation, SloBoost, State, Tokens
 from mark.dispatch.objective import missed_target

@@ -14,13 +14,13 @@ import math
 from dataclasses import replace
 
 from mark.controller.capacity import carried_rps
-from mark.controller.launch_limits import LaunchLimits
+from mark.controller.limits.launch_limits import LaunchLimits
 from mark.controller.policy import ControllerPolicy, StandbyPolicy
 from mark.controller.state import Observation, State, Tokens, wakeable_standbys, woken_standbys
 from mark.controller.surges import bridge_surges
+from mark.domain.billing.spending import SpendingLimit
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.orders import Launch, Order, StartStandby, StopStandby, Terminate
-from mark.domain.spending import SpendingLimit
 
 STANDBY_SLACK = 1.25
 """Standbys for surges are terminated once there are so many times more than needed (hysteresis)."""

@@ -6,17 +6,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from mark.controller.breaker import SpotPool
-from mark.controller.launch_breaker import LaunchRecord
+from mark.controller.limits.launch_breaker import LaunchRecord
+from mark.controller.limits.spot_breaker import SpotPool
+from mark.domain.billing.spending import SpendingLimit
 from mark.domain.commitments.owned import Commitments
 from mark.domain.demand import DemandUnit, Forecast
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
+from mark.domain.load.size_window import EMPTY_WINDOW, SizeWindow
 from mark.domain.objective import SloWindow
 from mark.domain.orders import Fact, Order
 from mark.domain.plan import Plan
 from mark.domain.quota import Quotas
-from mark.domain.size_window import EMPTY_WINDOW, SizeWindow
-from mark.domain.spending import SpendingLimit
 
 Counts = tuple[tuple[str, int], ...]
 """Instances per offering, by name."""

@@ -12,17 +12,17 @@ import math
 from collections import Counter
 from dataclasses import replace
 
-from mark.controller.breaker import SpotPool, note_interruptions
 from mark.controller.capacity import carried_rps, usable_rps
-from mark.controller.launch_breaker import LaunchRecord, note_launches
-from mark.controller.launch_limits import LaunchLimits
+from mark.controller.limits.launch_breaker import LaunchRecord, note_launches
+from mark.controller.limits.launch_limits import LaunchLimits
+from mark.controller.limits.quotas import with_quotas
+from mark.controller.limits.refusals import back_off, count_refusals, without_refused_pools
+from mark.controller.limits.spending_limit import apply_spending_limit
+from mark.controller.limits.spot_breaker import SpotPool, note_interruptions
 from mark.controller.policy import ControllerPolicy
 from mark.controller.pool_change import drain_for_pool
-from mark.controller.quotas import with_quotas
-from mark.controller.refusals import back_off, count_refusals, without_refused_pools
 from mark.controller.service_time_ratios import ratio_notes, with_ratios
 from mark.controller.slo import monitor_slo
-from mark.controller.spending_limit import apply_spending_limit
 from mark.controller.standby import keep_standbys, short_rps, stop_standbys
 from mark.controller.state import (
     Counts,
@@ -37,10 +37,10 @@ from mark.controller.state import (
     Tokens,
 )
 from mark.dispatch.overflow import environments_for
+from mark.domain.billing.spending import SpendingLimit
 from mark.domain.fleet import FleetView, InstanceState, Role
 from mark.domain.orders import Drain, Launch, LaunchRefused, Order, RefusalCause, WarmLambda
 from mark.domain.plan import RETRY_WAKE_S
-from mark.domain.spending import SpendingLimit
 from mark.planner.equivalents import equivalents
 
 WARM_QUANTILE = 0.9

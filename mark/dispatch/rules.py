@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mark.dispatch.central import CentralRule
+from mark.dispatch.central.policy import CentralRule
 from mark.dispatch.policy import Routing
 from mark.dispatch.qos import QosRule
 from mark.dispatch.slackfit import VariantRule

@@ -16,7 +16,7 @@ from mark.dispatch.qos import HARD_S, SOFT_S, QosPool, QosRule, QosTables
 from mark.dispatch.qos_policy import QosNetwork
 from mark.dispatch.slackfit import Choices, Floats, VariantRule, build_choices
 from mark.domain.errors import Misconfigured
-from mark.domain.variants import VariantTable
+from mark.domain.models.variants import VariantTable
 
 FIXED_PREFIX = f"{VariantRule.FIXED}:"
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mark.domain.announced_events import Events
 from mark.domain.errors import Misconfigured
-from mark.domain.size_window import SizeCounts
-from mark.domain.traffic import ClientTraffic
-from mark.domain.variants import ServedAccuracy
+from mark.domain.load.announced_events import Events
+from mark.domain.load.size_window import SizeCounts
+from mark.domain.load.traffic import ClientTraffic
+from mark.domain.models.variants import ServedAccuracy
 
 UNIT_S = 60.0
 """P_u, the prediction unit (MArk section 4.2)."""

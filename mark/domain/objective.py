@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from mark.domain.errors import Misconfigured
-from mark.domain.sizes import SizeDistribution
+from mark.domain.load.sizes import SizeDistribution
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from mark.domain.errors import Misconfigured
-from mark.domain.profile import Profile, Provenance
+from mark.domain.models.profile import Profile, Provenance
 
 
 class Market(StrEnum):

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from mark.domain.capacity_schedule import NO_BOUNDS, CapacityBounds
 from mark.domain.demand import Demand, Forecast
+from mark.domain.load.size_window import EMPTY_WINDOW, SizeWindow
 from mark.domain.objective import Slo
 from mark.domain.offering import Offering
-from mark.domain.size_window import EMPTY_WINDOW, SizeWindow
 from mark.domain.times import WAKE
 
 RETRY_WAKE_S = 60.0

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 from mark.domain.errors import Misconfigured
-from mark.domain.size_window import SizeCounts, SizeWindow
-from mark.domain.sizes import SizeDistribution
+from mark.domain.load.size_window import SizeCounts, SizeWindow
+from mark.domain.load.sizes import SizeDistribution
 
 DRIFT = 0.05
 """Share of the bound of the pool now chosen by which the present pool's must lie below it before pools change.

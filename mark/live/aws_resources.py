@@ -15,8 +15,8 @@ from mark.config.rollout import RolloutSettings
 from mark.config.settings import Settings
 from mark.domain.documents import json_text
 from mark.domain.fleet import Role
+from mark.domain.models.versions import alias_of
 from mark.domain.tensor import TensorSpec
-from mark.domain.versions import alias_of
 from mark.live.local.run_dir import Running
 from mark.live.models import LiveModel
 from mark.plugins.trained import may_train_elsewhere

@@ -17,7 +17,7 @@ from pathlib import Path, PurePath
 
 from mark.config.settings import state_dir
 from mark.domain.errors import Misconfigured
-from mark.domain.versions import VERSION_LETTERS
+from mark.domain.models.versions import VERSION_LETTERS
 from mark.offline.own_model.targets import existing_source
 from mark.service_spec import BackendSpec
 

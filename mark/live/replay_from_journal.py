@@ -22,10 +22,10 @@ from mark.config.events import EventSettings
 from mark.config.policies import chosen_model
 from mark.config.settings import Settings, TraceSettings
 from mark.controller.journal import Header, read_journal
-from mark.domain.announced_events import Events, events_of
 from mark.domain.commitments.owned import Commitments
 from mark.domain.demand import UNIT_S, WINDOW_S, Demand
 from mark.domain.errors import Misconfigured, unknown
+from mark.domain.load.announced_events import Events, events_of
 from mark.live.archived_load import archived_load, archived_segments
 from mark.live.local.run_dir import RunFolder, find_running
 from mark.live.models import settings_of_model

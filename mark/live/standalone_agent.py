@@ -14,8 +14,8 @@ from mark.aws.ec2.launch import EXPIRES, OFFERING, PROFILE_OF
 from mark.catalog.load import load_prices
 from mark.domain.clock import ClockAnchor
 from mark.domain.member import Member
+from mark.domain.models.profile import Evidence, LatencyPoint, Profile, Provenance
 from mark.domain.offering import BatchPolicy, Market, Offering
-from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
 from mark.ports import AgentLink
 from mark.service_spec import ServedModel
 

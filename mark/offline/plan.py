@@ -17,11 +17,11 @@ from mark.catalog.load import load_prices
 from mark.config.footprint import advise_shape, footprint_of
 from mark.config.policies import as_rolled_out, chosen_policies, chosen_variants, sized_model
 from mark.config.settings import Settings
+from mark.domain.billing.footprint import Footprint
 from mark.domain.commitments.applied import apply
 from mark.domain.commitments.owned import Commitments
 from mark.domain.demand import HORIZON, UNIT_S, Demand, Forecast, point_forecast
 from mark.domain.errors import Misconfigured, unknown
-from mark.domain.footprint import Footprint
 from mark.domain.offering import Market, Offering
 from mark.domain.plan import LEAD_UNITS, Excuse, Plan, PlanRequest
 from mark.offline.trace_source import TraceReading, read_place

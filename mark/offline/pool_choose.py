@@ -8,7 +8,7 @@ from typing import TypedDict
 
 from mark.catalog.latency_tables import load_latency_table, load_sizes, type_prices
 from mark.config.policies import usable_cache
-from mark.dispatch.central import CentralPolicy, CentralRule
+from mark.dispatch.central.policy import CentralPolicy, CentralRule
 from mark.domain.errors import unknown
 from mark.domain.objective import Slo
 from mark.planner.kairos import COMPARED, Ints, PoolSpace, choose_similar, pool_space

@@ -13,7 +13,7 @@ from mark.dispatch.qos import QosPool, QosRule, fixed_choice, heuristic_choice
 from mark.dispatch.qos_policy import LearnedScheduler
 from mark.dispatch.variants import VariantDispatch
 from mark.domain.errors import Misconfigured, unknown
-from mark.domain.latency_table import parse_pool
+from mark.domain.models.latency_table import parse_pool
 from mark.offline.trace_source import given_trace
 from mark.policies.assemble import VariantWishes, profiles_and_variants
 from mark.report.terminal import note, progress, show, show_json

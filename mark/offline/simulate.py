@@ -16,7 +16,7 @@ import typer
 
 from mark.config.policies import ALL, chosen_overrides, replayed_central, usable_cache
 from mark.config.settings import Settings
-from mark.dispatch.central import CentralPolicy
+from mark.dispatch.central.policy import CentralPolicy
 from mark.dispatch.qos import QosRule
 from mark.dispatch.variants import VariantServing
 from mark.domain.commitments.owned import Commitments

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 
 from mark.domain.demand import Demand
 from mark.domain.errors import PlanInfeasible
+from mark.domain.load.sizes import SizeDistribution
 from mark.domain.objective import Slo
 from mark.domain.offering import Offering
 from mark.domain.plan import Excuse, Plan, PlannedCount, PlanRequest
-from mark.domain.sizes import SizeDistribution
 from mark.planner.batching import capacity_rps
 
 PlanFunction = Callable[[PlanRequest], Plan]

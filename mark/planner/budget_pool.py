@@ -22,13 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mark.domain.errors import PlanInfeasible
-from mark.domain.latency_table import LatencyTable
+from mark.domain.load.size_window import SizeWindow
+from mark.domain.load.sizes import SizeDistribution
+from mark.domain.models.latency_table import LatencyTable
 from mark.domain.objective import Slo
 from mark.domain.offering import Offering
 from mark.domain.plan import Excuse, Plan, PlannedCount, PlanRequest
 from mark.domain.pool_policy import PoolPolicy
-from mark.domain.size_window import SizeWindow
-from mark.domain.sizes import SizeDistribution
 from mark.planner.baselines import PlanFunction
 from mark.planner.kairos import BUDGET_ROUNDING, Floats, Ints, PoolSpace, RankedPools, choose_similar, pool_space
 

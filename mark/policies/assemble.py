@@ -25,18 +25,18 @@ from mark.dispatch.policy import Late, Routing
 from mark.dispatch.qos import HARD_S, SOFT_S, QosPool, QosRule
 from mark.dispatch.qos_policy import QosNetwork
 from mark.dispatch.variants import QualityDeadlines, VariantDispatch, VariantServing, with_network
-from mark.domain.announced_events import Events, on_clock
+from mark.domain.billing.footprint import Footprint
+from mark.domain.billing.service_prices import ServiceItem, ServicePrices
 from mark.domain.capacity_schedule import CapacityWindow
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
-from mark.domain.footprint import Footprint
+from mark.domain.load.announced_events import Events, on_clock
+from mark.domain.load.size_window import WINDOW
+from mark.domain.load.sizes import sizes_from_formula
+from mark.domain.models.variants import VariantTable
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import LambdaOffering, Market, Offering
 from mark.domain.pool_policy import PoolPolicy
-from mark.domain.service_prices import ServiceItem, ServicePrices
-from mark.domain.size_window import WINDOW
-from mark.domain.sizes import sizes_from_formula
-from mark.domain.variants import VariantTable
 from mark.planner.batching import tune_batching
 from mark.policies.bundles import (
     MANAGED_CPU_FACTOR,

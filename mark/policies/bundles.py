@@ -11,18 +11,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from mark.cloudmodel.noise import SUREST
-from mark.controller.breaker import BreakerPolicy
-from mark.controller.launch_breaker import LaunchBreakerPolicy
+from mark.controller.limits.launch_breaker import LaunchBreakerPolicy
+from mark.controller.limits.spot_breaker import BreakerPolicy
 from mark.controller.policy import HOUR_S, ControllerPolicy, MonitorPolicy, StandbyPolicy
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
 from mark.dispatch.variants import VariantServing
+from mark.domain.billing.service_prices import ServiceItem
 from mark.domain.demand import UNIT_S, Demand
 from mark.domain.errors import Misconfigured, PlanInfeasible, unknown
+from mark.domain.load.sizes import SizeDistribution
 from mark.domain.objective import Slo
 from mark.domain.offering import BatchPolicy, LambdaOffering, Market, Offering
 from mark.domain.pool_policy import PoolPolicy
-from mark.domain.service_prices import ServiceItem
-from mark.domain.sizes import SizeDistribution
 from mark.planner.baselines import cheapest_type, peak_count, single_rps
 from mark.planner.batching import tune_batching
 from mark.planner.budget_pool import check_budget

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mark.domain.traffic import CLIENT_ERROR
+from mark.domain.load.traffic import CLIENT_ERROR
 from mark.ports import InferReply
 from mark.protocols.bad_request import BadRequest
-from mark.protocols.oip import datatype_of, load_json, parse_infer_reply
+from mark.protocols.oip.bodies import datatype_of, load_json, parse_infer_reply
 
 
 def answer_difference(usual: InferReply, other: InferReply, tolerance: float) -> str | None:

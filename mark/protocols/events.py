@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal, assert_never, get_args
 
-from mark.domain.costs import Ec2State
+from mark.domain.billing.costs import Ec2State
 from mark.domain.errors import Misconfigured
 from mark.domain.orders import SpotWarned
 from mark.domain.times import SPOT_NOTICE_S

@@ -13,7 +13,7 @@ import numpy as np
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest
 from mark.protocols.model_contract import output_mistakes
-from mark.protocols.oip import (
+from mark.protocols.oip.bodies import (
     DTYPES,
     BadRequest,
     InferCall,
@@ -23,7 +23,7 @@ from mark.protocols.oip import (
     overflowing,
     read_infer,
 )
-from mark.protocols.oip_replies import MODEL_VERSION, ReplyWriter, compose_infer_reply
+from mark.protocols.oip.replies import MODEL_VERSION, ReplyWriter, compose_infer_reply
 from mark.protocols.sagemaker import compose_predictions, parse_invocation
 
 SAGEMAKER_PATHS = ("/invocations", "/endpoints/")

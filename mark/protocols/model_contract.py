@@ -12,7 +12,7 @@ import numpy as np
 
 from mark.domain.errors import unknown
 from mark.domain.tensor import TensorSpec
-from mark.protocols.oip import DTYPES, BadRequest, datatype_of, fits
+from mark.protocols.oip.bodies import DTYPES, BadRequest, datatype_of, fits
 
 
 def class_mistakes(model: object) -> tuple[str, ...]:

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest
-from mark.protocols import oip
 from mark.protocols.json_values import check_texts, floats, integers, texts_of, truths, unnest
-from mark.protocols.oip_replies import compose_infer_reply
+from mark.protocols.oip import bodies as oip
+from mark.protocols.oip.replies import compose_infer_reply
 from mark.protocols.sagemaker_media import (
     CSV_TYPE,
     JSON_LINES_TYPE,

@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 
 from mark.ports import InferRequest
-from mark.protocols import oip
 from mark.protocols.accept import accept_weights
+from mark.protocols.oip import bodies as oip
 
 CSV_TYPE = "text/csv"
 JSON_LINES_TYPE = "application/jsonlines"

@@ -6,8 +6,8 @@ import math
 
 from mark.catalog.billing import HOURS_PER_MONTH, SECONDS_PER_HOUR, bill_shared
 from mark.config.footprint import ShapeAdvice
-from mark.domain.costs import BillLine
-from mark.domain.footprint import Footprint
+from mark.domain.billing.costs import BillLine
+from mark.domain.billing.footprint import Footprint
 
 HUNDRED = 100
 """From here on two digits would be a power of ten."""

@@ -11,16 +11,9 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mark.aws.ec2.launch import FleetSetup, fleet_request
-from mark.aws.lease_table import LEASE as LEASE_ITEM
-from mark.aws.names import DEAD_LETTERS, LEASE, TRAIN, name_of
-from mark.aws.outside_pause import read_pause
-from mark.aws.permissions.calls import PROCESSES
-from mark.aws.permissions.policies import Names, Statement, statements
-from mark.aws.preflight import Caller
-from mark.aws.quotas import read_quotas
-from mark.aws.resources import launch_templates
-from mark.aws.role_checks import (
+from mark.aws.account.preflight import Caller
+from mark.aws.account.quotas import read_quotas
+from mark.aws.account.role_checks import (
     CallCheck,
     check_call,
     check_instances,
@@ -29,6 +22,13 @@ from mark.aws.role_checks import (
     simulate,
     take_role,
 )
+from mark.aws.ec2.launch import FleetSetup, fleet_request
+from mark.aws.lease_table import LEASE as LEASE_ITEM
+from mark.aws.names import DEAD_LETTERS, LEASE, TRAIN, name_of
+from mark.aws.outside_pause import read_pause
+from mark.aws.permissions.calls import PROCESSES
+from mark.aws.permissions.policies import Names, Statement, statements
+from mark.aws.resources import launch_templates
 from mark.aws.session import Aws
 from mark.aws.stacks.cloudformation import Stacks
 from mark.config.settings import Settings

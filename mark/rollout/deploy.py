@@ -10,11 +10,11 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from mark.aws.account.preflight import manifest_type
 from mark.aws.errors import translated
 from mark.aws.names import name_of
 from mark.aws.objects import holds_object, put_file
 from mark.aws.outside_pause import read_pause
-from mark.aws.preflight import manifest_type
 from mark.aws.session import Aws
 from mark.aws.stacks.cloudformation import StackEvent, Stacks, first_failure
 from mark.aws.stacks.lock import RolloutLock

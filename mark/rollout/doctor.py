@@ -9,8 +9,8 @@ from pathlib import Path
 
 from rich.table import Table
 
+from mark.aws.account.preflight import caller, has_secret, is_verified, machine_image, mail_account, manifest_type
 from mark.aws.outside_pause import read_pause
-from mark.aws.preflight import caller, has_secret, is_verified, machine_image, mail_account, manifest_type
 from mark.aws.prices import type_facts
 from mark.aws.session import Aws
 from mark.catalog.load import PriceSnapshot, load_prices

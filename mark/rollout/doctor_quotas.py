@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from mark.aws.quotas import code_of_quota, lambda_concurrency, read_quotas
+from mark.aws.account.quotas import code_of_quota, lambda_concurrency, read_quotas
 from mark.aws.session import Aws
 from mark.config.rollout import FUNCTION_MIB
 from mark.config.settings import Settings

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from mark.catalog.billing import HOURS_PER_MONTH
 from mark.config.settings import Settings
+from mark.domain.billing.footprint import Footprint
 from mark.domain.errors import PlanInfeasible
-from mark.domain.footprint import Footprint
 from mark.domain.offering import LambdaOffering
 from mark.live.local.first_plan import first_plan
 from mark.live.models import LiveModel

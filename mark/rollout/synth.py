@@ -21,9 +21,9 @@ from mark.config.footprint import footprint_of, gateway_machine, sized
 from mark.config.service import Mode
 from mark.config.settings import Settings
 from mark.config.telemetry import TelemetrySettings, telemetry_of
+from mark.domain.billing.footprint import Footprint
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
-from mark.domain.footprint import Footprint
 from mark.live.aws_resources import MODEL_FOLDER, function_of, trains_forecasters
 from mark.live.models import LiveModel, make_live_models
 from mark.live.version_bundles import VersionBundle, bundle_of

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from string import ascii_lowercase
 from typing import Any
 
+from mark.aws.account.preflight import available_zones, zones_of
 from mark.aws.names import name_of
-from mark.aws.preflight import available_zones, zones_of
 from mark.aws.session import Aws
 from mark.aws.stacks.cloudformation import FAILED_NEW, Stacks
 from mark.config.footprint import DEFAULT_ZONES

@@ -16,7 +16,7 @@ import numpy as np
 
 from mark.catalog.schema import format_profiles
 from mark.domain.errors import Misconfigured
-from mark.domain.profile import MOST_CV, Evidence, LatencyPoint, Profile, Provenance
+from mark.domain.models.profile import MOST_CV, Evidence, LatencyPoint, Profile, Provenance
 from mark.domain.times import P95_SIGMAS
 from mark.ports import Backend, InferRequest
 

@@ -30,7 +30,7 @@ from mark.cloudmodel.lifecycle import (
     when_drained,
 )
 from mark.cloudmodel.world import World
-from mark.domain.costs import InstanceUsage
+from mark.domain.billing.costs import InstanceUsage
 from mark.domain.fleet import FleetView, Instance, Role
 from mark.domain.offering import Market, Offering
 from mark.domain.orders import (

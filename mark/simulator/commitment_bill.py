@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from mark.catalog.billing import SECONDS_PER_HOUR, Load, gateway_count
 from mark.catalog.commitment_bill import HourlyUsage, bill_commitments
+from mark.domain.billing.costs import BillLine, InstanceUsage
+from mark.domain.billing.footprint import Footprint
 from mark.domain.commitments.eligible import Compute
-from mark.domain.costs import BillLine, InstanceUsage
-from mark.domain.footprint import Footprint
 from mark.policies.bundles import PolicyBundle
 from mark.simulator.engine.data_plane import Engine
 

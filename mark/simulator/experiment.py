@@ -22,11 +22,11 @@ from mark.controller.runner import KEEP_HISTORY, Journal
 from mark.controller.state import Decision, Observation
 from mark.dispatch.slackfit import VariantRule
 from mark.dispatch.variants import VariantDispatch
+from mark.domain.billing.service_prices import ServiceItem
 from mark.domain.demand import HORIZON, UNIT_S, Demand
 from mark.domain.errors import Misconfigured, PlanInfeasible
 from mark.domain.fleet import FleetView
 from mark.domain.offering import Offering
-from mark.domain.service_prices import ServiceItem
 from mark.planner.yardsticks import YardstickInput, floor_usd, reference_usd
 from mark.policies.assemble import Assembly, Overrides, PolicySpec, VariantWishes
 from mark.policies.bundles import Ingredients, PolicyBundle, tuning_grid

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.stats import poisson
 
-from mark.dispatch import central_decisions as decisions
-from mark.dispatch.central import CentralPolicy, CentralRule
-from mark.dispatch.kairos import Timing, heterogeneity_weights
+from mark.dispatch.central import decisions
+from mark.dispatch.central.kairos import Timing, heterogeneity_weights
+from mark.dispatch.central.policy import CentralPolicy, CentralRule
 from mark.domain.errors import Misconfigured
-from mark.domain.latency_table import LatencyTable
+from mark.domain.load.sizes import SizeDistribution
+from mark.domain.models.latency_table import LatencyTable
 from mark.domain.objective import Slo
-from mark.domain.sizes import SizeDistribution
 from mark.simulator.engine import kernel_central as central
 from mark.simulator.engine.compiled import CentralKernel
 from mark.simulator.rng import stream

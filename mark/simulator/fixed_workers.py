@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from mark.cloudmodel.noise import noise_factor, noise_quantile
 from mark.dispatch.slackfit import SLACKS, Choices, VariantRule, build_choices
 from mark.domain.errors import Misconfigured, unknown
+from mark.domain.models.variants import VariantTable
 from mark.domain.objective import Slo
-from mark.domain.variants import VariantTable
 from mark.simulator.engine import kernel_variants as kernels
 from mark.simulator.engine.compiled import VariantKernel
 from mark.simulator.rng import stream

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from mark.controller.policy import ControllerPolicy
 from mark.controller.runner import Journal
 from mark.controller.state import Decision, NoteKind, Observation
+from mark.domain.billing.footprint import Gateways
 from mark.domain.fleet import FleetView
-from mark.domain.footprint import Gateways
 from mark.simulator.results import RunResult
 
 SHED_SHARE = 0.001

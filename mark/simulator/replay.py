@@ -21,14 +21,14 @@ from mark.controller.demand_units import counted_unit, recent_windows, window_ra
 from mark.controller.runner import KEEP_HISTORY, Controller, Journal
 from mark.controller.state import Decision, Observation
 from mark.dispatch.qos import QosRule
-from mark.domain.costs import BillLine, FleetUsage
+from mark.domain.billing.costs import BillLine, FleetUsage
+from mark.domain.billing.footprint import Footprint
 from mark.domain.demand import UNIT_S, WINDOW_S, DemandUnit
 from mark.domain.fleet import FleetView
-from mark.domain.footprint import Footprint
+from mark.domain.load.size_window import SizeCounts, add_sizes, size_bin
+from mark.domain.models.variants import AccuracyTotal
 from mark.domain.objective import ModelSpec, SloWindow
 from mark.domain.offering import Market, Offering
-from mark.domain.size_window import SizeCounts, add_sizes, size_bin
-from mark.domain.variants import AccuracyTotal
 from mark.policies.bundles import PolicyBundle
 from mark.ports import Forecaster
 from mark.simulator.cloud import SimulatedCloud

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mark.domain.costs import BillLine, CostUsd
+from mark.domain.billing.costs import BillLine, CostUsd
 from mark.domain.objective import Slo
 from mark.policies.tuning import TunedSetting
 

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from mark.domain.demand import UNIT_S, WINDOW_S, Demand
 from mark.domain.errors import Misconfigured
-from mark.domain.sizes import SizeDistribution
+from mark.domain.load.sizes import SizeDistribution
 from mark.simulator.rng import stream
 from mark.simulator.traces.trace import Trace
 

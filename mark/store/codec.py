@@ -7,14 +7,14 @@ from typing import Generic, TypeVar
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
+from mark.domain.billing.costs import Transition
 from mark.domain.clients import ClientDirectory
 from mark.domain.clock import ClockAnchor
-from mark.domain.costs import Transition
 from mark.domain.documents import plain
 from mark.domain.errors import Misconfigured
+from mark.domain.load.traffic import Warmed
 from mark.domain.member import Member, Peer
-from mark.domain.traffic import Warmed
-from mark.domain.versions import ModelVersions
+from mark.domain.models.versions import ModelVersions
 from mark.service_spec import AgentSpec, ServiceSpec
 
 Value = TypeVar("Value")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 
+from mark.domain.billing.spending import SpendingLimit
 from mark.domain.clients import ClientDirectory
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import Misconfigured
+from mark.domain.load.traffic import GatewayReport, Warmed
 from mark.domain.member import Member, Peer
-from mark.domain.spending import SpendingLimit
-from mark.domain.traffic import GatewayReport, Warmed
-from mark.domain.versions import ModelVersions
+from mark.domain.models.versions import ModelVersions
 from mark.service_spec import AgentSpec, ServiceSpec
 from mark.store.clients import clients_of
 from mark.store.codec import AGENT_SPEC, MEMBER, PEER, VERSIONS, WARMED

@@ -12,7 +12,7 @@ from threading import Lock
 from pydantic import TypeAdapter, ValidationError
 
 from mark.accounting.compaction import compacted, foldable
-from mark.domain.costs import LedgerRecord, Transition, UsageRollup
+from mark.domain.billing.costs import LedgerRecord, Transition, UsageRollup
 from mark.domain.documents import plain
 from mark.domain.errors import Misconfigured
 from mark.store.codec import TRANSITION

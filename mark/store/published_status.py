@@ -21,12 +21,12 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from mark.accounting.budget import Reached
 from mark.accounting.hourly_spend import HourSpend
-from mark.domain.announced_events import Events
+from mark.domain.billing.spending import LimitCause, OutsidePause, SpendingLimit
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
 from mark.domain.documents import plain
 from mark.domain.fleet import InstanceState, Role
-from mark.domain.spending import LimitCause, OutsidePause, SpendingLimit
-from mark.domain.versions import RolloutCommand
+from mark.domain.load.announced_events import Events
+from mark.domain.models.versions import RolloutCommand
 
 log = logging.getLogger(__name__)
 

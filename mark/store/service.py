@@ -9,14 +9,14 @@ from dataclasses import replace
 from threading import Lock
 from typing import Any
 
+from mark.domain.billing.costs import LedgerRecord, Transition
 from mark.domain.clock import ClockAnchor
-from mark.domain.costs import LedgerRecord, Transition
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.domain.lease import Lease, LeaseLost
+from mark.domain.load.traffic import GatewayReport, ModelTraffic, Warmed
 from mark.domain.member import Member, Peer
-from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed
-from mark.domain.versions import ModelVersions, outdated_versions
+from mark.domain.models.versions import ModelVersions, outdated_versions
 from mark.ports import JournalTail, LeaseKeeper
 from mark.service_spec import AgentSpec, ServedModel, ServiceSpec
 from mark.store.clients import TRIES, StoredClients

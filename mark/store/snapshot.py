@@ -15,12 +15,12 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
+from mark.domain.billing.costs import LedgerRecord
 from mark.domain.clock import ClockAnchor
-from mark.domain.costs import LedgerRecord
 from mark.domain.documents import plain
 from mark.domain.errors import Misconfigured
+from mark.domain.load.traffic import ModelTraffic
 from mark.domain.member import Peer
-from mark.domain.traffic import ModelTraffic
 from mark.service_spec import ServiceSpec
 from mark.store.keys import MODEL_DOCUMENTS
 from mark.store.service import ServiceStore

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mark.domain.documents import json_text
-from mark.domain.size_window import add_sizes
-from mark.domain.traffic import CLIENT_COUNTS, ClientTraffic, GatewayReport, ModelTraffic
-from mark.domain.versions import VERSION_COUNTS, VersionCounts
+from mark.domain.load.size_window import add_sizes
+from mark.domain.load.traffic import CLIENT_COUNTS, ClientTraffic, GatewayReport, ModelTraffic
+from mark.domain.models.versions import VERSION_COUNTS, VersionCounts
 from mark.store.keys import Keys
 
 WHOLE = (

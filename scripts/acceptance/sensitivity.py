@@ -16,8 +16,9 @@ from typing import Any, TypeVar
 from unittest.mock import patch
 
 from mark.catalog import standbys
-from mark.controller import breaker, standby, step, surges
-from mark.controller.breaker import BreakerPolicy
+from mark.controller import standby, step, surges
+from mark.controller.limits import spot_breaker as breaker
+from mark.controller.limits.spot_breaker import BreakerPolicy
 from mark.controller.policy import ControllerPolicy
 from mark.domain.offering import Market
 from mark.planner import hedged, miss_penalty, rates, shortfall_cost, small_fleet, spot_pools

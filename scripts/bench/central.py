@@ -10,8 +10,8 @@ import simpy
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from mark.dispatch import central_decisions as decisions
-from mark.dispatch.kairos import Instances, Timing, Waiting, heterogeneity_weights, match
+from mark.dispatch.central import decisions
+from mark.dispatch.central.kairos import Instances, Timing, Waiting, heterogeneity_weights, match
 from mark.simulator.engine import kernel_central as central
 from mark.simulator.engine.compiled import CentralKernel, compiled_central_kernel
 from scripts.bench.engine import ROUNDS, cache_dir, say

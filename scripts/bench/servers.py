@@ -19,25 +19,25 @@ import numpy as np
 import uvloop
 
 import models.digits
-from mark.dispatch.central import CentralPolicy, CentralRule
-from mark.dispatch.central_queue import PLAIN
+from mark.dispatch.central.policy import CentralPolicy, CentralRule
+from mark.dispatch.central.queue import PLAIN
 from mark.dispatch.policy import DispatchPolicy
+from mark.domain.billing.spending import SpendingLimit
 from mark.domain.clients import MOST_CLIENTS, Client, ClientDirectory, HashedKey, Limits, hash_of_key
 from mark.domain.clock import ClockAnchor
 from mark.domain.fleet import Role
+from mark.domain.load.traffic import GatewayReport, Warmed
 from mark.domain.member import Member, MemberState, Peer
+from mark.domain.models.profile import Evidence, LatencyPoint, Profile, Provenance
+from mark.domain.models.versions import ModelVersions
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import BatchPolicy, InstanceType, Market, Offering
-from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
-from mark.domain.spending import SpendingLimit
 from mark.domain.telemetry import Telemetry
-from mark.domain.traffic import GatewayReport, Warmed
-from mark.domain.versions import ModelVersions
 from mark.ports import Backend, InferReply, InferRequest
 from mark.protocols.frames import FrameParser, Hello, Request, State, encode, encode_response
 from mark.protocols.handshake import AgentHandshake, new_nonce
-from mark.protocols.oip import InferCall
-from mark.protocols.oip_replies import compose_infer_reply
+from mark.protocols.oip.bodies import InferCall
+from mark.protocols.oip.replies import compose_infer_reply
 from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
 from mark.serving.agent.process import AgentConfig, serve_agent
 from mark.serving.backends.oip_server import OipBackend

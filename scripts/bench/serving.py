@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 import uvloop
 
-from mark.protocols.oip import compose_infer
+from mark.protocols.oip.bodies import compose_infer
 from scripts.bench.engine import cache_dir, say
 from scripts.bench.load import (
     LOAD_CORE,

@@ -24,6 +24,7 @@ from mark.controller.runner import Controller
 from mark.controller.state import Decision, Observation
 from mark.domain.demand import UNIT_S, WINDOW_S, Demand, DemandUnit, unit_of_windows
 from mark.domain.fleet import FleetView, Instance, InstanceState
+from mark.domain.models.profile import Evidence, LatencyPoint, Profile, Provenance
 from mark.domain.objective import SloWindow
 from mark.domain.offering import BatchPolicy, InstanceType, Market, Offering
 from mark.domain.orders import (
@@ -38,7 +39,6 @@ from mark.domain.orders import (
     Terminate,
     WarmLambda,
 )
-from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
 from mark.planner.hedged import wait_s
 from mark.planner.rates import expect_rates
 from mark.ports import Forecaster

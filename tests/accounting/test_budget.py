@@ -22,14 +22,14 @@ from mark.accounting.budget import (
 )
 from mark.accounting.daily_costs import DAY_S, ModelLedger
 from mark.accounting.hourly_totals import first_mark
+from mark.controller.limits.spending_limit import apply_spending_limit
 from mark.controller.plan_request import plan_fleet, plan_request
-from mark.controller.spending_limit import apply_spending_limit
 from mark.controller.state import SloBoost, State
-from mark.domain.costs import LedgerRecord, Transition
+from mark.domain.billing.costs import LedgerRecord, Transition
+from mark.domain.billing.spending import LimitCause, SpendingLimit
 from mark.domain.demand import Demand
 from mark.domain.fleet import InstanceState, Role
 from mark.domain.orders import Launch, StopStandby, Terminate, WarmLambda
-from mark.domain.spending import LimitCause, SpendingLimit
 from tests.accounting.test_daily_costs import SERVED
 from tests.controller.builders import (
     POLICY,

@@ -13,9 +13,9 @@ from mark.accounting.commitments import commitment_lines, month_commitments
 from mark.accounting.daily_costs import DAY_S, ModelLedger, shared_days
 from mark.accounting.hourly_totals import first_mark
 from mark.catalog.commitment_bill import COVERED, UNUSED, USED
+from mark.domain.billing.costs import LedgerRecord
 from mark.domain.commitments.eligible import Compute
 from mark.domain.commitments.owned import Commitments, PlanKind, ReservedInstances, SavingsPlan
-from mark.domain.costs import LedgerRecord
 from tests.accounting.test_daily_costs import BEGAN, SERVED, ledgers, transition
 from tests.footprints import FOOTPRINT, HA_FOOTPRINT
 

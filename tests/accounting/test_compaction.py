@@ -25,7 +25,7 @@ from mark.accounting.compaction import (
 from mark.accounting.daily_costs import ModelLedger, model_bill, model_days
 from mark.accounting.hourly_totals import first_mark
 from mark.accounting.ledger import running_now, usage_before
-from mark.domain.costs import Ec2State, LedgerRecord, Transition
+from mark.domain.billing.costs import Ec2State, LedgerRecord, Transition
 from mark.domain.fleet import Role
 from tests.accounting.test_daily_costs import LARGE, SERVED, SMALL
 from tests.footprints import FOOTPRINT

@@ -15,11 +15,11 @@ from mark.accounting.ledger import fleet_usage, live_bill, rent_usd_per_hour, ru
 from mark.catalog.billing import cost_of
 from mark.catalog.load import load_prices
 from mark.dispatch.policy import DispatchPolicy
-from mark.domain.costs import LedgerRecord, Transition
+from mark.domain.billing.costs import LedgerRecord, Transition
 from mark.domain.demand import Demand
 from mark.domain.fleet import Role
+from mark.domain.load.traffic import ModelTraffic
 from mark.domain.objective import ModelSpec
-from mark.domain.traffic import ModelTraffic
 from mark.service_spec import BackendSpec, ServedModel
 from tests.footprints import FOOTPRINT
 from tests.planner.builders import SLO, offering, overflow

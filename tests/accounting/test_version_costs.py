@@ -14,7 +14,7 @@ from mark.accounting.daily_costs import ModelLedger, model_bill
 from mark.accounting.hourly_totals import first_mark
 from mark.accounting.version_costs import VersionCost, version_costs
 from mark.catalog.billing import cost_of
-from mark.domain.costs import LedgerRecord, Transition
+from mark.domain.billing.costs import LedgerRecord, Transition
 from mark.domain.fleet import Role
 from tests.serving.harness import served
 

@@ -19,8 +19,8 @@ from mark.accounting.hourly_totals import (
 )
 from mark.accounting.version_totals import VersionTotals
 from mark.domain.demand import Demand
-from mark.domain.traffic import ModelTraffic
-from mark.domain.versions import VersionCounts
+from mark.domain.load.traffic import ModelTraffic
+from mark.domain.models.versions import VersionCounts
 
 OLD, NEW = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
 NO_DEMAND = Demand(end_at=0.0, mean_rps=(), max_rps=())

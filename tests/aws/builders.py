@@ -23,7 +23,7 @@ from mark.aws.provision import ServiceSetup, set_up
 from mark.aws.resources import LambdaSpec, describe
 from mark.aws.session import Aws, AwsSettings, Credentials
 from mark.config.rollout import RolloutSettings
-from mark.domain.costs import Transition
+from mark.domain.billing.costs import Transition
 from mark.domain.fleet import Role
 from mark.domain.member import Member, MemberState
 from mark.domain.offering import Market

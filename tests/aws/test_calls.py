@@ -13,6 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from moto import mock_aws
 
 from lambda_handlers import interruption, warm, webhook
+from mark.aws.account.quotas import read_quotas
 from mark.aws.alarms import read_alerts
 from mark.aws.archive import put_object
 from mark.aws.client_tokens import valid_tokens
@@ -21,7 +22,6 @@ from mark.aws.functions.probe import ask_from_within
 from mark.aws.functions.warmup import warm_up
 from mark.aws.outside_pause import read_pause
 from mark.aws.provision import set_up, tear_down
-from mark.aws.quotas import read_quotas
 from mark.aws.stacks.cloudformation import Stacks
 from mark.aws.trainings import carry_out, fetch_result, order_training, training_key
 from mark.domain.demand import Demand

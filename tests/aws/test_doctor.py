@@ -13,11 +13,7 @@ from typing import Any
 
 import pytest
 
-from mark.aws.alarms import Alerts, read_alerts
-from mark.aws.ec2.inventory import list_inventory
-from mark.aws.outside_pause import read_pause
-from mark.aws.permissions.policies import statements
-from mark.aws.preflight import (
+from mark.aws.account.preflight import (
     available_zones,
     caller,
     has_secret,
@@ -26,9 +22,13 @@ from mark.aws.preflight import (
     mail_account,
     manifest_type,
 )
+from mark.aws.account.quotas import lambda_concurrency, read_quotas
+from mark.aws.account.role_checks import simulate, take_role
+from mark.aws.alarms import Alerts, read_alerts
+from mark.aws.ec2.inventory import list_inventory
+from mark.aws.outside_pause import read_pause
+from mark.aws.permissions.policies import statements
 from mark.aws.prices import on_demand_usd_per_hour, spot_usd_per_hour, type_facts
-from mark.aws.quotas import lambda_concurrency, read_quotas
-from mark.aws.role_checks import simulate, take_role
 from mark.aws.session import Aws
 from mark.aws.stacks.cloudformation import Stacks
 from mark.catalog.load import load_prices

@@ -28,8 +28,8 @@ from mark.emulator.config import EmulatedAwsConfig
 from mark.live.aws_resources import make_resources
 from mark.live.local.run_dir import Running
 from mark.live.models import make_live_models, service_spec
-from mark.rollout import profile_on
-from mark.rollout.profile_on_cost import LEAST_S, Meter, Price
+from mark.rollout.profile_on import run as profile_on
+from mark.rollout.profile_on.cost import LEAST_S, Meter, Price
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.service import ServiceStore

@@ -8,7 +8,7 @@ import pytest
 
 from mark.catalog.load import load_prices, load_profiles
 from mark.catalog.schema import format_profiles
-from mark.domain.profile import NOT_STATED, Evidence
+from mark.domain.models.profile import NOT_STATED, Evidence
 from scripts import benchmarks
 
 MODELS = tuple(found.name for found in benchmarks.MODELS)

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.catalog import billing
-from mark.domain.costs import BillLine, CostUsd, InstanceUsage, LambdaUsage
+from mark.domain.billing.costs import BillLine, CostUsd, InstanceUsage, LambdaUsage
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet import Role
+from mark.domain.models.profile import Evidence, Provenance
 from mark.domain.offering import LambdaOffering
-from mark.domain.profile import Evidence, Provenance
 from tests.footprints import C5_FOOTPRINT, FOOTPRINT, HA_FOOTPRINT
 
 C5 = "c5.large:on-demand"

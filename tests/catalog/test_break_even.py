@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from mark.catalog.billing import Load, bill_running, bill_shared, bill_traffic
 from mark.catalog.break_even import break_even_rps
-from mark.domain.costs import BillLine
-from mark.domain.footprint import Footprint
+from mark.domain.billing.costs import BillLine
+from mark.domain.billing.footprint import Footprint
+from mark.domain.models.profile import Evidence, Provenance
 from mark.domain.offering import LambdaOffering, Offering
-from mark.domain.profile import Evidence, Provenance
 from tests.footprints import FOOTPRINT, HA_FOOTPRINT
 from tests.planner.builders import offering
 

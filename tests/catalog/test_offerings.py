@@ -8,10 +8,10 @@ from mark.catalog.load import ProfileSet, load_prices, load_profiles, model
 from mark.catalog.offerings import make_lambda, make_offerings, standby_offering
 from mark.cloudmodel.world import IDEAL, TYPICAL, World
 from mark.domain.errors import Misconfigured
+from mark.domain.load.sizes import sizes_from_formula
+from mark.domain.models.profile import Evidence, LatencyPoint, Profile, Provenance
 from mark.domain.objective import Slo
 from mark.domain.offering import Market, Offering
-from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
-from mark.domain.sizes import sizes_from_formula
 
 PRICES = load_prices()
 

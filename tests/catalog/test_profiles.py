@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mark.catalog.load import ASSUMED_PREFIX, load_models, load_profiles, model, shipped_sets
 from mark.catalog.schema import format_profiles, parse_profiles
 from mark.domain.errors import Misconfigured
-from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
+from mark.domain.models.profile import Evidence, LatencyPoint, Profile, Provenance
 
 BENCHMARKED = ("bert-base", "resnet-50")
 ALL_MODELS = (

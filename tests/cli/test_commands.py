@@ -11,7 +11,7 @@ from mark import __version__
 from mark.cli.main import run
 from mark.config.policies import sized_model
 from mark.config.settings import Settings, TraceSettings
-from mark.domain.sizes import kairos_sizes, sizes_from_formula
+from mark.domain.load.sizes import kairos_sizes, sizes_from_formula
 from mark.live.commands import demo
 from mark.simulator.traces.generators import constant
 from mark.simulator.traces.trace import read_trace

@@ -31,7 +31,7 @@ from mark.cloudmodel.lifecycle import (
     warn,
     when_drained,
 )
-from mark.domain.costs import Transition
+from mark.domain.billing.costs import Transition
 from mark.domain.fleet import InstanceState, Role
 from mark.domain.offering import CREDITED_STARTS_A_DAY, BurstCredits
 from mark.domain.times import CloudTimes, LognormalTime

@@ -8,7 +8,7 @@ import pytest
 
 from mark.config.policies import check_names, chosen_central, chosen_policies
 from mark.config.settings import Settings
-from mark.dispatch.central import CentralRule, TooLate
+from mark.dispatch.central.policy import CentralRule, TooLate
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
 from mark.policies.assemble import Assembly

@@ -21,8 +21,8 @@ from mark.config.events import (
 )
 from mark.config.policies import chosen_policies
 from mark.config.settings import load_settings
-from mark.domain.announced_events import AnnouncedEvent
 from mark.domain.errors import Misconfigured
+from mark.domain.load.announced_events import AnnouncedEvent
 from mark.live.commands.event import EventOptions
 
 

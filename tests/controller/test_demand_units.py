@@ -17,7 +17,7 @@ from mark.controller.demand_units import (
 )
 from mark.controller.policy import MonitorPolicy
 from mark.domain.clock import ClockAnchor
-from mark.domain.traffic import ModelTraffic
+from mark.domain.load.traffic import ModelTraffic
 
 MONITOR = MonitorPolicy(offering="T", requests=100, seconds=60.0)
 OPENED = MonitorState(opened_at=0.0, finished=0, missed=0)

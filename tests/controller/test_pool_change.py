@@ -13,11 +13,11 @@ from mark.controller.policy import ControllerPolicy
 from mark.controller.replay_check import mismatches
 from mark.controller.state import NoteKind
 from mark.domain.fleet import FleetView, Instance, InstanceState
+from mark.domain.load.sizes import SizeDistribution, size_distribution
 from mark.domain.offering import Market
 from mark.domain.orders import Drain, Fact, Launch, LaunchRefused, RefusalCause
 from mark.domain.plan import Plan, PlannedCount
 from mark.domain.pool_policy import PoolPolicy
-from mark.domain.sizes import SizeDistribution, size_distribution
 from tests.controller.builders import Stepped, drained, forecast, instances, launched, seen, unit
 from tests.planner.builders import SLO, demand, offering
 

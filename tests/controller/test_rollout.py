@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from mark.controller.rollout import RolloutSeen, advance, judge, obey, unsubmitted
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet import FleetView, Instance, InstanceState
-from mark.domain.orders import Drain, Launch, LaunchRefused, Order, RefusalCause
-from mark.domain.versions import (
+from mark.domain.models.versions import (
     CanaryPolicy,
     ModelVersions,
     Rollout,
@@ -24,6 +23,7 @@ from mark.domain.versions import (
     VersionCounts,
     counted_since,
 )
+from mark.domain.orders import Drain, Launch, LaunchRefused, Order, RefusalCause
 
 OLD, NEW = "aaaa", "bbbb"
 POLICY = CanaryPolicy(dwell_s=60.0, ready_within_s=300.0, least_requests=10)

@@ -9,10 +9,10 @@ import pytest
 from mark.controller.plan_request import plan_fleet, plan_request
 from mark.controller.runner import Controller, check_forecast
 from mark.controller.state import Decision, Observation, State
-from mark.domain.announced_events import AnnouncedEvent
 from mark.domain.demand import Demand, DemandUnit, Forecast, point_forecast
 from mark.domain.errors import PlanInfeasible
 from mark.domain.fleet import FleetView, Instance
+from mark.domain.load.announced_events import AnnouncedEvent
 from mark.domain.objective import SloWindow
 from mark.domain.offering import Market
 from mark.domain.orders import (

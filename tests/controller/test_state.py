@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mark.controller.breaker import SpotPool
+from mark.controller.limits.spot_breaker import SpotPool
 from mark.controller.state import Desired, Requested, SloBoost, State
 from mark.domain.fleet import Role
 from tests.controller.builders import plan

@@ -14,6 +14,7 @@ from mark.controller.policy import StandbyPolicy
 from mark.controller.state import NoteKind, Observation, State
 from mark.controller.step import step
 from mark.dispatch.overflow import environments_for
+from mark.domain.billing.spending import SpendingLimit
 from mark.domain.commitments.owned import Commitments, PlanKind, SavingsPlan
 from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, InstanceState, Role
@@ -21,7 +22,6 @@ from mark.domain.objective import SloWindow
 from mark.domain.orders import Launch, LaunchRefused, RefusalCause, WarmLambda
 from mark.domain.plan import Plan
 from mark.domain.quota import VcpuQuota, quota_family
-from mark.domain.spending import SpendingLimit
 from tests.controller.builders import (
     LARGE,
     POLICY,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from mark.aws.preflight import available_zones
+from mark.aws.account.preflight import available_zones
 from mark.aws.session import Aws, AwsSettings
 from mark.config.settings import Settings
 from mark.domain.clock import ClockAnchor

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from mark.domain.clock import ClockAnchor
-from mark.domain.versions import ModelVersions
+from mark.domain.models.versions import ModelVersions
 from mark.live.local.clock_control import set_clock
 from mark.live.local.emulator_client import EmulatedControls
 from mark.steady_time import steady_time

@@ -31,7 +31,7 @@ from mark.live.aws_resources import make_resources, resources_document
 from mark.live.local.run_dir import Running
 from mark.live.models import make_live_models
 from mark.live.store_link import at_node
-from mark.protocols.oip import example_body
+from mark.protocols.oip.bodies import example_body
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.service import ServiceStore

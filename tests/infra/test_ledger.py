@@ -22,7 +22,7 @@ from mark.catalog.billing import LAMBDA_LOG_BYTES
 from mark.catalog.load import load_prices, load_service_prices
 from mark.config.footprint import INSIGHTS_METRICS, LINE_WRITES, LOG_KIB_PER_MINUTE
 from mark.config.settings import Settings
-from mark.domain.costs import Ec2State, Transition
+from mark.domain.billing.costs import Ec2State, Transition
 from mark.domain.fleet import Role
 from mark.domain.lease import TABLE_LEASE
 from mark.domain.offering import Offering

@@ -12,7 +12,7 @@ import pytest
 
 from lambda_handlers import infer, served
 from mark.domain.errors import Misconfigured
-from mark.protocols.oip import compose_infer, parse_infer_reply
+from mark.protocols.oip.bodies import compose_infer, parse_infer_reply
 from models.digits.data import digits
 
 OUTPUTS = json.dumps([{"name": "y", "datatype": "FP32", "shape": [-1, 3]}])

@@ -20,8 +20,8 @@ from mark.aws.inbox import EventInbox
 from mark.aws.provision import ServiceResources, set_up
 from mark.aws.resources import RAW_ATTEMPTS
 from mark.aws.session import Aws
+from mark.domain.billing.costs import FleetUsage
 from mark.domain.clock import ClockAnchor
-from mark.domain.costs import FleetUsage
 from mark.domain.orders import Fact, SpotWarned, Terminate
 from mark.ports import Clock
 from mark.protocols.events import InstanceMessage, RebalanceAdvised, StateChanged, event_of_message

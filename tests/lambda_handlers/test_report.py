@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from lambda_handlers import mailing, report
+from mark.domain.billing.costs import CostUsd
 from mark.domain.clock import ClockAnchor
-from mark.domain.costs import CostUsd
 from mark.domain.errors import Misconfigured
 from mark.emulator.config import LambdaLimits
 from mark.store.embedded import EmbeddedRedis

@@ -14,8 +14,8 @@ from lambda_handlers import mailing, report
 from mark.aws.archive import make_bucket, put_object, snapshot_key
 from mark.aws.resources import service_tags
 from mark.aws.session import Aws
+from mark.domain.billing.costs import CostUsd
 from mark.domain.clock import ClockAnchor
-from mark.domain.costs import CostUsd
 from mark.domain.errors import MarkError, Misconfigured
 from mark.report.cost.read import read_cost_report
 from mark.store.connect import connect

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from mark.config.settings import load_settings
-from mark.domain.announced_events import AnnouncedEvent
 from mark.domain.commitments.eligible import Compute
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments, PlanKind, SavingsPlan
 from mark.domain.errors import Misconfigured
+from mark.domain.load.announced_events import AnnouncedEvent
 from mark.live.cost_report import report
 from mark.live.cost_report.replays import replay_days
 from mark.live.cost_report.report import parse_period

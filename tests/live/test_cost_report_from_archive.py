@@ -17,7 +17,7 @@ from mark.accounting.hourly_totals import NAMES, HourlyMark, Totals, dump_marks,
 from mark.aws.archive import make_bucket
 from mark.aws.resources import service_tags
 from mark.config.settings import load_settings
-from mark.domain.traffic import ClientTraffic, GatewayReport, ModelTraffic
+from mark.domain.load.traffic import ClientTraffic, GatewayReport, ModelTraffic
 from mark.live.aws_resources import RESOURCES
 from mark.live.background.archive import OPEN_EACH_S, Archivist
 from mark.live.models import make_live_models, service_spec

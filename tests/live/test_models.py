@@ -8,7 +8,7 @@ import pytest
 
 from mark.aws.names import HANDLERS
 from mark.config.settings import Settings, load_settings
-from mark.dispatch.central import CentralPolicy, CentralRule, TooLate
+from mark.dispatch.central.policy import CentralPolicy, CentralRule, TooLate
 from mark.dispatch.slackfit import VariantRule
 from mark.dispatch.variants import VariantDispatch
 from mark.domain.errors import Misconfigured

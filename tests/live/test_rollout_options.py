@@ -6,7 +6,7 @@ import pytest
 
 from mark.config.service import RolloutsSettings
 from mark.domain.errors import Misconfigured
-from mark.domain.versions import CanaryPolicy
+from mark.domain.models.versions import CanaryPolicy
 from mark.live.commands.rollout import StartOptions
 
 USUAL = RolloutsSettings()

@@ -11,15 +11,15 @@ import pytest
 from mark.config.settings import Settings
 from mark.controller.journal import Header, entry_line, header_line
 from mark.controller.state import Decision, Observation, State
-from mark.dispatch.central import CentralPolicy, CentralRule
+from mark.dispatch.central.policy import CentralPolicy, CentralRule
+from mark.domain.billing.costs import LedgerRecord
 from mark.domain.clock import ClockAnchor
-from mark.domain.costs import LedgerRecord
 from mark.domain.demand import Demand, DemandUnit
 from mark.domain.fleet import FleetView, InstanceState
+from mark.domain.load.size_window import SizeCounts
+from mark.domain.load.traffic import ModelTraffic
 from mark.domain.member import Peer
 from mark.domain.objective import Slo
-from mark.domain.size_window import SizeCounts
-from mark.domain.traffic import ModelTraffic
 from mark.live.cost_report.replays import replay_days
 from mark.live.cost_report.sharing import replay_sharing
 from mark.report.cost.read import Period

@@ -12,7 +12,7 @@ import pytest
 
 import models
 from mark.catalog.schema import parse_profiles
-from mark.domain.profile import Evidence
+from mark.domain.models.profile import Evidence
 from mark.ports import PythonModel
 from models.digits import Digits
 from models.digits.data import digits

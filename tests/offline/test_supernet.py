@@ -12,7 +12,7 @@ import pytest
 
 from mark.catalog.schema import parse_profiles
 from mark.domain.errors import Misconfigured
-from mark.domain.profile import Evidence
+from mark.domain.models.profile import Evidence
 from mark.offline.supernet.artifact import SHIPPED, read_artifact
 from mark.offline.supernet.card import card_text
 from mark.offline.supernet.served import served_supernet

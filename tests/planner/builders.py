@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from mark.domain.demand import Demand, Forecast, point_forecast
+from mark.domain.models.profile import Evidence, LatencyPoint, Profile, Provenance
 from mark.domain.objective import Slo
 from mark.domain.offering import BatchPolicy, InstanceType, LambdaOffering, Market, Offering
 from mark.domain.plan import PlanRequest
-from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
 
 SLO = Slo(latency_s=0.6, target=0.98)
 KNOWN = Provenance(evidence=Evidence.MEASURED, source="test")

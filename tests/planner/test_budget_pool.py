@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mark.domain.errors import Misconfigured, PlanInfeasible
+from mark.domain.load.size_window import SizeWindow
+from mark.domain.load.sizes import size_distribution
 from mark.domain.offering import Offering
 from mark.domain.plan import Plan, PlanRequest
 from mark.domain.pool_policy import PoolPolicy
-from mark.domain.size_window import SizeWindow
-from mark.domain.sizes import size_distribution
 from mark.planner.budget_pool import check_budget, plan_pool
 from tests.planner.builders import SLO, offering, request
 

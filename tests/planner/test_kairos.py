@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mark.domain.errors import Misconfigured, PlanInfeasible
-from mark.domain.latency_table import LatencyTable
+from mark.domain.load.sizes import size_distribution
+from mark.domain.models.latency_table import LatencyTable
 from mark.domain.objective import Slo
-from mark.domain.sizes import size_distribution
 from mark.planner.kairos import (
     CutoffRates,
     RankedPools,

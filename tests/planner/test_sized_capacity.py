@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mark.dispatch.batcher import fits
-from mark.domain.profile import Profile
-from mark.domain.sizes import SizeDistribution, kairos_sizes, size_distribution, sizes_from_formula
+from mark.domain.load.sizes import SizeDistribution, kairos_sizes, size_distribution, sizes_from_formula
+from mark.domain.models.profile import Profile
 from mark.planner.batching import capacity_rps, tune_batching
 from tests.planner.builders import profile
 

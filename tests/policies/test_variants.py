@@ -10,7 +10,7 @@ from mark.catalog.load import load_variants, model
 from mark.cloudmodel.world import TYPICAL
 from mark.config.footprint import footprint_of
 from mark.config.settings import Settings
-from mark.dispatch.central import CentralRule
+from mark.dispatch.central.policy import CentralRule
 from mark.dispatch.policy import Routing
 from mark.dispatch.qos import QosRule
 from mark.dispatch.rules import CentralDispatch, parse_rule, rule_names
@@ -18,9 +18,9 @@ from mark.dispatch.slackfit import VariantRule
 from mark.dispatch.variants import VariantDispatch
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
+from mark.domain.load.sizes import sizes_from_formula
 from mark.domain.objective import Slo
 from mark.domain.offering import Market
-from mark.domain.sizes import sizes_from_formula
 from mark.policies.assemble import Assembly, PolicySpec, VariantWishes, profiles_and_variants
 from mark.policies.bundles import STATIC_PEAK
 

@@ -15,7 +15,7 @@ from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest
 from mark.protocols import exchange, sagemaker
 from mark.protocols.exchange import Exchange, read_exchange, read_exchanges
-from mark.protocols.oip import BadRequest, InferCall, Tensors
+from mark.protocols.oip.bodies import BadRequest, InferCall, Tensors
 from mark.serving.backends import answering
 
 MEGABYTE = 1_000_000

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from mark.ports import InferReply
 from mark.protocols.answer_difference import answer_difference
-from mark.protocols.oip import InferCall, Tensors, error_reply
-from mark.protocols.oip_replies import compose_infer_reply
+from mark.protocols.oip.bodies import InferCall, Tensors, error_reply
+from mark.protocols.oip.replies import compose_infer_reply
 
 TOLERANCE = 1e-4
 

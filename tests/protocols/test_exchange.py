@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mark.ports import InferRequest
 from mark.protocols.exchange import Exchange, read_exchange, read_exchanges, write_replies
-from mark.protocols.oip import DTYPES, BadRequest, InferCall, parse_infer_reply
+from mark.protocols.oip.bodies import DTYPES, BadRequest, InferCall, parse_infer_reply
 
 ELEMENTS = sorted(set(DTYPES) - {"BYTES"})
 TEXTS = st.lists(st.binary(max_size=6) | st.text('],["\\ nö', max_size=6), min_size=12, max_size=12)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferRequest
-from mark.protocols import oip
+from mark.protocols.oip import bodies as oip
 from mark.protocols.sagemaker import compose_predictions, error_name, parse_invocation, with_message
 
 IMAGE = (TensorSpec(name="x", datatype="FP32", shape=(-1, 2, 2)),)

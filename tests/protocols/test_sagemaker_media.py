@@ -7,8 +7,8 @@ import pytest
 
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest
-from mark.protocols import oip
 from mark.protocols.exchange import read_exchange
+from mark.protocols.oip import bodies as oip
 from mark.protocols.sagemaker import parse_invocation
 from mark.protocols.sagemaker_media import answer_type
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from mark.accounting.hourly_spend import HourSpend
-from mark.domain.costs import BillLine
+from mark.domain.billing.costs import BillLine
 from mark.domain.objective import Slo
 from mark.report.cost.report import (
     Answers,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mark.domain.costs import CostUsd
+from mark.domain.billing.costs import CostUsd
 from mark.domain.objective import Slo
 from mark.report.runs.comparison import ComparedRun
 from mark.simulator import results

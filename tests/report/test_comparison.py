@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from mark.domain.costs import CostUsd
+from mark.domain.billing.costs import CostUsd
 from mark.domain.errors import Misconfigured
 from mark.domain.plan import CostParts, Excuse, PlannedCount
 from mark.report.formatting import format_count, format_duration, percent, usd

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from mark.domain.costs import BillLine, CostUsd
+from mark.domain.billing.costs import BillLine, CostUsd
 from mark.report.cost.advice import advice_of
 from mark.report.cost.report import Answers, Capacity, DayLine
 from mark.report.mail.formatting import money_of

@@ -12,16 +12,16 @@ from mark.accounting.hourly_totals import dump_marks, first_mark, marks_key, nex
 from mark.controller.journal import Header, entry_line, header_line
 from mark.controller.state import Decision, Observation, State
 from mark.dispatch.policy import DispatchPolicy
+from mark.domain.billing.costs import Transition
 from mark.domain.clock import ClockAnchor
 from mark.domain.commitments.owned import Commitments, ReservedInstances
-from mark.domain.costs import Transition
 from mark.domain.demand import Demand, DemandUnit
 from mark.domain.fleet import FleetView, InstanceState, Role
+from mark.domain.load.traffic import ClientTraffic, GatewayReport, ModelTraffic
+from mark.domain.models.variants import ServedAccuracy
+from mark.domain.models.versions import VersionCounts
 from mark.domain.objective import ModelSpec
 from mark.domain.orders import Launch, SpotWarned
-from mark.domain.traffic import ClientTraffic, GatewayReport, ModelTraffic
-from mark.domain.variants import ServedAccuracy
-from mark.domain.versions import VersionCounts
 from mark.live.status.view import LiveView
 from mark.report.cost.read import read_cost_report, report_period
 from mark.report.cost.replays import ReplayedDay, ReplayedPolicy, keep_replayed_days, replayed_days

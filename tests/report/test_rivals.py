@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.domain.costs import CostUsd
+from mark.domain.billing.costs import CostUsd
 from mark.policies.overrides import OWN_POLICIES
 from mark.policies.tuning import Setting, Trial, TunedSetting
 from mark.report.runs.comparison import ComparedRun

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from mark.aws.account.preflight import Caller
+from mark.aws.account.role_checks import CallCheck
 from mark.aws.permissions.policies import Names
-from mark.aws.preflight import Caller
-from mark.aws.role_checks import CallCheck
 from mark.aws.session import Aws
 from mark.config.settings import Settings
 from mark.emulator.config import ACCOUNT, REGION

@@ -19,7 +19,7 @@ from mark.config.footprint import footprint_of
 from mark.config.settings import Settings
 from mark.controller.journal import Header, entry_line, header_line
 from mark.controller.state import Decision, Observation
-from mark.domain.costs import InstanceUsage
+from mark.domain.billing.costs import InstanceUsage
 from mark.domain.fleet import FleetView
 from mark.domain.objective import Slo
 from mark.domain.offering import Market

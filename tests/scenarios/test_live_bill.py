@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mark.accounting.ledger import fleet_usage, running_now
 from mark.catalog.billing import bill_asleep, bill_instances, bill_running, cost_of
 from mark.cloudmodel.lifecycle import Life
-from mark.domain.costs import BillLine, InstanceUsage, Transition
+from mark.domain.billing.costs import BillLine, InstanceUsage, Transition
 from mark.domain.fleet import Role
 from mark.domain.offering import Market
 from mark.simulator import replay

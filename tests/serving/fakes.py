@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from mark.domain.billing.spending import SpendingLimit
 from mark.domain.clients import ClientDirectory
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
+from mark.domain.load.traffic import GatewayReport, ModelTraffic, Warmed
 from mark.domain.member import Member, Peer
-from mark.domain.spending import SpendingLimit
-from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed
-from mark.domain.versions import ModelVersions
+from mark.domain.models.versions import ModelVersions
 from mark.ports import InferReply, InferRequest, OverflowReply
-from mark.protocols import oip
-from mark.protocols.oip_replies import compose_infer_reply
+from mark.protocols.oip import bodies as oip
+from mark.protocols.oip.replies import compose_infer_reply
 from mark.serving.tracing.passed_on import model_call, trace_of
 
 

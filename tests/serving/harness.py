@@ -14,11 +14,11 @@ import uvloop
 from mark.dispatch.policy import DispatchPolicy
 from mark.dispatch.variants import VariantServing
 from mark.domain.fleet import Role
+from mark.domain.models.profile import Evidence, LatencyPoint, Profile, Provenance
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import BatchPolicy, InstanceType, LambdaOffering, Market, Offering
-from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
 from mark.domain.tensor import TensorSpec
-from mark.protocols import oip
+from mark.protocols.oip import bodies as oip
 from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
 from mark.serving.agent.process import AgentConfig, serve_agent
 from mark.serving.gateway.server import GatewayConfig, TokenReader, serve_gateway

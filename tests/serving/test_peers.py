@@ -19,7 +19,7 @@ import tritonclient.http as triton
 from botocore.config import Config
 from tritonclient.utils import InferenceServerException
 
-from mark.protocols.oip import error_reply
+from mark.protocols.oip.bodies import error_reply
 from tests.serving.harness import INFER, Client, Live, live, run, served
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from mark.catalog.schema import parse_profiles
 from mark.domain.errors import Misconfigured
-from mark.domain.profile import Evidence
+from mark.domain.models.profile import Evidence
 from mark.ports import InferReply, InferRequest
 from mark.serving import profiling
 from mark.serving.profiling import (

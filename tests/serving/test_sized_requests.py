@@ -10,8 +10,8 @@ import pytest
 
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late
 from mark.ports import InferReply, InferRequest
-from mark.protocols import oip
 from mark.protocols.frames import FrameParser, Request, RequestDetails, Response, State, encode, with_details
+from mark.protocols.oip import bodies as oip
 from mark.service_spec import ServedModel
 from mark.serving.agent.queue import AgentCore, Job
 from mark.serving.gateway.members_view import AgentView

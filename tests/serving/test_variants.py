@@ -14,8 +14,8 @@ from mark.dispatch.measured import VariantTimes
 from mark.dispatch.slackfit import VariantRule
 from mark.dispatch.variants import VariantDispatch, VariantServing
 from mark.domain.errors import Misconfigured
-from mark.domain.variants import Variant, VariantTable
-from mark.protocols import oip
+from mark.domain.models.variants import Variant, VariantTable
+from mark.protocols.oip import bodies as oip
 from mark.service_spec import ServiceSpec
 from mark.serving.agent.variants import AgentVariants, Waiting
 from mark.simulator.engine import arrays, kernel

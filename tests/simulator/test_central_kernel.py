@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.dispatch import central_decisions as decisions
-from mark.dispatch.assignment import assign
-from mark.dispatch.kairos import Timing, heterogeneity_weights
+from mark.dispatch.central import decisions
+from mark.dispatch.central.assignment import assign
+from mark.dispatch.central.kairos import Timing, heterogeneity_weights
 from mark.simulator.engine import kernel_central as central
 from mark.simulator.engine.compiled import CentralKernel, compiled_central_kernel, plain_central_kernel
-from tests.dispatch.test_assignment import room_for
+from tests.dispatch.central.test_assignment import room_for
 
 RULES = {
     "fcfs": decisions.FCFS,

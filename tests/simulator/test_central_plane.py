@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mark.dispatch.central import CentralPolicy, CentralRule, TooLate
-from mark.dispatch.central_queue import CentralCode
+from mark.dispatch.central.policy import CentralPolicy, CentralRule, TooLate
+from mark.dispatch.central.queue import CentralCode
 from mark.dispatch.policy import DispatchPolicy
-from mark.domain.latency_table import LatencyTable
+from mark.domain.load.sizes import size_distribution
+from mark.domain.models.latency_table import LatencyTable
 from mark.domain.objective import Slo
 from mark.domain.offering import Offering
-from mark.domain.sizes import size_distribution
 from mark.simulator.engine.central_plane import CentralEngine, CentralServing
 from mark.simulator.engine.compiled import (
     CentralKernel,

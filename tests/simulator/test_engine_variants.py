@@ -45,8 +45,8 @@ from mark.dispatch.variants import (
     with_network,
 )
 from mark.domain.errors import Misconfigured
+from mark.domain.models.variants import AccuracyTotal, Variant, VariantTable
 from mark.domain.objective import Slo
-from mark.domain.variants import AccuracyTotal, Variant, VariantTable
 from mark.simulator.engine import arrays
 from mark.simulator.engine import kernel as kernel_
 from mark.simulator.engine.compiled import Kernel, _compiled, plain_kernel

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mark.dispatch.central import CentralPolicy, CentralRule, TooLate
+from mark.dispatch.central.policy import CentralPolicy, CentralRule, TooLate
 from mark.domain.errors import Misconfigured
-from mark.domain.latency_table import LatencyTable
+from mark.domain.load.sizes import sizes_from_formula
+from mark.domain.models.latency_table import LatencyTable
 from mark.domain.objective import Slo
-from mark.domain.sizes import sizes_from_formula
 from mark.planner.queueing import mean_wait_s
 from mark.simulator.engine.compiled import CentralKernel, compiled_central_kernel
 from mark.simulator.fixed_pool import Arrivals, FixedPool, PoolLoad, ServiceTimes

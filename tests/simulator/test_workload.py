@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mark.domain.errors import Misconfigured
-from mark.domain.sizes import size_distribution
+from mark.domain.load.sizes import size_distribution
 from mark.simulator.traces.trace import Trace, holds_whole_counts, trace_of_arrivals
 from mark.simulator.workload import Workload, uniform_order
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mark.domain.costs import Transition
+from mark.domain.billing.costs import Transition
 from mark.domain.fleet import Role
+from mark.domain.load.traffic import GatewayReport, ModelTraffic
 from mark.domain.member import Member, MemberState
-from mark.domain.traffic import GatewayReport, ModelTraffic
 
 MEMBER = Member(
     instance="i-1",

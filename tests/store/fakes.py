@@ -6,13 +6,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from mark.domain.billing.spending import SpendingLimit
 from mark.domain.clients import ClientDirectory
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import MarkError
+from mark.domain.load.traffic import GatewayReport, Warmed
 from mark.domain.member import Member, Peer
-from mark.domain.spending import SpendingLimit
-from mark.domain.traffic import GatewayReport, Warmed
-from mark.domain.versions import ModelVersions
+from mark.domain.models.versions import ModelVersions
 
 
 class FakeStore:

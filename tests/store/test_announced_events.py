@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mark.domain.announced_events import AnnouncedEvent
 from mark.domain.errors import Misconfigured, RetryLater
+from mark.domain.load.announced_events import AnnouncedEvent
 from mark.live.commands.event import with_event, without_event
 from mark.store.published_status import EVENTS, AnnouncedEvents
 from mark.store.service import ServiceStore

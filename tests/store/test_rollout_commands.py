@@ -9,7 +9,7 @@ import pytest
 
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured, RetryLater
-from mark.domain.versions import ModelVersions, Rollout, RolloutCommand, RolloutPhase, RolloutVerb
+from mark.domain.models.versions import ModelVersions, Rollout, RolloutCommand, RolloutPhase, RolloutVerb
 from mark.live.commands.rollout import abort_rollout, give_command, promote_rollout
 from mark.store.published_status import ROLLOUT_COMMAND
 from mark.store.service import ServiceStore

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from mark.dispatch.policy import DispatchPolicy
+from mark.domain.billing.costs import LedgerRecord, Transition
 from mark.domain.clock import ClockAnchor
-from mark.domain.costs import LedgerRecord, Transition
 from mark.domain.errors import Misconfigured
 from mark.domain.lease import LeaseLost
+from mark.domain.load.traffic import GatewayReport, ModelTraffic, Warmed
+from mark.domain.models.versions import ModelVersions, RolloutCommand, RolloutVerb, VersionCounts
 from mark.domain.objective import ModelSpec, Slo
-from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed
-from mark.domain.versions import ModelVersions, RolloutCommand, RolloutVerb, VersionCounts
 from mark.service_spec import AgentSpec, BackendSpec, ServedModel, ServiceSpec
 from mark.store import ledger, traffic
 from mark.store.codec import AGENT_SPEC, TRANSITION

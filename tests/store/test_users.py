@@ -18,8 +18,8 @@ from lambda_handlers.once import LinkClient
 from mark.domain.clients import Client
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
+from mark.domain.load.traffic import GatewayReport, ModelTraffic, Warmed
 from mark.domain.member import Peer
-from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed
 from mark.service_spec import AgentSpec
 from mark.store.connect import Link, connect, connect_async
 from mark.store.data_plane import AgentStore, GatewayStore

@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import Protocol
 
 from mark.domain.clock import ClockAnchor
-from mark.domain.traffic import Warmed
+from mark.domain.load.traffic import Warmed
 from mark.ports import AgentLink, GatewayLink, Membership
 from mark.store.connect import Link, connect, connect_async
 from mark.store.data_plane import AgentStore, GatewayStore

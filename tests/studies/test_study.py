@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from mark.cli.reproduce import STUDIES as OFFERED
+from mark.cli.offline.reproduce import STUDIES as OFFERED
 from mark.studies.registry import STUDIES
 from mark.studies.study import Row, Study, View
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from mark.domain.costs import Ec2State
+from mark.domain.billing.costs import Ec2State
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.member import Member, MemberState
 

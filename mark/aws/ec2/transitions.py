@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from mark.aws.ec2.observed import Ec2Row
-from mark.domain.costs import Ec2State, Transition
+from mark.domain.billing.costs import Ec2State, Transition
 from mark.ports import Ledger
 
 NOTIFIED_WITHIN_S = 120.0

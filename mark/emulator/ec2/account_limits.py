@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from mark.aws.quotas import code_of_quota
+from mark.aws.account.quotas import code_of_quota
 from mark.domain.offering import InstanceType, Market
 from mark.domain.quota import quota_family
 from mark.emulator.config import ACCOUNT, REGION

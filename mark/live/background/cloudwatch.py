@@ -14,7 +14,7 @@ from mark.dispatch.objective import burn_rate
 from mark.domain.documents import json_text
 from mark.domain.errors import RetryLater, failure_words
 from mark.domain.fleet import InstanceState
-from mark.domain.traffic import ModelTraffic
+from mark.domain.load.traffic import ModelTraffic
 from mark.service_spec import ServedModel
 from mark.store.published_status import MODEL, PublishedModel
 from mark.store.service import ServiceStore

@@ -10,9 +10,9 @@ from typing import TypeVar
 from mark.config.events import default_name, parse_duration, parse_expectation, parse_name, parse_time
 from mark.config.settings import Settings
 from mark.controller.runner import KEEP_HISTORY
-from mark.domain.announced_events import AnnouncedEvent, Events
 from mark.domain.demand import UNIT_S
 from mark.domain.errors import Misconfigured, unknown
+from mark.domain.load.announced_events import AnnouncedEvent, Events
 from mark.live.clock import adopt_wall
 from mark.live.service_session import service_store
 from mark.report.tables import make_table, texts

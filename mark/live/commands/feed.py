@@ -12,7 +12,7 @@ from typing import TextIO
 
 from mark.controller.demand_units import window_of
 from mark.domain.errors import RetryLater
-from mark.domain.traffic import GatewayReport, ModelTraffic
+from mark.domain.load.traffic import GatewayReport, ModelTraffic
 from mark.live.clock import ServiceClock, adopt_wall
 from mark.live.commands.load import chosen
 from mark.live.local.run_dir import find_running

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
-from mark.domain.sizes import SizeDistribution
+from mark.domain.load.sizes import SizeDistribution
 from mark.live.clock import adopt_wall
 from mark.live.commands.client import as_client
 from mark.live.local.clock_control import run_clock

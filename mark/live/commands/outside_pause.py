@@ -11,18 +11,18 @@ from dataclasses import dataclass
 
 import typer
 
+from mark.aws.account.preflight import caller
 from mark.aws.ec2.batches import call_each
 from mark.aws.ec2.inventory import InventoryItem, list_inventory
 from mark.aws.outside_pause import remove_pause, write_pause
-from mark.aws.preflight import caller
 from mark.aws.provision import AT_ONCE
 from mark.aws.session import Aws
 from mark.catalog.load import load_prices
 from mark.config.footprint import footprint_of
 from mark.config.settings import Settings
+from mark.domain.billing.spending import OutsidePause
 from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.fleet import Role
-from mark.domain.spending import OutsidePause
 from mark.live.commands.pause import NOT_DONE, flags_of
 from mark.live.service_session import service_aws
 from mark.live.status.aws_inventory import instance_document, usd_per_hour

@@ -9,7 +9,7 @@ import typer
 
 from mark.config.service import ServiceSettings
 from mark.config.settings import Settings
-from mark.domain.spending import LimitCause
+from mark.domain.billing.spending import LimitCause
 from mark.live.clock import adopt_wall
 from mark.live.service_session import service_store
 from mark.report.terminal import note, progress, show, show_json

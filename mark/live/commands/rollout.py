@@ -15,7 +15,7 @@ from mark.config.service import RolloutsSettings
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured, RetryLater, unknown
 from mark.domain.member import MemberState
-from mark.domain.versions import (
+from mark.domain.models.versions import (
     CanaryPolicy,
     ModelVersions,
     Rollout,

@@ -29,7 +29,7 @@ from mark.live.commands.load import chosen
 from mark.live.local.run_dir import RunFolder, Running
 from mark.live.models import make_live_models
 from mark.live.service_session import service_aws
-from mark.protocols.oip import example_body
+from mark.protocols.oip.bodies import example_body
 from mark.protocols.probe import ProbeReply, ask
 from mark.report.terminal import note, show, show_json
 

@@ -25,11 +25,11 @@ from mark.accounting.ledger import unpriced, unpriced_words, usage_before
 from mark.accounting.usage import IncrementalUsage
 from mark.catalog.commitment_bill import COVERED, UNUSED, USED
 from mark.config.budget import BudgetSettings
+from mark.domain.billing.costs import CostUsd, FleetUsage, Transition
+from mark.domain.billing.footprint import Footprint
+from mark.domain.billing.spending import LimitCause, OutsidePause, SpendingLimit
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
-from mark.domain.costs import CostUsd, FleetUsage, Transition
 from mark.domain.errors import RetryLater
-from mark.domain.footprint import Footprint
-from mark.domain.spending import LimitCause, OutsidePause, SpendingLimit
 from mark.live.clock import ServiceClock
 from mark.service_spec import ServedModel
 from mark.store.published_status import (

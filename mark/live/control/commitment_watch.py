@@ -15,12 +15,12 @@ from dataclasses import replace
 
 from mark.aws.errors import code_of, remedy
 from mark.catalog.commitment_bill import left_by_standing
+from mark.domain.billing.footprint import Footprint
 from mark.domain.commitments.applied import apply
 from mark.domain.commitments.eligible import Compute, Usage
 from mark.domain.commitments.owned import Commitments
 from mark.domain.errors import MarkError
 from mark.domain.fleet import InstanceState
-from mark.domain.footprint import Footprint
 from mark.domain.offering import Market
 from mark.ports import Clock
 from mark.store.published_status import COMMITMENTS, MODEL, AccountCommitments

@@ -17,10 +17,10 @@ from mark.controller.demand_units import (
 from mark.controller.policy import MonitorPolicy
 from mark.dispatch.objective import missed_target
 from mark.domain.demand import UNIT_S, DemandUnit
+from mark.domain.load.size_window import SizeCounts, sizes_since
+from mark.domain.load.traffic import ClientTraffic, ModelTraffic, grown_since
+from mark.domain.models.variants import AccuracyTotal
 from mark.domain.objective import SloWindow
-from mark.domain.size_window import SizeCounts, sizes_since
-from mark.domain.traffic import ClientTraffic, ModelTraffic, grown_since
-from mark.domain.variants import AccuracyTotal
 from mark.live.clock import ServiceClock
 from mark.store.service import ServiceStore
 

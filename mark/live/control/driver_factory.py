@@ -15,14 +15,14 @@ from mark.aws.inbox import EventInbox
 from mark.aws.session import Aws
 from mark.config.service import Mode
 from mark.config.settings import Settings
+from mark.controller.limits.spending_limit import sendable_orders
 from mark.controller.runner import Controller
 from mark.controller.service_time_ratios import measured_ratios
-from mark.controller.spending_limit import sendable_orders
-from mark.domain.announced_events import Events, events_of
+from mark.domain.billing.spending import SpendingLimit
 from mark.domain.commitments.owned import Commitments
 from mark.domain.lease import Lease
+from mark.domain.load.announced_events import Events, events_of
 from mark.domain.quota import Quotas
-from mark.domain.spending import SpendingLimit
 from mark.live.aws_resources import LaunchSetup
 from mark.live.clock import ServiceClock
 from mark.live.control.data_plane import LiveDataPlane

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mark.aws.quotas import read_quotas
+from mark.aws.account.quotas import read_quotas
 from mark.aws.session import Aws
 from mark.config.settings import Settings
 from mark.controller.journal import VERSION, BrokenLine, Header, Tick, header_line, read_journal, same_policy

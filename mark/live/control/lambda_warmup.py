@@ -13,8 +13,8 @@ from mark.aws.functions.warmup import AT_ONCE, WarmedUp, warm_up
 from mark.aws.session import Aws
 from mark.dispatch.overflow import BUCKETS, believed_warm, note_in_flight, warm_for_all
 from mark.domain.lease import Lease
-from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed
-from mark.domain.versions import VersionCounts, function_of_version
+from mark.domain.load.traffic import GatewayReport, ModelTraffic, Warmed
+from mark.domain.models.versions import VersionCounts, function_of_version
 from mark.live.clock import ServiceClock
 from mark.service_spec import ServedModel
 from mark.store.service import ServiceStore

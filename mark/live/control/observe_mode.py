@@ -15,7 +15,7 @@ from typing import Protocol, assert_never
 from pydantic import TypeAdapter
 
 from mark.cloudmodel.lifecycle import DAY_S, Event, Life, Phase, launched, next_due, step, wake, when_drained
-from mark.domain.costs import Transition
+from mark.domain.billing.costs import Transition
 from mark.domain.fleet import FleetView, Instance, Role
 from mark.domain.offering import SpotPrice, current_usd_per_hour
 from mark.domain.orders import (

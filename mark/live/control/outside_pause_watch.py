@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 
 from mark.aws.errors import code_of, remedy
+from mark.domain.billing.spending import OutsidePause
 from mark.domain.errors import MarkError
-from mark.domain.spending import OutsidePause
 from mark.store.published_status import OutsidePauseStatus
 
 log = logging.getLogger(__name__)

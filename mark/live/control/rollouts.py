@@ -16,18 +16,18 @@ from dataclasses import replace
 
 from mark.controller.rollout import RolloutMove, RolloutSeen, advance, obey, unsubmitted
 from mark.controller.state import Note, NoteKind
+from mark.domain.billing.spending import SpendingLimit
 from mark.domain.fleet import FleetView, Instance, Role
 from mark.domain.lease import Lease
 from mark.domain.member import Member
-from mark.domain.orders import Fact, Launch, LaunchFailed, LaunchRefused, Order
-from mark.domain.spending import SpendingLimit
-from mark.domain.versions import (
+from mark.domain.models.versions import (
     ModelVersions,
     RolloutPhase,
     VersionCounts,
     counted_since,
     shadow_sentence,
 )
+from mark.domain.orders import Fact, Launch, LaunchFailed, LaunchRefused, Order
 from mark.live.clock import ServiceClock
 from mark.live.control.observe_mode import LiveCloud
 from mark.service_spec import ServedModel

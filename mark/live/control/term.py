@@ -13,15 +13,15 @@ from contextlib import ExitStack
 from functools import partial
 
 from mark.aws.account.commitments import read_commitments
+from mark.aws.account.quotas import read_quotas
 from mark.aws.ec2.guard import Guard, Guardrails
 from mark.aws.inbox import EventInbox
-from mark.aws.quotas import read_quotas
 from mark.aws.session import Aws
 from mark.config.footprint import footprint_of
 from mark.config.settings import Settings
+from mark.domain.billing.footprint import Footprint
 from mark.domain.commitments.owned import Commitments
 from mark.domain.errors import RetryLater
-from mark.domain.footprint import Footprint
 from mark.domain.lease import Lease
 from mark.live.aws_resources import RESOURCES, launches_of
 from mark.live.background.failures import BackgroundFailures

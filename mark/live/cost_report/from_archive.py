@@ -20,11 +20,11 @@ from mark.accounting.client_totals import traffic_of
 from mark.accounting.hourly_totals import HourlyMark, Totals, load_marks, marks_key
 from mark.accounting.load_history import load_key
 from mark.config.settings import Settings
+from mark.domain.billing.costs import LedgerRecord, Transition, UsageRollup
 from mark.domain.clock import ClockAnchor
-from mark.domain.costs import LedgerRecord, Transition, UsageRollup
 from mark.domain.errors import Misconfigured
+from mark.domain.load.traffic import ModelTraffic
 from mark.domain.member import Peer
-from mark.domain.traffic import ModelTraffic
 from mark.live.archived_load import archived_segments, segment_lines
 from mark.live.models import make_live_models, service_spec
 from mark.service_spec import ServedModel, ServiceSpec

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from mark.config.policies import chosen_model, chosen_sizes, usable_cache
 from mark.config.settings import Settings
-from mark.dispatch.central_queue import base_first
+from mark.dispatch.central.queue import base_first
 from mark.domain.fleet import InstanceState, Role
-from mark.domain.size_window import EMPTY_WINDOW, WINDOW
-from mark.domain.sizes import SizeDistribution, sizes_from_formula
+from mark.domain.load.size_window import EMPTY_WINDOW, WINDOW
+from mark.domain.load.sizes import SizeDistribution, sizes_from_formula
 from mark.planner.budget_pool import latency_table
 from mark.report.cost.archive_reader import ArchiveReader
 from mark.report.cost.read import journal_of

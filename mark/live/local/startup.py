@@ -12,10 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from mark.domain.billing.spending import SpendingLimit
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.domain.fleet import Role
 from mark.domain.member import MemberState
-from mark.domain.spending import SpendingLimit
 from mark.live.local.children import Restarts
 from mark.live.local.emulator_client import EmulatedControls, EmulatedInstance
 from mark.store.published_status import BUDGET, MODEL, PublishedModel

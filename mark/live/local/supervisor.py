@@ -26,7 +26,7 @@ from mark.config.service import Mode
 from mark.config.settings import Settings
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
-from mark.domain.traffic import Warmed
+from mark.domain.load.traffic import Warmed
 from mark.emulator.signature import new_key
 from mark.live.aws_resources import (
     RESOURCES,
@@ -60,7 +60,7 @@ from mark.live.local.startup import (
 from mark.live.model_files import VERSIONS, keep_version
 from mark.live.models import LiveModel, make_live_models, service_spec
 from mark.offline.out_folder import JOURNAL_NAME
-from mark.protocols.oip import example_body
+from mark.protocols.oip.bodies import example_body
 from mark.steady_time import WALL, steady_time
 from mark.store.clients import clients_of
 from mark.store.connect import connect

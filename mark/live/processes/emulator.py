@@ -13,16 +13,16 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from mark.aws.account.quotas import code_of_quota
 from mark.aws.archive import bucket_name
 from mark.aws.names import TRAIN, name_of
 from mark.aws.permissions.policies import Names
-from mark.aws.quotas import code_of_quota
 from mark.catalog.load import load_prices
 from mark.cloudmodel.world import WORLDS
 from mark.config.settings import Settings, cache_dir
 from mark.config.training import trains_in_function
 from mark.domain.clock import ClockAnchor
-from mark.domain.versions import function_of_version
+from mark.domain.models.versions import function_of_version
 from mark.emulator.config import ACCOUNT, REGION, Draws, EmulatedAwsConfig, LambdaLimits
 from mark.emulator.ec2.account_limits import NEW, NEW_CONCURRENCY, NEW_LISTING_LAG_S, NEW_MEMORY_MB
 from mark.emulator.server import EmulatedAws

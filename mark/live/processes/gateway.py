@@ -16,7 +16,7 @@ from mark.aws.client_tokens import AGAIN_S, READ_EACH_S, valid_tokens
 from mark.aws.functions.overflow import LambdaOverflow
 from mark.aws.session import Aws
 from mark.config.settings import Settings
-from mark.dispatch.central_queue import PLAIN, CentralCode
+from mark.dispatch.central.queue import PLAIN, CentralCode
 from mark.domain.offering import calls_of_models
 from mark.live.aws_resources import aws_of
 from mark.live.local.access import collector_headers, server_tls

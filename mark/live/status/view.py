@@ -29,13 +29,13 @@ from mark.accounting.usage import IncrementalUsage
 from mark.catalog.billing import cost_of
 from mark.controller.demand_units import window_speeds
 from mark.dispatch.objective import attainment
-from mark.domain.costs import FleetUsage
+from mark.domain.billing.costs import FleetUsage
+from mark.domain.billing.footprint import Footprint
 from mark.domain.demand import WINDOW_S
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import InstanceState
-from mark.domain.footprint import Footprint
+from mark.domain.load.traffic import LATENCY_BIN_S, ModelTraffic
 from mark.domain.member import Member, MemberState
-from mark.domain.traffic import LATENCY_BIN_S, ModelTraffic
 from mark.live.background.failures import failure_lines
 from mark.live.clock import adopt_wall
 from mark.live.local.run_dir import process_of
@@ -59,7 +59,7 @@ from mark.report.live.service_status import (
     StoreStatus,
 )
 from mark.service_spec import ServedModel, ServiceSpec
-from mark.serving.gateway.shares import kinds_of, share_instances
+from mark.serving.gateway.central.shares import kinds_of, share_instances
 from mark.steady_time import steady_time
 from mark.store.published_status import (
     ALERTS,

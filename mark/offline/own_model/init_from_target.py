@@ -22,7 +22,7 @@ from mark.catalog.schema import ModelFile, parse_file
 from mark.catalog.shipped_models import MODEL_FILE, PROFILE_FILE
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
-from mark.domain.profile import Evidence, Profile
+from mark.domain.models.profile import Evidence, Profile
 from mark.offline.own_model.predict import Tried, try_model
 from mark.offline.own_model.profile import ProfileOptions, measured_profile, write_profiles
 from mark.offline.own_model.targets import class_name, existing_source

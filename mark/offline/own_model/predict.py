@@ -29,7 +29,7 @@ from mark.plugins.load import make_model
 from mark.ports import InferRequest, PythonModel
 from mark.protocols.exchange import read_exchange, row_count, zeros
 from mark.protocols.model_contract import class_mistakes, output_mistakes
-from mark.protocols.oip import DTYPES, JSON_TYPE, BadRequest, Tensors, check_inputs
+from mark.protocols.oip.bodies import DTYPES, JSON_TYPE, BadRequest, Tensors, check_inputs
 from mark.protocols.sagemaker_media import CSV_TYPE
 from mark.report.tables import make_table, texts
 from mark.report.terminal import note, show, show_json, unheard

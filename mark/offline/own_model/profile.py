@@ -16,11 +16,11 @@ from mark.catalog.load import load_prices
 from mark.catalog.schema import LAMBDA, parse_profiles
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured, unknown
-from mark.domain.profile import Evidence, Profile
+from mark.domain.models.profile import Evidence, Profile
 from mark.domain.tensor import TensorSpec
 from mark.plugins.load import load_model
 from mark.ports import Backend, InferRequest
-from mark.protocols.oip import example_body
+from mark.protocols.oip.bodies import example_body
 from mark.report.tables import Column, make_table
 from mark.report.terminal import note, progress, show, show_json, unheard
 from mark.serving.backends.oip_server import OipBackend

@@ -13,7 +13,7 @@ from mark.catalog.schema import parse_profiles
 from mark.catalog.shipped_models import CARD_FILE, PROFILE_FILE, folder_of
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
-from mark.domain.profile import Profile
+from mark.domain.models.profile import Profile
 from mark.domain.supernet import Actuation, TrainedSupernet
 from mark.offline.own_model.profile import write_profiles
 from mark.offline.supernet.card import card_text

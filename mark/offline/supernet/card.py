@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mark.domain.profile import Profile
+from mark.domain.models.profile import Profile
 from mark.domain.supernet import Actuation, Subnet, TrainedSupernet
 
 KB, MILLION = 1000, 1e6

@@ -12,7 +12,7 @@ from pathlib import Path
 from mark.aws.ec2.imds import instance_type_here
 from mark.catalog.load import load_prices
 from mark.domain.errors import MarkError, Misconfigured, failure_words
-from mark.domain.profile import Evidence, Profile
+from mark.domain.models.profile import Evidence, Profile
 from mark.domain.supernet import Subnet
 from mark.offline.out_folder import make_folder
 from mark.offline.own_model.profile import USUAL_BATCHES, USUAL_TYPE, machine_here, request_for

@@ -19,7 +19,7 @@ import typer
 
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
-from mark.domain.profile import evidence_line
+from mark.domain.models.profile import evidence_line
 from mark.offline.experiments import warm_engine
 from mark.offline.sweep.cells import Cell, SweepLayout, lay_out
 from mark.offline.sweep.engines import SweepEngine

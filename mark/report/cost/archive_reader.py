@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from mark.domain.billing.costs import LedgerRecord
 from mark.domain.clock import ClockAnchor
-from mark.domain.costs import LedgerRecord
+from mark.domain.load.traffic import ModelTraffic
 from mark.domain.member import Peer
-from mark.domain.traffic import ModelTraffic
 from mark.service_spec import ServiceSpec
 
 

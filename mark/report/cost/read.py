@@ -40,12 +40,12 @@ from mark.catalog.billing import bill_lambda, cost_of
 from mark.catalog.commitment_bill import COMPONENT, UNUSED
 from mark.controller.journal import BrokenLine, read_journal
 from mark.dispatch.objective import attainment
-from mark.domain.costs import BillLine, LambdaUsage
+from mark.domain.billing.costs import BillLine, LambdaUsage
+from mark.domain.billing.footprint import Footprint
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
-from mark.domain.footprint import Footprint
+from mark.domain.models.profile import assumed_words, evidence_line, stand_in_words
 from mark.domain.orders import Launch, WarmLambda
-from mark.domain.profile import assumed_words, evidence_line, stand_in_words
 from mark.report.cost.advice import advice_of
 from mark.report.cost.archive_reader import ArchiveReader
 from mark.report.cost.replays import LATE_S, ReplayedDay, replayed_days

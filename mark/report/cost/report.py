@@ -1,8 +1,8 @@
 """The cost report as one value: what a service cost over a period, what it kept, and what it could do better.
 
 All money is USD, all instants are seconds of the service's clock since the epoch, days are days of UTC. The words
-of cost are those of every report (`mark.domain.costs`). `cost_report_reading` makes it from what is stored, `mail`
-draws it, `report_document` is its JSON.
+of cost are those of every report (`mark.domain.billing.costs`). `cost_report_reading` makes it from what is
+stored, `mail` draws it, `report_document` is its JSON.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mark.accounting.hourly_spend import HourSpend
 from mark.accounting.journal_stats import AccuracyInterval
 from mark.catalog.billing import cost_of
 from mark.dispatch.objective import attainment, burn_rate
-from mark.domain.costs import BillLine, CostUsd
+from mark.domain.billing.costs import BillLine, CostUsd
 from mark.domain.objective import Slo
 from mark.report.cost.sharing import SharingCost
 from mark.report.formatting import finite

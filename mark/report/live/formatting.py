@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from mark.domain.spending import SpendingLimit
+from mark.domain.billing.spending import SpendingLimit
 from mark.report.formatting import MISSING, finite, format_count, format_duration, percent, ratio, usd
 from mark.report.live.service_status import (
     AnswerCounts,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from mark.domain.costs import CostUsd
+from mark.domain.billing.costs import CostUsd
 from mark.report.cost.report import Baseline, CostReport, ModelReport
 
 SMALL_USD = 1.0

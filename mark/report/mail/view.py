@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from mark.domain.costs import BillLine, CostUsd
+from mark.domain.billing.costs import BillLine, CostUsd
 from mark.report.cost.report import CostReport, ModelReport, spend_by_day, spend_by_item
 from mark.report.formatting import MISSING, format_duration, percent
 from mark.report.live.chart import ChartSeries, describe, describe_spend

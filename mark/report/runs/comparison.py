@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mark.domain.errors import Misconfigured
-from mark.domain.profile import evidence_line
+from mark.domain.models.profile import evidence_line
 from mark.report.formatting import (
     MISSING,
     format_count,

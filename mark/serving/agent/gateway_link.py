@@ -29,7 +29,7 @@ from mark.protocols.frames import (
     encode_response,
 )
 from mark.protocols.handshake import AgentHandshake, new_nonce
-from mark.protocols.oip import error_reply
+from mark.protocols.oip.bodies import error_reply
 from mark.serving.agent.queue import AgentCore, Job
 from mark.serving.agent.streams import StreamCore
 from mark.serving.frame_link import FrameLink

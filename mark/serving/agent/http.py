@@ -15,8 +15,8 @@ from prometheus_client import Metric
 
 import mark
 from mark.ports import InferReply, InferRequest
-from mark.protocols import oip
 from mark.protocols.handshake import token_digest
+from mark.protocols.oip import bodies as oip
 from mark.protocols.stream_window import ReceiveWindow
 from mark.service_spec import ServedModel, ServiceSpec
 from mark.serving.agent.queue import AgentCore, Job

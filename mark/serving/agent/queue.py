@@ -24,11 +24,11 @@ from mark.dispatch.bouncer import late_finish_at, predicted_finish_at, stays
 from mark.dispatch.hung import hung_after_s
 from mark.dispatch.measured import MeasuredTimes
 from mark.domain.errors import Misconfigured
-from mark.domain.traffic import CLIENT_ERROR
+from mark.domain.load.traffic import CLIENT_ERROR
 from mark.ports import Backend, InferReply, InferRequest, Trace, VariantBackend
 from mark.protocols.exchange import valid_reply
 from mark.protocols.frames import State
-from mark.protocols.oip import error_reply
+from mark.protocols.oip.bodies import error_reply
 from mark.serving.agent.variants import AgentVariants, Waiting
 from mark.serving.tracing.agent import AgentTracing, BatchTrace
 from mark.serving.tracing.passed_on import passed_on

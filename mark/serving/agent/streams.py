@@ -24,11 +24,11 @@ from mark.dispatch.bouncer import late_finish_at
 from mark.dispatch.hung import FIRST_FACTOR
 from mark.dispatch.slots import silent_after_s, stream_finish_at
 from mark.domain.errors import RetryLater
-from mark.domain.traffic import CLIENT_ERROR
+from mark.domain.load.traffic import CLIENT_ERROR
 from mark.ports import InferReply, StreamedReply, StreamingBackend
 from mark.protocols.exchange import WITHOUT_BODY, is_content_type, valid_reply
 from mark.protocols.frames import State
-from mark.protocols.oip import error_reply
+from mark.protocols.oip.bodies import error_reply
 from mark.protocols.stream_window import SendWindow
 from mark.serving.agent.queue import FAILURES_IN_A_ROW, AgentCore, Client, Job
 from mark.serving.backends.answering import ModelFailed

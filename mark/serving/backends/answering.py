@@ -15,8 +15,8 @@ from typing import Any
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest
 from mark.protocols.exchange import Exchange, check_outputs, read_exchanges, too_large, write_replies
-from mark.protocols.oip import BadRequest, Tensors, error_reply
-from mark.protocols.oip_replies import MODEL_VERSION
+from mark.protocols.oip.bodies import BadRequest, Tensors, error_reply
+from mark.protocols.oip.replies import MODEL_VERSION
 from mark.serving.backends.merging import groups, merge
 from mark.serving.backends.model_thread import ModelThread
 

@@ -20,9 +20,9 @@ from mark.domain.offering import Offering
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest, StreamedReply
 from mark.protocols.exchange import row_count, zeros
-from mark.protocols.generate import SSE_TYPE, write_event
-from mark.protocols.oip import Tensors
-from mark.protocols.oip_replies import MODEL_VERSION
+from mark.protocols.oip.bodies import Tensors
+from mark.protocols.oip.generate import SSE_TYPE, write_event
+from mark.protocols.oip.replies import MODEL_VERSION
 from mark.serving.backends.answering import ModelFailed, answer_async
 from mark.serving.backends.cpu_credits import SECONDS_PER_CREDIT, CpuCredits
 from mark.serving.tracing.passed_on import model_call, trace_of

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from mark.protocols.exchange import Kind
-from mark.protocols.oip import Tensors
+from mark.protocols.oip.bodies import Tensors
 
 
 def groups(kinds: Mapping[int, Kind]) -> list[list[int]]:

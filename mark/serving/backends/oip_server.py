@@ -17,7 +17,7 @@ from mark.domain.errors import RetryLater
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest, StreamedReply, Trace
 from mark.protocols.exchange import SAGEMAKER_PATHS
-from mark.protocols.oip import DTYPES, BadRequest, Tensors, compose_infer, error_reply, parse_infer_reply
+from mark.protocols.oip.bodies import DTYPES, BadRequest, Tensors, compose_infer, error_reply, parse_infer_reply
 from mark.serving.backends.answering import ModelFailed, answer_async
 from mark.serving.backends.servers import (
     READY_WITHIN_S,

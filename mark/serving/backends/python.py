@@ -16,8 +16,8 @@ from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest, PythonModel, Trace, VariantModel
 from mark.protocols.exchange import check_outputs, zeros
 from mark.protocols.model_contract import class_mistakes
-from mark.protocols.oip import Tensors
-from mark.protocols.oip_replies import MODEL_VERSION
+from mark.protocols.oip.bodies import Tensors
+from mark.protocols.oip.replies import MODEL_VERSION
 from mark.serving.backends.answering import ModelFailed, answer, answering
 from mark.serving.backends.model_thread import ModelThread
 from mark.serving.tracing.passed_on import model_call, trace_of

@@ -18,9 +18,9 @@ import numpy as np
 from mark.domain.errors import Misconfigured
 from mark.ports import InferRequest, PythonModel, StreamedReply
 from mark.protocols.exchange import check_outputs, read_exchange, write_replies, zeros
-from mark.protocols.generate import SSE_TYPE, STREAM_END, WHOLE_END, read_generate, write_event
-from mark.protocols.oip import BadRequest, Tensors, error_reply
-from mark.protocols.oip_replies import MODEL_VERSION
+from mark.protocols.oip.bodies import BadRequest, Tensors, error_reply
+from mark.protocols.oip.generate import SSE_TYPE, STREAM_END, WHOLE_END, read_generate, write_event
+from mark.protocols.oip.replies import MODEL_VERSION
 from mark.serving.backends.answering import ModelFailed
 from mark.serving.backends.python import PythonBackend, failure_summary
 from mark.serving.backends.servers import whole

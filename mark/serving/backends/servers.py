@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.ports import InferReply, InferRequest, StreamedReply
-from mark.protocols.oip import HEADER_LENGTH, JSON_TYPE, error_reply
+from mark.protocols.oip.bodies import HEADER_LENGTH, JSON_TYPE, error_reply
 from mark.serving.backends.answering import ModelFailed
 from mark.serving.http.client import MAX_CONNECTIONS, HttpAnswer, HttpClient
 from mark.serving.tracing.passed_on import model_call

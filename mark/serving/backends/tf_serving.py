@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest, Trace
-from mark.protocols.oip import DTYPES, JSON_TYPE, Tensors
+from mark.protocols.oip.bodies import DTYPES, JSON_TYPE, Tensors
 from mark.serving.backends.answering import ModelFailed, answer_async
 from mark.serving.backends.servers import READY_WITHIN_S, post, wait_until_ready
 from mark.serving.http.client import HttpAnswer, HttpClient

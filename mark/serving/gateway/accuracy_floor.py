@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import orjson
 
 from mark.domain.errors import Misconfigured, unknown
-from mark.protocols.oip import BadRequest
+from mark.protocols.oip.bodies import BadRequest
 from mark.service_spec import ServedModel
 
 HEADER, PARAMETER = "x-mark-accuracy-floor", "accuracy_floor"

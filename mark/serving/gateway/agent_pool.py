@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, cast
 
 from mark.dispatch.batcher import places_after
 from mark.domain.member import Member, MemberState
-from mark.domain.versions import ModelVersions
+from mark.domain.models.versions import ModelVersions
 from mark.protocols.frames import (
     Bounced,
     Cancel,
@@ -41,9 +41,9 @@ from mark.protocols.handshake import GatewayHandshake, new_nonce
 from mark.serving.frame_link import HANDSHAKE_S, FrameLink
 from mark.serving.gateway.members_view import AgentView
 from mark.serving.gateway.request import InferenceRequest
-from mark.serving.gateway.shadow import ShadowRequest
 from mark.serving.gateway.streams import StreamedAnswer
-from mark.serving.gateway.version_router import VersionRouter, VersionRouters
+from mark.serving.gateway.versions.router import VersionRouter, VersionRouters
+from mark.serving.gateway.versions.shadow import ShadowRequest
 from mark.serving.unexpected_errors import INTERNAL_ERROR
 
 if TYPE_CHECKING:

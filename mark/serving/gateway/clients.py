@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from mark.dispatch.client_limits import ClientLimits, access_status, queue_share
 from mark.domain.clients import SERVICE, Client, ClientDirectory, Limits, Priority, hash_of_key
-from mark.domain.traffic import ClientTraffic, is_rejection
+from mark.domain.load.traffic import ClientTraffic, is_rejection
 from mark.protocols.frames import client_details
 
 BEARER = b"bearer"

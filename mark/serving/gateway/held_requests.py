@@ -13,7 +13,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from mark.dispatch.backlog import LOAD_SHARE, Backlog
-from mark.domain.traffic import CLIENT_GONE
+from mark.domain.load.traffic import CLIENT_GONE
 
 if TYPE_CHECKING:
     from mark.dispatch.backlog import Waiting

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.core import HistogramMetricFamily, Metric
 
-from mark.domain.traffic import LATENCY_BIN_S, client_outcomes
-from mark.serving.gateway.central_router import CentralRouter
+from mark.domain.load.traffic import LATENCY_BIN_S, client_outcomes
+from mark.serving.gateway.central.router import CentralRouter
 from mark.serving.gateway.model_router import ModelRouter
 from mark.telemetry.metrics import counter, exposition, gauge
 

@@ -21,9 +21,9 @@ from mark.dispatch.overflow import TO_INSTANCE, TO_LAMBDA, after_bounce, warm_fo
 from mark.dispatch.policy import Bounced, Late, Routing
 from mark.dispatch.redispatch import AfterLoss, after_loss, at_work
 from mark.dispatch.routing import NONE, least_finish, least_finish_of_size, least_outstanding, weighted
+from mark.domain.billing.spending import SpendingLimit
+from mark.domain.load.traffic import CLIENT_ERROR, CLIENT_GONE, is_rejection
 from mark.domain.member import Member
-from mark.domain.spending import SpendingLimit
-from mark.domain.traffic import CLIENT_ERROR, CLIENT_GONE, is_rejection
 from mark.protocols.frames import Response
 from mark.service_spec import ServedModel
 from mark.serving.gateway.idempotency import IdempotencyCache, StoredResponse
@@ -36,8 +36,8 @@ from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 if TYPE_CHECKING:
     from mark.serving.gateway.clients import ClientUse
     from mark.serving.gateway.held_requests import HeldRequests, HeldUse
-    from mark.serving.gateway.shadow import ShadowRequest, Shadows
-    from mark.serving.gateway.version_router import VersionRouter
+    from mark.serving.gateway.versions.router import VersionRouter
+    from mark.serving.gateway.versions.shadow import ShadowRequest, Shadows
 
 log = logging.getLogger("mark.gateway")
 BY: dict[Server, bytes] = {"instance": b"instance", "standby": b"standby", "lambda": b"lambda"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from mark.protocols.oip import BadRequest
+from mark.protocols.oip.bodies import BadRequest
 from mark.serving.gateway.accuracy_floor import floor_of, pinned_variant
 from mark.serving.gateway.clients import ClientUse
 from mark.serving.gateway.model_router import ModelRouter

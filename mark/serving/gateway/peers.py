@@ -20,9 +20,9 @@ from collections.abc import Callable, Mapping
 from mark.domain.errors import RetryLater
 from mark.domain.member import Peer
 from mark.ports import GatewayLink
+from mark.serving.gateway.central.shares import draw
 from mark.serving.gateway.held_requests import MOST_HELD
 from mark.serving.gateway.request import InferenceRequest
-from mark.serving.gateway.shares import draw
 from mark.serving.http.client import HttpAnswer, HttpClient
 from mark.serving.unexpected_errors import UnexpectedErrors
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mark.ports import InferRequest, Trace
 from mark.protocols import sagemaker
-from mark.protocols.oip import HEADER_LENGTH, JSON_TYPE, error_body
+from mark.protocols.oip.bodies import HEADER_LENGTH, JSON_TYPE, error_body
 from mark.protocols.trace_context import parse_context
 from mark.serving.http.content_codings import INLINE_BYTES, WORTH_BYTES, coding_for, encode
 from mark.serving.http.exchange import Answering, HttpExchange

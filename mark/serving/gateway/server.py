@@ -20,20 +20,20 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import mark
-from mark.dispatch.central_queue import PLAIN, CentralCode
+from mark.dispatch.central.queue import PLAIN, CentralCode
 from mark.dispatch.client_limits import FORBIDDEN, TOO_MANY
 from mark.domain.errors import MarkError, RetryLater
 from mark.domain.member import Peer
-from mark.domain.versions import ModelVersions
+from mark.domain.models.versions import ModelVersions
 from mark.ports import GatewayLink, Overflow
-from mark.protocols import oip
 from mark.protocols.local_names import REFUSAL, is_local_name
+from mark.protocols.oip import bodies as oip
 from mark.protocols.trace_context import carried
 from mark.service_spec import ServedModel, ServiceSpec
 from mark.serving.gateway import triton_documents as triton
 from mark.serving.gateway.accuracy_floor import pinned_variant, stricter_floor
 from mark.serving.gateway.agent_pool import AgentConnections
-from mark.serving.gateway.central_router import CentralRouter
+from mark.serving.gateway.central.router import CentralRouter
 from mark.serving.gateway.clients import Account, ClientUse
 from mark.serving.gateway.held_requests import ForwardedWait, HeldRequests, HeldRoom
 from mark.serving.gateway.idempotency import IdempotencyCache

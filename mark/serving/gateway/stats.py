@@ -7,9 +7,16 @@ from collections import Counter, deque
 from dataclasses import replace
 from typing import Literal
 
-from mark.domain.size_window import add_sizes, size_bin
-from mark.domain.traffic import LATENCY_BIN_S, LATENCY_BINS, ClientTraffic, ModelTraffic, grown_since, is_rejection
-from mark.domain.versions import VersionCounts, counted_since
+from mark.domain.load.size_window import add_sizes, size_bin
+from mark.domain.load.traffic import (
+    LATENCY_BIN_S,
+    LATENCY_BINS,
+    ClientTraffic,
+    ModelTraffic,
+    grown_since,
+    is_rejection,
+)
+from mark.domain.models.versions import VersionCounts, counted_since
 
 Server = Literal["instance", "standby", "lambda"]
 SERVERS: tuple[Server, ...] = ("instance", "standby", "lambda")

@@ -18,9 +18,9 @@ from mark.domain.clients import ClientDirectory
 from mark.domain.clock import ClockAnchor
 from mark.domain.demand import WINDOW_S
 from mark.domain.errors import RetryLater
+from mark.domain.load.traffic import GatewayReport, Warmed
 from mark.domain.member import MemberState, Peer
-from mark.domain.traffic import GatewayReport, Warmed
-from mark.domain.versions import ModelVersions
+from mark.domain.models.versions import ModelVersions
 from mark.ports import GatewayLink
 from mark.serving.gateway.agent_pool import AgentConnections
 from mark.serving.gateway.clients import Clients

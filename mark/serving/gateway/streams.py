@@ -12,9 +12,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from mark.domain.traffic import CLIENT_GONE
+from mark.domain.load.traffic import CLIENT_GONE
 from mark.protocols.frames import StreamHead
-from mark.protocols.oip import error_body
+from mark.protocols.oip.bodies import error_body
 from mark.protocols.stream_window import ReceiveWindow
 
 if TYPE_CHECKING:

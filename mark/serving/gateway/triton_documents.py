@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from mark.domain.tensor import TensorSpec
-from mark.protocols.oip import BadRequest
+from mark.protocols.oip.bodies import BadRequest
 from mark.service_spec import ServedModel
 from mark.serving.gateway.routes import versions_of
 from mark.serving.gateway.stats import Tally

@@ -20,8 +20,8 @@ from google.protobuf import json_format
 from grpc import aio
 
 from mark.domain.errors import Misconfigured
-from mark.protocols import oip
-from mark.protocols.oip import BadRequest
+from mark.protocols.oip import bodies as oip
+from mark.protocols.oip.bodies import BadRequest
 from mark.serving.grpc.messages import CLASSES, HEALTH, SERVICE, SERVING
 from mark.serving.grpc.status import code_of, details_of, headers_of, read_lines, trailing_of
 from mark.serving.grpc.translation import SMALL_BYTES, Translated, compose_response, model_target, parse, translate

@@ -8,7 +8,7 @@ from types import MappingProxyType
 import orjson
 from grpc import StatusCode
 
-from mark.protocols.oip import BadRequest
+from mark.protocols.oip.bodies import BadRequest
 
 CODES: Mapping[int, StatusCode] = MappingProxyType(
     {

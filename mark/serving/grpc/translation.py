@@ -15,10 +15,10 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-from mark.protocols import oip
-from mark.protocols.byte_tensors import pack_bytes
 from mark.protocols.json_values import MAX_DIMENSIONS
-from mark.protocols.oip import BadRequest
+from mark.protocols.oip import bodies as oip
+from mark.protocols.oip.bodies import BadRequest
+from mark.protocols.oip.byte_tensors import pack_bytes
 from mark.serving.grpc.messages import CLASSES, Message
 
 CONTENTS: Mapping[str, tuple[str, str]] = {

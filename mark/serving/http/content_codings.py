@@ -10,7 +10,7 @@ import functools
 import zlib
 
 from mark.protocols.accept import accept_weights
-from mark.protocols.oip import BadRequest
+from mark.protocols.oip.bodies import BadRequest
 
 ACCEPTED = b"accept-encoding: gzip, deflate\r\n"
 """Header of the response to an unsupported coding."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mark.protocols.oip import JSON_TYPE, error_body
+from mark.protocols.oip.bodies import JSON_TYPE, error_body
 
 if TYPE_CHECKING:
     from mark.serving.http.body_budget import BodyLease

@@ -15,7 +15,7 @@ from functools import partial
 from itertools import chain
 
 from mark.domain.errors import Misconfigured
-from mark.domain.traffic import is_rejection
+from mark.domain.load.traffic import is_rejection
 from mark.serving.http.client import ClientConnection, HttpAnswer, Lost
 
 GIVE_UP_S = 65.0

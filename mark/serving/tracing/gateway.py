@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from mark.domain.traffic import CLIENT_ERROR, CLIENT_GONE
+from mark.domain.load.traffic import CLIENT_ERROR, CLIENT_GONE
 from mark.protocols.trace_context import TraceContext, carried, is_in_ratio, parse_context
 from mark.serving.gateway.held_requests import HeldUse
 from mark.telemetry.otlp.queue import SpanQueue

@@ -1,6 +1,6 @@
 """The request engine with a central queue: an instance gets a request once it is idle, one at a time.
 
-Decisions are those of a live gateway, by the same object (`mark.dispatch.central_queue`), and what is counted is
+Decisions are those of a live gateway, by the same object (`mark.dispatch.central.queue`), and what is counted is
 counted as by the engine that binds requests early. The truth is here: a request takes its profile's time, with the
 offering's noise. Predictions are the profile's; a live queue learns them. Instances never run out of CPU credits,
 and there is no Lambda. An instance that gets no more requests finishes the one that it has.
@@ -15,8 +15,8 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from mark.dispatch.central import CentralPolicy
-from mark.dispatch.central_queue import CentralCode, CentralQueue, Instance, base_first
+from mark.dispatch.central.policy import CentralPolicy
+from mark.dispatch.central.queue import CentralCode, CentralQueue, Instance, base_first
 from mark.domain.offering import Offering
 from mark.simulator.engine.data_plane import BLOCK_S, Engine, EngineSetup
 from mark.simulator.engine.kernel_tally import answer, second_of, shed

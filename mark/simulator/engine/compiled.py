@@ -18,22 +18,12 @@ from typing import Any, NamedTuple, cast
 import numba
 from numba.extending import register_jitable
 
-from mark.dispatch import (
-    assignment,
-    batcher,
-    bouncer,
-    central_decisions,
-    kairos,
-    objective,
-    overflow,
-    qos,
-    qos_policy,
-    routing,
-    slackfit,
-)
+from mark.dispatch import batcher, bouncer, objective, overflow, qos, qos_policy, routing, slackfit
 from mark.dispatch import credits as credit_rules
-from mark.dispatch.central import CentralPolicy, CentralRule
-from mark.dispatch.central_queue import CentralCode, CentralQueue, Instance
+from mark.dispatch.central import assignment, kairos
+from mark.dispatch.central import decisions as central_decisions
+from mark.dispatch.central.policy import CentralPolicy, CentralRule
+from mark.dispatch.central.queue import CentralCode, CentralQueue, Instance
 from mark.simulator.engine import kernel, kernel_central, kernel_lambda, kernel_tally, kernel_variants
 
 config: Any = numba.config

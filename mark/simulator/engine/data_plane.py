@@ -22,11 +22,11 @@ from mark.dispatch.objective import attainment
 from mark.dispatch.overflow import believed_warm, note_in_flight
 from mark.dispatch.policy import DispatchPolicy
 from mark.dispatch.variants import VariantServing
-from mark.domain.costs import LambdaUsage
+from mark.domain.billing.costs import LambdaUsage
 from mark.domain.demand import WINDOW_S
+from mark.domain.models.variants import AccuracyTotal
 from mark.domain.objective import Slo, SloWindow
 from mark.domain.offering import PING_S, LambdaOffering, Offering
-from mark.domain.variants import AccuracyTotal
 from mark.simulator.engine import arrays, kernel
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.engine.kernel_lambda import Pool

@@ -1,4 +1,4 @@
-"""The central queue's inner loop: the clock and the truth around the decisions of `dispatch/central_decisions.py`.
+"""The central queue's inner loop: the clock and the truth around the decisions of `dispatch/central/decisions.py`.
 
 Plain Python over arrays that the caller owns, compiled by `compiled.py`. All times are ms. An instance serves one
 query at a time. What happens at one instant happens together: answers, then arrivals, then one decision. The rules
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mark.dispatch.central_decisions import (
+from mark.dispatch.central.decisions import (
     DROPPED,
     HELD,
     IDLE,
@@ -28,7 +28,7 @@ from mark.dispatch.central_decisions import (
     make_scratch,
     open_line,
 )
-from mark.dispatch.kairos import Timing
+from mark.dispatch.central.kairos import Timing
 from mark.simulator.engine.kernel_tally import Floats, Ints
 
 

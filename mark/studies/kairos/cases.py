@@ -13,10 +13,10 @@ from statistics import fmean
 
 from mark.catalog.latency_tables import load_latency_table, type_prices
 from mark.catalog.load import known_models
-from mark.dispatch.central import CentralPolicy, CentralRule
-from mark.domain.latency_table import LatencyTable
+from mark.dispatch.central.policy import CentralPolicy, CentralRule
+from mark.domain.load.sizes import SizeDistribution, kairos_sizes
+from mark.domain.models.latency_table import LatencyTable
 from mark.domain.objective import Slo
-from mark.domain.sizes import SizeDistribution, kairos_sizes
 from mark.planner.kairos import Ints, PoolSpace, choose_similar, pool_space
 from mark.simulator.engine.compiled import CentralKernel
 from mark.simulator.fixed_pool import Arrivals, FixedPool, PoolLoad

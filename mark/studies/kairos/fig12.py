@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mark.dispatch.central import CentralRule
-from mark.domain.sizes import SizeDistribution, kairos_sizes, sizes_from_formula
+from mark.dispatch.central.policy import CentralRule
+from mark.domain.load.sizes import SizeDistribution, kairos_sizes, sizes_from_formula
 from mark.planner.pool_search import PoolSearch, search_pools
 from mark.report.formatting import format_pool
 from mark.studies.kairos.cases import Case, Scope, assumptions, case

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mark.dispatch.central import CentralRule
+from mark.dispatch.central.policy import CentralRule
 from mark.report.formatting import format_pool
 from mark.studies.kairos.cases import Case, Scope, assumptions, case
 from mark.studies.study import Plot, Row, Study, StudyContext, View

@@ -12,7 +12,7 @@ import pytest
 
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import Misconfigured, RetryLater
-from mark.domain.traffic import ModelTraffic
+from mark.domain.load.traffic import ModelTraffic
 from mark.live.background.cloudwatch import watch_metrics
 from mark.live.background.failures import BackgroundFailures, failure_lines
 from mark.live.background.worker import start_background_worker

@@ -16,10 +16,10 @@ from mark.accounting.hourly_totals import dump_marks, first_mark, marks_key
 from mark.cli.main import run
 from mark.config.budget import BudgetSettings
 from mark.config.settings import Settings
+from mark.domain.billing.costs import Transition
+from mark.domain.billing.spending import LimitCause, OutsidePause, SpendingLimit
 from mark.domain.clock import ClockAnchor
-from mark.domain.costs import Transition
 from mark.domain.fleet import Role
-from mark.domain.spending import LimitCause, OutsidePause, SpendingLimit
 from mark.live.clock import ServiceClock
 from mark.live.commands import pause
 from mark.live.control.budget_watch import BudgetWatch

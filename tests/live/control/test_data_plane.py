@@ -10,7 +10,7 @@ from mark.controller.state import Decision, Observation, State
 from mark.domain.clock import ClockAnchor
 from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView
-from mark.domain.traffic import ClientTraffic, GatewayReport, ModelTraffic, grown_since
+from mark.domain.load.traffic import ClientTraffic, GatewayReport, ModelTraffic, grown_since
 from mark.live.clock import ServiceClock
 from mark.live.control.data_plane import LiveDataPlane
 from mark.steady_time import steady_time

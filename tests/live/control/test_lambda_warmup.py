@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from mark.config.settings import Settings
-from mark.domain.traffic import GatewayReport, ModelTraffic
-from mark.domain.versions import ModelVersions, Rollout, RolloutPhase
+from mark.domain.load.traffic import GatewayReport, ModelTraffic
+from mark.domain.models.versions import ModelVersions, Rollout, RolloutPhase
 from mark.live.clock import ServiceClock
 from mark.live.control.data_plane import LiveDataPlane
 from mark.live.control.driver_factory import DriverFactory

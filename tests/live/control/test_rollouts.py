@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
+from mark.domain.models.versions import ModelVersions, Rollout, RolloutPhase
 from mark.domain.orders import Fact, Launch, LaunchFailed, LaunchRefused, Order, RefusalCause
-from mark.domain.versions import ModelVersions, Rollout, RolloutPhase
 from mark.live.control.rollouts import VersionedCloud
 
 OLD, NEW = "aaaaaaaaaaaa", "bbbbbbbbbbbb"

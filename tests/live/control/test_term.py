@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from mark.config.settings import Settings
+from mark.domain.billing.spending import SpendingLimit
 from mark.domain.lease import STORE_LEASE, LeaseLost
-from mark.domain.spending import SpendingLimit
 from mark.live.control.term import Term
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from mark.aws.ec2.imds import instance_type_here
 from mark.catalog.schema import parse_profiles
-from mark.domain.profile import Evidence
+from mark.domain.models.profile import Evidence
 from mark.offline.own_model import profile
 
 MODEL = """

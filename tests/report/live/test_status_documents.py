@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mark.domain.billing.spending import SpendingLimit
 from mark.domain.documents import json_text
 from mark.domain.fleet import InstanceState, Role
-from mark.domain.spending import SpendingLimit
 from mark.report.live.service_status import SERVICE, STARTING, StartingStatus, StartStep
 from mark.store.published_status import (
     ALERTS,

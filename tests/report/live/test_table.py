@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from mark.domain.spending import SpendingLimit
+from mark.domain.billing.spending import SpendingLimit
 from mark.report.live.service_status import LatencyStatus, ModelStatus, ServiceStatus, StoreStatus
 from mark.report.live.table import status_table
 from mark.store.published_status import AssumedLoad, BudgetStatus, ForecasterStatus, PoolStatus

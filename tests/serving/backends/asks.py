@@ -13,7 +13,7 @@ from mark.catalog.offerings import make_offerings, standby_offering
 from mark.domain.offering import Market
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferRequest
-from mark.protocols.oip import compose_infer, parse_infer_reply
+from mark.protocols.oip.bodies import compose_infer, parse_infer_reply
 
 PATH = "/v2/models/m/infer"
 INPUTS = (TensorSpec(name="x", datatype="FP32", shape=(-1, 2)),)

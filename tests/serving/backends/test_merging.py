@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from mark.protocols.exchange import kind_of, row_count
-from mark.protocols.oip import BadRequest
+from mark.protocols.oip.bodies import BadRequest
 from mark.serving.backends.merging import groups, merge
 
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=2, max_side=3)

@@ -17,7 +17,7 @@ import pytest
 
 from mark.domain.fleet import Role
 from mark.ports import InferReply, InferRequest
-from mark.protocols.oip import compose_infer, parse_infer_reply
+from mark.protocols.oip.bodies import compose_infer, parse_infer_reply
 from mark.serving.agent.process import AgentConfig, serve_agent
 from mark.serving.backends.oip_server import OipBackend
 from models.digits import Digits

@@ -9,8 +9,8 @@ import pytest
 
 from mark.domain.errors import Misconfigured
 from mark.domain.tensor import TensorSpec
-from mark.protocols.oip import BadRequest, compose_infer, parse_infer
-from mark.protocols.oip_replies import compose_infer_reply
+from mark.protocols.oip.bodies import BadRequest, compose_infer, parse_infer
+from mark.protocols.oip.replies import compose_infer_reply
 from mark.serving.backends.oip_server import OipBackend
 from mark.serving.backends.tf_serving import TfServingBackend
 from tests.serving.backends.asks import INPUTS, OUTPUTS, PATH, ask, error, invocation, outputs, run, wrong

@@ -14,7 +14,7 @@ from mark.domain.errors import Misconfigured
 from mark.domain.tensor import TensorSpec
 from mark.offline.own_model import profile
 from mark.offline.own_model.profile import ProfileOptions
-from mark.protocols.oip import compose_infer
+from mark.protocols.oip.bodies import compose_infer
 from mark.serving.backends.python import PythonBackend
 from models.digits import Digits
 from models.digits.data import digits

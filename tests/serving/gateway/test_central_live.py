@@ -10,12 +10,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mark.dispatch.central import CentralPolicy, CentralRule
+from mark.dispatch.central.policy import CentralPolicy, CentralRule
 from mark.domain.fleet import Role
-from mark.domain.latency_table import LatencyTable
+from mark.domain.load.sizes import size_distribution
+from mark.domain.models.latency_table import LatencyTable
 from mark.domain.objective import Slo
 from mark.domain.offering import Offering
-from mark.domain.sizes import size_distribution
 from mark.service_spec import ServedModel, ServiceSpec
 from mark.serving.agent.process import AgentConfig, serve_agent
 from mark.serving.backends.emulated import EmulatedBackend

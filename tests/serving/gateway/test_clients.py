@@ -10,7 +10,7 @@ import pytest
 
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
 from mark.domain.clients import SERVICE, Client, ClientDirectory, HashedKey, Limits, Priority, hash_of_key
-from mark.domain.traffic import ClientTraffic
+from mark.domain.load.traffic import ClientTraffic
 from mark.protocols.frames import FrameParser, Request, encode_request, with_details
 from mark.serving.gateway.clients import Clients, ClientUse
 from mark.steady_time import steady_time

@@ -9,11 +9,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
+from mark.domain.billing.spending import SpendingLimit
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import Role
-from mark.domain.spending import SpendingLimit
-from mark.domain.traffic import Warmed
+from mark.domain.load.traffic import Warmed
 from mark.ports import InferReply
 from mark.serving.gateway.server import TokenReader
 from mark.serving.http.server import HttpLimits

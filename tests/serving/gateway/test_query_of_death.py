@@ -12,7 +12,7 @@ import pytest
 
 from mark.dispatch.policy import Bounced, DispatchPolicy
 from mark.ports import InferReply, InferRequest, OverflowReply
-from mark.protocols import oip
+from mark.protocols.oip import bodies as oip
 from tests.serving.fakes import FakeLambda
 from tests.serving.harness import BODY, INPUTS, LAMBDA, Client, Live, RunningAgent, live, run, served, until
 

@@ -12,17 +12,17 @@ from typing import cast
 
 import pytest
 
-from mark.dispatch.central import CentralPolicy, CentralRule
-from mark.domain.traffic import Warmed
-from mark.domain.versions import VERSION_COUNTS, ModelVersions, Rollout, RolloutPhase, VersionCounts
-from mark.protocols import oip
+from mark.dispatch.central.policy import CentralPolicy, CentralRule
+from mark.domain.load.traffic import Warmed
+from mark.domain.models.versions import VERSION_COUNTS, ModelVersions, Rollout, RolloutPhase, VersionCounts
+from mark.protocols.oip import bodies as oip
 from mark.service_spec import ServedModel
 from mark.serving.gateway.held_requests import HeldRequests
 from mark.serving.gateway.idempotency import IdempotencyCache
 from mark.serving.gateway.members_view import AgentView
 from mark.serving.gateway.model_router import Agent, ModelRouter
 from mark.serving.gateway.request import InferenceRequest, Loss
-from mark.serving.gateway.version_router import VersionRouter
+from mark.serving.gateway.versions.router import VersionRouter
 from mark.serving.unexpected_errors import UnexpectedErrors
 from tests.serving.gateway.test_query_of_death import DEADLY, make_mortal
 from tests.serving.harness import BODY, INFER, LAMBDA, Live, live, run, served, truth, until

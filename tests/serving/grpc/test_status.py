@@ -5,7 +5,7 @@ from grpc import StatusCode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.protocols.oip import BadRequest, error_body
+from mark.protocols.oip.bodies import BadRequest, error_body
 from mark.serving.grpc.status import DEADLINE, code_of, details_of, headers_of, read_lines, trailing_of
 
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from mark.protocols import oip
-from mark.protocols.byte_tensors import pack_bytes
-from mark.protocols.oip_replies import compose_infer_reply
+from mark.protocols.oip import bodies as oip
+from mark.protocols.oip.byte_tensors import pack_bytes
+from mark.protocols.oip.replies import compose_infer_reply
 from mark.serving.grpc.messages import CLASSES
 from mark.serving.grpc.translation import (
     CONTENTS,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.protocols.oip import BadRequest
+from mark.protocols.oip.bodies import BadRequest
 from mark.serving.http import content_codings
 from mark.serving.http.content_codings import coding_for, decode, decode_small
 from mark.serving.http.server import HttpLimits

@@ -13,7 +13,7 @@ from mark.domain.clients import HashedKey, hash_of_key
 from mark.domain.objective import Slo
 from mark.domain.telemetry import Telemetry
 from mark.ports import InferReply, InferRequest
-from mark.protocols import oip
+from mark.protocols.oip import bodies as oip
 from mark.protocols.trace_context import MOST_CARRIED
 from mark.serving.backends.oip_server import OipBackend
 from mark.serving.backends.tf_serving import TfServingBackend

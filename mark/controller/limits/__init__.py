@@ -1,0 +1,1 @@
+"""Limits of what may be launched: back-off, circuit breakers, quotas, spending. Pure."""

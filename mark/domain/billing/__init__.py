@@ -1,0 +1,1 @@
+"""The words of money: what was used, what it costs, and what may be spent."""

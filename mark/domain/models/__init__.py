@@ -1,0 +1,1 @@
+"""The words of a served model: its latencies, profiles, variants and versions."""

@@ -1,0 +1,1 @@
+"""A central queue at a gateway, and the gateway's share of the instances."""
