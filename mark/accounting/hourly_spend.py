@@ -31,7 +31,7 @@ class HourSpend:
 
     @property
     def total(self) -> float:
-        """What the hour cost."""
+        """Cost of the hour."""
         return self.instances + self.lambda_usd + self.overhead + self.commitments
 
     @property

@@ -141,7 +141,7 @@ def clients_at(marks: Sequence[HourlyMark], at: float) -> dict[str, ClientTotals
 
 
 def versions_between(marks: Sequence[HourlyMark], since: float, until: float) -> dict[str, VersionTotals]:
-    """What came in `[since, until)` by version, as they served; an empty name: none is known."""
+    """Requests of `[since, until)` by version, as they served; an empty name: none is known."""
     found: dict[str, VersionTotals] = {}
     for before, after in pairwise(marks):
         shared_s = min(after.at, until) - max(before.at, since)
@@ -154,7 +154,7 @@ def versions_between(marks: Sequence[HourlyMark], since: float, until: float) ->
 
 
 def _grown(before: Totals, after: Totals) -> VersionTotals:
-    """What came between two marks of all versions."""
+    """Requests between two marks of all versions."""
     grown = {name: max(0.0, getattr(after, name) - getattr(before, name)) for name in NAMES}
     return VersionTotals(
         answered=grown["instance"] + grown["standby"] + grown["lambda_"],

@@ -34,7 +34,7 @@ def version_costs(
     since: float,
     until: float,
 ) -> tuple[VersionCost, ...]:
-    """What `live_bill` has for `[since, until)`, by version in their order; what bears no version is the first's.
+    """Lines of `live_bill` for `[since, until)`, by version in order; what bears no version is the first's.
 
     used: usage up to an instant. since, until: epoch seconds of service time.
     """

@@ -57,7 +57,7 @@ def version_totals_of(versions: Iterable[VersionCounts]) -> dict[str, VersionTot
 def attributed(
     whole: VersionTotals, before: Mapping[str, VersionTotals], after: Mapping[str, VersionTotals], stable: str
 ) -> dict[str, VersionTotals]:
-    """What came between two marks, by version, the stable one first: all that no version counted is its own.
+    """Requests between two marks, by version, the stable one first: all that no version counted is its own.
 
     whole: what came of all versions. before, after: what gateways had counted by version at the marks. Without a
     stable version nothing is told apart.
@@ -77,5 +77,5 @@ def added(one: VersionTotals, other: VersionTotals, share: float = 1.0) -> Versi
 
 
 def _less(one: VersionTotals, other: VersionTotals) -> VersionTotals:
-    """What the one has beyond the other, not below none: a store that lost the latest has fewer."""
+    """The one less the other, not below none: a store that lost the latest has fewer."""
     return VersionTotals(**{name: max(0.0, getattr(one, name) - getattr(other, name)) for name in NAMES})

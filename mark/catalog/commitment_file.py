@@ -133,7 +133,7 @@ class CommitmentFile(Entry):
 
 
 def file_of(owned: Commitments) -> dict[str, object]:
-    """What a file of these commitments has, without their terms: as if all held for ever."""
+    """The document of a file of these commitments, without their terms: as if all held for ever."""
     plans = tuple(
         SavingsPlanEntry(
             name=plan.name,

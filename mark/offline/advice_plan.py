@@ -69,7 +69,7 @@ def _fleet(offerings: Sequence[str], hours: Floats, price: Mapping[str, float]) 
 
 
 def _uncovered_usd(owned: Commitments, fleet: Sequence[Usage], around: Sequence[Usage]) -> float:
-    """What commitments leave of the instances of an hour, USD."""
+    """Cost of the instances of an hour that commitments leave, USD."""
     usages = (*fleet, *around)
     shares = apply(owned, usages).left_shares
     left = zip(usages, shares, strict=True)

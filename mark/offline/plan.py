@@ -229,7 +229,7 @@ def _point(means: Sequence[float], peaks: Sequence[float], source: str) -> Forec
 
 
 def _covered(plan: Plan, supply: Supply, footprint: Footprint, owned: Commitments) -> dict[str, float]:
-    """What an hour of the fleet, and of what stands around it, takes of commitments, USD."""
+    """Use of commitments by an hour of the fleet and of what stands around it, USD."""
     price = {offering.name: offering.usd_per_hour for offering in (*supply.offerings, *supply.on_demand)}
     used = HourlyUsage()
     used.add_footprint(footprint, 0.0, SECONDS_PER_HOUR, gateways=gateway_count(footprint, 0.0))

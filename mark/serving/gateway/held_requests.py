@@ -36,7 +36,7 @@ LEAVING = "this gateway ends; send the request again"
 
 
 class HeldRoom:
-    """What all models' held requests take of one gateway, by client.
+    """Places that all models' held requests take of one gateway, by client.
 
     A client holds no more than what is left: half of all where it is alone, so that none keeps out the others.
     """
