@@ -394,6 +394,7 @@ def profile(
         seconds=seconds,
         body=body,
         to=to,
+        named=tuple(map(Path, settings.profiles)),
     )
     profile_backend(options, as_json=json)
 

@@ -268,7 +268,7 @@ def _running(given: Sequence[str], market: Market, supply: Supply) -> tuple[tupl
 def _show(plan: Plan, terms: Sequence[CostTerms], excuses: Sequence[Excuse], *, supply: Supply) -> None:
     show(
         f"In {plan.at / 60:g} minutes {plan.required_rps:.4g} requests/s are expected: "
-        f"{plan.usd_per_hour:.4g} USD/h for {plan.capacity_rps:.4g} requests/s, "
+        f"{plan.usd_per_hour:.4g} USD/h for {_rate(plan.capacity_rps)} requests/s, "
         f"launches {plan.launch_usd:.4g} USD.",
         "",
     )
@@ -294,7 +294,7 @@ def _fleet_table(plan: Plan) -> Table:
             item.offering,
             str(item.count),
             str(item.kept),
-            f"{item.usable_rps:.4g}",
+            _rate(item.usable_rps),
             f"{item.count * item.usd_per_hour:.4g}",
             f"{launches * item.launch_usd:.4g}",
         )
@@ -307,7 +307,7 @@ def _score_table(terms: Sequence[CostTerms]) -> Table:
     for term in sorted(terms, key=lambda item: (item.usd_per_million, item.offering)):
         table.add_row(
             term.offering,
-            f"{term.usable_rps:.4g}",
+            _rate(term.usable_rps),
             str(term.span_units),
             f"{term.covered_requests:,.0f}",
             f"{term.rent_usd:.4g}",
@@ -326,3 +326,8 @@ def _table(*columns: str) -> Table:
         ],
         gap=1,
     )
+
+
+def _rate(requests_per_s: float) -> str:
+    """Four digits below a thousand, whole requests above: never an exponent."""
+    return f"{requests_per_s:,.0f}" if requests_per_s >= 1000 else f"{requests_per_s:.4g}"

@@ -167,10 +167,17 @@ def test_every_export_of_a_metric_reads_back_to_the_same_counts(tmp_path, name, 
 # --- requests --------------------------------------------------------------------------------------------------
 
 
-def alb(at: float, *, path: str = "/v2/models/a/infer?x=1", status: int = 200, group: str = "api") -> str:
+def alb(
+    at: float,
+    *,
+    path: str = "/v2/models/a/infer?x=1",
+    status: int = 200,
+    group: str = "api",
+    agent: str = "curl/8.5.0",
+) -> str:
     return (
         f"https {iso(at + 0.048, marked='Z', digits=6)} app/api/50dc6c495c0c9188 192.0.2.10:28 10.0.0.1:80 0.001 "
-        f'0.048 0.000 {status} 200 34 366 "POST https://api.example.com:443{path} HTTP/1.1" "curl/8.5.0" '
+        f'0.048 0.000 {status} 200 34 366 "POST https://api.example.com:443{path} HTTP/1.1" "{agent}" '
         f'ECDHE-RSA-AES128-GCM-SHA256 TLSv1.2 {GROUP.format(group)} "Root=1-58337262-36d228ad5d99923122bbe354" '
         f'"api.example.com" "session-reused" 0 {iso(at, marked="Z", digits=6)} "forward" "-" "-" '
         '"10.0.0.1:80" "200" "-" "-"\n'
@@ -224,6 +231,22 @@ def test_a_last_line_that_is_cut_off_is_left_out_and_said(tmp_path):
     assert any("its last line, 3, is cut off" in note for note in trace.notes)
     with pytest.raises(Misconfigured, match=r"line 2: .* entry; remove the line"):
         read_trace(saved(tmp_path, combined(0) + combined(2).strip()[:30] + "\n" + combined(4)))
+
+
+def test_few_odd_lines_of_a_log_are_left_out_and_counted_and_many_are_refused(tmp_path):
+    entries = [alb(at) for at in range(2_000)]
+    trace = read_trace(saved(tmp_path, "".join([*entries[:10], "oops\n", *entries[10:]])))
+    assert trace.rates_rps.tolist() == [1] * 2_000
+    assert any(
+        "1 of 2,001 lines left out: " in note and "line 11: 'oops' is no ALB" in note for note in trace.notes
+    )
+    with pytest.raises(Misconfigured, match=r"line 11: 'oops' is no ALB access log entry; remove the line"):
+        read_trace(saved(tmp_path, "".join([*entries[:10], *["oops\n"] * 3, *entries[10:]])))
+
+
+def test_a_client_s_name_may_hold_quotes(tmp_path):
+    log = alb(0) + alb(1, agent='Mozilla/5.0 (\\"odd\\" \\\\)') + alb(2, agent='\\"nlp research\\"')
+    assert read_trace(saved(tmp_path, log)).rates_rps.tolist() == [1, 1, 1]
 
 
 def saved(folder, content, name: str = "load.txt"):

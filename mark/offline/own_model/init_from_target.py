@@ -24,7 +24,7 @@ from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.domain.models.profile import Evidence, Profile
 from mark.offline.own_model.predict import Tried, try_model
-from mark.offline.own_model.profile import ProfileOptions, measured_profile, write_profiles
+from mark.offline.own_model.profile import ProfileOptions, measured_profile, note_if_busy, write_profiles
 from mark.offline.own_model.targets import class_name, existing_source
 from mark.plugins.load import make_model
 from mark.protocols.exchange import zeros
@@ -93,6 +93,7 @@ def write_model(options: InitOptions) -> None:
         raise Misconfigured(f"cannot write {folder}: {error.strerror}") from error
     if profile is not None:
         write_profiles(folder / PROFILE_FILE, (profile,))
+        note_if_busy()
     _show(folder, needs, profile)
 
 
@@ -271,3 +272,4 @@ def _show(folder: Path, needs: _Needs, profile: Profile | None) -> None:
     show("next:", f"  mark predict --config {config}")
     show(f"  {longer}{'   # measures for longer' if profile else '   # it has no profile yet'}")
     show(f"  mark up --config {config} --detach", f"  mark down --config {config}")
+    show(f"with your traffic: mark simulate --config {config} --trace ACCESS_LOG --start-s 86400 --policy all")

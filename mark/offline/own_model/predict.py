@@ -289,15 +289,20 @@ def _values(array: NDArray[Any]) -> str:
     return text.replace("\n", "")[:SHOWN]
 
 
+def _ms(seconds: float) -> str:
+    """Three digits below a second, whole milliseconds above: never an exponent."""
+    return f"{seconds * 1000:,.0f} ms" if seconds >= 1 else f"{seconds * 1000:.3g} ms"
+
+
 def _show(chosen: TriedModel, tried: Tried) -> None:
     table = make_table(texts("", "name", "type", "shape", "values"))
     for kind, tensors in (("input", tried.inputs), ("output", tried.outputs)):
         for name, array in tensors.items():
             table.add_row(kind, Text(name), str(array.dtype), str(list(array.shape)), Text(_values(array)))
     rows, more = row_count(tried.inputs), tried.calls - 1
-    then = f", then {tried.median_s * 1000:.3g} ms (median of {more} calls)" if more else ""
+    then = f", then {_ms(tried.median_s)} (median of {more} call{'s' if more > 1 else ''})" if more else ""
     show(
-        f"{chosen.name} ({chosen.target}), a batch of {rows}: first call {tried.first_s * 1000:.3g} ms{then}",
+        f"{chosen.name} ({chosen.target}), a batch of {rows}: first call {_ms(tried.first_s)}{then}",
         table,
     )
     if not tried.mistakes:

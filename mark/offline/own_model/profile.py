@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ READY_WITHIN_S = 10.0
 USUAL_TYPE = "c5.large"
 """What a machine that is no EC2 instance stands for, unless said otherwise."""
 USUAL_BATCHES = (1, 2, 4, 8, 16, 32)
+BUSY_SHARE = 0.75
+"""Load average over processors from which other work is taken to slow what is measured."""
 KINDS = ("python", "oip", "tf-serving", "invocations")
 
 
@@ -43,7 +46,8 @@ class ProfileOptions:
 
     folder: where a Python target's modules are looked for first. instance_type: what this machine stands for; None
     for its own, or c5.large where it is no EC2 instance.
-    batches: batch sizes; None for the usual ones, of which Lambda takes 1 alone.
+    batches: batch sizes; None for the usual ones, of which Lambda takes 1 alone. named: profile files that the
+    settings name.
     """
 
     model: str
@@ -55,6 +59,7 @@ class ProfileOptions:
     seconds: float
     body: Path | None
     to: Path | None
+    named: tuple[Path, ...] = ()
 
 
 def profile_backend(options: ProfileOptions, *, as_json: bool) -> None:
@@ -71,11 +76,13 @@ def profile_backend(options: ProfileOptions, *, as_json: bool) -> None:
             f"a stand-in for {profile.instance_type}: measured on {profile.provenance.machine}; reports say so "
             f"until `mark profile --on {profile.instance_type}` has measured there"
         )
+    note_if_busy()
     unstable = [str(point.batch) for point in points if not point.stable]
     if unstable:
         note(f"batches of {', '.join(unstable)} were not stable when time was up; give a longer --seconds")
     if options.to is not None and not as_json:
-        show(f"wrote {options.to}; name it under profiles in the settings")
+        known = options.to.resolve() in {path.resolve() for path in options.named}
+        show(f"wrote {options.to}{'' if known else '; name it under profiles in the settings'}")
 
 
 def measured_profile(options: ProfileOptions) -> tuple[tuple[Profile, ...], tuple[MeasuredPoint, ...], Profile]:
@@ -99,6 +106,25 @@ def measured_profile(options: ProfileOptions) -> tuple[tuple[Profile, ...], tupl
         evidence=Evidence.MEASURED if here == instance_type else Evidence.STAND_IN,
     )
     return others, points, profile
+
+
+def note_if_busy() -> None:
+    """Note that other work takes this machine's processors, if it does."""
+    if warning := busy_warning(os.getloadavg()[0], os.cpu_count() or 1):
+        note(warning)
+
+
+def busy_warning(load: float, processors: int) -> str:
+    """The warning that other work takes this machine's processors while a model is measured; empty if it does not.
+
+    load: runnable processes as a mean of the last minute.
+    """
+    if load < BUSY_SHARE * processors:
+        return ""
+    return (
+        f"this machine is busy (load average {load:.1f} on {processors} processors): latencies and their spread "
+        "come out too high, and every replay with them; measure again when it is idle"
+    )
 
 
 def _sizes(options: tuple[int, ...] | None, instance_type: str) -> tuple[int, ...]:

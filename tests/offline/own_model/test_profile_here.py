@@ -111,3 +111,17 @@ def test_a_machine_that_amazon_did_not_make_is_asked_nothing(tmp_path):
     (tmp_path / "sys_vendor").write_text("QEMU\n")
 
     assert instance_type_here(tmp_path, "http://127.0.0.1:9") is None
+
+
+def test_a_busy_machine_is_said_before_it_measures():
+    assert profile.busy_warning(0.4, 2) == ""
+    assert "busy (load average 6.0 on 2 processors)" in profile.busy_warning(6.0, 2)
+
+
+def test_a_profile_that_the_settings_name_needs_no_naming(mark, folder):
+    assert "name it under profiles" in mark(*MEASURE).out
+    Path("mark.yaml").write_text("models: model.json\nprofiles: [p.json]\nmodel: doubler\n")
+    named = mark(*MEASURE, "--config", "mark.yaml")
+    assert named.status == 0, named.err
+    assert "wrote p.json" in named.out
+    assert "name it" not in named.out

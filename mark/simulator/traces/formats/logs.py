@@ -29,10 +29,11 @@ ALB_LINE = re.compile(r"(?:https?|h2|grpcs|wss?) \d{4}-\d\d-\d\dT")
 """An access log line of an Application Load Balancer opens with the type and the time of the answer."""
 ALB_ENTRY = re.compile(
     r"\S+ (?P<answered>\S+) (?:\S+ ){6}(?P<status>\S+) (?:\S+ ){3}"
-    r'"(?P<request>[^"]*)" "[^"]*" \S+ \S+ (?P<group>\S+)'
+    r'"(?P<request>[^"\\]*(?:\\.[^"\\]*)*)" "[^"\\]*(?:\\.[^"\\]*)*" \S+ \S+ (?P<group>\S+)'
     r'(?: "[^"]*" "(?P<domain>[^"]*)" "[^"]*" \S+ (?P<created>\S+))?'
 )
-"""Fields 2, 9, 13, 17, 19 and 22 (Elastic Load Balancing user guide, access log entries)."""
+"""Fields 2, 9, 13, 17, 19 and 22 (Elastic Load Balancing user guide, access log entries). A client chooses its
+request and its name, so these two may hold escaped quotes."""
 COMBINED = "an nginx or Apache access log"
 COMBINED_ENTRY = re.compile(
     r"(?:(?P<vhost>\S+):\d+ (?=[^\s-]\S* - ))?\S+ \S+ [^\[]*"
@@ -40,6 +41,10 @@ COMBINED_ENTRY = re.compile(
     r'"(?P<request>(?:[^"\\]|\\.)*)" (?P<status>\d{3}|-)(?: |$)'
 )
 """`remote - user [time] "request" status ...`, Apache's with the virtual host before it or without."""
+LEFT_OUT_SHARE = 1e-3
+"""Lines that no pattern fits, as a share of a log's lines, that are left out and noted: scanners and programs that
+write beside the log leave some in any. More of them are another format, or a broken copy."""
+REMEDY = "; remove the line"
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
@@ -99,27 +104,38 @@ def group_name(arn: str) -> str:
 def _entries(
     text: Text, pattern: re.Pattern[str], keys: Mapping[str, Callable[[Match], str]], where: Where, name: str
 ) -> Iterator[tuple[int, list[Match]]]:
-    """The entries of each block that the filters take, and the block's first line."""
+    """The entries of each block that the filters take, and the block's first line.
+
+    Errors: Misconfigured where more than LEFT_OUT_SHARE of the lines are no entries.
+    """
     takes = where.on(keys) if where else None
+    lines, odd = 0, 0
+    first: Misconfigured | None = None
     for number, block in text.blocks():
-        rows = [row for row in block.split("\n") if row]
-        found = [pattern.match(row) for row in rows]
+        found = [pattern.match(row) for row in block.split("\n") if row]
         if None in found:
-            rows = [row for _, row in rows_of(number, block)]
-            found = [pattern.match(row) for row in rows]
-        if None in found and number == text.unended_line and number > text.first_line:
-            # a log that was copied while it was written ends in the middle of a line
-            text.notes = (f"{text.name}: its last line, {number}, is cut off and left out",)
-            return
-        if None in found:
-            raise _no_entry(text, number, block, pattern, name)
+            rows = list(rows_of(number, block))
+            found = [pattern.match(row) for _, row in rows]
+            if found == [None] and number == text.unended_line and number > text.first_line:
+                # a log that was copied while it was written ends in the middle of a line
+                text.notes += (f"{text.name}: its last line, {number}, is cut off and left out",)
+                break
+            bad = [row for row, entry in zip(rows, found, strict=True) if entry is None]
+            odd += len(bad)
+            first = first or (_no_entry(text, *bad[0], name) if bad else None)
+        lines += len(found)
         entries = [entry for entry in found if entry is not None]
+        if first is not None and not entries:
+            raise first
         yield number, entries if takes is None else [entry for entry in entries if takes(entry)]
+    if first is not None:
+        if odd > lines * LEFT_OUT_SHARE:
+            raise first
+        text.notes += (f"{odd:,} of {lines:,} lines left out: {str(first).removesuffix(REMEDY)}",)
 
 
-def _no_entry(text: Text, number: int, block: str, pattern: re.Pattern[str], name: str) -> Misconfigured:
-    line, row = next((line, row) for line, row in rows_of(number, block) if not pattern.match(row))
-    return text.wrong(line, f"{row[:40]!r} is no {name.partition(' ')[2]} entry; remove the line")
+def _no_entry(text: Text, line: int, row: str, name: str) -> Misconfigured:
+    return text.wrong(line, f"{row[:40]!r} is no {name.partition(' ')[2]} entry{REMEDY}")
 
 
 def _line_of(text: Text, number: int, entry: Match) -> int:
