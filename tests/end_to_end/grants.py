@@ -32,6 +32,11 @@ NOT_HERE: Mapping[Use, str] = MappingProxyType(
         ): "only of a message that is not written down yet",
         ("controller", "OwnInstances", "ec2:StartInstances"): _WAKES,
         ("controller", "OwnInstances", "ec2:StopInstances"): _WAKES,
+        (
+            "controller",
+            "Plans",
+            "savingsplans:DescribeSavingsPlanRates",
+        ): "only where the account has a plan; tests/aws/test_commitments.py reads plans as the controllers' role",
         ("controller", "Training", "lambda:InvokeFunction"): _TRAINS,
         ("controller", "Trainings", "s3:GetObject"): _TRAINS,
         ("controller", "Trainings", "s3:PutObject"): _TRAINS,
