@@ -44,6 +44,7 @@ ACCEPTED = frozenset(
 """Metadata of requests that count, as headers of the same names do."""
 DEADLINE = "x-mark-deadline-ms"
 MAX_DEADLINE_MS = 999_999_999
+_CONTROLS = bytes(sorted({*range(32), 127} - {ord("\t")}))
 MAX_DETAILS = 1000
 """Characters of an error's text: it travels among the trailing metadata."""
 
@@ -64,14 +65,19 @@ def details_of(body: bytes) -> str:
 
 
 def headers_of(metadata: Iterable[tuple[str, str | bytes]], remaining_s: float | None) -> dict[str, bytes]:
-    """Headers of a request with that metadata and so much time left, if there is a limit. Errors: BadRequest."""
+    """Headers of a request with that metadata and so much time left, if there is a limit. Errors: BadRequest.
+
+    gRPC lets line ends through, which would begin another header, or a request, where a peer is asked by HTTP.
+    """
     found: dict[str, bytes] = {}
     for name, value in metadata:
         if name not in ACCEPTED:
             continue
         if name in found:
             raise BadRequest(f"metadata {name} twice")
-        found[name] = value if isinstance(value, bytes) else value.encode()
+        found[name] = sent = value if isinstance(value, bytes) else value.encode()
+        if len(sent.translate(None, _CONTROLS)) < len(sent):
+            raise BadRequest(f"metadata {name} has control characters")
     if remaining_s is not None:
         left_ms = min(max(1, int(remaining_s * 1000)), MAX_DEADLINE_MS)
         asked = found.get(DEADLINE, b"")

@@ -460,3 +460,38 @@ def test_a_port_that_is_taken_is_named() -> None:
                     pass
 
         run(test())
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    """A frame of HTTP/2."""
+    return len(payload).to_bytes(3) + bytes([kind, flags]) + stream.to_bytes(4) + payload
+
+
+def test_a_client_that_writes_line_ends_into_its_metadata_is_refused() -> None:
+    async def test() -> None:
+        async with serving() as (_, server):
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            headers = {
+                ":method": "POST",
+                ":scheme": "http",
+                ":path": f"/{SERVICE}/ModelInfer",
+                ":authority": "localhost",
+                "te": "trailers",
+                "content-type": "application/grpc",
+                "x-mark-request-id": "a\r\n\r\nGET / HTTP/1.1",
+            }
+            literal = b"".join(
+                bytes([0, len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
+                for name, value in headers.items()
+            )
+            message = typed().SerializeToString()
+            writer.write(
+                b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+                + frame(4, 0, 0, b"")
+                + frame(1, 4, 1, literal)
+                + frame(0, 1, 1, b"\0" + len(message).to_bytes(4) + message)
+            )
+            assert b"has control characters" in await reader.readuntil(b"control characters")
+            writer.close()
+
+    run(test())

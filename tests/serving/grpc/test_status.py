@@ -38,6 +38,13 @@ def test_only_metadata_with_a_meaning_becomes_headers() -> None:
         headers_of([("authorization", "Bearer a"), ("authorization", "Bearer b")], None)
 
 
+@pytest.mark.parametrize("value", ["a\r\nx-mark-forwarded: g2", "a\nb", b"a\rb", "a\0b", "a\x7fb"], ids=range(5))
+def test_metadata_with_line_ends_is_refused_as_headers_are(value: str | bytes) -> None:
+    with pytest.raises(BadRequest, match="x-mark-request-id has control characters"):
+        headers_of([("x-mark-request-id", value)], None)
+    assert headers_of([("x-mark-request-id", "caf\xe9\t1")], None) == {"x-mark-request-id": "caf\xe9\t1".encode()}
+
+
 def test_headers_of_an_answer_become_metadata() -> None:
     lines = read_lines(b"X-Mark-Served-By: lambda\r\nretry-after: 3\r\nallow: POST\r\nx-mark-version: \xe9\r\n")
     assert trailing_of(lines) == (("x-mark-served-by", "lambda"), ("retry-after", "3"))
