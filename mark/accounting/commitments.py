@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from mark.accounting.hourly_totals import HOUR_S, totals_at
-from mark.accounting.ledger import offered_usd_per_hour
+from mark.accounting.ledger import offered_usd_per_hour, usage_before
 from mark.catalog.billing import gateway_count
 from mark.catalog.commitment_bill import HourlyUsage, bill_commitments, hours_between
 from mark.domain.billing.costs import BillLine
@@ -42,7 +42,7 @@ def month_commitments(ledgers: Sequence[ModelLedger], since: float, until: float
 
 def _add_model(used: HourlyUsage, ledger: ModelLedger, at: float) -> None:
     """Add a model's instances on demand, and the duration of its calls of Lambda."""
-    usages = ledger.used(ledger.record.transitions, at).usages
+    usages = usage_before(ledger.record.transitions, at).usages  # `ledger.used` may have sums, which have no hours
     rollups = [row for row in ledger.record.rollups if row.since < at]
     prices = offered_usd_per_hour(ledger.served, ledger.usage(at).usages)
     used.add_instances(usages, prices)

@@ -12,6 +12,7 @@ from mark.accounting.budget import spent_usd
 from mark.accounting.commitments import commitment_lines, month_commitments
 from mark.accounting.daily_costs import DAY_S, ModelLedger, shared_days
 from mark.accounting.hourly_totals import first_mark
+from mark.accounting.usage import IncrementalUsage
 from mark.catalog.commitment_bill import COVERED, UNUSED, USED
 from mark.domain.billing.costs import LedgerRecord
 from mark.domain.commitments.eligible import Compute
@@ -78,6 +79,17 @@ def test_a_reserved_instance_costs_a_service_its_reservation_alone() -> None:
         [with_owned(plain, owned)], start, start + 36_000.0
     )
     assert saved == pytest.approx(0.7)
+
+
+def test_instances_that_are_over_were_covered_also_where_a_budget_counts_them_as_sums() -> None:
+    owned = Commitments(
+        reservations=(ReservedInstances(name="r", instance_type="c5.xlarge", count=1.0, usd_per_hour=0.1),)
+    )
+    ledger, at, usage = with_owned(instances_of("c5.xlarge", 12.0), owned), BEGAN + DAY_S, IncrementalUsage()
+    whole = commitment_lines([ledger], at)
+    assert {line.item: line.usd for line in whole}[COVERED] == pytest.approx(-12.0 * 0.17)
+    for counted in (usage.before, usage.before_past):
+        assert commitment_lines([replace(ledger, used=counted)], at) == whole
 
 
 def test_controllers_and_gateways_use_a_compute_plan() -> None:
