@@ -25,7 +25,7 @@ from mark.accounting.ledger import unpriced, unpriced_words, usage_before
 from mark.accounting.usage import IncrementalUsage
 from mark.catalog.commitment_bill import COVERED, UNUSED, USED
 from mark.config.budget import BudgetSettings
-from mark.domain.billing.costs import CostUsd, FleetUsage, Transition
+from mark.domain.billing.costs import FleetUsage, Transition
 from mark.domain.billing.footprint import Footprint
 from mark.domain.billing.spending import LimitCause, OutsidePause, SpendingLimit
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
@@ -82,7 +82,7 @@ class BudgetWatch:
         self._day_usd, self._month = 0.0, MonthSpend()
         self._committed: CommitmentSpend | None = None
         self._polls = 0
-        self._bills: dict[float, CostUsd] = {}
+        self._edges: tuple[float, ...] = ()
         self._unpriced: dict[str, tuple[str, ...]] = {}
         self._usage = {model.name: IncrementalUsage() for model in served}
 
@@ -154,16 +154,17 @@ class BudgetWatch:
         )
 
     def _publish_hours(self, ledgers: Sequence[ModelLedger], now: float) -> None:
-        """Publish the spending of each hour that has ended; what an hour cost is counted once."""
+        """Publish the spending of each hour that has ended, once an hour.
+
+        All bills are made anew: each begins with the first mark that is kept, so only those of one moment compare.
+        """
         began_at = min((ledger.began_at for ledger in ledgers), default=now)
         edges = hour_edges(began_at, now)
-        lacking = [at for at in edges if at not in self._bills]
-        if not lacking:
+        if edges == self._edges:
             return
         plain = [replace(ledger, used=usage_before) for ledger in ledgers]  # the others' caches keep few instants
-        self._bills = {at: bill for at, bill in self._bills.items() if at in edges}
-        self._bills |= {at: bill_at(plain, at) for at in lacking}
-        SPEND.write(self._store, SpendHistory(hours=spend_by_hour(self._bills)))
+        SPEND.write(self._store, SpendHistory(hours=spend_by_hour({at: bill_at(plain, at) for at in edges})))
+        self._edges = edges
 
     def _warn_of_unpriced(self, ledgers: Sequence[ModelLedger], now: float) -> None:
         """Say once which offerings have no price: what they cost is part of no budget."""

@@ -22,7 +22,7 @@ from mark.domain.clock import ClockAnchor
 from mark.domain.fleet import Role
 from mark.live.clock import ServiceClock
 from mark.live.commands import pause
-from mark.live.control.budget_watch import BudgetWatch
+from mark.live.control.budget_watch import POLL_S, SPENDING_EACH_S, BudgetWatch
 from mark.live.models import make_live_models, service_spec
 from mark.live.status.view import LiveView
 from mark.service_spec import ServedModel, ServiceSpec
@@ -33,6 +33,7 @@ from mark.store.published_status import (
     BUDGET,
     OUTSIDE_PAUSE,
     PAUSE,
+    SPEND,
     BudgetStatus,
     OutsidePauseStatus,
     PauseRequest,
@@ -121,6 +122,24 @@ def test_two_hours_cost_what_the_bill_says(store: ServiceStore, served: ServedMo
     assert told is not None
     assert told.day_usd == told.month_usd > 2 * served.offering("c5.large:spot").usd_per_hour
     assert (told.limited_by, told.reasons) == (SpendingLimit.NONE, ())
+
+
+def test_an_hour_costs_the_same_once_marks_of_the_first_hours_are_gone(
+    store: ServiceStore, served: ServedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mark.live.clock.REFRESH_S", -1.0)
+    made = watch(store, served, [])
+    made.poll()
+    at(store, NOON + 10_800.0)
+    store.put_status(marks_key(served.name), dump_marks([first_mark(NOON + 3600.0)]))
+    for _ in range(round(SPENDING_EACH_S / POLL_S)):
+        made.poll()
+    told = SPEND.read(store)
+    assert told is not None
+    *_, second, third = told.hours
+    assert third.at == NOON + 7200.0
+    assert third.overhead == pytest.approx(second.overhead)
+    assert third.overhead > 0.0
 
 
 def test_a_type_that_was_removed_stops_no_computing_of_the_spending(
