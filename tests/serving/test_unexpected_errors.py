@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -25,10 +26,11 @@ from mark.serving.gateway.model_router import ModelRouter
 from mark.serving.gateway.request import InferenceRequest
 from mark.serving.gateway.routes import Routes
 from mark.serving.gateway.server import Gateway
+from mark.serving.http.content_codings import INLINE_BYTES
 from mark.serving.http.exchange import HttpExchange
 from mark.serving.http.server import HttpServer
 from mark.serving.unexpected_errors import UnexpectedErrors
-from tests.serving.harness import LAMBDA, Client, Live, live, run, served, until
+from tests.serving.harness import BODY, LAMBDA, Client, Live, live, run, served, until
 from tests.serving.test_agent import frames_to, request
 
 DEFECTS = "mark_gateway_internal_errors_total"
@@ -93,6 +95,22 @@ def test_wherever_it_raises_the_client_is_told_at_once(
                 assert (await each.ask()).status == (200 if agents else 503)
                 await each.close()
             assert await running.metric("mark_gateway_redispatched_total") == 0
+
+    run(test())
+
+
+def test_an_id_whose_request_failed_in_the_background_is_executed_when_it_comes_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test() -> None:
+        async with live() as running:
+            large = gzip.compress(BODY + b" " * INLINE_BYTES)  # so that a thread decodes it
+            client = await running.client()
+            monkeypatch.setattr(ModelRouter, "offer", broken_once(ModelRouter.offer))
+            refused = await client.ask(body=large, content_encoding="gzip", x_mark_request_id="mine")
+            assert refused.status == 500
+            again = await client.ask(body=large, content_encoding="gzip", x_mark_request_id="mine")
+            assert again.status == 200
 
     run(test())
 

@@ -267,7 +267,7 @@ class Gateway:
             known = ", ".join(self.routers)
             request.fail(404, f"no route for {request.target[:200].decode('latin-1')}; models: {known}")
 
-    def _fail_unexpected(self, request: InferenceRequest, error: Exception) -> None:
+    def _fail_unexpected(self, request: InferenceRequest, error: BaseException) -> None:
         """Answer 500 where something raised before a router had the request; its head may not be parsed yet."""
         request.request_id = request.headers.get("x-mark-request-id", b"")[:MAX_ID_BYTES] or self._next_id()
         self.unexpected.note(error, request_id=request.request_id.decode("latin-1"))
@@ -355,9 +355,7 @@ class Gateway:
     def _ended(self, request: InferenceRequest, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self.unexpected.note(error, request_id=request.request_id.decode("latin-1"))
-            request.fail(500, INTERNAL_ERROR)
-            _end_use(request)
+            self._fail_unexpected(request, error)
 
     def _offer(self, request: InferenceRequest, parsed: ParsedHead) -> None:
         (
