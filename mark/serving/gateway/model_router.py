@@ -221,10 +221,15 @@ class ModelRouter:
         return candidate.overflow if candidate is not None and version.encode() == candidate.version else None
 
     def offer(self, request: InferenceRequest, now: float) -> None:
-        """Route a new request, to the candidate of a rollout where it is in its share."""
+        """Route a new request, to the candidate of a rollout where it is in its share.
+
+        One that waited on its connection may name a version that is gone.
+        """
         candidate = self.candidate
         if candidate is not None and candidate.takes(request):
             candidate.offer_here(request, now)
+        elif request.version and request.version != self.version:
+            self.fail(request, 503, GONE)
         else:
             self.offer_here(request, now)
 

@@ -262,6 +262,28 @@ def test_what_an_aborted_version_has_in_flight_is_answered_by_the_stable_one(
     run(test())
 
 
+@each_rule
+def test_a_request_that_names_a_version_gets_no_other_s_answer_if_it_waited_while_that_was_aborted(
+    central: CentralPolicy | None,
+) -> None:
+    async def test() -> None:
+        async with live(model(central), agents=0) as running:
+            await two_versions(running, candidate(0.5))
+            client = await running.client()
+            for _ in range(2):  # the head is known from now on
+                assert (await client.ask(path_of(NEW))).status == 200
+            running.agents["i-new"].backend.free.clear()
+            came = await arrived(running)
+            client.send(path_of(NEW))
+            await until(lambda: truth(running.store.arrivals() > came))
+            client.send(path_of(NEW))  # waits behind the other
+            await routed(running, ABORTED)
+            assert [(await client.read()).status for _ in range(2)] == [503, 503]
+            running.agents["i-new"].backend.free.set()
+
+    run(test())
+
+
 async def arrived(running: Live) -> int:
     """Arrivals so far, once all are reported."""
     own = len([one for agent in running.agents.values() for one in agent.backend.requests])
