@@ -184,7 +184,8 @@ class RolloutDriver:
             versions = self._keep(obey(versions, command, self._clock.now()))
             self._observe_at = -math.inf
         for order in self._unsent:
-            self._cloud.submit_rollouts(order)
+            if order.version == versions.candidate:  # and was not aborted just now
+                self._cloud.submit_rollouts(order)
         self._unsent = ()
         serving = (i for i in self._cloud.whole if i.role is Role.SERVING and i.stays)
         has_retired = any(versions.is_retired(i.version) for i in serving)

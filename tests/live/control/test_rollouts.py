@@ -4,13 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from mark.domain.billing.spending import SpendingLimit
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
-from mark.domain.models.versions import ModelVersions, Rollout, RolloutPhase
+from mark.domain.lease import Lease
+from mark.domain.load.traffic import ModelTraffic
+from mark.domain.models.versions import (
+    ModelVersions,
+    Rollout,
+    RolloutCommand,
+    RolloutPhase,
+    RolloutVerb,
+    VersionLaunch,
+)
 from mark.domain.orders import Fact, Launch, LaunchFailed, LaunchRefused, Order, RefusalCause
-from mark.live.control.rollouts import VersionedCloud
+from mark.live.control.rollouts import RolloutDriver, VersionedCloud
+from mark.store.published_status import ROLLOUT_COMMAND
+
+if TYPE_CHECKING:
+    from mark.live.clock import ServiceClock
+    from mark.service_spec import ServedModel
+    from mark.store.service import ServiceStore
 
 OLD, NEW = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
 VERSIONS = ModelVersions(
@@ -86,6 +104,44 @@ def test_failures_of_the_candidate_are_no_failures_of_the_fleet() -> None:
     assert cloud.drain_facts() == [stable, refused[0]]
     assert cloud.take_refused() == (refused[1],)
     assert cloud.take_refused() == ()
+
+
+class KeptStore:
+    """A store with one command; it keeps the versions that it is given."""
+
+    def __init__(self, command: RolloutCommand) -> None:
+        self.command = command
+        self.kept: list[ModelVersions] = []
+
+    def status(self, _name: str) -> dict[str, Any]:
+        return ROLLOUT_COMMAND.dump(self.command)
+
+    def put_versions(self, versions: ModelVersions, _lease: Lease) -> None:
+        self.kept.append(versions)
+
+    def traffic(self, model: str) -> ModelTraffic:
+        return ModelTraffic(model=model)
+
+
+@pytest.mark.parametrize(("verb", "launched"), [(RolloutVerb.ABORT, []), (RolloutVerb.PROMOTE, ["r7-1"])])
+def test_who_takes_over_sends_launches_again_unless_their_version_is_aborted_first(
+    verb: RolloutVerb, launched: list[str]
+) -> None:
+    asked = VersionLaunch(token="r7-1", offering="small", count=1, at=0.0)
+    assert VERSIONS.rollout is not None
+    inner, store = OpenCloud(), KeptStore(RolloutCommand(id="c", verb=verb))
+    driver = RolloutDriver(
+        cast("ServedModel", SimpleNamespace(name="m", offerings=(), slo=SimpleNamespace(target=0.98))),
+        store=cast("ServiceStore", store),
+        lease=Lease(holder="c-1", epoch=1, ttl_s=3.0),
+        clock=cast("ServiceClock", SimpleNamespace(now=lambda: 1.0)),
+        cloud=VersionedCloud(inner, replace(VERSIONS, rollout=replace(VERSIONS.rollout, requested=(asked,)))),
+        spending_limit=lambda: SpendingLimit.NONE,
+        notes=[],
+    )
+    driver.poll()
+    assert [order.token for order in inner.orders] == launched
+    assert store.kept[0].command == "c"
 
 
 @pytest.mark.parametrize("versions", [None, replace(VERSIONS, stable="", rollout=None)])
