@@ -4,7 +4,8 @@ All transitions of `Rollout.phase` are here. At each step the candidate's instan
 ready first; then it gets that share of the requests, holds it for a dwell, and is judged against the stable
 version. The stable version keeps its whole fleet until the promotion, so that an abort gives it all traffic at
 once. Before the first step there may be a shadow: the candidate gets copies of requests, for a dwell of its own,
-and its answers are compared. Every phase has an end: what never becomes ready, or is not done in time, is aborted.
+and its answers are compared. Every phase has an end: what never becomes ready, or is not done in time, is aborted,
+as is what a budget or a pause leaves no money for.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ MOST_DWELLS = 4
 """A step without enough requests to judge by ends after so many dwells."""
 LEAST_CARRIED = 0.5
 """A candidate that answers less than this part of its share is too slow for what its instances are to carry."""
+LIMITED = "a budget is reached or the service is paused: no second fleet is rented"
 EXACT = 1e-9
 """Most that rounding adds to a whole number of instances."""
 
@@ -57,7 +59,7 @@ class RolloutSeen:
     fallback: str = ""
     #: Refused launches of the candidate's since the last move.
     refused: tuple[LaunchRefused, ...] = ()
-    #: False while a budget or a pause lets nothing be rented.
+    #: False while a budget or a pause lets no second fleet be rented.
     may_launch: bool = True
 
 
@@ -177,8 +179,8 @@ def _moved(rollout: Rollout, stable: str, seen: RolloutSeen) -> Rollout:
     """The next phase, where the one that it is in is over."""
     policy, now = rollout.policy, seen.now
     is_held = rollout.phase in (RolloutPhase.SHADOWING, RolloutPhase.DWELLING)
-    if now >= rollout.began_at + _longest_s(rollout):
-        return aborted(rollout, now, "not done in time")
+    if not seen.may_launch or now >= rollout.began_at + _longest_s(rollout):
+        return aborted(rollout, now, "not done in time" if seen.may_launch else LIMITED)
     usual, new = _counts_since_its_share(rollout, stable, seen.counts)
     # the share stays while the next step's instances start, and so does the judgement
     fault = None
@@ -374,7 +376,7 @@ def _never_ready(rollout: Rollout, lacking: Mapping[str, int], ready: Counter[st
 
 def _launches(rollout: Rollout, versions: ModelVersions, seen: RolloutSeen) -> tuple[Rollout, tuple[Launch, ...]]:
     """Launch what the step's share lacks."""
-    if rollout.is_over or not seen.may_launch or seen.now < rollout.hold_until:
+    if rollout.is_over or seen.now < rollout.hold_until:
         return rollout, ()
     stable = _counted(_serving(seen.fleet, versions.stable, versions.stable))
     have = _counted(_serving(seen.fleet, rollout.candidate, versions.stable))

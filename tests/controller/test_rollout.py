@@ -97,7 +97,9 @@ class World:
     def command(self, command: RolloutCommand) -> None:
         self.versions = obey(self.versions, command, self.now)
 
-    def move(self, *, rps: float = 10.0, refused: tuple[LaunchRefused, ...] = ()) -> Sequence[Order]:
+    def move(
+        self, *, rps: float = 10.0, refused: tuple[LaunchRefused, ...] = (), may_launch: bool = True
+    ) -> Sequence[Order]:
         self.now += STEP_S
         self.moves += 1
         weight = self.versions.weight
@@ -107,7 +109,13 @@ class World:
         for name, share in ((self.versions.stable, 1 - new), (self.versions.candidate, new)):
             self.answered[name] = self.answered.get(name, 0) + round(rps * STEP_S * share)
         seen = RolloutSeen(
-            now=self.now, fleet=self.fleet, counts=self.counts, target=0.98, fallback="small", refused=refused
+            now=self.now,
+            fleet=self.fleet,
+            counts=self.counts,
+            target=0.98,
+            fallback="small",
+            refused=refused,
+            may_launch=may_launch,
         )
         made = advance(self.versions, seen)
         self.versions = made.versions
@@ -215,6 +223,24 @@ def test_a_version_that_never_becomes_ready_is_aborted_and_its_instances_go() ->
     assert "0 of 1 small" in world.rollout.reason
     world.move()
     assert world.ready(OLD) == len(world.fleet) == 4
+
+
+@pytest.mark.parametrize("command", [None, PROMOTE])
+@pytest.mark.parametrize("moves", [1, 4, 15])
+def test_a_pause_or_a_budget_that_is_reached_leaves_no_instance_of_the_new_version(
+    moves: int, command: RolloutCommand | None
+) -> None:
+    world = World()
+    world.command(START)
+    for _ in range(moves):
+        world.move()
+    if command is not None:
+        world.command(command)
+    world.stable.clear()  # as its controller sees to
+    world.move(may_launch=False)
+    assert (world.rollout.phase, world.versions.stable) == (RolloutPhase.ABORTED, OLD)
+    assert "paused" in world.rollout.reason
+    assert not world.fleet
 
 
 def test_refusals_are_told_and_waited_for() -> None:
