@@ -87,7 +87,9 @@ class IdempotencyCache:
         elif known.response is not None:
             request.answer(*known.response)
         else:
-            known.duplicates = [*(known.duplicates or ()), request]
+            request.forget_body()  # it waits with the one that is executed, maybe for hours
+            waiting = [one for one in known.duplicates or () if one.connection is not None]
+            known.duplicates = [*waiting, request]
         return False
 
     def complete(self, record: IdempotencyRecord, response: StoredResponse, *, keep: bool = True) -> None:

@@ -11,10 +11,11 @@ import pytest
 
 from mark.domain.clients import Client, ClientDirectory, HashedKey, Priority, hash_of_key
 from mark.serving.gateway import held_requests
+from mark.serving.http.server import HttpLimits
 from tests.serving.fakes import EchoBackend
 from tests.serving.gateway.test_clients import client, counts, known
 from tests.serving.gateway.test_peers import Pair, pair
-from tests.serving.harness import Live, Reply, live, run, served, until
+from tests.serving.harness import BODY, Live, Reply, live, run, served, until
 
 OBJECTIVE_S = 60.0
 
@@ -180,6 +181,29 @@ def test_a_retry_takes_the_place_of_a_client_that_has_gone() -> None:
             await ended(running)
             backend.free.set()
             assert [(await one).status for one in (ordinary, again)] == [200, 200]
+
+    run(test())
+
+
+def test_retries_of_one_that_waits_take_no_memory_for_hours() -> None:
+    async def test() -> None:
+        body, limits = BODY + b" " * 200_000, HttpLimits(bodies_bytes=1_000_000)
+        async with live(served(latency_s=OBJECTIVE_S), agents=0, limits=limits) as running:
+            await known(running, patient())
+            for number in range(20):  # a client that gives up and asks again
+                retry = await running.client()
+                retry.send(body=body, authorization="Bearer nightly", x_mark_request_id="one")
+                await waiting(running, 1)
+                await running.until_metric(
+                    f'mark_gateway_deduplicated_total{{model="{running.model.name}"}}', number
+                )
+                if number:  # the first waits on
+                    await retry.close()
+            await ended(running)
+            other = await running.client()
+            other.send(body=body, authorization="Bearer nightly")
+            await waiting(running, 2)
+            assert await running.metric("mark_gateway_body_bytes") < 3 * len(body)
 
     run(test())
 
