@@ -284,8 +284,10 @@ class HttpConnection(asyncio.Protocol):
             )
 
     def forget_head(self) -> None:
-        """Have the next request's head parsed, though this connection has sent it before."""
+        """Have the head of the next request parsed, and those of what waits, though they were sent before."""
         self._head = None
+        for exchange in self._pending:
+            exchange.head = None
 
     def _learn(self, data: bytes, exchange: HttpExchange) -> None:
         """The chunk was one request, no more and no less: remember its head."""

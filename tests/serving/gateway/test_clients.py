@@ -15,7 +15,7 @@ from mark.protocols.frames import FrameParser, Request, encode_request, with_det
 from mark.serving.gateway.clients import Clients, ClientUse
 from mark.steady_time import steady_time
 from tests.serving.gateway.test_peers import pair
-from tests.serving.harness import BODY, INFER, Live, Reply, live, run, served, until
+from tests.serving.harness import BODY, INFER, Live, Reply, live, run, served, truth, until
 
 SLOW = 0.001
 """Requests/s of a client that gets no more than its burst while a test lasts."""
@@ -209,6 +209,31 @@ def test_a_key_is_rotated_and_revoked_on_a_connection_that_stays_open() -> None:
             await come((401, 401))
             await old.close()
             await new.close()
+
+    run(test())
+
+
+def test_what_waits_on_a_connection_is_refused_once_its_key_is_revoked() -> None:
+    async def test() -> None:
+        async with live(served(latency_s=30.0)) as running:
+            await known(running, client(), client("other"))
+            pipelined = await running.client()
+            for _ in range(2):  # the head is known from now on
+                assert (await pipelined.ask(authorization="Bearer shop")).status == 200
+            backend = running.agents["i-0"].backend
+            backend.free.clear()
+            for _ in range(3):  # one works, the others wait behind it
+                pipelined.send(authorization="Bearer shop")
+                await until(lambda: truth(len(backend.requests) == 3))
+                await running.metric("mark_gateway_connections ")  # what was sent before has come
+            running.store.directory = running.store.directory.revoked("shop", at=steady_time())
+
+            async def refused() -> bool:
+                return (await running.ask(INFER, None, "GET", authorization="Bearer shop")).status == 401
+
+            await until(refused)
+            backend.free.set()
+            assert [(await pipelined.read()).status for _ in range(3)] == [200, 401, 401]
 
     run(test())
 

@@ -278,7 +278,8 @@ def test_a_request_that_names_a_version_gets_no_other_s_answer_if_it_waited_whil
             await until(lambda: truth(running.store.arrivals() > came))
             client.send(path_of(NEW))  # waits behind the other
             await routed(running, ABORTED)
-            assert [(await client.read()).status for _ in range(2)] == [503, 503]
+            assert (await client.read()).status == 503
+            assert (await client.read()).status in (503, 404)  # by when its head was parsed
             running.agents["i-new"].backend.free.set()
 
     run(test())
