@@ -133,6 +133,7 @@ def plan_request(
             policy.capacity, policy.clock_at + seen.now, _ready_after_s(policy, candidates, forecast.unit_s)
         ),
         sizes=known.sizes,
+        miss_factor=known.error_budget.miss_factor(policy.slo.target),
         owned=owned_capacity(
             owned.active_at(policy.clock_at + seen.now),
             (*policy.offerings, *policy.fallbacks),

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from mark.controller.error_budget import UNUSED, ErrorBudget
 from mark.controller.limits.launch_breaker import LaunchRecord
 from mark.controller.limits.spot_breaker import SpotPool
 from mark.domain.billing.spending import SpendingLimit
@@ -143,6 +144,8 @@ class State:
     launch_records: tuple[LaunchRecord, ...] = ()
     #: Sizes of the last requests, where a pool is chosen by them.
     sizes: SizeWindow = EMPTY_WINDOW
+    #: What of the objective's error budget was used lately.
+    error_budget: ErrorBudget = UNUSED
 
     def validate(self) -> None:
         """Assert what holds after every tick, whatever was seen."""

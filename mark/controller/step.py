@@ -121,7 +121,12 @@ def apply_observation(state: State, seen: Observation, policy: ControllerPolicy)
     )
     if seen.demand is not None:
         ready = sum(1 for i in seen.fleet if i.role is Role.SERVING and i.state is InstanceState.READY)
-        state = replace(state, last_unit=seen.demand, ready_history=(*state.ready_history, ready)[-READY_UNITS:])
+        state = replace(
+            state,
+            last_unit=seen.demand,
+            ready_history=(*state.ready_history, ready)[-READY_UNITS:],
+            error_budget=state.error_budget.after(seen.demand.outcomes),
+        )
         if policy.pool is not None:
             state = replace(state, sizes=policy.pool.watch(state.sizes, seen.demand.sizes))
     if seen.plan is None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from mark.domain.errors import Misconfigured
 from mark.domain.load.announced_events import Events
+from mark.domain.load.outcomes import NO_OUTCOMES, Outcomes
 from mark.domain.load.size_window import SizeCounts
 from mark.domain.load.traffic import ClientTraffic
 from mark.domain.models.variants import ServedAccuracy
@@ -38,6 +39,8 @@ class DemandUnit:
     accuracy: ServedAccuracy | None = None
     #: Requests by size in items that were counted since the unit before; empty in journals that do not say.
     sizes: SizeCounts = ()
+    #: Requests that were finished since the unit before, and their misses; none in journals that do not say.
+    outcomes: Outcomes = NO_OUTCOMES
 
 
 def unit_of_windows(start_at: float, counts: Sequence[float]) -> DemandUnit:

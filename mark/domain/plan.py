@@ -178,6 +178,8 @@ class PlanRequest:
     sizes: SizeWindow = EMPTY_WINDOW
     #: What commitments cover.
     owned: tuple[OwnedCapacity, ...] = ()
+    #: What may be planned to miss the objective, as a multiple of a planner's own share (`error_budget.py`).
+    miss_factor: float = 1.0
 
     @property
     def unlaunched(self) -> dict[str, int]:

@@ -25,6 +25,7 @@ from mark.domain.billing.costs import BillLine, FleetUsage
 from mark.domain.billing.footprint import Footprint
 from mark.domain.demand import UNIT_S, WINDOW_S, DemandUnit
 from mark.domain.fleet import FleetView
+from mark.domain.load.outcomes import NO_OUTCOMES
 from mark.domain.load.size_window import SizeCounts, add_sizes, size_bin
 from mark.domain.models.variants import AccuracyTotal
 from mark.domain.objective import ModelSpec, SloWindow
@@ -107,6 +108,7 @@ class _Plane:
         self._unit_end = start_s + UNIT_S
         self._window_at = -math.inf
         self._accuracy = AccuracyTotal()
+        self._outcomes = NO_OUTCOMES
 
     def now(self) -> float:
         return self._engine.now
@@ -117,7 +119,13 @@ class _Plane:
         start_at, self._unit_end = self._unit_end - UNIT_S, self._unit_end + UNIT_S
         unit = counted_unit(start_at, *self._counts(start_at, start_at + UNIT_S))
         before, self._accuracy = self._accuracy, self._engine.accuracy_total()
-        return replace(unit, accuracy=self._accuracy.since(before), sizes=self._counted_sizes(start_at))
+        earlier, self._outcomes = self._outcomes, self._engine.outcomes()
+        return replace(
+            unit,
+            accuracy=self._accuracy.since(before),
+            sizes=self._counted_sizes(start_at),
+            outcomes=self._outcomes.since(earlier),
+        )
 
     def _counted_sizes(self, start_at: float) -> SizeCounts:
         """Requests of the unit by size."""

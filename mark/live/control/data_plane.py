@@ -17,6 +17,7 @@ from mark.controller.demand_units import (
 from mark.controller.policy import MonitorPolicy
 from mark.dispatch.objective import missed_target
 from mark.domain.demand import UNIT_S, DemandUnit
+from mark.domain.load.outcomes import Outcomes
 from mark.domain.load.size_window import SizeCounts, sizes_since
 from mark.domain.load.traffic import ClientTraffic, ModelTraffic, grown_since
 from mark.domain.models.variants import AccuracyTotal
@@ -48,7 +49,7 @@ class LiveDataPlane:
         self._monitor = MonitorState(opened_at=clock.now(), finished=traffic.finished, missed=traffic.missed)
         self._closed: SloWindow | None = None
         self._clients, self._sizes = traffic.clients, traffic.sizes
-        self._accuracy = _accuracy_of(traffic)
+        self._accuracy, self._outcomes = _accuracy_of(traffic), _outcomes_of(traffic)
 
     def next_unit(self) -> DemandUnit | None:
         """Take the oldest unit that has ended and was not taken yet."""
@@ -60,11 +61,13 @@ class LiveDataPlane:
         unit = counted_unit(start_at, counts, window_speeds(self._store.clocks(), *unit_windows(start_at)))
         traffic = self._store.traffic(self._model)
         before, self._accuracy = self._accuracy, _accuracy_of(traffic)
+        earlier, self._outcomes = self._outcomes, _outcomes_of(traffic)
         return replace(
             unit,
             clients=self._take_clients(traffic),
             accuracy=self._accuracy.since(before),
             sizes=self._take_sizes(traffic),
+            outcomes=self._outcomes.since(earlier),
         )
 
     def _take_sizes(self, traffic: ModelTraffic) -> SizeCounts:
@@ -119,3 +122,7 @@ class LiveDataPlane:
 
 def _accuracy_of(traffic: ModelTraffic) -> AccuracyTotal:
     return AccuracyTotal(answers=traffic.accuracy_known, accuracy_sum=traffic.accuracy_sum)
+
+
+def _outcomes_of(traffic: ModelTraffic) -> Outcomes:
+    return Outcomes(finished=traffic.finished, missed=traffic.missed)

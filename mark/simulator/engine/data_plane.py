@@ -24,6 +24,7 @@ from mark.dispatch.policy import DispatchPolicy
 from mark.dispatch.variants import VariantServing
 from mark.domain.billing.costs import LambdaUsage
 from mark.domain.demand import WINDOW_S
+from mark.domain.load.outcomes import Outcomes
 from mark.domain.models.variants import AccuracyTotal
 from mark.domain.objective import Slo, SloWindow
 from mark.domain.offering import PING_S, LambdaOffering, Offering
@@ -312,11 +313,16 @@ class Engine:
         """Batches that the heuristic chose because a learned policy gave no number."""
         return int(self._tally.totals.fallback_decisions)
 
+    def outcomes(self) -> Outcomes:
+        """Requests that are finished so far, and those of them that missed the objective."""
+        totals = self._tally.totals
+        finished = int(totals.instance + totals.standby + totals.lambda_ + totals.shed)
+        return Outcomes(finished=finished, missed=int(self._tally.seconds.missed.sum()))
+
     def attained(self) -> float:
         """Share of the finished requests that were answered in time (1 when none finished)."""
-        served = self.served()
-        finished = served.total - served.in_flight
-        attained = attainment(int(self._tally.seconds.missed.sum()), finished)
+        outcomes = self.outcomes()
+        attained = attainment(outcomes.missed, outcomes.finished)
         return 1.0 if attained is None else attained
 
     def lambda_usage(self) -> LambdaUsage:

@@ -1,0 +1,22 @@
+"""Outcomes of requests: how many were finished, and how many of those missed the objective."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcomes:
+    """Requests that were answered, refused or failed, and those of them that missed the objective."""
+
+    finished: int = 0
+    missed: int = 0
+
+    def since(self, before: Outcomes) -> Outcomes:
+        """What came since an earlier count; all of it where a counter began anew."""
+        if self.finished < before.finished or self.missed < before.missed:
+            return self
+        return Outcomes(finished=self.finished - before.finished, missed=self.missed - before.missed)
+
+
+NO_OUTCOMES = Outcomes()
