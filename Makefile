@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+EMPTY := out/wheel/env
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: setup demo test test-all wheel site bench acceptance fidelity rehearse-rollout golden catalog docs format clean
@@ -33,13 +34,18 @@ test-all: setup
 	$(BIN)/pytest tests/end_to_end
 	$(BIN)/pytest -n 2 --hypothesis-profile=new --ignore tests/end_to_end
 
-# The wheel, installed with all that it asks of the index into an empty environment, and tried from an empty folder.
+# The wheel, installed with all that it asks of the index into an empty environment, and tried from an empty folder:
+# alone, then along docs/first-report.md, whose model needs scikit-learn, then with the extra that rollouts need.
 wheel:
-	rm -rf out/wheel
-	$(PYTHON) -m venv out/wheel/env
-	out/wheel/env/bin/pip wheel -q --no-deps -w out/wheel .
-	out/wheel/env/bin/pip install -q out/wheel/*.whl
-	out/wheel/env/bin/python scripts/try_wheel.py
+	rm -rf out/wheel build
+	$(PYTHON) -m venv $(EMPTY)
+	$(EMPTY)/bin/pip wheel -q --no-deps -w out/wheel .
+	$(EMPTY)/bin/pip install -q --no-compile out/wheel/*.whl
+	$(EMPTY)/bin/python -m scripts.try_wheel alone
+	$(EMPTY)/bin/pip install -q --no-compile scikit-learn
+	$(EMPTY)/bin/python -m scripts.try_wheel first-report
+	$(EMPTY)/bin/pip install -q --no-compile "$$(ls out/wheel/*.whl)[infra]"
+	$(EMPTY)/bin/python -m scripts.try_wheel rollout
 
 bench: setup
 	$(BIN)/python -m scripts.bench.engine

@@ -1,6 +1,6 @@
 """Grafana's dashboards, `infra/grafana/*.json`, built with Grafana's own library: `make docs` writes them.
 
-Every query names only metrics that the status page, gateways or agents have (tests/infra/test_dashboards.py).
+Every query names only metrics that the status page, gateways or agents have (tests/infra/test_monitoring.py).
 """
 
 from __future__ import annotations

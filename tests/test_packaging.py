@@ -15,8 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from scripts.try_wheel import try_installation
-
 HOUSE = Path(__file__).parents[1]
 PAPER = "https://www.usenix.org/conference/atc19/presentation/zhang-chengliang"
 BUILD = "import sys; from setuptools import build_meta; print(build_meta.prepare_metadata_for_build_wheel('.'))"
@@ -98,6 +96,23 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
+ALONE = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+
+
+def install(python: Path, wheel: Path) -> None:
+    """Put the wheel into an environment, in the place of one that is there."""
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps", "--no-index"]
+    done = subprocess.run(  # noqa: S603 - our own wheel
+        [*pip, "--force-reinstall", str(wheel)],
+        env=ALONE,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment with the wheel and nothing of the sources; its libraries are those of this one.
@@ -107,29 +122,17 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, with_pip=False)
     python = folder / "bin" / "python"
-    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps", "--no-index"]
-    done = subprocess.run([*install, str(wheel)], capture_output=True, text=True, check=False, timeout=300)  # noqa: S603
-    assert done.returncode == 0, done.stderr
+    install(python, wheel)
     (own,) = folder.glob("lib/python*/site-packages")
     (own / "libraries.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     return folder
 
 
-@pytest.mark.slow
-def test_an_installation_runs_from_an_empty_folder(environment: Path, tmp_path: Path) -> None:
-    done = try_installation(str(environment / "bin" / "python"), tmp_path)
-
-    assert any(line.startswith("up ") for line in done)
-    assert (tmp_path / "dist" / "lambda" / "warm.zip").is_file()
-
-
-@pytest.mark.slow
 def test_an_installation_packs_the_wheel_that_it_came_from(wheel: Path, environment: Path, tmp_path: Path) -> None:
     python = environment / "bin" / "python"
     command = [str(python), "-P", "-m", "infra.wheel", "--to", str(tmp_path)]
-    alone = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     done = subprocess.run(  # noqa: S603 - our own code
-        command, cwd=tmp_path, env=alone, capture_output=True, text=True, check=False, timeout=100
+        command, cwd=tmp_path, env=ALONE, capture_output=True, text=True, check=False, timeout=100
     )
     assert done.returncode == 0, done.stderr
     (again,) = tmp_path.glob("*.whl")
@@ -142,14 +145,9 @@ def test_an_installation_packs_the_wheel_that_it_came_from(wheel: Path, environm
     documents = {name for name in first if ".data/" in name}
     assert {name: first[name] for name in first.keys() - documents} == second
     assert any(name.endswith("docs/rollout.md") for name in documents)
-    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps", "--no-index"]
-    done = subprocess.run(  # noqa: S603
-        [*install, "--force-reinstall", str(again)], capture_output=True, text=True, check=False, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
+    install(python, again)
 
 
-@pytest.mark.slow
 def test_an_installation_serves_a_user_s_own_package_called_models(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "hand.py").write_text(OWN)

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -76,7 +75,6 @@ def house(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.skipif(find_spec("mkdocs") is None, reason="mkdocs is not installed: `make setup` does it")
 def test_the_site_builds_without_a_warning_and_would_see_a_broken_link(house: Path) -> None:
     done = built(house)
     assert (done.returncode, "WARNING" in done.stderr) == (0, False), done.stderr

@@ -39,7 +39,7 @@ from mark.report.overhead import (
     shape_line,
 )
 from mark.report.tables import Column, make_table, texts
-from mark.report.terminal import note, show, show_json
+from mark.report.terminal import note, show, show_json, show_prose
 from mark.simulator.traces.formats.bins import MAX_RPS
 
 MINUTE_HEADER = ("minute", "rate")
@@ -102,14 +102,16 @@ def plan_settings(
     else:
         _show(plan, terms, excuses, supply=supply)
         if covered is not None:
-            show(
+            show_prose(
                 f"Commitments of {covered['paid_usd_per_hour']:.4g} USD/h are paid in any case: the fleet and "
                 f"what stands around it use {covered['used_usd_per_hour']:.4g} of it, for "
                 f"{covered['covered_usd_per_hour']:.4g} on demand. The plan's prices are what is paid beyond."
             )
-        show(overhead_line(footprint), shape_line(advice))
+        show_prose(overhead_line(footprint), shape_line(advice))
         if pays_from is not None:
-            show(f"At less than {rate(pays_from)} requests/s of a constant load Lambda alone would cost less.")
+            show_prose(
+                f"At less than {rate(pays_from)} requests/s of a constant load Lambda alone would cost less."
+            )
 
 
 def plan_document(
@@ -266,7 +268,7 @@ def _running(given: Sequence[str], market: Market, supply: Supply) -> tuple[tupl
 
 
 def _show(plan: Plan, terms: Sequence[CostTerms], excuses: Sequence[Excuse], *, supply: Supply) -> None:
-    show(
+    show_prose(
         f"In {plan.at / 60:g} minutes {plan.required_rps:.4g} requests/s are expected: "
         f"{plan.usd_per_hour:.4g} USD/h for {_rate(plan.capacity_rps)} requests/s, "
         f"launches {plan.launch_usd:.4g} USD.",
@@ -281,9 +283,9 @@ def _show(plan: Plan, terms: Sequence[CostTerms], excuses: Sequence[Excuse], *, 
             table.add_row(item.offering, item.reason)
         show(table)
     for text in supply.assumed:
-        show(f"assumed: {text}")
+        show_prose(f"assumed: {text}")
     for text in supply.stand_ins:
-        show(f"stand-in: {text}")
+        show_prose(f"stand-in: {text}")
 
 
 def _fleet_table(plan: Plan) -> Table:

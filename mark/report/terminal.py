@@ -14,6 +14,7 @@ from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from mark.domain.documents import json_text
 from mark.report.table_layout import fit_table
@@ -52,6 +53,11 @@ def show(*parts: RenderableType) -> None:
         _print_parts(console, parts)
     # rich fills its lines with blanks to the full width
     _write("".join(f"{line.rstrip()}\n" for line in printed.get().splitlines()))
+
+
+def show_prose(*sentences: str) -> None:
+    """Print sentences for people, each wrapped at words to the width that `show` has."""
+    show(*(Text(sentence) for sentence in sentences))
 
 
 def _write(text: str) -> None:

@@ -32,6 +32,7 @@ class Reader:
 
     def __init__(self, home: Path, example: str) -> None:
         shutil.copytree(EXAMPLES, home / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+        self._example = example
         self.folder = home / "examples" / example
         self._state = home / "state"
         self._port = str(free_port())
@@ -50,11 +51,11 @@ class Reader:
             "MARK_CACHE": str(Path(tempfile.gettempdir()) / "mark-test-engine"),
         }
 
-    def follow(self, example: str) -> dict[str, str]:
+    def follow(self) -> dict[str, str]:
         """Run every command of the README; what each printed on stdout. Ends what was started, come what may."""
         said = {}
         try:
-            for line in commands(example):
+            for line in commands(self._example):
                 said[line] = self.run(line)
         finally:
             self._tidy()

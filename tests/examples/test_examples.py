@@ -1,4 +1,4 @@
-"""Every example, followed by its README from the first command to the last."""
+"""Examples, each followed by its README from the first command to the last; those that serve: tests/end_to_end."""
 
 from __future__ import annotations
 
@@ -12,18 +12,8 @@ import yaml
 
 from tests.examples.shell import EXAMPLES, HOUSE, Reader, commands
 
+SERVING = HOUSE / "tests" / "end_to_end" / "test_examples.py"
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
-
-
-def followed(example: str, home: Path) -> tuple[Reader, dict[str, str]]:
-    reader = Reader(home, example)
-    return reader, reader.follow(example)
-
-
-def answer(said: dict[str, str]) -> str:
-    """What the client printed."""
-    (found,) = [text for line, text in said.items() if "client.py" in line]
-    return found
 
 
 def test_every_folder_is_in_the_list_and_has_commands() -> None:
@@ -33,6 +23,8 @@ def test_every_folder_is_in_the_list_and_has_commands() -> None:
     assert folders == {path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert all(f"[{name}]({name})" in text for name in folders)
     assert all(commands(name) for name in folders)
+    tests = "".join(path.read_text() for path in (*Path(__file__).parent.glob("test_*.py"), SERVING))
+    assert all(f'"{name}"' in tests for name in folders)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +48,8 @@ def test_the_client_has_ten_lines() -> None:
 
 
 def test_traffic_of_a_load_balancer_s_log(tmp_path: Path) -> None:
-    reader, said = followed("own-traffic", tmp_path)
+    reader = Reader(tmp_path, "own-traffic")
+    said = reader.follow()
 
     (replay,) = [text for line, text in said.items() if "simulate" in line]
     assert all(name in replay for name in ("hedged", "reactive", "static-peak"))
@@ -64,14 +57,13 @@ def test_traffic_of_a_load_balancer_s_log(tmp_path: Path) -> None:
 
 
 def test_a_forecaster_of_one_s_own(tmp_path: Path) -> None:
-    _, said = followed("own-forecaster", tmp_path)
+    said = Reader(tmp_path, "own-forecaster").follow()
 
     (scores,) = [text for line, text in said.items() if "backtest" in line]
     assert "LastHour" in scores
     assert "last-value" in scores
 
 
-@pytest.mark.slow
 def test_the_action_replays_and_comments(tmp_path: Path) -> None:
     """Its own steps, with a `gh` that writes down what it is asked; the profile is taken as it is."""
     reader = Reader(tmp_path, "cost-comment")
@@ -108,30 +100,6 @@ def test_the_action_replays_and_comments(tmp_path: Path) -> None:
 
 
 def test_a_cost_comment_without_github(tmp_path: Path) -> None:
-    _, said = followed("cost-comment", tmp_path)
+    said = Reader(tmp_path, "cost-comment").follow()
 
     assert "What serving `forest` would cost" in said["cat cost.md"]
-
-
-@pytest.mark.slow
-def test_a_model_in_torch(tmp_path: Path) -> None:
-    _, said = followed("torch-model", tmp_path)
-
-    inside, outside = re.findall(r"\d\.[\de-]+", answer(said).partition("'data'")[2])
-    assert float(inside) > 0.9
-    assert float(outside) < 0.1
-
-
-@pytest.mark.slow
-def test_a_model_in_scikit_learn(tmp_path: Path) -> None:
-    _, said = followed("scikit-learn-model", tmp_path)
-
-    assert re.search(r"'name': 'label'.*'data': \[0\]", answer(said))
-
-
-@pytest.mark.slow
-def test_a_model_behind_its_own_server(tmp_path: Path) -> None:
-    _, said = followed("oip-server", tmp_path)
-
-    assert "'data': [2.5, 6.5]" in answer(said)
-    assert answer(said).startswith(("instance ", "standby "))

@@ -10,11 +10,15 @@ import subprocess
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 from urllib.parse import urlencode
 
 import pytest
 import yaml
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from mark.report.live.metrics import service_metrics
 from scripts import dashboards, prometheus_rules
@@ -78,6 +82,76 @@ def test_dashboards_and_rules_name_only_metrics_that_exist(exist: set[str]) -> N
     assert len(asked) > 40
     assert {name for query in asked for name in NAMES.findall(query)} <= exist
     assert {name for query in asked for name in re.findall(r"\bmark:[a-z0-9_:]+", query)} <= recorded
+
+
+def read_by_grafana_s_types(document: dict[str, Any]) -> Dashboard:
+    """The dashboard as Grafana's own types have it, down to the options of its panels and its queries."""
+    register_default_plugins()
+    return Dashboard.from_json(document)
+
+
+def misfits(value: object, at: str = "dashboard") -> Iterator[str]:
+    """Values that are not of the type which Grafana's schema gives their field: the SDK is generated from that."""
+    if isinstance(value, list):
+        for place, inner in enumerate(value):
+            yield from misfits(inner, f"{at}[{place}]")
+    elif type(value).__module__.startswith("grafana_foundation_sdk.models"):
+        for name, kind in get_type_hints(type(value)).items():
+            inner = getattr(value, name)
+            try:
+                TypeAdapter(kind, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(inner)
+            except ValidationError as error:
+                yield f"{at}.{name}: {error.errors()[0]['msg']}"
+            yield from misfits(inner, f"{at}.{name}")
+
+
+def written_again(document: dict[str, Any]) -> dict[str, Any]:
+    """What the SDK writes of what it read, without the empty `custom` that it adds to panels of some kinds."""
+    text = json.dumps(read_by_grafana_s_types(document), cls=JSONEncoder)
+    again: dict[str, Any] = json.loads(text)
+    for panel in again["panels"]:
+        defaults = panel.get("fieldConfig", {}).get("defaults", {})
+        if defaults.get("custom") == {}:
+            del defaults["custom"]
+    return again
+
+
+def test_grafana_s_schema_has_every_key_and_value_of_the_dashboards() -> None:
+    for path, _ in dashboards.files():
+        document = json.loads(path.read_text())
+        assert list(misfits(read_by_grafana_s_types(document))) == []
+        assert written_again(document) == document
+
+
+@pytest.mark.parametrize(
+    ("place", "key", "value", "said"),
+    [
+        (("time",), "from", 5, "dashboard.time.from_val: Input should be a valid string"),
+        (("targets", 0), "expr", 3, "targets[0].expr: Input should be a valid string"),
+        (("options", "legend"), "placement", "botom", "legend.placement: Input should be 'bottom' or 'right'"),
+        (
+            ("fieldConfig", "defaults", "custom"),
+            "lineWidth",
+            "thick",
+            "line_width: Input should be a valid number",
+        ),
+        (("fieldConfig", "defaults"), "units", "s", ""),
+        (("gridPos",), "width", 3, ""),
+    ],
+)
+def test_a_key_or_value_that_grafana_does_not_know_is_seen(
+    place: tuple[str | int, ...], key: str, value: object, said: str
+) -> None:
+    document = json.loads((dashboards.FOLDER / "data-plane.json").read_text())
+    panel = next(panel for panel in document["panels"] if panel["type"] == "timeseries")
+    part: Any = document if place == ("time",) else panel
+    for step in place:
+        part = part[step]
+    part[key] = value
+
+    found = list(misfits(read_by_grafana_s_types(document)))
+    assert [said in text for text in found] == ([True] if said else [])
+    assert said or written_again(document) != document
 
 
 def test_panels_have_units_legends_and_places_of_their_own() -> None:

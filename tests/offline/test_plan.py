@@ -51,6 +51,14 @@ def test_a_plan_says_which_rollout_carries_the_rate(mark, rate, said, made) -> N
     assert ("write shape: ha and peak_rps: 1000" in words) == (told["shape"] == "ha")
 
 
+def test_a_plan_in_a_file_keeps_to_the_columns_that_are_asked_for(mark, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = mark("plan", "--model", "inception-v3", "--rate", "120").out.splitlines()
+
+    assert "Beside instances" in "".join(lines)
+    assert max(map(len, lines)) <= 80
+
+
 def test_a_floor_lets_a_plan_count_on_a_faster_variant(mark) -> None:
     line = ("plan", "--model", "supernet", "--rate", "8000", "--json")
     best, floored = (json.loads(mark(*line, *more).out) for more in ([], ["--accuracy-floor", "0.97"]))

@@ -1,0 +1,158 @@
+"""What a wheel promises without anything beside it, and with the extra `infra`."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from shutil import which
+
+from scripts.try_wheel.installation import Broken, Installation
+
+PACKAGES = ("mark", "predictors", "models", "lambda_handlers", "infra")
+OF_EXTRAS = {
+    "torch",
+    "sklearn",
+    "aws_cdk",
+    "constructs",
+    "cdk_nag",
+    "ray",
+    "gymnasium",
+    "grpc",
+    "google",
+    "opentelemetry",
+}
+"""What modules may miss where no extra is installed."""
+OF_INFRA = {"aws_cdk", "constructs", "cdk_nag"}
+IMPORTS = """
+import importlib, json, pkgutil, sys
+lacking, modules = {}, 0
+for name in sys.argv[1:]:
+    package = importlib.import_module(name)
+    assert package.__file__.startswith(sys.prefix), f"{name} is that of {package.__file__}"
+    for found in pkgutil.walk_packages(package.__path__, name + "."):
+        modules += 1
+        try:
+            importlib.import_module(found.name)
+        except ImportError as error:
+            lacking.setdefault((error.name or "").partition(".")[0], []).append(found.name)
+print(json.dumps({"modules": modules, "lacking": lacking}))
+"""
+MODEL = """
+import numpy as np
+from mark.domain.tensor import TensorSpec
+
+
+class Mean:
+    inputs = (TensorSpec(name="row", datatype="FP32", shape=(-1, 4)),)
+    outputs = (TensorSpec(name="mean", datatype="FP32", shape=(-1, 1)),)
+
+    def predict(self, tensors):
+        return {"mean": np.mean(tensors["row"], axis=1, keepdims=True)}
+"""
+ROW, MEAN = [1.0, 2.0, 3.0, 6.0], 3.0
+SERVICE = """
+models: own/model.json
+profiles: [own/profile.json]
+service:
+  port: 0
+  status_port: 0
+  gateways: 1
+  controllers: 1
+  serve:
+    - {model: inception-v3, expected_rps: 10, offerings: {types: [c5.large, c5.xlarge]}}
+    - {model: mean, backend: {kind: python, target: "own/mean.py:Mean"}, expected_rps: 5}
+"""
+ROLLOUT = """
+models: own/model.json
+profiles: [own/profile.json]
+service:
+  serve:
+    - model: mean
+      backend: {kind: python, target: "own/mean.py:Mean"}
+      offerings: {overflow: false}
+rollout:
+  owner: team@example.com
+  image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/mark:1
+  network: {zones: [us-east-1a, us-east-1b]}
+  functions: {bundles: dist/lambda}
+"""
+REPLAYS: tuple[tuple[str, ...], ...] = (
+    ("--help",),
+    ("policies",),
+    ("models",),
+    ("trace", "generate", "constant", "--rps", "20", "--duration-s", "900", "--out", "load.csv.gz"),
+    ("plan", "--model", "inception-v3", "--rate", "120"),
+    ("simulate", "--trace", "load.csv.gz", "--model", "inception-v3", "--policy", "reactive"),
+    ("init", "--out", "first.yaml"),
+)
+CONFIG = ("--config", "mark.yaml")
+BUNDLES = ("-P", "-m", "infra.bundles.build", "warm", "interruption", "probe")
+WHEEL = ("-P", "-m", "infra.wheel", "--to", "wheel")
+
+
+def try_alone(there: Installation) -> list[str]:
+    """Everything that needs no extra; a line for each. Errors: Broken."""
+    done = [_imports(there, PACKAGES, OF_EXTRAS)]
+    for words in REPLAYS:
+        there.mark(*words)
+        done.append(f"mark {' '.join(words)}")
+    _write_model(there)
+    done += _serves(there)
+    there.mark("synth", *CONFIG, refused="rollout.image is missing")
+    (there.folder / "rollout.yaml").write_text(ROLLOUT, encoding="utf-8")
+    there.call(*BUNDLES)
+    there.mark("synth", "--trial", "--config", "rollout.yaml", refused="infra")
+    there.call(*WHEEL)
+    if not list((there.folder / "wheel").glob("mark_serving-*.whl")):
+        raise Broken("infra.wheel made no wheel")
+    return [*done, "bundles of functions, its own wheel", "mark synth says which extra it needs"]
+
+
+def try_rollout(there: Installation) -> list[str]:
+    """What needs the extra `infra`: templates, and a deploy up to its first call to AWS. Errors: Broken."""
+    if which("node") is None:
+        return ["NOT TRIED: mark synth and mark deploy, which need Node.js"]
+    done = [_imports(there, ("infra",), OF_EXTRAS - OF_INFRA)]
+    _write_model(there)
+    (there.folder / "rollout.yaml").write_text(ROLLOUT, encoding="utf-8")
+    config = ("--config", "rollout.yaml")
+    there.call(*BUNDLES)
+    there.mark("synth", "--trial", *config, "--out", "stacks")
+    if not list((there.folder / "stacks").glob("*.template.json")):
+        raise Broken("mark synth wrote no template")
+    there.mark("deploy", "--trial", "--yes", *config, refused="Unable to locate credentials")
+    return [*done, "mark synth --trial", "mark deploy --trial, up to its first call to AWS"]
+
+
+def _imports(there: Installation, packages: tuple[str, ...], may_lack: set[str]) -> str:
+    """Import every module; Broken where one lacks what neither the wheel asks for nor an extra brings."""
+    found = json.loads(there.call("-P", "-c", IMPORTS, *packages))
+    lacking = {name: modules for name, modules in found["lacking"].items() if name not in may_lack}
+    if lacking:
+        raise Broken(f"dependencies that the wheel does not ask for: {lacking}")
+    return f"{found['modules']} modules"
+
+
+def _write_model(there: Installation) -> None:
+    """A model of one's own with its three files, made by `mark init`."""
+    (there.folder / "own").mkdir()
+    (there.folder / "own" / "mean.py").write_text(MODEL, encoding="utf-8")
+    there.mark("init", "--target", "own/mean.py:Mean", "--slo-ms", "300", "--seconds", "0.5")
+
+
+def _serves(there: Installation) -> list[str]:
+    """A service with that model and an emulated one answers, and leaves nothing up."""
+    (there.folder / "mark.yaml").write_text(SERVICE, encoding="utf-8")
+    there.mark("up", "--detach", *CONFIG)
+    body = {"inputs": [{"name": "row", "datatype": "FP32", "shape": [1, 4], "data": ROW}]}
+    url = f"{there.gateway()}/v2/models/mean/infer"
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"x-mark-deadline-ms": "5000"})  # noqa: S310
+    with urllib.request.urlopen(request, timeout=60) as reply:  # noqa: S310 - on loopback
+        answer = json.load(reply)["outputs"][0]["data"]
+    if answer != [MEAN]:
+        raise Broken(f"the mean of {ROW} is not {answer}")
+    there.mark("load", "--model", "inception-v3", "--rate", "5", "--duration", "5", "--json", *CONFIG)
+    there.mark("status", "--json", *CONFIG)
+    there.mark("down", *CONFIG)
+    there.mark("status", *CONFIG, refused="mark up")
+    return ["mark up of a model of one's own and an emulated one, a request, load, status, mark down"]
