@@ -13,7 +13,7 @@ want more than there is, each CPU goes where it spares the largest share of miss
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,6 +24,7 @@ from mark.controller.runner import Controller
 from mark.controller.state import Decision, Observation
 from mark.domain.demand import UNIT_S, WINDOW_S, Demand, DemandUnit, unit_of_windows
 from mark.domain.fleet import FleetView, Instance, InstanceState
+from mark.domain.load.outcomes import Outcomes
 from mark.domain.models.profile import Evidence, LatencyPoint, Profile, Provenance
 from mark.domain.objective import SloWindow
 from mark.domain.offering import BatchPolicy, InstanceType, Market, Offering
@@ -176,6 +177,7 @@ class JobLoad:
         self._unit_start = 0.0
         self._closed_at = 0.0
         self._ended: list[bool] = []
+        self._since_unit: list[bool] = []
         self._read_to = 0.0
         self._recent: list[float] = []
 
@@ -187,7 +189,9 @@ class JobLoad:
         self._windows += counts
         self._recent = (self._recent + counts)[-RECENT_WINDOWS:]
         found = self._answers(self._read_to)
-        self._ended += [in_time for _, in_time in found]
+        in_time = [is_in_time for _, is_in_time in found]
+        self._ended += in_time
+        self._since_unit += in_time
         self._read_to = found[-1][0] if found else self._read_to
 
     def now(self) -> float:
@@ -200,7 +204,9 @@ class JobLoad:
             return None
         windows, self._windows = self._windows[:WINDOWS_A_UNIT], self._windows[WINDOWS_A_UNIT:]
         start_at, self._unit_start = self._unit_start, self._unit_start + UNIT_S
-        return unit_of_windows(start_at, windows)
+        ended, self._since_unit = self._since_unit, []
+        outcomes = Outcomes(finished=len(ended), missed=ended.count(False))
+        return replace(unit_of_windows(start_at, windows), outcomes=outcomes)
 
     def take_slo_window(self) -> SloWindow | None:
         """The monitor's window, where one is full: 1,000 answers or 60 s."""
