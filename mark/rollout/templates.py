@@ -25,7 +25,7 @@ from mark.rollout.spending import spending_line
 from mark.rollout.synth import STACK, Synthesis, synthesise
 
 SCRIPT, UPLOADS = "deploy.sh", "bundles.sh"
-MANIFEST, CDK = "manifest.json", "cdk.json"
+MANIFEST, CDK, BLUEPRINT = "manifest.json", "cdk.json", "blueprint.json"
 ACCESS = "access.json"
 """Template of what an administrator makes so that others may deploy the stacks."""
 THIS_ACCOUNT = "${AWS::AccountId}"
@@ -42,6 +42,7 @@ def write_templates(settings: Settings, folder: Path) -> None:
             _write_json(folder / _file(synthesis, name), template)
         _write_json(folder / MANIFEST, _manifest(synthesis))
         _write_json(folder / CDK, {"app": "."})
+        (folder / BLUEPRINT).write_text(synthesis.blueprint + "\n", encoding="utf-8")
         _write_json(folder / ACCESS, _access(settings, synthesis))
         for bundle in synthesis.bundles:
             target = folder / bundle.key
