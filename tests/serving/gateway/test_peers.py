@@ -203,7 +203,7 @@ def test_what_another_gateway_does_not_answer_in_time_is_no_version_s_failure(
 ) -> None:
     """Which version had it is not known here; the stable one is judged by what it had."""
 
-    async def never(*_: object) -> HttpAnswer:
+    async def never(*_: object, **__: object) -> HttpAnswer:
         raise RetryLater("not answered") from TimeoutError()
 
     async def test() -> None:
