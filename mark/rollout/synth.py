@@ -44,7 +44,7 @@ COSTS_REGION = "us-east-1"
 LEFT_OUT: Any = {
     **dict.fromkeys(("trace", "faults", "out"), True),
     "rollout": {
-        **dict.fromkeys(("owner", "account", "service_role", "image", "agent_image"), True),
+        **dict.fromkeys(("owner", "tags", "account", "service_role", "image", "agent_image"), True),
         **dict.fromkeys(("model_image", "bundle", "certificate"), True),
         "functions": {"bundles", "infer_image", "probe", "provisioned", "reserved"},
         "archive": True,
