@@ -40,7 +40,7 @@ class ServiceStack(Stack):
             synthesizer=LegacyStackSynthesizer(),
         )
         self.blueprint = blueprint
-        self.own_tags = service_tags(blueprint.service, blueprint.rollout.owner)
+        self.own_tags = service_tags(blueprint.service, blueprint.rollout.owner, blueprint.rollout.tags)
         for key, value in self.own_tags.items():
             Tags.of(self).add(key, value)
 

@@ -236,12 +236,15 @@ DATA_PLANE = Board(
             Panel(
                 "Agents of each gateway",
                 "That accept requests.",
-                {"{{instance}} {{model}}": f"mark_gateway_agents{OF_MODEL}"},
+                {"{{instance}} {{gateway}} {{model}}": f"mark_gateway_agents{OF_MODEL}"},
             ),
             Panel(
                 "Connections and bodies",
                 "Clients connected, and bytes of request bodies in memory.",
-                {"{{instance}}": "mark_gateway_connections", "{{instance}} bytes": "mark_gateway_body_bytes"},
+                {
+                    "{{instance}} {{gateway}}": "mark_gateway_connections",
+                    "{{instance}} {{gateway}} bytes": "mark_gateway_body_bytes",
+                },
             ),
         ),
         "Agents": (

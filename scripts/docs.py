@@ -154,7 +154,9 @@ def _part_lines(part: type[BaseModel], prefix: str) -> list[str]:
             below += ["", *_part_lines(inner, f"{key}[]." if is_list else f"{key}.")]
         if inner is None or is_list:
             words = "list of objects, see below" if inner else _type_words(field.annotation, is_list=is_list)
-            lines.append(f"| `{key}` | {words} | {_default_words(field.default)} | {field.description} |")
+            words = "texts by key" if get_origin(field.annotation) is dict else words
+            default = field.get_default(call_default_factory=True)
+            lines.append(f"| `{key}` | {words} | {_default_words(default)} | {field.description} |")
     return lines + below
 
 
@@ -182,7 +184,7 @@ def _literals(annotation: Any) -> list[Any]:
 def _default_words(value: Any) -> str:
     if value is PydanticUndefined:
         return "required"
-    if value in (None, "", ()):
+    if value in (None, "", (), {}):
         return ""
     if isinstance(value, Enum):
         return f"`{value.value}`"

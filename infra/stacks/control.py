@@ -146,6 +146,7 @@ def controller_environment(stack: ServiceStack, place: Place) -> dict[str, str]:
         "MARK_TEMPLATES": compact(templates),
         "MARK_SUBNETS": f"[{subnets}]",
         "MARK_OWNER": blueprint.rollout.owner,
+        **({"MARK_TAGS": compact(blueprint.rollout.tags)} if blueprint.rollout.tags else {}),
         "MARK_VERSION": blueprint.rollout.agent_version,
         **({"MARK_VERSIONS": compact(blueprint.versions)} if blueprint.versions else {}),
         **({"MARK_QUALIFIER": LIVE, "MARK_PROVISIONED": str(warm)} if warm else {}),

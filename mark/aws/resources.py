@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from mark.aws.ec2.launch import OWNER, SERVICE
@@ -282,7 +283,7 @@ def describe(
     interruption, *others = _handlers(service, rollout, store)
     return Resources(
         service=service,
-        tags=service_tags(service, rollout.owner),
+        tags=service_tags(service, rollout.owner, rollout.tags),
         sender=rollout.report.sender or "",
         dead_letters=QueueSpec(name=raw.dead_letters, keep_s=KEEP_DEAD_S),
         raw=raw,
@@ -300,9 +301,9 @@ def describe(
     )
 
 
-def service_tags(service: str, owner: str) -> dict[str, str]:
-    """The tags of everything that a service has."""
-    return {OWNER: owner, SERVICE: service}
+def service_tags(service: str, owner: str, more: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+    """The tags of everything that a service has. more: its owner's own."""
+    return {**more, OWNER: owner, SERVICE: service}
 
 
 def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:

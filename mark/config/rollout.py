@@ -39,6 +39,16 @@ IMAGE_GIB = 30
 Owner = Annotated[
     str, matching(r"[\w.:/=+@ -]{1,100}", "team@example.com, in characters that a tag of AWS may have")
 ]
+TagKey = Annotated[
+    str,
+    matching(
+        r"(?i:(?!aws:|mark:))[\w.:/=+@ -]{1,128}",
+        "cost-centre, in characters that a tag of AWS may have, and not beginning with aws: or mark:",
+    ),
+]
+TagValue = Annotated[str, matching(r"[\w.:/=+@ -]{0,256}", "research, in characters that a tag of AWS may have")]
+MOST_TAGS = 20
+"""Of one's own: AWS takes 50 on a resource, and instances have nine of the service's."""
 HostName = Annotated[
     str, matching(r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z0-9-]{2,63}", "a name in DNS, api.example.com")
 ]
@@ -329,6 +339,12 @@ class RolloutSettings(Part):
         "for; left out, what two lean nodes carry.",
     )
     owner: Owner = Field("mark", description="The team responsible: the tag mark:owner.")
+    tags: dict[TagKey, TagValue] = Field(
+        default_factory=dict,
+        max_length=MOST_TAGS,
+        description="Tags of your own on all that can be tagged, instances that are launched and their disks "
+        "included, such as `{cost-centre: research}`; 20 at most.",
+    )
     account: Account | None = Field(None, description="The account it must be; left out, that of the credentials.")
     service_role: bool = Field(
         False,

@@ -67,6 +67,9 @@ class TraceSettings(Part):
         "typical", description="Bursts to draw within bins of more than a minute, which show none."
     )
     mean_rps: Positive | None = Field(None, description="Scale the trace so that the replayed part has this mean.")
+    scale: Positive = Field(
+        1.0, description="Multiply the whole load, its history too, after `mean_rps`: 2 asks for twice as much."
+    )
     start_s: NotNegative = Field(
         0.0, description="Where the replay starts on the trace's clock; what lies before is the history."
     )

@@ -94,12 +94,13 @@ def remove_resources(aws: Aws, service: str) -> None:
     tear_down(aws, service)
 
 
-def resources_document(resources: ServiceResources) -> dict[str, object]:
+def resources_document(resources: ServiceResources, rollout: RolloutSettings) -> dict[str, object]:
     """Document of the resources that controllers read from the store."""
     return {
         "events_url": resources.events_url,
         "bucket": resources.bucket,
         "templates": {f"{role.value}/{machine}": name for (role, machine), name in resources.templates.items()},
+        "tags": dict(rollout.tags),
     }
 
 
@@ -111,6 +112,8 @@ class LaunchSetup(TypedDict):
     #: By zone.
     subnets: tuple[tuple[str, str], ...]
     owner: str
+    #: The owner's own.
+    tags: Mapping[str, str]
     #: What new instances run: see `RolloutSettings.agent_version`.
     version: str
 
@@ -122,6 +125,7 @@ def launches_of(document: Mapping[str, Any]) -> LaunchSetup:
         "templates": {(Role(role), machine): template for (role, _, machine), template in templates.items()},
         "subnets": tuple((zone, subnet) for zone, subnet in document.get("subnets", ())),
         "owner": document.get("owner", OWNED_BY),
+        "tags": document.get("tags", {}),
         "version": document.get("version", ""),
     }
 

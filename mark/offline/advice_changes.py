@@ -23,6 +23,10 @@ LESS_SURE = 0.95
 ASSUMED = "assumed-current"
 """The shipped profiles of types that nobody measured for the paper's models."""
 SHOWN_TYPES = 3
+PROFILED = "measured.json"
+"""The file that a measurement of more types writes."""
+SECOND = "second.yaml"
+"""The second service's settings, where a service moves to another shape (docs/rollout.md)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,12 +37,25 @@ class Change:
     setting: str
     settings: Settings
     flags: str
+    #: The command that brings it into the service once the file says it.
+    does: str
     #: False where clients get less than they are promised now.
     same_promise: bool = True
 
 
-def changes_of(settings: Settings, experiment: Experiment, policy: str) -> Iterator[Change]:
-    """Changes of these settings that may be worth it; every one differs from what they say."""
+def does_settings(settings: Settings, file: str) -> str:
+    """The command after which a service has what its file says: in an account where it names an image, or here."""
+    if settings.rollout.image is not None:
+        return f"mark deploy --config {file}"
+    return f"mark down && mark up --config {file}"
+
+
+def changes_of(settings: Settings, experiment: Experiment, policy: str, file: str) -> Iterator[Change]:
+    """Changes of these settings that may be worth it; every one differs from what they say.
+
+    file: the settings' own, as a shell reads it.
+    """
+    does = does_settings(settings, file)
     market, slo, offerings = experiment.spec.market, experiment.spec.slo, settings.offerings
     other = Market.ON_DEMAND if market is Market.SPOT else Market.SPOT
     yield Change(
@@ -46,6 +63,7 @@ def changes_of(settings: Settings, experiment: Experiment, policy: str) -> Itera
         setting=f"market: {other.value}",
         settings=settings.model_copy(update={"market": other}),
         flags=f"--market {other.value}",
+        does=does,
     )
     if policy != OWN:
         yield Change(
@@ -53,6 +71,7 @@ def changes_of(settings: Settings, experiment: Experiment, policy: str) -> Itera
             setting=f"policies: [{OWN}]",
             settings=settings.model_copy(update={"policies": (OWN,)}),
             flags=f"--policy {OWN}",
+            does=does,
         )
     if set(offerings.types) not in (set(), {CURRENT}):
         yield Change(
@@ -60,19 +79,21 @@ def changes_of(settings: Settings, experiment: Experiment, policy: str) -> Itera
             setting=f"offerings.types: [{CURRENT}]",
             settings=_with(settings, "offerings", types=(CURRENT,)),
             flags=f"--types {CURRENT}",
+            does=does,
         )
     new = _unprofiled(settings, experiment)
     if new:
         named = ", ".join(new[:SHOWN_TYPES]) + (" and others" if len(new) > SHOWN_TYPES else "")
         yield Change(
             what=f"profile {named} (by assumed profiles)",
-            setting=f"profiles: what `mark profile` writes there; offerings.types: [{CURRENT}]",
+            setting=f"profiles: [{', '.join((*settings.profiles, PROFILED))}]; offerings.types: [{CURRENT}]",
             settings=_with(settings, "offerings", types=(CURRENT,)).model_copy(
                 update={"profiles": (*settings.profiles, ASSUMED)}
             ),
             flags=" ".join(
                 (f"--types {CURRENT}", *(f"--profiles {name}" for name in (*settings.profiles, ASSUMED)))
             ),
+            does=f"mark profile --config {file} --on {','.join(new)} --out {PROFILED} && {does}",
         )
     if not offerings.overflow:
         yield Change(
@@ -80,6 +101,7 @@ def changes_of(settings: Settings, experiment: Experiment, policy: str) -> Itera
             setting="offerings.overflow: true",
             settings=_with(settings, "offerings", overflow=True),
             flags="--set offerings.overflow=true",
+            does=does,
         )
     if settings.rollout.shape != "lean":
         yield Change(
@@ -87,6 +109,7 @@ def changes_of(settings: Settings, experiment: Experiment, policy: str) -> Itera
             setting="rollout.shape: lean",
             settings=_with(settings, "rollout", shape="lean"),
             flags="--set rollout.shape=lean",
+            does=f"mark deploy --config {SECOND}",
         )
     zones = settings.rollout.network.zones
     if len(zones) > 2:
@@ -98,6 +121,7 @@ def changes_of(settings: Settings, experiment: Experiment, policy: str) -> Itera
             setting="; ".join(f"rollout.network.{key}: {names}" for key, names in written.items()),
             settings=_with(settings, "rollout", network=network),
             flags=" ".join(f"--set rollout.network.{key}={names}" for key, names in written.items()),
+            does=does,
         )
     looser_ms = 1000 * slo.latency_s * LOOSER
     yield Change(
@@ -105,6 +129,7 @@ def changes_of(settings: Settings, experiment: Experiment, policy: str) -> Itera
         setting=f"objective.latency_ms: {looser_ms:g}",
         settings=_with(settings, "objective", latency_ms=looser_ms),
         flags=f"--slo-ms {looser_ms:g}",
+        does=does,
         same_promise=False,
     )
     if slo.target > LESS_SURE:
@@ -113,6 +138,7 @@ def changes_of(settings: Settings, experiment: Experiment, policy: str) -> Itera
             setting=f"objective.target: {LESS_SURE:g}",
             settings=_with(settings, "objective", target=LESS_SURE),
             flags=f"--slo-target {LESS_SURE:g}",
+            does=does,
             same_promise=False,
         )
 

@@ -29,7 +29,7 @@ from mark.domain.commitments.eligible import Compute
 from mark.domain.commitments.owned import Commitments
 from mark.domain.errors import MarkError, Misconfigured
 from mark.offline.advice_changes import Change, changes_of, checked
-from mark.offline.advice_plan import sized_plan
+from mark.offline.advice_plan import sized_plan, sized_reservation
 from mark.offline.experiments import line_up, make_experiment, warm_engine
 from mark.offline.workloads import chosen_workload
 from mark.report.formatting import format_duration, percent, usd
@@ -44,7 +44,21 @@ WORTH_SAYING = 0.01
 """Share of the bill below which a saving is none: another seed of the noise may turn it."""
 DAY_S, MINUTE_S = 86_400.0, 60
 PLAN_FILE = "advised.json"
-"""The file that a replay of a Savings Plan reads it of."""
+"""The file that a replay of a commitment reads it of."""
+BUYS_PLAN = (
+    "aws savingsplans create-savings-plan --commitment {usd:g} --savings-plan-offering-id "
+    '"$(aws savingsplans describe-savings-plans-offerings --plan-types Compute --durations 31536000 '
+    "--payment-options 'No Upfront' --currencies USD --query 'searchResults[0].offeringId' --output text)\""
+)
+BUYS_RESERVED = (
+    "aws ec2 purchase-reserved-instances-offering --region {region} --instance-count {count:g} "
+    "--reserved-instances-offering-id "
+    '"$(aws ec2 describe-reserved-instances-offerings --region {region} --instance-type {type} '
+    "--offering-class standard --offering-type 'No Upfront' --product-description 'Linux/UNIX' "
+    "--min-duration 31536000 --max-duration 31536000 --no-include-marketplace "
+    "--query 'ReservedInstancesOfferings[?Scope==`Region`] | [0].ReservedInstancesOfferingId' --output text)\""
+)
+"""Commands that buy one for a year with nothing paid upfront (AWS CLI). None can be undone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +66,13 @@ class AdviceOptions:
     """Input of `mark advise`. days: how much of the load's end.
 
     savings_plan: discount of one; None for the one that is assumed. given: arguments that say what is replayed.
+    file: the service's settings.
     """
 
     days: float
     savings_plan: float | None = None
     given: tuple[str, ...] = ()
+    file: str = "mark.yaml"
 
     def __post_init__(self) -> None:
         if not 0.0 < self.days <= 366.0:
@@ -70,6 +86,8 @@ class AdviceObject(TypedDict):
 
     change: str
     setting: str
+    #: The command that makes it, after the setting is in the file; buys what is a commitment.
+    does: str
     #: Flags of `mark simulate` for its replay, beside those of the document's `command`.
     flags: str
     #: The whole command of its replay.
@@ -174,7 +192,7 @@ def advise_on(
     trial = _Trial(settings=settings, experiment=experiment, policy=policy, owned=owned, command=command)
     interrupted = False
     try:
-        _try_all(trial, options.savings_plan)
+        _try_all(trial, options.savings_plan, shlex.quote(options.file))
     except KeyboardInterrupt:
         interrupted = True
     if trial.base is not None:
@@ -201,15 +219,16 @@ def _last_days(load: Workload, days: float) -> Workload:
     )
 
 
-def _try_all(trial: _Trial, discount: float | None) -> None:
+def _try_all(trial: _Trial, discount: float | None, file: str) -> None:
     """Replay the service as it is, then each change; what is finished is in `trial` at once."""
     experiment, settings = trial.experiment, trial.settings
-    changes = tuple(changes_of(settings, experiment, trial.policy))
+    changes = tuple(changes_of(settings, experiment, trial.policy, file))
     with progress() as report:
         warm_engine(experiment, report)
         base = experiment.run(trial.policy, overrides=chosen_overrides(settings), progress=report)
         trial.base = base
         trial.tried.append(_savings_plan(trial, base, discount, report))
+        trial.tried += _reserved(trial, base, report)
         for place, change in enumerate(changes):
             label = f"{change.what} ({place + 1} of {len(changes)})"
             outcome: RunResult | str
@@ -237,10 +256,38 @@ def _savings_plan(trial: _Trial, base: RunResult, discount: float | None, report
         setting="AWS console: Billing, Savings Plans",
         settings=trial.settings,
         flags=f"--commitments {PLAN_FILE}",
+        does=BUYS_PLAN.format(usd=bought.usd_per_hour),
     )
     if not bought.usd_per_hour:
         return _judged(trial, base, base, replace(change, flags=""))
-    both = replace(owned, plans=(*owned.plans, bought))
+    return _with_commitments(trial, base, change, replace(owned, plans=(*owned.plans, bought)), report)
+
+
+def _reserved(trial: _Trial, base: RunResult, report: Report) -> Iterator[AdviceObject]:
+    """Reserved Instances of one type, replayed as something that the account has; nothing where none saves."""
+    off = assumed_discount(Compute.EC2, years=1, one_family=True)
+    owned = trial.experiment.spec.footprint.commitments
+    bought = sized_reservation(trial.experiment, base, off)
+    if bought is None:
+        return
+    several = "s" if bought.count != 1 else ""
+    change = Change(
+        what=f"{bought.count:g} Reserved Instance{several} {bought.instance_type} at an assumed "
+        f"{percent(off, digits=0)} off",
+        setting="AWS console: EC2, Reserved Instances",
+        settings=trial.settings,
+        flags=f"--commitments {PLAN_FILE}",
+        does=BUYS_RESERVED.format(
+            region=trial.settings.service.aws.region, count=bought.count, type=bought.instance_type
+        ),
+    )
+    both = replace(owned, reservations=(*owned.reservations, bought))
+    yield _with_commitments(trial, base, change, both, report)
+
+
+def _with_commitments(
+    trial: _Trial, base: RunResult, change: Change, both: Commitments, report: Report
+) -> AdviceObject:
     outcome: RunResult | str
     try:
         outcome = trial.run(trial.settings, change.what, report, owned=both)
@@ -255,6 +302,7 @@ def _judged(trial: _Trial, base: RunResult, run: RunResult | str, change: Change
     return {
         "change": change.what,
         "setting": change.setting,
+        "does": change.does,
         "flags": change.flags,
         "command": trial.command_with(change.flags),
         "commitments_file": None,
@@ -274,6 +322,8 @@ def _document(trial: _Trial, base: RunResult) -> AdviceDocument:
         return one["saved_usd_per_month"] or 0.0
 
     worth = [one for one in tried if one["keeps_objective"] and saved(one) >= WORTH_SAYING * bill]
+    bought = sorted((one for one in worth if one["commitments_file"] is not None), key=saved)
+    worth = [one for one in worth if one not in bought[:-1]]  # of two for the same hours the better one
     return {
         "load": experiment.spec.workload.trace.name,
         "model": experiment.spec.model.name,
@@ -309,9 +359,13 @@ def printed(document: AdviceDocument) -> Iterator[str | Table]:
         yield "Tried, and not advised:"
         yield _table(document["tried"], ("saves\nUSD/month",))
     yield ""
-    yield f"The replays: {document['command']}"
     if document["advice"]:
-        yield f"With {document['advice'][0]['flags']} behind it the first change; --json has all of them."
+        yield "To make a change, write its line into the file and run the command. A commitment cannot be undone."
+        for place, one in enumerate(document["advice"], start=1):
+            yield f"{place}. {one['change']}: {one['does']}"
+            yield f"   its replay: {one['command']}"
+        yield ""
+    yield f"The service as it is: {document['command']}"
     for one in document["tried"]:
         if one["unable"]:
             yield f"{one['change']}: {one['unable']}"

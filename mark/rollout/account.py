@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from mark.aws.ec2.launch import OWNER, SERVICE
 from mark.aws.errors import translated
 from mark.aws.names import rollout_role
+from mark.aws.resources import service_tags
 from mark.aws.session import Aws, AwsSettings
 from mark.aws.stacks.cloudformation import Stacks
 from mark.aws.stacks.lock import Holder, RolloutLock
@@ -58,4 +58,4 @@ def lock(account: Account, service: str) -> RolloutLock:
 
 def tags_of(settings: Settings) -> dict[str, str]:
     """Tags of every stack and of all in it."""
-    return {SERVICE: settings.service.name, OWNER: settings.rollout.owner}
+    return service_tags(settings.service.name, settings.rollout.owner, settings.rollout.tags)

@@ -201,6 +201,7 @@ def launch_requests(
                 model=model.name,
                 run=DRY_RUN,
                 owner=rollout.owner,
+                tags=rollout.tags,
                 offerings={offering.name: offering},
                 templates=templates,
                 subnets=tuple(("", subnet) for subnet in subnets),

@@ -28,13 +28,11 @@ from mark.report.overhead import overhead_line
 from mark.report.terminal import note, show, show_json
 from mark.rollout.account import Account, lock, open_account, tags_of
 from mark.rollout.images import remedy_of, rollout_images, unfit_for_processors
-from mark.rollout.plan import STAYS, StackPlan, compare, is_long, refuse_stuck, with_change_sets
+from mark.rollout.plan import STAYS, TEMPLATES, StackPlan, compare, is_long, refuse_stuck, with_change_sets
 from mark.rollout.show import EventLog, agreed, offerings_line, plan_document, plan_table
 from mark.rollout.spending import spending_line
 from mark.rollout.synth import Synthesis, check_settings, synthesise
 from mark.rollout.zones import in_zones
-
-TEMPLATES = "templates/"
 
 
 def show_difference(settings: Settings, *, as_json: bool) -> int:

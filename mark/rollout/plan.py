@@ -20,6 +20,8 @@ from mark.domain.errors import Misconfigured
 from mark.rollout.synth import Synthesis
 
 Act = Literal["create", "create again", "update", "keep", "delete"]
+TEMPLATES = "templates/"
+"""Prefix in the bucket of templates that are too long for a call."""
 STAYS = "archive"
 """The stack that outlives the service: bucket and logs."""
 FUNCTION, IMAGE, ZIP = "AWS::Lambda::Function", "Image", "Zip"

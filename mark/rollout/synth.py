@@ -44,7 +44,7 @@ COSTS_REGION = "us-east-1"
 LEFT_OUT: Any = {
     **dict.fromkeys(("trace", "faults", "out"), True),
     "rollout": {
-        **dict.fromkeys(("owner", "account", "service_role", "image", "agent_image"), True),
+        **dict.fromkeys(("owner", "tags", "account", "service_role", "image", "agent_image"), True),
         **dict.fromkeys(("model_image", "bundle", "certificate"), True),
         "functions": {"bundles", "infer_image", "probe", "provisioned", "reserved"},
         "archive": True,
@@ -75,6 +75,8 @@ class Synthesis:
     footprint: Footprint
     spending: Spending
     sizes: tuple[TemplateSize, ...]
+    #: Input of the CDK app that made the templates, JSON: `infra.blueprint.read_blueprint` takes it.
+    blueprint: str
 
 
 def synthesise(settings: Settings) -> Synthesis:
@@ -97,7 +99,8 @@ def draft(settings: Settings) -> Synthesis:
     blueprint = _blueprint(settings, models, bundles, spending, versions)
     with tempfile.TemporaryDirectory(prefix="mark-synth-") as folder:
         source, target = Path(folder) / "blueprint.json", Path(folder) / "out"
-        source.write_text(json_text(blueprint, allow_nan=True), encoding="utf-8")
+        written = json_text(blueprint, allow_nan=True)
+        source.write_text(written, encoding="utf-8")
         _run_app(source, target)
         order: list[str] = json.loads((target / "order.json").read_text(encoding="utf-8"))
         manifest = json.loads((target / "manifest.json").read_text(encoding="utf-8"))
@@ -118,6 +121,7 @@ def draft(settings: Settings) -> Synthesis:
         sizes=template_sizes(
             read, settings.service.aws.region, settings=blueprint["processes"], files=blueprint["files"]
         ),
+        blueprint=written,
     )
 
 

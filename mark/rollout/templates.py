@@ -14,6 +14,7 @@ from mark.aws.names import bucket_pattern, name_of, repository_of, rollout_role
 from mark.aws.permissions.policies import Statement
 from mark.aws.permissions.scopes import Names
 from mark.aws.stacks.access import access_template
+from mark.aws.stacks.cloudformation import LONGEST_BODY
 from mark.config.settings import Settings
 from mark.config.training import trains_in_function
 from mark.domain.documents import json_text
@@ -21,11 +22,12 @@ from mark.domain.errors import Misconfigured
 from mark.report.overhead import overhead_line
 from mark.report.terminal import show
 from mark.rollout.account import tags_of
+from mark.rollout.plan import TEMPLATES
 from mark.rollout.spending import spending_line
 from mark.rollout.synth import STACK, Synthesis, synthesise
 
 SCRIPT, UPLOADS = "deploy.sh", "bundles.sh"
-MANIFEST, CDK = "manifest.json", "cdk.json"
+MANIFEST, CDK, BLUEPRINT = "manifest.json", "cdk.json", "blueprint.json"
 ACCESS = "access.json"
 """Template of what an administrator makes so that others may deploy the stacks."""
 THIS_ACCOUNT = "${AWS::AccountId}"
@@ -42,6 +44,7 @@ def write_templates(settings: Settings, folder: Path) -> None:
             _write_json(folder / _file(synthesis, name), template)
         _write_json(folder / MANIFEST, _manifest(synthesis))
         _write_json(folder / CDK, {"app": "."})
+        (folder / BLUEPRINT).write_text(synthesis.blueprint + "\n", encoding="utf-8")
         _write_json(folder / ACCESS, _access(settings, synthesis))
         for bundle in synthesis.bundles:
             target = folder / bundle.key
@@ -104,8 +107,13 @@ def _file(synthesis: Synthesis, name: str) -> str:
     return f"{number:02d}-{name}.template.json"
 
 
+def _text(document: object) -> str:
+    """A document as it is written; in characters of one byte."""
+    return json_text(document, indent=2) + "\n"
+
+
 def _write_json(path: Path, document: object) -> None:
-    path.write_text(json_text(document, indent=2) + "\n", encoding="utf-8")
+    path.write_text(_text(document), encoding="utf-8")
 
 
 def _manifest(synthesis: Synthesis) -> dict[str, Any]:
@@ -128,14 +136,18 @@ def _write_script(path: Path, lines: Sequence[str]) -> None:
 
 def _uploads(settings: Settings, synthesis: Synthesis) -> list[str]:
     """Bring the functions' code and the models' files into the bucket, which the first stack has."""
-    export = f"Exports[?Name=='{name_of(settings.service.name, 'bucket')}'].Value"
     keys = [*(one.key for one in synthesis.bundles), *(one.key for one in synthesis.versions.values())]
     return [
         f"# Uploads the functions' code and the models' files; {next(iter(synthesis.templates))} must stand.",
         f"export AWS_REGION={settings.service.aws.region}",
-        f'bucket="$(aws cloudformation list-exports --query "{export}" --output text)"',
+        _finds_bucket(settings),
         *(f'aws s3 cp {key} "s3://$bucket/{key}"' for key in dict.fromkeys(keys)),
     ]
+
+
+def _finds_bucket(settings: Settings) -> str:
+    export = f"Exports[?Name=='{name_of(settings.service.name, 'bucket')}'].Value"
+    return f'bucket="$(aws cloudformation list-exports --query "{export}" --output text)"'
 
 
 def _deploys(settings: Settings, synthesis: Synthesis) -> list[str]:
@@ -144,16 +156,19 @@ def _deploys(settings: Settings, synthesis: Synthesis) -> list[str]:
     service = settings.service.name
     account = settings.rollout.account or "$(aws sts get-caller-identity --query Account --output text)"
     role = f' --role-arn "arn:aws:iam::{account}:role/{rollout_role(service)}"'
+    by_bucket = f' --s3-bucket "$bucket" --s3-prefix {TEMPLATES.rstrip("/")}'
     deploys = [
         f"aws cloudformation deploy --no-fail-on-empty-changeset --capabilities CAPABILITY_NAMED_IAM "
         f"--stack-name {name} --template-file {_file(synthesis, name)} --tags {tags}"
         f"{role if settings.rollout.service_role else ''}"
-        for name in synthesis.templates
+        f"{by_bucket if len(_text(template)) > LONGEST_BODY else ''}"
+        for name, template in synthesis.templates.items()
     ]
     return [
         f"# Deploys the service {service} with the AWS CLI alone; running it again changes nothing.",
         f"export AWS_REGION={settings.service.aws.region}",
         deploys[0],
         f"./{UPLOADS}",
+        _finds_bucket(settings),
         *deploys[1:],
     ]

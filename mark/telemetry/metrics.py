@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+HELP = b"# HELP "
 Labels = tuple[str, ...]
 Rows = Iterable[tuple[Labels, float | None]]
 
@@ -19,6 +20,25 @@ def exposition(families: Iterable[Metric]) -> bytes:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Snapshot(families))
     return generate_latest(registry)
+
+
+def labelled(families: Iterable[Metric], name: str, value: str) -> Iterator[Metric]:
+    """Families with one more label on all their samples."""
+    for family in families:
+        family.samples = [one._replace(labels={**one.labels, name: value}) for one in family.samples]
+        yield family
+
+
+def merged(texts: Iterable[bytes]) -> bytes:
+    """One exposition of several, as `exposition` writes them; of a series that comes twice the first counts."""
+    families: dict[bytes, tuple[bytes, dict[bytes, bytes]]] = {}
+    for text in texts:
+        for block in text.split(HELP)[1:]:
+            about, kind, *samples = block.splitlines(keepends=True)
+            _, series = families.setdefault(about.split(b" ", 1)[0], (HELP + about + kind, {}))
+            for line in samples:
+                series.setdefault(line.rpartition(b" ")[0], line)
+    return b"".join(head + b"".join(series.values()) for head, series in families.values())
 
 
 class _Snapshot(Collector):

@@ -118,6 +118,17 @@ def test_paths_in_the_file_count_from_its_folder_and_flags_from_here(tmp_path):
         ("budget: {daily_usd: 9, monthly_usd: 1}", "budget: daily_usd: no more than monthly_usd"),
         ("rollout: {alarms: {to: [team]}}", "rollout.alarms.to.0 should read like team@example.com, not 'team'"),
         ("rollout: {account: 123456789012}", "rollout.account should be text, in quotes where it looks like"),
+        (
+            "rollout: {tags: {mark:role: x}}",
+            "should read like cost-centre, in characters that a tag of AWS may have",
+        ),
+        ("rollout: {tags: {AWS:x: y}}", "and not beginning with aws: or mark:, not 'AWS:x'"),
+        ("rollout: {tags: {team: a;b}}", "rollout.tags.team should read like research"),
+        (
+            "rollout: {tags: {team: 42}}",
+            "rollout.tags.team should be text, in quotes where it looks like a number",
+        ),
+        (f"rollout: {{tags: {dict.fromkeys(map(str, range(21)), 'x')}}}", "rollout.tags"),
         ("rollout: {network: {cidr: 10.0.0.1/16}}", "should be a network such as 10.77.0.0/16, not '10.0.0.1/16'"),
         ("rollout: {network: {cidr: 10.0.0.0/28}}", "rollout.network: cidr: from /16 to /24"),
         ("objective: 3", "objective should hold keys and values, not 3"),

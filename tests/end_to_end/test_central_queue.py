@@ -18,8 +18,11 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
         made.down()
 
 
+OWN = f'mark_gateway_own_agents{{gateway="gateway-0",model="{MODEL}"}}'
+
+
 def metric(live: Rig, name: str) -> float:
-    """Of the gateway that the page comes from: two share the port."""
+    """Of the first gateway that has it: the page has all that share the port."""
     page = fetch(f"{live.running['gateway']}/metrics")[1].decode()
     return next((float(line.rpartition(" ")[2]) for line in page.splitlines() if line.startswith(name)), 0.0)
 
@@ -30,7 +33,7 @@ def test_status_shares_the_agents_as_the_gateways_do(live: Rig) -> None:
         (model,) = live.ask("status")["models"]
         shares = [sum(one["agents"].values()) for one in model["gateways"]]
         ready = sum(row["ready"] for row in model["capacity"])
-        own = metric(live, f'mark_gateway_own_agents{{model="{MODEL}"}}')
+        own = metric(live, OWN)
         return len(shares) == 2 and sum(shares) == ready > 0 and own in shares
 
     eventually(agrees)
@@ -39,8 +42,7 @@ def test_status_shares_the_agents_as_the_gateways_do(live: Rig) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", ["gateway", "agent"])
 def test_a_killed_process_loses_nothing_of_what_waits(live: Rig, victim: str) -> None:
-    own = f'mark_gateway_own_agents{{model="{MODEL}"}}'
-    eventually(lambda: metric(live, own) > 0)
+    eventually(lambda: metric(live, OWN) > 0)
     with loaded(live, wall_s=KILL_S) as load:
         roles = {number: name for name, number in live.running["processes"].items()}
         pid = live.ask("chaos", "kill", victim)["pid"]
@@ -50,5 +52,5 @@ def test_a_killed_process_loses_nothing_of_what_waits(live: Rig, victim: str) ->
     assert load["answered"] == load["sent"] > 0.7 * RATE * KILL_S
     assert load["in_flight"] == 0
     assert load["errors"].keys() == {"retried"}
-    eventually(lambda: metric(live, own) > 0)
+    eventually(lambda: metric(live, OWN) > 0)
     eventually(lambda: metric(live, "mark_gateway_matchings_total") > 0)

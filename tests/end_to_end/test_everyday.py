@@ -262,6 +262,14 @@ def test_metrics_of_gateway_agent_and_page(live: Rig) -> None:
         assert len(samples) < 500  # labels are bounded
 
 
+def test_metrics_are_of_both_gateways_whichever_is_asked(live: Rig) -> None:
+    def gateways() -> set[str]:
+        page = fetch(url_of(live, "/metrics"))[1].decode()
+        return set(re.findall(r'^mark_gateway_connections\{gateway="(.*?)"\}', page, re.MULTILINE))
+
+    eventually(lambda: all(gateways() == {"gateway-0", "gateway-1"} for _ in range(10)))
+
+
 def test_down_leaves_nothing_and_up_works_again_at_once(live: Rig) -> None:
     agents = {row["pid"] for row in live.instances("running")}
     assert agents

@@ -192,7 +192,7 @@ def service(tmp_path: Path) -> Iterator[tuple[World, Aws, Node, Node]]:
         "MARK_TOKEN": "a token of the clients",
         "MARK_EVENTS_URL": made.events_url,
         "MARK_BUCKET": made.bucket,
-        "MARK_TEMPLATES": json.dumps(resources_document(made)["templates"]),
+        "MARK_TEMPLATES": json.dumps(resources_document(made, settings.rollout)["templates"]),
         "MARK_SUBNETS": "[]",
         "MARK_OWNER": "mark",
         "MARK_ZONE": zone.rpartition("/")[2],

@@ -62,6 +62,7 @@ def settings(folder: Path, *, telemetry: Mapping[str, Any] | None = None, **roll
     given = {
         "shape": "ha",
         "owner": "team@example.com",
+        "tags": {"cost-centre": "research"},
         "image": f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/shop/mark:1",
         "agent_image": f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/shop/agent:1",
         "training_image": f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/shop/training:1",

@@ -37,6 +37,7 @@ def test_controllers_understand_what_the_templates_say(environment: dict[str, st
     settings, running = deployed(environment)
     assert (running.name, running.aws_endpoint, running.store) == ("shop", "", "rediss://:secret@store:6379")
     told = launches_of(resources(environment))
+    assert (told["owner"], told["tags"]) == ("team@example.com", {"cost-centre": "research"})
 
     assert told["templates"][Role.SERVING, "amd64"] == "mark-shop-serving"
     assert told["templates"][Role.STANDBY, "amd64"] == "mark-shop-standby"

@@ -287,6 +287,7 @@ def test_controllers_launch_from_the_stack_on_the_emulated_aws(
         model="m",
         run="run",
         owner="team@example.com",
+        tags={"cost-centre": "research"},
         offerings={
             kind: replace(offering(kind), instance_type=EMULATED[kind]) for kind in ("c5.large", "c7g.large")
         },
@@ -308,6 +309,7 @@ def test_controllers_launch_from_the_stack_on_the_emulated_aws(
         [instance] = reservation["Instances"]
         assert [one["GroupId"] for one in instance["SecurityGroups"]] == [told["mark-shop-agents-group"]]
         assert {"Key": "mark:owner", "Value": "team@example.com"} in instance["Tags"]
+        assert {"Key": "cost-centre", "Value": "research"} in instance["Tags"]
     names = {
         one["LaunchTemplateId"]: one["LaunchTemplateName"]
         for one in ec2.describe_launch_templates()["LaunchTemplates"]

@@ -45,6 +45,7 @@ def synthesis(**templates: Any) -> Synthesis:
         footprint=FOOTPRINT,
         spending=Spending(fleet_usd=0.1, around_usd=0.1, limit_usd=1.0, named=True, lambda_usd=0.0),
         sizes=(),
+        blueprint="{}",
     )
 
 

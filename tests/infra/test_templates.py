@@ -54,7 +54,7 @@ UNTAGGED = {
     "AWS::Scheduler::Schedule",
 }
 """Types that take no tags, or did not yet when CloudFormation's schema was written down."""
-TAGS = {"mark:service": "shop", "mark:owner": "team@example.com"}
+TAGS = {"mark:service": "shop", "mark:owner": "team@example.com", "cost-centre": "research"}
 
 
 def resources(templates: dict[str, Template]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -99,9 +99,11 @@ def test_cfn_lint_finds_no_error(synthesis: Synthesis, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_templates_are_short_enough_for_a_call(synthesis: Synthesis) -> None:
-    for name, template in synthesis.templates.items():
-        assert len(json.dumps(template, separators=(",", ":"))) < 51_200, name
+def test_templates_are_short_enough_to_be_taken(synthesis: Synthesis) -> None:
+    """The first in a call; its bucket is there for the others, of which an address is enough."""
+    sizes = {name: len(json.dumps(one, separators=(",", ":"))) for name, one in synthesis.templates.items()}
+    assert sizes["mark-shop-archive"] < 51_200
+    assert max(sizes.values()) < 100_000
 
 
 def test_every_suppression_has_a_reason(templates: dict[str, Template]) -> None:

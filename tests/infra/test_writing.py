@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,11 @@ def test_cdk_needs_no_bootstrap(written: Path) -> None:
         assert not {"assumeRoleArn", "cloudFormationExecutionRoleArn", "stackTemplateAssetObjectUrl"} & set(
             stack["properties"]
         )
-        assert stack["properties"]["tags"] == {"mark:owner": "team@example.com", "mark:service": "shop"}
+        assert stack["properties"]["tags"] == {
+            "cost-centre": "research",
+            "mark:owner": "team@example.com",
+            "mark:service": "shop",
+        }
 
 
 def test_scripts_can_be_run(written: Path, synthesis: Synthesis) -> None:
@@ -61,6 +66,11 @@ def test_scripts_can_be_run(written: Path, synthesis: Synthesis) -> None:
     told = (written / "deploy.sh").read_text()
     assert [name for name in synthesis.templates if f"--stack-name {name} " not in told] == []
     assert told.index("mark-shop-archive") < told.index("./bundles.sh") < told.index("mark-shop-network")
+    for line in told.splitlines():
+        if file := re.search(r"--template-file (\S+)", line):
+            is_long = (written / file[1]).stat().st_size > 51_200  # what the AWS CLI takes without a bucket
+            assert (' --s3-bucket "$bucket" --s3-prefix templates' in line) == is_long, line
+    assert told.index("list-exports") < told.index("--s3-bucket")
     uploads = (written / "bundles.sh").read_text()
     for bundle in synthesis.bundles:
         assert f"aws s3 cp {bundle.key} " in uploads

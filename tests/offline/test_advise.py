@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mark.config.settings import Settings
+from mark.offline.advice_changes import does_settings
 from mark.offline.advise import printed
 from mark.report.terminal import show
 from tests.cli.test_bad_input import refused
@@ -66,6 +68,21 @@ def test_the_first_pieces_of_advice_save_what_they_said(mark, load, capsys):
     text = capsys.readouterr().out
     for words in ("a Savings Plan", "USD a month", "market: spot", "policies: [hedged]"):
         assert words in text
+    lines = text.splitlines()
+    for one in document["advice"]:
+        (place,) = (n for n, line in enumerate(lines) if line.endswith(f"{one['change']}: {one['does']}"))
+        assert lines[place + 1].endswith(one["command"])  # the replay behind it
+    does = {one["setting"]: one["does"] for one in (*document["advice"], *document["tried"])}
+    assert does["market: spot"] == "mark down && mark up --config mark.yaml"
+    assert "create-savings-plan --commitment 0." in does["AWS console: Billing, Savings Plans"]
+    assert "--instance-type c5." in does["AWS console: EC2, Reserved Instances"]
+    assert sum(one["commitments_file"] is not None for one in document["advice"]) <= 1
+
+
+def test_a_service_in_an_account_is_deployed_again():
+    image = "123456789012.dkr.ecr.us-east-1.amazonaws.com/mark:1"
+    there = Settings.model_validate({"rollout": {"image": image}})
+    assert does_settings(there, "shop.yaml") == "mark deploy --config shop.yaml"
 
 
 COVERED = {
@@ -82,6 +99,7 @@ def test_nothing_is_advised_to_be_bought_twice(mark, load):
     document = json.loads(done.out)
     assert "216.00 USD paid" in document["commitments"]
     (plan,) = (one for one in document["tried"] if "Savings Plan" in one["change"])
+    assert not any("Reserved" in one["change"] for one in (*document["advice"], *document["tried"]))
     assert (plan["change"].split()[0], plan["saved_usd_per_month"]) == ("another", pytest.approx(0.0))
 
 
@@ -92,6 +110,8 @@ def test_a_type_that_nobody_profiled_is_tried_by_what_is_assumed_of_it(mark, loa
     (one,) = (one for one in (*document["advice"], *document["tried"]) if one["change"].startswith("profile "))
     assert "c7i.large" in one["change"]
     assert one["flags"] == "--types current --profiles assumed-current"
+    assert re.match(r"mark profile --config mark.yaml --on c7i.\S+ --out measured.json && mark down", one["does"])
+    assert one["setting"] == "profiles: [measured.json]; offerings.types: [current]"
 
 
 def test_what_stands_around_the_fleet_is_tried_as_it_would_be_refused_or_replayed(mark, load, tmp_path):
@@ -102,6 +122,7 @@ def test_what_stands_around_the_fleet_is_tried_as_it_would_be_refused_or_replaye
     found = {one["setting"]: one for one in (*document["advice"], *document["tried"])}
     lean, zones = found["rollout.shape: lean"], found["rollout.network.zones: [us-east-1a,us-east-1b]"]
     assert "no interface endpoints" in lean["unable"]
+    assert lean["does"] == "mark deploy --config second.yaml"
     assert zones["flags"] == "--set rollout.network.zones=[us-east-1a,us-east-1b]"
     assert zones["saved_usd_per_month"] > 0.0
     Path("mark.yaml").write_text(f"{SETTINGS}rollout: {{shape: ha}}\n")

@@ -54,6 +54,12 @@ def test_the_document_has_what_is_promised_and_adds_up(mark):
     assert run["floor_usd"] <= run["reference_usd"]
 
 
+def test_twice_the_load_is_asked_by_a_factor(mark):
+    (once,), (twice,) = runs(mark(*RUN, "--json")), runs(mark(*RUN, "--scale", "2", "--json"))
+    assert twice["requests"] == pytest.approx(2 * once["requests"], rel=0.1)
+    assert "rates times 2" in " ".join(twice["notes"])
+
+
 def test_bounds_and_events_go_by_the_dates_of_a_trace(tmp_path):
     """18:00 of 1 December 2026 is the replay's second 0: an event at 18:10 is its second 600."""
     begins = 1_796_148_000

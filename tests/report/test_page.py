@@ -16,6 +16,7 @@ from mark.domain.errors import Misconfigured
 from mark.report import page
 from mark.report.page import render_report, write_report
 from mark.simulator.results import MinuteSeries, SecondSeries
+from tests.report.browser import look_at, needs_browser, seen_by_readers
 from tests.report.fakes import POLICIES, fake_run
 
 VOID = {"meta", "link", "br", "img", "hr", "input"}
@@ -207,3 +208,17 @@ def test_browser_shows_the_page(tmp_path: Path, width: int) -> None:
     # content down the page, not only at its top: most bands of 100 px hold ink
     inked = [np.ptp(pixels[top : top + 100].reshape(-1, 3), axis=0).max() > 100 for top in range(0, 1600, 100)]
     assert sum(inked) >= 12
+
+
+@needs_browser
+@seen_by_readers
+def test_everything_in_the_report_can_be_read(tmp_path: Path, width: int, dark: bool) -> None:
+    runs = [fake_run(name, duration_s=900) for name in POLICIES]
+    page = render_report(
+        runs, title="a day", command="mark simulate --seed 7 --policy all", assumptions=["prices"]
+    )
+    look = look_at(tmp_path, page, width=width, dark=dark)
+    look.check(dark=dark)
+    assert look.width == width
+    in_their_boxes = {name.split(" by ")[0] for name in look.scrolled}
+    assert in_their_boxes == ({"Comparison of the policies", "svg"} if width == 400 else set())

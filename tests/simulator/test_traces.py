@@ -311,6 +311,14 @@ def test_scaling_gives_the_mean_over_the_window(values, mean_rps, bin_s, part):
     assert not scaled.whole_counts
 
 
+def test_a_multiple_of_a_load_is_drawn_anew_and_says_so():
+    trace = rates([1, 2, 3])
+    twice = trace.times(2.0)
+    assert (twice.rates_rps == 2 * trace.rates_rps).all()
+    assert (twice.notes[-1], twice.whole_counts, twice.arrivals_s) == ("rates times 2", False, None)
+    assert trace.times(1.0) is trace
+
+
 def test_scaling_silence_and_to_nothing_is_refused():
     with pytest.raises(Misconfigured, match="is 0 rps from 0 to 2 s"):
         rates([0, 0, 5]).scaled(10, 0, 2)

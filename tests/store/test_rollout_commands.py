@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Protocol
 
 import pytest
 
+from mark.config.service import BackendSettings, ServedSettings, ServiceSettings
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.domain.models.versions import ModelVersions, Rollout, RolloutCommand, RolloutPhase, RolloutVerb
-from mark.live.commands.rollout import abort_rollout, give_command, promote_rollout
+from mark.live.commands import up
+from mark.live.commands.rollout import abort_rollout, edited_models, give_command, promote_rollout
+from mark.live.local.run_dir import RunFolder, Running
+from mark.live.models import backend_spec
+from mark.live.version_bundles import bundle_of
 from mark.store.published_status import ROLLOUT_COMMAND
 from mark.store.service import ServiceStore
 
@@ -61,3 +67,31 @@ def test_a_command_about_a_rollout_that_ended_meanwhile_says_so(
     monkeypatch.setattr("mark.live.commands.rollout.service_store", lambda _: (store, (MODEL,)))
     with pytest.raises(Misconfigured, match=f"version new was {phase} before the command"):
         command(Settings(), MODEL, as_json=True)
+
+
+def test_a_service_that_is_up_says_how_edited_files_come_in(
+    store: ServiceStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "doubler.py").write_text("class Doubler: pass\n")
+    backend = BackendSettings(kind="python", target=f"{tmp_path}/doubler.py:Doubler")
+    served = ServedSettings(model="doubler", backend=backend)
+    settings = Settings(service=ServiceSettings(name="mine", serve=(served,)))
+    serves = ModelVersions(model="doubler", stable=bundle_of(backend_spec(backend)).version)
+    monkeypatch.setattr(store, "versions", lambda model: serves)
+    monkeypatch.setattr("mark.live.commands.rollout.service_store", lambda _: (store, ("doubler",)))
+    monkeypatch.setattr(RunFolder, "running", lambda _: Running(name="mine", pid=7, ready=True))
+    with pytest.raises(Misconfigured, match=r"is up already.* names another$"):
+        up.start(settings)
+
+    (tmp_path / "doubler.py").write_text("class Doubler: weight = 2\n")
+    wanted = "; `mark rollout start --model doubler --name mine` brings in its files as they are now"
+    with pytest.raises(Misconfigured, match=f"{wanted}$"):
+        up.start(settings)
+
+    moving = Rollout(
+        id="1", before="old", candidate=bundle_of(backend_spec(backend)).version, began_at=0.0, since=0.0
+    )
+    serves = replace(serves, rollout=moving)
+    assert edited_models(settings) == ()
+    serves = replace(serves, rollout=replace(moving, phase=RolloutPhase.ABORTED))
+    assert edited_models(settings) == ("doubler",)

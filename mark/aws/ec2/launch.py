@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from mark.aws.ec2.observed import Ec2Row
@@ -52,8 +52,8 @@ class FleetSetup:
     `run` names this life of the service: tokens of an earlier one mean nothing to it. `offerings`: by name.
     `templates`: the launch template of each role and kind of machine.
     `version` names what agents run (`RolloutSettings.agent_version`): instances bear it, and one that bears
-    another is outdated. `owner` answers for what is rented, as its tag says. `subnets`: (zone, subnet), none for
-    the default network.
+    another is outdated. `owner` answers for what is rented, as its tag says; `tags` are the owner's own.
+    `subnets`: (zone, subnet), none for the default network.
     Ended are instances that drain for `drain_limit_s` or have been running without a ready agent for
     `silent_limit_s`, or whose agent was heard and then not for `lost_limit_s`. An order that could not be sent is
     sent again for `resend_limit_s`, less than a controller waits for its launches. A listing that cannot be
@@ -68,6 +68,7 @@ class FleetSetup:
     templates: Mapping[tuple[Role, str], str]
     version: str = ""
     owner: str = "mark"
+    tags: Mapping[str, str] = field(default_factory=dict)
     subnets: tuple[tuple[str, str], ...] = ()
     drain_limit_s: float = 600.0
     silent_limit_s: float = 1800.0
@@ -100,6 +101,7 @@ def client_token(setup: FleetSetup, token: str) -> str:
 def tags_of(setup: FleetSetup, order: Launch) -> dict[str, str]:
     """The tags by which an instance knows itself and is found again."""
     return {
+        **setup.tags,
         SERVICE: setup.service,
         OWNER: setup.owner,
         MODEL: setup.model,

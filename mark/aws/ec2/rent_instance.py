@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mark.aws.ec2.launch import EXPIRES, LIVE, OFFERING, OWNER, PROFILE_OF, ROLE, RUN, SERVICE
@@ -41,11 +41,14 @@ class Rent:
     #: Name of the launch template of its kind of machine.
     template: str
     expires_at: float
+    #: The owner's own tags.
+    own_tags: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def tags(self) -> Mapping[str, str]:
         """The tags of the instance."""
         return {
+            **self.own_tags,
             SERVICE: self.service,
             OWNER: self.owner,
             PROFILE_OF: self.model,

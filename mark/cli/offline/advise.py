@@ -77,7 +77,7 @@ def advise(
     }
     said = [*(("--where", item) for item in where or ()), *((flag, value) for flag, value in words.items())]
     again = tuple(str(word) for flag, value in said if value is not None for word in (flag, value))
-    options = AdviceOptions(days=days, savings_plan=savings_plan, given=again)
+    options = AdviceOptions(days=days, savings_plan=savings_plan, given=again, file=str(config or "mark.yaml"))
     workload, owned = None, None
     if journal is not None:
         from mark.live.replay_from_journal import journalled_run, owned_by

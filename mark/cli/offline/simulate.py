@@ -55,6 +55,10 @@ def simulate(
     slo_target: given.SloTarget = None,
     accuracy_floor: given.AccuracyFloor = None,
     mean_rps: given.MeanRps = None,
+    scale: Annotated[
+        float | None,
+        typer.Option(metavar="FACTOR", help="Multiply the whole load, its history too.  [default: 1]"),
+    ] = None,
     start_s: given.StartS = None,
     duration_s: given.DurationS = None,
     speed: Annotated[
@@ -152,6 +156,7 @@ def simulate(
         objective__target=slo_target,
         objective__accuracy_floor=accuracy_floor,
         trace__mean_rps=mean_rps,
+        trace__scale=scale,
         trace__start_s=start_s,
         trace__duration_s=duration_s,
         trace__speed=speed,

@@ -13,7 +13,7 @@ from mark.accounting.compaction import usage_of
 from mark.accounting.version_costs import VersionCost, version_costs
 from mark.config.service import RolloutsSettings
 from mark.config.settings import Settings
-from mark.domain.errors import Misconfigured, RetryLater, unknown
+from mark.domain.errors import MarkError, Misconfigured, RetryLater, unknown
 from mark.domain.member import MemberState
 from mark.domain.models.versions import (
     CanaryPolicy,
@@ -109,6 +109,26 @@ def start_rollout(settings: Settings, options: StartOptions, *, given: bool, as_
             f"another rollout of {options.model} began at the same time; see `mark rollout status`"
         )
     _show(store, versions, as_json=as_json)
+
+
+def edited_models(settings: Settings) -> tuple[str, ...]:
+    """Models of a running service whose files are no longer what it serves; none where that cannot be known."""
+    try:
+        store, names = service_store(settings)
+        found = [
+            one.model
+            for one in served_models(settings)
+            if one.model in names
+            and (versions := store.versions(one.model)) is not None
+            and bundle_of(backend_spec(one.backend)).version not in (versions.stable, *_candidate(versions))
+        ]
+    except MarkError:
+        return ()
+    return tuple(found)
+
+
+def _candidate(versions: ModelVersions) -> tuple[str, ...]:
+    return () if versions.rollout is None or versions.rollout.is_over else (versions.rollout.candidate,)
 
 
 def show_rollout(settings: Settings, model: str, *, as_json: bool) -> None:

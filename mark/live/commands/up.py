@@ -15,6 +15,7 @@ from mark.config.telemetry import telemetry_of
 from mark.domain.errors import Misconfigured
 from mark.live.background.webhook import webhook_of
 from mark.live.commands.down import end
+from mark.live.commands.rollout import edited_models
 from mark.live.local.access import bearer_token, collector_headers, exposed_secrets, server_tls
 from mark.live.local.first_plan import check_first_plan
 from mark.live.local.grpc_listener import grpc_listener
@@ -73,7 +74,7 @@ def start(settings: Settings, *, hold: bool = False) -> Running:
     for line in exposed_secrets(settings):
         note(line)
     folder = RunFolder.of(own.name)
-    with folder.lock(own.name) as lock:  # the supervisor keeps it to its end
+    with folder.lock(own.name, also=_what_else(settings)) as lock:  # the supervisor keeps it to its end
         try:
             _prepare(settings)
             folder.create(settings)
@@ -87,6 +88,18 @@ def start(settings: Settings, *, hold: bool = False) -> Running:
     except KeyboardInterrupt:
         end(supervisor.pid)
         raise
+
+
+def _what_else(settings: Settings) -> str:
+    """How files that were edited since reach a service that is up; nothing where there are none."""
+    running = RunFolder.of(settings.service.name).running()
+    if running is None or not running.ready:
+        return ""
+    commands = [
+        f"`mark rollout start --model {model}{_name_flag(running.name)}` brings in its files as they are now"
+        for model in edited_models(settings)
+    ]
+    return "".join(f"; {command}" for command in commands)
 
 
 def _prepare(settings: Settings) -> None:

@@ -94,13 +94,16 @@ class RunFolder:
         except OSError as error:
             raise self._refused(error) from error
 
-    def lock(self, service: str) -> ServiceLock:
-        """Make the folder, private to the user, and lock it. Misconfigured where another process has it."""
+    def lock(self, service: str, *, also: str = "") -> ServiceLock:
+        """Make the folder, private to the user, and lock it. Misconfigured where another process has it.
+
+        also: what else may be done where a service is up, as the end of a sentence.
+        """
         running = self.running()
         if running is not None and running.ready:
             raise Misconfigured(
                 f"the service {service} is up already: process {running.pid} holds {self.path}; `mark down --name "
-                f"{service}` ends it, service.name in the settings names another"
+                f"{service}` ends it, service.name in the settings names another{also}"
             )
         try:
             while True:

@@ -256,7 +256,7 @@ class Supervisor:
         if rollout.report.sender is not None:
             self._controls.verify(rollout.report.sender, *rollout.report.to)
         made = make_resources(self._aws, self._running, self._models, rollout)
-        self._store.put_status(RESOURCES, resources_document(made))
+        self._store.put_status(RESOURCES, resources_document(made, rollout))
         now = self._store.clock().service_time(steady_time())
         for model in self._models:
             if model.served.function_versions:  # also those that were rolled out before an emulated AWS was lost

@@ -129,6 +129,7 @@ def resources(environment: Mapping[str, str]) -> dict[str, object]:
         "templates": json.loads(required_variable(environment, "MARK_TEMPLATES")),
         "subnets": json.loads(environment.get("MARK_SUBNETS", "[]")),
         "owner": required_variable(environment, "MARK_OWNER"),
+        "tags": json.loads(environment.get("MARK_TAGS", "{}")),
         "version": environment.get("MARK_VERSION", ""),
         "snapshot": bool(environment.get("MARK_SNAPSHOT")),
     }

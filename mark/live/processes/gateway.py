@@ -75,6 +75,7 @@ async def serve(
         host=settings.service.host,
         port=port,
         own_address=own_address,
+        shared_as=name if own_address is None else "",
         peer_port=PEER_PORT,
         token=running.token,
         local_only=running.token is None,

@@ -151,6 +151,7 @@ class _Rounds:
         wanted = Rent(
             service=service,
             owner=rollout.owner,
+            own_tags=rollout.tags,
             model=self._model.name,
             run=self._run,
             instance_type=kind,

@@ -11,10 +11,11 @@ from prometheus_client.core import HistogramMetricFamily, Metric
 from mark.domain.load.traffic import LATENCY_BIN_S, client_outcomes
 from mark.serving.gateway.central.router import CentralRouter
 from mark.serving.gateway.model_router import ModelRouter
-from mark.telemetry.metrics import counter, exposition, gauge
+from mark.telemetry.metrics import counter, exposition, gauge, labelled, merged
 
 if TYPE_CHECKING:
     from mark.serving.gateway.model_router import ModelRouter
+    from mark.serving.gateway.request import InferenceRequest
     from mark.serving.gateway.server import Gateway
 
 EDGES_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 4.0)
@@ -37,8 +38,14 @@ _COUNTERS = (
 
 
 def render_gateway(gateway: Gateway) -> bytes:
-    """The gateway's metrics in Prometheus' text format."""
-    return exposition(gateway_families(gateway))
+    """The gateway's metrics in Prometheus' text format; with its name where others share its port."""
+    families, shared_as = gateway_families(gateway), gateway.config.shared_as
+    return exposition(labelled(families, "gateway", shared_as) if shared_as else families)
+
+
+async def render_shared(gateway: Gateway, request: InferenceRequest) -> bytes:
+    """Metrics of all gateways that share a port: whichever is asked, no counter goes back."""
+    return merged([render_gateway(gateway), *await gateway.peers.ask_all(request)])
 
 
 def gateway_families(gateway: Gateway) -> Iterator[Metric]:

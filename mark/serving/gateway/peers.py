@@ -32,6 +32,7 @@ PEERS_S = 0.25
 PROBE_S = 1.0
 """Period and time-out of the health check of each peer."""
 ALIVE = "/v2/health/live"
+OK = 200
 SLOTS = 256
 MOST_CONNECTIONS = 256
 """To each peer; requests beyond them wait."""
@@ -140,6 +141,17 @@ class Peers:
                 del self._others[name]
                 self._assign_slots()
                 await other.close()
+
+    async def ask_all(self, request: InferenceRequest) -> list[bytes]:
+        """Answers of the peers that are up to a client's own request; one that gives none is left out."""
+        found = await asyncio.gather(
+            *(other.forward(request, self.name, PROBE_S) for other in self._others.values() if other.is_up),
+            return_exceptions=True,
+        )
+        for error in found:
+            if isinstance(error, BaseException) and not isinstance(error, RetryLater):
+                raise error
+        return [one.body for one in found if isinstance(one, HttpAnswer) and one.status == OK]
 
     async def probe(self) -> None:
         """Start a health check of each peer."""

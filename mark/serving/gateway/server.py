@@ -38,7 +38,7 @@ from mark.serving.gateway.clients import Account, ClientUse
 from mark.serving.gateway.held_requests import ForwardedWait, HeldRequests, HeldRoom
 from mark.serving.gateway.idempotency import IdempotencyCache
 from mark.serving.gateway.lambda_overflow import LambdaCalls
-from mark.serving.gateway.metrics import gateway_families, render_gateway
+from mark.serving.gateway.metrics import gateway_families, render_gateway, render_shared
 from mark.serving.gateway.model_router import ModelRouter
 from mark.serving.gateway.parsed_head import MAX_ID_BYTES, ParsedHead, parse_head
 from mark.serving.gateway.peers import FORWARDED, PeerGateway, Peers, forwarded_headers
@@ -111,6 +111,8 @@ class GatewayConfig:
     tls: ssl.SSLContext | None = None
     #: Where peers reach a gateway whose clients use TLS, on `own_address`; 0 takes a free one.
     peer_port: int = 0
+    #: Name among those that share the port, the same in each life; empty where it is scraped by itself.
+    shared_as: str = ""
     #: Makes another way in, bound to its port. Errors: Misconfigured.
     beside: Callable[[HttpServer], Listener] | None = None
     limits: HttpLimits = field(default_factory=HttpLimits)
@@ -512,6 +514,15 @@ class Gateway:
         if request.trace is not None:
             request.trace.forwarded(answer.status)
 
+    def _handle_metrics(self, request: InferenceRequest) -> None:
+        if self.config.shared_as and self.peers.count and FORWARDED not in request.headers:
+            self._in_background(request, self._reply_shared_metrics(request))
+        else:
+            request.reply(200, CONTENT_TYPE.encode(), render_gateway(self))
+
+    async def _reply_shared_metrics(self, request: InferenceRequest) -> None:
+        request.reply(200, CONTENT_TYPE.encode(), await render_shared(self, request))
+
     def _versions_of(self, served: ServedModel) -> Sequence[str]:
         """Names in paths after `/versions/`: variants, or the one, and versions by their hash."""
         return (*versions_of(served), *self._routes.versions(served.name))
@@ -557,7 +568,7 @@ class Gateway:
                     "model_stats": [triton.model_statistics(router.served, router.tally) for router in routers]
                 }
             case Endpoint.METRICS:
-                request.reply(200, CONTENT_TYPE.encode(), render_gateway(self))
+                self._handle_metrics(request)
                 return
             case _:
                 document = {"live": True}

@@ -2,7 +2,7 @@
 
 The tables below are the .proto in fewer words: classes are made of them when this module is imported, so no
 generated code has to fit the protobuf that is installed. They live in a pool of their own: a client's library in
-the same process registers the same names. ModelConfig has the fields that a gateway fills.
+the same process registers the same names. ModelConfig and ModelStatistics have the fields that a gateway fills.
 """
 
 from __future__ import annotations
@@ -27,6 +27,16 @@ _TENSOR: Mapping[int, str] = {
     4: _PARAMETERS,
     5: "InferTensorContents contents",
 }
+_STATISTICS = (
+    "success",
+    "fail",
+    "queue",
+    "compute_input",
+    "compute_infer",
+    "compute_output",
+    "cache_hit",
+    "cache_miss",
+)
 _CONFIGURED: Mapping[int, str] = {1: "string name", 2: "DataType data_type"}
 
 Fields: TypeAlias = Mapping[str, Mapping[int, str]]
@@ -116,6 +126,25 @@ FIELDS: Fields = MappingProxyType(
             2: "uint64 max_queue_delay_microseconds",
         },
         "ModelParameter": {1: "string string_value"},
+        "RepositoryIndexRequest": {1: "string repository_name", 2: "bool ready"},
+        "RepositoryIndexResponse": {1: "repeated RepositoryIndexResponse.ModelIndex models"},
+        "RepositoryIndexResponse.ModelIndex": {
+            1: "string name",
+            2: "string version",
+            3: "string state",
+            4: "string reason",
+        },
+        "ModelStatisticsRequest": _NAMED,
+        "ModelStatisticsResponse": {1: "repeated ModelStatistics model_stats"},
+        "ModelStatistics": {
+            1: "string name",
+            2: "string version",
+            4: "uint64 inference_count",
+            5: "uint64 execution_count",
+            6: "InferStatistics inference_stats",
+        },
+        "InferStatistics": {number: f"StatisticDuration {name}" for number, name in enumerate(_STATISTICS, 1)},
+        "StatisticDuration": {1: "uint64 count", 2: "uint64 ns"},
     }
 )
 """By message and number: `TYPE NAME` with `repeated`, `oneof` or `map` (from strings) before it."""

@@ -67,9 +67,12 @@ class Document(NamedTuple):
     of_model: str | None = None
     #: the response's field for the document; empty where the document is the response
     field: str = ""
+    #: path of all models' documents, where the message may name none
+    of_all: bytes = b""
 
 
 LIVE = b"/v2/health/live"
+INDEX = b"/v2/repository/index"
 ANY = b"/"
 """Path of a request whose message is not read, because its sender is refused."""
 DOCUMENTS: Mapping[str, Document] = MappingProxyType(
@@ -80,6 +83,7 @@ DOCUMENTS: Mapping[str, Document] = MappingProxyType(
         "ModelReady": Document(ANY, "/ready"),
         "ModelMetadata": Document(ANY, ""),
         "ModelConfig": Document(ANY, "/config", "config"),
+        "ModelStatistics": Document(ANY, "/stats", of_all=b"/v2/models/stats"),
     }
 )
 
@@ -134,6 +138,7 @@ class GrpcServer:
         self._server = aio.server(options=_options(http.limits))
         methods: dict[str, Method] = {name: partial(self._document, name, one) for name, one in DOCUMENTS.items()}
         methods["ModelInfer"] = self._infer
+        methods["RepositoryIndex"] = self._index
         handlers = {name: grpc.stream_unary_rpc_method_handler(method) for name, method in methods.items()}
         health = {"Check": grpc.stream_unary_rpc_method_handler(self._check)}
         self._server.add_generic_rpc_handlers(
@@ -168,7 +173,9 @@ class GrpcServer:
             headers, target = _headers(context), document.target
             if document.of_model is not None and self._http.admits(target, headers):
                 message = parse(f"{name}Request", await self._read(messages))
-                target = model_target(message.name, message.version, document.of_model)
+                named = message.name or not document.of_all
+                path = model_target(message.name, message.version, document.of_model)
+                target = path if named else document.of_all
         except BadRequest as error:
             return await _refuse(context, error)
         answer = await self._ask(b"GET", target, headers, b"")
@@ -176,10 +183,22 @@ class GrpcServer:
             return bytes(CLASSES[f"{name}Response"](ready=False).SerializeToString())
         if answer.status >= 400:
             return await _fail(context, answer)
-        found = oip.load_json(answer.body)
-        message = CLASSES[f"{name}Response"]()
-        json_format.ParseDict({document.field: found} if document.field else found, message)
-        return bytes(message.SerializeToString())
+        return _of_document(f"{name}Response", answer.body, document.field)
+
+    async def _index(self, messages: Messages, context: Context) -> bytes:
+        """Answer with the models and whether they are ready."""
+        asked = b""
+        try:
+            headers = _headers(context)
+            if self._http.admits(INDEX, headers):
+                message = parse("RepositoryIndexRequest", await self._read(messages))
+                asked = oip.dump_json({"ready": message.ready})
+        except BadRequest as error:
+            return await _refuse(context, error)
+        answer = await self._ask(b"POST", INDEX, headers, asked)
+        if answer.status >= 400:
+            return await _fail(context, answer)
+        return _of_document("RepositoryIndexResponse", answer.body, "models")
 
     async def _check(self, messages: Messages, context: Context) -> bytes:
         """Answer gRPC's own health check, of the server and of its one service: live, as by HTTP.
@@ -267,6 +286,13 @@ class GrpcServer:
                 exchange.connection = None
                 if exchange.stream is not None:
                     exchange.stream.on_left()
+
+
+def _of_document(name: str, body: bytes, field: str) -> bytes:
+    """The message that a document is, or that has it in a field; what only HTTP has is left out."""
+    found, message = oip.load_json(body), CLASSES[name]()
+    json_format.ParseDict({field: found} if field else found, message, ignore_unknown_fields=True)
+    return bytes(message.SerializeToString())
 
 
 def _understood(data: bytes) -> Translated:

@@ -132,13 +132,19 @@ class Trace:
             raise Misconfigured(f"trace {self.name} is 0 rps from {from_s:g} to {to_s:g} s: no factor scales it")
         if mean == mean_rps:
             return self
-        note = f"rates times {mean_rps / mean:.6g}, for a mean of {mean_rps:g} rps over the replay"
+        return self._times(mean_rps / mean, f", for a mean of {mean_rps:g} rps over the replay")
+
+    def times(self, factor: float) -> Trace:
+        """The whole trace times a factor; as of `scaled`, a replay then draws Poisson."""
+        return self if factor == 1.0 else self._times(factor, "")
+
+    def _times(self, factor: float, why: str) -> Trace:
         return replace(
             self,
-            rates_rps=self.rates_rps * (mean_rps / mean),
+            rates_rps=self.rates_rps * factor,
             whole_counts=False,
             arrivals_s=None,
-            notes=(*self.notes, note),
+            notes=(*self.notes, f"rates times {factor:.6g}{why}"),
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -96,3 +97,8 @@ def test_what_is_known_ends_even_where_the_listing_fails(monkeypatch: pytest.Mon
         [found] = there.ec2.describe_instances()["Reservations"][0]["Instances"]
         assert found["State"]["Name"] in {"shutting-down", "terminated"}
         there.close()
+
+
+def test_own_tags_stand_beside_the_service_s() -> None:
+    rented = replace(rented_by("r1"), own_tags={"cost-centre": "research"})
+    assert rented.tags == {**rented_by("r1").tags, "cost-centre": "research"}

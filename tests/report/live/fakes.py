@@ -160,6 +160,16 @@ def status(*models: ModelStatus, **changed: Any) -> ServiceStatus:
     return replace(told, **changed)
 
 
+def rolled_out_model(name: str = "inception-v3") -> ModelStatus:
+    """Two versions over three zones, while spot instances are taken away."""
+    model = interrupted_model(name)
+    observed = tuple(
+        replace(row, zone=f"us-east-1{'abc'[n % 3]}", version="3f9a12cd0b77" if n % 4 else "91bd03aa5c10")
+        for n, row in enumerate(model.fleet.observed)
+    )
+    return replace(model, fleet=replace(model.fleet, observed=observed))
+
+
 def pooled_model(name: str = "rm2") -> ModelStatus:
     """A pool of two unlike types within a budget, shared by two gateways."""
     return replace(

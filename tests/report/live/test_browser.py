@@ -11,8 +11,17 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from mark.report.live.page import LivePage
 from mark.report.live.service_status import ServiceStatus
-from tests.report.live.fakes import busy_model, interrupted_model, status
+from tests.report.browser import look_at, needs_browser, seen_by_readers
+from tests.report.live.fakes import (
+    busy_model,
+    empty_model,
+    interrupted_model,
+    pooled_model,
+    rolled_out_model,
+    status,
+)
 from tests.report.live.http import serving
 
 CHROMIUM = shutil.which("chromium", path="/usr/bin")
@@ -75,3 +84,15 @@ def test_browser_shows_the_page(tmp_path: Path, width: int) -> None:
     assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 100
     inked = [np.ptp(pixels[top : top + 100].reshape(-1, 3), axis=0).max() > 100 for top in range(0, 1500, 100)]
     assert sum(inked) >= 13
+
+
+@needs_browser
+@seen_by_readers
+def test_everything_on_the_page_can_be_read(tmp_path: Path, width: int, dark: bool) -> None:
+    shown = status(rolled_out_model(), pooled_model(), empty_model("digits"))
+    live = LivePage()
+    page = live.page(shown, live.fragments(shown), nonce="n").replace("<details>", "<details open>")
+    look = look_at(tmp_path, re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL), width=width, dark=dark)
+    look.check(dark=dark)
+    assert look.width == width
+    assert look.scrolled == ()

@@ -24,7 +24,7 @@ def _say(port: int) -> None:
 
 async def main(port: str, name: str, url: str, token: str | None = None) -> None:
     await serve_gateway(
-        GatewayConfig(name=name, port=int(port), token=token),
+        GatewayConfig(name=name, port=int(port), token=token, shared_as=name),
         spec=ServiceSpec(name="test", models=(served(latency_s=30.0),)),
         link=GatewayStore(connect_async(url), "test"),
         overflow=None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -25,6 +26,7 @@ from tests.serving.harness import BODY, INFER, Client, Reply, run, until
 MIB = 2**20
 KEY = "the agent's"
 ANSWER = b'{"ok": true}'
+PEERS = {f'mark_gateway_peers{{gateway="{name}"}}': 1.0 for name in ("g-1", "g-2")}
 
 
 @pytest.fixture
@@ -132,13 +134,58 @@ async def ready(port: int, **headers: str) -> None:
     await until(answered, within_s=30)
 
 
-async def metric(port: int, name: str) -> float:
+async def metrics(port: int) -> dict[str, float]:
+    """Value by series."""
     client = Client(*await asyncio.open_connection("127.0.0.1", port))
     try:
         page = (await client.ask("/metrics", None, "GET")).body.decode()
     finally:
         await client.close()
-    return next((float(line.rpartition(" ")[2]) for line in page.splitlines() if line.startswith(name)), 0.0)
+    lines = [line for line in page.splitlines() if not line.startswith("#")]
+    assert len({line.rpartition(" ")[0] for line in lines}) == len(lines)  # Prometheus takes no series twice
+    return {series: float(value) for series, _, value in (line.rpartition(" ") for line in lines)}
+
+
+def test_metrics_of_gateways_that_share_a_port_are_the_same_whichever_is_asked(redis: EmbeddedRedis) -> None:
+    async def test(stack: ExitStack) -> None:
+        async with agent(redis.url):
+            _, port = stack.enter_context(gateway("0", "g-1", redis.url))
+            second, _ = stack.enter_context(gateway(str(port), "g-2", redis.url))
+            await ready(port)
+
+            async def shared() -> bool:
+                return all([PEERS.items() <= (await metrics(port)).items() for _ in range(20)])
+
+            async def serve() -> bool:
+                return all([(await ask(port)).status == 200 for _ in range(20)])
+
+            await until(shared, within_s=30)
+            await until(serve, within_s=30)
+            for _ in range(3):
+                await ask(port)
+                pages = [responses(await metrics(port)) for _ in range(20)]
+                assert pages == [pages[0]] * 20
+            by_gateway = pages[0]
+            assert {re.findall('gateway="(.*?)"', series)[0] for series in by_gateway} == {"g-1", "g-2"}
+            assert sum(by_gateway.values()) >= 23
+
+            second.kill()
+            second.wait()
+
+            async def alone() -> bool:
+                page = await metrics(port)
+                return page.get('mark_gateway_peers{gateway="g-1"}') == 0
+
+            await until(alone, within_s=30)
+            left = responses(await metrics(port))
+            assert left == {series: by_gateway[series] for series in left}  # a series may end, and never goes back
+
+    with ExitStack() as stack:
+        run(test(stack), within_s=120)
+
+
+def responses(page: dict[str, float]) -> dict[str, float]:
+    return {series: value for series, value in page.items() if series.startswith("mark_gateway_responses_total")}
 
 
 def test_an_id_runs_once_though_two_gateways_share_a_port(redis: EmbeddedRedis) -> None:
@@ -149,7 +196,7 @@ def test_an_id_runs_once_though_two_gateways_share_a_port(redis: EmbeddedRedis) 
             await ready(port)
 
             async def shared() -> bool:
-                return all([await metric(port, "mark_gateway_peers") == 1 for _ in range(20)])
+                return all([PEERS.items() <= (await metrics(port)).items() for _ in range(20)])
 
             async def serve() -> bool:
                 return all([(await ask(port)).status == 200 for _ in range(20)])

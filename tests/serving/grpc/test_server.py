@@ -118,6 +118,43 @@ def test_tritonclient(compression: str | None) -> None:
     against(talk)
 
 
+def test_statistics_and_index_are_those_of_http() -> None:
+    def talk(address: str) -> None:
+        with triton.InferenceServerClient(address) as client:
+            for _ in range(3):
+                client.infer("echo", asked())
+            for told in (client.get_inference_statistics("echo", "1"), client.get_inference_statistics()):
+                (stats,) = told.model_stats
+                assert (stats.name, stats.inference_count, stats.execution_count) == ("echo", 3, 3)
+                assert stats.inference_stats.success.count == 3
+                assert stats.inference_stats.success.ns > 0
+            (model,) = client.get_model_repository_index().models
+            assert (model.name, model.version, model.state) == ("echo", "1", "READY")
+            with pytest.raises(InferenceServerException, match="no route for"):
+                client.get_inference_statistics("other")
+
+    against(talk)
+
+
+def test_an_index_of_ready_models_leaves_out_what_has_no_instance() -> None:
+    def talk(address: str) -> None:
+        with grpc.insecure_channel(address) as channel:
+            for ready, states in ((True, []), (False, ["UNAVAILABLE"])):
+                found = call(channel, "RepositoryIndex", service_pb2.RepositoryIndexRequest(ready=ready))
+                assert [one.state for one in found.models] == states
+
+    against(talk, agents=0)
+
+
+def test_an_index_is_for_who_has_the_token() -> None:
+    def talk(address: str) -> None:
+        with grpc.insecure_channel(address) as channel:
+            for method in ("RepositoryIndex", "ModelStatistics"):
+                assert refused(channel, b"\xff", method).code() == StatusCode.UNAUTHENTICATED
+
+    against(talk, token="0123456789abcdef", agents=0)
+
+
 def test_tritonclient_in_an_event_loop() -> None:
     async def test() -> None:
         async with (
@@ -203,7 +240,7 @@ def test_what_is_wrong_is_said() -> None:
                 assert (error.code(), text in error.details()) == (StatusCode.INVALID_ARGUMENT, True)
             missing = refused(channel, service_pb2.ModelReadyRequest(name="other"), "ModelReady")
             assert missing.code() == StatusCode.NOT_FOUND
-            assert refused(channel, b"", "RepositoryIndex").code() == StatusCode.UNIMPLEMENTED
+            assert refused(channel, b"", "RepositoryModelLoad").code() == StatusCode.UNIMPLEMENTED
 
     against(talk)
 
