@@ -233,6 +233,13 @@ def test_a_last_line_that_is_cut_off_is_left_out_and_said(tmp_path):
         read_trace(saved(tmp_path, combined(0) + combined(2).strip()[:30] + "\n" + combined(4)))
 
 
+@pytest.mark.parametrize("entry", [alb, combined])
+def test_a_log_that_was_cut_off_at_its_beginning_is_read(tmp_path, entry):
+    trace = read_trace(saved(tmp_path, "half of an entry\n" + "".join(entry(at) for at in range(2_000))))
+    assert trace.rates_rps.tolist() == [1] * 2_000
+    assert any("1 of 2,001 lines left out: " in note and "line 1: 'half of an" in note for note in trace.notes)
+
+
 def test_few_odd_lines_of_a_log_are_left_out_and_counted_and_many_are_refused(tmp_path):
     entries = [alb(at) for at in range(2_000)]
     trace = read_trace(saved(tmp_path, "".join([*entries[:10], "oops\n", *entries[10:]])))

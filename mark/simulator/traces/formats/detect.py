@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -15,6 +17,8 @@ from mark.simulator.traces.formats.rows import Rows, TraceOptions
 from mark.simulator.traces.formats.sources import Source
 from mark.simulator.traces.formats.tables import find_layout, read_table
 
+LOOKED_AT = 20
+"""Lines by most of which a log is known."""
 UNDERSTOOD = (
     "a CSV of rates, counts or instants, CloudWatch (CSV, get-metric-statistics, get-metric-data), Prometheus "
     "query_range, ALB, nginx and Apache access logs (docs/traces.md)"
@@ -24,12 +28,13 @@ UNDERSTOOD = (
 def read_rows(source: Source, options: TraceOptions) -> Rows:
     """The rows of a file of any format. Misconfigured, one line, for all that is wrong with it."""
     text = Text(source)
-    first = text.lines()[0]
+    lines = text.lines()
+    first = lines[0]
     if first.startswith(("{", "[")):
         return _read_document(text, options)
-    if ALB_LINE.match(first):
+    if _are_mostly(ALB_LINE, lines):
         return read_alb(text, options)
-    if COMBINED_ENTRY.match(first):
+    if _are_mostly(COMBINED_ENTRY, lines):
         return read_combined(text, options)
     if is_console(text):
         return read_console(text, options)
@@ -37,6 +42,12 @@ def read_rows(source: Source, options: TraceOptions) -> Rows:
     if layout is None:
         raise text.wrong(text.first_line, f"{first[:60]!r} opens no known format; understood are {UNDERSTOOD}")
     return read_table(text, layout, options)
+
+
+def _are_mostly(entry: re.Pattern[str], lines: Sequence[str]) -> bool:
+    """True where most of the first lines are such entries: a log that was cut off, or rotated, may begin oddly."""
+    looked_at = [line for line in lines[:LOOKED_AT] if line]
+    return 2 * sum(1 for line in looked_at if entry.match(line)) > len(looked_at)
 
 
 def _read_document(text: Text, options: TraceOptions) -> Rows:
