@@ -147,8 +147,13 @@ def test_a_path_names_a_version_and_an_unknown_one_is_not_found(central: Central
     run(test())
 
 
+def called(running: Live) -> list[tuple[str, str]]:
+    """The functions that were called, and as which version."""
+    return [(name, request.version) for name, request in running.overflow.calls]
+
+
 def test_what_overflows_is_answered_by_the_version_that_it_was_routed_to() -> None:
-    """Each version has an alias of the function; the candidate's is the stable one's once it is promoted."""
+    """A candidate has the model's second function, and keeps it once it is promoted."""
 
     async def test() -> None:
         model = replace(served(overflow=LAMBDA), function_versions=True)
@@ -162,11 +167,14 @@ def test_what_overflows_is_answered_by_the_version_that_it_was_routed_to() -> No
 
             await until(are_billed)
             assert counted(running, NEW).lambda_gib_us > 0
-            await routed(running, PROMOTED)
+            await routed(running, replace(PROMOTED, function=1))
             assert (await running.ask()).headers["x-mark-version"] == NEW
-            assert [name for name, _ in running.overflow.calls] == [
-                f"mark-echo:v{version}" for version in (NEW, OLD, NEW)
-            ]
+            assert called(running) == [("mark-echo_2", NEW), ("mark-echo", OLD), ("mark-echo_2", NEW)]
+            # the next candidate has the function that is free, whichever version it is
+            back = Rollout(id="2", before=NEW, candidate=OLD, weight=1.0, began_at=0.0, since=0.0)
+            await routed(running, ModelVersions(model="echo", stable=NEW, rollout=back, function=1))
+            assert (await running.ask(path_of(OLD))).headers["x-mark-version"] == OLD
+            assert called(running)[3:] == [("mark-echo", OLD)]
 
     run(test())
 
@@ -190,7 +198,7 @@ def test_a_request_that_the_candidate_does_not_admit_goes_to_its_function_first(
             for client in clients:
                 await client.read()
                 await client.close()
-            assert running.overflow.calls[0][0] == f"mark-echo:v{NEW}"
+            assert called(running)[0] == ("mark-echo_2", NEW)
 
     run(test())
 

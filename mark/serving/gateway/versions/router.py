@@ -15,7 +15,6 @@ import time
 from typing import TYPE_CHECKING
 
 from mark.dispatch.versions import in_share
-from mark.domain.models.versions import function_of_version
 from mark.protocols.frames import Response
 from mark.serving.gateway.members_view import AgentView
 from mark.serving.gateway.model_router import GONE, Agent, ModelRouter
@@ -160,7 +159,7 @@ class VersionRouters:
         self._others: dict[str, VersionRouter] = {}
         self._versions: ModelVersions | None = None
         self._function = stable.overflow
-        self._calls: dict[str, LambdaCalls] = {}
+        self._calls: dict[tuple[str, str], LambdaCalls] = {}
 
     def take(self, versions: ModelVersions) -> None:
         """Route by these versions from now on."""
@@ -206,14 +205,14 @@ class VersionRouters:
         return (self.stable, *self._others.values())
 
     def _calls_of(self, version: str) -> LambdaCalls | None:
-        """Calls of a version's function; None where it has none of its own."""
-        served = self.stable.served
-        if self._function is None or not served.function_versions or not version:
+        """Calls of the function that answers as a version; None where functions know no versions."""
+        served, versions = self.stable.served, self._versions
+        if self._function is None or versions is None or not served.function_versions or not version:
             return None
-        if version not in self._calls:
-            named = function_of_version(served.function, version)
-            self._calls[version] = self._function.of_function(named)
-        return self._calls[version]
+        function = versions.function_of(version, served.function)
+        if (version, function) not in self._calls:
+            self._calls[version, function] = self._function.of_version(version, function)
+        return self._calls[version, function]
 
     def _other(self, version: str) -> VersionRouter:
         if version not in self._others:
