@@ -236,6 +236,32 @@ def test_each_version_s_environments_are_its_own_and_all_go_with_the_function() 
 
 @each_rule
 @pytest.mark.parametrize("redispatch", [True, False])
+def test_what_the_candidate_fails_the_stable_version_answers(
+    central: CentralPolicy | None, redispatch: bool
+) -> None:
+    """Unless the model forbids a second try, or the request names the candidate."""
+
+    async def test() -> None:
+        async with live(model(central, redispatch=redispatch), agents=0) as running:
+            await two_versions(running, candidate(1.0))
+            running.agents["i-new"].backend.answers = oip.error_reply(500, "broken")
+            before = counted(running, NEW).failed
+            for _ in range(5):
+                reply = await running.ask()
+                wanted = (200, OLD) if redispatch else (500, NEW)
+                assert (reply.status, reply.headers["x-mark-version"]) == wanted
+            assert (await running.ask(path_of(NEW))).status == 500
+
+            async def are_counted() -> bool:
+                return counted(running, NEW).failed == before + 6
+
+            await until(are_counted)
+
+    run(test())
+
+
+@each_rule
+@pytest.mark.parametrize("redispatch", [True, False])
 def test_what_an_aborted_version_has_in_flight_is_answered_by_the_stable_one(
     central: CentralPolicy | None, redispatch: bool
 ) -> None:
@@ -478,7 +504,7 @@ def test_reports_count_both_versions_while_a_rollout_runs() -> None:
             await two_versions(running, candidate(0.5))
             found = await ask_many(running, 200)
             running.agents["i-new"].backend.answers = oip.error_reply(500, "broken")
-            failed = [(await running.ask()).status for _ in range(50)].count(500)
+            failed = [(await running.ask(path_of(NEW))).status for _ in range(20)].count(500)
 
             async def told() -> bool:
                 new = counted(running, NEW)
