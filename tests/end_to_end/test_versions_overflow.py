@@ -16,7 +16,7 @@ from mark.live.local.clock_control import set_clock
 from mark.live.local.emulator_client import EmulatedControls
 from mark.steady_time import steady_time
 from tests.end_to_end.rig import Rig, eventually, fetch, rig
-from tests.end_to_end.test_versions import BODY, MODEL, PROFILE, SPEED, start, status
+from tests.end_to_end.test_versions import ASKED, MODEL, PROFILE, SPEED, start, status
 from tests.end_to_end.test_versions import CODE as VERSIONS_CODE
 
 CODE = ("import time\n" + VERSIONS_CODE).replace(
@@ -62,7 +62,7 @@ class Bursts:
 
     def ask(self, path: str, number: int) -> tuple[str, str, float | None]:
         status_code, body, headers = fetch(
-            f"{self.url}{path}/infer", BODY, more={"x-mark-request-id": f"r-{number}"}
+            f"{self.url}{path}/infer", ASKED, more={"x-mark-request-id": f"r-{number}"}
         )
         value = json.loads(body)["outputs"][0]["data"][0] if status_code == 200 else None
         return headers.get("x-mark-version", ""), headers.get("x-mark-served-by", ""), value

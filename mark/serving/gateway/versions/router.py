@@ -3,8 +3,8 @@
 During a rollout the model's router hands the candidate its share of the requests, chosen by their ids, and those
 that name it. What the candidate's agents do not admit goes to its version of the Lambda function, where that is in
 time. The rest, and what they lose or fail, goes back to the model's router, as if it had never been here; only a
-request that names the version stays. Before that it may get copies of requests (`shadow.py`), whose answers nobody gets.
-Where the model has a central queue, the requests of both versions wait in it, each for an agent of its own
+request that names the version stays. Before that it may get copies of requests (`shadow.py`), whose answers nobody
+gets. Where the model has a central queue, the requests of both versions wait in it, each for an agent of its own
 (`central_router.py`). A version that was replaced or aborted has a router of this kind, too: it gets no request,
 and its agents answer what they have, or give it back.
 """
