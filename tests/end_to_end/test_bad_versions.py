@@ -192,6 +192,7 @@ def test_a_model_with_a_central_queue_is_rolled_out_and_back_under_load(tmp_path
         start(live, "--canary", "50,100", "--dwell", "100000")
         eventually(lambda: versions(live).weight == 0.5, within_s=MOST_S)
         eventually(lambda: 3.0 in sending.since(time.monotonic() - 5.0))
+        assert not is_over(live), status(live)
         assert live.ask("rollout", "abort", "--model", "shop")["phase"] == "aborted"
         at = time.monotonic()
         eventually(lambda: sum(sending.since(at).values()) >= 500)
