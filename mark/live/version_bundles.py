@@ -84,14 +84,14 @@ def bundle_of(backend: BackendSpec) -> VersionBundle:
     return VersionBundle(source=backend, version=version_of(backend))
 
 
-def fits_function(bundle: VersionBundle) -> bool:
+def runs_in_function(bundle: VersionBundle) -> bool:
     """True where a function can answer as the version: a Python model whose files it has room for."""
     return bundle.source.kind == "python" and bundle.unpacked_bytes <= MOST_IN_FUNCTION_MIB * 1024**2
 
 
 def has_function_versions(served: ServedModel, bundle: VersionBundle) -> bool:
     """True where the model's functions answer as the version that a call names."""
-    return served.overflow is not None and served.central is None and fits_function(bundle)
+    return served.overflow is not None and served.central is None and runs_in_function(bundle)
 
 
 def upload(aws: Aws, bucket: str, bundle: VersionBundle) -> bool:

@@ -13,7 +13,7 @@ import pytest
 from mark.aws.names import BACKEND_FILE
 from mark.domain.errors import Misconfigured
 from mark.live.model_files import version_of
-from mark.live.version_bundles import MOST_IN_FUNCTION_MIB, VersionBundle, bundle_of, fits_function
+from mark.live.version_bundles import MOST_IN_FUNCTION_MIB, VersionBundle, bundle_of, runs_in_function
 from mark.plugins.load import load_model
 from mark.service_spec import BackendSpec
 
@@ -81,13 +81,13 @@ def test_the_bundle_tells_functions_how_to_load_it(backend: BackendSpec, tmp_pat
         assert told is not None
         assert json.load(told) == {"target": "model.py:Shop", "has_files": True}
     assert bundle.unpacked_bytes == len(CODE) + len("OFFSET = 1") + len("old")
-    assert fits_function(bundle)
+    assert runs_in_function(bundle)
 
 
 def test_what_has_no_room_in_a_function_fits_none(backend: BackendSpec, tmp_path: Path) -> None:
     with (tmp_path / "home" / "weights.txt").open("r+b") as weights:
         weights.truncate((MOST_IN_FUNCTION_MIB + 1) * 1024**2)
-    assert not fits_function(VersionBundle(source=backend, version="a" * 12))
+    assert not runs_in_function(VersionBundle(source=backend, version="a" * 12))
 
 
 def test_what_is_installed_has_none_of_its_files_in_its_bundle(tmp_path: Path) -> None:

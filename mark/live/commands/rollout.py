@@ -28,7 +28,7 @@ from mark.domain.models.versions import (
 from mark.live.local.run_dir import RunFolder
 from mark.live.models import backend_spec, served_models, tensors_of
 from mark.live.service_session import keep_bundle, remove_copies, service_store
-from mark.live.version_bundles import MOST_IN_FUNCTION_MIB, VersionBundle, bundle_of, fits_function
+from mark.live.version_bundles import MOST_IN_FUNCTION_MIB, VersionBundle, bundle_of, runs_in_function
 from mark.plugins.load import make_model
 from mark.report.tables import make_table, texts
 from mark.report.terminal import show, show_json
@@ -98,7 +98,7 @@ def start_rollout(settings: Settings, options: StartOptions, *, given: bool, as_
         with bundle.kept() as copy:
             make_model(copy.target, Path(copy.folder) if copy.folder else None)
     if served.function_versions:
-        _check_fits_function(served, bundle)
+        _check_runs_in_function(served, bundle)
     backend = keep_bundle(settings, store, served, bundle)
     candidate = replace(served, version=bundle.version, backend=backend)
     store.put_version(candidate, spec)
@@ -178,8 +178,8 @@ def _check_may_start(served: ServedModel, versions: ModelVersions, policy: Canar
         )
 
 
-def _check_fits_function(served: ServedModel, bundle: VersionBundle) -> None:
-    if not fits_function(bundle):
+def _check_runs_in_function(served: ServedModel, bundle: VersionBundle) -> None:
+    if not runs_in_function(bundle):
         raise Misconfigured(
             f"the new {served.name} overflows to Lambda, which runs versions of Python models of "
             f"{MOST_IN_FUNCTION_MIB} MiB at most: serve it with offerings: {{overflow: false}}"
