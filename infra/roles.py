@@ -10,6 +10,7 @@ from infra.blueprint import Blueprint
 from infra.stack import ServiceStack, document, excuse, trusted
 from mark.aws.names import TRAIN, boundary_name, repository_of
 from mark.aws.permissions.policies import NO_RESOURCE, Names, Statement, statements
+from mark.aws.resources import LambdaSpec, called_as
 from mark.config.rollout import RolloutSettings
 from mark.store.users import StoreUser
 
@@ -43,15 +44,16 @@ def names_of(
         zone=zone,
         host=rollout.node.name or "",
         costs=rollout.report.reconcile,
-        infer=tuple(name for one in stack.blueprint.infer for name in _called(one.name, rollout)),
+        infer=tuple(name for one in stack.blueprint.infer for name in _called(one, rollout)),
         train=stack.blueprint.name(TRAIN) if stack.blueprint.trains else "",
         webhook=rollout.alarms.webhook or "",
     )
 
 
-def _called(function: str, rollout: RolloutSettings) -> tuple[str, ...]:
-    """Names by which it is called: its own, or that of the alias whose environments are provisioned."""
-    return (function, f"{function}:{LIVE}") if rollout.functions.provisioned else (function,)
+def _called(function: LambdaSpec, rollout: RolloutSettings) -> tuple[str, ...]:
+    """Names by which a model's functions are called: their own, or also the alias of provisioned environments."""
+    named = called_as(function)
+    return (*named, *(f"{name}:{LIVE}" for name in named)) if rollout.functions.provisioned else named
 
 
 def secret_arn(stack: ServiceStack, name: str) -> str:

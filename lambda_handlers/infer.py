@@ -1,7 +1,7 @@
 """A model as a Lambda function: a function URL's event in, its reply out, in either protocol that agents speak.
 
-Which model it is says `served`. {"mark-warm": true, "hold_s": 0.1} loads it, holds the environment that long and
-answers nothing else.
+Which model it is says `served`; "mark-version" of an event names a version of it. {"mark-warm": true,
+"hold_s": 0.1} loads it, holds the environment that long and answers nothing else.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from aws_lambda_powertools import Logger
 from lambda_handlers.function_url import event_of, request_of
 from lambda_handlers.metrics import count
 from lambda_handlers.served import Served, served_model
+from mark.aws.functions.function_url import VERSION_KEY
 from mark.ports import InferReply
 from mark.protocols.exchange import check_outputs, read_exchange
 from mark.protocols.oip.bodies import BadRequest, error_reply
@@ -30,7 +31,7 @@ logger = Logger(service="mark-infer")
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  # noqa: ARG001 - Lambda's signature
     """Answer one request; whatever is wrong with it is a 4xx in the reply, a model that fails a 500."""
     began = time.perf_counter()
-    served = served_model()
+    served = served_model(str(event.get(VERSION_KEY, "")))
     if event.get("mark-warm"):
         time.sleep(min(max(float(event.get("hold_s", 0.0)), 0.0), HOLD_AT_MOST_S))
         return {"mark-warm": True}

@@ -1,9 +1,11 @@
-"""The model of an `infer` function, as its environment variables describe it.
+"""The model of an `infer` function, as its environment variables describe it, or as a version that a call names.
 
 MARK_BACKEND_KIND `python` calls the object that MARK_BACKEND_TARGET names (`module:attribute` or
 `path/file.py:Name`), its modules looked for in MARK_BACKEND_FOLDER first, where that is set; `emulated` answers
 zeros of MARK_OUTPUTS after MARK_EMULATED_LATENCY_S: an emulated time, lognormal with a coefficient of variation of
-MARK_EMULATED_CV.
+MARK_EMULATED_CV. Where MARK_VERSIONS_BUCKET is set, a call may name a version of a `python` model: its files come
+from that bucket (`version_files.py`), unless MARK_BACKEND_VERSION says that the function's own are that version.
+An environment answers as one version until a call names another.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from lambda_handlers.environment import required_variable, variable_or
+from lambda_handlers.version_files import fetch_version
 from mark.cloudmodel.noise import noise_factor
 from mark.domain.errors import Misconfigured
 from mark.domain.tensor import TensorSpec
@@ -27,7 +30,8 @@ from mark.protocols.exchange import row_count, zeros
 from mark.protocols.oip.bodies import Tensors
 
 _loading = threading.Lock()
-_served: list[Served] = []
+_served: dict[str, Served] = {}
+"""The model by its version, empty for what the function's own files are; one at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +46,26 @@ class Served:
     outputs: Sequence[TensorSpec] = ()
 
 
-def served_model() -> Served:
-    """Loaded once; environments that are threads of one process share it. Errors: Misconfigured."""
+def served_model(version: str = "") -> Served:
+    """Loaded once; environments that are threads of one process share it. version: the one that a call names.
+
+    Misconfigured where it cannot be loaded, VersionUnavailable where the version's files cannot be had.
+    """
+    if not variable_or("MARK_VERSIONS_BUCKET", "") or version == variable_or("MARK_BACKEND_VERSION", ""):
+        version = ""
     with _loading:
-        if not _served:
-            _served.append(load())
-        return _served[0]
+        if version not in _served:
+            _served.clear()  # two models may not fit the memory
+            _served[version] = load(version)
+        return _served[version]
 
 
-def load() -> Served:
-    """The model that the environment describes. Errors: Misconfigured."""
+def load(version: str = "") -> Served:
+    """The model that the environment describes, or a version of it. Errors as of `served_model`."""
     name, kind = required_variable("MARK_MODEL"), required_variable("MARK_BACKEND_KIND")
     if kind == "python":
-        model = _named(required_variable("MARK_BACKEND_TARGET"), variable_or("MARK_BACKEND_FOLDER", ""))()
+        own = (required_variable("MARK_BACKEND_TARGET"), variable_or("MARK_BACKEND_FOLDER", ""))
+        model = _named(*(fetch_version(version) if version else own))()
         return Served(name, model.inputs, model.predict, outputs=model.outputs)
     if kind != "emulated":
         raise Misconfigured(f"a function runs python or emulated models, not {kind}: that server is not there")
@@ -74,7 +85,7 @@ def _named(target: str, folder: str) -> Callable[[], PythonModel]:
         module = load_module(where, Path(folder) if folder else None)
         factory: Callable[[], PythonModel] = attrgetter(attribute)(module)
     except (ImportError, AttributeError, ValueError, OSError) as error:
-        raise Misconfigured(f"MARK_BACKEND_TARGET names {target!r}, which cannot be loaded: {error}") from error
+        raise Misconfigured(f"the model {target!r} cannot be loaded: {error}") from error
     return factory
 
 

@@ -283,7 +283,8 @@ class InferRequest(NamedTuple):
 
     `header_length` is OIP v2's Inference-Header-Content-Length where binary tensors follow the JSON, else 0.
     `accept` says on SageMaker's paths in which media types the client takes the answer; empty for any. `size`, in
-    items, is what batches and service times are counted in. `trace`: None where it belongs to none.
+    items, is what batches and service times are counted in. `trace`: None where it belongs to none. `version`: as
+    which version of the model a function answers; empty for what its own files are.
     """
 
     path: str
@@ -293,6 +294,7 @@ class InferRequest(NamedTuple):
     accept: str = ""
     size: int = 1
     trace: Trace | None = None
+    version: str = ""
 
 
 class InferReply(NamedTuple):
@@ -346,8 +348,8 @@ class Overflow(Protocol):
         """Call it. RetryLater where it throttles or cannot be reached, OutcomeUnknown where it may have run."""
         ...
 
-    async def warm(self, function: str, timeout_s: float) -> OverflowReply:
-        """Have an environment load the model; `reply` has no meaning. Errors as `invoke`."""
+    async def warm(self, function: str, timeout_s: float, version: str = "") -> OverflowReply:
+        """Have an environment load the model, or that version; `reply` has no meaning. Errors as `invoke`."""
         ...
 
 

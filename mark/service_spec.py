@@ -49,7 +49,7 @@ class ServedModel:
     backend: BackendSpec
     overflow: LambdaOffering | None = None
     function: str = ""
-    #: the function has an alias for each version (`domain/models/versions.py`)
+    #: the model has two functions, which answer as the version that a call names (`domain/models/versions.py`)
     function_versions: bool = False
     inputs: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()

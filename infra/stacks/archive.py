@@ -10,7 +10,7 @@ from constructs import Construct
 from infra.blueprint import Blueprint
 from infra.stack import ServiceStack, document, excuse, words
 from mark.aws.names import HANDLERS, TRAIN
-from mark.aws.resources import ExpirySpec
+from mark.aws.resources import ExpirySpec, called_as
 
 LOGS = ("agent", "controller", "gateway")
 
@@ -26,7 +26,8 @@ class ArchiveStack(ServiceStack):
         for handler in (*HANDLERS, *((TRAIN,) if blueprint.trains else ())):
             self._log(f"{handler.capitalize()}Log", f"/aws/lambda/{blueprint.name(handler)}")
         for infer in blueprint.infer:
-            self._log(f"InferLog{words(infer.model)}", f"/aws/lambda/{infer.name}")
+            for end, name in zip(("", "Second"), called_as(infer), strict=False):
+                self._log(f"InferLog{words(infer.model)}{end}", f"/aws/lambda/{name}")
 
     def _bucket(self) -> None:
         bucket = aws_s3.CfnBucket(

@@ -29,14 +29,14 @@ NETWORK_WHY = f"Lambda joins the function to the network with them (Lambda devel
 
 
 class FunctionsStack(ServiceStack):
-    """`infer` for each model that may overflow, `interruption`, `warm`, and the others where they are used."""
+    """One `infer` for each model that may overflow, two where it has versions, and the handlers that are used."""
 
     def __init__(self, scope: Construct, *, blueprint: Blueprint) -> None:
         super().__init__(scope, "functions", blueprint=blueprint, about="its Lambda functions")
         for function in blueprint.resources.functions:
             match function.role:
                 case "infer":
-                    self._infer(f"Infer{words(function.model)}", function)
+                    self._infer(f"Infer{words(function.model)}{'Second' * function.is_second}", function)
                 case "interruption":
                     self._interruption(function)
                 case "probe":
@@ -180,7 +180,8 @@ class FunctionsStack(ServiceStack):
             Deferred.STORE: blueprint.name(LEASE) if blueprint.lean else self.imported("report-secret"),
         }
         reports, lean = spec.role == "report", blueprint.lean
-        own = {"bucket": known[Deferred.BUCKET]} if reports or spec.role == "train" else {}
+        has_bucket = reports or spec.has_versions or spec.role == "train"
+        own = {"bucket": known[Deferred.BUCKET]} if has_bucket else {}
         own |= {"secret": known[Deferred.STORE]} if reports and not lean else {}
         may = of_roles(names_of(self, **own), "snapshot-report" if reports and lean else spec.role)
         taken = make_role(self, f"{id_}Role", service="lambda", may=(*may, *more), name=role_name(spec.name))

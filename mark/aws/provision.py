@@ -20,7 +20,6 @@ from mark.aws.functions.management import (
     feed,
     make_function,
     make_role,
-    publish_function,
     remove_functions,
     remove_roles,
 )
@@ -33,7 +32,6 @@ from mark.aws.resources import (
     Resources,
     RuleSpec,
     TemplateSpec,
-    called_as,
     queue_policy,
     tag_list,
 )
@@ -114,9 +112,6 @@ def _make_functions(
         )
         for function in wanted.functions
     }
-    for function in wanted.functions:
-        if function.alias:
-            publish_function(aws, function, function.variables(known))
     feed(aws, wanted.reader, raw_arn)
     if wanted.schedule is None:
         remove_schedule(aws, wanted.service)
@@ -277,7 +272,7 @@ def _names(wanted: Resources, raw_arn: str) -> Names:
         account=account,
         partition=partition,
         bucket=bucket_name(wanted.service, account),
-        infer=tuple(name for one in wanted.functions if one.role == "infer" for name in called_as(one)),
+        infer=tuple(one.name for one in wanted.functions if one.role == "infer"),
         sender=wanted.sender,
         train=next((one.name for one in wanted.functions if one.role == TRAIN), ""),
         webhook=next((one.environment[WEBHOOK_SECRET] for one in wanted.functions if one.role == WEBHOOK), ""),

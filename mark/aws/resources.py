@@ -6,15 +6,15 @@ there.
 
 EventBridge rules -> queue `raw` (dead letters apart) -> function `interruption` -> queue `events`
 launch templates: `serving` ends, `standby` stops, when an instance powers itself off
-functions: one `infer` a model, `interruption`, `warm`, `report` where one is mailed, on a schedule, `webhook`
-  where alarms are posted, and `train` where forecasters train in an image of their own
+functions: one `infer` a model, two where it has versions, `interruption`, `warm`, `report` where one is mailed, on
+  a schedule, `webhook` where alarms are posted, and `train` where forecasters train in an image of their own
 a bucket for what outlives the service; an alarm on dead letters
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,6 +25,7 @@ from mark.aws.names import (
     DEAD_LETTERS,
     EVENTS,
     JOURNAL,
+    LONGEST,
     PROBE,
     RAW,
     REPORT,
@@ -38,7 +39,7 @@ from mark.aws.names import (
 )
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet import Role
-from mark.domain.models.versions import alias_of
+from mark.domain.models.versions import functions_of
 from mark.protocols.events import REBALANCE, SOURCE, SPOT, STATE
 
 if TYPE_CHECKING:
@@ -144,8 +145,10 @@ class LambdaSpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     #: Variables whose values are not known before something else is made.
     deferred: Mapping[str, Deferred] = field(default_factory=dict)
-    #: Alias by which this state of it is called; empty where it has no others.
-    alias: str = ""
+    #: It answers as the version of its model that a call names, and the model has a second one, alike.
+    has_versions: bool = False
+    #: It is the second of its model's two.
+    is_second: bool = False
 
     @property
     def handler(self) -> str:
@@ -159,8 +162,8 @@ class LambdaSpec:
 
 
 def called_as(function: LambdaSpec) -> tuple[str, ...]:
-    """Names by which a model's function is called, as policies have them: its own, and those of all versions."""
-    return (function.name, f"{function.name}:{alias_of('*')}") if function.alias else (function.name,)
+    """Names by which a model's functions are called."""
+    return functions_of(function.name) if function.has_versions else (function.name,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,7 +295,12 @@ def describe(
             RuleSpec(name=name_of(service, rule), about=f"{kind} -> {raw.name}", detail_type=kind)
             for rule, kind in DETAIL_TYPES.items()
         ),
-        functions=(*infer, interruption, *others, *([_training(service)] if trains else [])),
+        functions=(
+            *(one for function in infer for one in _inference(function)),
+            interruption,
+            *others,
+            *([_training(service)] if trains else []),
+        ),
         reader=ReaderSpec(function=interruption.name, queue=raw.name),
         templates=launch_templates(service, rollout),
         alarm=_dead_letter_alarm(service, raw.dead_letters),
@@ -345,6 +353,17 @@ def queue_policy(queue_arn: str, senders: Sequence[str] = ()) -> dict[str, Any]:
         "Condition": {"ArnEquals": {"aws:SourceArn": list(senders)}},
     }
     return {"Version": "2012-10-17", "Statement": [encrypted, *([sends] if senders else [])]}
+
+
+def _inference(function: LambdaSpec) -> tuple[LambdaSpec, ...]:
+    """A model's functions. Misconfigured where AWS would not take the name of one."""
+    if not function.has_versions:
+        return (function,)
+    named = functions_of(function.name)
+    if len(named[-1]) > LONGEST:
+        raise Misconfigured(f"{named[-1]!r} is no name for AWS: at most {LONGEST} letters; rename the model")
+    first = replace(function, deferred={**function.deferred, "MARK_VERSIONS_BUCKET": Deferred.BUCKET})
+    return first, replace(first, name=named[1], is_second=True)
 
 
 def _handlers(service: str, rollout: RolloutSettings, store: StoreVariable) -> tuple[LambdaSpec, ...]:

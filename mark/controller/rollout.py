@@ -115,7 +115,7 @@ def advance(versions: ModelVersions, seen: RolloutSeen) -> RolloutMove:
         rollout = _answered(rollout, seen)
         rollout = _moved(rollout, versions.stable, seen)
         if rollout.phase is RolloutPhase.PROMOTED:
-            versions = replace(versions, stable=rollout.candidate)
+            versions = replace(versions, stable=rollout.candidate, function=1 - versions.function)
         rollout, launches = _launches(rollout, versions, seen)
         versions = replace(versions, rollout=rollout)
     else:

@@ -7,7 +7,6 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
-from mark.aws.functions.management import publish_function
 from mark.aws.provision import ServiceResources, ServiceSetup, set_up, tear_down
 from mark.aws.resources import INFER_TIMEOUT_S, LambdaSpec, describe
 from mark.aws.session import Aws, AwsSettings, Credentials
@@ -15,7 +14,6 @@ from mark.config.rollout import RolloutSettings
 from mark.config.settings import Settings
 from mark.domain.documents import json_text
 from mark.domain.fleet import Role
-from mark.domain.models.versions import alias_of
 from mark.domain.tensor import TensorSpec
 from mark.live.local.run_dir import Running
 from mark.live.models import LiveModel
@@ -25,6 +23,8 @@ from mark.store.users import StoreUser
 
 MODEL_FOLDER = "MARK_BACKEND_FOLDER"
 """Path of a user's modules for a function on this machine; in an account they are in its zip or image."""
+OWN_VERSION = "MARK_BACKEND_VERSION"
+"""The version that a function's own files are: in an account nobody knows that of a zip or an image."""
 IMAGE = "ami-0123456789abcdef0"
 """Any image will do where instances are processes."""
 OWNED_BY = "mark"
@@ -83,12 +83,6 @@ def on_this_machine(rollout: RolloutSettings) -> RolloutSettings:
     return rollout.model_copy(update={"owner": OWNED_BY, "report": report})
 
 
-def publish_version(aws: Aws, served: ServedModel) -> None:
-    """Have the model's function answer as this version by the version's alias, and as all others by theirs."""
-    function = function_of(served)
-    publish_function(aws, function, function.variables({}))
-
-
 def remove_resources(aws: Aws, service: str) -> None:
     """End its instances and remove what was made."""
     tear_down(aws, service)
@@ -145,12 +139,13 @@ def function_of(served: ServedModel) -> LambdaSpec:
             "MARK_BACKEND_KIND": served.backend.kind,
             "MARK_BACKEND_TARGET": served.backend.target,
             **({MODEL_FOLDER: served.backend.folder} if served.backend.folder else {}),
+            **({OWN_VERSION: served.version} if served.version else {}),
             "MARK_EMULATED_LATENCY_S": repr(overflow.latency_s),
             "MARK_EMULATED_CV": repr(overflow.cv),
             "MARK_INPUTS": _tensors_variable(served.inputs),
             "MARK_OUTPUTS": _tensors_variable(served.outputs),
         },
-        alias=alias_of(served.version) if served.function_versions else "",
+        has_versions=served.function_versions,
     )
 
 

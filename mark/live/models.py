@@ -32,6 +32,7 @@ from mark.dispatch.qos import QosRule
 from mark.dispatch.slackfit import VariantRule
 from mark.domain.demand import UNIT_S, WINDOW_S, Demand, unit_of_windows
 from mark.domain.errors import Misconfigured, unknown
+from mark.domain.models.versions import functions_of
 from mark.domain.objective import Slo
 from mark.domain.offering import Market
 from mark.domain.plan import Excuse
@@ -113,6 +114,10 @@ def make_live_models(settings: Settings) -> tuple[LiveModel, ...]:
         if name in (*HANDLERS, TRAIN):
             raise Misconfigured(
                 f"a model cannot be named {name}: a function of the service has that name; rename it"
+            )
+        if (second := functions_of(name)[1]) in names:
+            raise Misconfigured(
+                f"a model cannot be named {second} beside {name}, whose second function has that name; rename it"
             )
     check_events(settings, names)
     models = [_make(one, entry, settings.service.name) for one, entry in _each(settings)]

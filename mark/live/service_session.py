@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from mark.aws.session import Aws, AwsSettings
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
-from mark.live.aws_resources import RESOURCES, credentials_of, publish_version
+from mark.live.aws_resources import RESOURCES, credentials_of
 from mark.live.local.run_dir import RunFolder
 from mark.live.model_files import VERSIONS, remove_versions
 from mark.live.store_link import open_link
@@ -32,14 +32,24 @@ def service_aws(settings: Settings, role: str) -> Aws:
     )
 
 
-def keep_bundle(settings: Settings, store: ServiceStore, model: str, bundle: VersionBundle) -> BackendSpec:
-    """Have a version's files where the service's instances find them; the backend as they load it.
+def keep_bundle(
+    settings: Settings, store: ServiceStore, served: ServedModel, bundle: VersionBundle
+) -> BackendSpec:
+    """Have a version's files where instances and functions find them; the backend as instances load it.
 
     Misconfigured where they are edited meanwhile, or the service has no bucket.
     """
     folder = RunFolder.of(settings.service.name)
-    if folder.running() is not None:
-        return bundle.keep(folder.path / VERSIONS / model)
+    if folder.running() is None:
+        _upload(settings, store, bundle)
+        return bundle.backend
+    kept = bundle.keep(folder.path / VERSIONS / served.name)
+    if served.function_versions:
+        _upload(settings, store, bundle)
+    return kept
+
+
+def _upload(settings: Settings, store: ServiceStore, bundle: VersionBundle) -> None:
     bucket = (store.status(RESOURCES) or {}).get("bucket")
     if not bucket:
         raise Misconfigured(f"the service {store.service} has no bucket to keep versions in: deploy it again")
@@ -48,7 +58,6 @@ def keep_bundle(settings: Settings, store: ServiceStore, model: str, bundle: Ver
         upload(aws, bucket, bundle)
     finally:
         aws.close()
-    return bundle.backend
 
 
 def remove_copies(settings: Settings, model: str, versions: Iterable[str]) -> None:
@@ -56,15 +65,6 @@ def remove_copies(settings: Settings, model: str, versions: Iterable[str]) -> No
     folder = RunFolder.of(settings.service.name)
     if folder.running() is not None:
         remove_versions(folder.path / VERSIONS / model, versions)
-
-
-def publish_function_version(settings: Settings, served: ServedModel) -> None:
-    """Have the function of a service on this machine answer for a version, too."""
-    aws = service_aws(settings, "setup")
-    try:
-        publish_version(aws, served)
-    finally:
-        aws.close()
 
 
 def service_store(settings: Settings) -> tuple[ServiceStore, tuple[str, ...]]:

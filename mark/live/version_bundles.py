@@ -1,12 +1,14 @@
 """Bundle of a version in the service's bucket: a model's files, as each instance unpacks them before it starts.
 
 A bundle is named by its version, the hash of what it holds: nothing ever takes its place, and two models with the
-same files share one. A model that is installed, or a server of its own, has an empty one.
+same files share one. A model that is installed, or a server of its own, has none of its files there. One file more
+tells functions how to load the model (`lambda_handlers/version_files.py`).
 """
 
 from __future__ import annotations
 
 import gzip
+import io
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,12 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
-from mark.aws.names import ON_INSTANCES, VERSIONS
+from mark.aws.names import BACKEND_FILE, ON_INSTANCES, VERSIONS
 from mark.aws.objects import holds_object, put_file
 from mark.aws.session import Aws
+from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
-from mark.live.model_files import keep_version, loaded_from, version_of
-from mark.service_spec import BackendSpec
+from mark.live.model_files import keep_version, loaded_from, model_files, version_of
+from mark.service_spec import BackendSpec, ServedModel
+
+MOST_IN_FUNCTION_MIB = 480
+"""A function has 512 MB for files (Lambda developer guide, ephemeral storage)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +65,33 @@ class VersionBundle:
         """Pack it: the same files give the same bytes. Errors as of `kept`."""
         with self.kept() as kept:
             root = Path(kept.folder) if kept.folder != self.source.folder else None
-            pack(root, path)
+            pack(root, path, self._how_to_load())
+
+    def _how_to_load(self) -> bytes:
+        files = model_files(self.source)
+        target = self.source.target if files is None else files.target
+        return json_text({"target": target, "has_files": files is not None}).encode()
+
+    @property
+    def unpacked_bytes(self) -> int:
+        """The size of its files."""
+        files = model_files(self.source)
+        return 0 if files is None else sum((files.root / path).stat().st_size for path in files.files)
 
 
 def bundle_of(backend: BackendSpec) -> VersionBundle:
     """The version that a backend is now. Misconfigured where it has no files that could be one."""
     return VersionBundle(source=backend, version=version_of(backend))
+
+
+def runs_in_function(bundle: VersionBundle) -> bool:
+    """True where a function can answer as the version: a Python model whose files it has room for."""
+    return bundle.source.kind == "python" and bundle.unpacked_bytes <= MOST_IN_FUNCTION_MIB * 1024**2
+
+
+def has_function_versions(served: ServedModel, bundle: VersionBundle) -> bool:
+    """True where the model's functions answer as the version that a call names."""
+    return served.overflow is not None and served.central is None and runs_in_function(bundle)
 
 
 def upload(aws: Aws, bucket: str, bundle: VersionBundle) -> bool:
@@ -78,13 +105,19 @@ def upload(aws: Aws, bucket: str, bundle: VersionBundle) -> bool:
     return True
 
 
-def pack(root: Path | None, path: Path) -> None:
-    """Pack all files below `root`, without their times, owners and modes; no root: none."""
+def pack(root: Path | None, path: Path, how_to_load: bytes) -> None:
+    """Pack all files below `root`, without their times, owners and modes; no root: none.
+
+    how_to_load: the file for functions.
+    """
     with (
         path.open("wb") as file,
         gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) as zipped,
         tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as packed,
     ):
+        told = tarfile.TarInfo(BACKEND_FILE)
+        told.size = len(how_to_load)
+        packed.addfile(told, io.BytesIO(how_to_load))
         if root is None:
             return
         for source in sorted(root.rglob("*")):

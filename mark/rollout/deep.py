@@ -28,7 +28,7 @@ from mark.aws.names import DEAD_LETTERS, LEASE, TRAIN, name_of
 from mark.aws.outside_pause import read_pause
 from mark.aws.permissions.calls import PROCESSES
 from mark.aws.permissions.policies import Names, Statement, statements
-from mark.aws.resources import launch_templates
+from mark.aws.resources import called_as, launch_templates
 from mark.aws.session import Aws
 from mark.aws.stacks.cloudformation import Stacks
 from mark.config.settings import Settings
@@ -36,9 +36,11 @@ from mark.domain.errors import MarkError
 from mark.domain.fleet import Role
 from mark.domain.offering import Offering
 from mark.domain.orders import Launch
-from mark.live.aws_resources import trains_forecasters
+from mark.live.aws_resources import function_of, trains_forecasters
 from mark.live.models import LiveModel
+from mark.rollout.bundles import overflowing
 from mark.rollout.findings import Finding
+from mark.rollout.model_versions import first_bundles, in_versions
 
 DRY_RUN = "dry-run"
 """The order's token and the life that the tags of a DryRun name."""
@@ -221,7 +223,8 @@ def _granted(part: str, names: Names) -> list[Statement]:
 def _names(settings: Settings, models: Sequence[LiveModel], who: Caller, exports: Mapping[str, str]) -> Names:
     """The service as its permissions name it, by what its stacks say."""
     service, rollout = settings.service.name, settings.rollout
-    called = [model.served.function for model in models if model.served.overflow is not None]
+    told = in_versions(settings, models, first_bundles(settings, models))
+    called = [name for model in overflowing(told) for name in called_as(function_of(model.served))]
     aliased = [f"{name}:{LIVE_ALIAS}" for name in called] if rollout.functions.provisioned else []
     return Names(
         service=service,

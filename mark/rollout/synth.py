@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 from mark.aws.resources import LambdaSpec, mails
 from mark.config.carried import carry_files
 from mark.config.footprint import footprint_of, gateway_machine, sized
-from mark.config.service import Mode
 from mark.config.settings import Settings
 from mark.config.telemetry import TelemetrySettings, telemetry_of
 from mark.domain.billing.footprint import Footprint
@@ -26,8 +25,9 @@ from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.live.aws_resources import MODEL_FOLDER, function_of, trains_forecasters
 from mark.live.models import LiveModel, make_live_models
-from mark.live.version_bundles import VersionBundle, bundle_of
+from mark.live.version_bundles import VersionBundle
 from mark.rollout.bundles import Bundle, find_bundles, overflowing
+from mark.rollout.model_versions import first_bundles, in_versions
 from mark.rollout.spending import Spending, limited, rounded_up, spending_of
 from mark.rollout.template_sizes import TemplateSize, require_room, template_sizes
 from mark.rollout.zones import require_zones
@@ -95,7 +95,8 @@ def draft(settings: Settings) -> Synthesis:
     bundles = find_bundles(settings, models)
     footprint = footprint_of(settings, models=len(models))
     spending = spending_of(named, models, footprint)
-    versions = _versions(settings, models)
+    versions = first_bundles(settings, models)
+    models = in_versions(settings, models, versions)
     blueprint = _blueprint(settings, models, bundles, spending, versions)
     with tempfile.TemporaryDirectory(prefix="mark-synth-") as folder:
         source, target = Path(folder) / "blueprint.json", Path(folder) / "out"
@@ -162,13 +163,6 @@ def check_settings(settings: Settings) -> None:
         raise Misconfigured("rollout.gateway.scheme internet-facing needs a network that is not private")
 
 
-def _versions(settings: Settings, models: Sequence[LiveModel]) -> dict[str, VersionBundle]:
-    """The models' files as they are; none where nobody is served."""
-    if settings.service.mode is Mode.OBSERVE:
-        return {}
-    return {model.name: bundle_of(model.served.backend) for model in models}
-
-
 def _check_grpc_port(port: int | None) -> None:
     if port is not None and (port < UNPRIVILEGED or port in PORTS_TAKEN):
         taken = ", ".join(map(str, PORTS_TAKEN))
@@ -206,7 +200,13 @@ def _blueprint(
         "monthly_usd": settings.budget.monthly_usd or rounded_up(spending.month_usd),
         "bundles": {bundle.handler: bundle.key for bundle in bundles},
         "versions": {
-            model: {"version": bundle.version, **asdict(bundle.backend)} for model, bundle in versions.items()
+            model.name: {
+                "version": versions[model.name].version,
+                "function_versions": model.served.function_versions,
+                **asdict(versions[model.name].backend),
+            }
+            for model in models
+            if model.name in versions
         },
         "processes": told.model_dump_json(exclude_defaults=True, exclude=LEFT_OUT),
         "files": files,

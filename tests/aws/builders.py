@@ -70,7 +70,7 @@ def infer_function(service: str = "shop") -> LambdaSpec:
         memory_mib=512,
         timeout_s=60,
         environment={"A": "1"},
-        alias="v4f1c9a70be21",
+        has_versions=True,
     )
 
 

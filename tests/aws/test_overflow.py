@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lambda_handlers.version_files import VersionUnavailable
 from mark.aws.functions.function_url import compose_payload, parse_reply, parse_report
 from mark.aws.functions.overflow import LambdaOverflow
 from mark.aws.functions.warmup import warm_up
@@ -83,7 +84,11 @@ def test_an_environment_is_warmed_and_answers_nothing(overflow: LambdaOverflow, 
     stand_in.answer = lambda _: (200, log(COLD), b'{"mark-warm": true}')
 
     assert asyncio.run(overflow.warm("mark-shop-infer-m", 5.0)).cold
-    assert [event for _, event in stand_in.calls] == [{"mark-warm": True}]
+    asyncio.run(overflow.warm("mark-shop-infer-m", 5.0, "4f1c9a70be21"))
+    assert [event for _, event in stand_in.calls] == [
+        {"mark-warm": True},
+        {"mark-warm": True, "mark-version": "4f1c9a70be21"},
+    ]
 
 
 def test_without_a_report_the_time_it_took_is_billed(there: Aws, stand_in: LambdaStandIn) -> None:
@@ -209,6 +214,16 @@ def test_a_function_that_fails_is_billed_and_answered(overflow: LambdaOverflow, 
 @pytest.mark.parametrize("payload", [b"", b"null", b"{}", b'{"statusCode":"x"}', b'{"statusCode":200,"body":1}'])
 def test_an_answer_that_is_none(payload: bytes) -> None:
     assert parse_reply(payload).status == 502
+
+
+@pytest.mark.parametrize("error", ["Runtime.ExitError", VersionUnavailable.__name__])
+def test_an_environment_that_is_no_good_is_told_from_a_model_that_fails(
+    overflow: LambdaOverflow, stand_in: LambdaStandIn, error: str
+) -> None:
+    for name, lost in ((error, True), ("ValueError", False)):
+        payload = json.dumps({"errorMessage": "m", "errorType": name}).encode()
+        stand_in.answer = lambda _, payload=payload: (200, {"X-Amz-Function-Error": "Unhandled"}, payload)
+        assert call(overflow).lost is lost
 
 
 def test_nobody_waits_longer_than_asked_and_no_more_than_allowed_are_under_way(

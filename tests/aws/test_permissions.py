@@ -20,6 +20,7 @@ from tests.aws.iam import NAMES, action_of, decided, reference
 PREFIXES = {
     *("LaunchFrom", "LaunchedAlong", "Artifacts", "Images", "Objects", "Journals", "Plans", "Reports"),
     "Trainings",
+    "VersionFiles",
     "Versions",
 }
 SEEN_AS_A_WHOLE = {"ce:GetCostAndUsage", "cloudformation:DescribeStacks", "cloudwatch:DescribeAlarms"}

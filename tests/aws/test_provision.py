@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mark.aws.archive import figures_key, journal_key, put_object, report_key
+from mark.aws.archive import bucket_name, figures_key, journal_key, put_object, report_key
 from mark.aws.functions.management import pack
 from mark.aws.names import name_of
 from mark.aws.provision import set_up, tear_down
@@ -48,13 +48,13 @@ ALL = {
     "templates": 4,
     "queues": 3,
     "rules": 3,
-    "functions": 3,
+    "functions": 4,
     "mappings": 1,
     "roles": 1,
     "schedules": 0,
     "alarms": 1,
 }
-WITH_REPORT = ALL | {"functions": 4, "roles": 2, "schedules": 1}
+WITH_REPORT = ALL | {"functions": 5, "roles": 2, "schedules": 1}
 NOTHING = dict.fromkeys(ALL, 0)
 
 
@@ -173,7 +173,11 @@ def test_what_has_changed_is_brought_up_to_date(there: Aws) -> None:
     set_up(there, service(agents_store="redis://y", infer=infer, code=zipped("pass  # better")))
 
     function = there.lambda_.get_function_configuration(FunctionName=infer.name)
-    assert function["Environment"]["Variables"] == {"A": "2", "AWS_SDK_UA_APP_ID": "mark-infer"}
+    assert function["Environment"]["Variables"] == {
+        "A": "2",
+        "AWS_SDK_UA_APP_ID": "mark-infer",
+        "MARK_VERSIONS_BUCKET": bucket_name("shop", "123456789012"),
+    }
     assert function["MemorySize"] == 1024
     assert function["CodeSha256"] != before["CodeSha256"]
     [template] = there.ec2.describe_launch_templates(LaunchTemplateNames=["mark-shop-serving"])["LaunchTemplates"]

@@ -121,7 +121,7 @@ class World:
         self.versions = made.versions
         for order in made.orders:
             if isinstance(order, Launch):
-                assert order.version == NEW
+                assert order.version == self.rollout.candidate
                 self.launched += [
                     (
                         Instance(
@@ -387,6 +387,23 @@ def test_commands_are_carried_out_once_and_only_where_they_mean_something() -> N
     assert world.rollout.phase is RolloutPhase.ABORTED
     world.command(replace(START, id="6", candidate=OLD))
     assert world.rollout.phase is RolloutPhase.ABORTED, "it is the stable version already"
+
+
+def test_a_candidate_has_the_function_that_is_free_and_keeps_it_when_it_is_promoted() -> None:
+    world, asked = World(), []
+    for number, (verb, names) in enumerate(
+        ((ABORT, ("f_2", "f")), (PROMOTE, ("f_2", "f_2")), (ABORT, ("f", "f_2")), (PROMOTE, ("f", "f")))
+    ):
+        stable = world.versions.stable
+        candidate = f"{number:012x}"
+        world.command(replace(START, id=f"s{number}", candidate=candidate))
+        world.move()
+        before = world.versions.function_of(candidate, "f")
+        assert {before, world.versions.function_of(stable, "f")} == {"f", "f_2"}
+        world.command(replace(verb, id=f"e{number}"))
+        world.until_over()
+        asked.append((before, world.versions.function_of(world.versions.stable, "f")))
+        assert asked[-1] == names
 
 
 def test_a_promotion_by_command_waits_for_the_instances_alone() -> None:

@@ -8,8 +8,6 @@ import re
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,8 +15,6 @@ from botocore.exceptions import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.aws.functions.management import publish_function
-from mark.aws.resources import LambdaSpec
 from mark.config.settings import Settings
 from mark.domain.offering import OTHER_CALLS
 from mark.emulator.config import LambdaLimits
@@ -88,13 +84,19 @@ def test_cold_then_warm(world: World) -> None:
 def test_each_published_version_answers_as_it_was_and_has_environments_of_its_own(world: World) -> None:
     stop_clock(world)
     function(world, "echo")
-    aws: Any = SimpleNamespace(lambda_=world.client("lambda"))
-    spec = LambdaSpec(role="infer", name="echo", memory_mib=128, timeout_s=10)
-    for alias, colour in (("vold", "red"), ("vnew", "blue"), ("vold", "red")):
-        publish_function(aws, replace(spec, alias=alias), {"COLOUR": colour})
+    client = world.client("lambda")
+
+    def publish(colour: str, **changes: Any) -> str:
+        client.update_function_configuration(
+            FunctionName="echo", Environment={"Variables": {"COLOUR": colour}}, **changes
+        )
+        return client.publish_version(FunctionName="echo")["Version"]
+
+    for alias, colour in (("vold", "red"), ("vnew", "blue")):
+        client.create_alias(FunctionName="echo", Name=alias, FunctionVersion=publish(colour))
     for alias, colour in (("vold", "red"), ("vnew", "blue"), ("vold", "red")):
         assert call(world, f"echo:{alias}")[0]["colour"] == colour
-    publish_function(aws, replace(spec, alias="vnew", memory_mib=256), {"COLOUR": "green"})
+    client.update_alias(FunctionName="echo", Name="vnew", FunctionVersion=publish("green", MemorySize=256))
     assert [call(world, f"echo:{alias}")[0]["colour"] for alias in ("vold", "vnew")] == ["red", "green"]
     cold = {name: pool["cold"] for name, pool in world.state()["lambda"].items()}
     assert cold == {"echo:1": 1, "echo:2": 1, "echo:3": 1}

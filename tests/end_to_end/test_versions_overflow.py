@@ -16,7 +16,7 @@ from mark.live.local.clock_control import set_clock
 from mark.live.local.emulator_client import EmulatedControls
 from mark.steady_time import steady_time
 from tests.end_to_end.rig import Rig, eventually, fetch, rig
-from tests.end_to_end.test_versions import BODY, MODEL, PROFILE, SPEED, start, status
+from tests.end_to_end.test_versions import ASKED, MODEL, PROFILE, SPEED, start, status
 from tests.end_to_end.test_versions import CODE as VERSIONS_CODE
 
 CODE = ("import time\n" + VERSIONS_CODE).replace(
@@ -62,7 +62,7 @@ class Bursts:
 
     def ask(self, path: str, number: int) -> tuple[str, str, float | None]:
         status_code, body, headers = fetch(
-            f"{self.url}{path}/infer", BODY, more={"x-mark-request-id": f"r-{number}"}
+            f"{self.url}{path}/infer", ASKED, more={"x-mark-request-id": f"r-{number}"}
         )
         value = json.loads(body)["outputs"][0]["data"][0] if status_code == 200 else None
         return headers.get("x-mark-version", ""), headers.get("x-mark-served-by", ""), value
@@ -103,7 +103,36 @@ def test_lambda_answers_with_the_version_that_a_request_was_routed_to(tmp_path: 
         assert {value for _, _, value in found if value is not None} == {1.0}
         assert status(live)["weight"] == 0.0
         is_billed(live, stable, candidate)
+        another_takes_its_place(live, bursts, stable)
         live.down()
+
+
+def another_takes_its_place(live: Rig, bursts: Bursts, stable: str) -> None:
+    """The next version has the environments of the one that was aborted; after its promotion one goes back."""
+    store = live.store
+    edit(live.home, 3)
+    candidate = start(live, "--canary", "50,100", "--dwell", "100000")["candidate"]
+    found = Counter[tuple[str, str, float | None]]()
+
+    def overflows(version: str, value: float) -> bool:
+        found.update(bursts.burst(version))
+        return found[version, "lambda", value] > 0
+
+    eventually(lambda: store.versions("shop").weight == 0.5)
+    eventually(lambda: overflows(candidate, 3.0))
+    live.mark("rollout", "promote", "--model", "shop", "--name", live.name)
+    eventually(lambda: store.versions("shop").stable == candidate)
+    edit(live.home, 1)
+    back = start(live, "--canary", "50,100", "--dwell", "100000")["candidate"]
+    assert back == stable, "the same files are the same version"
+    eventually(lambda: store.versions("shop").weight == 0.5)
+    eventually(lambda: overflows(back, 1.0) and overflows(candidate, 3.0))
+    answered = {(version, value) for version, _, value in found if value is not None}
+    assert answered == {(candidate, 3.0), (stable, 1.0)}
+    live.mark("rollout", "abort", "--model", "shop", "--name", live.name)
+    found.clear()
+    found.update(bursts.burst())
+    assert {value for _, _, value in found if value is not None} == {3.0}
 
 
 def is_billed(live: Rig, *versions: str) -> None:

@@ -25,7 +25,6 @@ TESTS = Path(__file__).parents[1]
 UNRECORDED = {
     "agent": "calls nothing of itself: its start script and its model's metadata do (BY_AWS)",
     "deployer": "CloudFormation's calls are judged by nobody here; `scripts.rehearsal` makes them all",
-    "infer": "calls nothing",
     "probe": "calls nothing: it sends HTTPS within the network",
     "rotator": "a person's; tests/rollout/test_rotate.py holds it to what `mark rotate` used",
 }

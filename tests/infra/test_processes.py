@@ -18,7 +18,7 @@ from mark.domain.load.traffic import ModelTraffic
 from mark.live.aws_resources import RESOURCES, launches_of
 from mark.live.background.cloudwatch import metric_line, spend, watch_metrics
 from mark.live.processes import cloud
-from mark.live.processes.cloud import deployed, first_versions, live_models, main, resources
+from mark.live.processes.cloud import deployed, first_versions, in_versions, live_models, main, resources
 from mark.rollout.synth import Synthesis, synthesise
 from mark.store.published_status import MODEL, FailedTraining, ForecasterStatus, PublishedInstance, PublishedModel
 from tests.infra.conftest import WEBHOOK, Template, of_type, plain, settings
@@ -62,6 +62,12 @@ def test_controllers_begin_with_the_versions_of_the_deploy(
     bundle = synthesis.versions["inception-v3"]
     assert (version.version, version.backend) == (bundle.version, bundle.backend)
     assert first_versions(live_models(settings, ""), {}) == ()
+    told = json.loads(environment["MARK_VERSIONS"])
+    for has_versions in (True, False):
+        changed = {name: one | {"function_versions": has_versions} for name, one in told.items()}
+        [model] = in_versions(live_models(settings, ""), {"MARK_VERSIONS": json.dumps(changed)})
+        assert model.served.function_versions is has_versions
+    assert not in_versions(live_models(settings, ""), {})[0].served.function_versions
 
 
 def test_another_threshold_of_an_alarm_replaces_no_process(synthesis: Synthesis, tmp_path: Path) -> None:

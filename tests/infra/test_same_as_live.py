@@ -22,8 +22,9 @@ from mark.domain.orders import Launch
 from mark.live.aws_resources import make_resources
 from mark.live.local.run_dir import Running
 from mark.live.models import make_live_models
+from mark.rollout.model_versions import first_bundles
 from mark.rollout.spending import Spending
-from mark.rollout.synth import _blueprint, _versions
+from mark.rollout.synth import _blueprint
 from tests.aws.builders import aws
 from tests.emulator.conftest import TYPES, World, config_for
 from tests.infra.conftest import REGION, Template, of_type, plain, settings
@@ -370,7 +371,7 @@ def test_no_folder_of_the_deploying_machine_is_in_a_template(tmp_path: Path) -> 
     assert models[0].folder == tmp_path
 
     spending = Spending(fleet_usd=0.1, around_usd=0.1, limit_usd=1.0, named=True, lambda_usd=0.0)
-    blueprint = _blueprint(read, models, (), spending, _versions(read, models))
+    blueprint = _blueprint(read, models, (), spending, first_bundles(read, models))
 
     assert blueprint["infer"]
     assert str(tmp_path) not in json.dumps(blueprint)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from infra.bundles.build import packed
 from infra.stacks.launch import server_ports
 from infra.stacks.state import short_id
 from infra.user_data import Start, start_script
@@ -22,6 +23,7 @@ from mark.aws.names import repository_of
 from mark.aws.permissions.calls import ROLES
 from mark.aws.permissions.policies import Names, statements
 from mark.config.rollout import RolloutSettings
+from mark.config.settings import Settings
 from mark.domain.times import CloudTimes
 from mark.live.aws_resources import launches_of
 from mark.live.processes.cloud import resources as resources_of_controllers
@@ -30,7 +32,7 @@ from mark.rollout.plan import _password_number
 from mark.rollout.synth import Synthesis, synthesise
 from mark.rollout.templates import ACCESS, write_templates
 from mark.store.users import PROCESSES, rules_of
-from tests.infra.conftest import ACCOUNT, GRPC_PORT, REGION, Template, of_type, plain, settings
+from tests.infra.conftest import ACCOUNT, GRPC_PORT, REGION, Template, by_part, of_type, plain, settings
 
 UNTAGGED = {
     "AWS::Lambda::Permission",
@@ -775,6 +777,46 @@ def test_a_function_that_is_an_image_may_read_it_and_so_may_who_deploys_it(tmp_p
     for statement in (_listed(plain(policy["PolicyDocument"]["Statement"])[-1]), told):
         assert statement["Action"] == ["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
         assert statement["Resource"] == [f"arn:aws:ecr:{REGION}:{ACCOUNT}:repository/shop/infer"]
+
+
+def test_a_model_with_versions_has_two_functions_that_may_read_its_bundles(tmp_path: Path) -> None:
+    tree = settings(tmp_path, functions={"bundles": str(tmp_path)}).model_dump(mode="json", exclude_defaults=True)
+    backend = {"kind": "python", "target": "models.digits:Digits"}
+    tree["service"] |= {"serve": [{"model": "digits", "backend": backend}]}
+    (tmp_path / "infer.zip").write_bytes(packed({"models/digits/__init__.py": b""}))
+    made = synthesise(Settings.model_validate(tree))
+    parts = by_part(made)
+    both = ("mark-shop-digits", "mark-shop-digits_2")
+
+    functions = of_type(parts["functions"], "AWS::Lambda::Function")
+    infer = {name: plain(one) for name, one in functions.items() if "Infer" in name}
+    assert sorted(infer) == ["InferDigits", "InferDigitsSecond"]
+    assert tuple(one["FunctionName"] for one in infer.values()) == both
+    for one in infer.values():
+        assert one["Environment"]["Variables"]["MARK_VERSIONS_BUCKET"] == "<mark-shop-bucket>"
+        assert "MARK_BACKEND_VERSION" not in one["Environment"]["Variables"], "of a zip nobody knows it"
+    roles = of_type(parts["functions"], "AWS::IAM::Role")
+    for name in ("InferDigitsRole", "InferDigitsSecondRole"):
+        [policy] = roles[name]["Policies"]
+        [read] = [one for one in plain(policy["PolicyDocument"]["Statement"]) if one["Sid"] == "VersionFiles"]
+        assert _listed(read)["Resource"] == ["arn:aws:s3:::<mark-shop-bucket>/artifacts/versions/*"]
+        assert _listed(read)["Action"] == ["s3:GetObject"]
+    called = [f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:{name}" for name in both]
+    callers = {
+        name: _listed(one)["Resource"]
+        for template in parts.values()
+        for name, role in of_type(template, "AWS::IAM::Role").items()
+        for policy in role.get("Policies", ())
+        for one in plain(policy["PolicyDocument"]["Statement"])
+        if one["Sid"] == "Inference"
+    }
+    assert set(callers) == {"ControllerRole", "GatewayRole", "WarmRole"}
+    assert all(found == called for found in callers.values())
+    groups = {group["LogGroupName"] for group in of_type(parts["archive"], "AWS::Logs::LogGroup").values()}
+    assert {f"/aws/lambda/{name}" for name in both} <= groups
+    [task] = of_type(parts["control"], "AWS::ECS::TaskDefinition").values()
+    told = {item["Name"]: item["Value"] for item in task["ContainerDefinitions"][0]["Environment"]}
+    assert json.loads(told["MARK_VERSIONS"])["digits"]["function_versions"] is True
 
 
 def test_an_image_is_pulled_from_where_it_is(templates: dict[str, Template]) -> None:

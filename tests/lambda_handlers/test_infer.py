@@ -34,7 +34,7 @@ DIGITS = {
 @pytest.fixture
 def environment(monkeypatch):
     """An environment of its own, with these variables."""
-    monkeypatch.setattr(served, "_served", [])
+    monkeypatch.setattr(served, "_served", {})
 
     def enter(variables):
         for name, value in variables.items():
@@ -178,7 +178,7 @@ def test_a_ping_loads_the_model_and_holds_the_environment(environment, clock):
 def test_environments_may_be_threads_of_one_process(environment, clock, monkeypatch):
     environment(EMULATED)
     loads, replies = [], {}
-    monkeypatch.setattr(served, "load", lambda real=served.load: loads.append(1) or real())
+    monkeypatch.setattr(served, "load", lambda version, real=served.load: loads.append(1) or real(version))
 
     meet = threading.Barrier(20, timeout=60.0)  # broken where they come one after the other
     clock.sleep = lambda _seconds: meet.wait()
@@ -204,6 +204,31 @@ def test_what_is_wrong_is_counted_and_what_is_answered_costs_no_line(environment
     infer.handler(ask() | {"body": "{"}, None)
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(line["model"], line["Status400"]) for line in lines] == [("m", [1.0])]
+
+
+def test_a_version_is_fetched_only_where_the_function_s_own_files_are_another(environment, monkeypatch):
+    fetched = []
+
+    def fetch(version):
+        fetched.append(version)
+        return "models.digits:Digits", ""
+
+    monkeypatch.setattr(served, "fetch_version", fetch)
+    ping = {"mark-warm": True, "mark-version": "a" * 12}
+    environment(DIGITS)
+    infer.handler(ping, None)  # a function without versions answers with what it has
+    assert fetched == []
+    environment({"MARK_VERSIONS_BUCKET": "b", "MARK_BACKEND_VERSION": "b" * 12})
+    for version in ("a" * 12, "a" * 12, "b" * 12, "", "a" * 12):
+        infer.handler({**ping, "mark-version": version}, None)
+    assert fetched == ["a" * 12] * 2
+
+
+@pytest.mark.parametrize("version", ["../../x", "a" * 13, "A" * 12])
+def test_what_is_no_version_is_looked_for_nowhere(environment, version):
+    environment(DIGITS | {"MARK_VERSIONS_BUCKET": "b"})
+    with pytest.raises(Misconfigured, match="is no version"):
+        infer.handler({"mark-warm": True, "mark-version": version}, None)
 
 
 @pytest.mark.parametrize(

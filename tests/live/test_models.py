@@ -25,6 +25,12 @@ def test_a_model_bears_no_name_of_the_services_own_functions(name: str) -> None:
         make_live_models(settings)
 
 
+def test_a_model_bears_no_name_of_another_s_second_function() -> None:
+    settings = Settings.model_validate({"service": {"serve": [{"model": "rm2"}, {"model": "rm2_2"}]}})
+    with pytest.raises(Misconfigured, match="a model cannot be named rm2_2 beside rm2"):
+        make_live_models(settings)
+
+
 def rates(**trace: str) -> dict[str, float]:
     serve = [{"model": "rm2", "offerings": {"types": ["r5n.large", "c5n.2xlarge"]}}]
     (model,) = make_live_models(Settings.model_validate({"service": {"serve": serve}, "trace": trace}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import tarfile
 import time
@@ -9,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from mark.aws.names import BACKEND_FILE
 from mark.domain.errors import Misconfigured
 from mark.live.model_files import version_of
-from mark.live.version_bundles import bundle_of
+from mark.live.version_bundles import MOST_IN_FUNCTION_MIB, VersionBundle, bundle_of, runs_in_function
 from mark.plugins.load import load_model
 from mark.service_spec import BackendSpec
 
@@ -71,9 +73,26 @@ def test_a_file_that_was_edited_meanwhile_is_in_no_bundle(backend: BackendSpec, 
         bundle.keep(tmp_path / "kept")  # a copy of other files under this version's name
 
 
-def test_what_is_installed_has_an_empty_bundle(tmp_path: Path) -> None:
+def test_the_bundle_tells_functions_how_to_load_it(backend: BackendSpec, tmp_path: Path) -> None:
+    bundle = bundle_of(backend)
+    bundle.write(tmp_path / "b.tar.gz")
+    with tarfile.open(tmp_path / "b.tar.gz") as packed:
+        told = packed.extractfile(BACKEND_FILE)
+        assert told is not None
+        assert json.load(told) == {"target": "model.py:Shop", "has_files": True}
+    assert bundle.unpacked_bytes == len(CODE) + len("OFFSET = 1") + len("old")
+    assert runs_in_function(bundle)
+
+
+def test_what_has_no_room_in_a_function_fits_none(backend: BackendSpec, tmp_path: Path) -> None:
+    with (tmp_path / "home" / "weights.txt").open("r+b") as weights:
+        weights.truncate((MOST_IN_FUNCTION_MIB + 1) * 1024**2)
+    assert not runs_in_function(VersionBundle(source=backend, version="a" * 12))
+
+
+def test_what_is_installed_has_none_of_its_files_in_its_bundle(tmp_path: Path) -> None:
     bundle = bundle_of(BackendSpec(kind="oip", target="http://127.0.0.1:8500"))
     bundle.write(tmp_path / "b.tar.gz")
     with tarfile.open(tmp_path / "b.tar.gz") as packed:
-        assert packed.getnames() == []
+        assert packed.getnames() == [BACKEND_FILE]
     assert bundle.backend.folder == ""

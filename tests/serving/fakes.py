@@ -175,7 +175,7 @@ class FakeLambda:
         reply = InferReply(status=200, content_type="application/json", body=b'{"from": "lambda"}')
         return OverflowReply(reply=reply, gib_s=0.5, cold=len(self.calls) == 1)
 
-    async def warm(self, function: str, timeout_s: float) -> OverflowReply:
+    async def warm(self, function: str, timeout_s: float, version: str = "") -> OverflowReply:
         self.warmed.append(function)
         if self.refuses:
             raise RetryLater("throttled")

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from mark.ports import InferReply, InferRequest
 
 LENGTH_HEADER = "inference-header-content-length"
+VERSION_KEY = "mark-version"
+"""Of an event: as which version of the model the function answers."""
 BAD_GATEWAY = 502
 
 
@@ -48,8 +50,20 @@ def compose_payload(request: InferRequest) -> bytes:
         "requestContext": {"http": {"method": "POST", "path": request.path}},
         "body": body,
         "isBase64Encoded": encoded,
+        **named(request.version),
     }
     return json.dumps(event, ensure_ascii=False).encode()
+
+
+def compose_ping(version: str = "", hold_s: float = 0.0) -> bytes:
+    """The event that has an environment load the model, hold for so long and answer nothing."""
+    held = {"hold_s": hold_s} if hold_s else {}
+    return json.dumps({"mark-warm": True, **held, **named(version)}).encode()
+
+
+def named(version: str) -> dict[str, str]:
+    """The part of an event that names a version of the model; empty for none."""
+    return {VERSION_KEY: version} if version else {}
 
 
 def parse_reply(payload: bytes) -> InferReply:
@@ -79,15 +93,18 @@ def failed(line: str) -> InferReply:
 
 
 def environment_lost(payload: bytes) -> bool:
-    """True where a failed call's payload says that the runtime's process ended: no error of the function's own."""
+    """True where a failed call's payload says that the environment is no good: no error of the model's own.
+
+    Its process ended, or it could not get the files of the version that it was to answer as.
+    """
     try:
         document = json.loads(payload)
     except ValueError:
         return False
-    return isinstance(document, dict) and document.get("errorType") in _PROCESS_ENDED
+    return isinstance(document, dict) and document.get("errorType") in _LOST
 
 
-_PROCESS_ENDED = ("Runtime.ExitError", "Runtime.OutOfMemory")
+_LOST = ("Runtime.ExitError", "Runtime.OutOfMemory", "VersionUnavailable")
 _REPORT = re.compile(r"^REPORT .*", re.MULTILINE)
 _BILLED = re.compile(r"Billed Duration: ([0-9.]+) ms")
 _MEMORY = re.compile(r"Memory Size: ([0-9.]+) MB")

@@ -118,36 +118,6 @@ def make_function(
     return have["FunctionArn"]
 
 
-def publish_function(aws: Aws, function: LambdaSpec, variables: Mapping[str, str]) -> None:
-    """Have the function's alias name it as it is described, with this environment; other aliases stay as they are.
-
-    What is called without an alias is this state of it, too, until another one is published.
-    """
-    wanted: dict[str, Any] = {
-        "MemorySize": function.memory_mib,
-        "Timeout": function.timeout_s,
-        "Environment": {"Variables": dict(variables)},
-    }
-    name, alias = function.name, function.alias
-    there: Mapping[str, Any] = {}
-    try:
-        with translated():
-            there = {**aws.lambda_.get_function_configuration(FunctionName=name, Qualifier=alias)}
-    except MarkError as error:
-        if code_of(error) not in NOT_THERE:
-            raise
-    if there and all(there.get(key) == value for key, value in wanted.items()):
-        return
-    with translated():
-        aws.lambda_.update_function_configuration(FunctionName=name, **wanted)
-        aws.lambda_.get_waiter("function_updated_v2").wait(FunctionName=name)
-        number = aws.lambda_.publish_version(FunctionName=name)["Version"]
-        if there:
-            aws.lambda_.update_alias(FunctionName=name, Name=alias, FunctionVersion=number)
-        else:
-            aws.lambda_.create_alias(FunctionName=name, Name=alias, FunctionVersion=number)
-
-
 def feed(aws: Aws, reader: ReaderSpec, queue_arn: str) -> None:
     """Have the function called with what comes into the queue."""
     with translated():

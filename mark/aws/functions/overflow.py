@@ -12,7 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from mark.aws.errors import may_be_done, translated
-from mark.aws.functions.function_url import compose_payload, environment_lost, failed, parse_reply, parse_report
+from mark.aws.functions.function_url import (
+    compose_payload,
+    compose_ping,
+    environment_lost,
+    failed,
+    parse_reply,
+    parse_report,
+)
 from mark.aws.session import Aws
 from mark.domain.errors import OutcomeUnknown, RetryLater
 from mark.ports import InferRequest, OverflowReply
@@ -20,7 +27,6 @@ from mark.ports import InferRequest, OverflowReply
 if TYPE_CHECKING:
     from mypy_boto3_lambda.type_defs import InvocationResponseTypeDef
 
-PING = b'{"mark-warm": true}'
 LONGEST_S = 60.0
 """No request is waited for longer; a thread whose caller has left is free after this at the latest."""
 
@@ -47,9 +53,9 @@ class LambdaOverflow:
         """
         return await self._called(function, compose_payload(request), timeout_s)
 
-    async def warm(self, function: str, timeout_s: float) -> OverflowReply:
-        """Have an environment load the model and answer nothing. Errors as `invoke`."""
-        return await self._called(function, PING, timeout_s)
+    async def warm(self, function: str, timeout_s: float, version: str = "") -> OverflowReply:
+        """Have an environment load the model, or that version, and answer nothing. Errors as `invoke`."""
+        return await self._called(function, compose_ping(version), timeout_s)
 
     async def _called(self, function: str, payload: bytes, timeout_s: float) -> OverflowReply:
         if self._in_flight >= self._concurrency:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mark.aws.errors import translated
-from mark.aws.functions.function_url import parse_report
+from mark.aws.functions.function_url import compose_ping, parse_report
 from mark.domain.errors import MarkError
 from mark.domain.offering import PING_S
 
@@ -29,11 +28,16 @@ class WarmedUp:
     gib_s: float
 
 
-def warm_up(client: LambdaClient, function: str, concurrency: int, hold_s: float = PING_S) -> WarmedUp:
-    """Ping `function` with `concurrency` calls at once; returns when all have answered or failed."""
+def warm_up(
+    client: LambdaClient, function: str, concurrency: int, hold_s: float = PING_S, *, version: str = ""
+) -> WarmedUp:
+    """Ping `function` with `concurrency` calls at once; returns when all have answered or failed.
+
+    version: the one of the model that its environments load.
+    """
     if concurrency <= 0:
         return WarmedUp(answered=0, cold=0, failed=0, gib_s=0.0)
-    ping = json.dumps({"mark-warm": True, "hold_s": hold_s}).encode()
+    ping = compose_ping(version, hold_s)
 
     def call(_: int) -> tuple[bool, bool, float]:
         try:

@@ -76,6 +76,9 @@ NODE = (
 )
 """Calls of nodes in the lean shape, beside those of controllers and gateways."""
 
+INFER = (Call("s3", "GetObject", "the files of the version that a call names", within="VersionFiles"),)
+"""Calls of the functions that infer."""
+
 INTERRUPTION = (Call("sqs", "SendMessage", "what EventBridge said, in the controller's words"),)
 """Calls of the interruption handler."""
 
@@ -221,7 +224,6 @@ SETTING_UP = (
     Call("iam", "GetRole", "whether the role is there"),
     Call("iam", "PutRolePolicy", "what the functions may do"),
     Call("lambda", "CreateEventSourceMapping", "the raw queue calls the interruption function"),
-    Call("lambda", "CreateAlias", "a version of a model has a version of its function"),
     Call("lambda", "CreateFunction", "infer, interruption, warm"),
     Call("lambda", "DeleteEventSourceMapping", "removal"),
     Call("lambda", "DeleteFunction", "removal"),
@@ -229,8 +231,6 @@ SETTING_UP = (
     Call("lambda", "ListEventSourceMappings", "whether the raw queue calls the function"),
     Call("lambda", "ListFunctions", "removal: which functions the service has"),
     Call("lambda", "ListTags", "removal: whose a function is"),
-    Call("lambda", "PublishVersion", "a version of a model has a version of its function"),
-    Call("lambda", "UpdateAlias", "a version's function has changed, as its memory"),
     Call("lambda", "UpdateFunctionCode", "a function's code has changed"),
     Call("lambda", "GetFunction", "wait until new code is in place"),
     Call("lambda", "UpdateFunctionConfiguration", "a function's settings have changed"),
@@ -256,7 +256,7 @@ ROLES: Mapping[str, tuple[Call, ...]] = MappingProxyType(
         "deployer": DEPLOYER,
         "doctor": DOCTOR,
         "gateway": GATEWAY,
-        "infer": (),
+        "infer": INFER,
         "interruption": INTERRUPTION,
         "member": MEMBER,
         "node": NODE,

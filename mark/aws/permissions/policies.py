@@ -163,7 +163,6 @@ _NEEDS: Mapping[tuple[str, str], tuple[Need, ...]] = MappingProxyType(
         ("iam", "GetRole"): _each("OwnRoles", "iam:GetRole"),
         ("iam", "PutRolePolicy"): _each("OwnRoles", "iam:PutRolePolicy"),
         ("iam", "SimulatePrincipalPolicy"): _each("ControllersRoles", "iam:SimulatePrincipalPolicy"),
-        ("lambda", "CreateAlias"): _each("OwnFunctions", "lambda:CreateAlias"),
         ("lambda", "CreateEventSourceMapping"): _each("NewMappings", "lambda:CreateEventSourceMapping"),
         ("lambda", "CreateFunction"): (
             *_each("NewFunctions", "lambda:CreateFunction", "lambda:TagResource"),
@@ -178,8 +177,6 @@ _NEEDS: Mapping[tuple[str, str], tuple[Need, ...]] = MappingProxyType(
         ("lambda", "ListEventSourceMappings"): _each("LambdaReads", "lambda:ListEventSourceMappings"),
         ("lambda", "ListFunctions"): _each("LambdaReads", "lambda:ListFunctions"),
         ("lambda", "ListTags"): _each("NamedFunctions", "lambda:ListTags"),
-        ("lambda", "PublishVersion"): _each("OwnFunctions", "lambda:PublishVersion"),
-        ("lambda", "UpdateAlias"): _each("OwnFunctions", "lambda:UpdateAlias"),
         ("lambda", "UpdateFunctionCode"): _each("OwnFunctions", "lambda:UpdateFunctionCode"),
         ("lambda", "UpdateFunctionConfiguration"): (
             Need("lambda:UpdateFunctionConfiguration", "OwnFunctions"),

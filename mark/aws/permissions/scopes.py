@@ -366,6 +366,11 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
         ),
         "Training": (_training, _owned, "the function that trains forecasters"),
         "UnpostedQueue": (_queues(UNPOSTED_QUEUE), _always, "alarms that could not be posted to the webhook"),
+        "VersionFiles": (
+            _prefix(VERSIONS),
+            _always,
+            "bundles of models' versions, one of which a function answers as",
+        ),
         "Webhook": (_webhook, _always, "the address of the webhook that alarms are posted to"),
         "Trainings": (_trainings, _always, "orders and results of trainings"),
     }

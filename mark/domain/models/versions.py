@@ -23,19 +23,18 @@ LONGEST_S = 7 * 86_400.0
 """Most of a share's dwell, and of the time for a step's instances."""
 
 
-def function_of_version(function: str, version: str) -> str:
-    """The Lambda function that answers for a version: the model's, by an alias that bears the version's name."""
-    return f"{function}:{alias_of(version)}" if version else function
+SECOND = "_2"
+"""End of the name of a model's second function."""
+
+
+def functions_of(function: str) -> tuple[str, str]:
+    """The two Lambda functions of a model: one answers as its stable version, the other as a candidate."""
+    return function, f"{function}{SECOND}"
 
 
 def outdated_versions(put: Sequence[str], used: Collection[str]) -> tuple[str, ...]:
     """Versions that are kept no longer. put: all that are kept, by when they were put there last, oldest first."""
     return tuple(name for name in put[:-KEPT_VERSIONS] if name not in used)
-
-
-def alias_of(version: str) -> str:
-    """The alias of a version; one of digits alone would be a number of Lambda's own."""
-    return f"v{version}"
 
 
 class RolloutPhase(StrEnum):
@@ -290,6 +289,13 @@ class ModelVersions:
     rollout: Rollout | None = None
     #: Id of the last command that was carried out.
     command: str = ""
+    #: Which of the model's two functions (`functions_of`) answers for the stable version: 0 or 1.
+    function: int = 0
+
+    def function_of(self, version: str, function: str) -> str:
+        """The function that answers for the stable version or the candidate. function: the model's first."""
+        is_candidate = bool(version) and version == self.candidate
+        return functions_of(function)[self.function ^ is_candidate]
 
     @property
     def candidate(self) -> str:

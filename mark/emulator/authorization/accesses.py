@@ -427,12 +427,9 @@ RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
         **{
             ("lambda", name): _on_function(f"lambda:{name}")
             for name in (
-                "CreateAlias",
                 "DeleteFunction",
                 "GetFunction",
                 "GetFunctionConfiguration",
-                "PublishVersion",
-                "UpdateAlias",
                 "UpdateFunctionCode",
                 "UpdateFunctionConfiguration",
             )

@@ -106,7 +106,7 @@ class LambdaProcess:
                     *(str(theirs.fileno()), str(os.getpid()), self.spec.handler, *self._path, self._folder.name),
                 ],
                 pass_fds=[theirs.fileno()],
-                env={**self._environment, **dict(self.spec.environment)},
+                env={**self._environment, "TMPDIR": self._folder.name, **dict(self.spec.environment)},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,

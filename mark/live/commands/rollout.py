@@ -27,8 +27,8 @@ from mark.domain.models.versions import (
 )
 from mark.live.local.run_dir import RunFolder
 from mark.live.models import backend_spec, served_models, tensors_of
-from mark.live.service_session import keep_bundle, publish_function_version, remove_copies, service_store
-from mark.live.version_bundles import bundle_of
+from mark.live.service_session import keep_bundle, remove_copies, service_store
+from mark.live.version_bundles import MOST_IN_FUNCTION_MIB, VersionBundle, bundle_of, runs_in_function
 from mark.plugins.load import make_model
 from mark.report.tables import make_table, texts
 from mark.report.terminal import show, show_json
@@ -97,10 +97,10 @@ def start_rollout(settings: Settings, options: StartOptions, *, given: bool, as_
     if entry.kind == "python":
         with bundle.kept() as copy:
             make_model(copy.target, Path(copy.folder) if copy.folder else None)
-    backend = keep_bundle(settings, store, options.model, bundle)
+    if served.function_versions:
+        _check_runs_in_function(served, bundle)
+    backend = keep_bundle(settings, store, served, bundle)
     candidate = replace(served, version=bundle.version, backend=backend)
-    if candidate.function_versions:
-        publish_function_version(settings, candidate)
     store.put_version(candidate, spec)
     versions = give_command(store, options.model, RolloutVerb.START, candidate=bundle.version, policy=policy)
     remove_copies(settings, options.model, store.forget_versions(options.model))
@@ -193,8 +193,16 @@ def _check_may_start(served: ServedModel, versions: ModelVersions, policy: Canar
         )
     if served.overflow is not None and not served.function_versions:
         raise Misconfigured(
-            f"{name} overflows to Lambda, whose function has one version here: to roll out others, serve it with "
-            "offerings: {overflow: false}"
+            f"{name} overflows to Lambda, whose function has one version (docs/versions.md says why): to roll out "
+            "others, serve it with offerings: {overflow: false}"
+        )
+
+
+def _check_runs_in_function(served: ServedModel, bundle: VersionBundle) -> None:
+    if not runs_in_function(bundle):
+        raise Misconfigured(
+            f"the new {served.name} overflows to Lambda, which runs versions of Python models of "
+            f"{MOST_IN_FUNCTION_MIB} MiB at most: serve it with offerings: {{overflow: false}}"
         )
 
 

@@ -14,7 +14,7 @@ from mark.aws.session import Aws
 from mark.dispatch.overflow import BUCKETS, believed_warm, note_in_flight, warm_for_all
 from mark.domain.lease import Lease
 from mark.domain.load.traffic import GatewayReport, ModelTraffic, Warmed
-from mark.domain.models.versions import VersionCounts, function_of_version
+from mark.domain.models.versions import VersionCounts
 from mark.live.clock import ServiceClock
 from mark.service_spec import ServedModel
 from mark.store.service import ServiceStore
@@ -25,7 +25,7 @@ TIMEOUT_S = 30.0
 class Warmer:
     """Pings the function and reports the bill as a gateway would; a ping stands for itself at any speed.
 
-    While a rollout runs, the candidate's version of the function is warmed, too, by its share of the requests.
+    While a rollout runs, the function that answers as its candidate is warmed, too, by its share of the requests.
     Gateways are told what is warm, each its share: what would start cold is late, so they send nothing there.
     """
 
@@ -52,14 +52,16 @@ class Warmer:
         self._forget_gone()
         now = self._clock.now()
         return warm_for_all(
-            (believed_warm(self._belief(name), now), share) for name, share in self._shares().items()
+            (believed_warm(self._belief(version), now), share) for version, _, share in self._shares()
         )
 
     def warm(self, concurrency: int) -> WarmedUp:
         """Warm so many environments, of each version its share, and report the bill."""
         self._forget_gone()
-        shares = self._shares()
-        done = {version: self._warm(version, math.ceil(share * concurrency)) for version, share in shares.items()}
+        done = {
+            version: self._warm(version, function, math.ceil(share * concurrency))
+            for version, function, share in self._shares()
+        }
         whole = WarmedUp(
             answered=sum(one.answered for one in done.values()),
             cold=sum(one.cold for one in done.values()),
@@ -77,8 +79,8 @@ class Warmer:
         self._store.report(report)
         return whole
 
-    def _warm(self, version: str, concurrency: int) -> WarmedUp:
-        done = warm_up(self._client, function_of_version(self._served.function, version), concurrency)
+    def _warm(self, version: str, function: str, concurrency: int) -> WarmedUp:
+        done = warm_up(self._client, function, concurrency, version=version)
         now = self._clock.now()
         note_in_flight(self._belief(version), now, done.answered)
         share = math.ceil(done.answered / self._gateways)
@@ -86,13 +88,14 @@ class Warmer:
         self._store.put_warmed(warmed)
         return done
 
-    def _shares(self) -> dict[str, float]:
-        """Versions with environments of their own, and what share of the plan's each may need; all: the stable."""
-        versions = self._store.versions(self._served.name) if self._served.function_versions else None
+    def _shares(self) -> list[tuple[str, str, float]]:
+        """Versions, their functions, and what share of the plan's environments each may need; all: the stable."""
+        served = self._served
+        versions = self._store.versions(served.name) if served.function_versions else None
         if versions is None:
-            return {"": 1.0}
-        shares = {versions.stable: 1.0}
-        return shares | ({versions.candidate: versions.weight} if versions.weight > 0 else {})
+            return [("", served.function, 1.0)]
+        shares = {versions.stable: 1.0} | ({versions.candidate: versions.weight} if versions.weight > 0 else {})
+        return [(one, versions.function_of(one, served.function), share) for one, share in shares.items()]
 
     def _belief(self, version: str) -> NDArray[np.int64]:
         return self._beliefs.setdefault(version, np.zeros((2, BUCKETS), np.int64))

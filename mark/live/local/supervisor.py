@@ -32,7 +32,6 @@ from mark.live.aws_resources import (
     RESOURCES,
     aws_of,
     make_resources,
-    publish_version,
     remove_resources,
     resources_document,
 )
@@ -59,6 +58,7 @@ from mark.live.local.startup import (
 )
 from mark.live.model_files import VERSIONS, keep_version
 from mark.live.models import LiveModel, make_live_models, service_spec
+from mark.live.version_bundles import VersionBundle, has_function_versions, upload
 from mark.offline.out_folder import JOURNAL_NAME
 from mark.protocols.oip.bodies import example_body
 from mark.steady_time import WALL, steady_time
@@ -181,10 +181,9 @@ class Supervisor:
         except Misconfigured as error:
             log.warning("served without versions", extra={"model": model.name, "reason": str(error)})
             return model
-        # An emulated model has no code, so that its function has nothing to publish.
-        publishes = model.served.overflow is not None and model.served.central is None and backend.kind == "python"
-        served = replace(model.served, version=version, backend=backend, function_versions=publishes)
-        return replace(model, served=served)
+        served = replace(model.served, version=version, backend=backend)
+        has_versions = has_function_versions(served, VersionBundle(source=backend, version=version))
+        return replace(model, served=replace(served, function_versions=has_versions))
 
     def _await_first(self, store: ServiceStore) -> None:
         """Until it serves, or where it only observes, until it has planned."""
@@ -259,9 +258,11 @@ class Supervisor:
         self._store.put_status(RESOURCES, resources_document(made, rollout))
         now = self._store.clock().service_time(steady_time())
         for model in self._models:
-            if model.served.function_versions:  # also those that were rolled out before an emulated AWS was lost
+            if model.served.function_versions:  # those that were rolled out before an emulated AWS was lost
                 for served in self._store.served_versions(model.name):
-                    publish_version(self._aws, served)
+                    if served.version != model.served.version:
+                        bundle = VersionBundle(source=served.backend, version=served.version)
+                        upload(self._aws, made.bucket, bundle)
             self._store.put_warmed(Warmed(model=model.name, at=now, share=0, anew_at=now))
         self._controls.open()
 

@@ -3,7 +3,8 @@
 The rollout's templates say in its environment what the processes of one machine read from their folder:
 MARK_SETTINGS (JSON), MARK_FILES (the files that these name, where they name any) and MARK_STORE_URL; for gateways
 MARK_TOKEN; for controllers MARK_EVENTS_URL, MARK_TEMPLATES ("role/machine" -> launch template), MARK_VERSION (what
-new instances run), MARK_VERSIONS (model -> the version with which it begins, its backend with it), MARK_SUBNETS
+new instances run), MARK_VERSIONS (model -> the version with which it begins, its backend with it, and whether its
+functions answer as versions), MARK_SUBNETS
 ([[zone, subnet]]), MARK_OWNER and MARK_BUCKET. Where nodes hold the store (MARK_STORE_URL begins with
 rediss+lease), controllers have MARK_ZONE and MARK_HOST, the name that clients call, MARK_PUBLIC where these come
 from the internet, and MARK_SNAPSHOT where a report is mailed; gateways have MARK_PORT, MARK_TLS_CERTIFICATE and
@@ -141,6 +142,15 @@ def live_models(settings: Settings, qualifier: str, provisioned: int = 0) -> tup
     return tuple(_aliased(model, qualifier, provisioned) for model in models) if qualifier else models
 
 
+def in_versions(models: Sequence[LiveModel], environment: Mapping[str, str]) -> tuple[LiveModel, ...]:
+    """The models, told whose functions answer as versions."""
+    told = json.loads(environment.get("MARK_VERSIONS", "{}"))
+    having = {name for name, one in told.items() if one.get("function_versions")}
+    return tuple(
+        replace(model, served=replace(model.served, function_versions=model.name in having)) for model in models
+    )
+
+
 def first_versions(models: Sequence[LiveModel], environment: Mapping[str, str]) -> tuple[ServedModel, ...]:
     """The versions with which models begin where they are told apart."""
     told = json.loads(environment.get("MARK_VERSIONS", "{}"))
@@ -150,6 +160,7 @@ def first_versions(models: Sequence[LiveModel], environment: Mapping[str, str]) 
 def _first_version(
     served: ServedModel, *, version: str, kind: BackendKind, target: str, folder: str, **flags: bool
 ) -> ServedModel:
+    flags.pop("function_versions", None)  # `in_versions` takes it
     backend = BackendSpec(kind=kind, target=target, folder=folder, **flags)
     return replace(served, version=version, backend=backend)
 
@@ -168,7 +179,7 @@ def _control(settings: Settings, running: Running, environment: Mapping[str, str
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     provisioned = int(environment.get("MARK_PROVISIONED", "0"))
-    models = live_models(settings, environment.get("MARK_QUALIFIER", ""), provisioned)
+    models = in_versions(live_models(settings, environment.get("MARK_QUALIFIER", ""), provisioned), environment)
     holder = f"{socket.gethostname()}.{os.getpid()}"
     store, node = _store(settings, running, environment, holder)
     with suppress(RetryLater) if node is not None else nullcontext():  # before the first leader there is no store

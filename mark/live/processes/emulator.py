@@ -22,7 +22,7 @@ from mark.cloudmodel.world import WORLDS
 from mark.config.settings import Settings, cache_dir
 from mark.config.training import trains_in_function
 from mark.domain.clock import ClockAnchor
-from mark.domain.models.versions import function_of_version
+from mark.domain.models.versions import functions_of
 from mark.emulator.config import ACCOUNT, REGION, Draws, EmulatedAwsConfig, LambdaLimits
 from mark.emulator.ec2.account_limits import NEW, NEW_CONCURRENCY, NEW_LISTING_LAG_S, NEW_MEMORY_MB
 from mark.emulator.server import EmulatedAws
@@ -100,7 +100,7 @@ def emulated_aws(
 def names_here(settings: Settings) -> Names:
     """The service as the policies of its roles name it on the emulated AWS."""
     image = settings.rollout.image or ""
-    infer = [name_of(settings.service.name, model) for model in model_names(settings)]
+    infer = [functions_of(name_of(settings.service.name, model)) for model in model_names(settings)]
     return Names(
         service=settings.service.name,
         region=REGION,
@@ -109,7 +109,7 @@ def names_here(settings: Settings) -> Names:
         repository=image.partition("/")[2].partition("@")[0].partition(":")[0],
         sender=settings.rollout.report.sender or "",
         host=settings.rollout.node.name or "",
-        infer=(*infer, *(function_of_version(name, "*") for name in infer)),  # versions come while it runs
+        infer=tuple(name for both in infer for name in both),
         train=name_of(settings.service.name, TRAIN) if trains_in_function(settings) else "",
         webhook=settings.rollout.alarms.webhook or "",
     )

@@ -55,7 +55,7 @@ class _Room:
 
 
 class LambdaCalls:
-    """Calls of one function, or of one version of it; none while it is `closed`."""
+    """Calls of one function, or of one as a version of the model; none while it is `closed`."""
 
     def __init__(
         self,
@@ -64,9 +64,10 @@ class LambdaCalls:
         function: str,
         *,
         clock: ServiceTime,
+        version: str = "",
         room: _Room | None = None,
     ) -> None:
-        self._overflow, self._offering, self._function = overflow, offering, function
+        self._overflow, self._offering, self._function, self._version = overflow, offering, function, version
         self._clock = clock
         self._room = room or _Room()
         self._own_in_flight = 0
@@ -75,9 +76,11 @@ class LambdaCalls:
         self._room.beliefs.append(self._belief)
         self._most_bytes = (offering.payload_mib * 2**20 - ENVELOPE_BYTES) / BASE64
 
-    def of_function(self, function: str) -> LambdaCalls:
-        """Calls of another version of the function: its environments are its own, the limit is shared."""
-        return LambdaCalls(self._overflow, self._offering, function, clock=self._clock, room=self._room)
+    def of_version(self, version: str, function: str) -> LambdaCalls:
+        """Calls of the function that answers as a version: its environments are its own, the limit is shared."""
+        return LambdaCalls(
+            self._overflow, self._offering, function, clock=self._clock, version=version, room=self._room
+        )
 
     @property
     def in_flight(self) -> int:
@@ -157,9 +160,10 @@ class LambdaCalls:
         self._room.in_flight -= 1
 
     async def _call(self, router: ModelRouter, request: InferenceRequest) -> None:
+        asked = request.infer_request()._replace(version=self._version)
         left_s = max(0.001, request.arrived_at + router.give_up_s - time.monotonic())
         try:
-            answered = await self._overflow.invoke(self._function, request.infer_request(), left_s)
+            answered = await self._overflow.invoke(self._function, asked, left_s)
         except MarkError as error:
             self._refused(router, request, error)
             return
@@ -180,7 +184,7 @@ class LambdaCalls:
 
     async def _ping(self, router: ModelRouter) -> None:
         try:
-            answered = await self._overflow.warm(self._function, PING_WITHIN_S)
+            answered = await self._overflow.warm(self._function, PING_WITHIN_S, self._version)
             note_in_flight(self._belief, self._clock.service_now(), self._own_in_flight)
         except MarkError as error:
             log.info("Lambda environment not warmed", extra={"function": self._function, "reason": str(error)})

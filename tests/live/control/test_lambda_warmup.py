@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -33,10 +34,10 @@ class Pings:
     """Lambda: each ping is answered by a warm environment."""
 
     def __init__(self) -> None:
-        self.sent: Counter[str] = Counter()
+        self.sent: Counter[tuple[str, str]] = Counter()  # function and version
 
     def invoke(self, **asked: Any) -> dict[str, Any]:
-        self.sent[asked["FunctionName"]] += 1
+        self.sent[asked["FunctionName"], json.loads(asked["Payload"]).get("mark-version", "")] += 1
         return {"Payload": BytesIO(b"{}")}
 
 
@@ -64,7 +65,7 @@ def test_what_gateways_call_is_what_is_warmed(store: ServiceStore, has_versions:
     store.begin_versions([served])
     pings = Pings()
     assert warmer_of(store, model, pings).warm(5).answered == 5
-    assert pings.sent == {f"{NAME}:v{OLD}" if has_versions else NAME: 5}
+    assert pings.sent == {(NAME, OLD if has_versions else ""): 5}
 
 
 def test_a_candidate_is_warmed_for_its_share_though_gateways_find_the_stable_version_warm(
@@ -90,7 +91,7 @@ def test_a_candidate_is_warmed_for_its_share_though_gateways_find_the_stable_ver
     store.put_versions(ModelVersions(model=model.name, stable=OLD, rollout=rollout), lease)
     assert plane.lambda_warm() == 0
     warmer.warm(10)
-    assert pings.sent == {f"{NAME}:v{OLD}": 20, f"{NAME}:v{NEW}": 3}
+    assert pings.sent == {(NAME, OLD): 20, (f"{NAME}_2", NEW): 3}
     assert plane.lambda_warm() >= 10
     # what gateways report counts the candidate, too
     store.report(GatewayReport(gateway="g", sequence=1, models=(ModelTraffic(model=model.name, lambda_warm=12),)))

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from mark.controller.service_time_ratios import ServiceTimeRatios, measured_ratios
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.lease import Lease
 from mark.domain.load.traffic import ModelTraffic
+from mark.domain.member import Member
 from mark.domain.models.versions import (
     ModelVersions,
     Rollout,
@@ -24,6 +26,8 @@ from mark.domain.models.versions import (
 from mark.domain.orders import Fact, Launch, LaunchFailed, LaunchRefused, Order, RefusalCause
 from mark.live.control.rollouts import RolloutDriver, VersionedCloud
 from mark.store.published_status import ROLLOUT_COMMAND
+from tests.controller.builders import POLICY, SMALL
+from tests.controller.test_service_time_ratios import members
 
 if TYPE_CHECKING:
     from mark.live.clock import ServiceClock
@@ -149,6 +153,27 @@ def test_a_service_without_versions_sees_everything(versions: ModelVersions | No
     inner = OpenCloud(one("i-1", OLD), one("i-2", NEW))
     cloud = VersionedCloud(inner, versions)
     assert len(cloud.observe()) == 2
+
+
+def measuring(version: str, ratio: float, count: int) -> list[Member]:
+    """Agents of a version whose batches take so many times what the profile says."""
+    return [replace(one, version=version, instance=f"{version}-{one.instance}") for one in members(ratio, count)]
+
+
+def test_measured_service_times_are_kept_by_version() -> None:
+    """A candidate that takes longer slows no plan of the stable version; a promotion brings its own figures."""
+    cloud = VersionedCloud(OpenCloud(), VERSIONS)
+    found = [*measuring(OLD, 1.0, 3), *measuring(NEW, 1.8, 30)]
+
+    def told(versions: ModelVersions) -> ServiceTimeRatios:
+        cloud.versions = versions
+        return measured_ratios(cloud.stable_members(found), POLICY)
+
+    assert told(VERSIONS) == ()
+    aborted = replace(VERSIONS, rollout=replace(VERSIONS.rollout, phase=RolloutPhase.ABORTED))  # type: ignore[type-var]
+    assert told(aborted) == ()
+    assert told(replace(VERSIONS, stable=NEW)) == ((SMALL.name, 1.8),)
+    assert told(VERSIONS) == (), "who goes back plans as before at once"
 
 
 def test_phases_and_roles_of_versions() -> None:

@@ -147,8 +147,13 @@ def test_a_path_names_a_version_and_an_unknown_one_is_not_found(central: Central
     run(test())
 
 
+def called(running: Live) -> list[tuple[str, str]]:
+    """The functions that were called, and as which version."""
+    return [(name, request.version) for name, request in running.overflow.calls]
+
+
 def test_what_overflows_is_answered_by_the_version_that_it_was_routed_to() -> None:
-    """Each version has an alias of the function; the candidate's is the stable one's once it is promoted."""
+    """A candidate has the model's second function, and keeps it once it is promoted."""
 
     async def test() -> None:
         model = replace(served(overflow=LAMBDA), function_versions=True)
@@ -162,11 +167,14 @@ def test_what_overflows_is_answered_by_the_version_that_it_was_routed_to() -> No
 
             await until(are_billed)
             assert counted(running, NEW).lambda_gib_us > 0
-            await routed(running, PROMOTED)
+            await routed(running, replace(PROMOTED, function=1))
             assert (await running.ask()).headers["x-mark-version"] == NEW
-            assert [name for name, _ in running.overflow.calls] == [
-                f"mark-echo:v{version}" for version in (NEW, OLD, NEW)
-            ]
+            assert called(running) == [("mark-echo_2", NEW), ("mark-echo", OLD), ("mark-echo_2", NEW)]
+            # the next candidate has the function that is free, whichever version it is
+            back = Rollout(id="2", before=NEW, candidate=OLD, weight=1.0, began_at=0.0, since=0.0)
+            await routed(running, ModelVersions(model="echo", stable=NEW, rollout=back, function=1))
+            assert (await running.ask(path_of(OLD))).headers["x-mark-version"] == OLD
+            assert called(running)[3:] == [("mark-echo", OLD)]
 
     run(test())
 
@@ -190,7 +198,7 @@ def test_a_request_that_the_candidate_does_not_admit_goes_to_its_function_first(
             for client in clients:
                 await client.read()
                 await client.close()
-            assert running.overflow.calls[0][0] == f"mark-echo:v{NEW}"
+            assert called(running)[0] == ("mark-echo_2", NEW)
 
     run(test())
 
@@ -222,6 +230,32 @@ def test_each_version_s_environments_are_its_own_and_all_go_with_the_function() 
             await until(lambda: believes(0))
             running.store.warmings = (warmed(0, "", now), warmed(6, OLD, now), warmed(5, NEW, now))
             await until(lambda: believes(6))
+
+    run(test())
+
+
+@each_rule
+@pytest.mark.parametrize("redispatch", [True, False])
+def test_what_the_candidate_fails_the_stable_version_answers(
+    central: CentralPolicy | None, redispatch: bool
+) -> None:
+    """Unless the model forbids a second try, or the request names the candidate."""
+
+    async def test() -> None:
+        async with live(model(central, redispatch=redispatch), agents=0) as running:
+            await two_versions(running, candidate(1.0))
+            running.agents["i-new"].backend.answers = oip.error_reply(500, "broken")
+            before = counted(running, NEW).failed
+            for _ in range(5):
+                reply = await running.ask()
+                wanted = (200, OLD) if redispatch else (500, NEW)
+                assert (reply.status, reply.headers["x-mark-version"]) == wanted
+            assert (await running.ask(path_of(NEW))).status == 500
+
+            async def are_counted() -> bool:
+                return counted(running, NEW).failed == before + 6
+
+            await until(are_counted)
 
     run(test())
 
@@ -493,7 +527,7 @@ def test_reports_count_both_versions_while_a_rollout_runs() -> None:
             await two_versions(running, candidate(0.5))
             found = await ask_many(running, 200)
             running.agents["i-new"].backend.answers = oip.error_reply(500, "broken")
-            failed = [(await running.ask()).status for _ in range(50)].count(500)
+            failed = [(await running.ask(path_of(NEW))).status for _ in range(20)].count(500)
 
             async def told() -> bool:
                 new = counted(running, NEW)

@@ -2,9 +2,9 @@
 
 During a rollout the model's router hands the candidate its share of the requests, chosen by their ids, and those
 that name it. What the candidate's agents do not admit goes to its version of the Lambda function, where that is in
-time. The rest, and what they lose, goes back to the model's router, as if it had never been here; only a request
-that names the version stays. Before that it may get copies of requests (`shadow.py`), whose answers nobody gets.
-Where the model has a central queue, the requests of both versions wait in it, each for an agent of its own
+time. The rest, and what they lose or fail, goes back to the model's router, as if it had never been here; only a
+request that names the version stays. Before that it may get copies of requests (`shadow.py`), whose answers nobody
+gets. Where the model has a central queue, the requests of both versions wait in it, each for an agent of its own
 (`central_router.py`). A version that was replaced or aborted has a router of this kind, too: it gets no request,
 and its agents answer what they have, or give it back.
 """
@@ -15,10 +15,10 @@ import time
 from typing import TYPE_CHECKING
 
 from mark.dispatch.versions import in_share
-from mark.domain.models.versions import function_of_version
+from mark.domain.load.traffic import SERVER_ERROR
 from mark.protocols.frames import Response
 from mark.serving.gateway.members_view import AgentView
-from mark.serving.gateway.model_router import GONE, Agent, ModelRouter
+from mark.serving.gateway.model_router import GONE, TIMED_OUT, Agent, ModelRouter
 from mark.serving.gateway.request import InferenceRequest, Loss
 from mark.serving.gateway.versions.shadow import ShadowRequest, Shadows
 
@@ -90,10 +90,18 @@ class VersionRouter(ModelRouter):
             super().offer_here(request, now)
 
     def answer(self, request: InferenceRequest, response: Response, by: Server, now: float) -> None:
-        """Answer with a model's response, unless its function gave it after an abort.
+        """Answer with a model's response, unless the stable version is to be asked in its place.
 
-        Its agent may have the next request.
+        It is where this version failed, and where its function answers after an abort, as long as the model allows
+        that a request is executed twice. Its agent may have the next request.
         """
+        if self._fails(request, response):
+            if self.version_tally is not None:  # who answers in its place is none of its merit
+                self.version_tally.failed()
+            if request.trace is not None:
+                request.trace.returned("failed", now)
+            self.take_back(request)
+            return
         if self.is_aborted and by == "lambda" and self.served.model.redispatch:
             self.take_back(request)
             return
@@ -137,6 +145,11 @@ class VersionRouter(ModelRouter):
         else:
             self._stable.offer(request, now)
 
+    def _fails(self, request: InferenceRequest, response: Response) -> bool:
+        """True where an answer is an error of this version's alone, as far as anybody knows, and there is time."""
+        is_error = response.status >= SERVER_ERROR and response.status != TIMED_OUT
+        return is_error and self.served.model.redispatch and request.version != self.version
+
     def _lambda_is_in_time(self, request: InferenceRequest, now: float) -> bool:
         calls = self.overflow
         if calls is None or request.size != 1 or not self._lambda_open(len(request.body)):
@@ -160,7 +173,7 @@ class VersionRouters:
         self._others: dict[str, VersionRouter] = {}
         self._versions: ModelVersions | None = None
         self._function = stable.overflow
-        self._calls: dict[str, LambdaCalls] = {}
+        self._calls: dict[tuple[str, str], LambdaCalls] = {}
 
     def take(self, versions: ModelVersions) -> None:
         """Route by these versions from now on."""
@@ -206,14 +219,14 @@ class VersionRouters:
         return (self.stable, *self._others.values())
 
     def _calls_of(self, version: str) -> LambdaCalls | None:
-        """Calls of a version's function; None where it has none of its own."""
-        served = self.stable.served
-        if self._function is None or not served.function_versions or not version:
+        """Calls of the function that answers as a version; None where functions know no versions."""
+        served, versions = self.stable.served, self._versions
+        if self._function is None or versions is None or not served.function_versions or not version:
             return None
-        if version not in self._calls:
-            named = function_of_version(served.function, version)
-            self._calls[version] = self._function.of_function(named)
-        return self._calls[version]
+        function = versions.function_of(version, served.function)
+        if (version, function) not in self._calls:
+            self._calls[version, function] = self._function.of_version(version, function)
+        return self._calls[version, function]
 
     def _other(self, version: str) -> VersionRouter:
         if version not in self._others:
