@@ -48,6 +48,8 @@ class SpotPrices:
         self._seed = seed
         self._start_at = start_at
         self._normal = cache(self._drawn)
+        #: The last answer of `cheapest`, its hour and its types: it is asked at each tick, of the same types.
+        self._cheapest: tuple[int, Mapping[str, InstanceType], tuple[tuple[str, float], ...]] | None = None
 
     def usd_per_hour(self, item: InstanceType, zone: str, now: float) -> float:
         """The price of a type that has a spot market; the catalogue's where no zone is named."""
@@ -78,10 +80,14 @@ class SpotPrices:
         """The price of each of these types in its cheapest zone, by their names; none where prices do not move."""
         if self.world.spot_zones == ("",):
             return ()
-        return tuple(
-            (name, min(self.usd_per_hour(item, zone, now) for zone in self.world.spot_zones))
-            for name, item in sorted(items.items())
-        )
+        hour = math.floor((now - self._start_at) / HOUR_S)
+        if self._cheapest is None or self._cheapest[0] != hour or self._cheapest[1] is not items:
+            prices = tuple(
+                (name, min(self._price(item, zone, hour) for zone in self.world.spot_zones))
+                for name, item in sorted(items.items())
+            )
+            self._cheapest = hour, items, prices
+        return self._cheapest[2]
 
     def _price(self, item: InstanceType, zone: str, hour: int) -> float:
         assert item.spot_usd_per_hour is not None, f"{item.name} has no spot market"

@@ -26,10 +26,11 @@ class BudgetLimit:
     """
 
     def __init__(self, policy: ControllerPolicy, fleet: FleetView, requested: Iterable[tuple[str, int]]) -> None:
-        priced = policy.at_spot_prices(dict(fleet.spot_usd_per_hour))
-        self.usd_per_hour: Mapping[str, float] = {item.name: item.usd_per_hour for item in priced.known_offerings}
+        self.usd_per_hour: Mapping[str, float] = {}
         self._left_usd = math.inf
-        if policy.pool is not None:
+        if policy.pool is not None:  # prices are looked at nowhere else: this is done at each tick
+            priced = policy.at_spot_prices(dict(fleet.spot_usd_per_hour))
+            self.usd_per_hour = {item.name: item.usd_per_hour for item in priced.known_offerings}
             self._left_usd = policy.pool.budget_usd_per_hour * (1 + BUDGET_ROUNDING)
             billed = ((i.offering, 1) for i in fleet if i.state is not InstanceState.STOPPED)
             for name, count in (*billed, *requested):
@@ -48,7 +49,7 @@ class BudgetLimit:
 
     def reserve(self, name: str, count: int) -> None:
         """Count instances against the budget."""
-        if count > 0:
+        if count > 0 and math.isfinite(self._left_usd):
             self._left_usd -= count * self.usd_per_hour.get(name, math.inf)
 
 
