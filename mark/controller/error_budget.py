@@ -27,7 +27,7 @@ WINDOW_S = 21_600.0
 AIM = 0.7
 """Burn rate that plans steer for: the rest is left for what happens before they can answer it."""
 POWER = 2.0
-LEAST_FACTOR, MOST_FACTOR = 1 / 64, 16.0
+LEAST_FACTOR, MOST_FACTOR = 1 / 16, 16.0
 FEWEST = 100.0
 """With fewer finished requests in the window nothing is known of the burn."""
 _DECAY = math.exp(-UNIT_S / WINDOW_S)

@@ -74,6 +74,18 @@ def test_a_stricter_objective_and_a_queue_that_nobody_relieves_raise_the_price()
     assert plan_hedged(request).capacity_rps < plan_hedged(alone).capacity_rps
 
 
+def test_what_was_missed_lately_changes_the_price_between_its_bounds() -> None:
+    request = asked(spread(20.0, 50.0, 120.0), backup=LATE_LAMBDA)
+    alone = replace(request, backup=Backup(relieves=False))
+    calm, burnt = (replace(request, miss_factor=factor) for factor in (16.0, 1 / 16))
+    assert price(calm) < price(request) < price(burnt)
+    assert price(burnt) == price(alone), "no share below the least one is planned for"
+    assert price(replace(alone, miss_factor=1 / 16)) == price(alone)
+    assert price(replace(alone, miss_factor=16.0)) < price(alone)
+    in_time = replace(request, backup=LAMBDA)
+    assert price(replace(in_time, miss_factor=16.0)) == price(in_time) == LAMBDA.lambda_usd
+
+
 def test_with_little_history_the_last_hour_is_counted_beside_the_forecast() -> None:
     """Half of the chance is the last hour's: the minute in which 300 requests/s came may come again."""
     surge = (50.0,) * 30 + (300.0,) + (50.0,) * 29
