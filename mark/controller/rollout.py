@@ -39,6 +39,9 @@ MOST_DWELLS = 4
 LEAST_CARRIED = 0.5
 """A candidate that answers less than this part of its share is too slow for what its instances are to carry."""
 LIMITED = "a budget is reached or the service is paused: no second fleet is rented"
+NOTICED = 0.01
+"""A mean latency that is longer by less than this part of the objective is no fault: of a few milliseconds noise
+makes twice as many."""
 EXACT = 1e-9
 """Most that rounding adds to a whole number of instances."""
 
@@ -55,6 +58,8 @@ class RolloutSeen:
     counts: tuple[VersionCounts, ...] = ()
     #: The objective's target, a share.
     target: float
+    #: The latency objective, seconds.
+    objective_s: float
     #: What is launched where the stable version has no instance; empty: nothing can be.
     fallback: str = ""
     #: Refused launches of the candidate's since the last move.
@@ -187,7 +192,7 @@ def _moved(rollout: Rollout, stable: str, seen: RolloutSeen) -> Rollout:
     if rollout.phase is RolloutPhase.SHADOWING:
         fault = judge_shadow(rollout, new)
     elif rollout.weight and not rollout.is_hurried:
-        fault = judge(rollout, usual, new, seen.target)
+        fault = judge(rollout, usual, new, seen.target, seen.objective_s)
     if fault is not None:
         return aborted(rollout, now, fault)
     # the stable version's fleet may grow all the time: a share that is held waits for none that boots there
@@ -312,10 +317,13 @@ def shadow_verdict(rollout: Rollout, candidate: VersionCounts) -> str:
     return f"{word}: {shadow_sentence(candidate)}"
 
 
-def judge(rollout: Rollout, stable: VersionCounts, candidate: VersionCounts, target: float) -> str | None:
+def judge(
+    rollout: Rollout, stable: VersionCounts, candidate: VersionCounts, target: float, objective_s: float
+) -> str | None:
     """Why the candidate is worse than the stable version, for people; None where it is not known to be.
 
     stable, candidate: counts since the share was set. target: share of the requests that must be in time.
+    objective_s: their latency objective.
     """
     policy = rollout.policy
     budget = max(1.0 - target, EXACT)
@@ -334,7 +342,7 @@ def judge(rollout: Rollout, stable: VersionCounts, candidate: VersionCounts, tar
             f"error share: {candidate.failed_share:.1%} of its requests failed, {stable.failed_share:.1%} of the "
             "stable version's"
         )
-    slow_s = policy.latency_factor * stable.mean_latency_s
+    slow_s = max(policy.latency_factor * stable.mean_latency_s, stable.mean_latency_s + NOTICED * objective_s)
     is_known = min(stable.answered, candidate.answered) >= policy.least_requests
     if is_known and candidate.mean_latency_s > slow_s:
         return (

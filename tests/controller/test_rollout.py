@@ -113,6 +113,7 @@ class World:
             fleet=self.fleet,
             counts=self.counts,
             target=0.98,
+            objective_s=1.0,
             fallback="small",
             refused=refused,
             may_launch=may_launch,
@@ -259,7 +260,7 @@ def test_a_worse_version_is_aborted_by_burn_rate_errors_or_latency() -> None:
     good = VersionCounts(version=OLD, answered=1000, late=5, latency_us=50_000_000)
 
     def verdict(**counts: int) -> str | None:
-        return judge(rollout, good, VersionCounts(version=NEW, **counts), 0.98)
+        return judge(rollout, good, VersionCounts(version=NEW, **counts), 0.98, 1.0)
 
     assert verdict(answered=100, late=1, latency_us=6_000_000) is None
     assert "burn rate" in (verdict(answered=100, late=21, latency_us=5_000_000) or "")
@@ -270,7 +271,8 @@ def test_a_worse_version_is_aborted_by_burn_rate_errors_or_latency() -> None:
     assert verdict(answered=9, latency_us=90_000_000) is None
     both = replace(good, late=500)
     assert (
-        judge(rollout, both, VersionCounts(version=NEW, answered=100, late=40, latency_us=5_000_000), 0.98) is None
+        judge(rollout, both, VersionCounts(version=NEW, answered=100, late=40, latency_us=5_000_000), 0.98, 1.0)
+        is None
     )
 
 
@@ -281,7 +283,7 @@ def test_a_candidate_that_misses_nearly_all_burns_whatever_the_target(target: fl
 
     def verdict(missed: int) -> str | None:
         new = VersionCounts(version=NEW, answered=10_000, late=missed, latency_us=1_000_000_000)
-        return judge(rollout, good, new, target)
+        return judge(rollout, good, new, target, 1.0)
 
     assert "burn rate" in (verdict(9_000) or "")
     assert verdict(int(10_000 * (1.0 - target))) is None, "within the objective"
@@ -387,6 +389,16 @@ def test_commands_are_carried_out_once_and_only_where_they_mean_something() -> N
     assert world.rollout.phase is RolloutPhase.ABORTED
     world.command(replace(START, id="6", candidate=OLD))
     assert world.rollout.phase is RolloutPhase.ABORTED, "it is the stable version already"
+
+
+def test_a_few_milliseconds_are_no_longer_latency() -> None:
+    rollout = Rollout(id="1", before=OLD, candidate=NEW, began_at=0.0, since=0.0, policy=POLICY)
+    usual, slow = (
+        VersionCounts(version=name, answered=1000, latency_us=1000 * mean_us)
+        for name, mean_us in ((OLD, 2_000), (NEW, 6_000))
+    )
+    assert judge(rollout, usual, slow, 0.98, 2.0) is None
+    assert judge(rollout, usual, slow, 0.98, 0.1) is not None
 
 
 def test_a_candidate_has_the_function_that_is_free_and_keeps_it_when_it_is_promoted() -> None:

@@ -104,7 +104,8 @@ def test_versions_replace_one_another_under_load(tmp_path: Path) -> None:
             first = start(live, "--canary", "25,100", "--dwell", "60")
             eventually(lambda: store.versions("shop").weight == 0.25)
             kill(live)
-            eventually(lambda: store.versions("shop").stable == first["candidate"])
+            eventually(lambda: store.versions("shop").rollout.is_over)
+            assert store.versions("shop").stable == first["candidate"], status(live)
             assert_promoted(live, sending, first)
             sending.assert_good("promoted, controller and gateway killed", at)
 

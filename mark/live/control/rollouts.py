@@ -205,6 +205,7 @@ class RolloutDriver:
             fleet=self._cloud.whole,
             counts=self._counts,
             target=self._served.slo.target,
+            objective_s=self._served.slo.judged_s,
             fallback=cheapest.name if cheapest is not None else "",
             refused=self._cloud.take_refused(),
             may_launch=self._spending_limit() is SpendingLimit.NONE,
