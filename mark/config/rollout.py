@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from hashlib import sha256
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -423,6 +424,14 @@ class RolloutSettings(Part):
         names = [machine.name for machine in self.machines or ()]
         if len(set(names)) != len(names):
             raise ValueError(f"machines: each kind once, not {', '.join(names)}")
+        return self
+
+    @model_validator(mode="after")
+    def _tags_once(self) -> Self:
+        keys = Counter(key.lower() for key in self.tags)
+        alike = [key for key in self.tags if keys[key.lower()] > 1]
+        if alike:
+            raise ValueError(f"tags: IAM takes {', '.join(alike)} for one key")
         return self
 
 

@@ -128,6 +128,7 @@ def test_paths_in_the_file_count_from_its_folder_and_flags_from_here(tmp_path):
             "rollout: {tags: {team: 42}}",
             "rollout.tags.team should be text, in quotes where it looks like a number",
         ),
+        ("rollout: {tags: {Team: a, x: b, team: c}}", "rollout: tags: IAM takes Team, team for one key"),
         (f"rollout: {{tags: {dict.fromkeys(map(str, range(21)), 'x')}}}", "rollout.tags"),
         ("rollout: {network: {cidr: 10.0.0.1/16}}", "should be a network such as 10.77.0.0/16, not '10.0.0.1/16'"),
         ("rollout: {network: {cidr: 10.0.0.0/28}}", "rollout.network: cidr: from /16 to /24"),
