@@ -43,8 +43,9 @@ Owner = Annotated[
 TagKey = Annotated[
     str,
     matching(
-        r"(?i:(?!aws:|mark:))[\w.:/=+@ -]{1,128}",
-        "cost-centre, in characters that a tag of AWS may have, and not beginning with aws: or mark:",
+        r"(?i:(?!aws:|mark:))(?!(\.|\.\.|_index)$)[A-Za-z0-9_.:+@-]{1,128}",
+        "cost-centre, in letters, digits and _.:+@-, which are what EC2 launches an instance with that reads its "
+        "tags, and not beginning with aws: or mark:",
     ),
 ]
 TagValue = Annotated[str, matching(r"[\w.:/=+@ -]{0,256}", "research, in characters that a tag of AWS may have")]
