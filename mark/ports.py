@@ -332,13 +332,15 @@ class StreamedReply(NamedTuple):
 class OverflowReply:
     """Lambda's answer, its billed memory time (GiB seconds), and whether it started cold.
 
-    `lost`: its environment ended while it worked, so that `reply` is no answer of the model.
+    `lost`: its environment ended while it worked, so that `reply` is no answer of the model. `not_run`: it could
+    not get the model's files, so that nothing was executed either.
     """
 
     reply: InferReply
     gib_s: float
     cold: bool
     lost: bool = False
+    not_run: bool = False
 
 
 class Overflow(Protocol):

@@ -1,7 +1,7 @@
 # The service's stacks, one after the other, as `mark deploy` makes them.
 
 terraform {
-  required_version = ">= 1.3"
+  required_version = ">= 1.4"
   required_providers {
     aws = {
       source  = "hashicorp/aws"
@@ -42,21 +42,12 @@ module "archive" {
   urls   = local.urls
 }
 
-# The functions' code and the models' files; the stacks below read them.
-resource "aws_s3_object" "upload" {
-  for_each    = local.uploads
-  bucket      = module.archive.told["ToldBucket"]
-  key         = each.value
-  source      = "${var.stacks}/${each.value}"
-  source_hash = filemd5("${var.stacks}/${each.value}")
-}
-
 module "network" {
   source     = "./stack"
   part       = "network"
   stacks     = local.stacks
   urls       = local.urls
-  depends_on = [aws_s3_object.upload]
+  depends_on = [terraform_data.upload]
 }
 
 module "launch" {

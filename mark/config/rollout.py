@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from hashlib import sha256
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -42,8 +43,9 @@ Owner = Annotated[
 TagKey = Annotated[
     str,
     matching(
-        r"(?i:(?!aws:|mark:))[\w.:/=+@ -]{1,128}",
-        "cost-centre, in characters that a tag of AWS may have, and not beginning with aws: or mark:",
+        r"(?i:(?!aws:|mark:))(?!(\.|\.\.|_index)$)[A-Za-z0-9_.:+@-]{1,128}",
+        "cost-centre, in letters, digits and _.:+@-, which are what EC2 launches an instance with that reads its "
+        "tags, and not beginning with aws: or mark:",
     ),
 ]
 TagValue = Annotated[str, matching(r"[\w.:/=+@ -]{0,256}", "research, in characters that a tag of AWS may have")]
@@ -423,6 +425,14 @@ class RolloutSettings(Part):
         names = [machine.name for machine in self.machines or ()]
         if len(set(names)) != len(names):
             raise ValueError(f"machines: each kind once, not {', '.join(names)}")
+        return self
+
+    @model_validator(mode="after")
+    def _tags_once(self) -> Self:
+        keys = Counter(key.lower() for key in self.tags)
+        alike = [key for key in self.tags if keys[key.lower()] > 1]
+        if alike:
+            raise ValueError(f"tags: IAM takes {', '.join(alike)} for one key")
         return self
 
 

@@ -47,7 +47,7 @@ def does_settings(settings: Settings, file: str) -> str:
     """The command after which a service has what its file says: in an account where it names an image, or here."""
     if settings.rollout.image is not None:
         return f"mark deploy --config {file}"
-    return f"mark down && mark up --config {file}"
+    return f"mark down --config {file} && mark up --config {file}"
 
 
 def changes_of(settings: Settings, experiment: Experiment, policy: str, file: str) -> Iterator[Change]:

@@ -216,14 +216,22 @@ def test_an_answer_that_is_none(payload: bytes) -> None:
     assert parse_reply(payload).status == 502
 
 
-@pytest.mark.parametrize("error", ["Runtime.ExitError", VersionUnavailable.__name__])
+@pytest.mark.parametrize(
+    ("error", "lost", "not_run"),
+    [
+        ("Runtime.ExitError", True, False),
+        (VersionUnavailable.__name__, False, True),
+        ("ValueError", False, False),
+        (None, False, False),
+    ],
+)
 def test_an_environment_that_is_no_good_is_told_from_a_model_that_fails(
-    overflow: LambdaOverflow, stand_in: LambdaStandIn, error: str
+    overflow: LambdaOverflow, stand_in: LambdaStandIn, error: str | None, lost: bool, not_run: bool
 ) -> None:
-    for name, lost in ((error, True), ("ValueError", False)):
-        payload = json.dumps({"errorMessage": "m", "errorType": name}).encode()
-        stand_in.answer = lambda _, payload=payload: (200, {"X-Amz-Function-Error": "Unhandled"}, payload)
-        assert call(overflow).lost is lost
+    payload = json.dumps({"errorMessage": "m", "errorType": error}).encode()
+    stand_in.answer = lambda _: (200, {"X-Amz-Function-Error": "Unhandled"}, payload)
+    answered = call(overflow)
+    assert (answered.lost, answered.not_run) == (lost, not_run)
 
 
 def test_nobody_waits_longer_than_asked_and_no_more_than_allowed_are_under_way(

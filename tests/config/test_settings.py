@@ -120,14 +120,22 @@ def test_paths_in_the_file_count_from_its_folder_and_flags_from_here(tmp_path):
         ("rollout: {account: 123456789012}", "rollout.account should be text, in quotes where it looks like"),
         (
             "rollout: {tags: {mark:role: x}}",
-            "should read like cost-centre, in characters that a tag of AWS may have",
+            "should read like cost-centre, in letters, digits and _.:+@-",
         ),
         ("rollout: {tags: {AWS:x: y}}", "and not beginning with aws: or mark:, not 'AWS:x'"),
+        *(
+            (
+                f"rollout: {{tags: {{'{key}': x}}}}",
+                "which are what EC2 launches an instance with that reads its tags",
+            )
+            for key in ("cost centre", "team/cost", "a=b", ".", "_index")
+        ),
         ("rollout: {tags: {team: a;b}}", "rollout.tags.team should read like research"),
         (
             "rollout: {tags: {team: 42}}",
             "rollout.tags.team should be text, in quotes where it looks like a number",
         ),
+        ("rollout: {tags: {Team: a, x: b, team: c}}", "rollout: tags: IAM takes Team, team for one key"),
         (f"rollout: {{tags: {dict.fromkeys(map(str, range(21)), 'x')}}}", "rollout.tags"),
         ("rollout: {network: {cidr: 10.0.0.1/16}}", "should be a network such as 10.77.0.0/16, not '10.0.0.1/16'"),
         ("rollout: {network: {cidr: 10.0.0.0/28}}", "rollout.network: cidr: from /16 to /24"),

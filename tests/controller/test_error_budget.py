@@ -71,3 +71,19 @@ def test_a_bad_hour_is_forgotten_within_a_day() -> None:
     bad, good = [Outcomes(finished=1_000, missed=200)] * HOUR, [Outcomes(finished=1_000)] * (24 * HOUR)
     assert after(*bad).miss_factor(TARGET) == LEAST_FACTOR
     assert after(*bad, *good).miss_factor(TARGET) > 1.0
+
+
+@pytest.mark.parametrize(
+    ("now", "came"),
+    [
+        ((1_010, 52), (10, 2)),
+        ((1_010, 40), (10, 0)),
+        ((990, 52), (0, 0)),
+        ((0, 0), (0, 0)),
+    ],
+)
+def test_what_a_store_has_lost_is_not_counted_anew(now: tuple[int, int], came: tuple[int, int]) -> None:
+    """A store that fails over has lost its latest counts, and still has those of months."""
+    (finished, missed), before = now, Outcomes(finished=1_000, missed=50)
+    since = Outcomes(finished=finished, missed=missed).since(before)
+    assert (since.finished, since.missed) == came

@@ -73,7 +73,7 @@ def test_the_first_pieces_of_advice_save_what_they_said(mark, load, capsys):
         (place,) = (n for n, line in enumerate(lines) if line.endswith(f"{one['change']}: {one['does']}"))
         assert lines[place + 1].endswith(one["command"])  # the replay behind it
     does = {one["setting"]: one["does"] for one in (*document["advice"], *document["tried"])}
-    assert does["market: spot"] == "mark down && mark up --config mark.yaml"
+    assert does["market: spot"] == "mark down --config mark.yaml && mark up --config mark.yaml"
     assert "create-savings-plan --commitment 0." in does["AWS console: Billing, Savings Plans"]
     assert "--instance-type c5." in does["AWS console: EC2, Reserved Instances"]
     assert sum(one["commitments_file"] is not None for one in document["advice"]) <= 1
@@ -83,6 +83,12 @@ def test_a_service_in_an_account_is_deployed_again():
     image = "123456789012.dkr.ecr.us-east-1.amazonaws.com/mark:1"
     there = Settings.model_validate({"rollout": {"image": image}})
     assert does_settings(there, "shop.yaml") == "mark deploy --config shop.yaml"
+
+
+def test_a_service_on_one_machine_is_ended_by_the_name_that_its_file_gives():
+    shop = Settings.model_validate({"service": {"name": "shop"}})
+    for command in does_settings(shop, "shop.yaml").split(" && "):
+        assert command.endswith("--config shop.yaml")
 
 
 COVERED = {
@@ -110,7 +116,9 @@ def test_a_type_that_nobody_profiled_is_tried_by_what_is_assumed_of_it(mark, loa
     (one,) = (one for one in (*document["advice"], *document["tried"]) if one["change"].startswith("profile "))
     assert "c7i.large" in one["change"]
     assert one["flags"] == "--types current --profiles assumed-current"
-    assert re.match(r"mark profile --config mark.yaml --on c7i.\S+ --out measured.json && mark down", one["does"])
+    profiles, _, serves = one["does"].partition(" && ")
+    assert re.fullmatch(r"mark profile --config mark.yaml --on c7i.\S+ --out measured.json", profiles)
+    assert serves == "mark down --config mark.yaml && mark up --config mark.yaml"
     assert one["setting"] == "profiles: [measured.json]; offerings.types: [current]"
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from mark.controller.policy import MonitorPolicy
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
+from mark.domain.load.outcomes import Outcomes
 from mark.domain.models.profile import LatencyPoint
 from mark.domain.objective import Slo
 from mark.domain.offering import PING_S, LambdaOffering
@@ -174,6 +175,22 @@ def test_without_lambda_or_instances_everything_is_shed(kernel: Kernel) -> None:
     made = engine(kernel, [0.5, 1.0])
     made.run_until(3.0)
     assert (made.served().shed, made.attained()) == (2, 0.0)
+
+
+def test_outcomes_are_counted_as_they_come_and_not_summed_over_all_seconds(kernel: Kernel) -> None:
+    """A replay asks for them each minute: of a month that would be a sum of 2.6 million seconds each time."""
+    made = engine(kernel, np.zeros(100), dispatch=PATIENT, duration_s=200.0)
+    made.add(SECOND, standby=False)
+    for until in (30.0, 70.0, 200.0):
+        made.run_until(until)
+        seconds = made.seconds()
+        found = made.outcomes()
+        assert found == Outcomes(
+            finished=made.served().total - made.served().in_flight, missed=int(seconds.missed.sum())
+        )
+        assert found.missed > 0
+    made._tally = made._tally._replace(seconds=None)
+    assert made.outcomes() == found
 
 
 def test_what_is_not_answered_yet_is_in_flight_and_outside_attainment(kernel: Kernel) -> None:

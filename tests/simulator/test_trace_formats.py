@@ -233,11 +233,12 @@ def test_a_last_line_that_is_cut_off_is_left_out_and_said(tmp_path):
         read_trace(saved(tmp_path, combined(0) + combined(2).strip()[:30] + "\n" + combined(4)))
 
 
+@pytest.mark.parametrize("half", ["half of an entry", "[01/Jan/2026:12:00:00 +0000] half", "{half of an entry"])
 @pytest.mark.parametrize("entry", [alb, combined])
-def test_a_log_that_was_cut_off_at_its_beginning_is_read(tmp_path, entry):
-    trace = read_trace(saved(tmp_path, "half of an entry\n" + "".join(entry(at) for at in range(2_000))))
+def test_a_log_that_was_cut_off_at_its_beginning_is_read(tmp_path, entry, half):
+    trace = read_trace(saved(tmp_path, f"{half}\n" + "".join(entry(at) for at in range(2_000))))
     assert trace.rates_rps.tolist() == [1] * 2_000
-    assert any("1 of 2,001 lines left out: " in note and "line 1: 'half of an" in note for note in trace.notes)
+    assert any("1 of 2,001 lines left out: " in note and f"line 1: '{half[:9]}" in note for note in trace.notes)
 
 
 def test_few_odd_lines_of_a_log_are_left_out_and_counted_and_many_are_refused(tmp_path):

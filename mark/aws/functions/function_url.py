@@ -92,19 +92,20 @@ def failed(line: str) -> InferReply:
     )
 
 
-def environment_lost(payload: bytes) -> bool:
-    """True where a failed call's payload says that the environment is no good: no error of the model's own.
-
-    Its process ended, or it could not get the files of the version that it was to answer as.
-    """
+def error_type(payload: bytes) -> str:
+    """What a failed call's payload says that its error is: a runtime's, or an exception's name; empty for none."""
     try:
         document = json.loads(payload)
     except ValueError:
-        return False
-    return isinstance(document, dict) and document.get("errorType") in _LOST
+        return ""
+    found = document.get("errorType") if isinstance(document, dict) else None
+    return found if isinstance(found, str) else ""
 
 
-_LOST = ("Runtime.ExitError", "Runtime.OutOfMemory", "VersionUnavailable")
+PROCESS_ENDED = ("Runtime.ExitError", "Runtime.OutOfMemory")
+"""Errors of an environment whose process ended while it worked."""
+NOT_FETCHED = "VersionUnavailable"
+"""Error of one that could not get the files of the version that it was to answer as."""
 _REPORT = re.compile(r"^REPORT .*", re.MULTILINE)
 _BILLED = re.compile(r"Billed Duration: ([0-9.]+) ms")
 _MEMORY = re.compile(r"Memory Size: ([0-9.]+) MB")

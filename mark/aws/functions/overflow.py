@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 
 from mark.aws.errors import may_be_done, translated
 from mark.aws.functions.function_url import (
+    NOT_FETCHED,
+    PROCESS_ENDED,
     compose_payload,
     compose_ping,
-    environment_lost,
+    error_type,
     failed,
     parse_reply,
     parse_report,
@@ -49,7 +51,8 @@ class LambdaOverflow:
 
         OutcomeUnknown where it does not answer in time or the connection is lost: it may have run, or run still.
         A function that fails is answered with 502: it was billed, and asking again would only bill it again. One
-        whose runtime ended, as when memory ran out, is `lost`: another server may do better.
+        whose runtime ended, as when memory ran out, is `lost`: another server may do better. `not_run` is one that
+        could not get its version's files.
         """
         return await self._called(function, compose_payload(request), timeout_s)
 
@@ -96,6 +99,7 @@ class LambdaOverflow:
 
     def _reply(self, answer: InvocationResponseTypeDef, payload: bytes, took_s: float) -> OverflowReply:
         report = parse_report(answer.get("LogResult", ""))
+        failure = error_type(payload) if answer.get("FunctionError") else ""
         if answer.get("FunctionError"):
             reply = failed(f"the function failed: {payload[:200].decode(errors='replace')}")
         else:
@@ -104,5 +108,6 @@ class LambdaOverflow:
             reply=reply,
             gib_s=report.gib_s if report else took_s * self._memory_gib,
             cold=report.cold if report else False,
-            lost=bool(answer.get("FunctionError")) and environment_lost(payload),
+            lost=failure in PROCESS_ENDED,
+            not_run=failure == NOT_FETCHED,
         )

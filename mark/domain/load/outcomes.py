@@ -13,10 +13,9 @@ class Outcomes:
     missed: int = 0
 
     def since(self, before: Outcomes) -> Outcomes:
-        """What came since an earlier count; all of it where a counter began anew."""
-        if self.finished < before.finished or self.missed < before.missed:
-            return self
-        return Outcomes(finished=self.finished - before.finished, missed=self.missed - before.missed)
+        """What came since an earlier count; none where a store that lost the latest has fewer."""
+        finished = max(0, self.finished - before.finished)
+        return Outcomes(finished=finished, missed=min(finished, max(0, self.missed - before.missed)))
 
 
 NO_OUTCOMES = Outcomes()

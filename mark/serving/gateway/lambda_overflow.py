@@ -174,6 +174,11 @@ class LambdaCalls:
         self._bill(router, answered)
         if request.trace is not None:
             request.trace.note(cold=answered.cold, gib_s=answered.gib_s)
+        if answered.not_run:
+            told = {"function": self._function, "model": router.name, "version": self._version}
+            log.warning("Lambda environment without the version's files", extra=told)
+            self._refused(router, request, RetryLater("Lambda could not get the version's files"))
+            return
         if answered.lost:
             log.warning("Lambda environment lost", extra={"function": self._function, "model": router.name})
             router.lost(request, Loss("lambda", 1), lambda_refused=True)
@@ -185,7 +190,8 @@ class LambdaCalls:
     async def _ping(self, router: ModelRouter) -> None:
         try:
             answered = await self._overflow.warm(self._function, PING_WITHIN_S, self._version)
-            note_in_flight(self._belief, self._clock.service_now(), self._own_in_flight)
+            if not (answered.lost or answered.not_run):
+                note_in_flight(self._belief, self._clock.service_now(), self._own_in_flight)
         except MarkError as error:
             log.info("Lambda environment not warmed", extra={"function": self._function, "reason": str(error)})
         else:

@@ -65,13 +65,17 @@ class PeerGateway:
     async def forward(
         self, request: InferenceRequest, by: str, within_s: float, *, is_held: bool = False
     ) -> HttpAnswer:
-        """Send a client's request to this peer. is_held: it waits there for capacity. Errors: RetryLater."""
+        """Send a client's request to this peer. is_held: it waits there for capacity. Errors: RetryLater.
+
+        One for the head alone asks the peer for the whole: the client waits for the body that an answer announces.
+        """
         headers = {
             name: value.decode("latin-1") for name, value in request.headers.items() if name not in _OWN
         } | {FORWARDED: by}
         if request.trace is not None:
             headers |= request.trace.context.headers
-        method, target = request.method.decode(), request.target.decode("latin-1")
+        method = "GET" if request.method == b"HEAD" else request.method.decode()
+        target = request.target.decode("latin-1")
         client = self.client_of_held if is_held else self.client
         return await client.request(method, target, timeout_s=within_s, body=request.body, headers=headers)
 

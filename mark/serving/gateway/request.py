@@ -41,9 +41,9 @@ class InferenceRequest(HttpExchange):
     """A client's request on its way through the gateway; instants are the event loop's clock."""
 
     __slots__ = (
-        "accept", "accuracy_floor", "arrived_at", "client", "content_type", "deadline_at", "header_length",
-        "idempotency", "losses", "path", "request_id", "shape", "size", "trace", "traceparent", "variant",
-        "version",
+        "accept", "accuracy_floor", "arrived_at", "client", "content_type", "deadline_at", "failed_by",
+        "header_length", "idempotency", "losses", "path", "request_id", "shape", "size", "trace", "traceparent",
+        "variant", "version",
     )  # fmt: skip
 
     head: Head[ParsedHead] | None
@@ -76,6 +76,8 @@ class InferenceRequest(HttpExchange):
     idempotency: IdempotencyRecord | None
     #: servers that were lost with it
     losses: tuple[Loss, ...]
+    #: version whose answer was an error that its client did not get
+    failed_by: bytes
 
     def __init__(
         self,
@@ -90,7 +92,7 @@ class InferenceRequest(HttpExchange):
         HttpExchange.__init__(self, connection, method, target, headers, body, keep_alive, head)
         self.shape = "oip"
         self.request_id = self.path = self.content_type = self.accept = self.traceparent = self.variant = b""
-        self.version = b""
+        self.version = self.failed_by = b""
         self.header_length, self.size = 0, 1
         self.arrived_at = self.deadline_at = self.accuracy_floor = 0.0
         self.idempotency = self.client = self.trace = None

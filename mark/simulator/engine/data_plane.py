@@ -317,7 +317,7 @@ class Engine:
         """Requests that are finished so far, and those of them that missed the objective."""
         totals = self._tally.totals
         finished = int(totals.instance + totals.standby + totals.lambda_ + totals.shed)
-        return Outcomes(finished=finished, missed=int(self._tally.seconds.missed.sum()))
+        return Outcomes(finished=finished, missed=int(totals.missed))
 
     def attained(self) -> float:
         """Share of the finished requests that were answered in time (1 when none finished)."""

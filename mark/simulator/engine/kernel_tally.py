@@ -34,7 +34,7 @@ SECOND = np.dtype(
 )
 TOTAL = np.dtype(
     [
-        *((name, "i8") for name in ("instance", "standby", "lambda_", "shed", "throttled")),
+        *((name, "i8") for name in ("instance", "standby", "lambda_", "shed", "missed", "throttled")),
         *((name, "i8") for name in ("invocations", "cold", "pings", "batches", "drawn")),
         ("fallback_decisions", "i8"),  # batches that the heuristic chose in a learned policy's place
         *((name, "i8") for name in ("window_requests", "window_missed", "last_requests", "last_missed")),
@@ -68,6 +68,7 @@ def answer(arrived_at: float, finish_at: float, rules: Record, tally: RunTally) 
     totals.window_requests += 1
     if taken_s > rules.objective_s:
         second.missed += 1
+        totals.missed += 1
         totals.window_missed += 1
 
 
@@ -82,6 +83,7 @@ def shed(arrived_at: float, rules: Record, tally: RunTally) -> None:
     totals = tally.totals
     tally.seconds[second_of(arrived_at, rules)].missed += 1
     totals.shed += 1
+    totals.missed += 1
     totals.window_requests += 1
     totals.window_missed += 1
 

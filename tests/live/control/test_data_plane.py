@@ -10,6 +10,7 @@ from mark.controller.state import Decision, Observation, State
 from mark.domain.clock import ClockAnchor
 from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView
+from mark.domain.load.outcomes import NO_OUTCOMES, Outcomes
 from mark.domain.load.traffic import ClientTraffic, GatewayReport, ModelTraffic, grown_since
 from mark.live.clock import ServiceClock
 from mark.live.control.data_plane import LiveDataPlane
@@ -76,3 +77,24 @@ def test_a_unit_has_what_came_by_size_since_the_one_before(tmp_path: Path) -> No
         sized(3, (912, -1))  # it was wrong in itself
         units += [plane.next_unit(), plane.next_unit()]
         assert [unit.sizes for unit in units if unit] == [((4, 3), (912, 1)), (), ()]
+
+
+def test_a_unit_has_what_was_finished_and_missed_since_the_one_before(tmp_path: Path) -> None:
+    def came(sequence: int, **counts: int) -> None:
+        traffic = ModelTraffic(model="m", **counts)  # type: ignore[arg-type]
+        store.report(GatewayReport(gateway="g", sequence=sequence, models=(traffic,)))
+
+    with EmbeddedRedis(tmp_path / "redis") as server:
+        store = ServiceStore(connect(server.url), "shop")
+        store.put_clock(ClockAnchor(wall_at=steady_time(), service_at=BEGAN + 185.0, speed=0.0))
+        came(1, instance=90, late=9)  # before this controller acted
+        plane = LiveDataPlane(store, "m", clock=ServiceClock(store), next_unit_at=BEGAN, monitor=None, target=0.98)
+        came(2, instance=10, lambda_=5, late=2, shed=1, failed=3, rejected=7)
+        units = [plane.next_unit(), plane.next_unit()]  # it was behind: the second has nothing of its own
+        came(3, standby=4)
+        units.append(plane.next_unit())
+        assert [unit.outcomes for unit in units if unit] == [
+            Outcomes(finished=19, missed=6),
+            NO_OUTCOMES,
+            Outcomes(finished=4),
+        ]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
 from mark.domain.errors import RetryLater
 from mark.service_spec import ServedModel, ServiceSpec
+from mark.serving.gateway.metrics import render_gateway
 from mark.serving.gateway.peers import PeerGateway
 from mark.serving.gateway.server import Gateway, GatewayConfig, serve_gateway
 from mark.serving.http.client import HttpAnswer, HttpClient
@@ -214,5 +216,19 @@ def test_what_another_gateway_does_not_answer_in_time_is_no_version_s_failure(
                 patch.setattr(PeerGateway, "forward", never)
                 assert (await two.ask(0, x_mark_request_id=two.id_of(1))).status == 504
             assert (router.tally.failed, router.version_tally.failed_) == (1, 0)
+
+    run(test())
+
+
+def test_the_head_of_shared_metrics_is_that_of_all_gateways_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with pair(monkeypatch) as two:
+            for gateway, port in zip(two.gateways, two.ports, strict=True):
+                gateway.config = replace(gateway.config, shared_as=gateway.config.name)
+                client = Client(*await asyncio.open_connection("127.0.0.1", port))
+                reply = await client.ask("/metrics", None, "HEAD")
+                await client.close()
+                assert reply.status == 200
+                assert int(reply.headers["content-length"]) > 1.2 * len(render_gateway(gateway))
 
     run(test())

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mark.dispatch.policy import Bounced, DispatchPolicy
+from mark.dispatch.policy import Bounced, DispatchPolicy, Late
 from mark.ports import InferReply, InferRequest, OverflowReply
 from mark.protocols.oip import bodies as oip
 from tests.serving.fakes import FakeLambda
@@ -153,5 +153,49 @@ def test_what_a_lost_lambda_environment_held_is_tried_once_elsewhere(redispatch:
             assert reply.status == status
             assert len(overflow.calls) == 1
             assert await running.metric('mark_gateway_gib_s_total{model="echo"}') == 0.5
+
+    run(test())
+
+
+class EmptyLambda(FakeLambda):
+    """It cannot get the files of the version that it is to answer as."""
+
+    async def invoke(self, function: str, request: InferRequest, timeout_s: float) -> OverflowReply:
+        self.calls.append((function, request))
+        return OverflowReply(reply=oip.error_reply(502, "no files"), gib_s=0.5, cold=True, not_run=True)
+
+    async def warm(self, function: str, timeout_s: float, version: str = "") -> OverflowReply:
+        self.warmed.append(function)
+        return OverflowReply(reply=oip.error_reply(502, "no files"), gib_s=0.5, cold=True, not_run=True)
+
+
+@pytest.mark.parametrize("redispatch", [True, False])
+def test_what_a_lambda_without_the_model_s_files_had_was_not_tried(redispatch: bool) -> None:
+    async def test() -> None:
+        overflow = EmptyLambda()
+        model = served(dispatch=DispatchPolicy(bounced=Bounced.LAMBDA), overflow=LAMBDA, redispatch=redispatch)
+        async with live(model, overflow=overflow) as running:
+            reply = await running.ask(x_mark_deadline_ms="1")
+
+            assert (reply.status, len(overflow.calls)) == (200, 1)
+            assert await running.metric('mark_gateway_redispatched_total{model="echo"}') == 0
+            assert await running.metric('mark_gateway_gib_s_total{model="echo"}') == 0.5
+
+    run(test())
+
+
+def test_an_environment_that_could_not_get_the_model_s_files_is_not_believed_warm() -> None:
+    async def test() -> None:
+        overflow = EmptyLambda()
+        dispatch = DispatchPolicy(bounced=Bounced.LAMBDA, late=Late.SHED)
+        async with live(served(dispatch=dispatch, overflow=LAMBDA), overflow=overflow, agents=0) as running:
+            assert (await running.ask(x_mark_deadline_ms="60")).status == 503  # colder than its deadline
+
+            async def is_billed() -> bool:
+                return any(one.models[0].gib_s for one in running.store.reports.values())
+
+            await until(is_billed)
+            assert overflow.warmed == ["mark-echo"]
+            assert {one.models[0].lambda_warm for one in running.store.reports.values()} == {0}
 
     run(test())

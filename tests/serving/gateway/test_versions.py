@@ -25,7 +25,7 @@ from mark.serving.gateway.request import InferenceRequest, Loss
 from mark.serving.gateway.versions.router import VersionRouter
 from mark.serving.unexpected_errors import UnexpectedErrors
 from tests.serving.gateway.test_query_of_death import DEADLY, make_mortal
-from tests.serving.harness import BODY, INFER, LAMBDA, Live, live, run, served, truth, until
+from tests.serving.harness import BODY, INFER, LAMBDA, Live, RunningAgent, live, run, served, truth, until
 
 OLD, NEW = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
 STABLE = ModelVersions(model="echo", stable=OLD)
@@ -256,6 +256,39 @@ def test_what_the_candidate_fails_the_stable_version_answers(
                 return counted(running, NEW).failed == before + 6
 
             await until(are_counted)
+
+    run(test())
+
+
+@each_rule
+def test_the_candidate_fails_a_request_once_though_the_stable_version_loses_it_then(
+    central: CentralPolicy | None,
+) -> None:
+    async def test() -> None:
+        async with live(model(central), agents=0) as running:
+            await two_versions(running, candidate(1.0))
+            await running.add_agent("i-old2", version=OLD, wait=False)
+            await running.until_agents(2)
+            new = running.agents["i-new"].backend
+            new.answers = oip.error_reply(500, "broken")
+            stable = [running.agents[name] for name in ("i-old", "i-old2")]
+            before = {one.instance: len(one.backend.requests) for one in running.agents.values()}
+            for one in stable:
+                one.backend.free.clear()
+            asked = asyncio.ensure_future(running.ask())
+
+            def holders() -> list[RunningAgent]:
+                return [one for one in stable if len(one.backend.requests) > before[one.instance]]
+
+            await until(lambda: truth(len(holders()) == 1))
+            (lost,) = holders()
+            lost.stop.set()
+            await lost.task
+            for one in stable:
+                one.backend.free.set()
+            reply = await asked
+            assert (reply.status, reply.headers["x-mark-version"]) == (200, OLD)
+            assert {len(one.backend.requests) - before[one.instance] for one in running.agents.values()} == {1}
 
     run(test())
 

@@ -68,9 +68,14 @@ class VersionRouter(ModelRouter):
         return True
 
     def takes(self, request: InferenceRequest) -> bool:
-        """True for a request that this version is to answer: it names it, or its id is in the share."""
+        """True for a request that this version is to answer: it names it, or its id is in the share.
+
+        One that it failed comes again where the stable version loses it, or puts it back.
+        """
         if request.version:
             return request.version == self.version
+        if request.failed_by == self.version:
+            return False
         return self.agent_count > 0 and in_share(request.request_id, self.version, self.weight)
 
     def set_agents(self, agents: list[Agent]) -> None:
@@ -98,6 +103,7 @@ class VersionRouter(ModelRouter):
         if self._fails(request, response):
             if self.version_tally is not None:  # who answers in its place is none of its merit
                 self.version_tally.failed()
+            request.failed_by = self.version
             if request.trace is not None:
                 request.trace.returned("failed", now)
             self.take_back(request)

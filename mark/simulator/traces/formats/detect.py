@@ -30,7 +30,8 @@ def read_rows(source: Source, options: TraceOptions) -> Rows:
     text = Text(source)
     lines = text.lines()
     first = lines[0]
-    if first.startswith(("{", "[")):
+    after = lines[1 : LOOKED_AT + 1]  # a line of a log that was cut off may begin as JSON does
+    if first.startswith(("{", "[")) and not any(_are_mostly(one, after) for one in (ALB_LINE, COMBINED_ENTRY)):
         return _read_document(text, options)
     if _are_mostly(ALB_LINE, lines):
         return read_alb(text, options)
