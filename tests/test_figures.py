@@ -24,9 +24,10 @@ from mark.policies.overrides import OWN_POLICIES
 from mark.ports import Forecaster, ForecasterSetup
 from mark.report.runs.rivals import best_run, serving_usd
 from mark.simulator.backtest import run_backtest
+from mark.simulator.experiment import BuildForecaster, Experiment, ExperimentSpec
 from mark.simulator.traces.generators import mmpp
 from mark.simulator.traces.trace import Trace
-from scripts.acceptance import ablation, elsewhere, forecasts, page, rivals, run, sensitivity
+from scripts.acceptance import ablation, days, elsewhere, forecasts, page, rivals, run, sensitivity
 from scripts.acceptance import loads as acceptance_loads
 from scripts.acceptance.figures_page import Check, FigureTable, Gap, Line, joined_checks, line_rows, part_text
 from scripts.acceptance.loads import AcceptanceLoad, Foretold, Remembering
@@ -391,6 +392,25 @@ def test_every_registered_rival_is_measured_once() -> None:
     measured = (*rivals.IN_MARKET, *rivals.ON_DEMAND)
     assert len(set(measured)) == len(measured)
     assert set(policy_names()) - set(OWN_POLICIES) == set(measured)
+
+
+def test_algorithm_1_is_measured_without_our_choices_and_judged_by_none(
+    quiet_hour: AcceptanceLoad, simple: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[ExperimentSpec] = []
+
+    def remembered(spec: ExperimentSpec, build: BuildForecaster) -> Experiment:
+        asked.append(spec)
+        return acceptance_loads.experiment_of(spec, build)
+
+    monkeypatch.setattr(days, "experiment_of", remembered)
+    found = days.uncapped(quiet_hour, Market.ON_DEMAND, Foretold(), types=("paper",))
+    (spec,), (line,) = asked, found.lines
+    assert spec.slo.mean_latency_s == spec.slo.latency_s
+    assert spec.tuning == {"cooldown_min": 1.0}
+    assert (line.where, line.policy) == ("a quiet hour, on-demand, paper", days.UNCAPPED)
+    assert days.UNCAPPED not in days.POLICIES
+    assert found.checks == []
 
 
 @pytest.mark.slow
