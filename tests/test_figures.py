@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import re
 import subprocess
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +17,11 @@ import pytest
 
 from mark.cloudmodel.world import TYPICAL
 from mark.controller import surges
+from mark.controller.error_budget import ErrorBudget
+from mark.controller.limits.launch_breaker import LaunchBreakerPolicy
+from mark.dispatch import routing
 from mark.domain.demand import Demand, Forecast
+from mark.domain.load.outcomes import Outcomes
 from mark.domain.objective import Slo
 from mark.domain.offering import Market
 from mark.planner import shortfall_cost, spot_pools
@@ -450,6 +457,61 @@ def test_every_constant_is_told_with_its_source_and_can_be_changed() -> None:
     assert "| 1 - planner.spot_pools.MOST_IN_ONE_POOL | 0.1 | ours (decision 0011) |" in text
 
 
+def place_of(module: ModuleType, name: str) -> str:
+    return f"{module.__name__.removeprefix('mark.')}.{name}"
+
+
+def own_numbers(module: ModuleType) -> set[str]:
+    """Names of the numbers that a module itself makes, not those that it imports."""
+    names = {
+        part.id
+        for node in ast.parse(inspect.getsource(module)).body
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        for part in ast.walk(target)
+        if isinstance(part, ast.Name)
+    }
+    return {name for name in names if isinstance(getattr(module, name, None), int | float)}
+
+
+def test_every_number_that_hedged_decides_by_is_told_or_excused() -> None:
+    told = {re.sub(r"^1 - | - 1$", "", item.name) for item in sensitivity.constants()}
+    numbers = {place_of(module, name) for module in sensitivity.DECIDING for name in own_numbers(module)}
+    assert {"planner.hedged.DEAREST", "controller.error_budget.LEAST_FACTOR"} <= numbers
+    assert sorted(numbers - told - set(sensitivity.EXCUSED)) == []
+    assert sorted(set(sensitivity.EXCUSED) - numbers) == [], "an excuse for what is no more"
+    assert told.isdisjoint(sensitivity.EXCUSED)
+
+
+def test_no_number_that_is_changed_is_frozen_in_machine_code() -> None:
+    told = {re.sub(r"^1 - | - 1$", "", item.name) for item in sensitivity.constants()}
+    frozen = {
+        place_of(module, part.id)
+        for module in sensitivity.DECIDING
+        for node in ast.parse(inspect.getsource(module)).body
+        if isinstance(node, ast.FunctionDef) and any("njit" in ast.unparse(mark) for mark in node.decorator_list)
+        for part in ast.walk(node)
+        if isinstance(part, ast.Name)
+    }
+    assert sorted(told & frozen) == []
+
+
+def test_what_no_run_changes_is_told_with_its_reason() -> None:
+    ((name, value, source),) = sensitivity.UNCHANGED
+    assert (name, float(value)) == ("dispatch.routing.OVERDUE_SHARE", routing.OVERDUE_SHARE)
+    assert f"| {name} | {value} | {source} |" in sensitivity.summary(FigureTable())
+
+
+def test_the_window_of_the_error_budget_is_changed_with_its_decay() -> None:
+    (window,) = (item for item in sensitivity.constants() if item.name == "controller.error_budget.WINDOW_S")
+    used = ErrorBudget(finished=1000.0, missed=10.0, known=1.0)
+    usual = used.after(Outcomes())
+    with window.changed(window.value / 2).around():
+        shorter = used.after(Outcomes())
+    assert shorter.finished == pytest.approx(1000.0 * (usual.finished / 1000.0) ** 2)
+    assert used.after(Outcomes()) == usual
+
+
 def test_a_constant_is_changed_for_one_run_and_in_every_module_that_has_it() -> None:
     (waking,) = (item for item in sensitivity.constants() if item.name.endswith("WORTH_WAKING"))
     (pool,) = (item for item in sensitivity.constants() if item.name.endswith("MOST_IN_ONE_POOL"))
@@ -484,6 +546,10 @@ def test_a_field_of_the_policy_or_its_breaker_is_changed(quiet_hour: AcceptanceL
     breaker = changed["BreakerPolicy.count"].controller.breaker
     assert breaker is not None
     assert breaker.count == 4
+    assert changed["BreakerPolicy.open_s"].controller.launch_breaker == bundle.controller.launch_breaker
+    launches, usual = changed["LaunchBreakerPolicy.open_s"].controller.launch_breaker, LaunchBreakerPolicy()
+    assert launches == replace(usual, open_s=2 * usual.open_s)
+    assert changed["LaunchBreakerPolicy.open_s"].controller.breaker == bundle.controller.breaker
     (slack,) = (item.value for item in sensitivity.constants() if item.name == "1 - admission_factor")
     assert bundle.dispatch.admission_factor == pytest.approx(1.0 - slack)
     assert changed["1 - admission_factor"].dispatch.admission_factor == pytest.approx(1.0 - 2 * slack)
