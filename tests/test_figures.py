@@ -582,13 +582,27 @@ def test_what_is_changed_is_what_runs(quiet_hour: AcceptanceLoad, simple: None) 
 
 
 def test_the_default_forecaster_is_held_against_the_best_single_one() -> None:
-    kept = ablation.beside_singles("here", 10.2, {"last-value": 10.0, "ridge": 12.0})
-    missed = ablation.beside_singles("here", 10.4, {"last-value": 12.0, "ridge": 10.0})
+    (kept,) = ablation.beside_singles("here", 10.2, {"last-value": 10.0, "ridge": 12.0}).checks
+    (missed,) = ablation.beside_singles("here", 10.4, {"last-value": 12.0, "ridge": 10.0}).checks
 
     assert kept.kept
     assert "best single (last-value)" in kept.what
     assert not missed.kept
     assert "best single (ridge)" in missed.what
+
+
+@pytest.mark.parametrize(("usd", "value", "kept"), [((10.2, 10.0), "1.010", True), ((10.3, 10.0), "1.015", False)])
+def test_the_default_forecaster_is_held_against_the_best_single_ones_of_all_cases(
+    usd: tuple[float, float], value: str, kept: bool
+) -> None:
+    found = FigureTable()
+    assert ablation.completed(found) == found
+    for where, total in zip(("here", "there"), usd, strict=True):
+        found.add(ablation.beside_singles(where, total, {"last-value": 10.0, "ridge": 12.0}))
+    *each, over_all = PARTS["ablation"].completed(found).checks
+    assert all(check.kept for check in each)
+    assert (over_all.value, over_all.wanted, over_all.kept) == (value, "<= 1.01", kept)
+    assert "geometric mean of 2" in over_all.what
 
 
 class Told:
