@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import re
 import subprocess
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +17,11 @@ import pytest
 
 from mark.cloudmodel.world import TYPICAL
 from mark.controller import surges
+from mark.controller.error_budget import ErrorBudget
+from mark.controller.limits.launch_breaker import LaunchBreakerPolicy
+from mark.dispatch import routing
 from mark.domain.demand import Demand, Forecast
+from mark.domain.load.outcomes import Outcomes
 from mark.domain.objective import Slo
 from mark.domain.offering import Market
 from mark.planner import shortfall_cost, spot_pools
@@ -24,9 +31,10 @@ from mark.policies.overrides import OWN_POLICIES
 from mark.ports import Forecaster, ForecasterSetup
 from mark.report.runs.rivals import best_run, serving_usd
 from mark.simulator.backtest import run_backtest
+from mark.simulator.experiment import BuildForecaster, Experiment, ExperimentSpec
 from mark.simulator.traces.generators import mmpp
 from mark.simulator.traces.trace import Trace
-from scripts.acceptance import ablation, elsewhere, forecasts, page, rivals, run, sensitivity
+from scripts.acceptance import ablation, days, elsewhere, forecasts, page, rivals, run, sensitivity
 from scripts.acceptance import loads as acceptance_loads
 from scripts.acceptance.figures_page import Check, FigureTable, Gap, Line, joined_checks, line_rows, part_text
 from scripts.acceptance.loads import AcceptanceLoad, Foretold, Remembering
@@ -393,6 +401,25 @@ def test_every_registered_rival_is_measured_once() -> None:
     assert set(policy_names()) - set(OWN_POLICIES) == set(measured)
 
 
+def test_algorithm_1_is_measured_without_our_choices_and_judged_by_none(
+    quiet_hour: AcceptanceLoad, simple: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[ExperimentSpec] = []
+
+    def remembered(spec: ExperimentSpec, build: BuildForecaster) -> Experiment:
+        asked.append(spec)
+        return acceptance_loads.experiment_of(spec, build)
+
+    monkeypatch.setattr(days, "experiment_of", remembered)
+    found = days.uncapped(quiet_hour, Market.ON_DEMAND, Foretold(), types=("paper",))
+    (spec,), (line,) = asked, found.lines
+    assert spec.slo.mean_latency_s == spec.slo.latency_s
+    assert spec.tuning == {"cooldown_min": 1.0}
+    assert (line.where, line.policy) == ("a quiet hour, on-demand, paper", days.UNCAPPED)
+    assert days.UNCAPPED not in days.POLICIES
+    assert found.checks == []
+
+
 @pytest.mark.slow
 def test_rivals_are_tuned_and_hedged_runs_in_every_world(
     quiet_hour: AcceptanceLoad, simple: None, monkeypatch: pytest.MonkeyPatch
@@ -430,6 +457,61 @@ def test_every_constant_is_told_with_its_source_and_can_be_changed() -> None:
     assert "| 1 - planner.spot_pools.MOST_IN_ONE_POOL | 0.1 | ours (decision 0011) |" in text
 
 
+def place_of(module: ModuleType, name: str) -> str:
+    return f"{module.__name__.removeprefix('mark.')}.{name}"
+
+
+def own_numbers(module: ModuleType) -> set[str]:
+    """Names of the numbers that a module itself makes, not those that it imports."""
+    names = {
+        part.id
+        for node in ast.parse(inspect.getsource(module)).body
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        for part in ast.walk(target)
+        if isinstance(part, ast.Name)
+    }
+    return {name for name in names if isinstance(getattr(module, name, None), int | float)}
+
+
+def test_every_number_that_hedged_decides_by_is_told_or_excused() -> None:
+    told = {re.sub(r"^1 - | - 1$", "", item.name) for item in sensitivity.constants()}
+    numbers = {place_of(module, name) for module in sensitivity.DECIDING for name in own_numbers(module)}
+    assert {"planner.hedged.DEAREST", "controller.error_budget.LEAST_FACTOR"} <= numbers
+    assert sorted(numbers - told - set(sensitivity.EXCUSED)) == []
+    assert sorted(set(sensitivity.EXCUSED) - numbers) == [], "an excuse for what is no more"
+    assert told.isdisjoint(sensitivity.EXCUSED)
+
+
+def test_no_number_that_is_changed_is_frozen_in_machine_code() -> None:
+    told = {re.sub(r"^1 - | - 1$", "", item.name) for item in sensitivity.constants()}
+    frozen = {
+        place_of(module, part.id)
+        for module in sensitivity.DECIDING
+        for node in ast.parse(inspect.getsource(module)).body
+        if isinstance(node, ast.FunctionDef) and any("njit" in ast.unparse(mark) for mark in node.decorator_list)
+        for part in ast.walk(node)
+        if isinstance(part, ast.Name)
+    }
+    assert sorted(told & frozen) == []
+
+
+def test_what_no_run_changes_is_told_with_its_reason() -> None:
+    ((name, value, source),) = sensitivity.UNCHANGED
+    assert (name, float(value)) == ("dispatch.routing.OVERDUE_SHARE", routing.OVERDUE_SHARE)
+    assert f"| {name} | {value} | {source} |" in sensitivity.summary(FigureTable())
+
+
+def test_the_window_of_the_error_budget_is_changed_with_its_decay() -> None:
+    (window,) = (item for item in sensitivity.constants() if item.name == "controller.error_budget.WINDOW_S")
+    used = ErrorBudget(finished=1000.0, missed=10.0, known=1.0)
+    usual = used.after(Outcomes())
+    with window.changed(window.value / 2).around():
+        shorter = used.after(Outcomes())
+    assert shorter.finished == pytest.approx(1000.0 * (usual.finished / 1000.0) ** 2)
+    assert used.after(Outcomes()) == usual
+
+
 def test_a_constant_is_changed_for_one_run_and_in_every_module_that_has_it() -> None:
     (waking,) = (item for item in sensitivity.constants() if item.name.endswith("WORTH_WAKING"))
     (pool,) = (item for item in sensitivity.constants() if item.name.endswith("MOST_IN_ONE_POOL"))
@@ -464,6 +546,10 @@ def test_a_field_of_the_policy_or_its_breaker_is_changed(quiet_hour: AcceptanceL
     breaker = changed["BreakerPolicy.count"].controller.breaker
     assert breaker is not None
     assert breaker.count == 4
+    assert changed["BreakerPolicy.open_s"].controller.launch_breaker == bundle.controller.launch_breaker
+    launches, usual = changed["LaunchBreakerPolicy.open_s"].controller.launch_breaker, LaunchBreakerPolicy()
+    assert launches == replace(usual, open_s=2 * usual.open_s)
+    assert changed["LaunchBreakerPolicy.open_s"].controller.breaker == bundle.controller.breaker
     (slack,) = (item.value for item in sensitivity.constants() if item.name == "1 - admission_factor")
     assert bundle.dispatch.admission_factor == pytest.approx(1.0 - slack)
     assert changed["1 - admission_factor"].dispatch.admission_factor == pytest.approx(1.0 - 2 * slack)
@@ -496,13 +582,27 @@ def test_what_is_changed_is_what_runs(quiet_hour: AcceptanceLoad, simple: None) 
 
 
 def test_the_default_forecaster_is_held_against_the_best_single_one() -> None:
-    kept = ablation.beside_singles("here", 10.2, {"last-value": 10.0, "ridge": 12.0})
-    missed = ablation.beside_singles("here", 10.4, {"last-value": 12.0, "ridge": 10.0})
+    (kept,) = ablation.beside_singles("here", 10.2, {"last-value": 10.0, "ridge": 12.0}).checks
+    (missed,) = ablation.beside_singles("here", 10.4, {"last-value": 12.0, "ridge": 10.0}).checks
 
     assert kept.kept
     assert "best single (last-value)" in kept.what
     assert not missed.kept
     assert "best single (ridge)" in missed.what
+
+
+@pytest.mark.parametrize(("usd", "value", "kept"), [((10.2, 10.0), "1.010", True), ((10.3, 10.0), "1.015", False)])
+def test_the_default_forecaster_is_held_against_the_best_single_ones_of_all_cases(
+    usd: tuple[float, float], value: str, kept: bool
+) -> None:
+    found = FigureTable()
+    assert ablation.completed(found) == found
+    for where, total in zip(("here", "there"), usd, strict=True):
+        found.add(ablation.beside_singles(where, total, {"last-value": 10.0, "ridge": 12.0}))
+    *each, over_all = PARTS["ablation"].completed(found).checks
+    assert all(check.kept for check in each)
+    assert (over_all.value, over_all.wanted, over_all.kept) == (value, "<= 1.01", kept)
+    assert "geometric mean of 2" in over_all.what
 
 
 class Told:

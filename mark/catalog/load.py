@@ -8,6 +8,7 @@ profile of a type replaces an earlier one. Files called `assumed-...` are never 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -115,9 +116,11 @@ def load_service_prices(region: str, path: Path | None = None) -> ServicePrices:
         shipped = sorted(item.name for item in _data().iterdir() if item.name.startswith("services_"))
         names = [name for name in shipped if name.startswith(prefix)]
         if not names:
+            copied = shlex.join(["cp", str(_data() / shipped[-1]), "services.json"])
             raise Misconfigured(
-                f"nothing says what AWS's services cost in {region}: write their prices as {shipped[-1]} has "
-                "them, and name the file as `service_prices` (docs/costs.md)"
+                f"nothing says what AWS's services cost in {region}: make a table of your own by `{copied}`, "
+                f"write {region}, the date and the prices there into it, and name the file as `service_prices` "
+                "(docs/costs.md)"
             )
         name = names[-1]
         source = _data() / name

@@ -27,10 +27,11 @@ WINDOW_S = 21_600.0
 AIM = 0.7
 """Burn rate that plans steer for: the rest is left for what happens before they can answer it."""
 POWER = 2.0
+"""Above 1, misses beyond the aim are answered before they have used up the window."""
 LEAST_FACTOR, MOST_FACTOR = 1 / 16, 16.0
+"""Bounds of what plans may miss, as a multiple of what they may when nothing is known."""
 FEWEST = 100.0
 """With fewer finished requests in the window nothing is known of the burn."""
-_DECAY = math.exp(-UNIT_S / WINDOW_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +44,11 @@ class ErrorBudget:
 
     def after(self, unit: Outcomes) -> ErrorBudget:
         """The budget after another unit of requests."""
+        left = math.exp(-UNIT_S / WINDOW_S)
         return ErrorBudget(
-            finished=self.finished * _DECAY + unit.finished,
-            missed=self.missed * _DECAY + unit.missed,
-            known=self.known * _DECAY + (1.0 - _DECAY),
+            finished=self.finished * left + unit.finished,
+            missed=self.missed * left + unit.missed,
+            known=self.known * left + (1.0 - left),
         )
 
     def miss_factor(self, target: float) -> float:

@@ -11,7 +11,6 @@ from pathlib import Path
 from rich.table import Table
 
 from mark.catalog.billing import SECONDS_PER_HOUR, gateway_count
-from mark.catalog.break_even import break_even_rps
 from mark.catalog.commitment_bill import HourlyUsage, left_by_standing
 from mark.catalog.load import load_prices
 from mark.config.footprint import advise_shape, footprint_of
@@ -29,12 +28,11 @@ from mark.planner.greedy import CostTerms, plan_greedy, scores
 from mark.planner.owned_capacity import owned_capacity, planned_with_owned
 from mark.policies.assemble import profiles_and_variants
 from mark.policies.supply import Supply, find_supply
-from mark.report.formatting import finite
+from mark.report.formatting import finite, format_rps
 from mark.report.overhead import (
     overhead_line,
     overhead_of_month,
     overhead_usd_per_month,
-    rate,
     shape_document,
     shape_line,
 )
@@ -87,11 +85,7 @@ def plan_settings(
     covered = _covered(plan, supply, footprint, owned) if owned else None
     advice = advise_shape(settings, max(max(row) for row in request.forecast.max_rps))
     excuses = (*plan.excuses, *supply.excuses)
-    pays_from = (
-        break_even_rps(footprint, supply.offerings, supply.overflow, payload_mib=model.payload_mib)
-        if supply.overflow and supply.overflow_excuse is None
-        else None
-    )
+    pays_from = supply.break_even_rps(footprint, model)
     if as_json:
         document = plan_document(plan, terms, excuses, supply=supply, settings=settings)
         lines = overhead_of_month(footprint)
@@ -110,7 +104,7 @@ def plan_settings(
         show_prose(overhead_line(footprint), shape_line(advice))
         if pays_from is not None:
             show_prose(
-                f"At less than {rate(pays_from)} requests/s of a constant load Lambda alone would cost less."
+                f"At less than {format_rps(pays_from)} requests/s of a constant load Lambda alone would cost less."
             )
 
 

@@ -30,6 +30,7 @@ from mark.report.runs.comparison import (
     ComparedRun,
     OneVariant,
     accuracy_sentence,
+    break_even_sentence,
     headline,
     headline_run,
 )
@@ -133,6 +134,8 @@ def _run_all(
 ) -> None:
     warm_engine(experiment, report)
     reference_usd, floor_usd = yardsticks
+    spec = experiment.spec
+    pays_from_rps = experiment.supply.break_even_rps(spec.footprint, spec.model)
     for policy in policies:
         try:
             result = experiment.run(
@@ -149,7 +152,14 @@ def _run_all(
             note(f"{policy} is left out: {error}")
             continue
         result = replace(result, notes=(*run_remarks(settings, experiment, policy), *result.notes))
-        outcome.runs.append(ComparedRun(result=result, reference_usd=reference_usd, floor_usd=floor_usd))
+        outcome.runs.append(
+            ComparedRun(
+                result=result,
+                reference_usd=reference_usd,
+                floor_usd=floor_usd,
+                break_even_rps=pays_from_rps,
+            )
+        )
         if folder is not None:
             folder.keep(outcome.runs)
     if not outcome.runs:
@@ -268,7 +278,7 @@ def _print(outcome: SimulationOutcome, folder: OutFolder | None, *, as_json: boo
         return
     if not outcome.runs:
         return
-    bought = accuracy_sentence(outcome.runs)
-    show(headline(outcome.runs), *([bought] if bought else []), "", comparison_table(outcome.runs))
+    said = (headline(outcome.runs), accuracy_sentence(outcome.runs), break_even_sentence(outcome.runs))
+    show(*filter(None, said), "", comparison_table(outcome.runs))
     if folder is not None and folder.failure is None and folder.page is not None:
         show("", f"report: {folder.page}")

@@ -153,11 +153,13 @@ def excursions_s(rates: Floats, levels: Floats, unit_s: float) -> Floats:
     """Mean length of the stretches in which the rate lies above each level. rates: shape (units,)."""
     if not len(rates):
         return np.full(len(levels), USUAL_S)
-    return np.clip(_excursions(rates, levels, unit_s), unit_s, LONGEST_S)
+    return np.clip(_excursions(rates, levels, unit_s, USUAL_S), unit_s, LONGEST_S)
 
 
 @njit(cache=True)
-def _excursions(rates: Floats, levels: Floats, unit_s: float) -> Floats:  # pragma: no cover - compiled
+def _excursions(
+    rates: Floats, levels: Floats, unit_s: float, usual_s: float
+) -> Floats:  # pragma: no cover - compiled
     found = np.empty(len(levels))
     for i in range(len(levels)):
         above, begun, was = 0, 0, False
@@ -166,5 +168,5 @@ def _excursions(rates: Floats, levels: Floats, unit_s: float) -> Floats:  # prag
             above += now
             begun += now and not was
             was = now
-        found[i] = above * unit_s / begun if begun else USUAL_S
+        found[i] = above * unit_s / begun if begun else usual_s
     return found

@@ -26,7 +26,7 @@ from mark.dispatch.qos import HARD_S, SOFT_S, QosPool, QosRule
 from mark.dispatch.qos_policy import QosNetwork
 from mark.dispatch.variants import QualityDeadlines, VariantDispatch, VariantServing, with_network
 from mark.domain.billing.footprint import Footprint
-from mark.domain.billing.service_prices import ServiceItem, ServicePrices
+from mark.domain.billing.service_prices import ServiceItem
 from mark.domain.capacity_schedule import CapacityWindow
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
@@ -35,7 +35,7 @@ from mark.domain.load.size_window import WINDOW
 from mark.domain.load.sizes import sizes_from_formula
 from mark.domain.models.variants import VariantTable
 from mark.domain.objective import ModelSpec, Slo
-from mark.domain.offering import LambdaOffering, Market, Offering
+from mark.domain.offering import Market, Offering
 from mark.domain.pool_policy import PoolPolicy
 from mark.planner.batching import tune_batching
 from mark.policies.bundles import (
@@ -49,7 +49,7 @@ from mark.policies.bundles import (
     unbatched,
 )
 from mark.policies.overrides import Tuning, tuned, tuning_notes
-from mark.policies.supply import USUAL_LIMITS, NothingServes, OverflowLimits, Supply, find_supply
+from mark.policies.supply import USUAL_LIMITS, NothingServes, OverflowLimits, Supply, find_supply, priced
 from mark.policies.tuning import Setting
 
 
@@ -150,7 +150,8 @@ class Assembly:
             world=spec.world,
             limits=spec.overflow_limits if spec.overflow else None,
         )
-        return replace(supply, overflow=_priced(supply.overflow, spec.footprint.prices))
+        overflow = supply.overflow and priced(supply.overflow, spec.footprint.prices)
+        return replace(supply, overflow=overflow)
 
     def ingredients(self, history: Demand) -> Ingredients:
         """The ingredients of policies, where `history` came before."""
@@ -402,15 +403,3 @@ def _batches(spec: PolicySpec, table: VariantTable, dispatch: VariantDispatch, f
             found["max_batch"][kind] = max(most, found["max_batch"].get(kind, 1))
             found["late"][kind] = max(noise_quantile(cv, spec.slo.target), found["late"].get(kind, 1.0))
     return found
-
-
-def _priced(overflow: LambdaOffering | None, prices: ServicePrices) -> LambdaOffering | None:
-    """Lambda at the prices of the region."""
-    if overflow is None:
-        return None
-    return replace(
-        overflow,
-        usd_per_request=prices.price(ServiceItem.LAMBDA_REQUEST),
-        usd_per_gib_s=prices.price(ServiceItem.LAMBDA_DURATION),
-        usd_per_provisioned_gib_s=prices.price(ServiceItem.LAMBDA_PROVISIONED),
-    )

@@ -61,6 +61,8 @@ PERIOD_S = {
 }
 """Seconds between two plans of an autoscaler: as often as its metric comes."""
 STATIC_PEAK = "static-peak"
+PREDICTIVE_SCALING = "predictive-scaling"
+"""The planner of EC2's predictive scaling."""
 KAIROS = "kairos"
 """The policy of a pool within a budget; the rule of a central queue has the same name."""
 PATIENT = DispatchPolicy(routing=Routing.LEAST_OUTSTANDING, bounced=Bounced.NOWHERE, admission_factor=None)
@@ -253,7 +255,7 @@ def _autoscaler_spill(given: Ingredients) -> PolicyBundle:
 
 def _predictive(given: Ingredients) -> PolicyBundle:
     """EC2 Auto Scaling's predictive scaling; like the real thing it forecasts nothing before a day is known."""
-    bundle = _autoscaled("predictive", "predictive-scaling", given.slo, _batched(given))
+    bundle = _autoscaled("predictive", PREDICTIVE_SCALING, given.slo, _batched(given))
     return replace(bundle, controller=replace(bundle.controller, history_units=14 * DAY_UNITS))
 
 
@@ -420,7 +422,7 @@ _USUAL_GRID = grid(("two-windows", "target-tracking"), range(3, 11))
 _GRIDS = {
     "autoscaler": _USUAL_GRID,
     "autoscaler-spill": _USUAL_GRID,
-    "predictive": grid(("predictive-scaling",), range(3, 11)),
+    "predictive": grid((PREDICTIVE_SCALING,), range(3, 11)),
     "managed-instances": grid(("managed-instances",), range(1, 11)),
     "serverless": grid((PROVISIONED,), range(3, 11)),
     "sagemaker-tuned": grid(("concurrency-tracking", "target-tracking"), range(1, 11)),

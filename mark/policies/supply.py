@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from mark.catalog.break_even import break_even_rps
 from mark.catalog.load import PriceSnapshot, ProfileSet
 from mark.catalog.offerings import LAMBDA_MEMORY_GIB, make_lambda, make_offerings
 from mark.cloudmodel.world import IDEAL, World
+from mark.domain.billing.footprint import Footprint
+from mark.domain.billing.service_prices import ServiceItem, ServicePrices
 from mark.domain.errors import Misconfigured
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import LAMBDA_PROFILED_GIB, LambdaOffering, Market, Offering, calls_of_models
@@ -50,6 +53,16 @@ class Supply:
     warnings: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
     stand_ins: tuple[str, ...] = ()
+
+    def break_even_rps(self, footprint: Footprint, model: ModelSpec) -> float | None:
+        """The constant load, requests/s, from which instances cost less than Lambda alone; None where none does.
+
+        None also where Lambda is switched off, or late.
+        """
+        if self.overflow is None or self.overflow_excuse is not None:
+            return None
+        overflow = priced(self.overflow, footprint.prices)
+        return break_even_rps(footprint, self.offerings, overflow, payload_mib=model.payload_mib)
 
 
 class NothingServes(Misconfigured):
@@ -103,6 +116,16 @@ def find_supply(
         warnings=warnings,
         assumed=profiles.assumed,
         stand_ins=profiles.stand_ins,
+    )
+
+
+def priced(overflow: LambdaOffering, prices: ServicePrices) -> LambdaOffering:
+    """Lambda at the prices of the region."""
+    return replace(
+        overflow,
+        usd_per_request=prices.price(ServiceItem.LAMBDA_REQUEST),
+        usd_per_gib_s=prices.price(ServiceItem.LAMBDA_DURATION),
+        usd_per_provisioned_gib_s=prices.price(ServiceItem.LAMBDA_PROVISIONED),
     )
 
 

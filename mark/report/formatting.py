@@ -12,6 +12,8 @@ MISSING = "-"
 """Stands where there is no figure."""
 UNIT = re.compile(r"(?<=\d) (?=(?:%|ms|s|min|h|d|k|M|G|USD|rps|GiB|MiB)(?!\w))")
 """The space between a number and its unit."""
+HUNDRED = 99.5
+"""From here on two digits would be a power of ten."""
 
 
 def finite(value: float | None) -> float | None:
@@ -57,6 +59,20 @@ def format_count(count: int) -> str:
             unit = 1e3 if letter == "k" else size
             return f"{count / unit:,.1f} {letter}"
     return f"{count:,}"
+
+
+def format_rps(rps: float) -> str:
+    """A rate in two digits, or in whole requests/s from 100 on."""
+    return f"{rps:.2g}" if rps < HUNDRED else f"{rps:,.0f}"
+
+
+def pays_from(break_even_rps: float | None, *, mean_rps: float | None, who: str = "MArk") -> str:
+    """The sentence that says from which load instances of one's own pay; empty where that is not known."""
+    if break_even_rps is None:
+        return ""
+    had = "" if mean_rps is None else f"; {format_rps(mean_rps)} came on average"
+    load = f"From {format_rps(break_even_rps)} requests/s of a constant load on"
+    return f"{load} {who} costs less than Lambda alone{had}."
 
 
 def plural(count: int, noun: str) -> str:

@@ -8,9 +8,8 @@ from mark.catalog.billing import HOURS_PER_MONTH, SECONDS_PER_HOUR, bill_shared
 from mark.config.footprint import ShapeAdvice
 from mark.domain.billing.costs import BillLine
 from mark.domain.billing.footprint import Footprint
+from mark.report.formatting import format_rps
 
-HUNDRED = 100
-"""From here on two digits would be a power of ten."""
 NAMED = 4
 """Lines of the bill that are named; the others are one sum."""
 
@@ -47,11 +46,11 @@ def shape_line(advice: ShapeAdvice) -> str:
     footprint, peak = advice.footprint, advice.peak
     each, store = footprint.gateways, footprint.store
     machines = f"{each.count} x {each.instance_type}{' (one to spare)' if each.spare else ''}"
-    carried = f"Two lean nodes carry {rate(advice.lean_rps)} such requests/s for long"
+    carried = f"Two lean nodes carry {format_rps(advice.lean_rps)} such requests/s for long"
     if store is None:
-        return f"{carried}: at {rate(peak.rps)} rollout.shape lean does ({machines})."
+        return f"{carried}: at {format_rps(peak.rps)} rollout.shape lean does ({machines})."
     return (
-        f"{carried}. At {rate(peak.rps)} rollout.shape ha takes {machines} and {store.count} x "
+        f"{carried}. At {format_rps(peak.rps)} rollout.shape ha takes {machines} and {store.count} x "
         f"{store.node_type}, {overhead_usd_per_month(footprint):.2f} USD a month: write shape: ha and peak_rps: "
         f"{math.ceil(peak.rps)}."
     )
@@ -70,8 +69,3 @@ def shape_document(advice: ShapeAdvice) -> dict[str, object]:
         "store_type": None if store is None else store.node_type,
         "overhead_usd_per_month": overhead_usd_per_month(advice.footprint),
     }
-
-
-def rate(rps: float) -> str:
-    """A rate in two digits, or in whole requests/s from 100 on."""
-    return f"{rps:.2g}" if rps < HUNDRED else f"{rps:,.0f}"

@@ -18,6 +18,7 @@ from mark.report.html import make_environment, trusted
 from mark.report.runs.comparison import (
     ComparedRun,
     accuracy_sentence,
+    break_even_sentence,
     comparison_notes,
     cost_ratio,
     format_accuracy,
@@ -83,6 +84,7 @@ def render_report(
             title=title,
             headline=headline(runs),
             bought=accuracy_sentence(runs),
+            pays_from=break_even_sentence(runs),
             has_variants=any(run.result.accuracy is not None for run in runs),
             facts=_facts(runs),
             sections=sections,

@@ -29,7 +29,7 @@ from mark.domain.fleet import FleetView
 from mark.domain.offering import Offering
 from mark.planner.yardsticks import YardstickInput, floor_usd, reference_usd
 from mark.policies.assemble import Assembly, Overrides, PolicySpec, VariantWishes
-from mark.policies.bundles import Ingredients, PolicyBundle, tuning_grid
+from mark.policies.bundles import PREDICTIVE_SCALING, Ingredients, PolicyBundle, tuning_grid
 from mark.policies.tuning import DAY_S, Setting, Trial, TunedSetting, choose
 from mark.ports import Forecaster, ForecasterSetup
 from mark.simulator.engine.central_plane import CentralServing
@@ -40,6 +40,7 @@ from mark.simulator.replay import Scenario, replay
 from mark.simulator.results import RunResult
 from mark.simulator.workload import Workload
 
+HOUR_S = 3600.0
 Progress = Callable[[str, float], None]
 """Called with what is done and the share of it."""
 BuildForecaster = Callable[[str, ForecasterSetup], Forecaster]
@@ -158,7 +159,8 @@ class Experiment:
             )
         chosen = (found.sentence,) if found else ()
         limits = limit_notes(result, bundle.controller, watch, self.spec.footprint.gateways)
-        return replace(result, tuned=found, notes=(*chosen, *result.notes, *limits))
+        early = _unforecast(bundle, setup.history, self._scenario.duration_s)
+        return replace(result, tuned=found, notes=(*chosen, *early, *result.notes, *limits))
 
     def with_most_accurate(self) -> tuple[str, Experiment]:
         """The same experiment with one variant alone, the most accurate that keeps the objective, and its name.
@@ -265,6 +267,18 @@ class Experiment:
             assumed=self.supply.assumed,
             stand_ins=self.supply.stand_ins,
         )
+
+
+def _unforecast(bundle: PolicyBundle, history: Demand, duration_s: float) -> tuple[str, ...]:
+    """A note where EC2's forecast has not begun with the run: it takes a day of load."""
+    known_s = len(history) * history.unit_s
+    if bundle.controller.planner != PREDICTIVE_SCALING or known_s >= DAY_S:
+        return ()
+    lacking_s = DAY_S - known_s
+    until = f"for {lacking_s / HOUR_S:.3g} h" if lacking_s < duration_s else "all the time"
+    known = f"{known_s / HOUR_S:.3g} h came before the run"
+    alone = f"here target tracking decided alone {until}"
+    return (f"EC2 forecasts nothing before it knows a day of load, and {known}: {alone}",)
 
 
 class _Unwritten:

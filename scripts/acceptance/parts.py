@@ -63,7 +63,7 @@ PARTS = {
     "elsewhere": Part(elsewhere.summary, elsewhere.completed),
     "risk": Part(partial(part_text, "Instances are taken back", RISK_NOTE)),
     "days": Part(partial(part_text, "Other days", DAYS_NOTE)),
-    "ablation": Part(ablation.summary),
+    "ablation": Part(ablation.summary, ablation.completed),
     "sensitivity": Part(sensitivity.summary),
     "forecasts": Part(forecasts.summary, forecasts.completed),
 }

@@ -16,8 +16,9 @@ from typing import Any, TypeVar
 from unittest.mock import patch
 
 from mark.catalog import standbys
-from mark.controller import standby, step, surges
+from mark.controller import error_budget, standby, step, surges
 from mark.controller.limits import spot_breaker as breaker
+from mark.controller.limits.launch_breaker import LaunchBreakerPolicy
 from mark.controller.limits.spot_breaker import BreakerPolicy
 from mark.controller.policy import ControllerPolicy
 from mark.domain.offering import Market
@@ -47,7 +48,33 @@ and the request. The rows of other seeds say how far runs of the same policy lie
 none. "Ours" says that no paper or price list has the value; nobody kept a record of other values that were
 tried, so take all of them as chosen on the development days.
 """
-Policy = TypeVar("Policy", ControllerPolicy, BreakerPolicy)
+Policy = TypeVar("Policy", ControllerPolicy, BreakerPolicy, LaunchBreakerPolicy)
+DECIDING = (
+    *(hedged, rates, shortfall_cost, miss_penalty, small_fleet, spot_pools),
+    *(error_budget, surges, standby),
+)
+"""Modules that `hedged` decides by: each number of theirs is changed here, or excused."""
+RESOLUTION, UNIT = "resolution of a calculation", "a unit"
+EXCUSED = {
+    "planner.hedged.SAME_WORTH": RESOLUTION,
+    "planner.hedged.PRICE_STEPS": RESOLUTION,
+    "planner.rates.NODES": RESOLUTION,
+    "planner.rates.EDGE": RESOLUTION,
+    "planner.rates.STEPS": RESOLUTION,
+    "planner.miss_penalty.STEPS": RESOLUTION,
+    "planner.miss_penalty.LEAST_SHARE": "a floor that an objective of 100 % alone meets",
+    "planner.miss_penalty.DAY_S": UNIT,
+    "planner.shortfall_cost.MINIMUM_S": "AWS's billing minimum",
+}
+"""Numbers of those modules that are no choice, and why."""
+UNCHANGED = (
+    (
+        "dispatch.routing.OVERDUE_SHARE",
+        "0.08",
+        "ours: 0.8 of the deviation of batches, 10 %; machine code has it, so another value is another build",
+    ),
+)
+"""Constants that no run here changes, with what the page says of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +92,7 @@ def constants() -> Iterator[Constant]:
     """All that are changed, planner first."""
     yield _module("WAIT_SHARE", hedged, source="MArk's l, half of the objective (decision 0005)")
     yield _module("LEAST_WAIT_SHARE", hedged, source="ours: some are idle when a request comes", case=LATE)
+    yield _module("DEAREST", hedged, source="ours: where the price of a miss is looked for", case=LATE)
     yield _module("LEVELS", rates, source="ours: resolution of a plan in milliseconds", whole=True)
     yield _module("TOP_WAITS", rates, source="ours: little is in excess so far above the highest rate")
     yield _module("DETECTION_S", shortfall_cost, miss_penalty, source="ours: two windows of 5 s")
@@ -73,20 +101,31 @@ def constants() -> Iterator[Constant]:
     yield _module("WORTH_WAKING", shortfall_cost, surges, source="ours: what an excess must fill of a standby")
     yield _module("USUAL_S", shortfall_cost, source="ours: two launches long")
     yield _module("SURGE_BASELINE_S", shortfall_cost, source="ours: a plan has rented for what lasts longer")
+    yield _module("FEWEST_UNITS", shortfall_cost, source="ours: an hour; less says nothing of surges", whole=True)
+    yield _module("UNKNOWN_SHARE", shortfall_cost, source="ours: standbys while no surge is known")
     yield _module("MOST", small_fleet, source="ours: a type that is hardly ever in time", of_rest=True)
     yield _module("MOST_IN_ONE_POOL", spot_pools, source="ours (decision 0011)", of_rest=True)
     yield _module("MOST_PREMIUM", spot_pools, source="ours (decision 0011)")
     yield _module("PRIOR_HOURS", breaker, source="ours: some minutes of a fleet outweigh a month's mean")
-    for name in ("share", "count", "window_s", "open_s"):
+    for name in ("share", "count", "window_s", "open_s", "longest_s"):
         yield _field(BreakerPolicy, name, source="ours (decision 0011)")
+    for name in ("failures", "of", "open_s", "longest_s"):
+        yield _field(LaunchBreakerPolicy, name, source="ours; no launch of a replay fails once it was accepted")
     yield _module("STANDBY_SLACK", standby, source="ours: hysteresis", above_one=True)
     yield _module("SURGE_SHARE", standbys, source="ours: how much of the time a standby is awake")
     yield _module("WARM_QUANTILE", step, source="ours: what is rarer starts cold", of_rest=True)
     yield _module("COLD_SHARE", step, source="ours: a tenth of what may be missed")
+    yield _module("LEAST_COLD_SHARE", step, source="ours: for an objective that allows hardly any miss")
     yield _module("WARM_SHARE", bundles, source="ours: for unforecast surges, some cents a day")
     yield _field(ControllerPolicy, "lead_units", source="MArk's tau, 5 min: the 95 % point of a launch")
     yield _field(ControllerPolicy, "history_units", source="ours: a week of surges", value=bundles.WEEK_UNITS)
     yield _field(ControllerPolicy, "unavailable_s", source="ours: some launches long")
+    yield _field(
+        ControllerPolicy,
+        "unavailable_longest_s",
+        source="ours: what is refused for hours is asked for each hour",
+        value=bundles.LONGEST_UNAVAILABLE_S,
+    )
     yield Constant(
         name="1 - admission_factor",
         value=0.02,
@@ -98,6 +137,26 @@ def constants() -> Iterator[Constant]:
         miss_penalty,
         source="ours: the rest of the budget is for boots and wrong forecasts",
         case=LATE,
+    )
+    yield _module(
+        "MOST_SHARE", miss_penalty, source="ours: caution that a calm week leaves", case=LATE, of_rest=True
+    )
+    yield _module("LONG_HISTORY_S", miss_penalty, hedged, source="ours: a day, the rhythm of a load", case=LATE)
+    yield _module(
+        "HOUR_UNITS", miss_penalty, source="ours: the last hour, while less than a day is known", case=LATE
+    )
+    yield _module("WINDOW_S", error_budget, source="ours: a quarter of the day that a report judges", case=LATE)
+    yield _module(
+        "AIM",
+        error_budget,
+        source="ours (decision 0039): the rest is for what comes before plans answer",
+        case=LATE,
+    )
+    yield _module("POWER", error_budget, source="ours (decision 0039): the first power gains half", case=LATE)
+    yield _module("MOST_FACTOR", error_budget, source="ours: the caution that a calm week leaves", case=LATE)
+    yield _module("LEAST_FACTOR", error_budget, source="ours: the fleet that a bad hour may ask for", case=LATE)
+    yield _module(
+        "FEWEST", error_budget, source="ours: fewer requests say nothing of a share of misses", case=LATE
     )
     yield _module(
         "LEAST_MISSED", miss_penalty, source="ours: the last request in a thousand is not bought", case=LATE
@@ -133,7 +192,8 @@ def on_day(day: int, markets: tuple[Market, ...] = MARKETS) -> FigureTable:
 def summary(figures: FigureTable) -> str:
     """The part of the page: where each constant comes from, then what it is worth."""
     head = ("constant", "value", "where the value comes from")
-    sources = table(head, ((item.name, f"{item.value:g}", item.source) for item in constants()))
+    changed = ((item.name, f"{item.value:g}", item.source) for item in constants())
+    sources = table(head, (*changed, *UNCHANGED))
     return part_text(TITLE, f"{NOTE}\n{sources}", figures, HEAD)
 
 
@@ -195,14 +255,14 @@ def _patched(name: str, modules: tuple[ModuleType, ...], value: float) -> Iterat
 
 
 def _field(
-    kind: type[ControllerPolicy | BreakerPolicy],
+    kind: type[ControllerPolicy | BreakerPolicy | LaunchBreakerPolicy],
     name: str,
     *,
     source: str,
     value: float = math.nan,
     case: str = IN_TIME,
 ) -> Constant:
-    """A field of the controller's policy or of its breaker; `value` where it is not the field's default."""
+    """A field of the controller's policy or of a breaker of its; `value` where it is not the field's default."""
     default = next(field.default for field in fields(kind) if field.name == name)
     own = default if math.isnan(value) else value
     assert isinstance(own, int | float)
@@ -211,19 +271,25 @@ def _field(
         value=own,
         source=source,
         changed=lambda to: Variant(
-            label="", bundle=partial(_with_field, name, max(1, round(to)) if isinstance(own, int) else to)
+            label="", bundle=partial(_with_field, kind, name, max(1, round(to)) if isinstance(own, int) else to)
         ),
         case=case,
     )
 
 
-def _with_field(name: str, value: float, made: PolicyBundle) -> PolicyBundle:
+def _with_field(
+    kind: type[ControllerPolicy | BreakerPolicy | LaunchBreakerPolicy], name: str, value: float, made: PolicyBundle
+) -> PolicyBundle:
     controller = made.controller
-    if name in {field.name for field in fields(controller)}:
+    if kind is ControllerPolicy:
         return replace(made, controller=_replaced(controller, name, value))
-    if controller.breaker is None:
-        return made
-    return replace(made, controller=replace(controller, breaker=_replaced(controller.breaker, name, value)))
+    if kind is BreakerPolicy and controller.breaker is not None:
+        changed = replace(controller, breaker=_replaced(controller.breaker, name, value))
+        return replace(made, controller=changed)
+    if kind is LaunchBreakerPolicy and controller.launch_breaker is not None:
+        changed = replace(controller, launch_breaker=_replaced(controller.launch_breaker, name, value))
+        return replace(made, controller=changed)
+    return made
 
 
 def _replaced(policy: Policy, name: str, value: float) -> Policy:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -70,5 +73,11 @@ def test_mistakes_of_a_file_are_named(tmp_path: Path, entries: list[dict[str, An
 def test_a_file_of_another_region_and_a_region_without_one_are_refused(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match="has the prices of eu-west-1, and instances are priced in us-east-1"):
         load_service_prices("us-east-1", write(tmp_path, ENTRY))
-    with pytest.raises(Misconfigured, match=r"cost in eu-west-1: .* name the file as `service_prices`"):
+    with pytest.raises(Misconfigured, match=r"cost in eu-west-1: .* name the file as `service_prices`") as refused:
         load_service_prices("eu-west-1")
+    (command,) = re.findall(r"by `([^`]+)`", str(refused.value))
+    copy, source, _ = shlex.split(command)
+    made = Path(shutil.copy(source, tmp_path / "services.json"))
+    made.write_text(made.read_text().replace('"us-east-1"', '"eu-west-1"'))
+    assert copy == "cp"
+    assert load_service_prices("eu-west-1", made).region == "eu-west-1"

@@ -54,6 +54,18 @@ def test_the_document_has_what_is_promised_and_adds_up(mark):
     assert run["floor_usd"] <= run["reference_usd"]
 
 
+def test_a_replay_says_from_which_load_ours_pays_as_a_plan_does(mark):
+    planned = json.loads(mark("plan", "--model", "inception-v3", "--rate", "10", "--json").out)["break_even_rps"]
+    rolled_out = ("--set", f"policy.overflow_limits.memory_gib={3008 / 1024}")
+    short = [*RUN, "--duration-s", "60", "--policy", "reactive", "--no-reference", *rolled_out]
+    assert document(mark(*short, "--json"))["break_even_rps"] == pytest.approx(planned)
+    said = f"From {planned:.2g} requests/s of a constant load on MArk costs less than Lambda alone"
+    assert said in " ".join(mark(*short, "--out", "run").out.split())
+    assert said in " ".join(Path("run/report.html").read_text().replace("\u00a0", " ").split())
+    Path("alone.yaml").write_text("offerings: {overflow: false}")
+    assert document(mark(*short, "--json", "--config", "alone.yaml"))["break_even_rps"] is None
+
+
 def test_twice_the_load_is_asked_by_a_factor(mark):
     (once,), (twice,) = runs(mark(*RUN, "--json")), runs(mark(*RUN, "--scale", "2", "--json"))
     assert twice["requests"] == pytest.approx(2 * once["requests"], rel=0.1)

@@ -11,11 +11,12 @@ from rich.table import Table
 from mark.domain.billing.costs import CostUsd
 from mark.domain.errors import Misconfigured
 from mark.domain.plan import CostParts, Excuse, PlannedCount
-from mark.report.formatting import format_count, format_duration, percent, usd
+from mark.report.formatting import format_count, format_duration, format_rps, percent, usd
 from mark.report.runs.comparison import (
     ComparedRun,
     OneVariant,
     accuracy_sentence,
+    break_even_sentence,
     comparison_notes,
     cost_ratio,
     headline,
@@ -52,6 +53,23 @@ def test_reference_is_the_first_of_our_own_policies_else_the_cheapest() -> None:
     assert cost_ratio(dear, costing("mark", 0.0)) is None
     with pytest.raises(Misconfigured, match="no run finished"):
         headline_run([])
+
+
+def test_from_which_load_ours_pays_stands_beside_what_came() -> None:
+    run = costing("hedged", 1.0, duration_s=100)
+    assert break_even_sentence([run]) == ""
+    known = dataclasses.replace(run, break_even_rps=1.42)
+    came = format_rps(run.result.requests / 100)
+    assert break_even_sentence([known, run]) == (
+        f"From 1.4 requests/s of a constant load on MArk costs less than Lambda alone; {came} came on average."
+    )
+    twice = dataclasses.replace(known, result=dataclasses.replace(run.result, speed=2.0))
+    assert f"{format_rps(run.result.requests / 50)} came" in break_even_sentence([twice])
+
+
+@pytest.mark.parametrize(("rps", "said"), [(0.123, "0.12"), (99.4, "99"), (99.7, "100"), (1234.0, "1,234")])
+def test_a_rate_has_no_exponent(rps: float, said: str) -> None:
+    assert format_rps(rps) == said
 
 
 def test_headline_says_cost_share_and_rival() -> None:

@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime
 import pytest
 
 from mark.accounting.hourly_totals import dump_marks, first_mark, marks_key, next_mark
+from mark.catalog.break_even import break_even_rps
 from mark.controller.journal import Header, entry_line, header_line
 from mark.controller.state import Decision, Observation, State
 from mark.dispatch.policy import DispatchPolicy
@@ -318,6 +319,26 @@ def test_the_journal_tells_of_decisions_and_interruptions(store: ServiceStore) -
     assert model.journal_since == BEGAN + DAY_S
     assert any("as far back as the journal reaches" in note for note in report.notes)
     assert model.never_chosen == ()
+
+
+def test_the_load_from_which_it_pays_is_that_of_what_the_controller_may_rent(store: ServiceStore) -> None:
+    a_life(store)
+    assert read_cost_report(store, period_s=DAY_S, wall_at=0.0).models[0].break_even_rps is None, "no journal"
+    tick_lines(store)
+    cheap = replace(LARGE, zone="b", usd_per_hour=0.001)
+    standing_by = replace(SERVED, offerings=(LARGE, SMALL, cheap))
+    payload = SERVED.model.payload_mib
+    wanted = break_even_rps(FOOTPRINT, POLICY.offerings, overflow(), payload_mib=payload)
+    for served, found in (
+        (SERVED, wanted),
+        (standing_by, wanted),
+        (replace(SERVED, overflow=None), None),
+        (replace(SERVED, overflow=replace(overflow(), latency_s=2 * SLO.latency_s)), None),
+    ):
+        store.put_spec(ServiceSpec(name="vision", models=(served,), footprint=FOOTPRINT))
+        (model,) = read_cost_report(store, period_s=DAY_S, wall_at=0.0).models
+        assert model.break_even_rps == found
+    assert wanted is not None
 
 
 def test_accuracy_stands_beside_attainment_and_over_the_load(store: ServiceStore) -> None:

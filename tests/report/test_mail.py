@@ -164,6 +164,32 @@ def test_a_missed_objective_leads_the_subject(mails) -> None:
     assert 'class="bad"' not in mails["week"].html
 
 
+def test_the_price_of_a_million_requests_is_told_and_how_much_of_it_the_fleet_is() -> None:
+    report = WEEK
+    finished = report.models[0].answers.finished
+    each, fleet = 1e6 * report.cost.total / finished, 1e6 * report.cost.serving / finished
+    assert fleet < each
+    said = f"A million requests: {each:,.3g} USD ({fleet:,.3g} of it instances, standbys and Lambda)"
+    assert said in mail_text(mail_view(report))
+    document = report_document(report)
+    assert (document["usd_per_million"], document["fleet_usd_per_million"]) == (each, fleet)
+    few = replace(report.models[0], answers=Answers(instance=999), days=())
+    assert "A million requests" not in mail_text(mail_view(cost_report(few)))
+
+
+def test_from_which_load_the_service_pays_is_told_beside_what_came() -> None:
+    model = replace(model_report(days=1), break_even_rps=2.34)
+    mean = model.answers.finished / DAY_S
+    words = " ".join(mail_text(mail_view(cost_report(model, days=1))).split())
+    said = "From 2.3 requests/s of a constant load on this service costs less than Lambda alone"
+    assert f"{said}; {mean:.2g} came on average." in words
+    two = cost_report(model, replace(model, name="digits", break_even_rps=None), days=1)
+    words = " ".join(mail_text(mail_view(two)).split())
+    assert "on inception-v3 by itself costs less" in words
+    assert "on digits by itself" not in words
+    assert "which load it pays" not in mail_text(mail_view(WEEK))
+
+
 def test_names_cannot_break_the_page() -> None:
     decision = replace(model_report().decisions[0], reason="a < b & <script>alert(1)</script>")
     mail = render(cost_report(replace(model_report(), decisions=(decision,))))

@@ -20,15 +20,18 @@ from mark.controller.policy import MonitorPolicy
 from mark.domain.fleet import Role
 from mark.domain.offering import Market
 from mark.domain.orders import Launch
+from mark.plugins.load import build_forecaster
 from mark.policies.assemble import Overrides
 from mark.policies.bundles import KAIROS
 from mark.policies.overrides import OWN_POLICIES, SETTINGS
 from mark.policies.tuning import Setting
 from mark.simulator.engine.compiled import Kernel
+from mark.simulator.experiment import Experiment
 from mark.simulator.faults import FaultScript, Refuse
 from mark.simulator.results import RunResult
 from mark.simulator.traces.generators import constant, mmpp
 from mark.simulator.traces.trace import Trace
+from mark.simulator.workload import Workload
 from tests.scenarios.builders import (
     FIXED_WORLD,
     HISTORY_S,
@@ -394,3 +397,25 @@ def test_refused_launches_are_noted(kernel: Kernel) -> None:
     result = run(experiment(kernel, Market.ON_DEMAND, faults=faults), "greedy-oracle")
     assert result.refusals > 0
     assert f"EC2 refused {result.refusals:,} launches" in result.notes
+
+
+@pytest.mark.parametrize(
+    ("known_h", "run_h", "said"),
+    [
+        (1.0, 0.1, "1 h came before the run: here target tracking decided alone all the time"),
+        (23.0, 1.1, "23 h came before the run: here target tracking decided alone for 1 h"),
+        (24.0, 0.1, None),
+    ],
+)
+def test_a_forecast_of_ec2_that_has_not_begun_is_noted(
+    kernel: Kernel, known_h: float, run_h: float, said: str | None
+) -> None:
+    load = constant(1.0, duration_s=(known_h + run_h) * 3600.0)
+    spec = experiment(kernel, Market.ON_DEMAND, trace=load).spec
+    spec = dataclasses.replace(spec, workload=Workload(trace=load, seed=1, start_s=known_h * 3600.0))
+    given = Experiment(spec, kernel=kernel, build_forecaster=build_forecaster)
+    for policy, rule in (("predictive", "predictive-scaling"), ("autoscaler", "target-tracking")):
+        result = given.run(policy, overrides=Overrides(setting=Setting(rule=rule, utilisation=0.7)))
+        told = [note for note in result.notes if "EC2 forecasts nothing before it knows a day" in note]
+        assert len(told) == (policy == "predictive" and said is not None)
+        assert all(str(said) in note for note in told)

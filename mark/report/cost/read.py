@@ -37,7 +37,9 @@ from mark.accounting.ledger import unpriced, unpriced_words
 from mark.accounting.version_costs import VersionCost, version_costs, versions_used
 from mark.accounting.version_totals import NONE, VersionTotals
 from mark.catalog.billing import bill_lambda, cost_of
+from mark.catalog.break_even import break_even_rps
 from mark.catalog.commitment_bill import COMPONENT, UNUSED
+from mark.catalog.offerings import overflow_excuse
 from mark.controller.journal import BrokenLine, read_journal
 from mark.dispatch.objective import attainment
 from mark.domain.billing.costs import BillLine, LambdaUsage
@@ -249,7 +251,18 @@ def _model(
         journal_since=facts.since,
         accuracy=accuracy_over_load(facts.accuracy),
         sharing=read.sharing,
+        break_even_rps=_break_even_rps(read),
     )
+
+
+def _break_even_rps(read: _Read) -> float | None:
+    """The load from which it pays, by what the controller may rent: neither standbys nor fallbacks."""
+    served, footprint = read.served, read.ledger.footprint
+    overflow = served.overflow
+    if footprint is None or overflow is None or overflow_excuse(overflow, served.slo) is not None:
+        return None
+    offered = [item for item in served.offerings if item.name in read.facts.offered]
+    return break_even_rps(footprint, offered, overflow, payload_mib=served.model.payload_mib)
 
 
 def _day_lines(costs: Iterable[DayCost]) -> tuple[DayLine, ...]:

@@ -251,6 +251,9 @@ class ModelReport:
     sharing: SharingCost | None = None
     #: None where the service forecasts nothing at the report's end.
     ahead: LoadAhead | None = None
+    #: Constant load, requests/s, from which it would pay by itself against Lambda alone, all of the overhead
+    #: counted; None where none does, and without a Lambda in time.
+    break_even_rps: float | None = None
 
     @property
     def cost(self) -> CostUsd:
@@ -307,6 +310,21 @@ class CostReport:
         return cost_of(item.line for item in self.lines)
 
     @property
+    def finished(self) -> int:
+        """Requests of all models that were answered, refused or failed."""
+        return sum(model.answers.finished for model in self.models)
+
+    @property
+    def usd_per_million(self) -> float | None:
+        """Cost of a million requests; None before so many that it means something."""
+        return 1e6 * self.cost.total / self.finished if self.finished >= LEAST_REQUESTS else None
+
+    @property
+    def fleet_usd_per_million(self) -> float | None:
+        """The same of instances, standbys and Lambda alone."""
+        return 1e6 * self.cost.serving / self.finished if self.finished >= LEAST_REQUESTS else None
+
+    @property
     def has_data(self) -> bool:
         """True where anything was spent or requested."""
         return bool(self.lines) or any(model.answers.came for model in self.models)
@@ -343,6 +361,8 @@ def report_document(report: CostReport) -> dict[str, object]:
         "existing_usd": report.existing_usd,
         "month": None if report.month is None else asdict(report.month),
         "cost_usd": cost_document(report.cost),
+        "usd_per_million": report.usd_per_million,
+        "fleet_usd_per_million": report.fleet_usd_per_million,
         "hours": [asdict(hour) for hour in report.hours],
         "days": [
             {"day": day.isoformat(), "cost_usd": cost_document(cost)}
@@ -426,6 +446,7 @@ def _model_document(model: ModelReport) -> dict[str, object]:
         "capacity": asdict(model.capacity),
         "never_chosen": [{"offering": name, "reason": reason} for name, reason in model.never_chosen],
         "journal_since": model.journal_since,
+        "break_even_rps": model.break_even_rps,
     }
 
 

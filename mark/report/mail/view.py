@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mark.domain.billing.costs import BillLine, CostUsd
 from mark.report.cost.report import CostReport, ModelReport, spend_by_day, spend_by_item
-from mark.report.formatting import MISSING, format_duration, percent
+from mark.report.formatting import MISSING, format_duration, pays_from, percent
 from mark.report.live.chart import ChartSeries, describe, describe_spend
 from mark.report.mail.formatting import (
     DAY_S,
@@ -83,6 +83,7 @@ def mail_view(report: CostReport) -> MailView:
         _by_hour(report),
         _by_item(report, money),
         *_baselines(report, money),
+        _break_even(report),
         _objective(report),
         *_accuracy(report),
         _answers(report),
@@ -126,6 +127,10 @@ def _tiles(report: CostReport, money: Money) -> tuple[Tile, ...]:
         ahead = report.month.projected_usd
         beside = "" if ahead is None else f"about {money(ahead)} by its end, as the last days went"
         tiles.append(Tile(label="This month", value=f"{money(report.month.usd)} USD", beside=beside))
+    each, fleet = report.usd_per_million, report.fleet_usd_per_million
+    if each is not None and fleet is not None:
+        beside = f"{_format_rate(fleet)} of it instances, standbys and Lambda"
+        tiles.append(Tile(label="A million requests", value=f"{_format_rate(each)} USD", beside=beside))
     if report.observed and report.existing_usd is not None:
         saved = report.existing_usd - report.cost.total
         beside = f"the fleet that serves cost {money(report.existing_usd)}"
@@ -307,6 +312,19 @@ def _baselines(report: CostReport, money: Money) -> Iterable[Section | None]:
             table=Table(columns=("Policy", "USD", "Difference", "In time"), rows=(own, *rows)),
             plot=f"baselines-{report.models.index(model)}",
         )
+
+
+def _break_even(report: CostReport) -> Section | None:
+    """From which load the service pays, by model: each by itself would carry all of the overhead."""
+    alone, length_s = len(report.models) == 1, report.until - report.since
+    said = []
+    for model in report.models:
+        finished = model.answers.finished
+        mean_rps = finished / length_s if finished and length_s > 0 else None
+        who = "this service" if alone else f"{model.name} by itself"
+        said.append(pays_from(model.break_even_rps, mean_rps=mean_rps, who=who))
+    text = tuple(filter(None, said))
+    return Section(title="From which load it pays", text=text) if text else None
 
 
 def _attained(model: ModelReport) -> str:

@@ -15,6 +15,7 @@ from mark.report.formatting import (
     format_duration,
     format_fallbacks,
     milliseconds,
+    pays_from,
     percent,
     ratio,
     usd,
@@ -46,6 +47,8 @@ class ComparedRun:
     result: RunResult
     reference_usd: float | None = None
     floor_usd: float | None = None
+    #: Constant load, requests/s, from which MArk costs less than Lambda alone; None where none does.
+    break_even_rps: float | None = None
     #: For the headline's run where variants were asked for; None elsewhere.
     most_accurate: OneVariant | None = None
 
@@ -176,6 +179,14 @@ def headline(runs: Sequence[ComparedRun]) -> str:
             f". Cheapest that kept the objective: {labels[id(cheaper)]}, {usd(cheaper.result.cost.total)} USD"
         )
     return f"{sentence}."
+
+
+def break_even_sentence(runs: Sequence[ComparedRun]) -> str:
+    """From which load MArk pays, beside the mean of the headline's; empty where that is not known."""
+    run = headline_run(runs)
+    result = run.result
+    mean_rps = result.requests * result.speed / result.duration_s if result.duration_s > 0 else None
+    return pays_from(run.break_even_rps, mean_rps=mean_rps)
 
 
 def accuracy_sentence(runs: Sequence[ComparedRun]) -> str:

@@ -113,11 +113,17 @@ class SimulateDocument(TypedDict):
     runs: list[RunDocument]
     #: Null where no rival ran beside one of ours.
     best_rival: BestRivalObject | None
+    #: Constant load, requests/s, from which MArk costs less than Lambda alone; null where none does.
+    break_even_rps: float | None
 
 
 def simulate_document(runs: Sequence[ComparedRun]) -> SimulateDocument:
-    """One object a run, in the given order, and the best rival; what is not a finite number is null."""
-    return {"runs": [run_document(run) for run in runs], "best_rival": _best_rival_object(runs)}
+    """One object a run, in the given order, the best rival, and what pays; what is no finite number is null."""
+    return {
+        "runs": [run_document(run) for run in runs],
+        "best_rival": _best_rival_object(runs),
+        "break_even_rps": finite(headline_run(runs).break_even_rps) if runs else None,
+    }
 
 
 def run_document(run: ComparedRun) -> RunDocument:
