@@ -43,7 +43,9 @@ class ErrorBudget:
     known: float = 0.0
 
     def after(self, unit: Outcomes) -> ErrorBudget:
-        """The budget after another unit of requests."""
+        """The budget after another unit of requests; one in which none ended says nothing."""
+        if not unit.finished:
+            return self
         left = math.exp(-UNIT_S / WINDOW_S)
         return ErrorBudget(
             finished=self.finished * left + unit.finished,

@@ -71,8 +71,8 @@ def pays_from(break_even_rps: float | None, *, mean_rps: float | None, who: str 
     if break_even_rps is None:
         return ""
     had = "" if mean_rps is None else f"; {format_rps(mean_rps)} came on average"
-    load = f"From {format_rps(break_even_rps)} requests/s of a constant load on"
-    return f"{load} {who} costs less than Lambda alone{had}."
+    load = f"from a constant load of {format_rps(break_even_rps)} requests/s on"
+    return f"{who} costs less than Lambda alone {load}{had}."
 
 
 def plural(count: int, noun: str) -> str:

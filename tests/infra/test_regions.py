@@ -51,7 +51,7 @@ def test_a_region_without_prices_says_in_one_line_what_to_write(region: str, tmp
         Misconfigured, match=rf"^the prices are of us-east-1, .* {region}: `mark doctor --prices.*$"
     ):
         footprint_of(settings.model_copy(update={"prices": None}))
-    with pytest.raises(Misconfigured, match=rf"^nothing says what AWS's services cost in {region}: write .*$"):
+    with pytest.raises(Misconfigured, match=rf"^nothing says what AWS's services cost in {region}: make .*$"):
         footprint_of(settings.model_copy(update={"service_prices": None}))
 
 

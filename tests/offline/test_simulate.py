@@ -59,7 +59,7 @@ def test_a_replay_says_from_which_load_ours_pays_as_a_plan_does(mark):
     rolled_out = ("--set", f"policy.overflow_limits.memory_gib={3008 / 1024}")
     short = [*RUN, "--duration-s", "60", "--policy", "reactive", "--no-reference", *rolled_out]
     assert document(mark(*short, "--json"))["break_even_rps"] == pytest.approx(planned)
-    said = f"From {planned:.2g} requests/s of a constant load on MArk costs less than Lambda alone"
+    said = f"MArk costs less than Lambda alone from a constant load of {planned:.2g} requests/s on"
     assert said in " ".join(mark(*short, "--out", "run").out.split())
     assert said in " ".join(Path("run/report.html").read_text().replace("\u00a0", " ").split())
     Path("alone.yaml").write_text("offerings: {overflow: false}")

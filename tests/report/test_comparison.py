@@ -61,7 +61,7 @@ def test_from_which_load_ours_pays_stands_beside_what_came() -> None:
     known = dataclasses.replace(run, break_even_rps=1.42)
     came = format_rps(run.result.requests / 100)
     assert break_even_sentence([known, run]) == (
-        f"From 1.4 requests/s of a constant load on MArk costs less than Lambda alone; {came} came on average."
+        f"MArk costs less than Lambda alone from a constant load of 1.4 requests/s on; {came} came on average."
     )
     twice = dataclasses.replace(known, result=dataclasses.replace(run.result, speed=2.0))
     assert f"{format_rps(run.result.requests / 50)} came" in break_even_sentence([twice])

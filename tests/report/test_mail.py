@@ -181,12 +181,12 @@ def test_from_which_load_the_service_pays_is_told_beside_what_came() -> None:
     model = replace(model_report(days=1), break_even_rps=2.34)
     mean = model.answers.finished / DAY_S
     words = " ".join(mail_text(mail_view(cost_report(model, days=1))).split())
-    said = "From 2.3 requests/s of a constant load on this service costs less than Lambda alone"
+    said = "This service costs less than Lambda alone from a constant load of 2.3 requests/s on"
     assert f"{said}; {mean:.2g} came on average." in words
     two = cost_report(model, replace(model, name="digits", break_even_rps=None), days=1)
     words = " ".join(mail_text(mail_view(two)).split())
-    assert "on inception-v3 by itself costs less" in words
-    assert "on digits by itself" not in words
+    assert "inception-v3 by itself costs less than Lambda alone" in words
+    assert "digits by itself" not in words
     assert "which load it pays" not in mail_text(mail_view(WEEK))
 
 

@@ -90,8 +90,14 @@ def test_units_and_recent_rates(arrivals: list[float], looks: list[float], speed
     instants = np.sort(np.array(arrivals, dtype=np.float64)) + START
     made = engine(plain_kernel(), instants, start_at=START, duration_s=700.0)
     replayed = _Plane(made, START, speed, sizes=None)
+
+    def counted(_: str) -> ModelTraffic:
+        """What gateways would have counted of the same requests."""
+        outcomes = made.outcomes()
+        return ModelTraffic(model="m", instance=outcomes.finished, late=outcomes.missed)
+
     store: Any = SimpleNamespace(
-        traffic=lambda _: ModelTraffic(model="m"),
+        traffic=counted,
         clocks=lambda: (ClockAnchor(wall_at=0.0, service_at=0.0, speed=speed),),
         arrivals=lambda _, first, last: np.diff(
             np.searchsorted(instants, np.arange(first, last + 2) * 5.0)

@@ -321,7 +321,7 @@ def _break_even(report: CostReport) -> Section | None:
     for model in report.models:
         finished = model.answers.finished
         mean_rps = finished / length_s if finished and length_s > 0 else None
-        who = "this service" if alone else f"{model.name} by itself"
+        who = "This service" if alone else f"{model.name} by itself"
         said.append(pays_from(model.break_even_rps, mean_rps=mean_rps, who=who))
     text = tuple(filter(None, said))
     return Section(title="From which load it pays", text=text) if text else None

@@ -46,9 +46,9 @@ def read_rows(source: Source, options: TraceOptions) -> Rows:
 
 
 def _are_mostly(entry: re.Pattern[str], lines: Sequence[str]) -> bool:
-    """True where most of the first lines are such entries: a log that was cut off, or rotated, may begin oddly."""
-    looked_at = [line for line in lines[:LOOKED_AT] if line]
-    return 2 * sum(1 for line in looked_at if entry.match(line)) > len(looked_at)
+    """True where the first line, or most of the first, are such entries: a log may begin with half a line."""
+    are = [entry.match(line) is not None for line in lines[:LOOKED_AT] if line]
+    return bool(are) and (are[0] or 2 * sum(are) > len(are))
 
 
 def _read_document(text: Text, options: TraceOptions) -> Rows:
