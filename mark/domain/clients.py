@@ -179,7 +179,8 @@ class ClientDirectory:
             known = clients.get(client.name, client)
             clients[client.name] = max(client, known, key=_lateness)
         both = _sorted(_with_room(clients.values(), MOST_CLIENTS))
-        return new if both == new.clients else ClientDirectory(version=new.version + 1, clients=both)
+        has_all = both == new.clients and (old == new or old.version < new.version)
+        return new if has_all else ClientDirectory(version=new.version + 1, clients=both)
 
     def _active(self, name: str) -> Client:
         client = self.client(name)

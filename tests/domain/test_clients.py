@@ -142,6 +142,13 @@ def test_who_was_revoked_stays_so_however_often_a_copy_that_lost_it_rotates_the_
     assert not again.merged(both).merged(lost).client("shop").is_revoked, "until it is created anew"
 
 
+def test_copies_that_parted_under_one_version_are_merged_once_and_alike() -> None:
+    made = directory(client())
+    one, other = (made.rotated("shop", key, at=1.0, keep_old_s=0.0) for key in ("1", "2"))
+    both = one.merged(other)
+    assert both == other.merged(one) == both.merged(one) == both.merged(other)
+
+
 def test_of_copies_with_too_many_clients_the_one_revoked_first_makes_room() -> None:
     full = directory(*(client(f"c{number}") for number in range(MOST_CLIENTS))).revoked("c7", at=2.0)
     parted = full.created(client("more"), models=MODELS)
