@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from mark.config.settings import Settings
+from mark.dispatch.client_limits import FORBIDDEN, UNAUTHORIZED
 from mark.domain.clients import Client, ClientDirectory, HashedKey, Limits, Priority, hash_of_key
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.live.local.run_dir import RunFolder, Running
@@ -163,6 +164,17 @@ def list_clients(settings: Settings, *, as_json: bool) -> None:
 def as_client(running: Running, key_file: Path | None) -> Running:
     """The service as the client sees it whose key is in the file; as its operator does without one."""
     return running if key_file is None else replace(running, token=read_key(key_file))
+
+
+def refusal_hint(status: int, model: str, key_file: Path | None) -> str:
+    """What to do where a service on this machine refuses requests with this status; empty for another status."""
+    if status == UNAUTHORIZED and key_file is None:
+        return "requests need a client's key: name a file that holds it by --key-file FILE (docs/clients.md)"
+    if status == UNAUTHORIZED:
+        return f"the key in {key_file} is unknown, expired, revoked or of a deleted client: see `mark client list`"
+    if status == FORBIDDEN:
+        return f"the client may not use {model}: name one of its models by --model; `mark client list` has them"
+    return ""
 
 
 def read_key(path: Path) -> str:
