@@ -84,7 +84,7 @@ def start_rollout(settings: Settings, options: StartOptions, *, given: bool, as_
         raise unknown("model of the settings", options.model, entries)
     entry, spec = entries[options.model].backend, store.spec()
     served = spec.served(options.model)
-    _check_may_start(served, versions, policy)
+    check_may_start(served, versions, policy)
     if tensors_of(entry) != (served.inputs, served.outputs):
         raise Misconfigured(
             f"the new {options.model} has other inputs or outputs, which clients see: serve it as another model"
@@ -179,7 +179,8 @@ def _versions(settings: Settings, model: str) -> tuple[ServiceStore, ModelVersio
     return store, versions
 
 
-def _check_may_start(served: ServedModel, versions: ModelVersions, policy: CanaryPolicy) -> None:
+def check_may_start(served: ServedModel, versions: ModelVersions, policy: CanaryPolicy) -> None:
+    """Misconfigured where another version of the model cannot be rolled out now."""
     name = served.name
     if policy.shadow and served.backend.streams:
         raise Misconfigured(f"{name} streams its answers, which are not compared: use --shadow 0")
@@ -193,9 +194,21 @@ def _check_may_start(served: ServedModel, versions: ModelVersions, policy: Canar
         )
     if served.overflow is not None and not served.function_versions:
         raise Misconfigured(
-            f"{name} overflows to Lambda, whose function has one version (docs/versions.md says why): to roll out "
-            "others, serve it with offerings: {overflow: false}"
+            f"{name} overflows to Lambda, and its function cannot answer as a new version: {_one_version(served)};"
+            " serve it with offerings: {overflow: false} to roll out others (docs/versions.md)"
         )
+
+
+def _one_version(served: ServedModel) -> str:
+    """Why the functions of a model answer as the version that they were made with, and no other."""
+    if served.backend.kind != "python":
+        return f"its backend is {served.backend.kind}, and only Python code is brought into a function"
+    if served.central is not None:
+        return "it has a central queue"
+    return (
+        f"its files take more than {MOST_IN_FUNCTION_MIB} MiB, or rollout.functions.provisioned loads them before "
+        "a call can name a version"
+    )
 
 
 def _check_runs_in_function(served: ServedModel, bundle: VersionBundle) -> None:
