@@ -194,6 +194,26 @@ def counted_since(now: VersionCounts, before: VersionCounts | None) -> VersionCo
     return VersionCounts(version=now.version, **grown)
 
 
+def rollout_sentence(versions: ModelVersions) -> str:
+    """The rollout as a sentence: its versions, phase and reason."""
+    rollout = versions.rollout
+    assert rollout is not None
+    return f"version {rollout.candidate} in place of {rollout.before}: {rollout.phase}, {rollout.reason}"
+
+
+def rollout_notes(versions: ModelVersions, counts: Sequence[VersionCounts]) -> tuple[str, ...]:
+    """The rollout for `mark status`, of what was counted by version; empty where there never was one."""
+    if versions.rollout is None:
+        return ()
+    if not versions.shadow:
+        return (rollout_sentence(versions),)
+    before = {one.version: one for one in versions.rollout.counts}
+    now = [counted_since(one, before.get(one.version)) for one in counts]
+    compared = next((one for one in now if one.version == versions.candidate), None)
+    told = () if compared is None else (f"version {versions.candidate}: {shadow_sentence(compared)}",)
+    return (rollout_sentence(versions), *told)
+
+
 def shadow_sentence(counts: VersionCounts) -> str:
     """The comparison of a version's answers with the stable one's, in figures, for people."""
     return (
