@@ -272,6 +272,8 @@ class Rollout:
     verdict: str = ""
     #: Counts of both versions when the share was set, by version.
     counts: tuple[VersionCounts, ...] = ()
+    #: Counts of all versions when it began.
+    counted_before: tuple[VersionCounts, ...] = ()
     #: Launches that are not answered in full.
     requested: tuple[VersionLaunch, ...] = ()
     #: Launches ordered so far: tokens are made from it.

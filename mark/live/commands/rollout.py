@@ -23,6 +23,7 @@ from mark.domain.models.versions import (
     RolloutPhase,
     RolloutVerb,
     VersionCounts,
+    counted_since,
     shadow_sentence,
 )
 from mark.live.local.run_dir import RunFolder
@@ -270,7 +271,7 @@ def _until(check: Callable[[], bool], otherwise: str, within_s: float) -> None:
 
 
 def _show(store: ServiceStore, versions: ModelVersions, *, as_json: bool) -> None:
-    counts = {one.version: one for one in store.traffic(versions.model).versions}
+    counts = _counts(store, versions)
     costs = _costs(store, versions)
     if as_json:
         show_json(_document(versions, counts, costs))
@@ -291,6 +292,13 @@ def _show(store: ServiceStore, versions: ModelVersions, *, as_json: bool) -> Non
         show(f"shadow: {shadow_sentence(candidate)}")
     if rollout.verdict and rollout.verdict != rollout.reason:
         show(f"verdict: {rollout.verdict}")
+
+
+def _counts(store: ServiceStore, versions: ModelVersions) -> dict[str, VersionCounts]:
+    """What both versions did since the rollout began, as far as its hours and cost go."""
+    before = {} if versions.rollout is None else {one.version: one for one in versions.rollout.counted_before}
+    counted = store.traffic(versions.model).versions
+    return {one.version: counted_since(one, before.get(one.version)) for one in counted}
 
 
 def _costs(store: ServiceStore, versions: ModelVersions) -> dict[str, VersionCost]:

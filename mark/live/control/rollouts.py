@@ -160,7 +160,8 @@ class RolloutDriver:
         self._look_at = time.monotonic() + LOOK_S
         command = ROLLOUT_COMMAND.read(self._store, self._served.name)
         if command is not None and command.id != versions.command:
-            versions = self._keep(obey(versions, command, self._clock.now()))
+            counts = self._store.traffic(self._served.name).versions
+            versions = self._keep(obey(versions, command, self._clock.now(), counts))
             self._observe_at = -math.inf
         for order in self._unsent:
             if order.version == versions.candidate:  # and was not aborted just now
