@@ -82,6 +82,20 @@ def test_a_command_about_a_rollout_that_ended_meanwhile_says_so(
         command(Settings(), MODEL, as_json=True)
 
 
+def test_an_abort_after_the_promotion_says_how_to_go_back(
+    store: ServiceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rollout = Rollout(
+        id="1", before="old", candidate="new", began_at=0.0, since=9.0, phase=RolloutPhase.PROMOTED, reason="done"
+    )
+    monkeypatch.setattr(store, "versions", lambda _: ModelVersions(model=MODEL, stable="new", rollout=rollout))
+    monkeypatch.setattr("mark.live.commands.rollout.service_store", lambda _: (store, (MODEL,)))
+    with pytest.raises(Misconfigured, match=r"new of shop serves since its promotion; .* `mark rollout start`$"):
+        abort_rollout(Settings(), MODEL, as_json=True)
+    with pytest.raises(Misconfigured, match=r"no version of shop is being rolled out"):
+        promote_rollout(Settings(), MODEL, as_json=True)
+
+
 def test_a_rollout_counts_requests_from_its_start_as_it_does_hours(
     store: ServiceStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

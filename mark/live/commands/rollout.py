@@ -43,6 +43,8 @@ HANDLED_S = 60.0
 GONE_S = 60.0
 """Time that the instances of an aborted version may take to leave."""
 POLL_S = 0.05
+GOING_BACK = "to go back, put the old files in their place and roll them out by `mark rollout start`"
+"""What takes the place of an abort after a promotion."""
 NO_CANARY = "none"
 """In place of shares: the new version is compared alone."""
 
@@ -153,6 +155,9 @@ def abort_rollout(settings: Settings, model: str, *, as_json: bool) -> None:
     Misconfigured where none is rolled out.
     """
     store, versions = _versions(settings, model)
+    rollout = versions.rollout
+    if rollout is not None and rollout.phase is RolloutPhase.PROMOTED:
+        raise Misconfigured(f"version {rollout.candidate} of {model} serves since its promotion; {GOING_BACK}")
     rollout = _running(versions)
     candidate = rollout.candidate
     versions = give_command(store, model, RolloutVerb.ABORT)
@@ -224,7 +229,10 @@ def _check_not(phase: RolloutPhase, rollout: Rollout, versions: ModelVersions) -
     """Misconfigured where a rollout ended so before a command about it was carried out."""
     found = versions.rollout
     if found is not None and found.id == rollout.id and found.phase is phase:
-        raise Misconfigured(f"version {rollout.candidate} was {phase} before the command: {found.reason}")
+        going_back = f"; {GOING_BACK}" if phase is RolloutPhase.PROMOTED else ""
+        raise Misconfigured(
+            f"version {rollout.candidate} was {phase} before the command: {found.reason}{going_back}"
+        )
 
 
 def _running(versions: ModelVersions) -> Rollout:
