@@ -1,4 +1,4 @@
-"""`mark client create`, `list`, `rotate` and `revoke`: flags and help."""
+"""`mark client create`, `list`, `rotate`, `revoke` and `delete`: flags and help."""
 # ruff: noqa: PLC0415, PLR0913 - what takes long to import is imported when it is needed; a command has many flags
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ CREATE_EXAMPLES = (
 LIST_EXAMPLES = ("mark client list", "mark client list --json")
 ROTATE_EXAMPLES = ("mark client rotate shop", "mark client rotate shop --keep-old 0")
 REVOKE_EXAMPLES = ("mark client revoke shop",)
+DELETE_EXAMPLES = ("mark client delete shop",)
 
 ClientName = Annotated[str, typer.Argument(metavar="CLIENT", help="The client's name.")]
 
@@ -122,3 +123,17 @@ def revoke(
     from mark.live.commands.client import revoke_client
 
     revoke_client(settings, client, as_json=json)
+
+
+def delete(
+    *, client: ClientName, name: given.Name = None, json: given.Json = False, config: given.Config = None
+) -> None:
+    """Delete a client: none of its keys counts any more, and it is listed no more.
+
+    After the last client, revoked ones counted, requests need no key, as before the first: the service's token
+    alone, where it has one. What was counted stays in the figures.
+    """
+    settings = given.settings_from(config, service__name=name)
+    from mark.live.commands.client import delete_client
+
+    delete_client(settings, client, as_json=json)

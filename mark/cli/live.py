@@ -98,7 +98,8 @@ def load(
 
     It is an open loop: latency counts from the instant at which a request was due. After a connection reset a
     request is retried once with the same request id. With --speed the control loop, boots, notices, billing and
-    forecasts follow a clock that runs X times as fast; service times and the objective stay real.
+    forecasts follow a clock that runs X times as fast; service times and the objective stay real. The exit status
+    is 1 when no request was answered.
     """
     settings = given.settings_from(config, trace__where=where, trace__rows=rows, trace__bursts=bursts)
     from mark.catalog.latency_tables import load_sizes

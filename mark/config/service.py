@@ -24,7 +24,7 @@ from mark.config.parts import (
 from mark.controller.policy import COVER_SHARE
 from mark.dispatch.central.policy import TooLate
 from mark.dispatch.policy import Late
-from mark.domain.models.versions import CanaryPolicy
+from mark.domain.models.versions import LONGEST_S, CanaryPolicy, are_steps
 from mark.domain.offering import Market
 from mark.policies.bundles import policy_names
 
@@ -205,6 +205,9 @@ class RetrainSettings(Part):
     limit_min: Positive = Field(60.0, description="Real minutes after which a training is aborted.")
 
 
+UpToAWeek = Annotated[NotNegative, Field(le=LONGEST_S)]
+
+
 class RolloutsSettings(Part):
     """How new versions of models take over, where `mark rollout start` says nothing else (docs/versions.md)."""
 
@@ -213,11 +216,11 @@ class RolloutsSettings(Part):
         description="Shares of the requests that the new version answers, in percent, rising to 100; empty: it is "
         "compared alone, by its shadow.",
     )
-    dwell_s: NotNegative = Field(
+    dwell_s: UpToAWeek = Field(
         default_of(CanaryPolicy, "dwell_s"),
         description="Seconds of service time for which each share is held at least.",
     )
-    ready_within_s: Positive = Field(
+    ready_within_s: Annotated[Positive, Field(le=LONGEST_S)] = Field(
         default_of(CanaryPolicy, "ready_within_s"),
         description="Seconds of service time in which a step's instances must be ready.",
     )
@@ -226,7 +229,7 @@ class RolloutsSettings(Part):
         description="Share of the requests, in percent, that is also sent to the new version before its first "
         "step, to compare its answers.",
     )
-    shadow_dwell_s: NotNegative = Field(
+    shadow_dwell_s: UpToAWeek = Field(
         default_of(CanaryPolicy, "shadow_dwell_s"),
         description="Seconds of service time for which answers are compared at least.",
     )
@@ -240,6 +243,15 @@ class RolloutsSettings(Part):
         description="Two floats count as the same where they differ by no more than this times (1 + the stable "
         "version's).",
     )
+
+    @field_validator("canary")
+    @classmethod
+    def _rises(cls, percents: tuple[float, ...]) -> tuple[float, ...]:
+        if not are_steps([percent / 100 for percent in percents]):
+            raise PydanticCustomError(
+                "canary", "should be percents that rise and end with 100, such as [5, 25, 100]"
+            )
+        return percents
 
     @property
     def policy(self) -> CanaryPolicy:

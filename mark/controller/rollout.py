@@ -76,8 +76,13 @@ class RolloutMove:
     orders: tuple[Order, ...] = ()
 
 
-def obey(versions: ModelVersions, command: RolloutCommand, now: float) -> ModelVersions:
-    """The versions after a person's command; one carried out before, or without an object, changes nothing."""
+def obey(
+    versions: ModelVersions, command: RolloutCommand, now: float, counts: tuple[VersionCounts, ...] = ()
+) -> ModelVersions:
+    """The versions after a person's command; one carried out before, or without an object, changes nothing.
+
+    counts: requests by version since the service began.
+    """
     if command.id == versions.command:
         return versions
     versions, rollout = replace(versions, command=command.id), versions.rollout
@@ -93,6 +98,7 @@ def obey(versions: ModelVersions, command: RolloutCommand, now: float) -> ModelV
         policy=command.policy,
         began_at=now,
         since=now,
+        counted_before=counts,
     )
     return replace(versions, rollout=replace(begun, reason=_preparing(begun.share)))
 

@@ -3,7 +3,8 @@
 A key is shown once, when it is made; what is stored is its hash. A directory holds all clients under a version,
 which rises with each change. Each client has the version of its own last change, by which copies that parted are
 merged. A client that was revoked stays in the directory without a key, so that its figures keep their name and no
-other client gets it by accident.
+other client gets it by accident. One that was deleted stays, too, for nobody to see: an older copy must not bring
+its keys back. A directory that has no others is that of a service without clients.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from enum import StrEnum
 from mark.domain.errors import Misconfigured, unknown
 
 MOST_CLIENTS = 100
-"""So many a directory holds, revoked ones counted: each is a label of metrics and a row of every report."""
+"""So many a directory holds, revoked and deleted ones counted: each is a label of metrics and a row of reports."""
 LEAST_RPS, MOST = 1e-6, 1e9
 """Bounds of limits: a request in eleven days, and more than any service gets."""
 LEAST_DEADLINE_S, MOST_DEADLINE_S = 10.0, 86_400.0
@@ -91,6 +92,8 @@ class Client:
     #: Epoch seconds.
     created_at: float = 0.0
     revoked_at: float | None = None
+    #: It is gone for people and gateways; it is revoked, too, so that earlier programs let nobody in by it.
+    is_deleted: bool = False
     #: Version of the directory that changed it last; 0 where that does not say.
     version: int = 0
 
@@ -121,15 +124,20 @@ class ClientDirectory:
     version: int = 0
     clients: tuple[Client, ...] = ()
 
+    @property
+    def present(self) -> tuple[Client, ...]:
+        """The clients that were not deleted. While there are any, inference needs a key or the service's token."""
+        return tuple(client for client in self.clients if not client.is_deleted)
+
     def client(self, name: str) -> Client:
         """The client of that name, revoked or not. Misconfigured where there is none."""
-        for client in self.clients:
+        for client in self.present:
             if client.name == name:
                 return client
-        raise unknown("client", name, [client.name for client in self.clients])
+        raise unknown("client", name, [client.name for client in self.present])
 
     def created(self, client: Client, *, models: Sequence[str]) -> ClientDirectory:
-        """The directory with one more client; a revoked one of that name comes back with the new key and limits.
+        """The directory with one more client; one that is gone comes back with the new key and limits.
 
         models: those that the service has. Misconfigured where the name is taken or unfit, a model is unknown, or
         there are too many clients; of revoked ones the first makes room.
@@ -158,6 +166,12 @@ class ClientDirectory:
         """The directory in which no key of that client counts. Misconfigured where there is no such client."""
         return self._changed(replace(self._active(name), keys=(), revoked_at=at))
 
+    def deleted(self, name: str, *, at: float) -> ClientDirectory:
+        """The directory in which there is no such client any more. Misconfigured where there was none."""
+        client = self.client(name)
+        revoked_at = at if client.revoked_at is None else client.revoked_at
+        return self._changed(replace(client, keys=(), revoked_at=revoked_at, is_deleted=True))
+
     def rotated(self, name: str, sha256: str, *, at: float, keep_old_s: float) -> ClientDirectory:
         """The directory in which that client has a new key, and the one before counts for `keep_old_s` more.
 
@@ -170,8 +184,8 @@ class ClientDirectory:
     def merged(self, other: ClientDirectory) -> ClientDirectory:
         """Two copies as one, though each has changes that the other lacks: a store may lose some and get others.
 
-        Of each client the later change counts; one that was revoked in either stays so until it is created anew.
-        One copy that has all of the other's changes is the result.
+        Of each client the later change counts; one that was revoked or deleted in either stays so until it is
+        created anew. One copy that has all of the other's changes is the result.
         """
         old, new = sorted((self, other), key=lambda one: one.version)
         clients = {client.name: client for client in old.clients}
@@ -179,7 +193,8 @@ class ClientDirectory:
             known = clients.get(client.name, client)
             clients[client.name] = max(client, known, key=_lateness)
         both = _sorted(_with_room(clients.values(), MOST_CLIENTS))
-        return new if both == new.clients else ClientDirectory(version=new.version + 1, clients=both)
+        has_all = both == new.clients and (old == new or old.version < new.version)
+        return new if has_all else ClientDirectory(version=new.version + 1, clients=both)
 
     def _active(self, name: str) -> Client:
         client = self.client(name)
@@ -199,9 +214,10 @@ def _sorted(clients: Iterable[Client]) -> tuple[Client, ...]:
     return tuple(sorted(clients, key=lambda client: client.name))
 
 
-def _lateness(client: Client) -> tuple[float, bool, int, tuple[str, ...]]:
-    """Rises with a client's changes, the last being its revocation; of two alike every copy finds one."""
-    return client.created_at, client.is_revoked, client.version, tuple(key.sha256 for key in client.keys)
+def _lateness(client: Client) -> tuple[float, bool, bool, int, tuple[str, ...]]:
+    """Rises with a client's changes, revocation and deletion the last; of two alike every copy finds one."""
+    keys = tuple(key.sha256 for key in client.keys)
+    return client.created_at, client.is_revoked, client.is_deleted, client.version, keys
 
 
 def _with_room(clients: Iterable[Client], most: int) -> list[Client]:

@@ -27,7 +27,7 @@ from mark.domain.demand import UNIT_S, WINDOW_S, Demand
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.load.announced_events import Events, events_of
 from mark.live.archived_load import archived_load, archived_segments
-from mark.live.local.run_dir import RunFolder, find_running
+from mark.live.local.run_dir import RunFolder, find_running, not_up
 from mark.live.models import settings_of_model
 from mark.offline.explain import find_journal
 from mark.offline.workloads import workload_on
@@ -194,9 +194,10 @@ def merged(own: Settings, given: Settings) -> Settings:
 
 def _of_service(given: Settings, service: str) -> tuple[Settings, Journalled]:
     if RunFolder.of(service).running() is None:
-        raise Misconfigured(
-            f"no service {service} is up on this machine, and no folder or file of journals has that name; "
-            "`mark up --detach` starts a service"
+        raise not_up(
+            service,
+            "`mark up --detach` starts a service",
+            but=", and no folder or file of journals has that name",
         )
     running = find_running(service)
     own = RunFolder.of(service).settings()

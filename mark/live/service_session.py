@@ -11,7 +11,7 @@ from mark.aws.session import Aws, AwsSettings
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
 from mark.live.aws_resources import RESOURCES, credentials_of
-from mark.live.local.run_dir import RunFolder
+from mark.live.local.run_dir import RunFolder, not_up
 from mark.live.model_files import VERSIONS, remove_versions
 from mark.live.store_link import open_link
 from mark.live.version_bundles import VersionBundle, upload
@@ -73,9 +73,6 @@ def service_store(settings: Settings) -> tuple[ServiceStore, tuple[str, ...]]:
     running = RunFolder.of(name).running()
     url = running.store if running is not None else settings.service.store
     if not url:
-        raise Misconfigured(
-            f"no service {name} is up on this machine; for one elsewhere name its store in the settings, as "
-            "service.store"
-        )
+        raise not_up(name, "for one elsewhere name its store in the settings, as service.store")
     store = ServiceStore(open_link(url), name)
     return store, tuple(served.name for served in store.spec().models)

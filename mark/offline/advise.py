@@ -27,6 +27,7 @@ from mark.config.settings import Settings
 from mark.domain.commitments.discounts import assumed_discount
 from mark.domain.commitments.eligible import Compute
 from mark.domain.commitments.owned import Commitments
+from mark.domain.documents import json_text
 from mark.domain.errors import MarkError, Misconfigured
 from mark.offline.advice_changes import Change, changes_of, checked
 from mark.offline.advice_plan import sized_plan, sized_reservation
@@ -363,6 +364,9 @@ def printed(document: AdviceDocument) -> Iterator[str | Table]:
         yield "To make a change, write its line into the file and run the command. A commitment cannot be undone."
         for place, one in enumerate(document["advice"], start=1):
             yield f"{place}. {one['change']}: {one['does']}"
+            if one["commitments_file"] is not None:
+                held = shlex.quote(json_text(one["commitments_file"], compact=True))
+                yield f"   the file that its replay reads: printf %s {held} > {PLAN_FILE}"
             yield f"   its replay: {one['command']}"
         yield ""
     yield f"The service as it is: {document['command']}"

@@ -11,7 +11,7 @@ from typing import assert_never
 
 from mark.controller.journal import BrokenLine, Header, Tick, read_journal
 from mark.controller.replay_check import Mismatch, mismatches
-from mark.controller.state import NoteKind
+from mark.controller.state import Note, NoteKind
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.fleet import Role
 from mark.domain.orders import (
@@ -37,8 +37,8 @@ BUSIEST = 5
 BESIDE_MIN = 1.0
 """Minutes before and after the one asked for that are shown too: the first tick of each, and all that ordered."""
 
-TRAININGS = 6
-"""What became of so many trainings is told of a run in short, the last of them."""
+TOLD = {NoteKind.TRAINING: 6, NoteKind.ROLLOUT: 12}
+"""Notes that a run in short tells, so many of each kind, the last of them."""
 
 
 @dataclass(slots=True)
@@ -52,7 +52,8 @@ class Reading:
     ordered: Counter[str] = field(default_factory=Counter)
     facts: Counter[str] = field(default_factory=Counter)
     shown: list[ExplainedTick] = field(default_factory=list)
-    trainings: list[tuple[float, str]] = field(default_factory=list)
+    #: By kind of note: when it was written, seconds since the start, and its text.
+    told: dict[NoteKind, list[tuple[float, str]]] = field(default_factory=lambda: {kind: [] for kind in TOLD})
 
 
 def explain_run(run_dir: Path, *, minute: float | None, policy: str | None, as_json: bool) -> None:
@@ -139,7 +140,7 @@ def _read(ticks: Iterator[Tick], header: Header, minute: float | None) -> Readin
         at_min = (now - reading.start_at) / 60
         if minute is not None:
             near = minute - BESIDE_MIN <= at_min < minute + 1 + BESIDE_MIN
-            if near and (opens_minute or tick.orders or _trainings(tick)):
+            if near and (opens_minute or tick.orders or _told(tick)):
                 reading.shown.append(explained(tick, header, reading.start_at))
         elif tick.orders:
             busiest.append((-_weight(tick.orders), now, explained(tick, header, reading.start_at)))
@@ -148,13 +149,14 @@ def _read(ticks: Iterator[Tick], header: Header, minute: float | None) -> Readin
     return reading
 
 
-def _trainings(tick: Tick) -> list[str]:
-    """Outcomes of the forecaster's trainings."""
-    return [note.text for note in tick.notes if note.kind is NoteKind.TRAINING]
+def _told(tick: Tick) -> list[Note]:
+    """Notes on the forecaster's trainings and on rollouts."""
+    return [note for note in tick.notes if note.kind in TOLD]
 
 
 def _count(reading: Reading, tick: Tick) -> None:
-    reading.trainings.extend((tick.seen.now - reading.start_at, note) for note in _trainings(tick))
+    for note in _told(tick):
+        reading.told[note.kind].append((tick.seen.now - reading.start_at, note.text))
     for fact in tick.seen.facts:
         if not isinstance(fact, LaunchRefused) or fact.count:  # one refused launch, however many pools refused it
             reading.facts[fact.kind] += 1
@@ -301,7 +303,8 @@ def _summary(reading: Reading) -> list[str]:
         lines.append(
             "happened: " + ", ".join(f"{count} x {kind}" for kind, count in sorted(reading.facts.items()))
         )
-    lines += [f"minute {at_s / 60:.0f}, {note}" for at_s, note in reading.trainings[-TRAININGS:]]
+    told = sorted(one for kind, most in TOLD.items() for one in reading.told[kind][-most:])
+    lines += [f"minute {at_s / 60:.0f}, {note}" for at_s, note in told]
     if reading.shown:
         ticks = f"{len(reading.shown)} ticks" if len(reading.shown) > 1 else "tick"
         lines.append(f"the {ticks} that changed most (--at MINUTE shows any other):")

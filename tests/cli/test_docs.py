@@ -38,6 +38,7 @@ LIVE = {
         "client list",
         "client rotate",
         "client revoke",
+        "client delete",
         "rollout start",
         "rollout status",
         "rollout promote",

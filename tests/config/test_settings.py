@@ -160,6 +160,26 @@ def test_what_is_wrong_in_the_file_is_one_line_with_file_and_key(tmp_path, text,
     assert said in found
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("canary: [5, 200]", "canary should be percents that rise and end with 100, such as [5, 25, 100], not"),
+        ("canary: [50, 25, 100]", "canary should be percents that rise"),
+        ("canary: [0, 100]", "canary should be percents that rise"),
+        ("dwell_s: 1e9", "dwell_s should be less than or equal to 604800"),
+        ("ready_within_s: 1e9", "ready_within_s should be less than or equal to 604800"),
+    ],
+)
+def test_steps_of_a_rollout_that_are_none_are_refused_with_the_file(tmp_path: Path, text: str, said: str) -> None:
+    path = config(tmp_path, f"service: {{rollouts: {{{text}}}}}")
+    assert refusal(path).startswith(f"{path}: service.rollouts.{said}")
+
+
+def test_a_rollout_that_only_compares_may_have_its_shadow_of_a_flag(tmp_path: Path) -> None:
+    settings = load_settings(config(tmp_path, "service: {rollouts: {canary: []}}"), {})
+    assert settings.service.rollouts.canary == ()
+
+
 def test_a_wrong_flag_is_named_as_the_user_wrote_it(tmp_path):
     path = config(tmp_path, "objective: {target: 0.9}")
 

@@ -78,6 +78,41 @@ def test_a_revoked_client_has_no_key_and_keeps_its_name() -> None:
     assert not again.client("shop").is_revoked
 
 
+def test_a_deleted_client_is_nowhere_and_its_name_is_free() -> None:
+    gone = directory(client(), client("more")).deleted("shop", at=7.0)
+    assert [one.name for one in gone.present] == ["more"]
+    for change in (lambda: gone.client("shop"), lambda: gone.deleted("shop", at=8.0)):
+        with pytest.raises(Misconfigured, match="unknown client 'shop'"):
+            change()
+    with pytest.raises(Misconfigured, match="unknown client 'shop'"):
+        gone.rotated("shop", "new", at=8.0, keep_old_s=0.0)
+    assert not gone.deleted("more", at=8.0).present
+    assert gone.created(client(key=b"other"), models=MODELS).client("shop").keys[0].sha256 == hash_of_key(b"other")
+
+
+def test_a_revoked_client_can_be_deleted() -> None:
+    gone = directory(client()).revoked("shop", at=7.0).deleted("shop", at=9.0)
+    assert not gone.present
+    assert gone.clients[0].revoked_at == 7.0
+
+
+def test_no_older_copy_brings_a_deleted_key_back() -> None:
+    made = directory(client())
+    lost = made.rotated("shop", "1", at=2.0, keep_old_s=60.0).rotated("shop", "2", at=3.0, keep_old_s=60.0)
+    gone = made.deleted("shop", at=1.0)
+    for both in (gone.merged(lost), lost.merged(gone), gone.merged(made.revoked("shop", at=5.0))):
+        assert not both.present
+        assert not any(one.keys for one in both.clients)
+    again = gone.created(client(key=b"new"), models=MODELS)
+    assert [one.keys for one in again.merged(lost).clients] == [client(key=b"new").keys]
+
+
+def test_a_program_of_before_deletions_lets_nobody_in_by_a_deleted_client() -> None:
+    gone = CLIENTS.encode(directory(client()).deleted("shop", at=7.0))
+    old = CLIENTS.decode(gone.replace(b',"is_deleted":true', b""))
+    assert old.client("shop").is_revoked
+
+
 def test_the_one_revoked_first_makes_room() -> None:
     full = directory(*(client(f"c{number}") for number in range(MOST_CLIENTS)))
     with pytest.raises(Misconfigured, match="at most 100 clients"):
@@ -90,7 +125,9 @@ def test_the_one_revoked_first_makes_room() -> None:
 
 
 NAMES = ("a", "b", "c")
-CHANGES = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(("create", "rotate", "revoke"))), max_size=8)
+CHANGES = st.lists(
+    st.tuples(st.sampled_from(NAMES), st.sampled_from(("create", "rotate", "revoke", "delete"))), max_size=8
+)
 
 
 def after(made: ClientDirectory, changes: list[tuple[str, str]], key: str = "k") -> ClientDirectory:
@@ -104,6 +141,8 @@ def after(made: ClientDirectory, changes: list[tuple[str, str]], key: str = "k")
             made = made.rotated(name, f"{key}{number}", at=float(number), keep_old_s=10.0)
         elif change == "revoke" and is_active:
             made = made.revoked(name, at=float(number))
+        elif change == "delete" and name in there and not there[name].is_deleted:
+            made = made.deleted(name, at=float(number))
     return made
 
 
@@ -129,7 +168,9 @@ def test_copies_that_parted_lose_no_client_and_undo_no_revocation(
         for mine in copy.clients:
             theirs = {c.name: c for c in parted.clients}.get(mine.name)
             if mine.is_revoked and (theirs is None or theirs.created_at <= mine.created_at):
-                assert both.client(mine.name).is_revoked
+                found = {c.name: c for c in both.clients}[mine.name]
+                assert found.is_revoked
+                assert found.is_deleted or not mine.is_deleted
     assert both.merged(one) == both.merged(other) == both, "and it is merged once"
 
 
@@ -140,6 +181,13 @@ def test_who_was_revoked_stays_so_however_often_a_copy_that_lost_it_rotates_the_
     assert both.client("shop").is_revoked
     again = both.created(client(key=b"new"), models=MODELS)
     assert not again.merged(both).merged(lost).client("shop").is_revoked, "until it is created anew"
+
+
+def test_copies_that_parted_under_one_version_are_merged_once_and_alike() -> None:
+    made = directory(client())
+    one, other = (made.rotated("shop", key, at=1.0, keep_old_s=0.0) for key in ("1", "2"))
+    both = one.merged(other)
+    assert both == other.merged(one) == both.merged(one) == both.merged(other)
 
 
 def test_of_copies_with_too_many_clients_the_one_revoked_first_makes_room() -> None:

@@ -104,6 +104,11 @@ def test_a_client_at_twenty_times_its_rate_takes_nothing_from_another(tmp_path: 
             assert listed["calm"]["revoked_at"] is not None
             assert infer(live, loud.read_text().strip()) == 200, "clients outlive their service"
             assert infer(live, calm.read_text().strip()) == 401
+            assert live.ask("client", "delete", "calm")["left"] == ["loud"]
+            eventually(lambda: infer(live, None) == 401)
+            said = live.mark("client", "delete", "loud", "--name", live.name)
+            assert "the service has no clients" in said.out
+            eventually(lambda: infer(live, None) == 200)
         finally:
             live.down()
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 
 from mark.config.service import RolloutsSettings
 from mark.domain.errors import Misconfigured
-from mark.domain.models.versions import CanaryPolicy
-from mark.live.commands.rollout import StartOptions
+from mark.domain.models.versions import CanaryPolicy, ModelVersions
+from mark.live.commands.rollout import StartOptions, check_may_start
+from mark.service_spec import BackendKind, BackendSpec
+from tests.serving.harness import LAMBDA, served
 
 USUAL = RolloutsSettings()
 
@@ -38,3 +43,19 @@ def test_flags_go_before_settings_and_percents_become_shares() -> None:
 def test_what_is_no_rollout_is_said(canary: tuple[str, ...], flags: dict[str, float | None], says: str) -> None:
     with pytest.raises(Misconfigured, match=says):
         StartOptions(model="m", canary=canary, flags=flags).policy(USUAL)
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("emulated", "its backend is emulated, and only Python code is brought into a function"),
+        ("oip", "its backend is oip"),
+        ("python", "its files take more than 480 MiB, or rollout.functions.provisioned"),
+    ],
+)
+def test_a_model_whose_functions_cannot_answer_as_a_new_version_says_why(kind: BackendKind, says: str) -> None:
+    model = replace(served(overflow=LAMBDA), backend=BackendSpec(kind=kind, target="there"))
+    versions = ModelVersions(model="echo", stable="old")
+    with pytest.raises(Misconfigured, match=re.escape(says)):
+        check_may_start(model, versions, CanaryPolicy())
+    check_may_start(replace(model, function_versions=True), versions, CanaryPolicy())

@@ -16,7 +16,7 @@ from moto import mock_aws
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
 from mark.live.commands import try_service as command
-from mark.live.local.run_dir import Running
+from mark.live.local.run_dir import RunFolder, Running
 from mark.protocols.probe import ProbeReply
 from tests.aws.builders import aws
 
@@ -126,3 +126,17 @@ def test_what_was_not_answered_says_why_and_is_a_failure(
     assert ended.value.exit_code == 1
     assert json.loads(out)["served_by"] is None
     assert says in err
+
+
+def test_a_service_here_that_asks_for_a_key_names_the_flag_that_passes_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    models: Any = ({"name": "digits", "example": {"inputs": []}, "latency_ms": 1.0, "target": 0.9},)
+    here = Running(name="shop", pid=1, gateway="http://127.0.0.1:8080", models=models)
+    monkeypatch.setattr(RunFolder, "running", lambda _folder: here)
+    monkeypatch.setattr(command, "ask", lambda *_: ANSWERED | {"status": 401, "served_by": "", "body": "who?"})
+    with pytest.raises(typer.Exit):
+        command.try_service(SHOP, model=None, address=None, as_json=False)
+    assert "status 401: who?; requests need a client's key: name a file that holds it by --key-file" in (
+        capsys.readouterr().err
+    )

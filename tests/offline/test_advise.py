@@ -71,12 +71,36 @@ def test_the_first_pieces_of_advice_save_what_they_said(mark, load, capsys):
     lines = text.splitlines()
     for one in document["advice"]:
         (place,) = (n for n, line in enumerate(lines) if line.endswith(f"{one['change']}: {one['does']}"))
-        assert lines[place + 1].endswith(one["command"])  # the replay behind it
+        replay = place + 1
+        if one["commitments_file"] is not None:
+            replay += 1
+            assert lines[place + 1].endswith("> advised.json")
+        assert lines[replay].endswith(one["command"])  # the replay behind it
     does = {one["setting"]: one["does"] for one in (*document["advice"], *document["tried"])}
     assert does["market: spot"] == "mark down --config mark.yaml && mark up --config mark.yaml"
     assert "create-savings-plan --commitment 0." in does["AWS console: Billing, Savings Plans"]
     assert "--instance-type c5." in does["AWS console: EC2, Reserved Instances"]
     assert sum(one["commitments_file"] is not None for one in document["advice"]) <= 1
+
+
+def test_the_file_that_the_replay_of_a_commitment_reads_is_written_by_a_printed_command(capsys):
+    owned = {"format": "mark-commitments/1", "savings_plans": [{"name": "it's", "usd_per_hour": 0.25}]}
+    plan = {
+        "change": "a Savings Plan", "setting": "AWS console", "does": "aws savingsplans", "same_promise": True,
+        "flags": "--commitments advised.json", "command": "mark simulate --commitments advised.json",
+        "commitments_file": owned, "usd_per_month": 1.0, "saved_usd_per_month": 2.0, "attained": 0.99,
+        "keeps_objective": True, "unable": None,
+    }  # fmt: skip
+    document = {
+        "load": "days", "model": "m", "policy": "mark", "days": 1.0, "seed": 0, "world": "typical",
+        "usd_per_month": 3.0, "attained": 0.99, "command": "mark simulate", "commitments": None, "advice": [plan],
+        "tried": [],
+    }  # fmt: skip
+    show(*printed(document))
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.endswith("> advised.json"))
+    command, form, text, _, file = shlex.split(line.partition(": ")[2])
+    assert (command, form, file) == ("printf", "%s", "advised.json")
+    assert json.loads(text) == owned
 
 
 def test_a_service_in_an_account_is_deployed_again():

@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from mark.controller.journal import Header, Tick
+from mark.controller.journal import Header, Tick, entry_line, header_line
 from mark.controller.policy import ControllerPolicy
+from mark.controller.state import Decision, Note, NoteKind, State
 from mark.domain.demand import Demand
+from mark.domain.fleet import FleetView
 from mark.domain.objective import SloWindow
 from mark.domain.orders import Fact, ForecastFailed, LaunchRefused, PlanFailed, RefusalCause, SpotWarned
-from mark.offline.explain import explained
+from mark.offline.explain import explain_journal, explained
 from tests.controller.builders import POLICY, SMALL, WATCHED, instances, seen
 
 WINDOW = SloWindow(closed_at=60.0, requests=1004, missed=3)
@@ -75,3 +77,18 @@ def test_each_fact_is_told_by_what_it_is(fact: Fact, told: str) -> None:
     header = Header(policy=POLICY, catalogue="", seed=0, history=Demand(end_at=0.0, mean_rps=(), max_rps=()))
     tick = Tick(seen=seen(60.0, instances(1), facts=(fact,)), orders=(), notes=())
     assert explained(tick, header, 0.0).seen.split("; ")[-1] == told
+
+
+def test_a_journal_in_short_has_the_phases_of_rollouts(capsys: pytest.CaptureFixture[str]) -> None:
+    header = Header(policy=POLICY, catalogue="", seed=0, history=Demand(end_at=0.0, mean_rps=(), max_rps=()))
+    lines = [header_line(header)]
+    for minute in range(20):
+        note = Note(kind=NoteKind.ROLLOUT, text=f"version b in place of a: phase {minute}")
+        here = seen(60.0 * minute, instances(1))
+        before = here.fleet if minute else FleetView()
+        lines.append(entry_line(before, here, Decision(state=State(), notes=(note,))))
+    explain_journal(lambda: lines, minute=None, as_json=False)
+    out = capsys.readouterr().out
+    assert "minute 19, version b in place of a: phase 19" in out
+    assert "phase 8\n" in out
+    assert "phase 7\n" not in out, "the last dozen alone"

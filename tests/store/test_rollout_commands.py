@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Protocol
 
 import pytest
 
+from mark.accounting.version_costs import VersionCost
 from mark.config.service import BackendSettings, ServedSettings, ServiceSettings
 from mark.config.settings import Settings
+from mark.controller.rollout import obey
+from mark.domain.clock import ClockAnchor
 from mark.domain.errors import Misconfigured, RetryLater
-from mark.domain.models.versions import ModelVersions, Rollout, RolloutCommand, RolloutPhase, RolloutVerb
+from mark.domain.load.traffic import ModelTraffic
+from mark.domain.models.versions import (
+    ModelVersions,
+    Rollout,
+    RolloutCommand,
+    RolloutPhase,
+    RolloutVerb,
+    VersionCounts,
+)
 from mark.live.commands import up
-from mark.live.commands.rollout import abort_rollout, edited_models, give_command, promote_rollout
+from mark.live.commands.rollout import abort_rollout, edited_models, give_command, promote_rollout, show_rollout
 from mark.live.local.run_dir import RunFolder, Running
 from mark.live.models import backend_spec
 from mark.live.version_bundles import bundle_of
@@ -67,6 +80,43 @@ def test_a_command_about_a_rollout_that_ended_meanwhile_says_so(
     monkeypatch.setattr("mark.live.commands.rollout.service_store", lambda _: (store, (MODEL,)))
     with pytest.raises(Misconfigured, match=f"version new was {phase} before the command"):
         command(Settings(), MODEL, as_json=True)
+
+
+def test_an_abort_after_the_promotion_says_how_to_go_back(
+    store: ServiceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rollout = Rollout(
+        id="1", before="old", candidate="new", began_at=0.0, since=9.0, phase=RolloutPhase.PROMOTED, reason="done"
+    )
+    monkeypatch.setattr(store, "versions", lambda _: ModelVersions(model=MODEL, stable="new", rollout=rollout))
+    monkeypatch.setattr("mark.live.commands.rollout.service_store", lambda _: (store, (MODEL,)))
+    with pytest.raises(Misconfigured, match=r"new of shop serves since its promotion; .* `mark rollout start`$"):
+        abort_rollout(Settings(), MODEL, as_json=True)
+    with pytest.raises(Misconfigured, match=r"no version of shop is being rolled out"):
+        promote_rollout(Settings(), MODEL, as_json=True)
+
+
+def test_a_rollout_counts_requests_from_its_start_as_it_does_hours(
+    store: ServiceStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def counted(answered: int, late: int) -> tuple[VersionCounts, ...]:
+        return (VersionCounts(version="old", answered=answered, late=late, latency_us=answered * 1000),)
+
+    start = RolloutCommand(id="1", verb=RolloutVerb.START, candidate="new")
+    versions = obey(ModelVersions(model=MODEL, stable="old"), start, 5.0, counted(100, 7))
+    monkeypatch.setattr(store, "versions", lambda _: versions)
+    monkeypatch.setattr(store, "traffic", lambda _: ModelTraffic(model=MODEL, versions=counted(130, 9)))
+    monkeypatch.setattr("mark.live.commands.rollout.service_store", lambda _: (store, (MODEL,)))
+    monkeypatch.setattr(
+        "mark.live.commands.rollout.version_costs",
+        lambda *_, since, until: tuple(VersionCost(version=one) for one in ("old", "new")),
+    )
+    monkeypatch.setattr(store, "clock", ClockAnchor)
+    monkeypatch.setattr(store, "spec", lambda: SimpleNamespace(served=lambda _: None))
+    show_rollout(Settings(), MODEL, as_json=True)
+    old, new = json.loads(capsys.readouterr().out)["versions"]
+    assert (old["answered"], old["late"], round(old["mean_latency_s"], 6)) == (30, 2, 0.001)
+    assert (new["answered"], new["late"]) == (0, 0)
 
 
 def test_a_service_that_is_up_says_how_edited_files_come_in(

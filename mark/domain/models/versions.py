@@ -88,7 +88,6 @@ class CanaryPolicy:
 
     def check(self) -> None:
         """Misconfigured where the steps or the shadow are none, or a time has no end."""
-        steps = self.steps
         for name, seconds in (
             ("dwell", self.dwell_s),
             ("ready-within", self.ready_within_s),
@@ -96,7 +95,7 @@ class CanaryPolicy:
         ):
             if not 0.0 <= seconds <= LONGEST_S:
                 raise Misconfigured(f"--{name} is at most {LONGEST_S:g} s, a week, not {seconds:g}")
-        if steps and (steps[-1] != 1.0 or steps[0] <= 0.0 or list(steps) != sorted(set(steps))):
+        if not are_steps(self.steps):
             raise Misconfigured("the steps of a canary rise and end with 100, such as 5,25,100")
         if not 0.0 <= self.shadow <= 1.0:
             raise Misconfigured(
@@ -106,8 +105,13 @@ class CanaryPolicy:
             raise Misconfigured(f"--tolerance is a number, 0 or more, not {self.tolerance:g}")
         if self.most_differing is not None and not 0.0 <= self.most_differing <= 1.0:
             raise Misconfigured(f"--most-differing is 0 to 100 percent, not {100 * self.most_differing:g}")
-        if not steps and not self.shadow:
+        if not self.steps and not self.shadow:
             raise Misconfigured("a rollout without steps compares answers: it needs a shadow, such as --shadow 10")
+
+
+def are_steps(steps: Sequence[float]) -> bool:
+    """True where shares of the requests are those of a canary: rising, to 1; none, too."""
+    return not steps or (steps[-1] == 1.0 and steps[0] > 0.0 and list(steps) == sorted(set(steps)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +198,26 @@ def counted_since(now: VersionCounts, before: VersionCounts | None) -> VersionCo
     return VersionCounts(version=now.version, **grown)
 
 
+def rollout_sentence(versions: ModelVersions) -> str:
+    """The rollout as a sentence: its versions, phase and reason."""
+    rollout = versions.rollout
+    assert rollout is not None
+    return f"version {rollout.candidate} in place of {rollout.before}: {rollout.phase}, {rollout.reason}"
+
+
+def rollout_notes(versions: ModelVersions, counts: Sequence[VersionCounts]) -> tuple[str, ...]:
+    """The rollout for `mark status`, of what was counted by version; empty where there never was one."""
+    if versions.rollout is None:
+        return ()
+    if not versions.shadow:
+        return (rollout_sentence(versions),)
+    before = {one.version: one for one in versions.rollout.counts}
+    now = [counted_since(one, before.get(one.version)) for one in counts]
+    compared = next((one for one in now if one.version == versions.candidate), None)
+    told = () if compared is None else (f"version {versions.candidate}: {shadow_sentence(compared)}",)
+    return (rollout_sentence(versions), *told)
+
+
 def shadow_sentence(counts: VersionCounts) -> str:
     """The comparison of a version's answers with the stable one's, in figures, for people."""
     return (
@@ -252,6 +276,8 @@ class Rollout:
     verdict: str = ""
     #: Counts of both versions when the share was set, by version.
     counts: tuple[VersionCounts, ...] = ()
+    #: Counts of all versions when it began.
+    counted_before: tuple[VersionCounts, ...] = ()
     #: Launches that are not answered in full.
     requested: tuple[VersionLaunch, ...] = ()
     #: Launches ordered so far: tokens are made from it.

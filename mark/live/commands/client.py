@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from mark.config.settings import Settings
+from mark.dispatch.client_limits import FORBIDDEN, UNAUTHORIZED
 from mark.domain.clients import Client, ClientDirectory, HashedKey, Limits, Priority, hash_of_key
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.live.local.run_dir import RunFolder, Running
@@ -29,6 +30,9 @@ PREFIX = "mark_"
 DEFAULT_DEADLINE_S = 3600.0
 """Deadline of a client of the async class that names none."""
 NO_CLIENTS = "the service has no clients: requests need its token, where it has one"
+KEYS_NEEDED = (
+    "it is the first client: from now on every request for inference needs a client's key or the service's token"
+)
 
 
 class ClientDocument(TypedDict):
@@ -90,6 +94,8 @@ def create_client(settings: Settings, new: NewClient, *, as_json: bool) -> None:
     )
     changed = _change(settings, lambda known, models: known.created(client, models=models))
     _show_key(changed.client(new.name), key, "is created", as_json=as_json, now=now)
+    if changed.present == (changed.client(new.name),):
+        note(f"{KEYS_NEEDED}; `mark client delete {new.name}` undoes that")
 
 
 def rotate_client(settings: Settings, name: str, *, keep_old_s: float, as_json: bool) -> None:
@@ -113,10 +119,23 @@ def revoke_client(settings: Settings, name: str, *, as_json: bool) -> None:
         show(f"the client {name} is revoked: gateways refuse its keys within a few seconds")
 
 
+def delete_client(settings: Settings, name: str, *, as_json: bool) -> None:
+    """Remove a client and end its keys. After the last one the service asks for no key, as before the first."""
+    now = steady_time()
+    changed = _change(settings, lambda known, _: known.deleted(name, at=now))
+    left = [client.name for client in changed.present]
+    if as_json:
+        show_json({"service": settings.service.name, "deleted": name, "left": left})
+        return
+    show(f"the client {name} is deleted: gateways know its keys no more within a few seconds")
+    if not left:
+        show(NO_CLIENTS)
+
+
 def list_clients(settings: Settings, *, as_json: bool) -> None:
     """Print all clients, revoked ones too."""
     store, _ = service_store(settings)
-    clients, now = store.clients.read().clients, steady_time()
+    clients, now = store.clients.read().present, steady_time()
     if as_json:
         found = [_document(client, now) for client in clients]
         show_json({"service": settings.service.name, "clients": found})
@@ -145,6 +164,17 @@ def list_clients(settings: Settings, *, as_json: bool) -> None:
 def as_client(running: Running, key_file: Path | None) -> Running:
     """The service as the client sees it whose key is in the file; as its operator does without one."""
     return running if key_file is None else replace(running, token=read_key(key_file))
+
+
+def refusal_hint(status: int, model: str, key_file: Path | None) -> str:
+    """What to do where a service on this machine refuses requests with this status; empty for another status."""
+    if status == UNAUTHORIZED and key_file is None:
+        return "requests need a client's key: name a file that holds it by --key-file FILE (docs/clients.md)"
+    if status == UNAUTHORIZED:
+        return f"the key in {key_file} is unknown, expired, revoked or of a deleted client: see `mark client list`"
+    if status == FORBIDDEN:
+        return f"the client may not use {model}: name one of its models by --model; `mark client list` has them"
+    return ""
 
 
 def read_key(path: Path) -> str:

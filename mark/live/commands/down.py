@@ -7,7 +7,7 @@ import signal
 import time
 
 from mark.domain.errors import Misconfigured
-from mark.live.local.run_dir import RunFolder, is_alive
+from mark.live.local.run_dir import RunFolder, is_alive, not_up
 from mark.report.terminal import show
 
 POLL_S = 0.05
@@ -32,7 +32,7 @@ def bring_down(service: str) -> None:
 def _end_start(service: str, pid: int | None) -> None:
     """End a `mark up` that has started nothing yet. Misconfigured where there is none."""
     if not pid:
-        raise Misconfigured(f"no service {service} is up on this machine")
+        raise not_up(service)
     end(pid)
     show(f"the start of the service {service} (process {pid}) is ended; nothing of it runs")
 

@@ -13,14 +13,16 @@ from typing import TypedDict
 from urllib.parse import urlsplit
 
 import numpy as np
+import typer
 import uvloop
 from numpy.typing import NDArray
 
+from mark.dispatch.client_limits import FORBIDDEN, UNAUTHORIZED
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.domain.load.sizes import SizeDistribution
 from mark.live.clock import adopt_wall
-from mark.live.commands.client import as_client
+from mark.live.commands.client import as_client, refusal_hint
 from mark.live.local.clock_control import run_clock
 from mark.live.local.run_dir import Running, RunningModel, find_running
 from mark.offline.trace_source import TraceReading, read_place
@@ -34,6 +36,8 @@ from mark.steady_time import steady_time
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
 
+NOT_ANSWERED = 1
+"""The exit status where no model answered."""
 LEAD_S = 0.3
 """Between reading the clock and the first request: connections are made in it."""
 
@@ -73,7 +77,7 @@ class LoadDocument(TypedDict):
 
 
 def load_service(options: LoadOptions, *, as_json: bool) -> None:
-    """Send the load and print what became of it."""
+    """Send the load and print what became of it; typer.Exit where no request was answered."""
     running = as_client(find_running(options.service), options.key_file)
     due_s, sizes = due_requests(options)
     if not due_s.size:
@@ -88,6 +92,11 @@ def load_service(options: LoadOptions, *, as_json: bool) -> None:
         show_json(document)
     else:
         _show(document, model)
+    for status in (UNAUTHORIZED, FORBIDDEN):
+        if result.errors[f"http_{status}"]:
+            note(refusal_hint(status, model["name"], options.key_file))
+    if not result.answered:
+        raise typer.Exit(NOT_ANSWERED)
 
 
 def due_requests(options: LoadOptions) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:

@@ -23,6 +23,7 @@ from mark.domain.models.versions import (
     RolloutPhase,
     RolloutVerb,
     VersionCounts,
+    counted_since,
     shadow_sentence,
 )
 from mark.live.local.run_dir import RunFolder
@@ -42,6 +43,8 @@ HANDLED_S = 60.0
 GONE_S = 60.0
 """Time that the instances of an aborted version may take to leave."""
 POLL_S = 0.05
+GOING_BACK = "to go back, put the old files in their place and roll them out by `mark rollout start`"
+"""What takes the place of an abort after a promotion."""
 NO_CANARY = "none"
 """In place of shares: the new version is compared alone."""
 
@@ -84,7 +87,7 @@ def start_rollout(settings: Settings, options: StartOptions, *, given: bool, as_
         raise unknown("model of the settings", options.model, entries)
     entry, spec = entries[options.model].backend, store.spec()
     served = spec.served(options.model)
-    _check_may_start(served, versions, policy)
+    check_may_start(served, versions, policy)
     if tensors_of(entry) != (served.inputs, served.outputs):
         raise Misconfigured(
             f"the new {options.model} has other inputs or outputs, which clients see: serve it as another model"
@@ -152,6 +155,9 @@ def abort_rollout(settings: Settings, model: str, *, as_json: bool) -> None:
     Misconfigured where none is rolled out.
     """
     store, versions = _versions(settings, model)
+    rollout = versions.rollout
+    if rollout is not None and rollout.phase is RolloutPhase.PROMOTED:
+        raise Misconfigured(f"version {rollout.candidate} of {model} serves since its promotion; {GOING_BACK}")
     rollout = _running(versions)
     candidate = rollout.candidate
     versions = give_command(store, model, RolloutVerb.ABORT)
@@ -179,7 +185,8 @@ def _versions(settings: Settings, model: str) -> tuple[ServiceStore, ModelVersio
     return store, versions
 
 
-def _check_may_start(served: ServedModel, versions: ModelVersions, policy: CanaryPolicy) -> None:
+def check_may_start(served: ServedModel, versions: ModelVersions, policy: CanaryPolicy) -> None:
+    """Misconfigured where another version of the model cannot be rolled out now."""
     name = served.name
     if policy.shadow and served.backend.streams:
         raise Misconfigured(f"{name} streams its answers, which are not compared: use --shadow 0")
@@ -193,9 +200,21 @@ def _check_may_start(served: ServedModel, versions: ModelVersions, policy: Canar
         )
     if served.overflow is not None and not served.function_versions:
         raise Misconfigured(
-            f"{name} overflows to Lambda, whose function has one version (docs/versions.md says why): to roll out "
-            "others, serve it with offerings: {overflow: false}"
+            f"{name} overflows to Lambda, and its function cannot answer as a new version: {_one_version(served)};"
+            " serve it with offerings: {overflow: false} to roll out others (docs/versions.md)"
         )
+
+
+def _one_version(served: ServedModel) -> str:
+    """Why the functions of a model answer as the version that they were made with, and no other."""
+    if served.backend.kind != "python":
+        return f"its backend is {served.backend.kind}, and only Python code is brought into a function"
+    if served.central is not None:
+        return "it has a central queue"
+    return (
+        f"its files take more than {MOST_IN_FUNCTION_MIB} MiB, or rollout.functions.provisioned loads them before "
+        "a call can name a version"
+    )
 
 
 def _check_runs_in_function(served: ServedModel, bundle: VersionBundle) -> None:
@@ -210,7 +229,10 @@ def _check_not(phase: RolloutPhase, rollout: Rollout, versions: ModelVersions) -
     """Misconfigured where a rollout ended so before a command about it was carried out."""
     found = versions.rollout
     if found is not None and found.id == rollout.id and found.phase is phase:
-        raise Misconfigured(f"version {rollout.candidate} was {phase} before the command: {found.reason}")
+        going_back = f"; {GOING_BACK}" if phase is RolloutPhase.PROMOTED else ""
+        raise Misconfigured(
+            f"version {rollout.candidate} was {phase} before the command: {found.reason}{going_back}"
+        )
 
 
 def _running(versions: ModelVersions) -> Rollout:
@@ -257,7 +279,7 @@ def _until(check: Callable[[], bool], otherwise: str, within_s: float) -> None:
 
 
 def _show(store: ServiceStore, versions: ModelVersions, *, as_json: bool) -> None:
-    counts = {one.version: one for one in store.traffic(versions.model).versions}
+    counts = _counts(store, versions)
     costs = _costs(store, versions)
     if as_json:
         show_json(_document(versions, counts, costs))
@@ -278,6 +300,13 @@ def _show(store: ServiceStore, versions: ModelVersions, *, as_json: bool) -> Non
         show(f"shadow: {shadow_sentence(candidate)}")
     if rollout.verdict and rollout.verdict != rollout.reason:
         show(f"verdict: {rollout.verdict}")
+
+
+def _counts(store: ServiceStore, versions: ModelVersions) -> dict[str, VersionCounts]:
+    """What both versions did since the rollout began, as far as its hours and cost go."""
+    before = {} if versions.rollout is None else {one.version: one for one in versions.rollout.counted_before}
+    counted = store.traffic(versions.model).versions
+    return {one.version: counted_since(one, before.get(one.version)) for one in counted}
 
 
 def _costs(store: ServiceStore, versions: ModelVersions) -> dict[str, VersionCost]:

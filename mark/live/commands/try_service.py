@@ -24,8 +24,8 @@ from mark.config.rollout import node_name
 from mark.config.settings import Settings
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
-from mark.live.commands.client import as_client
-from mark.live.commands.load import chosen
+from mark.live.commands.client import as_client, refusal_hint
+from mark.live.commands.load import NOT_ANSWERED, chosen
 from mark.live.local.run_dir import RunFolder, Running
 from mark.live.models import make_live_models
 from mark.live.service_session import service_aws
@@ -33,8 +33,6 @@ from mark.protocols.oip.bodies import example_body
 from mark.protocols.probe import ProbeReply, ask
 from mark.report.terminal import note, show, show_json
 
-NOT_ANSWERED = 1
-"""The exit status where no model answered."""
 SHOWN = 600
 """Characters of an answer that are shown; --json has all."""
 
@@ -91,7 +89,8 @@ def try_service(
     elif reply["status"] == 200:
         _show(document)
     if reply["status"] != 200:
-        note(_failure(document))
+        hint = "" if running is None else refusal_hint(reply["status"], document["model"], key_file)
+        note("; ".join(filter(None, (_failure(document), hint))))
         raise typer.Exit(NOT_ANSWERED)
 
 

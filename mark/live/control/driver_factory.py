@@ -129,7 +129,7 @@ class DriverFactory:
                 clock=clock,
                 began_at=written.began_at,
                 trained=retraining.told,
-                troubles=lambda: (*rollouts.sentences, *cloud.troubles),
+                troubles=lambda: cloud.troubles,
                 usd_per_hour=cloud.usd_per_hour,
                 stable=lambda: "" if cloud.versions is None else cloud.versions.stable,
             ),

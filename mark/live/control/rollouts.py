@@ -20,13 +20,7 @@ from mark.domain.billing.spending import SpendingLimit
 from mark.domain.fleet import FleetView, Instance, Role
 from mark.domain.lease import Lease
 from mark.domain.member import Member
-from mark.domain.models.versions import (
-    ModelVersions,
-    RolloutPhase,
-    VersionCounts,
-    counted_since,
-    shadow_sentence,
-)
+from mark.domain.models.versions import ModelVersions, RolloutPhase, rollout_sentence
 from mark.domain.orders import Fact, Launch, LaunchFailed, LaunchRefused, Order
 from mark.live.clock import ServiceClock
 from mark.live.control.observe_mode import LiveCloud
@@ -156,22 +150,7 @@ class RolloutDriver:
         self._served, self._store, self._lease, self._clock = served, store, lease, clock
         self._cloud, self._spending_limit, self._notes = cloud, spending_limit, notes
         self._look_at = self._observe_at = -math.inf
-        self._counts: tuple[VersionCounts, ...] = ()
         self._unsent = () if cloud.versions is None else unsubmitted(cloud.versions.rollout, cloud.versions)
-
-    @property
-    def sentences(self) -> tuple[str, ...]:
-        """The rollout for `mark status`; empty where there never was one."""
-        versions = self._cloud.versions
-        if versions is None or versions.rollout is None:
-            return ()
-        if not versions.shadow:
-            return (rollout_sentence(versions),)
-        before = {one.version: one for one in versions.rollout.counts}
-        now = [counted_since(one, before.get(one.version)) for one in self._counts]
-        compared = next((one for one in now if one.version == versions.candidate), None)
-        told = () if compared is None else (f"version {versions.candidate}: {shadow_sentence(compared)}",)
-        return (rollout_sentence(versions), *told)
 
     def poll(self) -> None:
         """Carry out a new command, and move where it is time. LeaseLost where another controller acts."""
@@ -181,7 +160,8 @@ class RolloutDriver:
         self._look_at = time.monotonic() + LOOK_S
         command = ROLLOUT_COMMAND.read(self._store, self._served.name)
         if command is not None and command.id != versions.command:
-            versions = self._keep(obey(versions, command, self._clock.now()))
+            counts = self._store.traffic(self._served.name).versions
+            versions = self._keep(obey(versions, command, self._clock.now(), counts))
             self._observe_at = -math.inf
         for order in self._unsent:
             if order.version == versions.candidate:  # and was not aborted just now
@@ -199,11 +179,10 @@ class RolloutDriver:
             self._observe_at = now + OBSERVE_S
         offerings = [one for one in self._served.offerings if one.usd_per_hour > 0]
         cheapest = min(offerings, key=lambda one: (one.usd_per_hour, one.name), default=None)
-        self._counts = self._store.traffic(self._served.name).versions
         seen = RolloutSeen(
             now=now,
             fleet=self._cloud.whole,
-            counts=self._counts,
+            counts=self._store.traffic(self._served.name).versions,
             target=self._served.slo.target,
             objective_s=self._served.slo.judged_s,
             fallback=cheapest.name if cheapest is not None else "",
@@ -233,10 +212,3 @@ class RolloutDriver:
             log.log(level, "rollout of %s: %s", versions.model, text)
             self._notes.append(Note(kind=NoteKind.ROLLOUT, text=text))
         return versions
-
-
-def rollout_sentence(versions: ModelVersions) -> str:
-    """The rollout as a sentence: its versions, phase and reason."""
-    rollout = versions.rollout
-    assert rollout is not None
-    return f"version {rollout.candidate} in place of {rollout.before}: {rollout.phase}, {rollout.reason}"

@@ -18,7 +18,7 @@ from mark.domain.errors import Misconfigured, RetryLater, unknown
 from mark.live.clock import adopt_wall
 from mark.live.cost_report.from_archive import open_archive
 from mark.live.cost_report.replays import replay_days
-from mark.live.local.run_dir import RunFolder, Running
+from mark.live.local.run_dir import RunFolder, Running, not_up
 from mark.live.service_session import service_aws
 from mark.policies.bundles import policy_names
 from mark.report.cost.archive_reader import ArchiveReader
@@ -145,9 +145,10 @@ def _found(settings: Settings) -> tuple[Running, Settings]:
     if running is not None and running.ready:
         return running, folder.settings()
     if service.store is None:
-        raise Misconfigured(
-            f"no service {service.name} is up on this machine; `mark up --detach` starts one, or name the store "
-            "of one that runs elsewhere with service.store in --config"
+        raise not_up(
+            service.name,
+            "`mark up --detach` starts one, or name the store of one that runs elsewhere with service.store in "
+            "--config",
         )
     return Running(name=service.name, pid=0, store=service.store), settings
 

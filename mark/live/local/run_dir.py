@@ -218,11 +218,20 @@ def find_known(service: str) -> Running:
         )
     reason = next(iter(folder.failure()), "")
     failed = f" (the last start failed: {reason})" if reason else ""
-    others = ", ".join(
-        sorted(path.name for path in state_dir().glob("*") if RunFolder(path).running() is not None)
+    raise not_up(service, "" if _up_here() else "`mark up --detach` starts one", but=failed)
+
+
+def not_up(service: str, advice: str = "", *, but: str = "") -> Misconfigured:
+    """The refusal for a service that is not up here, with the names of those that are, then the advice."""
+    up = _up_here()
+    others = f"running here: {', '.join(up)} (--name)" if up else ""
+    return Misconfigured(
+        "; ".join(filter(None, (f"no service {service} is up on this machine{but}", others, advice)))
     )
-    what = f"running here: {others} (--name)" if others else "`mark up --detach` starts one"
-    raise Misconfigured(f"no service {service} is up on this machine{failed}; {what}")
+
+
+def _up_here() -> list[str]:
+    return sorted(path.name for path in state_dir().glob("*") if RunFolder(path).running() is not None)
 
 
 def holder_of(process: str) -> str:

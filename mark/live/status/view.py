@@ -36,6 +36,7 @@ from mark.domain.errors import RetryLater
 from mark.domain.fleet import InstanceState
 from mark.domain.load.traffic import LATENCY_BIN_S, ModelTraffic
 from mark.domain.member import Member, MemberState
+from mark.domain.models.versions import rollout_notes
 from mark.live.background.failures import failure_lines
 from mark.live.clock import adopt_wall
 from mark.live.local.run_dir import process_of
@@ -191,8 +192,13 @@ class LiveView:
             plan=known.plan,
             pool=known.pool,
             decisions=known.decisions,
-            notes=(*failing, *lacking, *known.notes),
+            notes=(*failing, *lacking, *self._rollout(name, traffic), *known.notes),
         )
+
+    def _rollout(self, model: str, traffic: ModelTraffic) -> tuple[str, ...]:
+        """Notes on the model's rollout as it stands, not as it stood at the controller's last tick."""
+        versions = self._store.versions(model)
+        return () if versions is None else rollout_notes(versions, traffic.versions)
 
     def _shares(self, served: ServedModel, members: Mapping[str, Member]) -> tuple[GatewayShare, ...]:
         """Each gateway's share of the agents: found as they find it, from the same members and gateways."""

@@ -126,6 +126,7 @@ class Clients:
 
     def __init__(self) -> None:
         self._directory = ClientDirectory()
+        self._exist = False
         self._gateways = 1
         self._tokens: tuple[bytes, ...] = ()
         self._service = Account(None, ClientLimits(Limits(), gateways=1, now=0.0))
@@ -141,7 +142,7 @@ class Clients:
     @property
     def exist(self) -> bool:
         """True where the service has clients: then inference needs a key or the token, and each is counted."""
-        return bool(self._directory.clients)
+        return self._exist
 
     def set_tokens(self, tokens: Sequence[str]) -> None:
         """Accept these tokens of the service and no other."""
@@ -159,6 +160,7 @@ class Clients:
         if directory == self._directory and not expired:
             return False
         self._directory = directory
+        self._exist = bool(directory.present)
         accounts: dict[str, Account] = {}
         self._by_hash = {}
         ends = []

@@ -135,7 +135,9 @@ def test_who_takes_over_sends_launches_again_unless_their_version_is_aborted_fir
     assert VERSIONS.rollout is not None
     inner, store = OpenCloud(), KeptStore(RolloutCommand(id="c", verb=verb))
     driver = RolloutDriver(
-        cast("ServedModel", SimpleNamespace(name="m", offerings=(), slo=SimpleNamespace(target=0.98))),
+        cast(
+            "ServedModel", SimpleNamespace(name="m", offerings=(), slo=SimpleNamespace(target=0.98, judged_s=1.0))
+        ),
         store=cast("ServiceStore", store),
         lease=Lease(holder="c-1", epoch=1, ttl_s=3.0),
         clock=cast("ServiceClock", SimpleNamespace(now=lambda: 1.0)),

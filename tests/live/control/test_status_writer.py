@@ -22,7 +22,7 @@ from mark.domain.load.announced_events import AnnouncedEvent
 from mark.domain.load.size_window import SizeWindow
 from mark.domain.load.traffic import GatewayReport, ModelTraffic, Warmed
 from mark.domain.models.variants import ServedAccuracy
-from mark.domain.models.versions import ModelVersions, Rollout
+from mark.domain.models.versions import ModelVersions, Rollout, RolloutPhase
 from mark.domain.orders import Launch
 from mark.live.clock import ServiceClock
 from mark.live.control.data_plane import LiveDataPlane
@@ -139,7 +139,7 @@ def test_the_next_controller_still_tells_of_the_last_hour() -> None:
     assert [row.reason for row in after.decisions] == [f"minute {n}" for n in range(8, -1, -1)]
 
 
-def test_status_knows_what_the_controller_believes_warm(tmp_path: Path) -> None:
+def test_status_knows_what_is_warm_and_how_a_rollout_stands_between_two_ticks(tmp_path: Path) -> None:
     server = EmbeddedRedis(tmp_path / "redis")
     try:
         store = ServiceStore(connect(server.url), "shop")
@@ -156,6 +156,15 @@ def test_status_knows_what_the_controller_believes_warm(tmp_path: Path) -> None:
         calls = ModelTraffic(model="m", lambda_warm=25)
         store.report(GatewayReport(gateway="gateway-1", sequence=1, models=(calls,)))
         assert warm() == 25
+
+        lease = store.leases.acquire("controller-0", 60.0)
+        assert lease is not None
+        rollout = Rollout(id="r", before="old", candidate="new", began_at=BEGAN, since=BEGAN)
+        for phase in (RolloutPhase.DWELLING, RolloutPhase.ABORTED):  # no tick comes in between
+            now = replace(rollout, phase=phase, reason="as it is")
+            store.put_versions(ModelVersions(model="m", stable="old", rollout=now), lease)
+            [model] = LiveView(store, "shop").status().models
+            assert f"version new in place of old: {phase}, as it is" in model.notes
     finally:
         server.stop()
 

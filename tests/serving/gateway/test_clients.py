@@ -389,6 +389,40 @@ def test_a_store_that_lost_the_clients_lets_nobody_else_in() -> None:
         assert clients.identify({}) is None
 
 
+def test_after_the_last_client_is_deleted_nobody_is_asked_for_a_key() -> None:
+    async def test() -> None:
+        async with live() as running:
+            await known(running, client("shop"), client("other"))
+            store = running.store
+            store.directory = store.directory.deleted("shop", at=1.0)
+
+            async def deleted() -> bool:
+                return (await ask(running, "shop")).status == 401
+
+            await until(deleted)
+            assert (await ask(running, "other")).status == 200
+            store.directory = store.directory.deleted("other", at=2.0)
+
+            async def open_again() -> bool:
+                return (await ask(running, None)).status == 200
+
+            await until(open_again)
+
+    run(test())
+
+
+def test_a_store_that_lost_a_deletion_opens_nothing_to_the_deleted_key() -> None:
+    clients = Clients()
+    first = ClientDirectory().created(client("shop"), models=()).created(client("other"), models=())
+    key = {"authorization": b"Bearer shop"}
+    clients.follow(first, now=0.0, loop_now=0.0)
+    assert clients.identify(key) is not None
+    clients.follow(first.deleted("shop", at=1.0), now=1.0, loop_now=1.0)
+    clients.follow(first, now=2.0, loop_now=2.0)
+    assert clients.identify(key) is None
+    assert clients.exist
+
+
 def test_a_store_that_lost_a_change_brings_no_revoked_key_back() -> None:
     clients = Clients()
     shop = {"authorization": b"Bearer shop"}
