@@ -357,9 +357,29 @@ def process_environment(environment: Mapping[str, str] = os.environ) -> Mapping[
     return environment
 
 
+class _OnceLoader(yaml.SafeLoader):
+    """YAML whose mappings hold each key once: of two, PyYAML takes the last one and says nothing."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        """The mapping; MarkedYAMLError where a key stands in it twice."""
+        mapping: yaml.MappingNode = super().compose_mapping_node(anchor)
+        lines: dict[tuple[str, str], int] = {}
+        for key, _ in mapping.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            named = (key.tag, key.value)
+            if named in lines:
+                raise yaml.MarkedYAMLError(
+                    problem=f"{key.value} stands in line {lines[named]}, too; keep one of them",
+                    problem_mark=key.start_mark,
+                )
+            lines[named] = key.start_mark.line + 1
+        return mapping
+
+
 def _read(config: Path) -> dict[str, Any]:
     try:
-        tree = yaml.safe_load(config.read_text(encoding="utf-8"))
+        tree = yaml.load(config.read_text(encoding="utf-8"), Loader=_OnceLoader)  # noqa: S506 - a SafeLoader
     except OSError as error:
         raise Misconfigured(f"cannot read the configuration {config}: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -166,6 +166,11 @@ def test_a_wrong_flag_is_named_as_the_user_wrote_it(tmp_path):
     assert refusal(path, objective__target=98) == "--objective__target should be less than or equal to 1, not 98"
 
 
+def test_a_key_that_stands_twice_in_a_mapping_is_refused(tmp_path):
+    twice = config(tmp_path, "model: nasnet\nobjective:\n  latency_ms: 900\n  target: 0.9\n  latency_ms: 500\n")
+    assert refusal(twice) == f"{twice}, line 5: latency_ms stands in line 3, too; keep one of them"
+
+
 def test_a_missing_or_unreadable_file_is_one_line(tmp_path):
     assert "No such file" in refusal(tmp_path / "none.yaml")
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
