@@ -94,7 +94,8 @@ def rotate(
     keep_old: Annotated[
         str,
         typer.Option(
-            metavar="DURATION", help="How long the old key still counts, such as 30m, 1h or 7d; 0: not at all."
+            metavar="DURATION",
+            help="How long the old key still counts, such as 30m, 1h or 7d, at most 30d; 0: not at all.",
         ),
     ] = "1h",
     name: given.Name = None,
