@@ -12,6 +12,7 @@ from rich.table import Table
 
 from mark.catalog.billing import SECONDS_PER_HOUR, gateway_count
 from mark.catalog.commitment_bill import HourlyUsage, left_by_standing
+from mark.catalog.commitment_file import unknown_words
 from mark.catalog.load import load_prices
 from mark.config.footprint import advise_shape, footprint_of
 from mark.config.policies import as_rolled_out, chosen_policies, chosen_variants, sized_model
@@ -51,21 +52,22 @@ def plan_settings(
     settings = as_rolled_out(settings)
     model = sized_model(settings)
     chosen = replace(chosen_policies(settings), model=model, variants=chosen_variants(settings))
+    prices = load_prices(settings.prices)
     supply = find_supply(
         model,
         slo=chosen.slo,
         market=chosen.market,
-        prices=load_prices(settings.prices),
+        prices=prices,
         profiles=profiles_and_variants(chosen)[0],
         types=chosen.types,
         world=chosen.world,
         limits=chosen.overflow_limits if chosen.overflow else None,
     )
     counts = _running(running, settings.market, supply)
-    for text in supply.warnings:
-        note(text)
     footprint = footprint_of(settings)
     owned = footprint.commitments.active_at(time.time())
+    for text in filter(None, (*supply.warnings, unknown_words(owned, prices.names))):
+        note(text)
     request = PlanRequest(
         now=0.0,
         history=Demand(end_at=0.0, mean_rps=(), max_rps=()),
