@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from jinja2 import Environment
@@ -13,6 +14,7 @@ from markupsafe import Markup, escape
 
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
+from mark.domain.figures import figure
 from mark.report.formatting import format_duration, percent, ratio, served_percent, unbroken, usd
 from mark.report.html import make_environment, trusted
 from mark.report.runs.comparison import (
@@ -149,7 +151,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def _environment() -> Environment:
-    environment = make_environment(usd=usd)
+    environment = make_environment(usd=usd, quantity=partial(figure, digits=3))
     environment.finalize = _finished
     return environment
 

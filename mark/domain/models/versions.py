@@ -262,6 +262,11 @@ class Rollout:
     refused: str = ""
 
     @property
+    def words(self) -> str:
+        """Its phase and why, for people: `dwelling, ...`, or `aborted by command`."""
+        return self.reason if self.reason.startswith(self.phase) else f"{self.phase}, {self.reason}"
+
+    @property
     def is_over(self) -> bool:
         """True once it was promoted, aborted or compared alone."""
         return self.phase in (RolloutPhase.PROMOTED, RolloutPhase.ABORTED, RolloutPhase.COMPARED)

@@ -239,4 +239,4 @@ def rollout_sentence(versions: ModelVersions) -> str:
     """The rollout as a sentence: its versions, phase and reason."""
     rollout = versions.rollout
     assert rollout is not None
-    return f"version {rollout.candidate} in place of {rollout.before}: {rollout.phase}, {rollout.reason}"
+    return f"version {rollout.candidate} in place of {rollout.before}: {rollout.words}"
