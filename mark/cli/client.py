@@ -38,7 +38,7 @@ def create(
     ] = None,
     concurrency: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Requests in flight, over all gateways.  [default: no limit]"),
+        typer.Option(metavar="N", help="Most requests in flight, over all gateways.  [default: no limit]"),
     ] = None,
     priority: Annotated[
         str,

@@ -133,7 +133,7 @@ def list_clients(settings: Settings, *, as_json: bool) -> None:
     else:
         columns = [
             *texts("client", "models"),
-            *figures("req/s", "burst", "in flight"),
+            *figures("req/s", "burst", "most at once"),
             *texts("priority", "keys"),
         ]
         table = make_table(columns, gap=2)
