@@ -17,6 +17,7 @@ refused.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Literal
@@ -24,7 +25,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from mark.catalog.schema import Entry, Name, Positive, parse_file
-from mark.domain.commitments.eligible import Compute
+from mark.domain.commitments.eligible import Compute, family_of
 from mark.domain.commitments.owned import (
     Commitments,
     OfferingClass,
@@ -178,3 +179,15 @@ def load_commitments(path: Path) -> Commitments:
         return file.to_domain()
     except MarkError as error:
         raise Misconfigured(f"{path}: {error}") from error
+
+
+def unknown_words(owned: Commitments, known: Collection[str]) -> str:
+    """A sentence on names in commitments that are no known instance type or family; empty without any."""
+    families = {family_of(name) for name in known}
+    types = [item.instance_type for item in owned.reservations]
+    types += [name for plan in owned.plans for name, _ in plan.rates]
+    odd = [name for name in types if name not in known]
+    odd += [plan.family for plan in owned.plans if plan.family and plan.family not in families]
+    if not odd:
+        return ""
+    return f"the commitments name {', '.join(dict.fromkeys(odd))}, which the price table lacks; check the spelling"

@@ -40,6 +40,11 @@ class PriceSnapshot:
     source: str
     types: tuple[InstanceType, ...]
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of its types."""
+        return frozenset(item.name for item in self.types)
+
     def instance_type(self, name: str) -> InstanceType:
         """The type of that name; an unknown one raises Misconfigured with the nearest name."""
         for item in self.types:

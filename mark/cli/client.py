@@ -39,7 +39,7 @@ def create(
     ] = None,
     concurrency: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Requests in flight, over all gateways.  [default: no limit]"),
+        typer.Option(metavar="N", help="Most requests in flight, over all gateways.  [default: no limit]"),
     ] = None,
     priority: Annotated[
         str,
@@ -95,7 +95,8 @@ def rotate(
     keep_old: Annotated[
         str,
         typer.Option(
-            metavar="DURATION", help="How long the old key still counts, such as 30m, 1h or 7d; 0: not at all."
+            metavar="DURATION",
+            help="How long the old key still counts, such as 30m, 1h or 7d, at most 30d; 0: not at all.",
         ),
     ] = "1h",
     name: given.Name = None,

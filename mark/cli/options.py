@@ -225,7 +225,7 @@ def duration_s(flag: str, text: str) -> float:
     """Seconds of a duration such as `30m`; without a unit they are seconds. Misconfigured for anything else."""
     found = _DURATION.fullmatch(text.strip())
     if found is None:
-        raise Misconfigured(f"{flag} takes a duration such as 90, 30m, 1h or 7d, not {text!r}")
+        raise Misconfigured(f"{flag} takes a duration such as 90s, 30m, 1h or 7d, not {text!r}")
     return float(found[1]) * _UNITS_S[found[2]]
 
 

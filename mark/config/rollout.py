@@ -44,8 +44,8 @@ TagKey = Annotated[
     str,
     matching(
         r"(?i:(?!aws:|mark:))(?!(\.|\.\.|_index)$)[A-Za-z0-9_.:+@-]{1,128}",
-        "cost-centre, in letters, digits and _.:+@-, which are what EC2 launches an instance with that reads its "
-        "tags, and not beginning with aws: or mark:",
+        "cost-centre, in 1 to 128 letters, digits and _.:+@-, which are what EC2 launches an instance with that "
+        "reads its tags, and not beginning with aws: or mark:",
     ),
 ]
 TagValue = Annotated[str, matching(r"[\w.:/=+@ -]{0,256}", "research, in characters that a tag of AWS may have")]

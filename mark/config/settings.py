@@ -45,6 +45,8 @@ from mark.domain.load.size_window import WINDOW
 from mark.domain.offering import LambdaOffering, Market
 from mark.policies.bundles import MANAGED_CPU_FACTOR, MANAGED_GPU_FACTOR
 
+MOST_SHOWN = 60
+"""Characters of a wrong value that an error repeats."""
 USUAL_QOS_POLICY = Path("qos-policy.npz")
 """File that `mark qos train` writes and that `qos-rl` serves by, unless told otherwise."""
 
@@ -357,9 +359,29 @@ def process_environment(environment: Mapping[str, str] = os.environ) -> Mapping[
     return environment
 
 
+class _OnceLoader(yaml.SafeLoader):
+    """YAML whose mappings hold each key once: of two, PyYAML takes the last one and says nothing."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        """The mapping; MarkedYAMLError where a key stands in it twice."""
+        mapping: yaml.MappingNode = super().compose_mapping_node(anchor)
+        lines: dict[tuple[str, str], int] = {}
+        for key, _ in mapping.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            named = (key.tag, key.value)
+            if named in lines:
+                raise yaml.MarkedYAMLError(
+                    problem=f"{key.value} stands in line {lines[named]}, too; keep one of them",
+                    problem_mark=key.start_mark,
+                )
+            lines[named] = key.start_mark.line + 1
+        return mapping
+
+
 def _read(config: Path) -> dict[str, Any]:
     try:
-        tree = yaml.safe_load(config.read_text(encoding="utf-8"))
+        tree = yaml.load(config.read_text(encoding="utf-8"), Loader=_OnceLoader)  # noqa: S506 - a SafeLoader
     except OSError as error:
         raise Misconfigured(f"cannot read the configuration {config}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -473,8 +495,20 @@ def _refusal(error: ErrorDetails, flags: Mapping[str, str], config: Path | None)
         return Misconfigured(f"{where}: {unknown(str(path[-1]), value, choices)}")
     if error["type"] == "value_error":  # of several keys: it names them, and what they hold is no help
         return Misconfigured(f"{where}: {error['msg'].removeprefix('Value error, ')}")
+    if error["type"] == "too_long":
+        return Misconfigured(f"{where} should hold {error['ctx']['max_length']} at most, not {len(value)}")
     said = _SAID.get(error["type"]) or error["msg"].replace("Input should", "should")
-    return Misconfigured(f"{where} {said}" if error["type"] == SECRET else f"{where} {said}, not {value!r}")
+    if path[-1:] == ("[key]",):
+        where, said = f"{config}: {'.'.join(str(part) for part in path[:-2])}:", f"a key {said}"
+    return Misconfigured(f"{where} {said}" if error["type"] == SECRET else f"{where} {said}, not {_shown(value)}")
+
+
+def _shown(value: object) -> str:
+    """The value as it stands, a long one by its begin."""
+    text = repr(value)
+    if len(text) <= MOST_SHOWN:
+        return text
+    return f"{text[:MOST_SHOWN]}..." + (f" ({len(value)} characters)" if isinstance(value, str) else "")
 
 
 _SAID = {

@@ -16,6 +16,7 @@ from mark.controller.step import apply_observation, running_counts
 from mark.domain.capacity_schedule import bounds_ahead
 from mark.domain.demand import Demand, Forecast
 from mark.domain.errors import PlanInfeasible, unknown
+from mark.domain.figures import figure
 from mark.domain.fleet import FleetView, Role
 from mark.domain.offering import Offering
 from mark.domain.plan import Backup, Plan, PlanRequest
@@ -95,7 +96,8 @@ def _refuse_absurd(request: PlanRequest) -> None:
     highest = max(request.forecast.max_at(0.5), default=0.0)
     if highest > MOST_INSTANCES * largest:
         raise PlanInfeasible(
-            f"{highest:.3g} requests/s would take more than {MOST_INSTANCES:,} instances; check the forecast"
+            f"{figure(highest, digits=3)} requests/s would take more than {MOST_INSTANCES:,} instances; "
+            "check the forecast"
         )
 
 

@@ -60,6 +60,13 @@ class PlannedCount:
     #: Those of all `count`, on top of the rest of the fleet; None where the planner does not weigh them.
     parts: CostParts | None = field(default=None, compare=False)
 
+    @property
+    def words(self) -> str:
+        """`9 c5.large:spot (4 there already)`."""
+        if self.kept == 0:
+            return f"{self.count} {self.offering} (new)"
+        return f"{self.count} {self.offering} ({'' if self.kept == self.count else f'{self.kept} '}there already)"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:

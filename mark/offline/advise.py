@@ -180,11 +180,12 @@ def advise_on(
     owned: commitments of the account instead of the settings' own.
     """
     check_binds_early(settings)
-    load = _last_days(workload or chosen_workload(settings), options.days)
+    whole = workload or chosen_workload(settings)
+    load = _last_days(whole, options.days)
     if load.duration_s < DAY_S:
         raise Misconfigured(
             f"advice needs a day of load at least, and {load.trace.name} has {load.duration_s / 3600:.3g} h; "
-            "try later, or replay a trace with --trace"
+            + _more_load(whole, is_live=workload is not None)
         )
     experiment = make_experiment(settings, workload=load, owned=owned)
     policy = line_up(settings, experiment).policies[0]
@@ -205,6 +206,13 @@ def advise_on(
     if interrupted:
         note(f"interrupted: {len(trial.tried)} changes were tried")
         raise typer.Exit(INTERRUPTED)
+
+
+def _more_load(whole: Workload, *, is_live: bool) -> str:
+    """What brings a day of load where the one that was replayed is shorter."""
+    if whole.duration_s >= DAY_S:
+        return "give --days 1 or more"
+    return "try later, or name a trace with --trace" if is_live else "name a longer trace, or a longer part of it"
 
 
 def _last_days(load: Workload, days: float) -> Workload:

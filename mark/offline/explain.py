@@ -13,6 +13,7 @@ from mark.controller.journal import BrokenLine, Header, Tick, read_journal
 from mark.controller.replay_check import Mismatch, mismatches
 from mark.controller.state import Note, NoteKind
 from mark.domain.errors import Misconfigured, unknown
+from mark.domain.figures import figure
 from mark.domain.fleet import Role
 from mark.domain.orders import (
     Fact,
@@ -254,7 +255,7 @@ def _planned(tick: Tick) -> str:
     if plan is None:
         return "no new plan at this tick"
     counts = ", ".join(f"{item.count} {item.offering}" for item in plan.counts) or "nothing"
-    return f"{plan.reason or counts}; {plan.usd_per_hour:.3g} USD/h"
+    return f"{plan.reason or counts}; {figure(plan.usd_per_hour, digits=3)} USD/h"
 
 
 def _order(order: Order, plan: Plan | None) -> str:

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from mark.catalog.billing import SECONDS_PER_HOUR, gateway_count
 from mark.catalog.commitment_bill import HourlyUsage, left_by_standing
+from mark.catalog.commitment_file import unknown_words
 from mark.catalog.load import load_prices
 from mark.config.footprint import advise_shape, footprint_of
 from mark.config.policies import as_rolled_out, chosen_policies, chosen_variants, sized_model
@@ -21,6 +22,7 @@ from mark.domain.commitments.applied import apply
 from mark.domain.commitments.owned import Commitments
 from mark.domain.demand import HORIZON, UNIT_S, Demand, Forecast, point_forecast
 from mark.domain.errors import Misconfigured, unknown
+from mark.domain.figures import figure
 from mark.domain.offering import Market, Offering
 from mark.domain.plan import LEAD_UNITS, Excuse, Plan, PlanRequest
 from mark.offline.trace_source import TraceReading, read_place
@@ -51,21 +53,22 @@ def plan_settings(
     settings = as_rolled_out(settings)
     model = sized_model(settings)
     chosen = replace(chosen_policies(settings), model=model, variants=chosen_variants(settings))
+    prices = load_prices(settings.prices)
     supply = find_supply(
         model,
         slo=chosen.slo,
         market=chosen.market,
-        prices=load_prices(settings.prices),
+        prices=prices,
         profiles=profiles_and_variants(chosen)[0],
         types=chosen.types,
         world=chosen.world,
         limits=chosen.overflow_limits if chosen.overflow else None,
     )
     counts = _running(running, settings.market, supply)
-    for text in supply.warnings:
-        note(text)
     footprint = footprint_of(settings)
     owned = footprint.commitments.active_at(time.time())
+    for text in filter(None, (*supply.warnings, unknown_words(owned, prices.names))):
+        note(text)
     request = PlanRequest(
         now=0.0,
         history=Demand(end_at=0.0, mean_rps=(), max_rps=()),
@@ -97,9 +100,9 @@ def plan_settings(
         _show(plan, terms, excuses, supply=supply)
         if covered is not None:
             show_prose(
-                f"Commitments of {covered['paid_usd_per_hour']:.4g} USD/h are paid in any case: the fleet and "
-                f"what stands around it use {covered['used_usd_per_hour']:.4g} of it, for "
-                f"{covered['covered_usd_per_hour']:.4g} on demand. The plan's prices are what is paid beyond."
+                f"Commitments of {figure(covered['paid_usd_per_hour'])} USD/h are paid in any case: the fleet and "
+                f"what stands around it use {figure(covered['used_usd_per_hour'])} of it, for "
+                f"{figure(covered['covered_usd_per_hour'])} on demand. The plan's prices are what is paid beyond."
             )
         show_prose(overhead_line(footprint), shape_line(advice))
         if pays_from is not None:
@@ -162,7 +165,7 @@ def read_forecast(place: str, reading: TraceReading) -> Forecast:
     name = Path(place).name
     lines = _minute_lines(place)
     if lines is not None:
-        rates = [_minute_rate(place, number, line) for number, line in enumerate(lines, start=2)]
+        rates = [_minutefigure(place, number, line) for number, line in enumerate(lines, start=2)]
         if not rates:
             raise Misconfigured(f"{place} holds no minute; write rows of minute,rate")
         return _point(rates, rates, name)
@@ -187,7 +190,7 @@ def _minute_lines(place: str) -> list[str] | None:
         return None
 
 
-def _minute_rate(place: str, number: int, line: str) -> float:
+def _minutefigure(place: str, number: int, line: str) -> float:
     fields = line.split(",")
     try:
         minute, rate = (float(field) for field in fields)
@@ -263,9 +266,9 @@ def _running(given: Sequence[str], market: Market, supply: Supply) -> tuple[tupl
 
 def _show(plan: Plan, terms: Sequence[CostTerms], excuses: Sequence[Excuse], *, supply: Supply) -> None:
     show_prose(
-        f"In {plan.at / 60:g} minutes {plan.required_rps:.4g} requests/s are expected: "
-        f"{plan.usd_per_hour:.4g} USD/h for {_rate(plan.capacity_rps)} requests/s, "
-        f"launches {plan.launch_usd:.4g} USD.",
+        f"For {figure(plan.required_rps)} requests/s, planned {plan.at / 60:g} minutes ahead: "
+        f"{figure(plan.usd_per_hour)} USD/h for {figure(plan.capacity_rps)} requests/s, "
+        f"launches {figure(plan.launch_usd)} USD.",
         "",
     )
     if plan.counts:
@@ -290,9 +293,9 @@ def _fleet_table(plan: Plan) -> Table:
             item.offering,
             str(item.count),
             str(item.kept),
-            _rate(item.usable_rps),
-            f"{item.count * item.usd_per_hour:.4g}",
-            f"{launches * item.launch_usd:.4g}",
+            figure(item.usable_rps),
+            figure(item.count * item.usd_per_hour),
+            figure(launches * item.launch_usd),
         )
     return table
 
@@ -303,12 +306,12 @@ def _score_table(terms: Sequence[CostTerms]) -> Table:
     for term in sorted(terms, key=lambda item: (item.usd_per_million, item.offering)):
         table.add_row(
             term.offering,
-            _rate(term.usable_rps),
+            figure(term.usable_rps),
             str(term.span_units),
             f"{term.covered_requests:,.0f}",
-            f"{term.rent_usd:.4g}",
-            f"{term.launch_usd:.3g}",
-            f"{term.usd_per_million:.4g}" if math.isfinite(term.usd_per_million) else "-",
+            figure(term.rent_usd),
+            figure(term.launch_usd, digits=3),
+            figure(term.usd_per_million) if math.isfinite(term.usd_per_million) else "-",
         )
     return table
 
@@ -322,8 +325,3 @@ def _table(*columns: str) -> Table:
         ],
         gap=1,
     )
-
-
-def _rate(requests_per_s: float) -> str:
-    """Four digits below a thousand, whole requests above: never an exponent."""
-    return f"{requests_per_s:,.0f}" if requests_per_s >= 1000 else f"{requests_per_s:.4g}"

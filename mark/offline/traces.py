@@ -10,6 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from mark.domain.errors import Misconfigured, unknown
+from mark.domain.figures import figure
 from mark.offline.trace_source import TraceReading, read_places
 from mark.report.formatting import format_count, format_duration, plural
 from mark.report.terminal import note, progress, show, show_json
@@ -103,7 +104,7 @@ def _write(trace: Trace, target: Path) -> None:
     for text in trace.notes:
         note(text)
     bins = len(trace.rates_rps)
-    show(f"{target}: {plural(bins, 'bin')} of {trace.bin_s:g} s, mean {trace.mean_rps:.4g} requests/s")
+    show(f"{target}: {plural(bins, 'bin')} of {trace.bin_s:g} s, mean {figure(trace.mean_rps)} requests/s")
 
 
 KINDS: Mapping[str, TraceKind] = {
@@ -122,16 +123,19 @@ KINDS: Mapping[str, TraceKind] = {
 
 def _lines(found: TraceStatistics) -> tuple[tuple[str, str], ...]:
     def known(value: float | None) -> str:
-        return "not known" if value is None else f"{value:.3g}"
+        return "not known" if value is None else figure(value, digits=3)
 
     return (
         ("trace", found.name),
         ("length", f"{format_duration(found.duration_s)} in bins of {found.bin_s:g} s"),
         ("requests", format_count(round(found.requests))),
-        ("mean rate", f"{found.mean_rps:.4g} requests/s"),
-        ("p50, p99, peak", f"{found.p50_rps:.4g}, {found.p99_rps:.4g}, {found.peak_rps:.4g} requests/s"),
-        ("peak / mean", f"{found.peak_over_mean:.3g}"),
-        ("standard deviation / mean", f"{found.cv:.3g}"),
+        ("mean rate", f"{figure(found.mean_rps)} requests/s"),
+        (
+            "p50, p99, peak",
+            f"{figure(found.p50_rps)}, {figure(found.p99_rps)}, {figure(found.peak_rps)} requests/s",
+        ),
+        ("peak / mean", figure(found.peak_over_mean, digits=3)),
+        ("standard deviation / mean", figure(found.cv, digits=3)),
         ("correlation with a day later", known(found.day_autocorrelation)),
         ("variance / mean of 1 s counts", f"p50 {known(found.burstiness_p50)}, p99 {known(found.burstiness_p99)}"),
     )

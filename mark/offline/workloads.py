@@ -28,7 +28,7 @@ def workload_on(settings: Settings, trace: Trace) -> Workload:
     chosen = settings.trace
     if chosen.mean_rps is not None:
         trace = trace.scaled(chosen.mean_rps, chosen.start_s, chosen.duration_s)
-    trace = trace.times(chosen.scale)
+    trace = trace.times(chosen.scale, after_rps=chosen.mean_rps)
     sizes = chosen_sizes(settings, chosen_model(settings)) if settings.model else None
     workload = Workload(
         trace=with_bursts(trace, chosen.bursts, settings.seed),

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from mark.domain.demand import Demand
 from mark.domain.errors import PlanInfeasible
+from mark.domain.figures import figure
 from mark.domain.load.sizes import SizeDistribution
 from mark.domain.objective import Slo
 from mark.domain.offering import Offering
@@ -121,7 +122,7 @@ def target_tracking(policy: TargetTracking) -> PlanFunction:
         needed = _instances(minutes[-1] if minutes else 0.0, target)
         high = _all_of(loads, policy.breaches_up, lambda load: load > 1.0)
         count, why = _tracked(policy, rented.running, loads, (needed, needed), high=high)
-        figures = f"{minutes[-1] if minutes else 0.0:.4g} invocations/min, target {target:.4g} an instance"
+        figures = f"{figure(minutes[-1] if minutes else 0.0)} invocations/min, target {figure(target)} an instance"
         return rented.plan(count, f"{why}: {figures}")
 
     return plan
@@ -146,7 +147,7 @@ def concurrency_tracking(policy: TargetTracking) -> PlanFunction:
         last = minutes[-1] if minutes else 0.0
         needed = _instances(last, target), _instances(values[-1] if values else last, target)
         count, why = _tracked(policy, rented.running, _loads(request, minutes, target), needed, high=high)
-        return rented.plan(count, f"{why}: target {target:.4g} requests/s an instance")
+        return rented.plan(count, f"{why}: target {figure(target)} requests/s an instance")
 
     return plan
 
@@ -170,7 +171,7 @@ def predictive_scaling(policy: PredictiveScaling) -> PlanFunction:
         ahead = max((_instances(rate, per_instance) for rate in known), default=0)
         if ahead <= count:
             return tracked
-        return rented.plan(ahead, f"forecast of the hour {max(known):.4g} requests/s; {tracked.reason}")
+        return rented.plan(ahead, f"forecast of the hour {figure(max(known))} requests/s; {tracked.reason}")
 
     return plan
 
@@ -241,7 +242,7 @@ def plan_nothing(request: PlanRequest) -> Plan:
             Excuse(offering=name, reason="this policy rents no instances")
             for name in sorted(item.name for item in request.offerings)
         ),
-        reason=f"{rate:.4g} requests/s expected, all of them for Lambda",
+        reason=f"{figure(rate)} requests/s expected, all of them for Lambda",
     )
 
 

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mark.domain.errors import PlanInfeasible
+from mark.domain.figures import figure
 from mark.domain.load.size_window import SizeWindow
 from mark.domain.load.sizes import SizeDistribution
 from mark.domain.models.latency_table import LatencyTable
@@ -52,7 +53,7 @@ def plan_pool(policy: PoolPolicy) -> PlanFunction:
             chosen, bound_qps = _within_budget(running, able, policy.budget_usd_per_hour), 0.0
             why = f"no other pool can be had ({error}): what runs stays as far as the budget goes"
         measured = sizes is not policy.sizes
-        sized = f"; measured: {sizes.mean:.4g} items a request, {sizes.largest} at most" if measured else ""
+        sized = f"; measured: {figure(sizes.mean)} items a request, {sizes.largest} at most" if measured else ""
         return _plan(request, policy, chosen, bound_qps, why=why + sized, excuses=excuses)
 
     return plan
@@ -138,7 +139,7 @@ def _choose(
     if len(present) and set(running) <= set(space.types) and (chosen != now).any():
         present_qps = float(whole.bound_qps[present[0]])
         if present_qps >= (1 - policy.drift) * bound_qps:
-            why = f"its bound is within {policy.drift:.0%} of the best pool's, {bound_qps:.4g} queries/s"
+            why = f"its bound is within {policy.drift:.0%} of the best pool's, {figure(bound_qps)} queries/s"
             return space.pool(now), present_qps, f"kept: {why}"
     return space.pool(chosen), bound_qps, f"chosen of {len(whole):,} pools by Kairos' bound"
 
@@ -202,5 +203,6 @@ def _plan(
         required_rps=bound_qps,
         capacity_rps=bound_qps,
         excuses=(*excuses, *unchosen),
-        reason=f"{cost:.4g} of {policy.budget_usd_per_hour:g} USD/h; {why}; bound {bound_qps:.4g} queries/s",
+        reason=f"{figure(cost)} of {policy.budget_usd_per_hour:g} USD/h; {why}; "
+        f"bound {figure(bound_qps)} queries/s",
     )

@@ -27,6 +27,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mark.domain.errors import PlanInfeasible
+from mark.domain.figures import figure
 from mark.domain.objective import Slo
 from mark.domain.offering import Offering
 from mark.domain.plan import Excuse, Plan, PlannedCount, PlanRequest
@@ -229,7 +230,7 @@ def running_of(request: PlanRequest, offerings: tuple[Offering, ...]) -> Ints:
 def why_infeasible(request: PlanRequest, rate_rps: float) -> str:
     """Message of PlanInfeasible when `rate_rps` is expected and no offering keeps the mean latency."""
     if not request.offerings:
-        return f"{rate_rps:.4g} requests/s are expected and no offering is left to serve them"
+        return f"{figure(rate_rps)} requests/s are expected and no offering is left to serve them"
     best = min(by_name(request), key=lambda item: item.latency_s)
     return (
         f"no offering keeps a mean latency of {request.slo.mean_latency_s * 1000:.0f} ms: "
@@ -252,8 +253,8 @@ def _excuses(
         elif not reason:
             winner = terms[first]
             reason = (
-                f"{term.usd_per_million:.4g} USD per million requests, launch included; {winner.offering} "
-                f"{winner.usd_per_million:.4g} (running {winner.usd_per_million_running:.4g})"
+                f"{figure(term.usd_per_million)} USD per million requests, launch included; {winner.offering} "
+                f"{figure(winner.usd_per_million)} (running {figure(winner.usd_per_million_running)})"
             )
         excuses.append(Excuse(offering=term.offering, reason=reason))
     return tuple(excuses)
@@ -277,9 +278,9 @@ def _reason(
     capacity_rps: float,
 ) -> str:
     if not counts:
-        return f"{required_rps:.4g} requests/s expected: nothing to rent"
-    fleet = ", ".join(f"{item.count} {item.offering} ({item.kept} kept)" for item in counts)
+        return f"{figure(required_rps)} requests/s expected: nothing to rent"
+    fleet = ", ".join(item.words for item in counts)
     return (
-        f"{required_rps:.4g} requests/s expected, needed for {terms[0].span_units} minutes at least: "
-        f"{fleet} carry {capacity_rps:.4g}"
+        f"{figure(required_rps)} requests/s expected, needed for {terms[0].span_units} minutes at least: "
+        f"{fleet} carry {figure(capacity_rps)}"
     )

@@ -35,6 +35,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mark.domain.figures import figure
 from mark.domain.objective import Slo
 from mark.domain.offering import Offering
 from mark.domain.plan import CostParts, Excuse, Plan, PlannedCount, PlanRequest
@@ -130,7 +131,9 @@ def plan_hedged(request: PlanRequest) -> Plan:
         capacity_rps=capacity_rps,
         shortfall_rps=max(0.0, expected - carried),
         excuses=_excuses(request, terms, {item.offering for item in counts}),
-        reason=_reason(counts, expected, carried, capacity_rps, worth),
+        reason=_reason(
+            counts, expected, carried, capacity_rps, worth, len(request.forecast) * request.forecast.unit_s
+        ),
         standbys_awake=_standbys_awake(request, table, kept_rps),
         standby_target=standby_target(request.history, request.backup, alone_rps=_alone_rps(counts)),
         wake_delay_s=wake_delay_s(request.history, request.backup, kept_rps),
@@ -436,8 +439,8 @@ def _excuses(request: PlanRequest, terms: Terms, taken: set[str]) -> tuple[Excus
             continue
         parts = _parts(terms, i, count=1, launched=1, base_rps=0.0, unit_s=request.forecast.unit_s)
         reason = (
-            f"from the first request on it would save {parts.saved_usd_per_hour:.4g} USD/h and cost "
-            f"{parts.rent_usd_per_hour + parts.risk_usd_per_hour:.4g}, {parts.launch_usd:.4g} to launch; "
+            f"from the first request on it would save {figure(parts.saved_usd_per_hour)} USD/h and cost "
+            f"{figure(parts.rent_usd_per_hour + parts.risk_usd_per_hour)}, {figure(parts.launch_usd)} to launch; "
             "others serve that for less"
         )
         excuses.append(Excuse(offering=item.name, reason=reason, parts=parts))
@@ -445,15 +448,20 @@ def _excuses(request: PlanRequest, terms: Terms, taken: set[str]) -> tuple[Excus
 
 
 def _reason(
-    counts: tuple[PlannedCount, ...], expected: float, carried: float, capacity_rps: float, worth: float
+    counts: tuple[PlannedCount, ...],
+    expected: float,
+    carried: float,
+    capacity_rps: float,
+    worth: float,
+    horizon_s: float,
 ) -> str:
-    shortfall = max(0.0, expected - carried)
+    load = f"{figure(expected)} requests/s expected"
     if not counts:
-        return (
-            f"{expected:.4g} requests/s expected: nothing is worth its rent, {shortfall:.4g} overflow more cheaply"
-        )
-    fleet = ", ".join(f"{item.count} {item.offering} ({item.kept} kept)" for item in counts)
+        return f"{load}: no instance saves what its rent costs"
+    fleet = ", ".join(item.words for item in counts)
+    shortfall = max(0.0, expected - carried)
+    rest = f"; to rent for the other {figure(shortfall)}, too, costs more than it saves" if shortfall else ""
     return (
-        f"{expected:.4g} requests/s expected: {fleet} carry up to {capacity_rps:.4g}, {shortfall:.4g} are cheaper "
-        f"elsewhere; worth {worth:.4g} USD"
+        f"{load}: {fleet} take up to {figure(capacity_rps)}, worth {figure(worth)} USD beyond rent and launches "
+        f"in the next {horizon_s / 60:g} minutes{rest}"
     )

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from mark.domain.errors import PlanInfeasible
+from mark.domain.figures import figure
 from mark.domain.plan import Excuse, Plan, PlannedCount, PlanRequest
 from mark.planner.greedy import (
     NOTHING_RPS,
@@ -189,7 +190,7 @@ def _excuses(request: PlanRequest, terms: tuple[CostTerms, ...], found: Schedule
         elif not reason:
             later = np.flatnonzero(found.counts[:, i])
             use = f"first wanted {later[0]} minutes after the lead" if len(later) else "in none of the fleets"
-            cost = f"{term.usd_per_million:.4g} USD per million requests, launch included"
+            cost = f"{figure(term.usd_per_million)} USD per million requests, launch included"
             reason = f"{use} of the cheapest schedule; {cost}" if math.isfinite(term.usd_per_million) else use
         excuses.append(Excuse(offering=term.offering, reason=reason))
     return tuple(excuses)
@@ -197,9 +198,9 @@ def _excuses(request: PlanRequest, terms: tuple[CostTerms, ...], found: Schedule
 
 def _reason(required_rps: float, counts: tuple[PlannedCount, ...], found: Schedule) -> str:
     nodes = "nodes not reported" if found.nodes is None else f"{found.nodes} nodes"
-    schedule = f"{found.usd:.4g} USD over {len(found.counts)} minutes, {nodes}, gap {found.gap:.2g}"
+    schedule = f"{figure(found.usd)} USD over {len(found.counts)} minutes, {nodes}, gap {found.gap:.2g}"
     if not counts:
-        return f"{required_rps:.4g} requests/s expected: nothing to rent yet; {schedule}"
-    fleet = ", ".join(f"{item.count} {item.offering} ({item.kept} kept)" for item in counts)
+        return f"{figure(required_rps)} requests/s expected: nothing to rent yet; {schedule}"
+    fleet = ", ".join(item.words for item in counts)
     carried = sum(item.count * item.usable_rps for item in counts)
-    return f"{required_rps:.4g} requests/s expected: {fleet} carry {carried:.4g}; {schedule}"
+    return f"{figure(required_rps)} requests/s expected: {fleet} carry {figure(carried)}; {schedule}"

@@ -52,10 +52,11 @@ class TunedSetting:
     @property
     def sentence(self) -> str:
         """The choice for a reader of the figures."""
-        setting, hours = self.trial.setting, self.load_s / 3600.0
+        setting = self.trial.setting
+        load = f"{self.load_s / 3600.0:.3g} h" if self.load_s >= 7200.0 else f"{self.load_s / 60.0:.3g} minutes"
         attained = math.floor(self.trial.attained * 1e4 + 1e-9) / 100  # a share below the target never reads as it
         return (
-            f"tuned on the {hours:.3g} h before the run: {RULES[setting.rule]} at utilisation "
+            f"tuned on the {load} before the run: {RULES[setting.rule]} at utilisation "
             f"{setting.utilisation:g}, the best of {self.replays} there ({self.trial.cost_usd:,.2f} USD, "
             f"{attained:.2f} % in time)"
         )

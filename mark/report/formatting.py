@@ -12,6 +12,8 @@ MISSING = "-"
 """Stands where there is no figure."""
 UNIT = re.compile(r"(?<=\d) (?=(?:%|ms|s|min|h|d|k|M|G|USD|rps|GiB|MiB)(?!\w))")
 """The space between a number and its unit."""
+MOST_TIMES = 1000.0
+"""Of a cost over a yardstick: beyond it the yardstick is next to nothing, and digits say nothing."""
 HUNDRED = 99.5
 """From here on two digits would be a power of ten."""
 
@@ -50,6 +52,11 @@ def ratio(times: float | None, *, digits: int = 2) -> str:
     if times is None or not math.isfinite(times):
         return MISSING
     return f"{times:,.{digits}f}x"
+
+
+def over_yardstick(times: float | None) -> str:
+    """`2.14x`; where hardly anything was to be served, all that it says is `>1,000x`."""
+    return f">{MOST_TIMES:,.0f}x" if times is not None and times > MOST_TIMES else ratio(times)
 
 
 def format_count(count: int) -> str:

@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from jinja2 import Environment
@@ -13,7 +14,8 @@ from markupsafe import Markup, escape
 
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
-from mark.report.formatting import format_duration, percent, ratio, served_percent, unbroken, usd
+from mark.domain.figures import figure
+from mark.report.formatting import format_duration, over_yardstick, percent, ratio, served_percent, unbroken, usd
 from mark.report.html import make_environment, trusted
 from mark.report.runs.comparison import (
     ComparedRun,
@@ -149,7 +151,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def _environment() -> Environment:
-    environment = make_environment(usd=usd)
+    environment = make_environment(usd=usd, quantity=partial(figure, digits=3))
     environment.finalize = _finished
     return environment
 
@@ -165,8 +167,8 @@ def _cells(run: ComparedRun, lead: ComparedRun) -> dict[str, str]:
     return {
         "total": usd(result.cost.total),
         "times": ratio(cost_ratio(run, lead)),
-        "over_reference": ratio(run.cost_over_reference),
-        "over_floor": "" if run.cost_over_floor is None else ratio(run.cost_over_floor),
+        "over_reference": over_yardstick(run.cost_over_reference),
+        "over_floor": "" if run.cost_over_floor is None else over_yardstick(run.cost_over_floor),
         "attained": format_attainment(run, digits=2),
         "accuracy": format_accuracy(run),
         "quality": format_quality(run),

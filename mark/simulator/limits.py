@@ -51,13 +51,14 @@ def _limit_notes(result: RunResult, policy: ControllerPolicy, watch: LimitWatch)
     overflow = policy.overflow
     if result.throttled and overflow is not None:
         yield (
-            f"Lambda refused {result.throttled:,} calls: a model may have {overflow.concurrency:,} at once, "
+            f"Lambda refused {result.throttled:,} call{'' if result.throttled == 1 else 's'}: "
+            f"a model may have {overflow.concurrency:,} at once, "
             f"or {overflow.burst:,} new environments in {overflow.burst_window_s:g} s"
         )
     if watch.fleet_full:
         yield f"the limit of {policy.max_instances:,} instances cut what was wanted ({watch.fleet_full} times)"
     if result.refusals:
-        yield f"EC2 refused {result.refusals:,} launches"
+        yield f"EC2 refused {result.refusals:,} launch{'' if result.refusals == 1 else 'es'}"
     shed = result.served.shed / result.requests if result.requests else 0.0
     if shed > SHED_SHARE:
         yield f"sheds {shed * 100:.2g} %, more than {SHED_SHARE * 100:g} %"

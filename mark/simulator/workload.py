@@ -71,7 +71,9 @@ class Workload:
         self.speed = speed
         self.sizes = sizes
         self.start_s, self.end_s, cut = trace.span(start_s, duration_s)
-        thinned = (f"at {speed:g} times the trace's speed each request stands for {speed:g}",)
+        thinned = (
+            f"the trace runs {speed:g} times as fast: one request in {speed:g} is sent and counts as {speed:g}",
+        )
         self.notes = (*trace.notes, *cut, *(thinned if speed != 1.0 else ()))
         self._raw = _kept(trace.arrivals_s, seed, speed)
         self._cells_a_bin = max(1, math.ceil(trace.bin_s - EPSILON))

@@ -151,7 +151,7 @@ def _network(
 ) -> LstmQuantile | None:
     """The LSTM; None, and the reason in `missing`, where the history is too short or torch is absent."""
     if not can_learn(series):
-        missing["lstm"] = "under a day of history"
+        missing["lstm"] = "it needs a day of history"
         return None
     try:
         return _fitted(setup, kind, series, settings)

@@ -120,7 +120,7 @@ def test_paths_in_the_file_count_from_its_folder_and_flags_from_here(tmp_path):
         ("rollout: {account: 123456789012}", "rollout.account should be text, in quotes where it looks like"),
         (
             "rollout: {tags: {mark:role: x}}",
-            "should read like cost-centre, in letters, digits and _.:+@-",
+            "should read like cost-centre, in 1 to 128 letters, digits and _.:+@-",
         ),
         ("rollout: {tags: {AWS:x: y}}", "and not beginning with aws: or mark:, not 'AWS:x'"),
         *(
@@ -136,7 +136,12 @@ def test_paths_in_the_file_count_from_its_folder_and_flags_from_here(tmp_path):
             "rollout.tags.team should be text, in quotes where it looks like a number",
         ),
         ("rollout: {tags: {Team: a, x: b, team: c}}", "rollout: tags: IAM takes Team, team for one key"),
-        (f"rollout: {{tags: {dict.fromkeys(map(str, range(21)), 'x')}}}", "rollout.tags"),
+        (
+            f"rollout: {{tags: {dict.fromkeys(map(str, range(21)), 'x')}}}",
+            "rollout.tags should hold 20 at most, not 21",
+        ),
+        ("rollout: {tags: {'': x}}", "rollout.tags: a key should read like cost-centre, in 1 to 128 letters"),
+        (f"rollout: {{tags: {{{'k' * 129}: x}}}}", f"not '{'k' * 59}... (129 characters)"),
         ("rollout: {network: {cidr: 10.0.0.1/16}}", "should be a network such as 10.77.0.0/16, not '10.0.0.1/16'"),
         ("rollout: {network: {cidr: 10.0.0.0/28}}", "rollout.network: cidr: from /16 to /24"),
         ("objective: 3", "objective should hold keys and values, not 3"),
@@ -184,6 +189,11 @@ def test_a_wrong_flag_is_named_as_the_user_wrote_it(tmp_path):
     path = config(tmp_path, "objective: {target: 0.9}")
 
     assert refusal(path, objective__target=98) == "--objective__target should be less than or equal to 1, not 98"
+
+
+def test_a_key_that_stands_twice_in_a_mapping_is_refused(tmp_path):
+    twice = config(tmp_path, "model: nasnet\nobjective:\n  latency_ms: 900\n  target: 0.9\n  latency_ms: 500\n")
+    assert refusal(twice) == f"{twice}, line 5: latency_ms stands in line 3, too; keep one of them"
 
 
 def test_a_missing_or_unreadable_file_is_one_line(tmp_path):

@@ -172,10 +172,16 @@ def test_what_stands_around_the_fleet_is_tried_as_it_would_be_refused_or_replaye
     ("arguments", "reason"),
     [
         (("--days", "0"), "--days is above 0"),
-        (("--days", "0.5"), "advice needs a day of load at least"),
+        (("--days", "0.5"), "and days has 12 h; give --days 1 or more"),
         (("--savings-plan", "1"), "between 0 and 1"),
         (("--savings-plan", "nan"), "between 0 and 1"),
     ],
 )
 def test_bad_input_is_one_line(mark, load, arguments, reason):
     assert reason in refused(mark("advise", *load, *arguments))
+
+
+def test_a_trace_that_is_too_short_is_to_be_named_longer(mark, load):
+    Path("short.csv").write_text("\n".join(Path("days.csv").read_text().splitlines()[:100]) + "\n")
+    said = refused(mark("advise", *load, "--trace", "short.csv"))
+    assert said.endswith("; name a longer trace, or a longer part of it\n")

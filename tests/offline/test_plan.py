@@ -81,4 +81,15 @@ def test_a_plan_takes_what_the_account_has_before_it_rents(mark) -> None:
     }
     assert found["usd_per_hour"] < plain["usd_per_hour"]
     assert "covered by commitments" in found["reason"]
-    assert "Commitments of 0.1 USD/h are paid in any case" in mark(*line, "--commitments", "owned.json").out
+    known = mark(*line, "--commitments", "owned.json")
+    assert "Commitments of 0.1 USD/h are paid in any case" in known.out
+    assert "spelling" not in known.err
+
+
+def test_commitments_of_a_type_that_the_price_table_lacks_are_noted(mark) -> None:
+    held = {"name": "two", "instance_type": "c5.larg", "count": 2, "usd_per_hour": 0.05}
+    plan = {"name": "all", "kind": "ec2-instance", "family": "c55", "usd_per_hour": 0.05}
+    file = {"format": "mark-commitments/1", "reserved_instances": [held], "savings_plans": [plan]}
+    Path("owned.json").write_text(json.dumps(file))
+    said = mark("plan", "--model", "inception-v3", "--rate", "60", "--commitments", "owned.json").err
+    assert "the commitments name c5.larg, c55, which the price table lacks; check the spelling" in said

@@ -201,7 +201,7 @@ def test_what_is_tuned_is_run_where_it_is_named_and_says_what_it_was_tuned_to(ma
     (run,) = runs(answer)
     assert run["tuned"]["replays"] == 16
     assert run["tuned"]["load_s"] == 240
-    assert any(note.startswith("tuned on the 0.0667 h before the run: ") for note in run["notes"])
+    assert any(note.startswith("tuned on the 4 minutes before the run: ") for note in run["notes"])
 
 
 def test_a_trace_too_short_to_tune_on_is_refused_in_one_line_that_says_what_to_do(mark):

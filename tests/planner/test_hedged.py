@@ -54,6 +54,17 @@ def counts(plan: Plan) -> dict[str, int]:
     return {item.offering: item.count for item in plan.counts}
 
 
+def test_the_reason_says_what_is_there_what_the_fleet_is_worth_and_why_not_more() -> None:
+    forecast = spread(20_000.0, 30_000.0, 40_000.0)
+    plan = plan_hedged(asked(forecast, LARGE, running=((LARGE.name, 3),)))
+    fleet = f"{plan.counts[0].count} large:on-demand (3 there already)"
+    assert plan.reason.startswith(f"30,000 requests/s expected: {fleet} take up to ")
+    assert "USD beyond rent and launches in the next 60 minutes; to rent for the other " in plan.reason
+    assert "e+" not in plan.reason
+    nothing = plan_hedged(asked(spread(0.0, 0.0, 0.0)))
+    assert nothing.reason == "0 requests/s expected: no instance saves what its rent costs"
+
+
 def test_what_a_fleet_carries_is_what_a_queue_of_that_length_lets_in() -> None:
     """Against a queue of fixed services and bounded length, simulated: 50 requests/s, 0.3 s of waiting room."""
     rng, rate, wait_s = np.random.default_rng(1), 50.0, 0.3

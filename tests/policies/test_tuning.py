@@ -76,3 +76,5 @@ def test_the_choice_is_told_with_its_figures() -> None:
         "tuned on the 24 h before the run: two windows at utilisation 0.7, the best of 16 there "
         "(12.35 USD, 98.76 % in time)"
     )
+    short = TunedSetting(trial=trial(0.7, 12.345, 0.98765), replays=16, load_s=540.0)
+    assert short.sentence.startswith("tuned on the 9 minutes before the run: ")

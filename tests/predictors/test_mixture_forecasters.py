@@ -100,7 +100,10 @@ def test_under_a_day_simple_rules_predict_and_the_source_says_so():
     history = first_units(DAYS, 600)
 
     for forecaster, why in (
-        (build(setup(history=history), experts=FEW, lstm=TINY), "mixture: without lstm: under a day of history"),
+        (
+            build(setup(history=history), experts=FEW, lstm=TINY),
+            "mixture: without lstm: it needs a day of history",
+        ),
         (
             build_lstm(setup(history=history), lstm=TINY),
             "lstm: under a day of history, last-value and moving-mean",
@@ -116,7 +119,7 @@ def test_experts_that_need_more_history_are_named():
     short = build(setup(history=first_units(DAYS, 600)), experts=("last-value", "ridge"), lstm=TINY)
 
     label = short.forecast(first_units(DAYS, 600), 60).label
-    assert label == "mixture: without ridge: it needs 2 days of history; without lstm: under a day of history"
+    assert label == "mixture: without ridge: it needs 2 days of history; without lstm: it needs a day of history"
 
 
 def test_without_torch_the_mixture_goes_on_and_says_so(monkeypatch):

@@ -11,7 +11,7 @@ from rich.table import Table
 from mark.domain.billing.costs import CostUsd
 from mark.domain.errors import Misconfigured
 from mark.domain.plan import CostParts, Excuse, PlannedCount
-from mark.report.formatting import format_count, format_duration, format_rps, percent, usd
+from mark.report.formatting import format_count, format_duration, format_rps, over_yardstick, percent, usd
 from mark.report.runs.comparison import (
     ComparedRun,
     OneVariant,
@@ -41,6 +41,11 @@ def printed(renderable: object, width: int = 100) -> str:
     for part in [*fit_table(console, renderable), renderable.caption] if is_table else [renderable]:
         console.print(part)
     return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_cost_far_beyond_a_yardstick_shows_no_digits():
+    shown = [over_yardstick(times) for times in (None, 2.137, 999.6, 8912.52)]
+    assert shown == ["-", "2.14x", "999.60x", ">1,000x"]
 
 
 def test_reference_is_the_first_of_our_own_policies_else_the_cheapest() -> None:

@@ -363,7 +363,7 @@ def test_the_tile_of_a_baseline_says_on_what_its_share_rests(mails) -> None:
 
 
 def test_a_forecaster_is_named_shortly_in_the_table_and_what_it_lacks_above() -> None:
-    said = "without lstm: under a day of history; without ridge: 1 day of history, it needs 2"
+    said = "without lstm: it needs a day of history; without ridge: 1 day of history, it needs 2"
     model = model_report(days=1)
     mail = render(cost_report(replace(model, forecast=replace(model.forecast, degraded=said)), days=1))
     assert told_in_text(mail)["inception-v3"]

@@ -396,7 +396,8 @@ def test_refused_launches_are_noted(kernel: Kernel) -> None:
     faults = FaultScript(stress=0.0, refusals=(Refuse(from_s=0.0, to_s=1200.0),))
     result = run(experiment(kernel, Market.ON_DEMAND, faults=faults), "greedy-oracle")
     assert result.refusals > 0
-    assert f"EC2 refused {result.refusals:,} launches" in result.notes
+    launches = "launch" if result.refusals == 1 else "launches"
+    assert f"EC2 refused {result.refusals:,} {launches}" in result.notes
 
 
 @pytest.mark.parametrize(

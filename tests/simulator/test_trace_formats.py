@@ -241,6 +241,13 @@ def test_a_log_that_was_cut_off_at_its_beginning_is_read(tmp_path, entry, half):
     assert any("1 of 2,001 lines left out: " in note and f"line 1: '{half[:9]}" in note for note in trace.notes)
 
 
+@pytest.mark.parametrize("cut", range(5, 205, 20))
+def test_a_first_line_whose_fields_are_shifted_by_a_cut_is_left_out(tmp_path, cut):
+    trace = read_trace(saved(tmp_path, alb(0)[cut:] + "".join(alb(at) for at in range(2_000))))
+    assert trace.rates_rps.tolist() == [1] * 2_000
+    assert any("1 of 2,001 lines left out: " in note for note in trace.notes)
+
+
 def test_few_odd_lines_of_a_log_are_left_out_and_counted_and_many_are_refused(tmp_path):
     entries = [alb(at) for at in range(2_000)]
     trace = read_trace(saved(tmp_path, "".join([*entries[:10], "oops\n", *entries[10:]])))

@@ -317,6 +317,9 @@ def test_a_multiple_of_a_load_is_drawn_anew_and_says_so():
     assert (twice.rates_rps == 2 * trace.rates_rps).all()
     assert (twice.notes[-1], twice.whole_counts, twice.arrivals_s) == ("rates times 2", False, None)
     assert trace.times(1.0) is trace
+    after = trace.scaled(5.0).times(2.0, after_rps=5.0)
+    assert after.mean_rps == pytest.approx(10.0)
+    assert after.notes[-1] == "rates times 2, which makes the mean over the replay 10 rps"
 
 
 def test_scaling_silence_and_to_nothing_is_refused():

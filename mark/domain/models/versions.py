@@ -202,7 +202,7 @@ def rollout_sentence(versions: ModelVersions) -> str:
     """The rollout as a sentence: its versions, phase and reason."""
     rollout = versions.rollout
     assert rollout is not None
-    return f"version {rollout.candidate} in place of {rollout.before}: {rollout.phase}, {rollout.reason}"
+    return f"version {rollout.candidate} in place of {rollout.before}: {rollout.words}"
 
 
 def rollout_notes(versions: ModelVersions, counts: Sequence[VersionCounts]) -> tuple[str, ...]:
@@ -286,6 +286,11 @@ class Rollout:
     hold_until: float = float("-inf")
     #: Why AWS or a limit refused the last launch; empty where none was.
     refused: str = ""
+
+    @property
+    def words(self) -> str:
+        """Its phase and why, for people: `dwelling, ...`, or `aborted by command`."""
+        return self.reason if self.reason.startswith(self.phase) else f"{self.phase}, {self.reason}"
 
     @property
     def is_over(self) -> bool:

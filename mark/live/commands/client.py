@@ -29,6 +29,8 @@ PREFIX = "mark_"
 """Start of every key, by which people and scanners for secrets know one."""
 DEFAULT_DEADLINE_S = 3600.0
 """Deadline of a client of the async class that names none."""
+MOST_KEPT_S = 30 * 86_400.0
+"""A replaced key counts no longer than that beside the new one, as the old token of `mark rotate`."""
 NO_CLIENTS = "the service has no clients: requests need its token, where it has one"
 KEYS_NEEDED = (
     "it is the first client: from now on every request for inference needs a client's key or the service's token"
@@ -80,6 +82,8 @@ def create_client(settings: Settings, new: NewClient, *, as_json: bool) -> None:
         raise Misconfigured(f"--priority must be {', '.join(Priority)}, not {new.priority}")
     if new.deadline_s is not None and new.priority != Priority.ASYNC:
         raise Misconfigured("--deadline is of --priority async; the other classes have the model's objective")
+    if new.rate_rps == 0 or new.concurrency == 0:
+        raise Misconfigured(f"--{'concurrency' if new.concurrency == 0 else 'rate'} 0: leave it out for no limit")
     limits = Limits(rate_rps=new.rate_rps, burst=_burst(new), concurrency=new.concurrency)
     key = new_key()
     now = steady_time()
@@ -100,6 +104,10 @@ def create_client(settings: Settings, new: NewClient, *, as_json: bool) -> None:
 
 def rotate_client(settings: Settings, name: str, *, keep_old_s: float, as_json: bool) -> None:
     """Give a client another key and print it; the one before counts for `keep_old_s` more."""
+    if keep_old_s > MOST_KEPT_S:
+        raise Misconfigured(
+            f"--keep-old is at most 30d, not {keep_old_s / 86_400:g}d; `mark client create` makes a second client"
+        )
     key, now = new_key(), steady_time()
     hashed = hash_of_key(key.encode())
     changed = _change(settings, lambda known, _: known.rotated(name, hashed, at=now, keep_old_s=keep_old_s))
@@ -144,7 +152,7 @@ def list_clients(settings: Settings, *, as_json: bool) -> None:
     else:
         columns = [
             *texts("client", "models"),
-            *figures("req/s", "burst", "in flight"),
+            *figures("req/s", "burst", "most at once"),
             *texts("priority", "keys"),
         ]
         table = make_table(columns, gap=2)

@@ -27,6 +27,8 @@ def bring_down(service: str) -> None:
     if left:
         raise Misconfigured(f"still running: {', '.join(f'{name} ({pid})' for name, pid in left.items())}")
     show(f"the service {service} is down; nothing of it runs any more")
+    if running.stores:  # its own, which went with it
+        show("events of `mark event add` are gone with its store; its clients stay")
 
 
 def _end_start(service: str, pid: int | None) -> None:

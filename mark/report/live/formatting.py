@@ -221,7 +221,7 @@ def _format_learned(trained: ForecasterStatus, assumed: AssumedLoad | None) -> s
     if assumed is None or assumed_s <= 0:
         return f"{span} until {until} ({why})"
     if assumed.until >= trained.until:
-        return f"{span} of assumed {assumed.rps:g} requests/s ({why})"
+        return f"{span} of an assumed {assumed.rps:g} requests/s, before any traffic ({why})"
     return f"{span} until {until}, {format_duration(assumed_s)} of them assumed ({why})"
 
 
@@ -314,7 +314,9 @@ def format_clock_speed(status: ServiceStatus) -> str:
         return f"clock runs {ratio(speed, digits=0 if speed >= 2 else 2)}"
     if abs(behind_s) < WORTH_TELLING_S:
         return ""
-    return f"clock {format_span(abs(behind_s))} {'behind' if behind_s > 0 else 'ahead of'} the wall's"
+    return (
+        f"the service's clock is {format_span(abs(behind_s))} {'behind' if behind_s > 0 else 'ahead of'} real time"
+    )
 
 
 def format_controller(status: ServiceStatus) -> str:

@@ -315,7 +315,8 @@ def _share_apart(pair: Pair) -> str:
     """`+1.2 %` of the replay's; a dash where it cost nothing."""
     if pair["difference"] is None or not pair["replayed"]:
         return MISSING
-    return f"{100 * pair['difference'] / pair['replayed']:+.1f} %"
+    percent = round(100 * pair["difference"] / pair["replayed"], 1)
+    return f"{percent:+.1f} %" if percent else "0.0 %"
 
 
 def _points(_pair: Pair, difference: float) -> str:

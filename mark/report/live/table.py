@@ -129,7 +129,7 @@ def _clients(model: ModelStatus) -> Table:
     """One row a client."""
     columns = [
         *texts("client", max_width=30),
-        *figures("requests", "in time", "late", "refused", "failed", "limited", "USD"),
+        *figures("received", "in time", "late", "refused", "failed", "limited", "USD"),
     ]
     table = make_table(columns, gap=2)
     for one in model.clients:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mark.domain.billing.costs import BillLine, CostUsd
+from mark.domain.figures import figure
 from mark.report.cost.report import CostReport, ModelReport, spend_by_day, spend_by_item
 from mark.report.formatting import MISSING, format_duration, pays_from, percent
 from mark.report.live.chart import ChartSeries, describe, describe_spend
@@ -281,8 +282,11 @@ def _format_item(line: BillLine) -> str:
 
 
 def _format_quantity(line: BillLine) -> str:
-    """Requests are whole."""
-    return f"{line.quantity:,.{0 if line.unit == 'requests' else 2}f} {line.unit}"
+    """Requests are whole; of little, as many digits as say that there is some."""
+    if line.unit == "requests":
+        return f"{line.quantity:,.0f} requests"
+    few = 0.0 < abs(line.quantity) < 0.1
+    return f"{figure(line.quantity, digits=2) if few else f'{line.quantity:,.2f}'} {line.unit}"
 
 
 def _baselines(report: CostReport, money: Money) -> Iterable[Section | None]:

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from mark.domain.figures import figure
 from mark.domain.plan import CostParts, Excuse, PlannedCount
 
 NO_ORDERS = "nothing: the fleet is as planned"
@@ -64,8 +65,9 @@ def _tick_text(tick: ExplainedTick) -> RenderableType:
 
 def _parts_text(parts: CostParts) -> str:
     return (
-        f"rent {parts.rent_usd_per_hour:.3g}, risk {parts.risk_usd_per_hour:.3g}, "
-        f"saved {parts.saved_usd_per_hour:.3g} USD/h; launches {parts.launch_usd:.3g} USD"
+        f"rent {figure(parts.rent_usd_per_hour, digits=3)}, risk {figure(parts.risk_usd_per_hour, digits=3)}, "
+        f"saved {figure(parts.saved_usd_per_hour, digits=3)} USD/h; "
+        f"launches {figure(parts.launch_usd, digits=3)} USD"
     )
 
 

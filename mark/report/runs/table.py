@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from mark.report.formatting import MISSING, format_duration, percent, ratio, served_percent, usd
+from mark.report.formatting import MISSING, format_duration, over_yardstick, percent, ratio, served_percent, usd
 from mark.report.runs.comparison import (
     ComparedRun,
     comparison_notes,
@@ -76,7 +76,7 @@ def _worth(run: ComparedRun) -> str:
 
 def _over_yardsticks(run: ComparedRun, *, has_floor: bool) -> str:
     over = (run.cost_over_reference, *([run.cost_over_floor] if has_floor else []))
-    return "/".join(MISSING if value is None else f"{value:.2f}" for value in over)
+    return "/".join(over_yardstick(value).removesuffix("x") for value in over)
 
 
 def _attained(run: ComparedRun) -> Text:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mark.report.formatting import MISSING, ratio, usd
+from mark.report.formatting import MISSING, over_yardstick, usd
 from mark.report.html import make_environment, trusted
 from mark.report.sweep.pareto import ParetoRow, by_group, format_value, short_names, swept_keys
 from mark.report.sweep.table import (
@@ -80,12 +80,12 @@ def _cells(row: ParetoRow, keys: Sequence[str]) -> dict[str, object]:
         "keeps": row.keeps_objective,
         "accuracy": (format_accuracy(row), format_range(row.accuracy, format_share)),
         "over_reference": (
-            format_mean(row.cost_over_reference, ratio),
-            format_range(row.cost_over_reference, ratio),
+            format_mean(row.cost_over_reference, over_yardstick),
+            format_range(row.cost_over_reference, over_yardstick),
         ),
         "over_floor": (
-            format_mean(row.cost_over_floor, ratio) if row.cost_over_floor else "",
-            format_range(row.cost_over_floor, ratio),
+            format_mean(row.cost_over_floor, over_yardstick) if row.cost_over_floor else "",
+            format_range(row.cost_over_floor, over_yardstick),
         ),
         "remark": remark(row),
     }

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from mark.report.formatting import MISSING, format_fallbacks, percent, ratio, usd
+from mark.report.formatting import MISSING, format_fallbacks, over_yardstick, percent, usd
 from mark.report.sweep.pareto import (
     ParetoRow,
     Spread,
@@ -111,8 +111,10 @@ def _table(rows: Sequence[ParetoRow]) -> Table:
             _with_range(format_mean(row.serving_usd, usd), row.serving_usd, usd),
             _with_range(format_attainment(row), row.attained, format_share),
             *([_with_range(format_accuracy(row), row.accuracy, format_share)] if has_variants else []),
-            _with_range(format_mean(row.cost_over_reference, ratio), row.cost_over_reference, ratio),
-            _with_range(format_mean(row.cost_over_floor, ratio), row.cost_over_floor, ratio),
+            _with_range(
+                format_mean(row.cost_over_reference, over_yardstick), row.cost_over_reference, over_yardstick
+            ),
+            _with_range(format_mean(row.cost_over_floor, over_yardstick), row.cost_over_floor, over_yardstick),
             *([remark(row)] if remarks else []),
         ]
         table.add_row(*(Text(cell, style="bold" if row.front else "") for cell in cells))

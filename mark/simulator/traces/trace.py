@@ -134,9 +134,15 @@ class Trace:
             return self
         return self._times(mean_rps / mean, f", for a mean of {mean_rps:g} rps over the replay")
 
-    def times(self, factor: float) -> Trace:
-        """The whole trace times a factor; as of `scaled`, a replay then draws Poisson."""
-        return self if factor == 1.0 else self._times(factor, "")
+    def times(self, factor: float, *, after_rps: float | None = None) -> Trace:
+        """The whole trace times a factor; as of `scaled`, a replay then draws Poisson.
+
+        after_rps: the mean that it was scaled to before.
+        """
+        if factor == 1.0:
+            return self
+        why = "" if after_rps is None else f", which makes the mean over the replay {after_rps * factor:g} rps"
+        return self._times(factor, why)
 
     def _times(self, factor: float, why: str) -> Trace:
         return replace(

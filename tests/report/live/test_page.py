@@ -191,8 +191,8 @@ def test_spend_of_an_hour_says_what_of_and_over_how_long() -> None:
         ({}, ""),
         ({"speed": 20.0}, "clock runs 20x"),
         ({"speed": 0.0, "clock_stands": True}, "clock stands still"),
-        ({"behind_wall_s": 43.2}, "clock 43 s behind the wall's"),
-        ({"behind_wall_s": -10_900.0}, "clock 3 h ahead of the wall's"),
+        ({"behind_wall_s": 43.2}, "the service's clock is 43 s behind real time"),
+        ({"behind_wall_s": -10_900.0}, "the service's clock is 3 h ahead of real time"),
         ({"behind_wall_s": 43.2, "speed": 20.0}, "clock runs 20x"),
     ],
 )

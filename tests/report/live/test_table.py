@@ -64,7 +64,7 @@ def test_what_was_only_assumed_is_said_to_be() -> None:
     model = replace(empty_model(), assumed=AssumedLoad(rps=40.0, until=began), trained=trained)
     text = " ".join(printed(status(model)).split())
     assert "assumed 40 requests/s (expected_rps), nothing seen yet" in text
-    assert "ridge, trained on 60 min of assumed 40 requests/s (first)" in text
+    assert "ridge, trained on 60 min of an assumed 40 requests/s, before any traffic (first)" in text
 
     later = replace(trained, why="schedule", from_=began - 1800.0, until=began + 5400.0)
     asked = replace(busy_model(), assumed=model.assumed, trained=later)

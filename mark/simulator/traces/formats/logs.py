@@ -28,12 +28,13 @@ ALB = "an ALB access log"
 ALB_LINE = re.compile(r"(?:https?|h2|grpcs|wss?) \d{4}-\d\d-\d\dT")
 """An access log line of an Application Load Balancer opens with the type and the time of the answer."""
 ALB_ENTRY = re.compile(
-    r"\S+ (?P<answered>\S+) (?:\S+ ){6}(?P<status>\S+) (?:\S+ ){3}"
+    r"\S+ (?P<answered>\d{4}-\d\d-\d\dT\S*) (?:\S+ ){6}(?P<status>\S+) (?:\S+ ){3}"
     r'"(?P<request>[^"\\]*(?:\\.[^"\\]*)*)" "[^"\\]*(?:\\.[^"\\]*)*" \S+ \S+ (?P<group>\S+)'
     r'(?: "[^"]*" "(?P<domain>[^"]*)" "[^"]*" \S+ (?P<created>\S+))?'
 )
 """Fields 2, 9, 13, 17, 19 and 22 (Elastic Load Balancing user guide, access log entries). A client chooses its
-request and its name, so these two may hold escaped quotes."""
+request and its name, so these two may hold escaped quotes. A line that lacks its begin may have as many fields
+after it: its second one is no time."""
 COMBINED = "an nginx or Apache access log"
 COMBINED_ENTRY = re.compile(
     r"(?:(?P<vhost>\S+):\d+ (?=[^\s-]\S* - ))?\S+ \S+ [^\[]*"
