@@ -32,10 +32,7 @@ from mark.planner.shortfall_cost import DETECTION_S, expected_shortfall
 PLANNED_SHARE = 0.3
 """Of what may miss: the rest is for what no forecast knows of, boots and lost instances among it."""
 WARY_SHARE = 0.03
-"""The same with little history, and where nothing takes late requests away: each makes those behind it late.
-
-The least that is planned for, however much was missed: less buys instances for the end of a forecast's tail, which
-are no help in what no forecast knew of."""
+"""The same with little history, and where nothing takes late requests away: each makes those behind it late."""
 MOST_SHARE = 0.6
 """Largest share that is planned for, however little was missed lately."""
 LEAST_MISSED = 1e-3
@@ -93,8 +90,7 @@ def with_miss_price(request: PlanRequest, table: RateTable) -> tuple[Backup, Mis
     left = expected_shortfall(request, to_come)
     rent = rent_usd * table.levels[1] * table.unit_s
     is_sure = request.backup.relieves and recent_load(request) is None
-    usual = PLANNED_SHARE if is_sure else WARY_SHARE
-    planned = min(MOST_SHARE, max(WARY_SHARE, usual * request.miss_factor))
+    planned = min(MOST_SHARE, (PLANNED_SHARE if is_sure else WARY_SHARE) * request.miss_factor)
     share = max(LEAST_SHARE, planned * (1.0 - request.slo.target))
     budget = share * float(left.served.sum())
     low, high = math.log(rent_usd), math.log(rent_usd / LEAST_MISSED)
