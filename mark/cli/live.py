@@ -285,7 +285,7 @@ def pause(
 
 
 def down(*, name: given.Name = None, config: given.Config = None) -> None:
-    """End the service; its logs and clients stay, events of `mark event add` do not."""
+    """End the service; logs and clients stay, announced events go."""
     from mark.live.commands.down import bring_down
 
     bring_down(_service(config, name))

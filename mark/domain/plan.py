@@ -36,7 +36,8 @@ class Excuse:
     """The reason for which an offering was not taken."""
 
     offering: str
-    reason: str
+    #: For people; it explains the decision and is no part of it.
+    reason: str = field(compare=False)
     #: Those of the first instance, serving alone; None where the planner does not weigh them. They explain the
     #: decision and are no part of it.
     parts: CostParts | None = field(default=None, compare=False)
@@ -84,8 +85,8 @@ class Plan:
     shortfall_rps: float = 0.0
     #: Why each other offering was not taken.
     excuses: tuple[Excuse, ...] = ()
-    #: The plan in a sentence, for people.
-    reason: str = ""
+    #: The plan in a sentence, for people. It explains the decision and is no part of it.
+    reason: str = field(default="", compare=False)
     #: Standbys worth waking before the surge that is foreseen.
     standbys_awake: int = 0
     #: Standbys that there should be; None: the policy's own rule.

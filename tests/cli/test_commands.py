@@ -128,7 +128,7 @@ def test_a_plan_in_words(mark):
     answer = mark(*PLAN, "--rate", "120", "--market", "spot")
 
     assert answer.status == 0
-    assert "In 5 minutes 120 requests/s are expected" in answer.out
+    assert "For 120 requests/s, planned 5 minutes ahead" in answer.out
     assert "c5.large:spot" in answer.out
     assert "burstable: stands by only" in answer.out
 
