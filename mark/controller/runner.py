@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Protocol
 
 from mark.controller.event_forecasts import with_events, without_events
@@ -269,5 +269,5 @@ def check_forecast(forecast: Forecast, history: Demand, horizon: int) -> None:
     rows = (*forecast.mean_rps, *forecast.max_rps)
     if any(len(row) != len(forecast.quantiles) for row in rows):
         raise ValueError("a unit holds more or fewer rates than there are quantiles")
-    if not all(0 <= rate < math.inf for rate in chain.from_iterable(rows)):
+    if not all(min(row) >= 0 and math.isfinite(sum(row)) for row in rows):  # a sum hides no NaN, a minimum may
         raise ValueError("it holds rates that are not finite and at least 0")

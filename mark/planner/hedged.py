@@ -41,7 +41,7 @@ from mark.domain.offering import Offering
 from mark.domain.plan import CostParts, Excuse, Plan, PlannedCount, PlanRequest
 from mark.planner.miss_penalty import LONG_HISTORY_S, MissLimit, fewest_instances, recent_load, with_miss_price
 from mark.planner.rates import RateTable, expect_rates
-from mark.planner.shortfall_cost import expected_shortfall, standby_target, wake_delay_s
+from mark.planner.shortfall_cost import Shortfall, expected_shortfall, standby_target, wake_delay_s
 from mark.planner.small_fleet import derate_small_fleets, surely_within_s
 from mark.planner.spot_pools import diversify_spot
 
@@ -103,10 +103,11 @@ def plan_hedged(request: PlanRequest) -> Plan:
     request = replace(request, offerings=derate_small_fleets(request.offerings, load_rps, request.slo))
     backup, limit = with_miss_price(replace(request, offerings=request.rented), table)
     request = replace(request, backup=backup)
-    terms = terms_of(request, table)
+    left = expected_shortfall(request, table)
+    terms = terms_of(request, table, left)
     fleet = choose_fleet(terms)
     if limit is not None:
-        terms, fleet = _within_limit(limit, request, table, terms, fleet)
+        terms, fleet = _within_limit(limit, request, table, left, terms, fleet)
         fleet = _at_least(fewest_instances(request, _offerings_of(terms, fleet)), limit, terms, fleet)
     worth, new, kept = fleet
     unlaunched = request.unlaunched
@@ -159,17 +160,17 @@ def wait_s(offerings: Sequence[Offering], slo: Slo) -> float:
 
 
 def _within_limit(
-    limit: MissLimit, request: PlanRequest, table: RateTable, terms: Terms, fleet: FleetChoice
+    limit: MissLimit, request: PlanRequest, table: RateTable, left: Shortfall, terms: Terms, fleet: FleetChoice
 ) -> tuple[Terms, FleetChoice]:
     """The fleet at the lowest price of a miss at which whole instances keep to the limit."""
     if limit.is_kept_by(_capacity_of(terms, fleet)):
         return terms, fleet
     low = request.backup.lambda_usd
     high = DEAREST * max(low, *(limit.usd_that_pays_for(item, table.unit_s) for item in terms.offerings))
-    found = _fleet_at(high, request, table)
+    found = _fleet_at(high, request, table, left)
     for _ in range(PRICE_STEPS):
         middle = math.sqrt(low * high)
-        tried = _fleet_at(middle, request, table)
+        tried = _fleet_at(middle, request, table, left)
         if limit.is_kept_by(_capacity_of(*tried)):
             high, found = middle, tried
         else:
@@ -177,8 +178,10 @@ def _within_limit(
     return found
 
 
-def _fleet_at(miss_usd: float, request: PlanRequest, table: RateTable) -> tuple[Terms, FleetChoice]:
-    terms = terms_of(replace(request, backup=replace(request.backup, lambda_usd=miss_usd)), table)
+def _fleet_at(
+    miss_usd: float, request: PlanRequest, table: RateTable, left: Shortfall
+) -> tuple[Terms, FleetChoice]:
+    terms = terms_of(replace(request, backup=replace(request.backup, lambda_usd=miss_usd)), table, left)
     return terms, choose_fleet(terms)
 
 
@@ -237,12 +240,11 @@ def _diversified(request: PlanRequest, terms: Terms, wanted: dict[str, int]) -> 
     )
 
 
-def terms_of(request: PlanRequest, table: RateTable) -> Terms:
-    """Prices and savings of a request."""
+def terms_of(request: PlanRequest, table: RateTable, left: Shortfall) -> Terms:
+    """Prices and savings of a request. left: its shortfall, which no price of a miss changes."""
     offerings = tuple(sorted(request.offerings, key=lambda item: item.name))
     unit_h = table.unit_s / 3600.0
     saved = np.zeros_like(table.carried)
-    left = expected_shortfall(request, table)
     if offerings:
         np.cumsum(left.usd(request.backup.lambda_usd), axis=1, out=saved[:, 1:])
     hazards = dict(request.hazards)

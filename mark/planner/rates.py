@@ -85,15 +85,24 @@ def _cases(rates: Floats, quantiles: tuple[float, ...]) -> Floats:
     """Equally likely values of each unit. rates: shape (units, quantiles); returns shape (units, NODES)."""
     if not rates.size:
         return np.empty((0, NODES))
-    at = (np.arange(NODES) + 0.5) / NODES
-    return np.array([np.interp(at, quantiles, row) for row in rates])
+    at, known = (np.arange(NODES) + 0.5) / NODES, np.array(quantiles)
+    if len(known) == 1:
+        return np.repeat(rates, NODES, axis=1)
+    left = np.clip(np.searchsorted(known, at, side="right") - 1, 0, len(known) - 2)
+    slopes = np.diff(rates, axis=1) / np.diff(known)
+    cases = slopes[:, left] * (at - known[left]) + rates[:, left]
+    cases[:, at <= known[0]], cases[:, at >= known[-1]] = rates[:, :1], rates[:, -1:]  # flat beyond the levels
+    return cases
 
 
 @njit(cache=True)
 def _carried(
     typical: Floats, maxima: Floats, at_maximum: float, wait_s: float, levels: Floats
 ) -> Floats:  # pragma: no cover - compiled
-    """E[r - shortfall(r, level)], shape (units, levels), over the cases. typical, maxima: shape (units, cases)."""
+    """E[r - shortfall(r, level)], shape (units, levels), over the cases. typical, maxima: shape (units, cases).
+
+    levels: rising, so that the formula is worked out only where neither of its ends holds.
+    """
     units, cases = typical.shape
     found = np.zeros((units, len(levels)))
     for t in range(units):
@@ -101,9 +110,13 @@ def _carried(
             rate = typical[t, k] if k < cases else maxima[t, k - cases]
             weight = (1.0 - at_maximum if k < cases else at_maximum) / cases
             alone = _shortfall(-2.0 * wait_s * rate)
-            for i in range(len(levels)):
+            i = 0
+            while i < len(levels) and 2.0 * wait_s * (levels[i] - rate) < EDGE:
                 share = _shortfall(2.0 * wait_s * (levels[i] - rate)) / alone
                 found[t, i] += weight * rate * (1.0 - share)
+                i += 1
+            for above in range(i, len(levels)):
+                found[t, above] += weight * rate
     return found
 
 

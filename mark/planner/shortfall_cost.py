@@ -42,6 +42,7 @@ SURGE_BASELINE_S = 900.0
 """A surge is load above the mean of this long before it: a plan has rented for what lasts longer."""
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,22 +103,30 @@ def standby_target(history: Demand, backup: Backup, *, alone_rps: float = 0.0) -
         return math.ceil(UNKNOWN_SHARE * float(np.quantile(rates, 0.5)) / item.capacity_rps)
     units = max(1, round(SURGE_BASELINE_S / history.unit_s))
     excess = np.minimum(surges_rps(rates, units), np.maximum(0.0, rates[units:] - alone_rps))
-    hours = len(excess) * history.unit_s / 3600.0
-    gained = best = 0.0
-    size = 0
-    for count in range(math.ceil(float(excess.max()) / item.capacity_rps)):
-        low = count * item.capacity_rps
-        wakes = low + WORTH_WAKING * item.capacity_rps
-        woken = excess > wakes
-        lasts_s = float(excursions_s(excess, np.array([wakes]), history.unit_s)[0])
-        busy_h = float(woken.mean()) * hours
-        share = max(0.0, 1.0 - (backup.until_awake_s + DETECTION_S) / lasts_s)
-        served = np.clip(excess[woken] - low, 0.0, item.capacity_rps)
-        gained += share * float(served.sum()) * history.unit_s * backup.lambda_usd
-        gained -= item.usd_per_hour * busy_h * (1.0 + backup.wake_s / lasts_s) + backup.asleep_usd_per_hour * hours
-        if gained > best:
-            best, size = gained, count + 1
+    unit_h = history.unit_s / 3600.0
+    low = item.capacity_rps * np.arange(math.ceil(float(excess.max()) / item.capacity_rps))
+    wakes = low + WORTH_WAKING * item.capacity_rps
+    lasts_s = excursions_s(excess, wakes, history.unit_s)
+    served, busy = _slices(excess, low, low + item.capacity_rps, wakes)
+    share = np.maximum(0.0, 1.0 - (backup.until_awake_s + DETECTION_S) / lasts_s)
+    awake_usd = item.usd_per_hour * busy * unit_h * (1.0 + backup.wake_s / lasts_s)
+    asleep_usd = backup.asleep_usd_per_hour * len(excess) * unit_h
+    gained = np.cumsum(share * served * history.unit_s * backup.lambda_usd - awake_usd - asleep_usd)
+    size = int(gained.argmax()) + 1 if gained.max(initial=0.0) > 0.0 else 0
     return round(size / (1.0 - backup.wake_refused))
+
+
+def _slices(excess: Floats, low: Floats, high: Floats, wakes: Floats) -> tuple[Floats, Ints]:
+    """Sum of what the units whose excess lies above `wakes` hold between `low` and `high`, and their number.
+
+    excess: shape (units,), requests/s; the others and both answers: shape (slices,).
+    """
+    rising = np.sort(excess)
+    sums = np.concatenate(([0.0], np.cumsum(rising)))
+    first = np.searchsorted(rising, wakes, side="right")
+    full = np.maximum(first, np.searchsorted(rising, high))
+    served = sums[full] - sums[first] - (full - first) * low + (len(rising) - full) * (high - low)
+    return served, len(rising) - first
 
 
 def surges_rps(rates: Floats, units: int) -> Floats:
@@ -150,7 +159,10 @@ def wake_delay_s(history: Demand, backup: Backup, kept_rps: float) -> float:
 
 
 def excursions_s(rates: Floats, levels: Floats, unit_s: float) -> Floats:
-    """Mean length of the stretches in which the rate lies above each level. rates: shape (units,)."""
+    """Mean length of the stretches in which the rate lies above each level, s: shape (levels,).
+
+    rates: shape (units,); levels: rising. Errors: none.
+    """
     if not len(rates):
         return np.full(len(levels), USUAL_S)
     return np.clip(_excursions(rates, levels, unit_s, USUAL_S), unit_s, LONGEST_S)
@@ -160,13 +172,24 @@ def excursions_s(rates: Floats, levels: Floats, unit_s: float) -> Floats:
 def _excursions(
     rates: Floats, levels: Floats, unit_s: float, usual_s: float
 ) -> Floats:  # pragma: no cover - compiled
-    found = np.empty(len(levels))
-    for i in range(len(levels)):
-        above, begun, was = 0, 0, False
-        for rate in rates:
-            now = rate > levels[i]
-            above += now
-            begun += now and not was
-            was = now
+    count, was = len(levels), 0
+    ends, begins = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
+    for rate in rates:
+        now, end = 0, count
+        while now < end:  # so many levels lie below the rate
+            middle = (now + end) // 2
+            if levels[middle] < rate:
+                now = middle + 1
+            else:
+                end = middle
+        ends[now] += 1
+        if now > was:  # a stretch above each of the levels between begins
+            begins[was] += 1
+            begins[now] -= 1
+        was = now
+    found, above, begun = np.empty(count), len(rates), 0
+    for i in range(count):
+        above -= ends[i]
+        begun += begins[i]
         found[i] = above * unit_s / begun if begun else usual_s
     return found

@@ -313,8 +313,8 @@ def test_it_is_never_dearer_than_the_best_fleet_of_one_type(
     )
     request = asked(spread(rates[0], rates[1], rates[2], peak=1.2), *offerings)
     table = expect_rates(request.forecast, wait_s=SLO.latency_s / 2)
-    terms = terms_of(request, table)
-    alone = [terms_of(replace(request, offerings=(item,)), table) for item in offerings]
+    of_one = [replace(request, offerings=(item,)) for item in offerings]
+    terms, *alone = (terms_of(one, table, expected_shortfall(one, table)) for one in (request, *of_one))
     total = float(terms.saved[:, -1].sum())
     best = max(choose_fleet(one)[0] for one in alone)
     assert total - choose_fleet(terms)[0] <= (total - best) * (1 + 1e-6) + 1e-9
