@@ -253,7 +253,7 @@ def test_every_part_of_the_page_is_measured() -> None:
     listed = list(tasks())
     assert {task.part for task in listed} == set(PARTS)
     assert len({(task.part, task.label) for task in listed}) == len(listed)
-    assert all(task.alone == (task.part == "forecasts") for task in listed), "times are measured alone"
+    assert [task.label for task in listed if task.alone] == ["times"], "times are measured alone, and nothing else"
 
 
 def test_loads_elsewhere_have_names_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -528,13 +528,14 @@ def test_other_seeds_stand_beside_changed_constants(
     chosen = [item for item in sensitivity.constants() if item.name.endswith("DETECTION_S")]
     monkeypatch.setattr(sensitivity, "constants", lambda: iter(chosen))
     monkeypatch.setattr(sensitivity, "twitter_day", lambda _: quiet_hour)
-    found = sensitivity.on_day(1, (Market.SPOT,))
-    assert [row[2:4] for row in found.rows] == [
-        *((case, "none, seeds 2 and 3") for case in (sensitivity.IN_TIME, sensitivity.LATE, sensitivity.WITHOUT)),
+    rows = [row for case in sensitivity.CASES for row in sensitivity.of_case(1, Market.SPOT, case).rows]
+    assert [row[2:4] for row in rows] == [
+        (sensitivity.IN_TIME, "none, seeds 2 and 3"),
         (sensitivity.IN_TIME, "planner.shortfall_cost.DETECTION_S"),
+        *((case, "none, seeds 2 and 3") for case in (sensitivity.LATE, sensitivity.WITHOUT)),
     ]
-    assert all(len(row) == len(sensitivity.HEAD) for row in found.rows)
-    assert any("=" not in row for row in found.rows[:3]), "another seed is another run"
+    assert all(len(row) == len(sensitivity.HEAD) for row in rows)
+    assert any("=" not in row for row in rows if row[3].startswith("none")), "another seed is another run"
 
 
 def test_a_field_of_the_policy_or_its_breaker_is_changed(quiet_hour: AcceptanceLoad, simple: None) -> None:
@@ -622,13 +623,37 @@ def history(units: int) -> Demand:
 
 def test_a_question_is_asked_once() -> None:
     told = Told()
-    remembering = Remembering(told)
+    remembering = Remembering(lambda: told)
     first = remembering.forecast(history(3), 2)
     assert remembering.forecast(history(3), 2) is first
     assert told.asked == 1
     assert remembering.forecast(history(4), 2) is not first
     assert len(remembering.forecast(history(4), 5)) == 5
     assert told.asked == 3
+
+
+def test_tasks_on_one_load_share_what_is_forecast_of_it(
+    quiet_hour: AcceptanceLoad, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Told] = []
+    monkeypatch.setattr(acceptance_loads, "build_forecaster", lambda *_: made.append(Told()) or made[-1])
+    monkeypatch.setattr(acceptance_loads, "_kept_in", tmp_path)
+    setup = ForecasterSetup(history=history(3), seed=1)
+    with Foretold(quiet_hour) as first:
+        told = first.build("mixture", setup).forecast(history(3), 2)
+    with Foretold(replace(quiet_hour)) as second:
+        assert second.build("mixture", setup).forecast(history(3), 2) == told
+        assert len(made) == 1, "a forecaster whose answers are known is not made again"
+        second.build("mixture", setup).forecast(history(4), 2)
+    assert len(made) == 2, "what nobody asked before is asked"
+    others = (quiet_hour, replace(quiet_hour, seed=2), replace(quiet_hour, start_s=60.0))
+    for load, seed in zip(others, (2, 1, 1), strict=True):
+        Foretold(load).build("mixture", replace(setup, seed=seed))
+    assert len(made) == 4, "another seed of training or another load has other answers, a seed of whole counts not"
+    failed = Foretold(replace(quiet_hour, start_s=120.0))
+    failed.build("mixture", setup).forecast(history(3), 2)
+    failed.__exit__(ValueError)
+    assert len(list(tmp_path.iterdir())) == 1, "of a task that failed nothing is kept"
 
 
 def test_the_median_alone_is_a_point() -> None:
@@ -657,13 +682,7 @@ def test_forecasts_are_judged_by_what_they_score(monkeypatch: pytest.MonkeyPatch
     assert found.checks == []
     spans = {"mean": window.span("mean")}
     asked = {
-        name: forecasts.Asked(
-            name=name,
-            train_s=1.0,
-            update_ms=3.0,
-            card={},
-            scores={"mean": run_backtest(spans["mean"], teller, lambda _: None)},
-        )
+        name: {"mean": run_backtest(spans["mean"], teller, lambda _: None)}
         for name, teller in (
             ("last-value", build_forecaster("last-value", _setup())),
             ("mixture", Told()),

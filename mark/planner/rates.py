@@ -90,7 +90,7 @@ def _cases(rates: Floats, quantiles: tuple[float, ...]) -> Floats:
         return np.repeat(rates, NODES, axis=1)
     left = np.clip(np.searchsorted(known, at, side="right") - 1, 0, len(known) - 2)
     slopes = np.diff(rates, axis=1) / np.diff(known)
-    cases = slopes[:, left] * (at - known[left]) + rates[:, left]
+    cases: Floats = slopes[:, left] * (at - known[left]) + rates[:, left]
     cases[:, at <= known[0]], cases[:, at >= known[-1]] = rates[:, :1], rates[:, -1:]  # flat beyond the levels
     return cases
 

@@ -104,7 +104,8 @@ def standby_target(history: Demand, backup: Backup, *, alone_rps: float = 0.0) -
     units = max(1, round(SURGE_BASELINE_S / history.unit_s))
     excess = np.minimum(surges_rps(rates, units), np.maximum(0.0, rates[units:] - alone_rps))
     unit_h = history.unit_s / 3600.0
-    low = item.capacity_rps * np.arange(math.ceil(float(excess.max()) / item.capacity_rps))
+    slices = math.ceil(float(excess.max()) / item.capacity_rps)
+    low = item.capacity_rps * np.arange(slices, dtype=np.float64)
     wakes = low + WORTH_WAKING * item.capacity_rps
     lasts_s = excursions_s(excess, wakes, history.unit_s)
     served, busy = _slices(excess, low, low + item.capacity_rps, wakes)

@@ -150,20 +150,21 @@ def variants() -> Iterator[Variant]:
 
 def on_day(day: int, market: Market) -> FigureTable:
     """All variants on a day in a market, beside the yardsticks of the policy as it is."""
-    load, foretold, found = twitter_day(day), Foretold(), FigureTable()
+    load, found = twitter_day(day), FigureTable()
     spec = spec_of(load, market)
     known = experiment_of(spec).yardsticks()
     usual: RunResult | None = None
     singles: dict[str, float] = {}
-    for variant in variants():
-        if variant.spot_only and market is not Market.SPOT:
-            continue
-        with variant.around():
-            run = Ablated(spec, variant, foretold).run("hedged")
-        usual = usual or run
-        if variant.forecaster in SINGLE_FORECASTERS:
-            singles[variant.forecaster] = run.cost.serving
-        found.add(FigureTable(rows=[_cells(day, market, variant, run, usual, known)]))
+    with Foretold(load) as foretold:
+        for variant in variants():
+            if variant.spot_only and market is not Market.SPOT:
+                continue
+            with variant.around():
+                run = Ablated(spec, variant, foretold).run("hedged")
+            usual = usual or run
+            if variant.forecaster in SINGLE_FORECASTERS:
+                singles[variant.forecaster] = run.cost.serving
+            found.add(FigureTable(rows=[_cells(day, market, variant, run, usual, known)]))
     if usual is not None:
         found.add(beside_singles(f"{load.label}, {market.value}", usual.cost.serving, singles))
     return found

@@ -87,22 +87,22 @@ def judged_day(seed: int) -> FigureTable:
 
     Other seeds than the first are of ours alone.
     """
-    load, foretold, found = replace(twitter_day(JUDGED_DAY), seed=seed), Foretold(), FigureTable()
-    if seed != SEED:
+    load, found = replace(twitter_day(JUDGED_DAY), seed=seed), FigureTable()
+    with Foretold(load) as foretold:
+        if seed != SEED:
+            for market in Market:
+                found.add(another_seed(load, market, foretold))
+            return found
         for market in Market:
-            found.add(another_seed(load, market, foretold))
-        return found
-    for market in Market:
-        found.add(judged_policies(load, market, foretold))
-        found.add(uncapped(load, market, foretold))
-        found.add(uncapped(load, market, foretold, types=(PAPER,)))
-    for market in Market:
-        experiment = experiment_of(waking(spec_of(load, market), SOONER_S), foretold.build)
-        known = experiment.yardsticks()
-        where = f"{load.label}, {market.value}, standbys serve after {SOONER_S:g} s"
-        found.add(
-            FigureTable(lines=[Line.of(where, name, experiment.run(name), known) for name in ("hedged", "mark")])
-        )
+            found.add(judged_policies(load, market, foretold))
+            found.add(uncapped(load, market, foretold))
+            found.add(uncapped(load, market, foretold, types=(PAPER,)))
+        for market in Market:
+            experiment = experiment_of(waking(spec_of(load, market), SOONER_S), foretold.build)
+            known = experiment.yardsticks()
+            where = f"{load.label}, {market.value}, standbys serve after {SOONER_S:g} s"
+            runs = [(name, experiment.run(name)) for name in ("hedged", "mark")]
+            found.add(FigureTable(lines=[Line.of(where, name, run, known) for name, run in runs]))
     return found
 
 
@@ -155,10 +155,11 @@ def another_seed(load: AcceptanceLoad, market: Market, foretold: Foretold) -> Fi
 def taken_back(seed: int) -> FigureTable:
     """`mark` and `hedged` while instances are taken back."""
     load = replace(twitter_day(JUDGED_DAY), duration_s=WINDOW_S, seed=seed)
-    foretold, found = Foretold(), FigureTable()
-    for label in STRESSED:
-        for policy in ("mark", "hedged"):
-            found.add(interrupted(load, foretold, label, policy))
+    found = FigureTable()
+    with Foretold(load) as foretold:
+        for label in STRESSED:
+            for policy in ("mark", "hedged"):
+                found.add(interrupted(load, foretold, label, policy))
     return found
 
 
@@ -203,13 +204,13 @@ def interrupted(load: AcceptanceLoad, foretold: Foretold, label: str, policy: st
 
 def one_day(day: int) -> FigureTable:
     """`mark` and `hedged` on a day of the Twitter trace: their attainment."""
-    load = twitter_day(day)
-    experiment = experiment_of(spec_of(load, Market.ON_DEMAND))
+    load, found = twitter_day(day), FigureTable()
     where = f"{load.label}, on-demand"
-    found = FigureTable()
-    for name in ("mark", "hedged"):
-        run = experiment.run(name)
-        found.add(FigureTable(lines=[Line.of(where, name, run)], checks=served(f"{where}, {name}", run)))
+    with Foretold(load) as foretold:
+        experiment = experiment_of(spec_of(load, Market.ON_DEMAND), foretold.build)
+        for name in ("mark", "hedged"):
+            run = experiment.run(name)
+            found.add(FigureTable(lines=[Line.of(where, name, run)], checks=served(f"{where}, {name}", run)))
     return found
 
 

@@ -10,7 +10,6 @@ from mark.domain.offering import Market
 from mark.report.runs.rivals import best_run, keeps_objective, serving_usd
 from mark.simulator.experiment import Experiment
 from mark.simulator.results import RunResult
-from mark.studies.setups import SETUPS
 from scripts.acceptance.figures_page import (
     Check,
     FigureTable,
@@ -63,12 +62,11 @@ Only what misses is listed before the table.
 """
 
 
-def on_load(name: str) -> FigureTable:
-    """All models on one load; its forecasts are made once."""
-    load, foretold, found = ELSEWHERE[name](), Foretold(), FigureTable()
-    for model_name in SETUPS:
-        found.extend(compare(model_name, load, foretold))
-    return found
+def on_load(name: str, model_name: str) -> FigureTable:
+    """One model on one load."""
+    load = ELSEWHERE[name]()
+    with Foretold(load) as foretold:
+        return compare(model_name, load, foretold)
 
 
 def compare(model_name: str, load: AcceptanceLoad, foretold: Foretold) -> FigureTable:

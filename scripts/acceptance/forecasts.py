@@ -1,8 +1,8 @@
 """Out-of-sample accuracy of the forecasters, on held-out windows: a part of `make acceptance`.
 
 Every family on slices of the World Cup trace and the second week of the Twitter trace, asked through its port as
-the controller asks it. Times are of one process on one core. `python -m scripts.acceptance.forecasts A,B` prints
-the figures of some forecasters.
+the controller asks it. Times are measured by themselves, of one process on one core.
+`python -m scripts.acceptance.forecasts A,B` prints the figures of some forecasters.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mark.ports import Forecaster
 from mark.simulator.backtest import KEPT_LEVELS, TARGETS, BacktestScores, BacktestSpan, run_backtest
 from mark.simulator.backtest_span import make_span
 from mark.simulator.workload import Workload
-from scripts.acceptance.figures_page import Check, FigureTable, Row, part_text
+from scripts.acceptance.figures_page import Check, FigureTable, Row, part_text, table
 from scripts.acceptance.loads import SEED, TWITTER, TWITTER_TWO_WEEKS, WORLD_CUP, Remembering, trace_of
 
 DAY_MIN = 1440
@@ -44,8 +44,9 @@ OVERALL, ANY_DAY = (0.88, 0.92), (0.83, 0.95)
 MOST_UPDATE_MS, MOST_TRAIN_S = 20.0, 45.0
 HEAD = (
     *("window", "rates", "forecaster", "wQL", "/ best classical", "WAPE", "wQL at 1 min", "at 5 min"),
-    *("0.9 covers", "by day", "made in s", "update ms"),
+    *("0.9 covers", "by day"),
 )
+TIMES_HEAD = ("forecaster", "made in s", "update ms")
 TITLE = "Forecasts"
 NOTE = f"""Every family on windows that no choice was made on, an origin every {EVERY_MIN} minutes, leads of 1
 to {HORIZON} minutes. wQL is the mean quantile loss at 0.5, 0.75, 0.9 and 0.95 over the load, WAPE that of the
@@ -53,9 +54,11 @@ median. A minute's highest 5 s rate is measured where the trace has seconds; els
 the minute's mean, as a replay draws them. The Twitter trace has measured maxima in its first week only, on
 which choices were made: those rows are reported, not judged. The filled-in last minutes of its days are left
 out. After one, six and eighteen hours of data the mixture is held against the simple rules. A forecaster that
-gives a point is scored with that value as every quantile. "Made in" includes training on one core (the
-mixture's LSTM is the one trained before); an update is the median of {UPDATES} forecasts of both rates, minute
-after minute.
+gives a point is scored with that value as every quantile.
+"""
+TIMES_NOTE = f"""Times, of {{window}}, with nothing else on the machine. "Made in" includes training on one core
+(the mixture's LSTM is the one trained before); an update is the median of {UPDATES} forecasts of both rates,
+minute after minute.
 """
 
 
@@ -95,17 +98,6 @@ class Window:
         return Workload(
             trace=trace_of(self.file), seed=SEED, start_s=first * 60.0, duration_s=self.test_min * 60.0
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A forecaster, how long it took to make, what an update takes, and its scores by target."""
-
-    name: str
-    train_s: float
-    update_ms: float
-    card: Mapping[str, Any]
-    scores: Mapping[str, BacktestScores]
 
 
 def windows() -> list[Window]:
@@ -154,16 +146,36 @@ def main(given: Sequence[str] | None = None) -> None:
 
 def summary(figures: FigureTable) -> str:
     """The part of the page."""
-    return part_text(TITLE, NOTE, figures, HEAD)
+    took = [row for row in figures.rows if len(row) == len(TIMES_HEAD)]
+    scored = replace(figures, rows=[row for row in figures.rows if row not in took])
+    times = f"\n{TIMES_NOTE.format(window=_timed_window().label)}\n{table(TIMES_HEAD, took)}" if took else ""
+    return part_text(TITLE, NOTE, scored, HEAD) + times
+
+
+def times() -> FigureTable:
+    """Times of the families that learn, on one window."""
+    found, window = FigureTable(), _timed_window()
+    span = window.span(window.targets[0])
+    with tempfile.TemporaryDirectory(prefix="mark-forecasts-") as folder:
+        for name in LEARNED:
+            made = _make(name, window, span, Path(folder))
+            update_ms = _update_ms(made, span)
+            row = (name, f"{made.train_s:.1f}", f"{update_ms:.1f}")
+            found.add(FigureTable(rows=[row], checks=_pace(name, made, update_ms)))
+    return found
+
+
+def _timed_window() -> Window:
+    return next(window for window in windows() if window.file == TWITTER_TWO_WEEKS)
 
 
 def measure(window: Window) -> FigureTable:
     """All forecasters on one window. What is learned is kept between them, and forgotten after."""
-    found: dict[str, Asked] = {}
+    found: dict[str, Mapping[str, BacktestScores]] = {}
     spans = {target: window.span(target) for target in window.targets}
     with tempfile.TemporaryDirectory(prefix="mark-forecasts-") as folder:
         for name in window.names:
-            found[name] = _ask(name, window, spans, Path(folder))
+            found[name] = _scores(name, window, spans, Path(folder))
             print(f"{window.label}: {name} asked", flush=True)
     figures = FigureTable()
     for target in window.targets:
@@ -171,13 +183,15 @@ def measure(window: Window) -> FigureTable:
     return figures
 
 
-def judge(window: Window, target: str, found: Mapping[str, Asked]) -> FigureTable:
-    """The rows and checks of one target."""
+def judge(window: Window, target: str, found: Mapping[str, Mapping[str, BacktestScores]]) -> FigureTable:
+    """The rows and checks of one target. found: scores by forecaster and target."""
     where = f"{window.label}, {target}"
-    wql = {name: one.scores[target].wql for name, one in found.items()}
+    scores = {name: by_target[target] for name, by_target in found.items()}
+    wql = {name: one.wql for name, one in scores.items()}
     base = [name for name in CLASSICAL if name in wql]
     best = min(base, key=lambda name: wql[name], default=None)
-    rows = [_cells(window.label, target, one, wql[best] if best else math.nan) for one in found.values()]
+    best_wql = wql[best] if best else math.nan
+    rows = [_cells((window.label, target, name), one, best_wql) for name, one in scores.items()]
     figures = FigureTable(rows=rows)
     if not window.judged:
         return figures
@@ -187,11 +201,11 @@ def judge(window: Window, target: str, found: Mapping[str, Asked]) -> FigureTabl
         figures.checks.append(_most(f"{where}: wQL, lstm / best classical ({best})", ratio, 1.0))
         figures.numbers[f"{where} lstm / classical"] = ratio
     if "mixture" in found and singles:
-        figures.checks += _mixed(where, target, found, singles, leads=() if window.is_first_hours else LEADS)
+        figures.checks += _mixed(where, scores, singles, leads=() if window.is_first_hours else LEADS)
     if not window.is_first_hours:
         for name in LEARNED:
-            if name in found:
-                figures.checks += [*_coverage(where, name, found[name].scores[target]), *_pace(where, found[name])]
+            if name in scores:
+                figures.checks += _coverage(where, name, scores[name])
     return figures
 
 
@@ -205,13 +219,16 @@ def completed(figures: FigureTable) -> FigureTable:
     return replace(figures, checks=[*figures.checks, over_all])
 
 
-def _ask(name: str, window: Window, spans: Mapping[str, BacktestSpan], folder: Path) -> Asked:
-    span = next(iter(spans.values()))
-    made = build(name, span.history, workload=window.workload(), cache_dir=folder, report=_quietly)
-    update_ms = _update_ms(made, span)
-    remembering = Remembering(made.forecaster)  # both rates come with one answer
-    scores = {target: run_backtest(own, remembering, lambda _share: None) for target, own in spans.items()}
-    return Asked(name=name, train_s=made.train_s, update_ms=update_ms, card=made.card or {}, scores=scores)
+def _scores(
+    name: str, window: Window, spans: Mapping[str, BacktestSpan], folder: Path
+) -> dict[str, BacktestScores]:
+    made = _make(name, window, next(iter(spans.values())), folder)
+    remembering = Remembering(lambda: made.forecaster)  # both rates come with one answer
+    return {target: run_backtest(own, remembering, lambda _share: None) for target, own in spans.items()}
+
+
+def _make(name: str, window: Window, span: BacktestSpan, folder: Path) -> Built:
+    return build(name, span.history, workload=window.workload(), cache_dir=folder, report=_quietly)
 
 
 def _update_ms(made: Built, span: BacktestSpan) -> float:
@@ -238,7 +255,7 @@ def _quietly(label: str, share: float) -> None:
 
 
 def _mixed(
-    where: str, target: str, found: Mapping[str, Asked], singles: Sequence[str], leads: Sequence[int]
+    where: str, scores: Mapping[str, BacktestScores], singles: Sequence[str], leads: Sequence[int]
 ) -> list[Check]:
     """The mixture beside the best single one, overall and at single leads."""
 
@@ -246,8 +263,8 @@ def _mixed(
         best = min(singles, key=lambda name: score[name])
         return _most(f"{where}: wQL{label}, mixture / best single ({best})", score["mixture"] / score[best], most)
 
-    overall = {name: one.scores[target].wql for name, one in found.items()}
-    at_leads = [{name: _at(one.scores[target], lead) for name, one in found.items()} for lead in leads]
+    overall = {name: one.wql for name, one in scores.items()}
+    at_leads = [{name: _at(one, lead) for name, one in scores.items()} for lead in leads]
     return [
         beside("", 1.0, overall),
         *(beside(f" at {lead} min", 1.02, score) for lead, score in zip(leads, at_leads, strict=True)),
@@ -274,23 +291,14 @@ def _coverage(where: str, name: str, scores: BacktestScores) -> list[Check]:
     ]
 
 
-def _pace(where: str, asked: Asked) -> list[Check]:
-    checks = [
-        Check(
-            f"{where}, {asked.name}: update",
-            f"{asked.update_ms:.1f} ms",
-            f"<= {MOST_UPDATE_MS:g} ms",
-            asked.update_ms <= MOST_UPDATE_MS,
-        )
-    ]
-    seconds = [took for kind, card in asked.card.items() if kind.startswith("lstm") for took in card["seconds"]]
-    if seconds and asked.name == "lstm":
-        longest = f"{max(seconds):.0f} s"
-        checks.append(
-            Check(
-                f"{where}, lstm: training a seed", longest, f"<= {MOST_TRAIN_S:g} s", max(seconds) <= MOST_TRAIN_S
-            )
-        )
+def _pace(name: str, made: Built, update_ms: float) -> list[Check]:
+    took = f"{update_ms:.1f} ms"
+    checks = [Check(f"{name}: update", took, f"<= {MOST_UPDATE_MS:g} ms", update_ms <= MOST_UPDATE_MS)]
+    cards: Mapping[str, Any] = made.card or {}
+    seconds = [took for kind, card in cards.items() if kind.startswith("lstm") for took in card["seconds"]]
+    if seconds and name == "lstm":
+        longest, most = max(seconds), MOST_TRAIN_S
+        checks.append(Check("lstm: training a seed", f"{longest:.0f} s", f"<= {most:g} s", longest <= most))
     return checks
 
 
@@ -302,21 +310,17 @@ def _at(scores: BacktestScores, lead: int) -> float:
     return next(item.wql for item in scores.by_lead if item.lead == lead)
 
 
-def _cells(label: str, target: str, asked: Asked, best_wql: float) -> Row:
-    scores = asked.scores[target]
+def _cells(place: Row, scores: BacktestScores, best_wql: float) -> Row:
+    """place: window, rates and forecaster."""
     days = [float(day.coverage[COVERED]) for day in scores.by_day]
     return (
-        label,
-        target,
-        asked.name,
+        *place,
         f"{scores.wql:.4f}",
         f"{scores.wql / best_wql:.3f}",
         f"{scores.wape:.4f}",
         *(f"{_at(scores, lead):.4f}" for lead in LEADS),
         f"{scores.coverage[COVERED]:.1%}",
         f"{min(days):.0%} to {max(days):.0%}",
-        f"{asked.train_s:.1f}",
-        f"{asked.update_ms:.1f}",
     )
 
 

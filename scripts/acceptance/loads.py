@@ -8,10 +8,13 @@ which is there by the minute only, and the other slices were not looked at for a
 from __future__ import annotations
 
 import os
+import pickle
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from functools import cache, partial
+from hashlib import sha256
 from pathlib import Path
 
 from mark.catalog.load import model
@@ -53,6 +56,10 @@ Choices were made on the second slice, and the third is as large as the fourth.
 WAKE_S = 75.0
 WAKE_SPREAD = 110.0 / 75.0
 """The 95 % point of a wake over its median."""
+
+
+Question = tuple[float, int, int]
+"""Of a forecaster: the end of the history, its units, and how many to forecast."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,30 +181,66 @@ def waking(spec: ExperimentSpec, median_s: float) -> ExperimentSpec:
     return replace(spec, world=replace(spec.world, times=wake_times(median_s)))
 
 
-@dataclass(slots=True)
-class Foretold:
-    """Builds each forecaster once and remembers its answers: all runs on one load ask it the same."""
+class Foretold(AbstractContextManager["Foretold"]):
+    """Builds each forecaster once and remembers its answers: all runs on one load ask it the same.
 
-    _made: dict[str, Remembering] = field(default_factory=dict)
+    As a context it leaves the answers to other tasks on the same load, in the folder of `keep_forecasts_in`.
+    """
+
+    def __init__(self, load: AcceptanceLoad | None = None) -> None:
+        """Forecasts of this load; without one they are nobody else's."""
+        self._load = load
+        self._made: dict[str, tuple[Path | None, Remembering]] = {}
 
     def build(self, name: str, setup: ForecasterSetup) -> Forecaster:
         """The forecaster of that name, made from the first setup that was given: there is one a load."""
         if name not in self._made:
-            self._made[name] = Remembering(build_forecaster(name, setup))
-        return self._made[name]
+            file = self._file(name, setup)
+            known = pickle.loads(file.read_bytes()) if file is not None and file.exists() else {}  # noqa: S301 - ours
+            self._made[name] = file, Remembering(partial(build_forecaster, name, setup), known)
+        return self._made[name][1]
+
+    def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
+        for file, made in self._made.values():
+            if failed is None and file is not None and made.has_new_answers:
+                draft = file.with_suffix(f".{os.getpid()}")
+                draft.write_bytes(pickle.dumps(made.answers))
+                draft.replace(file)
+
+    def _file(self, name: str, setup: ForecasterSetup) -> Path | None:
+        """The answers of that forecaster to that load."""
+        load = self._load
+        if load is None or _kept_in is None:
+            return None
+        seed = None if load.trace.whole_counts else load.seed  # bins of whole counts are the same load with any
+        asked = (name, setup.seed, setup.history, load.label, load.start_s, load.duration_s, seed)
+        return _kept_in / f"{sha256(pickle.dumps(asked)).hexdigest()}.pickle"
+
+
+_kept_in: Path | None = None
+
+
+def keep_forecasts_in(folder: Path | None) -> None:
+    """Let this process share forecasts with those that are given the same folder, which is of one commit."""
+    global _kept_in  # noqa: PLW0603 - the state of a worker process, set once as it starts
+    _kept_in = folder
 
 
 class Remembering:
-    """A forecaster that is asked each question once."""
+    """A forecaster that is asked each question once, and not made at all where the answers are known."""
 
-    def __init__(self, forecaster: Forecaster) -> None:
-        """Ask this one."""
-        self._forecaster = forecaster
-        self._answers: dict[tuple[float, int, int], Forecast] = {}
+    def __init__(self, make: Callable[[], Forecaster], known: Mapping[Question, Forecast] | None = None) -> None:
+        """Ask what is made so what is not known."""
+        self.answers = dict(known or {})
+        self.has_new_answers = False
+        self._make = make
+        self._forecaster = None if self.answers else make()
 
     def forecast(self, history: Demand, horizon: int) -> Forecast:
         """Its answer."""
-        key = (history.end_at, len(history), horizon)
-        if key not in self._answers:
-            self._answers[key] = self._forecaster.forecast(history, horizon)
-        return self._answers[key]
+        question = (history.end_at, len(history), horizon)
+        if question not in self.answers:
+            self._forecaster = self._forecaster or self._make()
+            self.answers[question] = self._forecaster.forecast(history, horizon)
+            self.has_new_answers = True
+        return self.answers[question]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
+from mark.studies.setups import SETUPS
 from scripts.acceptance import ablation, elsewhere, forecasts, rivals, sensitivity
 from scripts.acceptance.days import DAYS_NOTE, JUDGED_NOTE, OTHER_DAYS, RISK_NOTE, judged_day, one_day, taken_back
 from scripts.acceptance.figures_page import FigureTable, part_text
@@ -24,25 +26,29 @@ class FigureTask(NamedTuple):
 
 
 def tasks() -> Iterator[FigureTask]:
-    """All that is measured, the longest first, and what runs alone last."""
+    """All that is measured, what readers ask for first, and what runs alone last."""
     for types in rivals.TYPE_SETS:
         for judged in rivals.DAYS:
             measure = partial(rivals.of_day, judged, types)
             yield FigureTask("rivals", f"{judged}, types {types}", measure)
-    for day in sensitivity.DAYS:
-        yield FigureTask("sensitivity", f"Twitter day {day}", partial(sensitivity.on_day, day))
-    for day, market in ablation.CASES:
-        measure = partial(ablation.on_day, day, market)
-        yield FigureTask("ablation", f"Twitter day {day}, {market.value}", measure)
-    for name in reversed(ELSEWHERE):
-        yield FigureTask("elsewhere", f"all models on {name}", partial(elsewhere.on_load, name))
+    for model in reversed(SETUPS):  # a load's forecasts are made once: no two tasks of one load follow each other
+        for name in ELSEWHERE:
+            measure = partial(elsewhere.on_load, name, model)
+            yield FigureTask("elsewhere", f"{model} on {name}", measure)
     for seed in SEEDS:
         yield FigureTask("judged", f"the judged day, seed {seed}", partial(judged_day, seed))
         yield FigureTask("risk", f"interruptions, seed {seed}", partial(taken_back, seed))
     for day in OTHER_DAYS:
         yield FigureTask("days", f"Twitter day {day}", partial(one_day, day))
+    for day, market in ablation.CASES:
+        measure = partial(ablation.on_day, day, market)
+        yield FigureTask("ablation", f"Twitter day {day}, {market.value}", measure)
+    for day, market, case in itertools.product(sensitivity.DAYS, sensitivity.MARKETS, sensitivity.CASES):
+        measure = partial(sensitivity.of_case, day, market, case)
+        yield FigureTask("sensitivity", f"Twitter day {day}, {market.value}, {case}", measure)
     for window in forecasts.windows():
-        yield FigureTask("forecasts", window.label, partial(forecasts.measure, window), alone=True)
+        yield FigureTask("forecasts", window.label, partial(forecasts.measure, window))
+    yield FigureTask("forecasts", "times", forecasts.times, alone=True)
 
 
 def _same(figures: FigureTable) -> FigureTable:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
@@ -57,6 +58,15 @@ class ResultFolder:
         draft = file.with_suffix(".draft")
         draft.write_text(json.dumps(asdict(measured), indent=1) + "\n")
         draft.replace(file)
+
+    def forecasts(self, commit: str) -> Path:
+        """The folder of forecasts that tasks share; what another commit's were is forgotten."""
+        own = self.path / "forecasts" / commit
+        for folder in own.parent.glob("*"):
+            if folder != own:
+                shutil.rmtree(folder)
+        own.mkdir(parents=True, exist_ok=True)
+        return own
 
     def _file(self, part: str, task: str) -> Path:
         return self.path / (re.sub(r"[^a-z0-9]+", "-", f"{part} {task}".lower()).strip("-") + ".json")

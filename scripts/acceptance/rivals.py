@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from statistics import fmean
 
@@ -92,34 +93,43 @@ pool lost in every hour.
 def of_day(day: str, types: str) -> FigureTable:
     """All rivals, and `hedged` in every world, on a day with a set of types, in both markets."""
     load, found = DAYS[day](), FigureTable()
-    # Bins that hold whole counts are the same load with every seed, and so is what is forecast of it.
-    same = Foretold()
-    foretold = {seed: same if load.trace.whole_counts else Foretold() for seed in SEEDS}
-    foretold[SEED] = same
-    for market in Market:
-        where = place(day, types, market)
+    with ExitStack() as stack:
+        # Bins that hold whole counts are the same load with every seed, and so is what is forecast of it.
+        same = stack.enter_context(Foretold(load))
+        foretold = dict.fromkeys(SEEDS, same)
+        if not load.trace.whole_counts:
+            others = (seed for seed in SEEDS if seed != SEED)
+            foretold |= {seed: stack.enter_context(Foretold(replace(load, seed=seed))) for seed in others}
+        for market in Market:
+            found.extend(_in_market(replace(load, label=day), types, market, foretold))
+    return found
 
-        def experiment(seed: int, world: World = TYPICAL, in_market: Market = market) -> Experiment:
-            spec = _spec(replace(load, seed=seed), in_market, types, world)
-            return experiment_of(spec, foretold[seed].build)
 
-        usual = experiment(SEED)
-        known = usual.yardsticks()
-        for seed in SEEDS:  # of which the spot prices are, and so the yardsticks
-            one, yardsticks = usual, known
-            if seed != SEED:
-                one = experiment(seed)
-                yardsticks = one.yardsticks()
-            found.add(FigureTable(lines=[Line.of(where, HEDGED, one.run("hedged"), yardsticks)]))
-        perfect = usual.run("hedged", overrides=Overrides(forecaster="oracle", uses_truth=True))
-        rough = experiment(SEED, ROUGH).run("hedged")
-        found.add(FigureTable(lines=[Line.of(where, PERFECT, perfect, known), Line.of(where, IN_ROUGH, rough)]))
-        if types == PAPER:
-            kind = experiment(SEED, IDEAL)
-            line = Line.of(where, IN_IDEAL, kind.run("hedged"), kind.yardsticks())
-            found.add(FigureTable(lines=[line]))
-        for name in (MARK, *IN_MARKET, *(ON_DEMAND if market is Market.ON_DEMAND else ())):
-            found.add(_of_rival(where, name, usual, [experiment(seed) for seed in SEEDS if seed != SEED]))
+def _in_market(load: AcceptanceLoad, types: str, market: Market, foretold: Mapping[int, Foretold]) -> FigureTable:
+    """The same in one market. foretold: by seed."""
+    found, where = FigureTable(), place(load.label, types, market)
+
+    def experiment(seed: int, world: World = TYPICAL) -> Experiment:
+        spec = _spec(replace(load, seed=seed), market, types, world)
+        return experiment_of(spec, foretold[seed].build)
+
+    usual = experiment(SEED)
+    known = usual.yardsticks()
+    for seed in SEEDS:  # of which the spot prices are, and so the yardsticks
+        one, yardsticks = usual, known
+        if seed != SEED:
+            one = experiment(seed)
+            yardsticks = one.yardsticks()
+        found.add(FigureTable(lines=[Line.of(where, HEDGED, one.run("hedged"), yardsticks)]))
+    perfect = usual.run("hedged", overrides=Overrides(forecaster="oracle", uses_truth=True))
+    rough = experiment(SEED, ROUGH).run("hedged")
+    found.add(FigureTable(lines=[Line.of(where, PERFECT, perfect, known), Line.of(where, IN_ROUGH, rough)]))
+    if types == PAPER:
+        kind = experiment(SEED, IDEAL)
+        line = Line.of(where, IN_IDEAL, kind.run("hedged"), kind.yardsticks())
+        found.add(FigureTable(lines=[line]))
+    for name in (MARK, *IN_MARKET, *(ON_DEMAND if market is Market.ON_DEMAND else ())):
+        found.add(_of_rival(where, name, usual, [experiment(seed) for seed in SEEDS if seed != SEED]))
     return found
 
 

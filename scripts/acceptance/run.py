@@ -20,7 +20,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 from scripts.acceptance.figures_page import FigureTable, joined_checks
-from scripts.acceptance.loads import data_folder
+from scripts.acceptance.loads import data_folder, keep_forecasts_in
 from scripts.acceptance.page import PAGE, figures_of, missing_parts, page_text
 from scripts.acceptance.parts import PARTS, FigureTask, tasks
 from scripts.acceptance.results import RESULTS, MeasuredFigures, ResultFolder, clean_commit, refuse
@@ -61,8 +61,8 @@ def measured(
     there = {task: one for task, one in kept.items() if one is not None and one.commit == commit}
     if there:
         print(f"{len(there)} of {len(chosen)} tasks are measured already", flush=True)
-    began = time.monotonic()
-    for task, figures in _run([task for task in chosen if task not in there], jobs):
+    began, forecasts = time.monotonic(), folder.forecasts(commit)
+    for task, figures in _run([task for task in chosen if task not in there], jobs, forecasts):
         if now() != commit:
             refuse(f"the commit is no longer {commit}: what is measured now is of neither, run it again")
         there[task] = MeasuredFigures(commit=commit, part=task.part, task=task.label, figures=figures)
@@ -72,17 +72,24 @@ def measured(
     return [there[task] for task in chosen]
 
 
-def _run(chosen: Sequence[FigureTask], jobs: int) -> Iterator[tuple[FigureTask, FigureTable]]:
-    """Each task's figures, as they are finished; those that run alone at last, one after the other."""
+def _run(chosen: Sequence[FigureTask], jobs: int, forecasts: Path) -> Iterator[tuple[FigureTask, FigureTable]]:
+    """Each task's figures, as they are finished; those that run alone at last, one after the other.
+
+    forecasts: the folder of what is forecast once for all tasks.
+    """
     alone = [task for task in chosen if task.alone or jobs == 1]
     together = [task for task in chosen if task not in alone]
     if together:
         fresh = multiprocessing.get_context("spawn")  # threads of numba and torch do not survive a fork
-        with ProcessPoolExecutor(jobs, mp_context=fresh) as pool:
+        with ProcessPoolExecutor(
+            jobs, mp_context=fresh, initializer=keep_forecasts_in, initargs=(forecasts,)
+        ) as pool:
             waiting = {pool.submit(task.measure): task for task in together}
             for future in as_completed(waiting):
                 yield waiting[future], future.result()
+    keep_forecasts_in(forecasts)
     yield from ((task, task.measure()) for task in alone)
+    keep_forecasts_in(None)
 
 
 def _arguments(given: Sequence[str] | None) -> argparse.Namespace:

@@ -37,6 +37,7 @@ OTHER_SEEDS = (2, 3)
 """Of the policy as it is: a change within their range is none."""
 IN_TIME, LATE, WITHOUT = "Lambda in time", "Lambda too late", "without Lambda"
 """Cases by where a load can spill to: Inception-v3, NASNet, and Inception-v3 with Lambda switched off."""
+CASES = (IN_TIME, LATE, WITHOUT)
 HEAD: Row = (
     *("day", "market", "case", "constant", "serving x0.5", "serving x2", "attained as it is", "at x0.5", "at x2"),
 )
@@ -169,23 +170,20 @@ def constants() -> Iterator[Constant]:
     )
 
 
-def on_day(day: int, markets: tuple[Market, ...] = MARKETS) -> FigureTable:
-    """Every constant at half and at twice its value; forecasts are made once."""
-    load, foretold, found = twitter_day(day), Foretold(), FigureTable()
-    for market in markets:
-        specs = _specs(load, market)
-        others = [_specs(replace(load, seed=seed), market) for seed in OTHER_SEEDS]
-        as_it_is = Variant(label="as it is")
-        usual = {case: _run(spec, as_it_is, foretold) for case, spec in specs.items()}
-        for case in specs:
-            runs = [_run(other[case], as_it_is, foretold) for other in others]
-            where = (f"{day}", market.value, case, f"none, seeds {' and '.join(map(str, OTHER_SEEDS))}")
-            found.add(FigureTable(rows=[(*where, *_cells(usual[case], runs))]))
+def of_case(day: int, market: Market, case: str) -> FigureTable:
+    """Every constant of a case at half and at twice its value; forecasts are made once."""
+    load, found, as_it_is = twitter_day(day), FigureTable(), Variant(label="as it is")
+    with Foretold(load) as foretold:
+        spec, *others = (_specs(replace(load, seed=seed), market)[case] for seed in (load.seed, *OTHER_SEEDS))
+        usual = _run(spec, as_it_is, foretold)
+        runs = [_run(other, as_it_is, foretold) for other in others]
+        where = (f"{day}", market.value, case)
+        unchanged = f"none, seeds {' and '.join(map(str, OTHER_SEEDS))}"
+        found.add(FigureTable(rows=[(*where, unchanged, *_cells(usual, runs))]))
         for constant in constants():
-            spec = specs[constant.case]
-            runs = [_run(spec, constant.changed(constant.value * factor), foretold) for factor in FACTORS]
-            where = (f"{day}", market.value, constant.case, constant.name)
-            found.add(FigureTable(rows=[(*where, *_cells(usual[constant.case], runs))]))
+            if constant.case == case:
+                runs = [_run(spec, constant.changed(constant.value * factor), foretold) for factor in FACTORS]
+                found.add(FigureTable(rows=[(*where, constant.name, *_cells(usual, runs))]))
     return found
 
 
