@@ -68,8 +68,9 @@ def advance_monitor(
     state: MonitorState, traffic: ModelTraffic, now: float, monitor: MonitorPolicy
 ) -> tuple[MonitorState, SloWindow | None]:
     """The monitor after a look at the totals, and the window that was full by `now`; None where it was not."""
-    requests = traffic.finished - state.finished
+    outcomes = traffic.outcomes
+    requests = outcomes.finished - state.finished
     if not is_window_full(requests, now - state.opened_at, monitor.requests, monitor.seconds):
         return state, None
-    window = SloWindow(closed_at=now, requests=requests, missed=traffic.missed - state.missed)
-    return replace(state, opened_at=now, finished=traffic.finished, missed=traffic.missed), window
+    window = SloWindow(closed_at=now, requests=requests, missed=outcomes.missed - state.missed)
+    return replace(state, opened_at=now, finished=outcomes.finished, missed=outcomes.missed), window

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcomes:
-    """Requests that were answered, refused or failed, and those of them that missed the objective."""
+    """Requests that were answered, refused or failed, and those of them that missed the objective.
+
+    Where more capacity is decided by them, what a model fails by itself is in neither count.
+    """
 
     finished: int = 0
     missed: int = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mark.domain.load.outcomes import Outcomes
 from mark.domain.load.size_window import SizeCounts
 from mark.domain.models.versions import VersionCounts
 
@@ -15,6 +16,15 @@ CLIENT_GONE = 499
 """nginx's status of a request whose client has gone before its answer: nobody failed it."""
 NOT_THE_REQUEST = (408, 429)
 """Too slow, too much to do: the same request may do well a little later."""
+
+
+OVERLOADED = (503, 504)
+"""Server errors of one that has too much to do."""
+
+
+def is_model_error(status: int) -> bool:
+    """True where an HTTP status says that the model failed by itself: more instances would fail alike."""
+    return status >= SERVER_ERROR and status not in OVERLOADED
 
 
 def is_rejection(status: int) -> bool:
@@ -101,6 +111,8 @@ class ModelTraffic:
     shed: int = 0
     #: Requests that failed.
     failed: int = 0
+    #: Of these, those that the model answered with an error of its own: no capacity would have served them.
+    model_errors: int = 0
     #: Requests that the model called wrong in themselves, which tells nothing of the service.
     rejected: int = 0
     #: Requests that were sent again after their agent was lost.
@@ -163,6 +175,11 @@ class ModelTraffic:
     def missed(self) -> int:
         """Finished requests that missed the objective."""
         return self.late + self.shed + self.failed
+
+    @property
+    def outcomes(self) -> Outcomes:
+        """What capacity is decided by: the finished and the missed, without the model's own errors."""
+        return Outcomes(finished=self.finished - self.model_errors, missed=self.missed - self.model_errors)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

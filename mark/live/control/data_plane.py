@@ -17,7 +17,6 @@ from mark.controller.demand_units import (
 from mark.controller.policy import MonitorPolicy
 from mark.dispatch.objective import missed_target
 from mark.domain.demand import UNIT_S, DemandUnit
-from mark.domain.load.outcomes import Outcomes
 from mark.domain.load.size_window import SizeCounts, sizes_since
 from mark.domain.load.traffic import ClientTraffic, ModelTraffic, grown_since
 from mark.domain.models.variants import AccuracyTotal
@@ -46,10 +45,11 @@ class LiveDataPlane:
         self._since = next_unit_at
         self._monitor_policy, self._target = monitor, target
         traffic = store.traffic(model)
-        self._monitor = MonitorState(opened_at=clock.now(), finished=traffic.finished, missed=traffic.missed)
+        before = traffic.outcomes
+        self._monitor = MonitorState(opened_at=clock.now(), finished=before.finished, missed=before.missed)
         self._closed: SloWindow | None = None
         self._clients, self._sizes = traffic.clients, traffic.sizes
-        self._accuracy, self._outcomes = _accuracy_of(traffic), _outcomes_of(traffic)
+        self._accuracy, self._outcomes = _accuracy_of(traffic), traffic.outcomes
 
     def next_unit(self) -> DemandUnit | None:
         """Take the oldest unit that has ended and was not taken yet."""
@@ -61,7 +61,7 @@ class LiveDataPlane:
         unit = counted_unit(start_at, counts, window_speeds(self._store.clocks(), *unit_windows(start_at)))
         traffic = self._store.traffic(self._model)
         before, self._accuracy = self._accuracy, _accuracy_of(traffic)
-        earlier, self._outcomes = self._outcomes, _outcomes_of(traffic)
+        earlier, self._outcomes = self._outcomes, traffic.outcomes
         return replace(
             unit,
             clients=self._take_clients(traffic),
@@ -122,7 +122,3 @@ class LiveDataPlane:
 
 def _accuracy_of(traffic: ModelTraffic) -> AccuracyTotal:
     return AccuracyTotal(answers=traffic.accuracy_known, accuracy_sum=traffic.accuracy_sum)
-
-
-def _outcomes_of(traffic: ModelTraffic) -> Outcomes:
-    return Outcomes(finished=traffic.finished, missed=traffic.missed)

@@ -25,6 +25,7 @@ _COUNTERS = (
     ("late", "Responses that missed the latency objective"),
     ("shed", "Requests shed: no capacity to meet their deadline"),
     ("failed", "Requests that failed: an error of the model or of the service"),
+    ("model_errors", "Of the failed, those that the model answered with an error of its own"),
     ("rejected", "Invalid requests, answered with a client error (4xx)"),
     ("redispatched", "Requests sent again after their agent was lost"),
     ("deduplicated", "Requests with a known id, answered without a second execution"),

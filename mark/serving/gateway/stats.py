@@ -14,6 +14,7 @@ from mark.domain.load.traffic import (
     ClientTraffic,
     ModelTraffic,
     grown_since,
+    is_model_error,
     is_rejection,
 )
 from mark.domain.models.versions import VersionCounts, counted_since
@@ -96,14 +97,15 @@ class Tally:
     __slots__ = (
         "_opened", "_since", "_window_began", "accuracy_known", "accuracy_sum", "arrivals", "billed", "by", "cold",
         "cut_short", "deduplicated", "failed", "first_byte_sum_s", "first_bytes", "forwarded", "gib_s",
-        "invocations", "late", "latencies", "latency_sum_s", "left", "recent", "redispatched", "rejected", "shed",
-        "sizes", "variants", "versions", "window_count",
+        "invocations", "late", "latencies", "latency_sum_s", "left", "model_errors", "recent", "redispatched",
+        "rejected", "shed", "sizes", "variants", "versions", "window_count",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.arrivals: Counter[int] = Counter()
         self.by: dict[Server, int] = dict.fromkeys(SERVERS, 0)
         self.late = self.shed = self.failed = self.rejected = self.redispatched = self.deduplicated = 0
+        self.model_errors = 0
         self.invocations = self.cold = self.forwarded = 0
         self.left = self.cut_short = 0
         self.window_count = 0
@@ -166,6 +168,7 @@ class Tally:
                 self.arrivals[window] -= 1
         else:
             self.failed += 1
+            self.model_errors += is_model_error(status)
 
     def of_version(self, version: str) -> VersionTally:
         """The counts of a version, from now on among the model's."""
@@ -209,6 +212,7 @@ class Tally:
             late=self.late,
             shed=self.shed,
             failed=self.failed,
+            model_errors=self.model_errors,
             rejected=self.rejected,
             redispatched=self.redispatched,
             latency_counts=tuple(sorted(self.latencies.items())),
@@ -245,6 +249,7 @@ def _difference(
         late=now.late - old.late,
         shed=now.shed - old.shed,
         failed=now.failed - old.failed,
+        model_errors=now.model_errors - old.model_errors,
         rejected=now.rejected - old.rejected,
         redispatched=now.redispatched - old.redispatched,
         latency_counts=_grown(now.latency_counts, old.latency_counts),

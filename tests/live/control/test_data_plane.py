@@ -89,7 +89,7 @@ def test_a_unit_has_what_was_finished_and_missed_since_the_one_before(tmp_path: 
         store.put_clock(ClockAnchor(wall_at=steady_time(), service_at=BEGAN + 185.0, speed=0.0))
         came(1, instance=90, late=9)  # before this controller acted
         plane = LiveDataPlane(store, "m", clock=ServiceClock(store), next_unit_at=BEGAN, monitor=None, target=0.98)
-        came(2, instance=10, lambda_=5, late=2, shed=1, failed=3, rejected=7)
+        came(2, instance=10, lambda_=5, late=2, shed=1, failed=5, model_errors=2, rejected=7)
         units = [plane.next_unit(), plane.next_unit()]  # it was behind: the second has nothing of its own
         came(3, standby=4)
         units.append(plane.next_unit())

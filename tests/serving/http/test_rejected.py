@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mark.domain.load.outcomes import Outcomes
 from mark.serving.gateway.stats import Tally
 from tests.serving.harness import live, run, until
 
@@ -39,6 +40,18 @@ def test_what_a_service_fails_at_stays_load() -> None:
     tally.close_window(7)
 
     assert arrivals(tally) == {7: 2}
+
+
+def test_what_a_model_fails_by_itself_is_told_from_what_is_too_much_for_it() -> None:
+    tally = Tally()
+    tally.open_window(7, 100.0)
+    for status in (500, 501, 502, 503, 504, 429, 408, 400):
+        tally.refused(status, 1, 100.1)
+    assert (tally.failed, tally.model_errors, tally.rejected) == (7, 3, 1)
+    traffic = tally.traffic("m", in_flight=0, warm=0)
+    assert traffic is not None
+    assert (traffic.finished, traffic.missed) == (7, 7), "the objective counts them all"
+    assert traffic.outcomes == Outcomes(finished=4, missed=4), "capacity is decided by the others"
 
 
 def test_arrivals_are_counted_by_size_without_those_that_are_rejected() -> None:
