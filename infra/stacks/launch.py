@@ -158,7 +158,7 @@ class LaunchStack(ServiceStack):
             log=self.blueprint.log("agent"),
             secrets={"MARK_STORE_URL": self.blueprint.name(store_secret(StoreUser.AGENT))},
             forms=store_forms(self.blueprint, StoreUser.AGENT),
-            environment={"MARK_SERVICE": self.blueprint.service},
+            environment={"MARK_SERVICE": self.blueprint.service, "MARK_CPU_TIMES": "/proc/stat"},
             runs_models=True,
             lease=lease_url(self.blueprint) if self.blueprint.lean else "",
             model_ports=server_ports(json.loads(self.blueprint.processes)),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def commitment_lines(ledgers: Sequence[ModelLedger], at: float) -> tuple[BillLine, ...]:
-    """What commitments cost by `at` since the service began, and what they cover; no line where it has none."""
+    """Cost of commitments by `at` since the service began, and the part they cover; no line where it has none."""
     footprint = ledgers[0].footprint if ledgers else None
     if footprint is None or not footprint.commitments:
         return ()

@@ -91,7 +91,7 @@ def model_bill(ledger: ModelLedger, at: float) -> tuple[BillLine, ...]:
 
 
 def shared_bill(ledgers: Sequence[ModelLedger], at: float) -> tuple[BillLine, ...]:
-    """What models share up to `at`: gateways for their peaks together, what stands around them, and commitments.
+    """Costs that models share up to `at`: gateways for their peaks together, their surroundings, and commitments.
 
     Gateways are billed for the peak of the whole life, as in `live_bill`.
     """

@@ -60,7 +60,7 @@ def hour_edges(began_at: float, now: float) -> tuple[float, ...]:
 
 
 def bill_at(ledgers: Sequence[ModelLedger], at: float) -> CostUsd:
-    """What a service had cost by an instant, overhead included."""
+    """Cost of a service by an instant, overhead included."""
     lines = (line for ledger in ledgers for line in model_bill(ledger, at))
     return cost_of((*lines, *shared_bill(ledgers, at)))
 

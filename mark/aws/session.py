@@ -197,7 +197,7 @@ class Aws:
 
     @property
     def tagging(self) -> Any:
-        """What bears a tag, of all services."""
+        """Resources of all services that bear a tag."""
         return self._client("resourcegroupstaggingapi")
 
     @property

@@ -135,7 +135,7 @@ def commitment_words(lines: Iterable[BillLine]) -> str:
 
 
 def left_by_standing(owned: Commitments, footprint: Footprint) -> Commitments:
-    """What an hour of all that stands around a fleet leaves of the commitments."""
+    """The commitments that are left by an hour of all that stands around a fleet."""
     if not owned:
         return owned
     standing = HourlyUsage()

@@ -124,7 +124,7 @@ class CommitmentFile(Entry):
     reserved_instances: tuple[ReservedEntry, ...] = ()
 
     def to_domain(self) -> Commitments:
-        """What of them the service may count."""
+        """The part of them that the service may count."""
         found = Commitments(
             plans=tuple(entry.to_domain() for entry in self.savings_plans),
             reservations=tuple(entry.to_domain() for entry in self.reserved_instances),

@@ -10,7 +10,7 @@ from mark.config.parts import Part, Share
 
 
 class AccountSettings(Part):
-    """What the account has already (docs/commitments.md)."""
+    """Commitments that the account has already (docs/commitments.md)."""
 
     commitments: Path | None = Field(
         None,

@@ -211,7 +211,7 @@ def chosen_routing(settings: Settings) -> Routing | None:
 
 
 def chosen_variants(settings: Settings) -> VariantWishes:
-    """What the settings ask of a model's variants."""
+    """Wishes of the settings for a model's variants."""
     rule = _chosen_rule(settings)
     return VariantWishes(
         dispatch=rule if isinstance(rule, VariantDispatch) else None,

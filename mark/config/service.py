@@ -58,7 +58,7 @@ class Mode(StrEnum):
 
 
 class Measured(StrEnum):
-    """What an objective is measured by."""
+    """Measure of an objective."""
 
     ANSWER = "answer"
     FIRST_BYTE = "first_byte"

@@ -109,7 +109,7 @@ def _commanded(rollout: Rollout, verb: RolloutVerb, now: float) -> Rollout:
         case RolloutVerb.START:
             return rollout
         case RolloutVerb.ABORT:
-            return aborted(rollout, now, "aborted by command")
+            return aborted(rollout, now, "by command")
         case RolloutVerb.PROMOTE:
             last = max(0, len(rollout.policy.steps) - 1)
             since = rollout.since if rollout.phase is RolloutPhase.PREPARING else now

@@ -73,7 +73,7 @@ class MeasuredTimes:
 
     @property
     def shared(self) -> tuple[float, float]:
-        """What other variants on this machine may know of it: its mean ratio to the profile, and the variance."""
+        """Prior for other variants on this machine: its mean ratio to the profile, and the variance."""
         return self._mean_ratio, self._variance
 
     def share(self, mean_ratio: float, variance: float) -> None:

@@ -202,7 +202,7 @@ def fixed_choice(state: QosState, pool: QosPool) -> QosChoice:
 
 
 def heuristic_choice(state: QosState, pool: QosPool) -> QosChoice:
-    """What waits, up to SWITCH_ABOVE, by the accurate model; a larger batch of the small one where that is needed.
+    """Waiting requests up to SWITCH_ABOVE by the accurate model; a larger batch of the small one where needed.
 
     It is needed where the throughput of the accurate model is below the device's share of ALPHA x the arrival rate
     + BETA x the queue over the time that it may wait (`patience_s`). The batch is then the smallest whose

@@ -310,7 +310,7 @@ def _check_streams(entry: ServedSettings, slo: Slo, has_queue: bool, has_variant
 
 
 def _wishes(settings: Settings, entry: ServedSettings) -> VariantWishes | None:
-    """What is asked of the model's variants; None for a backend that has one. Errors: Misconfigured."""
+    """Wishes for the model's variants; None for a backend that has one. Errors: Misconfigured."""
     wishes, backend = chosen_variants(settings), entry.backend
     if wishes.dispatch is not None and isinstance(wishes.dispatch.rule, QosRule):
         raise Misconfigured(

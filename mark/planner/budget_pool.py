@@ -161,7 +161,7 @@ def _those(ranked: RankedPools, left: NDArray[np.bool_]) -> RankedPools:
 
 
 def _within_budget(running: dict[str, int], able: tuple[Offering, ...], budget: float) -> dict[str, int]:
-    """What runs, the cheapest offerings first, as far as the budget goes; an unknown offering leaves."""
+    """Running instances, the cheapest offerings first, as far as the budget goes; an unknown offering leaves."""
     left_usd, kept = budget * (1 + BUDGET_ROUNDING), {}
     for item in sorted(able, key=lambda item: (item.usd_per_hour, item.name)):
         count = min(running.get(item.name, 0), int(left_usd // item.usd_per_hour))

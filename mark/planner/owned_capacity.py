@@ -36,7 +36,7 @@ def owned_capacity(
     running: Mapping[str, int],
     refused: Collection[str],
 ) -> tuple[OwnedCapacity, ...]:
-    """What commitments cover of these offerings; of a refused one no more than runs."""
+    """Capacity that commitments cover of these offerings; of a refused one no more than runs."""
     able = [item for item in offerings if item.market is Market.ON_DEMAND]
     able = sorted({item.name: item for item in able if item.zone == "any"}.values(), key=lambda item: item.name)
     most = {item.name: running.get(item.name, 0) if item.name in refused else MOST_HOURS for item in able}

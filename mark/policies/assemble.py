@@ -100,7 +100,7 @@ class PolicySpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantWishes:
-    """What a team asks of a model's variants.
+    """A team's wishes for a model's variants.
 
     dispatch: None for the usual rule. accuracy_floor: share that a variant must answer right; plans then count on
     the least accurate variant that does, and without a floor on the most accurate one.
@@ -250,7 +250,7 @@ class Assembly:
         return names[::-1] if fixed is None else (fixed,)
 
     def _supply_on(self, variant: str) -> Supply | None:
-        """What serves that variant within the objective; None where nothing does."""
+        """The offerings that serve that variant within the objective; None where none does."""
         try:
             return self._supply(_on_variant(self.spec, variant))
         except NothingServes:

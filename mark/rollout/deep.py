@@ -213,7 +213,7 @@ def launch_requests(
 
 
 def _granted(part: str, names: Names) -> list[Statement]:
-    """What the role should allow, each statement once."""
+    """Statements that the role should allow, each once."""
     found: list[Statement] = []
     for role in PROCESSES[part]:
         found += [one for one in statements(role, names) if one not in found]
@@ -240,6 +240,6 @@ def _names(settings: Settings, models: Sequence[LiveModel], who: Caller, exports
 
 
 def _exports(stacks: Stacks, service: str, *parts: str) -> dict[str, str]:
-    """What these stacks of the service publish, by name; none where none of them stands."""
+    """Outputs of these stacks of the service, by name; none where none of them stands."""
     states = (stacks.state(name_of(service, part)) for part in parts)
     return {name: value for state in states if state is not None for name, value in state.exports.items()}

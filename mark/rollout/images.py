@@ -131,7 +131,7 @@ def unfit_for_processors(image: RolloutImage, manifest: str) -> str | None:
 
 
 def remedy_of(image: RolloutImage) -> str:
-    """What to do about an image that is missing, or whose processors are the wrong ones."""
+    """Remedy for an image that is missing, or whose processors are the wrong ones."""
     named = image.image or ""
     makes = (
         f"{builds(named, image.dockerfile, image.architectures, image.target)}; "

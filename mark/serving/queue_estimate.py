@@ -11,7 +11,7 @@ from mark.dispatch.batcher import places_after
 
 
 class QueueEstimate:
-    """What an agent holds, by what passes on one connection. `slots`: 0 where it answers in batches."""
+    """Requests that an agent holds, by what passes on one connection. `slots`: 0 where it answers in batches."""
 
     __slots__ = ("free_at", "in_service", "max_batch", "slots", "waiting")
 

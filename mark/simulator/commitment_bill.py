@@ -23,7 +23,7 @@ def bill_replayed(
     since: float,
     until: float,
 ) -> tuple[BillLine, ...]:
-    """What commitments cost in a run, and what they cover of it; of a managed service no instances.
+    """Cost of commitments in a run, and the part of it that they cover; of a managed service no instances.
 
     Calls of Lambda cost the mean of the run.
     """

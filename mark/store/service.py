@@ -184,7 +184,7 @@ class ServiceStore:
                     self.put_version(replace(served, version=known.version, backend=known.backend), spec)
 
     def served_versions(self, model: str) -> tuple[ServedModel, ...]:
-        """What agents are told of the version that serves, and of the one that a rollout brings in."""
+        """Facts for agents of the version that serves, and of the one that a rollout brings in."""
         found = self.versions(model)
         names = (found.stable, found.candidate) if found is not None else ()
         keys = [self._keys.of_version(model, name) for name in names if name]

@@ -140,7 +140,7 @@ def test_versions_replace_one_another_under_load(tmp_path: Path) -> None:
             sending.assert_good("gone back after a promotion, promoted by command", at)
         notes = [note.text for tick in live.ticks("shop") for note in tick.notes if note.kind == "rollout"]
         assert any("promoted" in text for text in notes)
-        assert any("aborted by command" in text for text in notes)
+        assert any("aborted: by command" in text for text in notes)
         live.down()
 
 

@@ -187,7 +187,7 @@ def test_start_scripts_run(templates: dict[str, Template], tmp_path: Path) -> No
         assert "secretsmanager get-secret-value --region us-east-1 --secret-id mark-shop-store-agent" in script
         assert ("--gpus all" in script) == name.endswith("Nvidia")
         assert "mark.live.processes.cloud agent" in script
-        assert "\nMARK_SERVICE=shop\n" in script
+        assert "\nMARK_CPU_TIMES=/proc/stat\nMARK_SERVICE=shop\n" in script
 
 
 def test_each_process_pulls_and_runs_its_own_image(

@@ -161,7 +161,7 @@ def _sample(resource: str) -> str:
 
 
 def _context(statement: Statement, region: str) -> list[dict[str, Any]]:
-    """What a request would tell so that the statement's conditions hold."""
+    """Context of a request under which the statement's conditions hold."""
     asked: list[tuple[str, str, str | list[str]]] = [("", "aws:RequestedRegion", region)]
     asked += [(op, key, value) for op, pairs in statement.conditions.items() for key, value in pairs.items()]
     known = {key: (op, [value] if isinstance(value, str) else value[:1]) for op, key, value in asked}

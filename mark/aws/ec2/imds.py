@@ -104,7 +104,7 @@ class Imds:
         return found
 
     def store_password(self) -> str:
-        """What the agent logs in with at the store. RetryLater where nobody knows it."""
+        """The agent's credentials for the store. RetryLater where nobody knows them."""
         found = self.get(PASSWORD)
         if not found:
             raise RetryLater("the metadata service does not say what to log in with at the store")

@@ -93,7 +93,7 @@ def failed(line: str) -> InferReply:
 
 
 def error_type(payload: bytes) -> str:
-    """What a failed call's payload says that its error is: a runtime's, or an exception's name; empty for none."""
+    """The error that a failed call's payload names: a runtime's, or an exception's name; empty for none."""
     try:
         document = json.loads(payload)
     except ValueError:

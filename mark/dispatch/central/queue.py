@@ -293,7 +293,7 @@ class CentralQueue(Generic[Query]):
         self._pool = Pool(timing, best_ms)
 
     def decide(self, now_ms: float) -> Decided[Query]:
-        """What starts now, and what is handed on."""
+        """Requests that start now, and those that are handed on."""
         self._code.decide(now_ms, self._pool, self._rules, self._line, self._scratch)
         counts, names, release = self._counts, self._names, self._release
         queries, machines = self._started, self._started_at

@@ -202,7 +202,7 @@ def rollout_sentence(versions: ModelVersions) -> str:
     """The rollout as a sentence: its versions, phase and reason."""
     rollout = versions.rollout
     assert rollout is not None
-    return f"version {rollout.candidate} in place of {rollout.before}: {rollout.words}"
+    return f"version {rollout.candidate} in place of {rollout.before}, {rollout.words}"
 
 
 def rollout_notes(versions: ModelVersions, counts: Sequence[VersionCounts]) -> tuple[str, ...]:
@@ -268,7 +268,7 @@ class Rollout:
     began_at: float
     #: When its phase began.
     since: float
-    #: Why it is in its phase, for people.
+    #: Why it is in its phase, for people; it does not name the phase.
     reason: str = ""
     #: A person has asked for the promotion: no dwell, no judgement.
     is_hurried: bool = False
@@ -289,8 +289,8 @@ class Rollout:
 
     @property
     def words(self) -> str:
-        """Its phase and why, for people: `dwelling, ...`, or `aborted by command`."""
-        return self.reason if self.reason.startswith(self.phase) else f"{self.phase}, {self.reason}"
+        """Its phase and why, for people: `dwelling: answers 5% of the requests`, `aborted: by command`."""
+        return f"{self.phase}: {self.reason}" if self.reason else str(self.phase)
 
     @property
     def is_over(self) -> bool:

@@ -288,7 +288,7 @@ def _show(store: ServiceStore, versions: ModelVersions, *, as_json: bool) -> Non
     if rollout is None:
         show(f"{versions.model}  version {versions.stable}, no rollout")
         return
-    show(f"{versions.model}  {rollout.candidate} in place of {rollout.before}: {rollout.words}")
+    show(f"{versions.model}  {rollout.candidate} in place of {rollout.before}, {rollout.words}")
     table = make_table(
         texts("version", "role", "share", "answered", "late", "failed", "mean ms", "hours", "USD"), gap=2
     )

@@ -64,7 +64,7 @@ class CommitmentWatch:
         return self._all
 
     def left_for(self, model: str) -> Commitments | None:
-        """What of them is left for a model now; None before the first poll."""
+        """The commitments that are left for a model now; None before the first poll."""
         return self._left.get(model)
 
     def run(self, over: threading.Event) -> None:

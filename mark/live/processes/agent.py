@@ -9,9 +9,10 @@ import asyncio
 import faulthandler
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
 import uvloop
 
@@ -20,12 +21,13 @@ from mark.aws.ec2.launch import MODEL, MODEL_VERSION, OFFERING, PROFILE_OF, ROLE
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import Role
-from mark.domain.offering import of_type
+from mark.domain.offering import Offering, of_type
 from mark.live.local.ports import is_loopback
 from mark.live.standalone_agent import StandaloneLink, is_standalone, standalone_model, standalone_offering
 from mark.live.store_link import open_async_link
 from mark.plugins.load import load_model
 from mark.ports import Backend, VariantBackend
+from mark.serving.agent.cpu_meter import CpuMeter, busy_vcpu_s
 from mark.serving.agent.process import AgentConfig, serve_agent
 from mark.serving.backends.factory import make_backend
 from mark.simulator.rng import stream
@@ -36,6 +38,8 @@ from mark.telemetry.structured_logs import log_json
 
 BOOTED_AT = "meta-data/mark/ready-at"
 """An emulated AWS tells here when the boot is over; on EC2 there is no such path, and loading is all of it."""
+CPU_TIMES = "MARK_CPU_TIMES"
+"""File of the machine's CPU times, in the form of /proc/stat: set where an instance has a machine of its own."""
 STANDS_S = 30.0
 """Gateways have taken the agent for lost since 25 s, and nothing else would ever end it."""
 LOOK_S = 1.0
@@ -60,7 +64,7 @@ def _metadata(environment: Mapping[str, str]) -> Imds:
 
 
 def _store_password(environment: Mapping[str, str]) -> str:
-    """What to log in with at the store by now, by a connection of its own: links connect whenever they must."""
+    """Current credentials for the store, by a connection of its own: links connect whenever they must."""
     imds = _metadata(environment)
     try:
         return imds.store_password()
@@ -106,6 +110,7 @@ async def _serve(identity: Identity, imds: Imds, booted_at: float, environment: 
         instance=identity.instance,
         headers={},  # model code runs here, and a key is none of its business
     )
+    meter = _cpu_meter(offering, environment, clock.now)
     booting = _Booting(backend, clock, booted_at)
     watching = asyncio.get_running_loop().create_task(_watch_loop(booting.loaded))
     try:
@@ -117,8 +122,8 @@ async def _serve(identity: Identity, imds: Imds, booted_at: float, environment: 
             backend=booting,
             interruption=lambda: asyncio.to_thread(imds.taken_at),
             stop=stop,
-            credits_left=lambda: getattr(backend, "credits", None),
-            surplus_vcpu_s=lambda: getattr(backend, "surplus_vcpu_s", 0.0),
+            credits_left=lambda: getattr(meter or backend, "credits", None),
+            surplus_vcpu_s=lambda: getattr(meter or backend, "surplus_vcpu_s", 0.0),
             telemetry=telemetry,
         )
     finally:
@@ -128,6 +133,14 @@ async def _serve(identity: Identity, imds: Imds, booted_at: float, environment: 
         faulthandler.cancel_dump_traceback_later()
         await link.aclose()
         leading.close()
+
+
+def _cpu_meter(offering: Offering, environment: Mapping[str, str], now: Callable[[], float]) -> CpuMeter | None:
+    """The meter of a burstable machine of the agent's own; None where the start names no CPU times."""
+    burst, file = offering.instance_type.credits, environment.get(CPU_TIMES)
+    if burst is None or not file:
+        return None
+    return CpuMeter(burst, busy_vcpu_s=partial(busy_vcpu_s, Path(file)), now=now)
 
 
 async def _watch_loop(loaded: asyncio.Event) -> None:

@@ -41,7 +41,7 @@ Read = Callable[[str], str | None]
 
 
 class Kept:
-    """What a call of AWS answers, asked again when it is older than `fresh_s`: who asks is model code, too."""
+    """Cached answer of a call of AWS, asked again when it is older than `fresh_s`: who asks is model code, too."""
 
     def __init__(
         self, read: Callable[[], str], fresh_s: float, monotonic: Callable[[], float] = time.monotonic

@@ -219,7 +219,7 @@ class LiveView:
         return tuple(GatewayShare(gateway=name, agents=dict(sorted(counts[name].items()))) for name in names)
 
     def _usage(self, model: str, now: float) -> FleetUsage:
-        """What the model's instances have run and slept, by the ledger."""
+        """Time that the model's instances have run and slept, by the ledger."""
         book = self._books.setdefault(model, IncrementalUsage())
         record = self._store.ledger(model)
         return joined(book.before(record.transitions, now), rolled_up(record.rollups, now))

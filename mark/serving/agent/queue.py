@@ -139,7 +139,7 @@ class AgentCore:
         return not self.waiting and not self.in_service
 
     def state(self, seen: int, now: float, *, standby: bool) -> State:
-        """What is published after `seen` requests of a gateway."""
+        """State to publish after `seen` requests of a gateway."""
         measured, is_busy = self.measured, self.in_service > 0
         return State(
             seen,

@@ -115,7 +115,7 @@ class StreamCore(AgentCore):
         self.largest = 1
 
     def state(self, seen: int, now: float, *, standby: bool) -> State:
-        """What is published: of the times only those of a stream alone and of one in a full instance."""
+        """State to publish: of the times only those of a stream alone and of one in a full instance."""
         measured = self.measured
         times = (measured.single_s, measured.full_batch_s)
         return super().state(seen, now, standby=standby)._replace(batch_s=times, slots=self.max_batch)

@@ -105,5 +105,5 @@ class PythonBackend:
 
 
 def failure_summary(error: BaseException) -> str:
-    """What a model raised, in short."""
+    """Short words for an exception that a model raised."""
     return failure_words(error)[:300]

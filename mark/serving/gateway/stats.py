@@ -272,7 +272,7 @@ def _difference(
 
 
 def _grown(now: Bins, before: Bins) -> Bins:
-    """What was counted in each bin since."""
+    """Counts of each bin since."""
     known = dict(before)
     grown = ((place, count - known.get(place, 0)) for place, count in now)
     return tuple((place, count) for place, count in grown if count)

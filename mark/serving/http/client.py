@@ -57,7 +57,7 @@ Done = Callable[[HttpAnswer | Lost], None]
 
 
 class Parts(Protocol):
-    """What takes an answer in parts, as they come."""
+    """Receiver of an answer in parts, as they come."""
 
     def head(self, status: int, fields: list[tuple[bytes, bytes]]) -> None:
         """The head has come."""
@@ -227,7 +227,7 @@ class HttpStream:
         return self
 
     async def __anext__(self) -> bytes:
-        """What has come since. Errors: RetryLater where the server is lost before the answer's end."""
+        """Bytes that have come since. Errors: RetryLater where the server is lost before the answer's end."""
         while not self._held:
             if isinstance(self._ended, Lost):
                 raise RetryLater(f"{self._url} {self._ended.text}")

@@ -46,7 +46,7 @@ class Answering(Protocol):
 
 
 class AnswerStream(Protocol):
-    """What answers an exchange in parts, as its connection sees it."""
+    """Source of an answer in parts, as its connection sees it."""
 
     def on_writable(self) -> None:
         """The client reads again."""

@@ -198,7 +198,7 @@ def _taken(played: _Played, some: Ints) -> _Played:
 
 
 def _future_loss(played: _Played) -> Floats:
-    """What each decision and those after it lost, fading with the time between. shape (decisions,)."""
+    """Loss of each decision and of those after it, fading with the time between. shape (decisions,)."""
     fade = np.exp(-np.diff(played.at_s) / FADE_S)
     future = played.lost.copy()
     for place in range(future.size - 2, -1, -1):

@@ -73,7 +73,7 @@ class Case:
         self.runs: dict[str, dict[str, VariantRun]] = {}
 
     def rows(self) -> Iterator[Row]:
-        """What each policy attains, and what SlackFit adds."""
+        """Attainment of each policy, and SlackFit's gain."""
         for noise, runs in self.runs.items():
             for name, run in runs.items():
                 where = (*self.where, ("noise", noise), ("policy", name))

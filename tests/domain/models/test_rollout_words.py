@@ -8,8 +8,9 @@ from mark.domain.models.versions import Rollout, RolloutPhase
 @pytest.mark.parametrize(
     ("phase", "reason", "words"),
     [
-        (RolloutPhase.DWELLING, "has 5 %", "dwelling, has 5 %"),
-        (RolloutPhase.ABORTED, "aborted by command", "aborted by command"),
+        (RolloutPhase.DWELLING, "has 5 %", "dwelling: has 5 %"),
+        (RolloutPhase.ABORTED, "by command", "aborted: by command"),
+        (RolloutPhase.PREPARING, "", "preparing"),
     ],
 )
 def test_a_phase_is_said_once(phase, reason, words):

@@ -164,7 +164,7 @@ def test_status_knows_what_is_warm_and_how_a_rollout_stands_between_two_ticks(tm
             now = replace(rollout, phase=phase, reason="as it is")
             store.put_versions(ModelVersions(model="m", stable="old", rollout=now), lease)
             [model] = LiveView(store, "shop").status().models
-            assert f"version new in place of old: {phase}, as it is" in model.notes
+            assert f"version new in place of old, {phase}: as it is" in model.notes
     finally:
         server.stop()
 

@@ -43,5 +43,5 @@ def share_instances(kind_of: Mapping[str, str], gateways: Iterable[str]) -> dict
 
 
 def draw(gateway: str, subject: object) -> bytes:
-    """What a gateway draws for a subject in rendezvous hashing; the highest draw has it."""
+    """Draw of a gateway for a subject in rendezvous hashing; the highest draw has it."""
     return blake2b(f"{gateway}/{subject}".encode(), digest_size=8).digest()
