@@ -91,3 +91,8 @@ def test_only_a_burstable_machine_of_its_own_is_metered(tmp_path: Path) -> None:
     assert agent._cpu_meter(burstable(T3), told, lambda: 0.0) is not None
     assert agent._cpu_meter(burstable(None), told, lambda: 0.0) is None
     assert agent._cpu_meter(burstable(T3), {}, lambda: 0.0) is None, "emulated instances share one machine"
+    for text in ("", "cpu x y z\n"):
+        (tmp_path / "stat").write_text(text)
+        assert agent._cpu_meter(burstable(T3), told, lambda: 0.0) is None, "what cannot be read stops no agent"
+    (tmp_path / "stat").unlink()
+    assert agent._cpu_meter(burstable(T3), told, lambda: 0.0) is None

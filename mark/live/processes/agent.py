@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import faulthandler
+import logging
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ import uvloop
 from mark.aws.ec2.imds import ENDPOINT, Identity, Imds
 from mark.aws.ec2.launch import MODEL, MODEL_VERSION, OFFERING, PROFILE_OF, ROLE
 from mark.domain.clock import ClockAnchor
-from mark.domain.errors import RetryLater
+from mark.domain.errors import RetryLater, failure_words
 from mark.domain.fleet import Role
 from mark.domain.offering import Offering, of_type
 from mark.live.local.ports import is_loopback
@@ -35,6 +36,8 @@ from mark.steady_time import WALL, steady_time
 from mark.store.data_plane import AgentStore
 from mark.telemetry.otlp.sender import open_telemetry
 from mark.telemetry.structured_logs import log_json
+
+log = logging.getLogger("mark.agent")
 
 BOOTED_AT = "meta-data/mark/ready-at"
 """An emulated AWS tells here when the boot is over; on EC2 there is no such path, and loading is all of it."""
@@ -140,7 +143,13 @@ def _cpu_meter(offering: Offering, environment: Mapping[str, str], now: Callable
     burst, file = offering.instance_type.credits, environment.get(CPU_TIMES)
     if burst is None or not file:
         return None
-    return CpuMeter(burst, busy_vcpu_s=partial(busy_vcpu_s, Path(file)), now=now)
+    read = partial(busy_vcpu_s, Path(file))
+    try:
+        read()
+    except (OSError, ValueError, IndexError) as error:
+        log.warning("the machine's CPU times cannot be read, its credits are not known: %s", failure_words(error))
+        return None
+    return CpuMeter(burst, busy_vcpu_s=read, now=now)
 
 
 async def _watch_loop(loaded: asyncio.Event) -> None:
