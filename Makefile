@@ -53,8 +53,9 @@ bench: setup
 	$(BIN)/python -m scripts.bench.variants
 	$(BIN)/python -m scripts.bench.serving
 
-# The figures on real traces, forecasts included: two and a half hours on two cores; MARK_DATA names the folder that holds the traces. It measures
-# a committed tree only, keeps what is done, and writes what is whole at one commit to docs/figures.md.
+# The figures on real traces, forecasts included: some hours on two cores; MARK_DATA names the folder that holds the
+# traces. It measures a committed tree only, keeps what is done, and writes what is whole at one commit to
+# docs/figures.md.
 acceptance: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m scripts.acceptance.run
 

@@ -698,6 +698,14 @@ def _setup() -> ForecasterSetup:
     return ForecasterSetup(history=history(3), seed=1)
 
 
+def test_times_stand_in_a_table_of_their_own() -> None:
+    numbers = {"lstm: made in s": 90.04, "lstm: update ms": 3.1, "a window, mean lstm / classical": 0.9}
+    text = forecasts.summary(FigureTable(numbers=numbers))
+    assert "Times, of Twitter, days 10-13, with nothing else on the machine." in text
+    assert text.endswith("| forecaster | made in s | update ms |\n| --- | --- | --- |\n| lstm | 90.0 | 3.1 |\n")
+    assert "made in s" not in forecasts.summary(FigureTable())
+
+
 def test_windows_learn_before_they_forecast() -> None:
     labels = [window.label for window in forecasts.windows()]
     assert len(set(labels)) == len(labels) == 13

@@ -1,4 +1,4 @@
-"""CPU credits of burstable instances: the same arithmetic in the simulator and in the emulated backend."""
+"""CPU credits of burstable instances: one arithmetic for replays, emulated instances and metered ones."""
 
 from __future__ import annotations
 

@@ -82,7 +82,10 @@ def _carried_by(means: Floats, maxima: Floats, unit_s: float, wait_s: float, lev
 
 
 def _cases(rates: Floats, quantiles: tuple[float, ...]) -> Floats:
-    """Equally likely values of each unit. rates: shape (units, quantiles); returns shape (units, NODES)."""
+    """Equally likely values of each unit: `np.interp` of all rows at once.
+
+    rates: shape (units, quantiles); returns shape (units, NODES).
+    """
     if not rates.size:
         return np.empty((0, NODES))
     at, known = (np.arange(NODES) + 0.5) / NODES, np.array(quantiles)
@@ -91,7 +94,8 @@ def _cases(rates: Floats, quantiles: tuple[float, ...]) -> Floats:
     left = np.clip(np.searchsorted(known, at, side="right") - 1, 0, len(known) - 2)
     slopes = np.diff(rates, axis=1) / np.diff(known)
     cases: Floats = slopes[:, left] * (at - known[left]) + rates[:, left]
-    cases[:, at <= known[0]], cases[:, at >= known[-1]] = rates[:, :1], rates[:, -1:]  # flat beyond the levels
+    cases[:, at <= known[0]] = rates[:, :1]  # flat beyond the levels
+    cases[:, at >= known[-1]] = rates[:, -1:]
     return cases
 
 
@@ -101,7 +105,7 @@ def _carried(
 ) -> Floats:  # pragma: no cover - compiled
     """E[r - shortfall(r, level)], shape (units, levels), over the cases. typical, maxima: shape (units, cases).
 
-    levels: rising, so that the formula is worked out only where neither of its ends holds.
+    levels: rising, so that nothing is worked out from the first level on above which nothing is in excess.
     """
     units, cases = typical.shape
     found = np.zeros((units, len(levels)))

@@ -162,7 +162,7 @@ def wake_delay_s(history: Demand, backup: Backup, kept_rps: float) -> float:
 def excursions_s(rates: Floats, levels: Floats, unit_s: float) -> Floats:
     """Mean length of the stretches in which the rate lies above each level, s: shape (levels,).
 
-    rates: shape (units,); levels: rising. Errors: none.
+    rates: shape (units,); levels: rising.
     """
     if not len(rates):
         return np.full(len(levels), USUAL_S)

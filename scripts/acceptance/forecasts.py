@@ -15,7 +15,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from mark.controller.runner import KEEP_HISTORY
 from mark.domain.demand import HORIZON, Demand
@@ -146,10 +145,14 @@ def main(given: Sequence[str] | None = None) -> None:
 
 def summary(figures: FigureTable) -> str:
     """The part of the page."""
-    took = [row for row in figures.rows if len(row) == len(TIMES_HEAD)]
-    scored = replace(figures, rows=[row for row in figures.rows if row not in took])
+    found = figures.numbers
+    took = [
+        (name, *(f"{found[f'{name}: {what}']:.1f}" for what in TIMES_HEAD[1:]))
+        for name in LEARNED
+        if f"{name}: {TIMES_HEAD[1]}" in found
+    ]
     times = f"\n{TIMES_NOTE.format(window=_timed_window().label)}\n{table(TIMES_HEAD, took)}" if took else ""
-    return part_text(TITLE, NOTE, scored, HEAD) + times
+    return part_text(TITLE, NOTE, figures, HEAD) + times
 
 
 def times() -> FigureTable:
@@ -160,8 +163,8 @@ def times() -> FigureTable:
         for name in LEARNED:
             made = _make(name, window, span, Path(folder))
             update_ms = _update_ms(made, span)
-            row = (name, f"{made.train_s:.1f}", f"{update_ms:.1f}")
-            found.add(FigureTable(rows=[row], checks=_pace(name, made, update_ms)))
+            numbers = zip((f"{name}: {what}" for what in TIMES_HEAD[1:]), (made.train_s, update_ms), strict=True)
+            found.add(FigureTable(numbers=dict(numbers), checks=_pace(name, made, update_ms)))
     return found
 
 
@@ -294,8 +297,8 @@ def _coverage(where: str, name: str, scores: BacktestScores) -> list[Check]:
 def _pace(name: str, made: Built, update_ms: float) -> list[Check]:
     took = f"{update_ms:.1f} ms"
     checks = [Check(f"{name}: update", took, f"<= {MOST_UPDATE_MS:g} ms", update_ms <= MOST_UPDATE_MS)]
-    cards: Mapping[str, Any] = made.card or {}
-    seconds = [took for kind, card in cards.items() if kind.startswith("lstm") for took in card["seconds"]]
+    cards = (made.card or {}).items()
+    seconds = [took for kind, card in cards if kind.startswith("lstm") for took in card["seconds"]]
     if seconds and name == "lstm":
         longest, most = max(seconds), MOST_TRAIN_S
         checks.append(Check("lstm: training a seed", f"{longest:.0f} s", f"<= {most:g} s", longest <= most))

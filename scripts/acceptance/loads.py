@@ -230,7 +230,7 @@ class Remembering:
     """A forecaster that is asked each question once, and not made at all where the answers are known."""
 
     def __init__(self, make: Callable[[], Forecaster], known: Mapping[Question, Forecast] | None = None) -> None:
-        """Ask what is made so what is not known."""
+        """Make a forecaster for what is not known; `known` are answers of an equal one."""
         self.answers = dict(known or {})
         self.has_new_answers = False
         self._make = make

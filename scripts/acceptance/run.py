@@ -88,8 +88,10 @@ def _run(chosen: Sequence[FigureTask], jobs: int, forecasts: Path) -> Iterator[t
             for future in as_completed(waiting):
                 yield waiting[future], future.result()
     keep_forecasts_in(forecasts)
-    yield from ((task, task.measure()) for task in alone)
-    keep_forecasts_in(None)
+    try:
+        yield from ((task, task.measure()) for task in alone)
+    finally:
+        keep_forecasts_in(None)
 
 
 def _arguments(given: Sequence[str] | None) -> argparse.Namespace:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import groupby
 
 import numpy as np
 import pytest
@@ -14,8 +15,16 @@ from mark.domain.objective import Slo
 from mark.domain.offering import Offering
 from mark.domain.plan import Backup, Plan, PlanRequest
 from mark.planner.hedged import choose_fleet, plan_hedged, terms_of, wait_s
-from mark.planner.rates import RateTable, expect_rates
-from mark.planner.shortfall_cost import excursions_s, expected_shortfall, standby_target, wake_delay_s
+from mark.planner.rates import NODES, RateTable, _cases, expect_rates
+from mark.planner.shortfall_cost import (
+    LONGEST_S,
+    USUAL_S,
+    _slices,
+    excursions_s,
+    expected_shortfall,
+    standby_target,
+    wake_delay_s,
+)
 from scripts.acceptance.hedged_gap import gap_of, small_terms
 from tests.planner.builders import SLO, offering
 
@@ -263,6 +272,45 @@ def test_backup_capacity_costs_lambda_at_first_and_the_standby_later() -> None:
     )
     alone = expected_shortfall(replace(request, backup=Backup(lambda_usd=20e-6)), table)
     assert alone.usd(20e-6).tolist() == (alone.served * 20e-6).tolist()
+
+
+@given(
+    rows=st.lists(st.lists(st.floats(0.0, 500.0), min_size=5, max_size=5).map(sorted), min_size=1, max_size=5),
+    quantiles=st.lists(st.integers(1, 99), min_size=1, max_size=5, unique=True).map(sorted),
+)
+def test_cases_are_numpys_interpolation(rows: list[list[float]], quantiles: list[int]) -> None:
+    rates = np.array(rows)[:, : len(quantiles)]
+    levels = tuple(level / 100.0 for level in quantiles)
+    at = (np.arange(NODES) + 0.5) / NODES
+    assert _cases(rates, levels) == pytest.approx(np.array([np.interp(at, levels, row) for row in rates]))
+
+
+@given(
+    rates=st.lists(st.integers(0, 20).map(float), min_size=1, max_size=60),
+    levels=st.lists(st.integers(0, 20).map(float), min_size=1, max_size=12).map(sorted),
+)
+def test_stretches_above_all_levels_are_those_above_each(rates: list[float], levels: list[float]) -> None:
+    def mean_length_s(level: float) -> float:
+        stretches = [len(list(run)) for above, run in groupby(rates, key=lambda rate: rate > level) if above]
+        return min(LONGEST_S, 60.0 * sum(stretches) / len(stretches)) if stretches else USUAL_S
+
+    found = excursions_s(np.array(rates), np.array(levels), 60.0)
+    assert found.tolist() == pytest.approx([mean_length_s(level) for level in levels])
+
+
+@given(
+    excess=st.lists(st.floats(0.0, 90.0), min_size=1, max_size=60),
+    slices=st.integers(1, 9),
+    wakes=st.floats(0.0, 12.0),
+)
+def test_slices_hold_what_woken_standbys_would_serve(excess: list[float], slices: int, wakes: float) -> None:
+    """Also where a wake asks for more than a standby holds."""
+    rates, low = np.array(excess), 10.0 * np.arange(slices)
+    served, woken = _slices(rates, low, low + 10.0, low + wakes)
+    for i, base in enumerate(low):
+        above = rates[rates > base + wakes]
+        assert woken[i] == len(above)
+        assert served[i] == pytest.approx(np.clip(above - base, 0.0, 10.0).sum(), abs=1e-6)
 
 
 def test_the_standby_set_is_as_large_as_the_surges_that_were_seen_pay_for() -> None:

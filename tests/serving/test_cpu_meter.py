@@ -1,4 +1,4 @@
-"""What a burstable machine works is paid with the credits that its type earns, as in a replay."""
+"""A burstable machine pays for its work with the credits that its type earns, as in a replay."""
 
 from __future__ import annotations
 

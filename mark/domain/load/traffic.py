@@ -16,8 +16,6 @@ CLIENT_GONE = 499
 """nginx's status of a request whose client has gone before its answer: nobody failed it."""
 NOT_THE_REQUEST = (408, 429)
 """Too slow, too much to do: the same request may do well a little later."""
-
-
 OVERLOADED = (503, 504)
 """Server errors of one that has too much to do."""
 
@@ -178,7 +176,7 @@ class ModelTraffic:
 
     @property
     def outcomes(self) -> Outcomes:
-        """What capacity is decided by: the finished and the missed, without the model's own errors."""
+        """Counts that capacity is decided by: the finished and the missed, without the model's own errors."""
         return Outcomes(finished=self.finished - self.model_errors, missed=self.missed - self.model_errors)
 
 

@@ -1,4 +1,4 @@
-"""The CPU credits of one emulated burstable instance: the simulator's arithmetic, with a balance that is kept."""
+"""CPU credits of an emulated or metered instance: the simulator's arithmetic, with a balance that is kept."""
 
 from __future__ import annotations
 
