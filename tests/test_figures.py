@@ -156,6 +156,23 @@ def test_a_page_is_put_together_of_one_commit(two_parts: Path) -> None:
     assert text.count("Measured at commit") == 1
 
 
+def test_parts_of_the_same_commit_stay_on_the_page(two_parts: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(two_parts, "risk", "only")
+    page.main([str(two_parts)])
+    for task in ("first", "second"):
+        keep(two_parts / "elsewhere", "days", task)
+    run.main(["--jobs", "1", "--out", str(two_parts / "elsewhere")])  # measures no part that stands there
+    assert "not measured" not in capsys.readouterr().out
+    text = page.PAGE.read_text()
+    assert text.index("## Risk") < text.index("## Days")
+    assert text.count("<!-- end of ") == 2
+    assert "Not measured at it" not in text
+    for task in ("first", "second"):
+        keep(two_parts / "later", "days", task, commit="def")
+    page.main([str(two_parts / "later")])
+    assert "## Risk" not in page.PAGE.read_text()
+
+
 def test_parts_of_different_commits_make_no_page(two_parts: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keep(two_parts, "days", "first")
     keep(two_parts, "days", "second")
@@ -228,10 +245,15 @@ def test_a_tree_with_changes_is_not_measured(tmp_path: Path, capsys: pytest.Capt
     (tmp_path / "code.py").write_text("1")
     git("add", ".")
     git("commit", "-qm", "first")
-    assert len(clean_commit(tmp_path)) == 12
+    first = clean_commit(tmp_path, ["code.py"])
+    assert len(first) == 12
+    (tmp_path / "page.md").write_text("told")
+    git("add", ".")
+    git("commit", "-qm", "a page")
+    assert clean_commit(tmp_path, ["code.py"]) == first, "a page is no part of what is measured"
     (tmp_path / "code.py").write_text("2")
     with pytest.raises(SystemExit) as ended:
-        clean_commit(tmp_path)
+        clean_commit(tmp_path, ["code.py"])
     assert ended.value.code == 2
     assert "code.py changed since the last commit" in capsys.readouterr().err
 

@@ -199,3 +199,8 @@ class PlanRequest:
         """The candidates but for what is owned."""
         names = {item.offering.name for item in self.owned}
         return tuple(item for item in self.offerings if item.name not in names) if names else self.offerings
+
+    @property
+    def launchable(self) -> tuple[Offering, ...]:
+        """The candidates that more may be launched of: neither owned nor refused."""
+        return tuple(item for item in self.rented if item.name not in self.refused)

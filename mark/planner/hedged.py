@@ -101,9 +101,9 @@ def plan_hedged(request: PlanRequest) -> Plan:
     )
     load_rps = float(table.carried[min(request.lead_units, len(request.forecast) - 1), -1])
     request = replace(request, offerings=derate_small_fleets(request.offerings, load_rps, request.slo))
+    left = expected_shortfall(request, table)
     backup, limit = with_miss_price(replace(request, offerings=request.rented), table)
     request = replace(request, backup=backup)
-    left = expected_shortfall(request, table)
     terms = terms_of(request, table, left)
     fleet = choose_fleet(terms)
     if limit is not None:
@@ -136,7 +136,12 @@ def plan_hedged(request: PlanRequest) -> Plan:
             counts, expected, carried, capacity_rps, worth, len(request.forecast) * request.forecast.unit_s
         ),
         standbys_awake=_standbys_awake(request, table, kept_rps),
-        standby_target=standby_target(request.history, request.backup, alone_rps=_alone_rps(counts)),
+        standby_target=standby_target(
+            request.history,
+            request.backup,
+            request.launchable if limit is None else (),
+            alone_rps=_alone_rps(counts),
+        ),
         wake_delay_s=wake_delay_s(request.history, request.backup, kept_rps),
     )
 

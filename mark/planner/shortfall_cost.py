@@ -1,19 +1,22 @@
 """Shortfall cost: the price of a request above the planned capacity, by the level of load that it belongs to.
 
-Backup capacity serves it: Lambda at once and dearly; where stopped standbys can be woken, Lambda only until they
-serve. Of an excursion above a level that lasts D seconds, Lambda carries the first w (to notice it and to wake,
-again where a wake is refused),
-standbys the rest, and waking is paid for:
+Backup capacity serves it: Lambda at once and dearly; where the excess lasts, Lambda only until capacity serves that
+was started when it began: a standby that was woken, or an instance that was launched. Of an excursion above a level
+that lasts D seconds, Lambda carries the first w (to notice it and to start the other, again where a wake is
+refused), the other the rest, and its start is paid for:
 
-    price(level) = (lambda min(D, w) + standby (max(D - w, 0) + waking)) / D      USD a request
+    price(level) = (lambda min(D, w) + other max(D - w, 0) + start) / D      USD a request
 
-D is what the history holds: the mean length of its excursions above that level, half an hour at most (what lasts
-longer is worth a launch).
+The cheapest way counts. D is what the history holds: the mean length of its excursions above that level, half an
+hour at most. So the price has the value of waiting in it: an instance for what may come is worth its rent only
+as far as one that is ordered when it does come would be too late (a real option; Dixit and Pindyck, "Investment
+under Uncertainty", 1994).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +24,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mark.domain.demand import Demand
+from mark.domain.offering import Offering
 from mark.domain.plan import Backup, PlanRequest
 from mark.planner.rates import RateTable
 
@@ -32,7 +36,9 @@ LONGEST_DELAY_S = 60.0
 """As far back as windows are looked at."""
 LONGEST_S = 1800.0
 WORTH_WAKING = 0.4
-"""Share of a standby that an excess must fill: below it Lambda is cheaper."""
+"""Share of a standby, or of an instance, that an excess must fill: below it Lambda is cheaper."""
+RUNS_LONGER = 2.0
+"""What is started for an excess runs so many times as long as the excess fills it: half of it is idle on average."""
 FEWEST_UNITS = 60
 """With less history nothing is known of surges: standbys then carry UNKNOWN_SHARE of the usual load."""
 UNKNOWN_SHARE = 0.5
@@ -46,51 +52,91 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
+class StartedLater:
+    """One way to serve an excess that lasts: Lambda at first, then what was started as it began."""
+
+    #: Requests that Lambda serves all the same, shape (units, cells).
+    alone: Floats
+    #: Cost of what serves the others, its start included, USD, shape (units, cells).
+    beside_usd: Floats
+
+
+@dataclass(frozen=True, slots=True)
 class Shortfall:
     """Expected requests above the planned capacity, by unit and cell between two levels: shape (units, cells)."""
 
     #: All of them.
     served: Floats
-    #: Those left to Lambda when standbys are woken for the others.
-    alone: Floats
-    #: Cost of the standbys then, USD.
-    beside_usd: Floats
+    ways: tuple[StartedLater, ...] = ()
+
+    @property
+    def alone(self) -> Floats:
+        """Those that only Lambda serves, however it is priced."""
+        found = self.served
+        for way in self.ways:
+            found = np.minimum(found, way.alone)
+        return found
 
     def usd(self, lambda_usd: float) -> Floats:
-        """Their cost at Lambda's price of a request, USD: standbys are woken where that is cheaper."""
-        return np.minimum(self.alone * lambda_usd + self.beside_usd, self.served * lambda_usd)
+        """Their cost at Lambda's price of a request, USD, each served the cheapest way."""
+        found = self.served * lambda_usd
+        for way in self.ways:
+            found = np.minimum(found, way.alone * lambda_usd + way.beside_usd)
+        return found
 
 
 def expected_shortfall(request: PlanRequest, table: RateTable) -> Shortfall:
-    """The shortfall of an empty fleet, split between Lambda and standbys.
+    """The shortfall of an empty fleet, by the ways to serve it.
 
-    A standby is woken for an excess that fills it: a smaller one stays with Lambda, however long it lasts. It is
-    never counted cheaper than a rented instance: a standby of a burstable type has no credits to be the fleet.
+    Where Lambda is not in time, what waits for a launch is missed, which `miss_penalty.py` limits: only standbys
+    are counted on then.
     """
     history, backup = request.history, request.backup
     served = np.diff(table.carried, axis=1) * table.unit_s
-    item = backup.standby
-    if item is None:
-        return Shortfall(served, served, np.zeros_like(served))
     lasts_s = excursions_s(np.array(history.mean_rps, np.float64), table.levels[:-1], history.unit_s)
-    by_lambda = np.minimum(lasts_s, backup.until_awake_s + DETECTION_S) / lasts_s
-    standby_usd = max(item.usd_per_request, min((o.usd_per_request for o in request.offerings), default=0.0))
-    cells = math.ceil(WORTH_WAKING * item.capacity_rps / table.levels[1])
-    by_standby = np.zeros_like(served)
-    by_standby[:, : max(0, served.shape[1] - cells)] = served[:, cells:]
-    waking = backup.wake_s / lasts_s
-    return Shortfall(
-        served, served - by_standby * (1.0 - by_lambda), by_standby * standby_usd * (1.0 - by_lambda + waking)
-    )
+
+    def way(item: Offering, started: tuple[Floats, Floats]) -> StartedLater:
+        """For an excess that fills it: a smaller one stays with Lambda, however long it lasts."""
+        by_lambda, other_usd = started
+        cells = math.ceil(WORTH_WAKING * item.capacity_rps / table.levels[1])
+        filling = np.zeros_like(served)
+        filling[:, : max(0, served.shape[1] - cells)] = served[:, cells:]
+        return StartedLater(served - filling * (1.0 - by_lambda), filling * other_usd)
+
+    ways = []
+    item = backup.standby
+    if item is not None and (backup.standbys or not math.isfinite(backup.lambda_usd)):
+        # never cheaper than a rented one: a standby of a burstable type has no credits to be the fleet
+        usd = max(item.usd_per_request, min((o.usd_per_request for o in request.offerings), default=0.0))
+        ways.append(way(item, _started(lasts_s, backup.until_awake_s, usd, usd * backup.wake_s)))
+    if math.isfinite(backup.lambda_usd):
+        ways += [way(o, _launched(lasts_s, o)) for o in request.launchable]
+    return Shortfall(served, tuple(ways))
 
 
-def standby_target(history: Demand, backup: Backup, *, alone_rps: float = 0.0) -> int | None:
+def _launched(lasts_s: Floats, item: Offering) -> tuple[Floats, Floats]:
+    return _started(lasts_s, item.boot_s, item.usd_per_request, item.launch_usd / item.capacity_rps)
+
+
+def _started(lasts_s: Floats, ready_s: float, request_usd: float, start_usd: float) -> tuple[Floats, Floats]:
+    """Share of an excursion's requests that Lambda serves until what is started serves, and what that costs.
+
+    lasts_s: shape (n,); request_usd: of a request that it serves; start_usd: of its start, for a request a second
+    of its capacity. Returns the share and USD for each request of the excursion, each of shape (n,).
+    """
+    by_lambda = np.minimum(lasts_s, ready_s + DETECTION_S) / lasts_s
+    return by_lambda, RUNS_LONGER * request_usd * (1.0 - by_lambda) + start_usd / lasts_s
+
+
+def standby_target(
+    history: Demand, backup: Backup, launchable: Sequence[Offering] = (), *, alone_rps: float = 0.0
+) -> int | None:
     """Size of the standby set that is worth its disks, by the surges that the history holds; None without one.
 
     A surge is what lies above the mean of the SURGE_BASELINE_S before it: what lasts longer, or comes every day
     at its hour, is the plan's. The k-th standby serves the k-th slice of that, while it is filled far enough to
-    wake it. It gains what Lambda would cost then, less the first w seconds of each excursion; it costs its rent
-    then and its disk always. As many are kept as gain most together, and more where some cannot be woken.
+    wake it. It gains what Lambda would cost then, or Lambda and a launch where that is cheaper, less Lambda in the
+    first w seconds of each excursion; it costs its rent then and its disk always. As many are kept as gain most together, and more where some cannot be woken.
 
     alone_rps: the capacity of a fleet that is one instance. What it carries is no surge, however suddenly it came:
     the instance cannot be smaller. A larger fleet's headroom changes with each plan, and standbys would with it.
@@ -109,10 +155,14 @@ def standby_target(history: Demand, backup: Backup, *, alone_rps: float = 0.0) -
     wakes = low + WORTH_WAKING * item.capacity_rps
     lasts_s = excursions_s(excess, wakes, history.unit_s)
     served, busy = _slices(excess, low, low + item.capacity_rps, wakes)
-    share = np.maximum(0.0, 1.0 - (backup.until_awake_s + DETECTION_S) / lasts_s)
-    awake_usd = item.usd_per_hour * busy * unit_h * (1.0 + backup.wake_s / lasts_s)
+    without_usd = np.full(slices, backup.lambda_usd)
+    for by_lambda, other_usd in (_launched(lasts_s, offering) for offering in launchable):
+        without_usd = np.minimum(without_usd, by_lambda * backup.lambda_usd + other_usd)
+    until_awake = np.minimum(lasts_s, backup.until_awake_s + DETECTION_S) / lasts_s
+    saved_usd = without_usd - until_awake * backup.lambda_usd
+    awake_usd = item.usd_per_hour * busy * unit_h * (RUNS_LONGER + backup.wake_s / lasts_s)
     asleep_usd = backup.asleep_usd_per_hour * len(excess) * unit_h
-    gained = np.cumsum(share * served * history.unit_s * backup.lambda_usd - awake_usd - asleep_usd)
+    gained = np.cumsum(saved_usd * served * history.unit_s - awake_usd - asleep_usd)
     size = int(gained.argmax()) + 1 if gained.max(initial=0.0) > 0.0 else 0
     return round(size / (1.0 - backup.wake_refused))
 

@@ -1,11 +1,13 @@
 """docs/figures.md, put together of measured figures: `python -m scripts.acceptance.page [FOLDER]`.
 
 All parts are of one commit, or there is no page: figures of different code beside each other compare nothing. A
-part that is not wholly measured at that commit is left out, and the page names it.
+part that is not wholly measured at that commit is left out, and the page names it. Parts that stand on the page
+already, of the same commit, stay: they may have been measured elsewhere.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -36,7 +38,7 @@ def main(given: Sequence[str] | None = None) -> None:
     arguments = sys.argv[1:] if given is None else given
     folder = ResultFolder(Path(arguments[0]) if arguments else RESULTS)
     measured = {task: folder.find(task.part, task.label) for task in tasks()}
-    text = page_text(measured)
+    text = page_text(measured, page_before())
     if text is None:
         missing = ", ".join(missing_parts(measured))
         refuse(f"no part is measured: {missing}: run `make acceptance`, it goes on from what is there")
@@ -50,21 +52,39 @@ def missing_parts(measured: Mapping[FigureTask, MeasuredFigures | None]) -> list
     return [f"{part} ({lacking.count(part)} of {listed.count(part)} tasks)" for part in dict.fromkeys(lacking)]
 
 
-def page_text(measured: Mapping[FigureTask, MeasuredFigures | None]) -> str | None:
-    """The page of the parts that are whole, None without any; ends the command where commits differ."""
+def page_text(measured: Mapping[FigureTask, MeasuredFigures | None], before: str = "") -> str | None:
+    """The page of the parts that are whole, None without any; ends the command where commits differ.
+
+    before: the page as it was. Its parts of the same commit stay where they are not measured anew.
+    """
     lacking = {task.part for task, found in measured.items() if found is None}
     whole = [found for task, found in measured.items() if found is not None and task.part not in lacking]
     if not whole:
         return None
+    commit = one_commit(whole)
+    kept = parts_on(before, commit)
     texts = {
-        name: part.text(part.completed(figures_of(name, whole)))
+        name: part.text(part.completed(figures_of(name, whole))) if name not in lacking else kept[name]
         for name, part in PARTS.items()
-        if name not in lacking
+        if name not in lacking or name in kept
     }
     marked = (f"<!-- {name} -->\n\n{text.strip()}\n\n<!-- end of {name} -->\n" for name, text in texts.items())
-    missing = missing_parts(measured)
+    missing = missing_parts({task: found for task, found in measured.items() if task.part not in texts})
     said = f" Not measured at it, and so not here: {', '.join(missing)}." if missing else ""
-    return "\n".join([HEAD, f"Measured at commit `{one_commit(whole)}`. {WORLD}{said}\n", *marked])
+    return "\n".join([HEAD, f"Measured at commit `{commit}`. {WORLD}{said}\n", *marked])
+
+
+def page_before() -> str:
+    """The page as it is; empty where there is none."""
+    return PAGE.read_text() if PAGE.exists() else ""
+
+
+def parts_on(page: str, commit: str) -> dict[str, str]:
+    """The texts of the parts of a page that was measured at that commit; none of another page."""
+    if f"Measured at commit `{commit}`." not in page:
+        return {}
+    found = re.findall(r"<!-- (\w+) -->\n(.*?)\n<!-- end of \1 -->", page, re.DOTALL)
+    return dict(found)
 
 
 def one_commit(measured: Sequence[MeasuredFigures]) -> str:

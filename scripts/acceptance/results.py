@@ -1,6 +1,7 @@
 """Measured figures as files, one a task: kept as soon as they are there, each with the commit that was measured.
 
-Figures of a tree with changes are nobody's: no commit names what was measured, so nothing is measured there.
+Figures of a tree with changes are nobody's: no commit names what was measured, so nothing is measured there. Only
+what figures are made of counts: a commit of docs or tests leaves them as they are.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -20,6 +22,8 @@ from scripts.acceptance.figures_page import FigureTable
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "out" / "figures"
+MEASURED = ("constraints.txt", "mark", "models", "predictors", "pyproject.toml", "scripts/acceptance")
+"""What figures are made of."""
 REFUSED = 2
 """Exit status where nothing can be measured, or put together, as things are."""
 
@@ -72,10 +76,11 @@ class ResultFolder:
         return self.path / (re.sub(r"[^a-z0-9]+", "-", f"{part} {task}".lower()).strip("-") + ".json")
 
 
-def clean_commit(root: Path = ROOT) -> str:
-    """The commit of the tree; ends the command where files have changed since, or nobody knows."""
-    commit, changed = _git(root, "rev-parse", "--short=12", "HEAD"), _git(root, "status", "--porcelain")
-    if commit is None or changed is None:
+def clean_commit(root: Path = ROOT, paths: Sequence[str] = MEASURED) -> str:
+    """The last commit that changed what is measured; ends the command where files have changed since, or nobody knows."""
+    commit = _git(root, "log", "-1", "--abbrev=12", "--format=%h", "--", *paths)
+    changed = _git(root, "status", "--porcelain", "--", *paths)
+    if not commit or changed is None:
         refuse("figures name the commit that they were measured at: measure them in a git checkout")
     if changed:
         names = [line[3:] for line in changed.splitlines()]

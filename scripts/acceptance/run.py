@@ -4,7 +4,8 @@
 and rivals that nobody tunes (`sagemaker`, `reactive`, `static-peak`, `lambda-only`) on one day of the Twitter
 trace, on demand and on spot; other loads and models; six hours on spot in which instances are taken back; other
 days; what each part and each constant of `hedged` is worth; forecasts. What is measured is kept at once, and a
-command that was stopped goes on from there. Parts that are whole at this commit are written to docs/figures.md.
+command that was stopped goes on from there. Parts that are whole at this commit are written to docs/figures.md;
+one that stands there already, of this commit, is measured again only where it is named.
 Ends with code 1 when a figure misses what it has to reach, with 2 when the tree has changes.
 """
 
@@ -21,28 +22,30 @@ from pathlib import Path
 
 from scripts.acceptance.figures_page import FigureTable, joined_checks
 from scripts.acceptance.loads import data_folder, keep_forecasts_in
-from scripts.acceptance.page import PAGE, figures_of, missing_parts, page_text
+from scripts.acceptance.page import PAGE, figures_of, missing_parts, page_before, page_text, parts_on
 from scripts.acceptance.parts import PARTS, FigureTask, tasks
 from scripts.acceptance.results import RESULTS, MeasuredFigures, ResultFolder, clean_commit, refuse
 
 
 def main(given: Sequence[str] | None = None) -> None:
-    """Measure the parts that are asked for, all by default."""
+    """Measure the parts that are asked for, by default all that the page lacks."""
     asked = _arguments(given)
     data_folder()
     commit, folder = clean_commit(), ResultFolder(asked.out)
     print(f"measuring {commit}", flush=True)
-    chosen = [task for task in tasks() if task.part in asked.parts]
+    there = parts_on(page_before(), commit)
+    parts = asked.parts or [part for part in PARTS if part not in there]
+    chosen = [task for task in tasks() if task.part in parts]
     found = measured(chosen, folder, commit, jobs=asked.jobs)
     whole = {task: folder.find(task.part, task.label) for task in tasks()}
     current = {task: one if one is not None and one.commit == commit else None for task, one in whole.items()}
-    lacking = missing_parts(current)
+    lacking = missing_parts({task: one for task, one in current.items() if task.part not in there})
     if lacking:
         print(f"at {commit} these parts are not measured: {', '.join(lacking)}")
-    text = page_text(current)
+    text = page_text(current, page_before())
     if text is not None:
         PAGE.write_text(text)
-    figures = {part: PARTS[part].completed(figures_of(part, found)) for part in dict.fromkeys(asked.parts)}
+    figures = {part: PARTS[part].completed(figures_of(part, found)) for part in dict.fromkeys(parts)}
     missed = [check for table in figures.values() for check in joined_checks(table.checks) if not check.kept]
     if missed:
         sys.exit(f"{len(missed)} figures miss: " + "; ".join(check.what for check in missed))
@@ -98,14 +101,15 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m scripts.acceptance.run", description="The figures on real traces."
     )
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of the page: {', '.join(PARTS)}; else all")
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART", help=f"of the page: {', '.join(PARTS)}; else all that it lacks"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: cores)")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of results (default: out/figures)")
     asked = parser.parse_args(given)
     unknown = set(asked.parts) - set(PARTS)
     if unknown:
         parser.error(f"no part {', '.join(sorted(unknown))}")
-    asked.parts = asked.parts or list(PARTS)
     return asked
 
 
