@@ -12,7 +12,7 @@ from mark.controller.limits.spot_breaker import observed_hazards
 from mark.controller.policy import ControllerPolicy
 from mark.controller.service_time_ratios import with_ratios
 from mark.controller.state import Observation, State
-from mark.controller.step import apply_observation, running_counts
+from mark.controller.step import running_counts
 from mark.domain.capacity_schedule import bounds_ahead
 from mark.domain.demand import Demand, Forecast
 from mark.domain.errors import PlanInfeasible, unknown
@@ -102,10 +102,9 @@ def _refuse_absurd(request: PlanRequest) -> None:
 
 
 def plan_request(
-    state: State, seen: Observation, policy: ControllerPolicy, *, history: Demand, forecast: Forecast
+    known: State, seen: Observation, policy: ControllerPolicy, *, history: Demand, forecast: Forecast
 ) -> PlanRequest:
-    """Compose the planner's request at a tick that saw `seen` (still without forecast and plan)."""
-    known = apply_observation(state, seen, policy)
+    """Compose the planner's request at a tick that saw `seen`. known: what `apply_observation` gave of it."""
     policy = with_quotas(with_ratios(policy, known.service_time_ratios), known.quotas)
     policy = policy.at_spot_prices(dict(seen.fleet.spot_usd_per_hour))
     # what runs of an offering that was taken away is no candidate

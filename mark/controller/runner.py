@@ -21,7 +21,7 @@ from mark.controller.policy import ControllerPolicy
 from mark.controller.recovery import Recovered, unseen_orders
 from mark.controller.service_time_ratios import ServiceTimeRatios
 from mark.controller.state import Decision, Observation, State
-from mark.controller.step import step
+from mark.controller.step import apply_observation, decide
 from mark.controller.surges import is_surging
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.commitments.owned import Commitments
@@ -185,9 +185,13 @@ class Controller:
             commitments=self._new_commitments(),
             spending_limit=self._read_limit(),
         )
-        if self._plan_is_due(seen):
-            seen = self._with_plan(seen)
-        decision = step(self.state, seen, self.policy)
+        due = self._plan_is_due(seen)
+        if due:
+            seen = self._with_measurements(seen)
+        known = apply_observation(self.state, seen, self.policy)
+        if due:
+            seen = self._with_plan(known, seen)
+        decision = decide(known, seen, self.policy)
         self._journal.append(self._fleet, seen, decision)
         self.state, self._fleet, self._lambda_warm = decision.state, seen.fleet, seen.lambda_warm
         self._unseen = unseen_orders(self._unseen, self.state, decision.orders)
@@ -218,16 +222,19 @@ class Controller:
             self._first_at = seen.now
         return due or refused or changed
 
-    def _with_plan(self, seen: Observation) -> Observation:
-        """Add forecast and plan to an observation; what fails becomes a fact and the last plan stays."""
+    def _with_measurements(self, seen: Observation) -> Observation:
+        """Add what only a planner looks at to an observation."""
         ratios = self._measure() if self._measure else None
-        seen = replace(seen, recent_rps=self._data_plane.recent_rps(), service_time_ratios=ratios)
+        return replace(seen, recent_rps=self._data_plane.recent_rps(), service_time_ratios=ratios)
+
+    def _with_plan(self, known: State, seen: Observation) -> Observation:
+        """Add forecast and plan to an observation; what fails becomes a fact and the last plan stays."""
         events = self.events
         forecast, failed = self._forecast(seen.now, events)
         self._latest, self._planned_at = forecast, seen.now
         self._forecast_failure = failed[0] if failed else None
         seen = replace(seen, facts=(*seen.facts, *failed))
-        request = plan_request(self.state, seen, self.policy, history=self._history, forecast=forecast)
+        request = plan_request(known, seen, self.policy, history=self._history, forecast=forecast)
         try:
             plan = plan_fleet(request, apply_spending_limit(self.policy, seen.spending_limit))
             return replace(seen, forecast=forecast, plan=plan)

@@ -58,8 +58,13 @@ NO_PLAN = Note(kind=NoteKind.NO_PLAN, text="no plan yet")
 
 def step(state: State, seen: Observation, policy: ControllerPolicy) -> Decision:
     """One tick. Same state, observation and policy: same decision."""
+    return decide(apply_observation(state, seen, policy), seen, policy)
+
+
+def decide(known: State, seen: Observation, policy: ControllerPolicy) -> Decision:
+    """Decide on what is known: the second half of `step`. known: what `apply_observation` gave."""
     policy = apply_spending_limit(policy, seen.spending_limit)
-    state = apply_observation(state, seen, policy)
+    state = _with_plan(known, seen, policy)
     policy = with_quotas(with_ratios(policy, state.service_time_ratios), state.quotas)
     tokens = Tokens(state.tick)
     limits = LaunchLimits(state, seen, policy)
@@ -93,7 +98,7 @@ def running_counts(state: State, fleet: FleetView) -> Counts:
 
 
 def apply_observation(state: State, seen: Observation, policy: ControllerPolicy) -> State:
-    """Fold what was seen into the state: the plan, arrived and refused launches, expiries.
+    """Fold what was seen into the state: arrived and refused launches, expiries, the load. No plan yet.
 
     The first half of `step`; the planner is asked from the state it gives.
     """
@@ -129,6 +134,11 @@ def apply_observation(state: State, seen: Observation, policy: ControllerPolicy)
         )
         if policy.pool is not None:
             state = replace(state, sizes=policy.pool.watch(state.sizes, seen.demand.sizes))
+    return state
+
+
+def _with_plan(state: State, seen: Observation, policy: ControllerPolicy) -> State:
+    """The state with the plan, where the tick made one, and what it wants."""
     if seen.plan is None:
         return state
     counts = tuple(sorted((item.offering, item.count) for item in seen.plan.counts))
