@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 from mark.controller.capacity import carried_rps, usable_rps
@@ -90,7 +91,7 @@ def decide(known: State, seen: Observation, policy: ControllerPolicy) -> Decisio
 
 def running_counts(state: State, fleet: FleetView) -> Counts:
     """Serving instances per offering that are pending, ready or requested: the plan's free candidates."""
-    have = fleet.staying()
+    have = Counter(fleet.staying)
     for item in state.requested:
         if item.role is Role.SERVING:
             have[item.offering] += item.count
@@ -338,15 +339,15 @@ def _drains(
             floor[name] = max(floor[name], count)
     for boost in state.slo_boosts:  # plans count what the monitor launched; it only must not be drained at once
         floor[boost.offering] += boost.count if over_rps <= 0.0 else 0
-    there = sorted(seen.fleet.staying().items())
+    there = sorted(seen.fleet.staying.items())
     unwanted = {name: count - floor[name] for name, count in there if count > floor[name]}
     if not unwanted:
         return [], []
     orders: list[Order] = []
     notes: list[Note] = []
-    spare_rps = _spare_rps(state, seen.fleet.staying(), policy)
-    ready_rps = _spare_rps(state, seen.fleet.ready(), policy)
-    ahead_rps = carried_rps(state, policy, seen.fleet.ready()) - (state.plan.capacity_rps if state.plan else 0.0)
+    spare_rps = _spare_rps(state, seen.fleet.staying, policy)
+    ready_rps = _spare_rps(state, seen.fleet.ready, policy)
+    ahead_rps = carried_rps(state, policy, seen.fleet.ready) - (state.plan.capacity_rps if state.plan else 0.0)
     for name, too_many in unwanted.items():
         surplus = too_many
         instances = [i for i in seen.fleet if i.offering == name and i.role is Role.SERVING and i.stays]
@@ -381,10 +382,10 @@ def _over_limit_rps(state: State, fleet: FleetView, policy: ControllerPolicy) ->
     """What ready instances carry beyond what the schedule allows, requests/s; 0 without a limit."""
     if state.plan is None or state.plan.limit_rps is None:
         return 0.0
-    return max(0.0, carried_rps(state, policy, fleet.ready()) - state.plan.limit_rps - EXACT)
+    return max(0.0, carried_rps(state, policy, fleet.ready) - state.plan.limit_rps - EXACT)
 
 
-def _spare_rps(state: State, counts: Counter[str], policy: ControllerPolicy) -> float:
+def _spare_rps(state: State, counts: Mapping[str, int], policy: ControllerPolicy) -> float:
     """Capacity of these beyond the last unit's largest 5 s rate."""
     seen_rps = state.last_unit.max_rps if state.last_unit else 0.0
     return max(0.0, carried_rps(state, policy, counts) - seen_rps)
@@ -401,7 +402,7 @@ def _warm_ups(state: State, seen: Observation, policy: ControllerPolicy, tokens:
     if not policy.warm_lambda:
         return []
     expected = 0.0
-    ready = carried_rps(state, policy, seen.fleet.ready())
+    ready = carried_rps(state, policy, seen.fleet.ready)
     if seen.forecast is not None and len(seen.forecast):
         soon = max(seen.forecast.max_at(WARM_QUANTILE)[: policy.lead_units + 1])
         # what is ready beyond the load is no load: a surge is so much of what is served
