@@ -215,6 +215,8 @@ def _still_requested(state: State, seen: Observation, policy: ControllerPolicy) 
 
     A refusal is told again when its launch is submitted again after a crash: it counts once.
     """
+    if not state.requested:
+        return ()
     there = Counter(instance.token for instance in seen.fleet)
     refused = Counter[str]()
     for fact in seen.facts:
@@ -239,6 +241,8 @@ def _still_requested(state: State, seen: Observation, policy: ControllerPolicy) 
 
 def _with_what_came(state: State, requested: tuple[Requested, ...]) -> tuple[Desired, ...]:
     """Desired counts, with what came of other offerings in the place of what was ordered, until the next plan."""
+    if not any(item.others for item in requested):
+        return state.desired
     before = {item.token: Counter(dict(item.others)) for item in state.requested}
     wanted = _desired_now(state)
     for item in requested:
@@ -246,8 +250,6 @@ def _with_what_came(state: State, requested: tuple[Requested, ...]) -> tuple[Des
             moved = min(count, wanted[item.offering])
             wanted[item.offering] -= moved
             wanted[name] += moved
-    if not any(item.others for item in requested):
-        return state.desired
     counts = tuple(sorted(item for item in wanted.items() if item[1] > 0))
     return (*state.desired[:-1], *(replace(last, counts=counts) for last in state.desired[-1:]))
 
@@ -425,4 +427,4 @@ def _remember(state: State, seen: Observation, orders: tuple[Order, ...]) -> Sta
         for o in orders
         if isinstance(o, Launch)
     )
-    return replace(state, requested=(*state.requested, *asked))
+    return replace(state, requested=(*state.requested, *asked)) if asked else state
