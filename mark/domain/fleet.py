@@ -71,6 +71,11 @@ class FleetView:
         return len(self.instances)
 
     @cached_property
+    def awake(self) -> Mapping[str, int]:
+        """Instances per offering that are not stopped: what quotas count."""
+        return Counter(i.offering for i in self.instances if i.state is not InstanceState.STOPPED)
+
+    @cached_property
     def staying(self) -> Mapping[str, int]:
         """Serving instances per offering that are pending or ready and not about to be interrupted."""
         return Counter(i.offering for i in self.instances if i.role is Role.SERVING and i.stays)

@@ -30,8 +30,9 @@ class LaunchLimits:
         self._holds = dict(state.guardrail_holds)
         self._volatile = {pool.offering for pool in state.spot_pools if pool.is_open(seen.now)}
         self._failing = {one.offering: one for one in state.launch_records if one.is_open(seen.now)}
-        booting = {i.offering for i in seen.fleet if i.state is InstanceState.PENDING}
-        booting |= {item.offering for item in state.requested}
+        booting = {item.offering for item in state.requested}
+        if state.launch_records:
+            booting |= {i.offering for i in seen.fleet if i.state is InstanceState.PENDING}
         self._trying = {
             one.offering: int(one.offering not in booting)
             for one in state.launch_records
