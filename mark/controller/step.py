@@ -91,10 +91,10 @@ def decide(known: State, seen: Observation, policy: ControllerPolicy) -> Decisio
 
 def running_counts(state: State, fleet: FleetView) -> Counts:
     """Serving instances per offering that are pending, ready or requested: the plan's free candidates."""
-    have = Counter(fleet.staying)
+    have = dict(fleet.staying)
     for item in state.requested:
         if item.role is Role.SERVING:
-            have[item.offering] += item.count
+            have[item.offering] = have.get(item.offering, 0) + item.count
     return tuple(sorted(have.items()))
 
 
