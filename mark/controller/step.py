@@ -99,9 +99,10 @@ def running_counts(state: State, fleet: FleetView) -> Counts:
 
 
 def apply_observation(state: State, seen: Observation, policy: ControllerPolicy) -> State:
-    """Fold what was seen into the state: arrived and refused launches, expiries, the load. No plan yet.
+    """Fold what was seen into the state: arrived and refused launches, expiries, the load.
 
-    The first half of `step`; the planner is asked from the state it gives.
+    The first half of `step`. The planner is asked from the state that it gives, so it looks at no forecast, no
+    plan, and no fact of their failures.
     """
     streaks = count_refusals(state, seen, policy)
     backoff, pools = back_off(state, streaks, seen, policy)

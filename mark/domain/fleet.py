@@ -56,7 +56,7 @@ class Instance:
         return self.terminates_at is None and self.state in (InstanceState.PENDING, InstanceState.READY)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: counts are kept
 class FleetView:
     """All instances that are not gone, ordered by id, and what spot instances cost."""
 

@@ -93,7 +93,7 @@ class BatchPolicy:
             raise Misconfigured(f"bad batch policy: {self.max_batch} items, {self.max_wait_s} s")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: the name is kept
 class Offering:
     """Instance type x market x zone with what it costs and what it carries.
 
