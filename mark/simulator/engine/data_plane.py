@@ -292,6 +292,8 @@ class Engine:
 
     def lambda_warm(self) -> int:
         """Lambda environments that the gateways believe to be warm."""
+        if self._overflow is None:
+            return 0
         return int(believed_warm(self._pool.belief, self._now))
 
     def served(self) -> ServedCounts:
