@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from mark.controller.limits.quotas import counted, full_offerings, with_quotas
@@ -12,7 +12,7 @@ from mark.controller.limits.spot_breaker import observed_hazards
 from mark.controller.policy import ControllerPolicy
 from mark.controller.service_time_ratios import with_ratios
 from mark.controller.state import Observation, State
-from mark.controller.step import apply_observation, running_counts
+from mark.controller.step import running_counts
 from mark.domain.capacity_schedule import bounds_ahead
 from mark.domain.demand import Demand, Forecast
 from mark.domain.errors import PlanInfeasible, unknown
@@ -102,12 +102,11 @@ def _refuse_absurd(request: PlanRequest) -> None:
 
 
 def plan_request(
-    state: State, seen: Observation, policy: ControllerPolicy, *, history: Demand, forecast: Forecast
+    known: State, seen: Observation, policy: ControllerPolicy, *, history: Demand, forecast: Forecast
 ) -> PlanRequest:
-    """Compose the planner's request at a tick that saw `seen` (still without forecast and plan)."""
-    known = apply_observation(state, seen, policy)
+    """Compose the planner's request at a tick that saw `seen`. known: what `apply_observation` gave of it."""
     policy = with_quotas(with_ratios(policy, known.service_time_ratios), known.quotas)
-    policy = policy.at_spot_prices(dict(seen.fleet.spot_usd_per_hour))
+    offerings = policy.offerings_at(dict(seen.fleet.spot_usd_per_hour))
     # what runs of an offering that was taken away is no candidate
     running = tuple(item for item in running_counts(known, seen.fleet) if policy.offering(item[0]) is not None)
     refused = set(left_out(known, policy))
@@ -115,7 +114,7 @@ def plan_request(
     refused |= {one.offering for one in known.launch_records if one.is_open(seen.now)}
     counts = counted(seen.fleet, ((item.offering, item.count) for item in known.requested))
     refused |= full_offerings(policy.quotas, policy.known_offerings, counts)
-    candidates = _candidates(policy, refused, {name for name, _ in running})
+    candidates = _candidates(offerings, policy.fallbacks, refused=refused, running={name for name, _ in running})
     owned = policy.commitments if known.commitments is None else known.commitments
     return PlanRequest(
         now=seen.now,
@@ -138,7 +137,7 @@ def plan_request(
         miss_factor=known.error_budget.miss_factor(policy.slo.target),
         owned=owned_capacity(
             owned.active_at(policy.clock_at + seen.now),
-            (*policy.offerings, *policy.fallbacks),
+            (*offerings, *policy.fallbacks),
             running=dict(running),
             refused=refused,
         ),
@@ -187,14 +186,16 @@ def tail(history: Demand, units: int) -> Demand:
     )
 
 
-def _candidates(policy: ControllerPolicy, refused: set[str], running: set[str]) -> tuple[Offering, ...]:
+def _candidates(
+    offerings: Sequence[Offering], fallbacks: Sequence[Offering], *, refused: set[str], running: set[str]
+) -> tuple[Offering, ...]:
     """Offerings to choose from: those not refused, and on-demand twins of the refused or already running."""
-    lacking = {o.instance_type.name for o in policy.offerings if o.name in refused}
+    lacking = {o.instance_type.name for o in offerings if o.name in refused}
     twins = (
         twin
-        for twin in policy.fallbacks
+        for twin in fallbacks
         if (twin.instance_type.name in lacking and twin.name not in refused) or twin.name in running
     )
     # A refused offering still runs where it runs: what is there stays a candidate.
-    kept = (o for o in policy.offerings if o.name not in refused or o.name in running)
+    kept = (o for o in offerings if o.name not in refused or o.name in running)
     return (*kept, *twins)

@@ -152,8 +152,13 @@ class ControllerPolicy:
 
     def at_spot_prices(self, usd_per_hour: Mapping[str, float]) -> ControllerPolicy:
         """The policy whose spot offerings cost what they do now, by name; the others what they did."""
-        priced = (item.at_price(usd_per_hour.get(item.name, item.usd_per_hour)) for item in self.offerings)
-        return replace(self, offerings=tuple(priced)) if usd_per_hour else self
+        return replace(self, offerings=self.offerings_at(usd_per_hour)) if usd_per_hour else self
+
+    def offerings_at(self, usd_per_hour: Mapping[str, float]) -> tuple[Offering, ...]:
+        """Its offerings at spot prices by name; the others cost what they did."""
+        if not usd_per_hour:
+            return self.offerings
+        return tuple(item.at_price(usd_per_hour.get(item.name, item.usd_per_hour)) for item in self.offerings)
 
     def provisioned_at(self, now: float) -> int:
         """Lambda environments that are provisioned then."""

@@ -67,13 +67,13 @@ def drain_for_pool(
     have: what stays or is on its way, launches of this tick included. barred: whether an offering cannot be
     launched now, so that nothing makes room for it.
     """
-    there = fleet.staying()
+    there = fleet.staying
     unwanted = [i for i in fleet if i.role is Role.SERVING and i.stays and i.offering not in wanted]
     for name in sorted(set(there) & set(wanted)):
         same = sorted((i for i in fleet if i.offering == name and i.role is Role.SERVING and i.stays), key=_first)
         unwanted += same[: max(0, there[name] - wanted[name])]
     missing = {name: n - have[name] for name, n in wanted.items() if n > have[name] and not barred(name)}
-    ready = fleet.ready()
+    ready = Counter(fleet.ready)
     waiting = any(ready[name] < n for name, n in wanted.items() if not barred(name) or have[name] > ready[name])
     leaving = [i for i in fleet if i.state is not InstanceState.STOPPED and not i.stays]
     prices = budget.usd_per_hour

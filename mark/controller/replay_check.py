@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from mark.controller.journal import Header, Tick
 from mark.controller.limits.spending_limit import apply_spending_limit
 from mark.controller.plan_request import plan_fleet, plan_request
 from mark.controller.policy import ControllerPolicy
 from mark.controller.state import Observation, State
-from mark.controller.step import step
+from mark.controller.step import apply_observation, decide
 from mark.domain.demand import Demand
 from mark.domain.errors import PlanInfeasible
 from mark.domain.plan import Plan
@@ -33,20 +33,20 @@ def mismatches(header: Header, ticks: Iterable[Tick]) -> Iterator[Mismatch]:
         seen = tick.seen
         if seen.demand is not None:
             history = history.followed_by(seen.demand, header.policy.history_units)
-        planned = _plan_again(state, seen, header.policy, history)
+        known = apply_observation(state, seen, header.policy)
+        planned = _plan_again(known, seen, header.policy, history)
         if planned != seen.plan:
             yield Mismatch(at=seen.now, what="plan", recorded=str(seen.plan), folded=str(planned))
-        decision = step(state, seen, header.policy)
+        decision = decide(known, seen, header.policy)
         if decision.orders != tick.orders:
             yield Mismatch(at=seen.now, what="orders", recorded=str(tick.orders), folded=str(decision.orders))
         state = decision.state
 
 
-def _plan_again(state: State, seen: Observation, policy: ControllerPolicy, history: Demand) -> Plan | None:
+def _plan_again(known: State, seen: Observation, policy: ControllerPolicy, history: Demand) -> Plan | None:
     if seen.forecast is None:
         return None
-    bare = replace(seen, forecast=None, plan=None)
-    request = plan_request(state, bare, policy, history=history, forecast=seen.forecast)
+    request = plan_request(known, seen, policy, history=history, forecast=seen.forecast)
     try:
         return plan_fleet(request, apply_spending_limit(policy, seen.spending_limit))
     except PlanInfeasible:

@@ -7,7 +7,7 @@ sets the clock and calls `tick` at each period and whenever something happened.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Protocol
@@ -21,7 +21,7 @@ from mark.controller.policy import ControllerPolicy
 from mark.controller.recovery import Recovered, unseen_orders
 from mark.controller.service_time_ratios import ServiceTimeRatios
 from mark.controller.state import Decision, Observation, State
-from mark.controller.step import step
+from mark.controller.step import apply_observation, decide
 from mark.controller.surges import is_surging
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.commitments.owned import Commitments
@@ -29,7 +29,7 @@ from mark.domain.demand import Demand, Forecast
 from mark.domain.errors import PlanInfeasible, failure_words
 from mark.domain.fleet import FleetView
 from mark.domain.load.announced_events import Events, no_events
-from mark.domain.orders import ForecastFailed, LaunchRefused, PlanFailed
+from mark.domain.orders import Fact, ForecastFailed, LaunchRefused, PlanFailed
 from mark.domain.quota import Quotas
 from mark.ports import Clock, Cloud, DataPlane, Forecaster
 
@@ -173,21 +173,25 @@ class Controller:
         unit = self._data_plane.next_unit()
         if unit is not None:
             self._history = self._history.followed_by(unit, KEEP_HISTORY)
+        fleet, facts, spending_limit = self._cloud.observe(), self._cloud.drain_facts(), self._read_limit()
+        plans = self._plan_is_due(now, facts, spending_limit)
         seen = Observation(
             now=now,
-            fleet=self._cloud.observe(),
+            fleet=fleet,
             demand=unit,
-            facts=tuple(self._cloud.drain_facts()),
+            facts=tuple(facts),
             slo=self._data_plane.take_slo_window(),
             lambda_warm=self._data_plane.lambda_warm(),
-            recent_rps=self._data_plane.recent_rps() if math.isfinite(self.watch_s) else (),
+            recent_rps=self._data_plane.recent_rps() if plans or math.isfinite(self.watch_s) else (),
+            service_time_ratios=self._measure() if plans and self._measure else None,
             quotas=self._new_quotas(),
             commitments=self._new_commitments(),
-            spending_limit=self._read_limit(),
+            spending_limit=spending_limit,
         )
-        if self._plan_is_due(seen):
-            seen = self._with_plan(seen)
-        decision = step(self.state, seen, self.policy)
+        known = apply_observation(self.state, seen, self.policy)
+        if plans:
+            seen = self._with_plan(known, seen)
+        decision = decide(known, seen, self.policy)
         self._journal.append(self._fleet, seen, decision)
         self.state, self._fleet, self._lambda_warm = decision.state, seen.fleet, seen.lambda_warm
         self._unseen = unseen_orders(self._unseen, self.state, decision.orders)
@@ -206,34 +210,32 @@ class Controller:
         read, known = self._read_commitments(), self.state.commitments
         return None if read == (self.policy.commitments if known is None else known) else read
 
-    def _plan_is_due(self, seen: Observation) -> bool:
+    def _plan_is_due(self, now: float, facts: Sequence[Fact], spending_limit: SpendingLimit) -> bool:
         """Once a period, and at once when a launch was refused or the spending limit has changed.
 
         A refused wake is no launch: another standby is woken.
         """
-        changed, self._spending_limit = seen.spending_limit is not self._spending_limit, seen.spending_limit
-        refused = any(isinstance(fact, LaunchRefused) and not fact.instances for fact in seen.facts)
-        due = seen.now >= self.next_at
+        changed, self._spending_limit = spending_limit is not self._spending_limit, spending_limit
+        refused = any(isinstance(fact, LaunchRefused) and not fact.instances for fact in facts)
+        due = now >= self.next_at
         if math.isinf(self._first_at):
-            self._first_at = seen.now
+            self._first_at = now
         return due or refused or changed
 
-    def _with_plan(self, seen: Observation) -> Observation:
+    def _with_plan(self, known: State, seen: Observation) -> Observation:
         """Add forecast and plan to an observation; what fails becomes a fact and the last plan stays."""
-        ratios = self._measure() if self._measure else None
-        seen = replace(seen, recent_rps=self._data_plane.recent_rps(), service_time_ratios=ratios)
         events = self.events
         forecast, failed = self._forecast(seen.now, events)
         self._latest, self._planned_at = forecast, seen.now
         self._forecast_failure = failed[0] if failed else None
-        seen = replace(seen, facts=(*seen.facts, *failed))
-        request = plan_request(self.state, seen, self.policy, history=self._history, forecast=forecast)
+        facts: tuple[Fact, ...] = (*seen.facts, *failed)
+        request = plan_request(known, seen, self.policy, history=self._history, forecast=forecast)
         try:
             plan = plan_fleet(request, apply_spending_limit(self.policy, seen.spending_limit))
-            return replace(seen, forecast=forecast, plan=plan)
+            return replace(seen, forecast=forecast, plan=plan, facts=facts)
         except PlanInfeasible as error:
             fact = PlanFailed(error=str(error), at=seen.now)
-            return replace(seen, forecast=forecast, facts=(*seen.facts, fact))
+            return replace(seen, forecast=forecast, facts=(*facts, fact))
 
     def _forecast(self, now: float, events: Events) -> tuple[Forecast, tuple[ForecastFailed, ...]]:
         """The forecast with what the events expect, made of what came without them."""

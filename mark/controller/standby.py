@@ -56,7 +56,7 @@ def short_rps(state: State, fleet: FleetView, policy: ControllerPolicy) -> float
     """Planned capacity that no ready, staying instance carries, requests/s."""
     if state.plan is None:
         return 0.0
-    there = carried_rps(state, policy, fleet.ready())
+    there = carried_rps(state, policy, fleet.ready)
     return max(0.0, min(state.plan.required_rps, state.plan.capacity_rps) - there)
 
 

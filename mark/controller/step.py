@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 from mark.controller.capacity import carried_rps, usable_rps
@@ -58,8 +59,13 @@ NO_PLAN = Note(kind=NoteKind.NO_PLAN, text="no plan yet")
 
 def step(state: State, seen: Observation, policy: ControllerPolicy) -> Decision:
     """One tick. Same state, observation and policy: same decision."""
+    return decide(apply_observation(state, seen, policy), seen, policy)
+
+
+def decide(known: State, seen: Observation, policy: ControllerPolicy) -> Decision:
+    """Decide on what is known: the second half of `step`. known: what `apply_observation` gave."""
     policy = apply_spending_limit(policy, seen.spending_limit)
-    state = apply_observation(state, seen, policy)
+    state = _with_plan(known, seen, policy)
     policy = with_quotas(with_ratios(policy, state.service_time_ratios), state.quotas)
     tokens = Tokens(state.tick)
     limits = LaunchLimits(state, seen, policy)
@@ -85,17 +91,18 @@ def step(state: State, seen: Observation, policy: ControllerPolicy) -> Decision:
 
 def running_counts(state: State, fleet: FleetView) -> Counts:
     """Serving instances per offering that are pending, ready or requested: the plan's free candidates."""
-    have = fleet.staying()
+    have = dict(fleet.staying)
     for item in state.requested:
         if item.role is Role.SERVING:
-            have[item.offering] += item.count
+            have[item.offering] = have.get(item.offering, 0) + item.count
     return tuple(sorted(have.items()))
 
 
 def apply_observation(state: State, seen: Observation, policy: ControllerPolicy) -> State:
-    """Fold what was seen into the state: the plan, arrived and refused launches, expiries.
+    """Fold what was seen into the state: arrived and refused launches, expiries, the load.
 
-    The first half of `step`; the planner is asked from the state it gives.
+    The first half of `step`. The planner is asked from the state that it gives, so it looks at no forecast, no
+    plan, and no fact of their failures.
     """
     streaks = count_refusals(state, seen, policy)
     backoff, pools = back_off(state, streaks, seen, policy)
@@ -129,6 +136,11 @@ def apply_observation(state: State, seen: Observation, policy: ControllerPolicy)
         )
         if policy.pool is not None:
             state = replace(state, sizes=policy.pool.watch(state.sizes, seen.demand.sizes))
+    return state
+
+
+def _with_plan(state: State, seen: Observation, policy: ControllerPolicy) -> State:
+    """The state with the plan, where the tick made one, and what it wants."""
     if seen.plan is None:
         return state
     counts = tuple(sorted((item.offering, item.count) for item in seen.plan.counts))
@@ -204,6 +216,8 @@ def _still_requested(state: State, seen: Observation, policy: ControllerPolicy) 
 
     A refusal is told again when its launch is submitted again after a crash: it counts once.
     """
+    if not state.requested:
+        return ()
     there = Counter(instance.token for instance in seen.fleet)
     refused = Counter[str]()
     for fact in seen.facts:
@@ -228,6 +242,8 @@ def _still_requested(state: State, seen: Observation, policy: ControllerPolicy) 
 
 def _with_what_came(state: State, requested: tuple[Requested, ...]) -> tuple[Desired, ...]:
     """Desired counts, with what came of other offerings in the place of what was ordered, until the next plan."""
+    if not any(item.others for item in requested):
+        return state.desired
     before = {item.token: Counter(dict(item.others)) for item in state.requested}
     wanted = _desired_now(state)
     for item in requested:
@@ -235,8 +251,6 @@ def _with_what_came(state: State, requested: tuple[Requested, ...]) -> tuple[Des
             moved = min(count, wanted[item.offering])
             wanted[item.offering] -= moved
             wanted[name] += moved
-    if not any(item.others for item in requested):
-        return state.desired
     counts = tuple(sorted(item for item in wanted.items() if item[1] > 0))
     return (*state.desired[:-1], *(replace(last, counts=counts) for last in state.desired[-1:]))
 
@@ -328,15 +342,15 @@ def _drains(
             floor[name] = max(floor[name], count)
     for boost in state.slo_boosts:  # plans count what the monitor launched; it only must not be drained at once
         floor[boost.offering] += boost.count if over_rps <= 0.0 else 0
-    there = sorted(seen.fleet.staying().items())
+    there = sorted(seen.fleet.staying.items())
     unwanted = {name: count - floor[name] for name, count in there if count > floor[name]}
     if not unwanted:
         return [], []
     orders: list[Order] = []
     notes: list[Note] = []
-    spare_rps = _spare_rps(state, seen.fleet.staying(), policy)
-    ready_rps = _spare_rps(state, seen.fleet.ready(), policy)
-    ahead_rps = carried_rps(state, policy, seen.fleet.ready()) - (state.plan.capacity_rps if state.plan else 0.0)
+    spare_rps = _spare_rps(state, seen.fleet.staying, policy)
+    ready_rps = _spare_rps(state, seen.fleet.ready, policy)
+    ahead_rps = carried_rps(state, policy, seen.fleet.ready) - (state.plan.capacity_rps if state.plan else 0.0)
     for name, too_many in unwanted.items():
         surplus = too_many
         instances = [i for i in seen.fleet if i.offering == name and i.role is Role.SERVING and i.stays]
@@ -371,10 +385,10 @@ def _over_limit_rps(state: State, fleet: FleetView, policy: ControllerPolicy) ->
     """What ready instances carry beyond what the schedule allows, requests/s; 0 without a limit."""
     if state.plan is None or state.plan.limit_rps is None:
         return 0.0
-    return max(0.0, carried_rps(state, policy, fleet.ready()) - state.plan.limit_rps - EXACT)
+    return max(0.0, carried_rps(state, policy, fleet.ready) - state.plan.limit_rps - EXACT)
 
 
-def _spare_rps(state: State, counts: Counter[str], policy: ControllerPolicy) -> float:
+def _spare_rps(state: State, counts: Mapping[str, int], policy: ControllerPolicy) -> float:
     """Capacity of these beyond the last unit's largest 5 s rate."""
     seen_rps = state.last_unit.max_rps if state.last_unit else 0.0
     return max(0.0, carried_rps(state, policy, counts) - seen_rps)
@@ -391,7 +405,7 @@ def _warm_ups(state: State, seen: Observation, policy: ControllerPolicy, tokens:
     if not policy.warm_lambda:
         return []
     expected = 0.0
-    ready = carried_rps(state, policy, seen.fleet.ready())
+    ready = carried_rps(state, policy, seen.fleet.ready)
     if seen.forecast is not None and len(seen.forecast):
         soon = max(seen.forecast.max_at(WARM_QUANTILE)[: policy.lead_units + 1])
         # what is ready beyond the load is no load: a surge is so much of what is served
@@ -414,4 +428,4 @@ def _remember(state: State, seen: Observation, orders: tuple[Order, ...]) -> Sta
         for o in orders
         if isinstance(o, Launch)
     )
-    return replace(state, requested=(*state.requested, *asked))
+    return replace(state, requested=(*state.requested, *asked)) if asked else state

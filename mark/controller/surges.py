@@ -102,5 +102,5 @@ def _standbys(
     """The standbys that carry what exceeds the ready fleet, up to the most that is allowed by schedule."""
     limit_rps = state.plan.limit_rps if state.plan is not None else None
     rate_rps = rate_rps if limit_rps is None else min(rate_rps, limit_rps)
-    ready_rps = carried_rps(state, policy, fleet.ready())
+    ready_rps = carried_rps(state, policy, fleet.ready)
     return max(0, math.ceil((rate_rps - ready_rps) / standby.offering.capacity_rps - WORTH_WAKING))

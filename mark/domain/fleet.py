@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 
 class InstanceState(StrEnum):
@@ -55,7 +56,7 @@ class Instance:
         return self.terminates_at is None and self.state in (InstanceState.PENDING, InstanceState.READY)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: counts are kept
 class FleetView:
     """All instances that are not gone, ordered by id, and what spot instances cost."""
 
@@ -69,18 +70,18 @@ class FleetView:
     def __len__(self) -> int:
         return len(self.instances)
 
-    def staying(self) -> Counter[str]:
-        """Serving instances per offering that are pending or ready and not about to be interrupted."""
-        counts = Counter[str]()
-        for instance in self.instances:
-            if instance.role is Role.SERVING and instance.stays:
-                counts[instance.offering] += 1
-        return counts
+    @cached_property
+    def awake(self) -> Mapping[str, int]:
+        """Instances per offering that are not stopped: what quotas count."""
+        return Counter(i.offering for i in self.instances if i.state is not InstanceState.STOPPED)
 
-    def ready(self) -> Counter[str]:
+    @cached_property
+    def staying(self) -> Mapping[str, int]:
+        """Serving instances per offering that are pending or ready and not about to be interrupted."""
+        return Counter(i.offering for i in self.instances if i.role is Role.SERVING and i.stays)
+
+    @cached_property
+    def ready(self) -> Mapping[str, int]:
         """Serving instances per offering that are ready and not about to be interrupted."""
-        counts = Counter[str]()
-        for instance in self.instances:
-            if instance.role is Role.SERVING and instance.state is InstanceState.READY and instance.stays:
-                counts[instance.offering] += 1
-        return counts
+        serving = (i for i in self.instances if i.role is Role.SERVING and i.state is InstanceState.READY)
+        return Counter(i.offering for i in serving if i.terminates_at is None)

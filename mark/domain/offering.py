@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 
 from mark.domain.errors import Misconfigured
 from mark.domain.models.profile import Profile, Provenance
@@ -92,7 +93,7 @@ class BatchPolicy:
             raise Misconfigured(f"bad batch policy: {self.max_batch} items, {self.max_wait_s} s")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: the name is kept
 class Offering:
     """Instance type x market x zone with what it costs and what it carries.
 
@@ -117,7 +118,7 @@ class Offering:
             if not (math.isfinite(value) and value > 0):
                 raise Misconfigured(f"{label} of {self.instance_type.name} must be above 0, not {value}")
 
-    @property
+    @cached_property
     def name(self) -> str:
         """`c5.large:spot`, with the zone behind it where one is fixed."""
         base = f"{self.instance_type.name}:{self.market.value}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from mark.domain.offering import Market
 
@@ -32,6 +33,7 @@ class VcpuQuota:
 Quotas = tuple[VcpuQuota, ...]
 
 
+@cache
 def quota_family(instance_type: str, market: Market) -> str:
     """The family whose quota a type counts against in a market; empty where it is not known."""
     if market is Market.SPOT and instance_type.startswith(P5):

@@ -37,12 +37,14 @@ def owned_capacity(
     refused: Collection[str],
 ) -> tuple[OwnedCapacity, ...]:
     """Capacity that commitments cover of these offerings; of a refused one no more than runs."""
+    if not owned:
+        return ()
     able = [item for item in offerings if item.market is Market.ON_DEMAND]
     able = sorted({item.name: item for item in able if item.zone == "any"}.values(), key=lambda item: item.name)
     most = {item.name: running.get(item.name, 0) if item.name in refused else MOST_HOURS for item in able}
     left = dict(running)
     found: list[OwnedCapacity] = []
-    for item, count, price_share in _tranches(owned, able, most) if owned else ():
+    for item, count, price_share in _tranches(owned, able, most):
         here = min(count, max(0, left.get(item.name, 0)))
         left[item.name] = left.get(item.name, 0) - here
         twin = item.at_price(item.usd_per_hour * max(ALMOST_NOTHING, price_share))

@@ -113,6 +113,8 @@ class SimulatedCloud:
         }
         self._victims = stream(seed, "victims")
         self._machines: dict[str, _Machine] = {}
+        #: As it was last observed; None after a change.
+        self._fleet: FleetView | None = None
         self._heap: list[tuple[float, int, Callable[[float], None]]] = []
         self._scheduled = 0
         self._facts: list[Fact] = []
@@ -135,10 +137,11 @@ class SimulatedCloud:
 
     def observe(self) -> FleetView:
         """All instances that are not gone, by id, and the spot prices of now."""
-        return FleetView(
-            instances=tuple(self._view(machine) for machine in self._machines.values()),
-            spot_usd_per_hour=self._capacity.prices.cheapest(self._spot_items, self._engine.now),
-        )
+        prices = self._capacity.prices.cheapest(self._spot_items, self._engine.now)
+        if self._fleet is None or self._fleet.spot_usd_per_hour != prices:
+            machines = self._machines.values()
+            self._fleet = FleetView(instances=tuple(map(self._view, machines)), spot_usd_per_hour=prices)
+        return self._fleet
 
     def drain_facts(self) -> tuple[Fact, ...]:
         """The facts since the last call."""
@@ -291,6 +294,7 @@ class SimulatedCloud:
             number=self._capacity.number_launch(pool_name(offering.name, zone)),
         )
         self._machines[machine.id] = machine
+        self._fleet = None
         if drawn.until_notice_s is not None:
             self._at(now + drawn.until_notice_s, lambda at: self._warn(machine, at))
         if self.prewarmed:
@@ -403,7 +407,7 @@ class SimulatedCloud:
         before, machine.life = machine.life, life
         if life is before:
             return False
-        machine.view = None
+        machine.view = self._fleet = None
         self._write_down(machine, before, life, now)
         return True
 

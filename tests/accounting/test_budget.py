@@ -23,7 +23,7 @@ from mark.accounting.budget import (
 from mark.accounting.daily_costs import DAY_S, ModelLedger
 from mark.accounting.hourly_totals import first_mark
 from mark.controller.limits.spending_limit import apply_spending_limit
-from mark.controller.plan_request import plan_fleet, plan_request
+from mark.controller.plan_request import plan_fleet
 from mark.controller.state import SloBoost, State
 from mark.domain.billing.costs import LedgerRecord, Transition
 from mark.domain.billing.spending import LimitCause, SpendingLimit
@@ -43,6 +43,7 @@ from tests.controller.builders import (
     instances,
     launched,
     plan,
+    request_at,
     seen,
 )
 
@@ -160,7 +161,7 @@ def test_when_the_limit_ends_the_fleet_comes_back() -> None:
 def test_what_is_planned_under_a_spending_limit(spending_limit: SpendingLimit, count: int) -> None:
     history = Demand(end_at=0.0, mean_rps=(1.0,), max_rps=(1.0,))
     watched = replace(seen(0.0), spending_limit=spending_limit)
-    request = plan_request(State(), watched, WATCHED, history=history, forecast=forecast(500.0))
+    request = request_at(State(), watched, WATCHED, history=history, forecast=forecast(500.0))
     made = plan_fleet(request, apply_spending_limit(WATCHED, spending_limit))
     assert sum(item.count for item in made.counts) == count
     assert apply_spending_limit(WATCHED, spending_limit).monitor is None

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from mark.controller.plan_request import plan_request
 from mark.controller.policy import ControllerPolicy, MonitorPolicy, StandbyPolicy
 from mark.controller.state import Decision, Observation, State
-from mark.controller.step import step
-from mark.domain.demand import DemandUnit, Forecast, point_forecast
+from mark.controller.step import apply_observation, step
+from mark.domain.demand import Demand, DemandUnit, Forecast, point_forecast
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.objective import SloWindow
 from mark.domain.offering import Market, Offering
 from mark.domain.orders import Drain, Fact, Launch, Order
-from mark.domain.plan import Plan, PlannedCount
+from mark.domain.plan import Plan, PlannedCount, PlanRequest
 from tests.planner.builders import SLO, offering, overflow
 
 SMALL = offering("small", rps=10.0)
@@ -99,6 +100,14 @@ def seen(
         slo=slo,
         lambda_warm=lambda_warm,
     )
+
+
+def request_at(
+    state: State, observed: Observation, policy: ControllerPolicy, *, history: Demand, forecast: Forecast
+) -> PlanRequest:
+    """The planner's request at a tick that saw this after that state."""
+    known = apply_observation(state, observed, policy)
+    return plan_request(known, observed, policy, history=history, forecast=forecast)
 
 
 class Stepped:

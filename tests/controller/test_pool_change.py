@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mark.controller.journal import Header, entry_line, header_line, read_journal
-from mark.controller.plan_request import plan_fleet, plan_request
+from mark.controller.plan_request import plan_fleet
 from mark.controller.policy import ControllerPolicy
 from mark.controller.replay_check import mismatches
 from mark.controller.state import NoteKind
@@ -18,7 +18,7 @@ from mark.domain.offering import Market
 from mark.domain.orders import Drain, Fact, Launch, LaunchRefused, RefusalCause
 from mark.domain.plan import Plan, PlannedCount
 from mark.domain.pool_policy import PoolPolicy
-from tests.controller.builders import Stepped, drained, forecast, instances, launched, seen, unit
+from tests.controller.builders import Stepped, drained, forecast, instances, launched, request_at, seen, unit
 from tests.planner.builders import SLO, demand, offering
 
 FAST = offering("fast", rps=10.0, usd_per_hour=0.5, points={1: 0.05, 4: 0.2})
@@ -124,7 +124,7 @@ class World:
         observed = seen(self.now, tuple(self.there.values()), facts=tuple(self.facts))
         self.facts = []
         if plans:
-            asked = plan_request(made.state, observed, made.policy, history=demand((1.0,)), forecast=forecast(1.0))
+            asked = request_at(made.state, observed, made.policy, history=demand((1.0,)), forecast=forecast(1.0))
             observed = replace(observed, plan=plan_fleet(asked, made.policy))
         for order in made.see(observed):
             if isinstance(order, Launch):
@@ -217,7 +217,7 @@ def test_a_pool_follows_the_sizes_that_come_and_its_journal_folds_with_and_witho
         ended = replace(unit(1.0), start_at=60.0 * number, sizes=counts)
         history = history.followed_by(ended, given.history_units)
         observed = replace(seen(60.0 * number), demand=ended)
-        asked = plan_request(made.state, observed, given, history=history, forecast=forecast(1.0))
+        asked = request_at(made.state, observed, given, history=history, forecast=forecast(1.0))
         observed = replace(observed, forecast=forecast(1.0), plan=plan_fleet(asked, given))
         made.see(observed)
         lines.append(entry_line(before, observed, made.last))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from mark.controller.plan_request import plan_fleet, plan_request
+from mark.controller.plan_request import plan_fleet
 from mark.controller.runner import Controller, check_forecast
 from mark.controller.state import Decision, Observation, State
 from mark.domain.demand import Demand, DemandUnit, Forecast, point_forecast
@@ -25,7 +25,7 @@ from mark.domain.orders import (
     RefusalCause,
 )
 from mark.domain.quota import VcpuQuota
-from tests.controller.builders import POLICY, SMALL, instances, launched, unit
+from tests.controller.builders import POLICY, SMALL, instances, launched, request_at, unit
 from tests.planner.builders import offering
 
 HISTORY = Demand(end_at=0.0, mean_rps=(30.0,), max_rps=(30.0,))
@@ -222,7 +222,7 @@ def test_what_was_asked_for_is_not_asked_for_again() -> None:
 
 def test_a_forecast_that_no_cloud_could_serve_is_no_plan() -> None:
     absurd = point_forecast(0.0, mean_rps=(1e12,) * 60, max_rps=(1e12,) * 60, source="test")
-    asked = plan_request(
+    asked = request_at(
         State(),
         Observation(now=0.0, fleet=FleetView()),
         POLICY,

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.controller.plan_request import plan_request
 from mark.controller.policy import StandbyPolicy
 from mark.controller.state import NoteKind, Observation, State
 from mark.controller.step import step
@@ -36,6 +35,7 @@ from tests.controller.builders import (
     instances,
     launched,
     plan,
+    request_at,
     seen,
 )
 from tests.planner.builders import SLO, overflow
@@ -152,7 +152,7 @@ def test_what_a_guardrail_cut_off_is_asked_for_again_after_a_period() -> None:
 def test_a_limit_of_the_service_takes_no_offering_from_the_plan() -> None:
     history = Demand(end_at=0.0, mean_rps=(), max_rps=())
     held = replace(seen(1.0, instances(8)), facts=(cut("t1-1", 0.0, 3),))
-    request = plan_request(State(), held, POLICY, history=history, forecast=forecast(50.0))
+    request = request_at(State(), held, POLICY, history=history, forecast=forecast(50.0))
     assert request.refused == ()
     assert {item.name for item in request.offerings} == {SMALL.name, LARGE.name}
 
@@ -161,13 +161,13 @@ def test_a_plan_counts_with_the_spot_price_of_now() -> None:
     history = Demand(end_at=0.0, mean_rps=(), max_rps=())
     policy, dear = replace(POLICY, offerings=(SPOT, LARGE)), 2.0 * SPOT.usd_per_hour
     priced = FleetView(spot_usd_per_hour=((SPOT.name, dear),))
-    request = plan_request(
+    request = request_at(
         State(), replace(seen(1.0), fleet=priced), policy, history=history, forecast=forecast(50.0)
     )
     spot, other = request.offerings
     assert (spot.usd_per_hour, spot.launch_usd) == (dear, pytest.approx(2.0 * SPOT.launch_usd))
     assert other == LARGE
-    usual = plan_request(State(), seen(1.0), policy, history=history, forecast=forecast(50.0))
+    usual = request_at(State(), seen(1.0), policy, history=history, forecast=forecast(50.0))
     assert usual.offerings == (SPOT, LARGE)
 
 
@@ -201,7 +201,7 @@ def test_refused_spot_is_planned_as_its_on_demand_twin() -> None:
     def asked(fleet_count: int, refused: bool) -> tuple[set[str], tuple[str, ...]]:
         state = State(capacity_backoff=((SPOT.name, 600.0),) if refused else ())
         observation = seen(1.0, instances(fleet_count, SPOT))
-        request = plan_request(state, observation, policy, history=history, forecast=forecast(50.0))
+        request = request_at(state, observation, policy, history=history, forecast=forecast(50.0))
         return {item.name for item in request.offerings}, request.refused
 
     assert asked(0, False) == ({SPOT.name}, ())
@@ -357,7 +357,7 @@ def test_each_input_moves_a_decision() -> None:
 
     def owned(**changes: Any) -> object:
         bare = replace(base, forecast=None, plan=None, **changes)
-        asked = plan_request(before.state, bare, policy, history=LOAD, forecast=forecast(1000.0))
+        asked = request_at(before.state, bare, policy, history=LOAD, forecast=forecast(1000.0))
         return asked.owned
 
     refused = LaunchRefused(token="t0-1", offering=SMALL.name, count=1, cause=CAPACITY, at=399.0)

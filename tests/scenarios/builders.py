@@ -249,6 +249,8 @@ def validate_cloud(cloud: SimulatedCloud, engine: Engine) -> None:
         assert life.asleep_since is None or life.billed_since is None, machine
         assert life.phase not in (Phase.STARTING, Phase.STOPPING, Phase.ENDING, Phase.GONE), machine
     assert sorted(slots) == sorted(engine._used)
+    lives = [(m.id, m.life.seen, m.life.terminates_at) for m in cloud._machines.values()]
+    assert [(i.id, i.state, i.terminates_at) for i in cloud.observe()] == lives
 
 
 def validate_usages(usages: list[InstanceUsage]) -> None:

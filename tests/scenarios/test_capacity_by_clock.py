@@ -38,7 +38,7 @@ def test_a_replay_has_the_minimum_ready_in_time_and_never_more_than_the_maximum(
     header, ticks = read_journal(journal.lines)
     told = list(ticks)
     usable = {item.name: item.capacity_rps for item in header.policy.known_offerings}
-    ready = {tick.seen.now: _carried(tick.seen.fleet.ready(), usable) for tick in told}
+    ready = {tick.seen.now: _carried(tick.seen.fleet.ready, usable) for tick in told}
 
     # instances answer what they hold before they leave; plans count less than the raw capacity of each
     within = [rps for at, rps in ready.items() if LEAST.start_s <= at < LEAST.end_s]

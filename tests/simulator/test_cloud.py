@@ -263,7 +263,7 @@ def test_a_scripted_interruption_takes_its_share_after_its_notice(kernel: Kernel
     assert world.cloud.drain_facts() == ()
     warned = [one for one in world.cloud.observe() if one.terminates_at == 520.0]
     assert len(warned) == 8
-    assert world.cloud.observe().staying()[SPOT.name] == 2
+    assert world.cloud.observe().staying[SPOT.name] == 2
     world.to(519.9)
     assert len(world.states()) == 15
     world.to(520.0)
@@ -483,10 +483,10 @@ def test_a_launch_that_names_several_types_gets_the_cheapest_that_is_not_refused
     world = World(kernel, faults=refuse, sleeper=cheaper)
     order = Launch(token="t1", reason="test", offering=SERVING.name, count=2, equivalents=(cheaper.name,))
     world.cloud.submit(order)
-    assert world.cloud.observe().staying() == {cheaper.name: 2}
+    assert world.cloud.observe().staying == {cheaper.name: 2}
     world.to(150.0)
     world.cloud.submit(replace(order, token="t2", equivalents=()))
-    assert world.cloud.observe().staying() == {cheaper.name: 2, SERVING.name: 2}
+    assert world.cloud.observe().staying == {cheaper.name: 2, SERVING.name: 2}
 
 
 def test_a_launch_leaves_out_the_zones_that_it_names_and_is_refused_where_none_is_left(kernel: Kernel) -> None:

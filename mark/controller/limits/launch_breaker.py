@@ -68,16 +68,18 @@ def note_launches(
     policy: LaunchBreakerPolicy,
 ) -> tuple[LaunchRecord, ...]:
     """Fold what became of launches into the records; one without a failure is forgotten."""
+    failed = defaultdict[str, list[LaunchFailed]](list)
+    for fact in facts:
+        if isinstance(fact, LaunchFailed):
+            failed[fact.offering].append(fact)
+    if not records and not failed:
+        return ()
     ready_at = defaultdict[str, list[float]](list)
     for instance in fleet:
         if (
             instance.state is InstanceState.READY and instance.role is Role.SERVING
         ):  # one that wakes proves no launch
             ready_at[instance.offering].append(instance.launched_at)
-    failed = defaultdict[str, list[LaunchFailed]](list)
-    for fact in facts:
-        if isinstance(fact, LaunchFailed):
-            failed[fact.offering].append(fact)
     known = {record.offering: record for record in records}
     for name in failed.keys() - known.keys():
         known[name] = LaunchRecord(offering=name, ready_until=max(ready_at[name], default=float("-inf")))

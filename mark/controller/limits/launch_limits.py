@@ -8,6 +8,8 @@ after that. What is left of the policy's limit of instances and of the account's
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from mark.controller.limits.quotas import QuotaLimits, counted
 from mark.controller.limits.refusals import left_out
 from mark.controller.policy import ControllerPolicy
@@ -22,22 +24,31 @@ class LaunchLimits:
     def __init__(self, state: State, seen: Observation, policy: ControllerPolicy) -> None:
         self._limit = policy.max_instances
         self._left = max(0, self._limit - len(seen.fleet) - sum(item.count for item in state.requested))
-        requested = tuple((item.offering, item.count) for item in state.requested)
-        self._quotas = QuotaLimits(policy.quotas, policy.known_offerings, counted(seen.fleet, requested))
-        #: The rest of the pool's budget.
-        self.budget = BudgetLimit(policy, seen.fleet, requested)
+        self._policy, self._fleet = policy, seen.fleet
+        self._requested = tuple((item.offering, item.count) for item in state.requested)
         self._backoff = left_out(state, policy)
         self._holds = dict(state.guardrail_holds)
         self._volatile = {pool.offering for pool in state.spot_pools if pool.is_open(seen.now)}
         self._failing = {one.offering: one for one in state.launch_records if one.is_open(seen.now)}
-        booting = {i.offering for i in seen.fleet if i.state is InstanceState.PENDING}
-        booting |= {item.offering for item in state.requested}
+        booting = {item.offering for item in state.requested}
+        if state.launch_records:
+            booting |= {i.offering for i in seen.fleet if i.state is InstanceState.PENDING}
         self._trying = {
             one.offering: int(one.offering not in booting)
             for one in state.launch_records
             if one.is_trying(seen.now)
         }
         self._returning = {pool.offering: 1 for pool in state.spot_pools if pool.is_returning(seen.now)}
+
+    @cached_property
+    def budget(self) -> BudgetLimit:
+        """The rest of the pool's budget; worked out, like that of the quotas, where a tick launches something."""
+        return BudgetLimit(self._policy, self._fleet, self._requested)
+
+    @cached_property
+    def _quotas(self) -> QuotaLimits:
+        counts = counted(self._fleet, self._requested)
+        return QuotaLimits(self._policy.quotas, self._policy.known_offerings, counts)
 
     def barred(self, name: str) -> Note | None:
         """Why nothing of it is launched for now, however much the limits leave; None where it may be."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from mark.controller.policy import ControllerPolicy
-from mark.domain.fleet import FleetView, InstanceState
+from mark.domain.fleet import FleetView
 from mark.domain.offering import Market, Offering
 from mark.domain.quota import Quotas, quota_family
 
@@ -58,9 +58,8 @@ def full_offerings(quotas: Quotas, offerings: Sequence[Offering], counts: Mappin
 
 def counted(fleet: FleetView, requested: Iterable[tuple[str, int]]) -> dict[str, int]:
     """Instances by offering that count against quotas: all but stopped ones, and those on their way."""
-    counts: dict[str, int] = {}
-    awake = ((i.offering, 1) for i in fleet if i.state is not InstanceState.STOPPED)
-    for name, count in (*awake, *requested):
+    counts = dict(fleet.awake)
+    for name, count in requested:
         counts[name] = counts.get(name, 0) + count
     return counts
 

@@ -60,9 +60,9 @@ def count_refusals(state: State, seen: Observation, policy: ControllerPolicy) ->
         return ()
     forget_at = seen.now - 2.0 * policy.unavailable_longest_s
     streaks = {(streak.offering, streak.zone): streak for streak in state.refusal_streaks if streak.at > forget_at}
-    there = Counter(instance.token for instance in seen.fleet)
-    arrived = {item.token for item in state.requested if there[item.token] > item.seen}
-    if arrived and streaks:
+    if streaks:
+        there = Counter(instance.token for instance in seen.fleet)
+        arrived = {item.token for item in state.requested if there[item.token] > item.seen}
         for instance in seen.fleet:
             if instance.token in arrived:
                 streaks.pop((instance.offering, ""), None)

@@ -61,10 +61,13 @@ def note_interruptions(
     pools: tuple[SpotPool, ...], facts: Iterable[Fact], fleet: FleetView, now: float, policy: BreakerPolicy
 ) -> tuple[SpotPool, ...]:
     """Fold the notices of a tick into the pools; a pool without notices whose breaker is closed is forgotten."""
+    warned = [fact for fact in facts if isinstance(fact, SpotWarned)]
+    if not pools and not warned:
+        return ()
     offering_of = {instance.id: instance.offering for instance in fleet}
     known = {pool.offering: pool for pool in pools}
-    for fact in facts:
-        name = offering_of.get(fact.instance) if isinstance(fact, SpotWarned) else None
+    for fact in warned:
+        name = offering_of.get(fact.instance)
         if name is not None:
             pool = known.get(name, SpotPool(offering=name))
             known[name] = replace(pool, notices=(*pool.notices, now))

@@ -221,6 +221,8 @@ class Commitments:
         return tuple(sorted({at for at in both if at is not None}))
 
     def _where(self, holds: Callable[[Owned], bool]) -> Commitments:
+        if not self:
+            return self
         return replace(
             self, plans=tuple(filter(holds, self.plans)), reservations=tuple(filter(holds, self.reservations))
         )

@@ -104,6 +104,8 @@ class Engine:
         )
         self._pool = arrays.pool(self._rules, given.overflow, given.rng)
         self._tally = arrays.tally(given.start_at, seconds)
+        self._arrived: Ints = self._tally.seconds.arrivals
+        self._is_watched = given.monitor is not None
         self._normals = given.noise.standard_normal(arrays.DRAWS)
         self._noise_rows = {0.0: 0}
         self._free = list(range(arrays.FIRST_SLOTS))
@@ -272,14 +274,16 @@ class Engine:
     def window_counts(self, from_s: float, to_s: float) -> Ints:
         """Arrivals per 5 s window of [from_s, to_s). Shape (windows,)."""
         first = round(from_s - self._start_at)
-        counts = self._tally.seconds.arrivals[first : round(to_s - self._start_at)]
+        counts = self._arrived[first : round(to_s - self._start_at)]
         per = int(WINDOW_S)
         whole = counts.size - counts.size % per
-        sums: Ints = counts[:whole].reshape(-1, per).sum(axis=1)
+        sums: Ints = np.add.reduce(counts[:whole].reshape(-1, per), axis=1)
         return sums
 
     def slo_window(self) -> SloWindow | None:
         """The monitor's last full window."""
+        if not self._is_watched:
+            return None
         at = float(self._tally.totals.closed_at)
         if not np.isfinite(at):
             return None
@@ -288,6 +292,8 @@ class Engine:
 
     def lambda_warm(self) -> int:
         """Lambda environments that the gateways believe to be warm."""
+        if self._overflow is None:
+            return 0
         return int(believed_warm(self._pool.belief, self._now))
 
     def served(self) -> ServedCounts:

@@ -8,12 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.controller.limits.launch_breaker import LaunchBreakerPolicy, LaunchRecord, note_launches
-from mark.controller.plan_request import plan_request
 from mark.controller.state import NoteKind, State
 from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, InstanceState, Role
 from mark.domain.orders import LaunchFailed
-from tests.controller.builders import LARGE, POLICY, SMALL, Stepped, forecast, instances, launched, plan, seen
+from tests.controller.builders import (
+    LARGE,
+    POLICY,
+    SMALL,
+    Stepped,
+    forecast,
+    instances,
+    launched,
+    plan,
+    request_at,
+    seen,
+)
 
 BREAKER = LaunchBreakerPolicy(failures=3, of=4, open_s=600.0, longest_s=3000.0)
 GUARDED = replace(POLICY, launch_breaker=BREAKER)
@@ -92,7 +102,7 @@ def test_the_plan_does_without_what_never_becomes_ready() -> None:
     made = Stepped(GUARDED)
     made.see(seen(0.0, facts=tuple(failed(0.0, number) for number in range(3))))
     history = Demand(end_at=0.0, mean_rps=(30.0,), max_rps=(30.0,))
-    request = plan_request(made.state, seen(60.0), GUARDED, history=history, forecast=forecast(30.0))
+    request = request_at(made.state, seen(60.0), GUARDED, history=history, forecast=forecast(30.0))
     assert SMALL.name in request.refused
     assert [item.name for item in request.offerings] == [LARGE.name]
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from mark.aws.account.quotas import code_of_quota
 from mark.catalog.load import load_prices
 from mark.controller.limits.quotas import QuotaLimits, counted, full_offerings
-from mark.controller.plan_request import plan_request
 from mark.controller.state import NoteKind, State
 from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, InstanceState
@@ -26,6 +25,7 @@ from tests.controller.builders import (
     instances,
     launched,
     plan,
+    request_at,
     seen,
 )
 
@@ -115,7 +115,7 @@ def test_a_full_spot_quota_is_planned_on_demand(vcpus: float, refused: tuple[str
     quota = VcpuQuota(family="standard", market=Market.SPOT, vcpus=vcpus)
     policy = replace(POLICY, offerings=(C5_SPOT,), fallbacks=(C5,), quotas=(quota,))
     history = Demand(end_at=0.0, mean_rps=(1.0,), max_rps=(1.0,))
-    request = plan_request(
+    request = request_at(
         State(), seen(0.0, instances(3, C5_SPOT)), policy, history=history, forecast=forecast(10.0)
     )
     assert request.refused == refused
@@ -129,12 +129,12 @@ def test_quotas_that_are_read_anew_hold_from_then_on() -> None:
     wanted = replace(plan(small=9), counts=tuple(replace(c, offering=C5.name) for c in plan(small=9).counts))
     assert launched(made.see(replace(seen(0.0, wanted=wanted), quotas=(new,)))) == {C5.name: 9}
     history = Demand(end_at=0.0, mean_rps=(1.0,), max_rps=(1.0,))
-    request = plan_request(
+    request = request_at(
         made.state, seen(60.0, instances(9, C5)), policy, history=history, forecast=forecast(10.0)
     )
     assert request.refused == ()
     assert made.see(replace(seen(60.0, instances(9, C5), wanted=wanted), quotas=(old,))) == ()
-    request = plan_request(
+    request = request_at(
         made.state, seen(120.0, instances(9, C5)), policy, history=history, forecast=forecast(10.0)
     )
     assert request.refused == (C5.name,)
