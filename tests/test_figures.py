@@ -593,7 +593,7 @@ def test_each_change_of_hedged_changes_something(quiet_hour: AcceptanceLoad, sim
 
 
 def test_what_is_changed_is_what_runs(quiet_hour: AcceptanceLoad, simple: None) -> None:
-    spec = acceptance_loads.spec_of(quiet_hour, Market.SPOT)
+    spec = acceptance_loads.spec_of(quiet_hour, Market.ON_DEMAND)
     runs = {
         variant.label: ablation.Ablated(spec, variant, Foretold()).run("hedged")
         for variant in ablation.variants()

@@ -301,7 +301,7 @@ def _loss_usd(item: Offering, request: PlanRequest) -> float:
     """Cost of an interruption, USD: another launch, and backup capacity while it boots."""
     usd = request.backup.lambda_usd
     standby = request.backup.standby
-    if standby is not None:
+    if standby is not None and request.backup.standbys:
         usd = min(usd, standby.usd_per_request)
     return item.launch_usd + (item.boot_s * item.capacity_rps * usd if math.isfinite(usd) else 0.0)
 

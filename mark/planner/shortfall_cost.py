@@ -1,8 +1,8 @@
 """Shortfall cost: the price of a request above the planned capacity, by the level of load that it belongs to.
 
-Backup capacity serves it: Lambda at once and dearly; where the excess lasts, Lambda only until capacity serves that
-was started when it began: a standby that was woken, or an instance that was launched. Of an excursion above a level
-that lasts D seconds, Lambda carries the first w (to notice it and to start the other, again where a wake is
+Backup capacity serves it: Lambda at once and dearly; where the excess lasts, Lambda only until capacity serves
+that was started when it began: a standby that was woken, or an instance that was launched. Of an excursion above a
+level that lasts D seconds, Lambda carries the first w (to notice it and to start the other, again where a wake is
 refused), the other the rest, and its start is paid for:
 
     price(level) = (lambda min(D, w) + other max(D - w, 0) + start) / D      USD a request
@@ -38,7 +38,9 @@ LONGEST_S = 1800.0
 WORTH_WAKING = 0.4
 """Share of a standby, or of an instance, that an excess must fill: below it Lambda is cheaper."""
 RUNS_LONGER = 2.0
-"""What is started for an excess runs so many times as long as the excess fills it: half of it is idle on average."""
+"""An instance that is launched for an excess is paid so many times as long as it is full: half of it is idle."""
+PLAN_LAG_S = 60.0
+"""A plan sees an excess once the unit in which it began is over."""
 FEWEST_UNITS = 60
 """With less history nothing is known of surges: standbys then carry UNKNOWN_SHARE of the usual load."""
 UNKNOWN_SHARE = 0.5
@@ -114,10 +116,6 @@ def expected_shortfall(request: PlanRequest, table: RateTable) -> Shortfall:
     return Shortfall(served, tuple(ways))
 
 
-def _launched(lasts_s: Floats, item: Offering) -> tuple[Floats, Floats]:
-    return _started(lasts_s, item.boot_s, item.usd_per_request, item.launch_usd / item.capacity_rps)
-
-
 def _started(lasts_s: Floats, ready_s: float, request_usd: float, start_usd: float) -> tuple[Floats, Floats]:
     """Share of an excursion's requests that Lambda serves until what is started serves, and what that costs.
 
@@ -125,7 +123,13 @@ def _started(lasts_s: Floats, ready_s: float, request_usd: float, start_usd: flo
     of its capacity. Returns the share and USD for each request of the excursion, each of shape (n,).
     """
     by_lambda = np.minimum(lasts_s, ready_s + DETECTION_S) / lasts_s
-    return by_lambda, RUNS_LONGER * request_usd * (1.0 - by_lambda) + start_usd / lasts_s
+    return by_lambda, request_usd * (1.0 - by_lambda) + start_usd / lasts_s
+
+
+def _launched(lasts_s: Floats, item: Offering) -> tuple[Floats, Floats]:
+    """The same for an instance that is launched."""
+    launch_usd = item.launch_usd / item.capacity_rps
+    return _started(lasts_s, PLAN_LAG_S + item.boot_s, RUNS_LONGER * item.usd_per_request, launch_usd)
 
 
 def standby_target(
@@ -135,8 +139,9 @@ def standby_target(
 
     A surge is what lies above the mean of the SURGE_BASELINE_S before it: what lasts longer, or comes every day
     at its hour, is the plan's. The k-th standby serves the k-th slice of that, while it is filled far enough to
-    wake it. It gains what Lambda would cost then, or Lambda and a launch where that is cheaper, less Lambda in the
-    first w seconds of each excursion; it costs its rent then and its disk always. As many are kept as gain most together, and more where some cannot be woken.
+    wake it. It gains what Lambda would cost then, or Lambda and one of `launchable` where that is cheaper, less
+    Lambda in the first w seconds of each excursion; it costs its rent then and its disk always. As many are kept
+    as gain most together, and more where some cannot be woken.
 
     alone_rps: the capacity of a fleet that is one instance. What it carries is no surge, however suddenly it came:
     the instance cannot be smaller. A larger fleet's headroom changes with each plan, and standbys would with it.
@@ -160,7 +165,7 @@ def standby_target(
         without_usd = np.minimum(without_usd, by_lambda * backup.lambda_usd + other_usd)
     until_awake = np.minimum(lasts_s, backup.until_awake_s + DETECTION_S) / lasts_s
     saved_usd = without_usd - until_awake * backup.lambda_usd
-    awake_usd = item.usd_per_hour * busy * unit_h * (RUNS_LONGER + backup.wake_s / lasts_s)
+    awake_usd = item.usd_per_hour * busy * unit_h * (1.0 + backup.wake_s / lasts_s)
     asleep_usd = backup.asleep_usd_per_hour * len(excess) * unit_h
     gained = np.cumsum(saved_usd * served * history.unit_s - awake_usd - asleep_usd)
     size = int(gained.argmax()) + 1 if gained.max(initial=0.0) > 0.0 else 0

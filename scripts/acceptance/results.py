@@ -77,7 +77,7 @@ class ResultFolder:
 
 
 def clean_commit(root: Path = ROOT, paths: Sequence[str] = MEASURED) -> str:
-    """The last commit that changed what is measured; ends the command where files have changed since, or nobody knows."""
+    """The last commit that changed what is measured; ends the command where more has changed, or nobody knows."""
     commit = _git(root, "log", "-1", "--abbrev=12", "--format=%h", "--", *paths)
     changed = _git(root, "status", "--porcelain", "--", *paths)
     if not commit or changed is None:

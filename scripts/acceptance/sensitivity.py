@@ -100,6 +100,8 @@ def constants() -> Iterator[Constant]:
     yield _module("LONGEST_DELAY_S", shortfall_cost, source="ours: the minute of windows that is kept")
     yield _module("LONGEST_S", shortfall_cost, source="ours: what lasts half an hour is worth a launch")
     yield _module("WORTH_WAKING", shortfall_cost, surges, source="ours: what an excess must fill of a standby")
+    yield _module("RUNS_LONGER", shortfall_cost, source="ours (decision 0041): an excess fills half of a launch")
+    yield _module("PLAN_LAG_S", shortfall_cost, source="ours: a unit of load, a minute, is known when it is over")
     yield _module("USUAL_S", shortfall_cost, source="ours: two launches long")
     yield _module("SURGE_BASELINE_S", shortfall_cost, source="ours: a plan has rented for what lasts longer")
     yield _module("FEWEST_UNITS", shortfall_cost, source="ours: an hour; less says nothing of surges", whole=True)

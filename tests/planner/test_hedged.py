@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import groupby
 
@@ -18,6 +19,7 @@ from mark.planner.hedged import choose_fleet, plan_hedged, terms_of, wait_s
 from mark.planner.rates import NODES, RateTable, _cases, expect_rates
 from mark.planner.shortfall_cost import (
     LONGEST_S,
+    RUNS_LONGER,
     USUAL_S,
     _slices,
     excursions_s,
@@ -254,24 +256,55 @@ def test_backup_capacity_costs_lambda_at_first_and_the_standby_later() -> None:
     """Stretches of 10 min above 20 requests/s; the standby costs 4.44 USD per million requests."""
     rates = ([10.0] * 50 + [100.0] * 10) * 3
     history = Demand(end_at=0.0, mean_rps=tuple(rates), max_rps=tuple(rates))
-    backup = Backup(lambda_usd=20e-6, standby=LARGE, wake_s=75.0)
+    backup = Backup(lambda_usd=20e-6, standby=LARGE, standbys=1, wake_s=75.0)
     levels = np.array([0.0, 20.0, 40.0, 60.0, 80.0])
     table = RateTable(levels=levels, carried=np.array([[0.0, 20.0, 30.0, 40.0, 45.0]]), unit_s=60.0)
     standby = 0.8 / 3600 / 50
 
     assert excursions_s(np.array(rates), levels, 60.0).tolist() == [1800.0, 600.0, 600.0, 600.0, 600.0]
-    request = replace(asked(spread(1.0, 1.0, 1.0), LARGE, backup=backup), history=history)
+    request = replace(asked(spread(1.0, 1.0, 1.0), LARGE, backup=backup), history=history, refused=(LARGE.name,))
     left = expected_shortfall(request, table)
     assert left.served.tolist() == [[1200.0, 600.0, 600.0, 300.0]]
     after_600 = (20e-6 * 85 + standby * (515 + 75)) / 600  # in the third cell, half of it fills a standby
     assert left.usd(20e-6)[0, 1:] == pytest.approx([600 * after_600, 300 * (after_600 + 20e-6), 300 * 20e-6])
     assert left.alone[0, 1:] == pytest.approx([600 * 85 / 600, 300 * 85 / 600 + 300, 300])
     cheap = replace(request, backup=replace(backup, standby=replace(LARGE, usd_per_hour=0.1)))
-    assert expected_shortfall(cheap, table).beside_usd.tolist() == left.beside_usd.tolist(), (
-        "not below what is rented"
-    )
-    alone = expected_shortfall(replace(request, backup=Backup(lambda_usd=20e-6)), table)
-    assert alone.usd(20e-6).tolist() == (alone.served * 20e-6).tolist()
+    not_below = expected_shortfall(cheap, table).usd(20e-6)
+    assert not_below.tolist() == left.usd(20e-6).tolist(), "not below what is rented"
+    for alone in (Backup(lambda_usd=20e-6), replace(backup, standbys=0)):
+        left = expected_shortfall(replace(request, backup=alone), table)
+        assert left.usd(20e-6).tolist() == (left.served * 20e-6).tolist()
+
+    to_launch = expected_shortfall(replace(request, refused=(), backup=Backup(lambda_usd=20e-6)), table)
+    launched = (
+        20e-6 * 220 + RUNS_LONGER * standby * 380 + LARGE.launch_usd / 50
+    ) / 600  # noticed, planned, booted
+    assert to_launch.usd(20e-6)[0, 1] == pytest.approx(600 * launched)
+    late = replace(request, refused=(), backup=replace(backup, lambda_usd=math.inf))
+    assert len(expected_shortfall(late, table).ways) == 1, "what waits for a launch would be missed"
+
+
+@given(
+    rates=st.lists(st.floats(0.0, 300.0), min_size=1, max_size=200),
+    lambda_usd=st.floats(1e-6, 1e-3),
+    refused=st.booleans(),
+)
+def test_to_wait_for_a_launch_never_makes_a_shortfall_dearer(
+    rates: list[float], lambda_usd: float, refused: bool
+) -> None:
+    history = Demand(end_at=0.0, mean_rps=tuple(rates), max_rps=tuple(rates))
+    forecast = spread(10.0, 50.0, 90.0, units=3)
+    request = replace(asked(forecast, backup=Backup(lambda_usd=lambda_usd)), history=history)
+    if refused:
+        request = replace(request, refused=(SMALL.name, LARGE.name))
+    table = expect_rates(forecast, wait_s=0.3)
+    left = expected_shortfall(request, table)
+    usd = left.usd(lambda_usd)
+    assert (usd <= left.served * lambda_usd + 1e-12).all()
+    assert (usd >= -1e-12).all()
+    assert (left.alone <= left.served + 1e-12).all()
+    if refused:
+        assert usd == pytest.approx(left.served * lambda_usd)
 
 
 @given(
@@ -326,6 +359,9 @@ def test_the_standby_set_is_as_large_as_the_surges_that_were_seen_pay_for() -> N
     assert standby_target(history(200.0, 120), backup, alone_rps=100.0) == 2, "but not these"
     assert standby_target(history(200.0, 120), replace(backup, asleep_usd_per_hour=5.0)) == 0
     assert standby_target(history(200.0, 120), replace(backup, standby=None)) is None
+    on_spot = replace(LARGE, usd_per_hour=0.2, launch_usd=0.01, boot_s=60.0)
+    assert standby_target(history(200.0, 120), backup, (on_spot,)) == 0, "a launch serves most of it for less"
+    assert standby_target(history(200.0, 120), backup, (replace(on_spot, boot_s=900.0),)) == 3, "too late for it"
     assert standby_target(Demand(end_at=0.0, mean_rps=(300.0,) * 20, max_rps=(300.0,) * 20), backup) == 3
 
 
@@ -362,7 +398,8 @@ def test_it_is_never_dearer_than_the_best_fleet_of_one_type(
     request = asked(spread(rates[0], rates[1], rates[2], peak=1.2), *offerings)
     table = expect_rates(request.forecast, wait_s=SLO.latency_s / 2)
     of_one = [replace(request, offerings=(item,)) for item in offerings]
-    terms, *alone = (terms_of(one, table, expected_shortfall(one, table)) for one in (request, *of_one))
+    left = expected_shortfall(request, table)
+    terms, *alone = (terms_of(one, table, left) for one in (request, *of_one))
     total = float(terms.saved[:, -1].sum())
     best = max(choose_fleet(one)[0] for one in alone)
     assert total - choose_fleet(terms)[0] <= (total - best) * (1 + 1e-6) + 1e-9
