@@ -97,12 +97,13 @@ def expected_shortfall(request: PlanRequest, table: RateTable) -> Shortfall:
     served = np.diff(table.carried, axis=1) * table.unit_s
     lasts_s = excursions_s(np.array(history.mean_rps, np.float64), table.levels[:-1], history.unit_s)
 
-    def way(item: Offering, started: tuple[Floats, Floats]) -> StartedLater:
+    def way(item: Offering, started: tuple[Floats, Floats], above_rps: float = 0.0) -> StartedLater:
         """For an excess that fills it: a smaller one stays with Lambda, however long it lasts."""
         by_lambda, other_usd = started
         cells = math.ceil(WORTH_WAKING * item.capacity_rps / table.levels[1])
         filling = np.zeros_like(served)
         filling[:, : max(0, served.shape[1] - cells)] = served[:, cells:]
+        filling[:, table.levels[:-1] < above_rps] = 0.0
         return StartedLater(served - filling * (1.0 - by_lambda), filling * other_usd)
 
     ways = []
@@ -112,7 +113,9 @@ def expected_shortfall(request: PlanRequest, table: RateTable) -> Shortfall:
         usd = max(item.usd_per_request, min((o.usd_per_request for o in request.offerings), default=0.0))
         ways.append(way(item, _started(lasts_s, backup.until_awake_s, usd, usd * backup.wake_s)))
     if math.isfinite(backup.lambda_usd):
-        ways += [way(o, _launched(lasts_s, o)) for o in request.launchable]
+        # what is exceeded now is not waited for: to launch for it is what the plan decides
+        begun_rps = history.mean_rps[-1] if len(history) else 0.0
+        ways += [way(o, _launched(lasts_s, o), begun_rps) for o in request.launchable]
     return Shortfall(served, tuple(ways))
 
 

@@ -275,7 +275,11 @@ def test_backup_capacity_costs_lambda_at_first_and_the_standby_later() -> None:
         left = expected_shortfall(replace(request, backup=alone), table)
         assert left.usd(20e-6).tolist() == (left.served * 20e-6).tolist()
 
-    to_launch = expected_shortfall(replace(request, refused=(), backup=Backup(lambda_usd=20e-6)), table)
+    calm = replace(history, mean_rps=(*rates, 10.0), max_rps=(*rates, 10.0))
+    waiting = replace(request, history=calm, refused=(), backup=Backup(lambda_usd=20e-6))
+    begun = expected_shortfall(replace(waiting, history=history), table)
+    assert begun.usd(20e-6).tolist() == (begun.served * 20e-6).tolist(), "what is exceeded now is not waited for"
+    to_launch = expected_shortfall(waiting, table)
     launched = (
         20e-6 * 220 + RUNS_LONGER * standby * 380 + LARGE.launch_usd / 50
     ) / 600  # noticed, planned, booted
