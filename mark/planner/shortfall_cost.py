@@ -113,8 +113,8 @@ def expected_shortfall(request: PlanRequest, table: RateTable) -> Shortfall:
         usd = max(item.usd_per_request, min((o.usd_per_request for o in request.offerings), default=0.0))
         ways.append(way(item, _started(lasts_s, backup.until_awake_s, usd, usd * backup.wake_s)))
     if math.isfinite(backup.lambda_usd):
-        # what is exceeded now is not waited for: to launch for it is what the plan decides
-        begun_rps = history.mean_rps[-1] if len(history) else 0.0
+        # what has been exceeded for as long as a launch takes is not waited for: the plan itself may launch for it
+        begun_rps = min(history.mean_rps[-request.lead_units :], default=0.0)
         ways += [way(o, _launched(lasts_s, o), begun_rps) for o in request.launchable]
     return Shortfall(served, tuple(ways))
 
