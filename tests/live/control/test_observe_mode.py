@@ -255,7 +255,7 @@ def test_a_controller_over_it_plans_as_if_it_were_there_and_the_report_says_what
     for _ in range(121):
         orders += controller.tick().orders
         clock.at += 60.0
-    ready = controller.fleet.ready()
+    ready = controller.fleet.ready
     assert 10.0 * ready[SMALL.name] + 40.0 * ready[LARGE.name] >= 55.0
     assert sum(isinstance(order, Launch) for order in orders) <= 3  # it saw what it had ordered and was content
 
