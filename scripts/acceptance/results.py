@@ -23,7 +23,7 @@ from scripts.acceptance.figures_page import FigureTable
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "out" / "figures"
 MEASURED = ("constraints.txt", "mark", "models", "predictors", "pyproject.toml", "scripts/acceptance")
-"""What figures are made of."""
+"""Files and folders that figures are made of."""
 REFUSED = 2
 """Exit status where nothing can be measured, or put together, as things are."""
 

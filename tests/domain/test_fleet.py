@@ -1,4 +1,4 @@
-"""What of a fleet stays, is ready and is awake; what is kept of values is no part of them."""
+"""Counts of a fleet, by what stays, is ready and is awake; what is kept of values is no part of them."""
 
 from __future__ import annotations
 
