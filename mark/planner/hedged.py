@@ -363,10 +363,13 @@ def _knapsack(
 ) -> tuple[float, Ints, Ints]:  # pragma: no cover - compiled
     """The knapsack: its worth in USD, and per offering how many are new and how many of those there are kept.
 
-    A state is a cell of levels that the fleet reaches up to; it remembers the best fleet that does.
+    A state is a cell of levels that the fleet reaches up to; it remembers the best fleet that does, as if all
+    reached up to its middle: what one reaches further, the others could have of the cheapest type, too. (Else
+    savings on half a cell would pay for any type, however dear, while cheap ones are left.)
     """
     cells, count = saved.shape[1] - 1, len(rent)
-    value = np.full(cells + 1, -np.inf)
+    extended_usd = _extended_usd(step, saved, rent, launch, capacity, there)
+    value, score = np.full(cells + 1, -np.inf), np.full(cells + 1, -np.inf)
     reached = np.zeros(cells + 1)
     new, kept = np.zeros((cells + 1, count), np.int64), np.zeros((cells + 1, count), np.int64)
     value[0] = 0.0
@@ -386,8 +389,9 @@ def _knapsack(
                 _between(saved, step, reached[cell], top, part)
                 gained = value[cell] + _worth(part, size * rent[i], size * launch[i], lead[i], is_new)
                 to = min(cells, max(cell + 1, int(top / step + 0.5)))
-                if gained > value[to]:
-                    value[to], reached[to] = gained, top
+                scored = gained + (to * step - top) * extended_usd[to]
+                if scored > score[to]:
+                    value[to], score[to], reached[to] = gained, scored, top
                     new[to], kept[to] = new[cell], kept[cell]
                     if is_new:
                         new[to, i] += size
@@ -396,6 +400,28 @@ def _knapsack(
     if value[cells] > value[best] * (1.0 + 1e-12):
         best = cells
     return value[best], new[best], kept[best]
+
+
+@njit(cache=True)
+def _extended_usd(
+    step: float, saved: Floats, rent: Floats, launch: Floats, capacity: Floats, there: Ints
+) -> Floats:  # pragma: no cover - compiled
+    """What each request a second more saves beyond its cost, USD, shape (levels,); 0 where it saves less.
+
+    It costs what it does of the cheapest type that can be launched; if none can, of the cheapest that is there.
+    """
+    units, levels = saved.shape
+    launched = kept = np.inf
+    for i in range(len(rent)):
+        launched = min(launched, (units * rent[i] + launch[i]) / capacity[i])
+        if there[i] > 0:
+            kept = min(kept, units * rent[i] / capacity[i])
+    cost = launched if launched < np.inf else kept
+    found = np.zeros(levels)
+    for cell in range(1, levels):
+        low = cell - 1
+        found[cell] = max(0.0, (saved[:, cell].sum() - saved[:, low].sum()) / step - cost)
+    return found
 
 
 def _standbys_awake(request: PlanRequest, table: RateTable, kept_rps: float) -> int:

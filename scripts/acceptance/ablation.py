@@ -11,6 +11,7 @@ from unittest.mock import patch
 from mark.dispatch.policy import Routing
 from mark.domain.demand import Demand, Forecast
 from mark.domain.offering import Market
+from mark.domain.plan import PlanRequest
 from mark.planner import spot_pools
 from mark.policies.assemble import Overrides
 from mark.policies.bundles import PolicyBundle
@@ -62,7 +63,8 @@ NOTE = f"""`hedged` with one part changed, on Twitter's day {DEVELOPMENT_DAY}, o
 and on the judged day {JUDGED_DAY} in both markets. "/ as it is" is the serving cost over that of the policy as
 it ships, which plans on `mixture`. What each forecaster is worth stands in the rows that name it; the perfect
 one, `{PERFECT}`, knows each minute's mean and maximum to come. Standbys on demand are there for surges alone, so
-that without the bridge there are none.
+that without the bridge there are none. "Launches not counted on": a plan prices what exceeds it as if no instance
+were launched once it does ([decision 0041](decisions/0041-launch-later.md)).
 """
 
 
@@ -122,6 +124,10 @@ def variants() -> Iterator[Variant]:
     yield Variant(label="median forecast only", median=True)
     yield Variant(label="standbys for interruptions only", bundle=_interruptions_only, spot_only=True)
     yield Variant(label="no standbys", bundle=lambda b: replace(b, controller=replace(b.controller, standby=None)))
+    yield Variant(
+        label="launches not counted on",
+        around=lambda: patch.object(PlanRequest, "launchable", ()),
+    )
     for name in STANDBY_TYPES:
         yield Variant(label=f"standbys are {name}", spec=partial(_standing_by, name))
     for wake_s in WAKES_S:
