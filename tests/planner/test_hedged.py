@@ -409,6 +409,20 @@ def test_it_is_never_dearer_than_the_best_fleet_of_one_type(
     assert total - choose_fleet(terms)[0] <= (total - best) * (1 + 1e-6) + 1e-9
 
 
+@pytest.mark.parametrize("refused", [("cheap:on-demand",), ("cheap:on-demand", "dear:on-demand")])
+def test_cheap_instances_that_run_are_not_given_up_while_dear_ones_are_rented(refused: tuple[str, ...]) -> None:
+    """As where the quota of spot is full. A fleet that ends a few requests further is no reason."""
+    cheap = offering("cheap", rps=4.73, usd_per_hour=0.034, launch_usd=0.001)
+    dear = offering("dear", rps=8.17, usd_per_hour=0.17, launch_usd=0.006)
+    running = ((cheap.name, 126), (dear.name, 58))
+    request = asked(spread(790.0, 845.0, 920.0), cheap, dear, running=running)
+
+    found = counts(plan_hedged(replace(request, refused=refused)))
+
+    assert found[cheap.name] == 126
+    assert 0 < found[dear.name] < 58
+
+
 def test_small_fleets_are_within_three_percent_of_the_best_on_average() -> None:
     gaps = [gap_of(terms) for terms in small_terms(25)]
 
