@@ -15,7 +15,7 @@ from mark.domain.demand import Demand, Forecast
 from mark.domain.objective import Slo
 from mark.domain.offering import Offering
 from mark.domain.plan import Backup, Plan, PlanRequest
-from mark.planner.hedged import choose_fleet, plan_hedged, terms_of, wait_s
+from mark.planner.hedged import _between, _worth, choose_fleet, plan_hedged, terms_of, wait_s
 from mark.planner.rates import NODES, RateTable, _cases, expect_rates
 from mark.planner.shortfall_cost import (
     LONGEST_S,
@@ -288,6 +288,23 @@ def test_backup_capacity_costs_lambda_at_first_and_the_standby_later() -> None:
     assert len(expected_shortfall(late, table).ways) == 1, "what waits for a launch would be missed"
 
 
+@pytest.mark.parametrize("lead_units", [1, 3, 5])
+def test_an_excess_is_waited_for_until_it_has_lasted_as_long_as_a_launch_takes(lead_units: int) -> None:
+    """Above 20 requests/s: each minute more of it, until the plan itself should have launched for it."""
+    levels = np.array([0.0, 20.0, 40.0, 60.0, 80.0])
+    table = RateTable(levels=levels, carried=np.array([[0.0, 20.0, 30.0, 40.0, 45.0]]), unit_s=60.0)
+
+    def is_waited_for(*last_rps: float) -> bool:
+        rates = ([10.0] * 50 + [100.0] * 10) * 3 + [10.0] * 10 + [*last_rps]
+        history = Demand(end_at=0.0, mean_rps=tuple(rates), max_rps=tuple(rates))
+        request = replace(asked(spread(1.0, 1.0, 1.0), LARGE), history=history, lead_units=lead_units)
+        left = expected_shortfall(request, table)
+        return bool(left.usd(20e-6)[0, 1] < left.served[0, 1] * 20e-6)
+
+    assert [is_waited_for(*[100.0] * units) for units in range(8)] == [units < lead_units for units in range(8)]
+    assert is_waited_for(*[100.0] * lead_units, 15.0), "one unit below it, and it has ended"
+
+
 @given(
     rates=st.lists(st.floats(0.0, 300.0), min_size=1, max_size=200),
     lambda_usd=st.floats(1e-6, 1e-3),
@@ -369,6 +386,22 @@ def test_the_standby_set_is_as_large_as_the_surges_that_were_seen_pay_for() -> N
     assert standby_target(Demand(end_at=0.0, mean_rps=(300.0,) * 20, max_rps=(300.0,) * 20), backup) == 3
 
 
+def test_a_plan_keeps_standbys_only_where_no_launch_serves_surges_for_less() -> None:
+    """A launch counts where Lambda serves until it is there, not where requests that wait for it are late."""
+    rates = tuple(250.0 if unit % 240 >= 220 else 50.0 for unit in range(1430))
+    item = replace(SMALL, usd_per_hour=0.02, launch_usd=0.001, boot_s=60.0)
+    backup = Backup(lambda_usd=20e-6, standby=LARGE, asleep_usd_per_hour=0.002, wake_s=75.0)
+    request = replace(
+        asked(spread(45.0, 50.0, 55.0), item, backup=backup),
+        history=Demand(end_at=0.0, mean_rps=rates, max_rps=rates),
+    )
+    late = replace(request, backup=replace(backup, lambda_usd=math.inf))
+
+    assert plan_hedged(request).standby_target == 0
+    assert (plan_hedged(replace(request, refused=(item.name,))).standby_target or 0) > 0
+    assert (plan_hedged(late).standby_target or 0) > 0
+
+
 def test_what_comes_every_day_at_its_hour_needs_no_standby() -> None:
     """A day's swing from 10 to 190 requests/s is planned for; twice that within a minute is not."""
     swing = 100.0 - 90.0 * np.cos(2.0 * np.pi * np.arange(2880) / 1440.0)
@@ -401,12 +434,22 @@ def test_it_is_never_dearer_than_the_best_fleet_of_one_type(
     )
     request = asked(spread(rates[0], rates[1], rates[2], peak=1.2), *offerings)
     table = expect_rates(request.forecast, wait_s=SLO.latency_s / 2)
-    of_one = [replace(request, offerings=(item,)) for item in offerings]
-    left = expected_shortfall(request, table)
-    terms, *alone = (terms_of(one, table, left) for one in (request, *of_one))
-    total = float(terms.saved[:, -1].sum())
-    best = max(choose_fleet(one)[0] for one in alone)
-    assert total - choose_fleet(terms)[0] <= (total - best) * (1 + 1e-6) + 1e-9
+    terms = terms_of(request, table, expected_shortfall(request, table))
+
+    def worth_of_one_type(i: int) -> float:
+        """Instances one by one, in blocks of a cell where they are smaller, while one more is worth its rent."""
+        best = total = reached = 0.0
+        step, part = float(terms.levels[1]), np.empty(len(terms.saved))
+        block = math.ceil(step / terms.capacity[i])
+        while reached < terms.levels[-1]:
+            top = reached + block * terms.capacity[i]
+            _between(terms.saved, step, reached, top, part)
+            total += _worth(part, block * terms.rent[i], block * terms.launch[i], terms.lead[i], True)
+            best, reached = max(best, total), top
+        return best
+
+    best = max(worth_of_one_type(i) for i in range(len(offerings)))
+    assert choose_fleet(terms).worth >= best * (1 - 1e-6) - 1e-9
 
 
 @pytest.mark.parametrize("refused", [("cheap:on-demand",), ("cheap:on-demand", "dear:on-demand")])
