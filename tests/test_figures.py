@@ -167,10 +167,21 @@ def test_parts_of_the_same_commit_stay_on_the_page(two_parts: Path, capsys: pyte
     assert text.index("## Risk") < text.index("## Days")
     assert text.count("<!-- end of ") == 2
     assert "Not measured at it" not in text
+    run.main(["--jobs", "1", "--out", str(two_parts / "elsewhere")])  # nothing misses
     for task in ("first", "second"):
         keep(two_parts / "later", "days", task, commit="def")
     page.main([str(two_parts / "later")])
     assert "## Risk" not in page.PAGE.read_text()
+
+
+def test_what_misses_on_the_page_misses_when_nothing_is_measured(two_parts: Path) -> None:
+    missed = replace(KEPT, what="risk, shed", kept=False)
+    keep(two_parts, "risk", "only", check=missed)
+    for task in ("first", "second"):
+        keep(two_parts, "days", task)
+    for _ in range(2):
+        with pytest.raises(SystemExit, match="1 figures miss: risk, shed"):
+            run.main(["--jobs", "1", "--out", str(two_parts)])
 
 
 def test_parts_of_different_commits_make_no_page(two_parts: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,7 +28,7 @@ class BudgetLimit:
     def __init__(self, policy: ControllerPolicy, fleet: FleetView, requested: Iterable[tuple[str, int]]) -> None:
         self.usd_per_hour: Mapping[str, float] = {}
         self._left_usd = math.inf
-        if policy.pool is not None:  # prices are looked at nowhere else: this is done at each tick
+        if policy.pool is not None:
             priced = policy.at_spot_prices(dict(fleet.spot_usd_per_hour))
             self.usd_per_hour = {item.name: item.usd_per_hour for item in priced.known_offerings}
             self._left_usd = policy.pool.budget_usd_per_hour * (1 + BUDGET_ROUNDING)

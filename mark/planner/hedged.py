@@ -95,7 +95,7 @@ class Terms:
 
 
 def plan_hedged(request: PlanRequest) -> Plan:
-    """The fleet whose every instance is worth its rent against Lambda and standbys."""
+    """The fleet whose every instance is worth its rent against Lambda, standbys and later launches."""
     table = expect_rates(
         request.forecast, wait_s=wait_s(request.offerings, request.slo), past=recent_load(request)
     )

@@ -97,13 +97,13 @@ def with_miss_price(request: PlanRequest, table: RateTable) -> tuple[Backup, Mis
     for _ in range(STEPS):
         middle = 0.5 * (low + high)
         is_rented = left.usd(math.exp(middle)) > rent
-        if float(left.alone[~is_rented].sum()) > budget:
+        if float(left.left_to_lambda[~is_rented].sum()) > budget:
             low = middle
         else:
             high = middle
     is_rented = left.usd(math.exp(high)) > rent
-    allowed = max(share * float(left.served[0].sum()), float(left.alone[0][~is_rented[0]].sum()))
-    missed = np.append(np.cumsum(left.alone[0][::-1])[::-1], 0.0)
+    allowed = max(share * float(left.served[0].sum()), float(left.left_to_lambda[0][~is_rented[0]].sum()))
+    missed = np.append(np.cumsum(left.left_to_lambda[0][::-1])[::-1], 0.0)
     limit = MissLimit(levels=table.levels, missed=missed, allowed=allowed)
     return replace(request.backup, lambda_usd=math.exp(high)), limit
 

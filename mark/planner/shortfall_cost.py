@@ -7,10 +7,11 @@ refused), the other the rest, and its start is paid for:
 
     price(level) = (lambda min(D, w) + other max(D - w, 0) + start) / D      USD a request
 
-The cheapest way counts. D is what the history holds: the mean length of its excursions above that level, half an
-hour at most. So the price has the value of waiting in it: an instance for what may come is worth its rent only
-as far as one that is ordered when it does come would be too late (a real option; Dixit and Pindyck, "Investment
-under Uncertainty", 1994).
+The cheapest way counts. A launch waits for the plan as well (PLAN_LAG_S, in w), and its `other` is RUNS_LONGER
+times its rent for a request: it is full half of the time that it is paid. D is what the history holds: the mean
+length of its excursions above that level, half an hour at most. So the price has the value of waiting in it: an
+instance for what may come is worth its rent only as far as one that is ordered when it does come would be too
+late (a real option; Dixit and Pindyck, "Investment under Uncertainty", 1994).
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class StartedLater:
     """One way to serve an excess that lasts: Lambda at first, then what was started as it began."""
 
     #: Requests that Lambda serves all the same, shape (units, cells).
-    alone: Floats
+    left_to_lambda: Floats
     #: Cost of what serves the others, its start included, USD, shape (units, cells).
     beside_usd: Floats
 
@@ -72,18 +73,18 @@ class Shortfall:
     ways: tuple[StartedLater, ...] = ()
 
     @property
-    def alone(self) -> Floats:
-        """Those that only Lambda serves, however it is priced."""
+    def left_to_lambda(self) -> Floats:
+        """The fewest that Lambda serves, by the way that leaves it least."""
         found = self.served
         for way in self.ways:
-            found = np.minimum(found, way.alone)
+            found = np.minimum(found, way.left_to_lambda)
         return found
 
     def usd(self, lambda_usd: float) -> Floats:
         """Their cost at Lambda's price of a request, USD, each served the cheapest way."""
         found = self.served * lambda_usd
         for way in self.ways:
-            found = np.minimum(found, way.alone * lambda_usd + way.beside_usd)
+            found = np.minimum(found, way.left_to_lambda * lambda_usd + way.beside_usd)
         return found
 
 
@@ -98,7 +99,7 @@ def expected_shortfall(request: PlanRequest, table: RateTable) -> Shortfall:
     lasts_s = excursions_s(np.array(history.mean_rps, np.float64), table.levels[:-1], history.unit_s)
 
     def way(item: Offering, started: tuple[Floats, Floats], above_rps: float = 0.0) -> StartedLater:
-        """For an excess that fills it: a smaller one stays with Lambda, however long it lasts."""
+        """What is started serves what fills it above that rate; a smaller excess stays with Lambda."""
         by_lambda, other_usd = started
         cells = math.ceil(WORTH_WAKING * item.capacity_rps / table.levels[1])
         filling = np.zeros_like(served)

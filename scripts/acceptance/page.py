@@ -87,6 +87,11 @@ def parts_on(page: str, commit: str) -> dict[str, str]:
     return dict(found)
 
 
+def misses_on(part: str) -> list[str]:
+    """What misses, by the text of a part: the rows of its table of checks."""
+    return re.findall(r"^\| ([^|]+) \| [^|]+ \| [^|]+ \| \*\*no\*\* \|$", part, re.MULTILINE)
+
+
 def one_commit(measured: Sequence[MeasuredFigures]) -> str:
     """The commit of all; ends the command where there are several."""
     parts: dict[str, dict[str, None]] = {}

@@ -267,7 +267,7 @@ def test_backup_capacity_costs_lambda_at_first_and_the_standby_later() -> None:
     assert left.served.tolist() == [[1200.0, 600.0, 600.0, 300.0]]
     after_600 = (20e-6 * 85 + standby * (515 + 75)) / 600  # in the third cell, half of it fills a standby
     assert left.usd(20e-6)[0, 1:] == pytest.approx([600 * after_600, 300 * (after_600 + 20e-6), 300 * 20e-6])
-    assert left.alone[0, 1:] == pytest.approx([600 * 85 / 600, 300 * 85 / 600 + 300, 300])
+    assert left.left_to_lambda[0, 1:] == pytest.approx([600 * 85 / 600, 300 * 85 / 600 + 300, 300])
     cheap = replace(request, backup=replace(backup, standby=replace(LARGE, usd_per_hour=0.1)))
     not_below = expected_shortfall(cheap, table).usd(20e-6)
     assert not_below.tolist() == left.usd(20e-6).tolist(), "not below what is rented"
@@ -323,7 +323,7 @@ def test_to_wait_for_a_launch_never_makes_a_shortfall_dearer(
     usd = left.usd(lambda_usd)
     assert (usd <= left.served * lambda_usd + 1e-12).all()
     assert (usd >= -1e-12).all()
-    assert (left.alone <= left.served + 1e-12).all()
+    assert (left.left_to_lambda <= left.served + 1e-12).all()
     if refused:
         assert usd == pytest.approx(left.served * lambda_usd)
 

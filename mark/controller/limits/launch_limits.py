@@ -42,7 +42,7 @@ class LaunchLimits:
 
     @cached_property
     def budget(self) -> BudgetLimit:
-        """The rest of the pool's budget; worked out, like that of the quotas, where a tick launches something."""
+        """The rest of the pool's budget; worked out, like that of the quotas, where a tick asks for it."""
         return BudgetLimit(self._policy, self._fleet, self._requested)
 
     @cached_property
