@@ -406,7 +406,7 @@ def _knapsack(
 def _extended_usd(
     step: float, saved: Floats, rent: Floats, launch: Floats, capacity: Floats, there: Ints
 ) -> Floats:  # pragma: no cover - compiled
-    """What each request a second more saves beyond its cost, USD, shape (levels,); 0 where it saves less.
+    """Savings of each request a second more beyond its cost, USD, shape (levels,); 0 where it saves less.
 
     It costs what it does of the cheapest type that can be launched; if none can, of the cheapest that is there.
     """

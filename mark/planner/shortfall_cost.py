@@ -99,7 +99,7 @@ def expected_shortfall(request: PlanRequest, table: RateTable) -> Shortfall:
     lasts_s = excursions_s(np.array(history.mean_rps, np.float64), table.levels[:-1], history.unit_s)
 
     def way(item: Offering, started: tuple[Floats, Floats], above_rps: float = 0.0) -> StartedLater:
-        """What is started serves what fills it above that rate; a smaller excess stays with Lambda."""
+        """The way to serve, above that rate, an excess that fills the item; a smaller one stays with Lambda."""
         by_lambda, other_usd = started
         cells = math.ceil(WORTH_WAKING * item.capacity_rps / table.levels[1])
         filling = np.zeros_like(served)

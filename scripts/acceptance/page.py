@@ -88,7 +88,7 @@ def parts_on(page: str, commit: str) -> dict[str, str]:
 
 
 def misses_on(part: str) -> list[str]:
-    """What misses, by the text of a part: the rows of its table of checks."""
+    """Figures that miss, by the text of a part: the rows of its table of checks."""
     return re.findall(r"^\| ([^|]+) \| [^|]+ \| [^|]+ \| \*\*no\*\* \|$", part, re.MULTILINE)
 
 
