@@ -372,13 +372,12 @@ def _knapsack(
     value, score = np.full(cells + 1, -np.inf), np.full(cells + 1, -np.inf)
     reached = np.zeros(cells + 1)
     new, kept = np.zeros((cells + 1, count), np.int64), np.zeros((cells + 1, count), np.int64)
-    value[0] = 0.0
-    best, part = 0, np.empty(saved.shape[0])
+    value[0] = best = 0.0
+    best_new, best_kept = new[0].copy(), kept[0].copy()
+    part = np.empty(saved.shape[0])
     for cell in range(cells):
         if value[cell] == -np.inf:
             continue
-        if value[cell] > value[best] * (1.0 + 1e-12):
-            best = cell
         for i in range(count):
             block = math.ceil(step / capacity[i])  # of a cell at least: each takes one
             for is_new in (False, True):
@@ -388,6 +387,13 @@ def _knapsack(
                 top = reached[cell] + size * capacity[i]
                 _between(saved, step, reached[cell], top, part)
                 gained = value[cell] + _worth(part, size * rent[i], size * launch[i], lead[i], is_new)
+                if gained > best * (1.0 + 1e-12):  # even where another takes its cell
+                    best = gained
+                    best_new[:], best_kept[:] = new[cell], kept[cell]
+                    if is_new:
+                        best_new[i] += size
+                    else:
+                        best_kept[i] += size
                 to = min(cells, max(cell + 1, int(top / step + 0.5)))
                 scored = gained + (to * step - top) * extended_usd[to]
                 if scored > score[to]:
@@ -397,9 +403,7 @@ def _knapsack(
                         new[to, i] += size
                     else:
                         kept[to, i] += size
-    if value[cells] > value[best] * (1.0 + 1e-12):
-        best = cells
-    return value[best], new[best], kept[best]
+    return best, best_new, best_kept
 
 
 @njit(cache=True)
