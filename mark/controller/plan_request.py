@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from mark.controller.limits.quotas import counted, full_offerings, with_quotas
+from mark.controller.limits.launch_limits import LaunchLimits
+from mark.controller.limits.quotas import with_quotas
 from mark.controller.limits.refusals import left_out
 from mark.controller.limits.spot_breaker import observed_hazards
 from mark.controller.policy import ControllerPolicy
@@ -112,8 +113,9 @@ def plan_request(
     refused = set(left_out(known, policy))
     refused |= {pool.offering for pool in known.spot_pools if pool.is_open(seen.now)}
     refused |= {one.offering for one in known.launch_records if one.is_open(seen.now)}
-    counts = counted(seen.fleet, ((item.offering, item.count) for item in known.requested))
-    refused |= full_offerings(policy.quotas, policy.known_offerings, counts)
+    limits = LaunchLimits(known, seen, policy)
+    if policy.quotas:
+        refused |= {item.name for item in policy.known_offerings if not limits.has_quota(item.name)}
     candidates = _candidates(offerings, policy.fallbacks, refused=refused, running={name for name, _ in running})
     owned = policy.commitments if known.commitments is None else known.commitments
     return PlanRequest(
@@ -127,6 +129,7 @@ def plan_request(
         ready_history=known.ready_history,
         recent_rps=seen.recent_rps,
         refused=tuple(sorted(refused)),
+        launches_left=tuple((item.name, limits.at_once(item.name)) for item in candidates),
         backup=_backup(policy, seen.fleet),
         hazards=_hazards(known, policy, dict(running)),
         launch_weight_usd_per_s=policy.launch_weight_usd_per_s,
@@ -159,15 +162,13 @@ def _hazards(known: State, policy: ControllerPolicy, running: dict[str, int]) ->
 
 def _backup(policy: ControllerPolicy, fleet: FleetView) -> Backup:
     """The capacity beside the planned fleet: Lambda where it is in time, and the standbys that are there."""
-    overflow, standby = policy.overflow, policy.standby
-    able = overflow is not None and overflow.latency_s <= policy.slo.latency_s
-    lambda_usd = overflow.usd_per_warm_request if overflow is not None and able else math.inf
+    standby, relieves = policy.standby, policy.overflow is not None
     if standby is None or not standby.surges:
-        return Backup(lambda_usd=lambda_usd, relieves=overflow is not None)
+        return Backup(lambda_usd=policy.lambda_usd, relieves=relieves)
     standbys = sum(1 for instance in fleet if instance.role is Role.STANDBY)
     return Backup(
-        lambda_usd=lambda_usd,
-        relieves=overflow is not None,
+        lambda_usd=policy.lambda_usd,
+        relieves=relieves,
         standby=standby.offering,
         wake_s=standby.wake_s,
         wake_refused=standby.wake_refused,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -168,6 +169,13 @@ class ControllerPolicy:
     def offering(self, name: str) -> Offering | None:
         """The offering of that name, standbys and fallbacks included."""
         return next((offering for offering in self.known_offerings if offering.name == name), None)
+
+    @property
+    def lambda_usd(self) -> float:
+        """Lambda's price of a request, USD; infinite where none keeps the objective."""
+        if self.overflow is None or self.overflow.latency_s > self.slo.latency_s:
+            return math.inf
+        return self.overflow.usd_per_warm_request
 
     @property
     def known_offerings(self) -> tuple[Offering, ...]:

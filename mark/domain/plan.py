@@ -174,6 +174,8 @@ class PlanRequest:
     recent_rps: tuple[float, ...] = ()
     #: Offerings of which no more can be launched now: only those that run count.
     refused: tuple[str, ...] = ()
+    #: Instances that may be launched at once of those of which not any number may, by offering.
+    launches_left: tuple[tuple[str, int], ...] = ()
     #: Capacity beside the planned fleet.
     backup: Backup = NO_BACKUP
     #: Interruptions per instance-hour as seen lately, by offering, where known better than by the catalogue.
@@ -202,5 +204,14 @@ class PlanRequest:
 
     @property
     def launchable(self) -> tuple[Offering, ...]:
-        """The candidates that more may be launched of: neither owned nor refused."""
-        return tuple(item for item in self.rented if item.name not in self.refused)
+        """The candidates that more may be launched of at once: neither owned nor refused."""
+        none_of = {*self.refused, *(name for name, left in self.launches_left if left < 1)}
+        return tuple(item for item in self.rented if item.name not in none_of)
+
+    def launchable_rps(self, item: Offering) -> float:
+        """What the fleet that runs carries with all that may be launched of that offering, requests/s."""
+        left = dict(self.launches_left).get(item.name)
+        if left is None:
+            return math.inf
+        running = dict(self.running)
+        return left * item.capacity_rps + sum(running.get(o.name, 0) * o.capacity_rps for o in self.offerings)

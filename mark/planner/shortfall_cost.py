@@ -7,11 +7,12 @@ refused), the other the rest, and its start is paid for:
 
     price(level) = (lambda min(D, w) + other max(D - w, 0) + start) / D      USD a request
 
-The cheapest way counts. A launch waits for the plan as well (PLAN_LAG_S, in w), and its `other` is RUNS_LONGER
-times its rent for a request: it is full half of the time that it is paid. D is what the history holds: the mean
-length of its excursions above that level, half an hour at most. So the price has the value of waiting in it: an
-instance for what may come is worth its rent only as far as one that is ordered when it does come would be too
-late (a real option; Dixit and Pindyck, "Investment under Uncertainty", 1994).
+The cheapest way counts, as far as there is enough of it: standbys next above the fleet, as many as exist; launches
+up to what limits of the account and of the policy leave. A launch waits for the plan as well (PLAN_LAG_S, in w),
+and its `other` is RUNS_LONGER times its rent for a request: it is full half of the time that it is paid. D is what
+the history holds: the mean length of its excursions above that level, half an hour at most. So the price has the
+value of waiting in it: an instance for what may come is worth its rent only as far as one that is ordered when it
+does come would be too late (a real option; Dixit and Pindyck, "Investment under Uncertainty", 1994).
 """
 
 from __future__ import annotations
@@ -62,6 +63,8 @@ class StartedLater:
     left_to_lambda: Floats
     #: Cost of what serves the others, its start included, USD, shape (units, cells).
     beside_usd: Floats
+    #: Cells above the fleet, whichever it is, that there is enough of it for; None for all.
+    reach: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +78,27 @@ class Shortfall:
     @property
     def left_to_lambda(self) -> Floats:
         """The fewest that Lambda serves, by the way that leaves it least."""
-        found = self.served
-        for way in self.ways:
-            found = np.minimum(found, way.left_to_lambda)
-        return found
+        return self._cheapest(self.served, [way.left_to_lambda for way in self.ways])
 
     def usd(self, lambda_usd: float) -> Floats:
         """Their cost at Lambda's price of a request, USD, each served the cheapest way."""
-        found = self.served * lambda_usd
-        for way in self.ways:
-            found = np.minimum(found, way.left_to_lambda * lambda_usd + way.beside_usd)
-        return found
+        by_way = [way.left_to_lambda * lambda_usd + way.beside_usd for way in self.ways]
+        return self._cheapest(self.served * lambda_usd, by_way)
+
+    def _cheapest(self, by_lambda: Floats, by_way: Sequence[Floats]) -> Floats:
+        """What each cell adds to the sum of those above a fleet, where each of them is served the cheapest way.
+
+        A way of limited reach serves the cells next above the fleet. So one cell more of the fleet saves what that
+        cell costs by it, and the cell that comes into its reach then no longer costs Lambda.
+        """
+        cells = by_lambda.shape[1]
+        reaches = [cells if way.reach is None else min(way.reach, cells) for way in self.ways]
+        found, come_into_reach = by_lambda, np.zeros_like(by_lambda)
+        for reach, cost in sorted(zip(reaches, by_way, strict=True), key=lambda way: way[0], reverse=True):
+            cheaper = np.minimum(found, cost)
+            come_into_reach[:, : cells - reach] += (found - cheaper)[:, reach:]
+            found = cheaper
+        return found + come_into_reach
 
 
 def expected_shortfall(request: PlanRequest, table: RateTable) -> Shortfall:
@@ -98,26 +111,47 @@ def expected_shortfall(request: PlanRequest, table: RateTable) -> Shortfall:
     served = np.diff(table.carried, axis=1) * table.unit_s
     lasts_s = excursions_s(np.array(history.mean_rps, np.float64), table.levels[:-1], history.unit_s)
 
-    def way(item: Offering, started: tuple[Floats, Floats], above_rps: float = 0.0) -> StartedLater:
-        """The way to serve, above that rate, an excess that fills the item; a smaller one stays with Lambda."""
+    def way(
+        item: Offering,
+        started: tuple[Floats, Floats],
+        *,
+        above_rps: float = 0.0,
+        below_rps: float = math.inf,
+        count: int | None = None,
+    ) -> StartedLater:
+        """The way to serve, between those rates, an excess that fills the item; Lambda serves a smaller one."""
         by_lambda, other_usd = started
+        reach = None if count is None else round(count * item.capacity_rps / table.levels[1])
         cells = math.ceil(WORTH_WAKING * item.capacity_rps / table.levels[1])
         filling = np.zeros_like(served)
         filling[:, : max(0, served.shape[1] - cells)] = served[:, cells:]
-        filling[:, table.levels[:-1] < above_rps] = 0.0
-        return StartedLater(served - filling * (1.0 - by_lambda), filling * other_usd)
+        filling[:, (table.levels[:-1] < above_rps) | (table.levels[1:] > below_rps)] = 0.0
+        return StartedLater(served - filling * (1.0 - by_lambda), filling * other_usd, reach)
 
     ways = []
     item = backup.standby
-    if item is not None and (backup.standbys or not math.isfinite(backup.lambda_usd)):
+    if item is not None and backup.standbys:
         # never cheaper than a rented one: a standby of a burstable type has no credits to be the fleet
         usd = max(item.usd_per_request, min((o.usd_per_request for o in request.offerings), default=0.0))
-        ways.append(way(item, _started(lasts_s, backup.until_awake_s, usd, usd * backup.wake_s)))
+        started = _started(lasts_s, backup.until_awake_s, usd, usd * backup.wake_s)
+        ways.append(way(item, started, count=backup.standbys))
     if math.isfinite(backup.lambda_usd):
-        # what has been exceeded for as long as a launch takes is not waited for: the plan itself may launch for it
-        begun_rps = min(history.mean_rps[-request.lead_units :], default=0.0)
-        ways += [way(o, _launched(lasts_s, o), begun_rps) for o in request.launchable]
+        ways += [
+            way(
+                offering,
+                _launched(lasts_s, offering),
+                above_rps=_begun_rps(history, offering),
+                below_rps=request.launchable_rps(offering),
+            )
+            for offering in request.launchable
+        ]
     return Shortfall(served, tuple(ways))
+
+
+def _begun_rps(history: Demand, item: Offering) -> float:
+    """The rate exceeded for as long as a launch takes: no plan waits below it, it may launch itself."""
+    units = math.ceil((PLAN_LAG_S + item.boot_s) / history.unit_s)
+    return min(history.mean_rps[-units:], default=0.0)
 
 
 def _started(lasts_s: Floats, ready_s: float, request_usd: float, start_usd: float) -> tuple[Floats, Floats]:

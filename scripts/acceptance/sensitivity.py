@@ -99,7 +99,7 @@ def constants() -> Iterator[Constant]:
     yield _module("DETECTION_S", shortfall_cost, miss_penalty, source="ours: two windows of 5 s")
     yield _module("LONGEST_DELAY_S", shortfall_cost, source="ours: the minute of windows that is kept")
     yield _module("LONGEST_S", shortfall_cost, source="ours: what lasts half an hour is worth a launch")
-    yield _module("WORTH_WAKING", shortfall_cost, surges, source="ours: what an excess must fill of a standby")
+    yield _module("WORTH_WAKING", shortfall_cost, surges, source="ours: what an excess must fill of an instance")
     yield _module("RUNS_LONGER", shortfall_cost, source="ours (decision 0041): an excess fills half of a launch")
     yield _module("PLAN_LAG_S", shortfall_cost, source="ours: a unit of load, a minute, is known when it is over")
     yield _module("USUAL_S", shortfall_cost, source="ours: two launches long")

@@ -67,6 +67,12 @@ class LaunchLimits:
             return Note(kind=NoteKind.LAUNCH_BREAKER, text=text)
         return None
 
+    def at_once(self, name: str) -> int:
+        """Instances of it that may be launched together; none of one that is barred, or tried one at a time."""
+        if name in self._returning or name in self._trying or self.barred(name) is not None:
+            return 0
+        return int(min(self._left, self._quotas.left(name)))
+
     def has_quota(self, name: str) -> bool:
         """True where the account's quota leaves one of it, beside what runs and what was ordered."""
         return self._quotas.left(name) >= 1

@@ -7,7 +7,7 @@ a quota. What other models and others of the account run is not known here: EC2 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from mark.controller.policy import ControllerPolicy
@@ -46,14 +46,6 @@ def no_new_quotas() -> Quotas | None:
 def with_quotas(policy: ControllerPolicy, quotas: Quotas | None) -> ControllerPolicy:
     """The policy with the account's quotas as they were last read; its own where they were not."""
     return policy if quotas is None else replace(policy, quotas=quotas)
-
-
-def full_offerings(quotas: Quotas, offerings: Sequence[Offering], counts: Mapping[str, int]) -> frozenset[str]:
-    """Offerings of which not one more may run beside `counts`."""
-    if not quotas:
-        return frozenset()
-    allowance = QuotaLimits(quotas, offerings, counts)
-    return frozenset(item.name for item in offerings if allowance.left(item.name) < 1)
 
 
 def counted(fleet: FleetView, requested: Iterable[tuple[str, int]]) -> dict[str, int]:

@@ -12,12 +12,13 @@ from mark.controller.limits.launch_limits import LaunchLimits
 from mark.controller.limits.spot_breaker import BreakerPolicy, SpotPool
 from mark.controller.policy import ControllerPolicy, MonitorPolicy, StandbyPolicy
 from mark.controller.state import State
+from mark.domain.demand import Demand
 from mark.domain.fleet import Role
 from mark.domain.objective import SloWindow
 from mark.domain.offering import Market
 from mark.domain.plan import Plan, PlannedCount
 from mark.domain.quota import STANDARD, VcpuQuota
-from tests.controller.builders import POLICY, SMALL, Stepped, instances, launched, plan, seen
+from tests.controller.builders import POLICY, SMALL, Stepped, forecast, instances, launched, plan, request_at, seen
 
 NOW = 100.0
 TWIN = replace(SMALL, instance_type=replace(SMALL.instance_type, name="c5.large"))
@@ -103,3 +104,19 @@ def test_no_limit_is_passed_however_often_one_asks(asked: list[int], limit: int,
         limits.reserve(SPOT.name, count)
         given_out += count
     assert given_out == max(0, min(sum(asked), limit - 1, (vcpus - KIND) // KIND))
+
+
+@pytest.mark.parametrize(("policy", "state"), [*NOTHING_LEFT, (ON_SPOT, State(spot_pools=(RETURNING,)))])
+def test_plans_count_on_no_launch_of_what_is_barred_or_entered_one_at_a_time(
+    policy: ControllerPolicy, state: State
+) -> None:
+    def left(policy: ControllerPolicy, state: State) -> dict[str, int]:
+        history = Demand(end_at=0.0, mean_rps=(1.0,), max_rps=(1.0,))
+        observed = seen(NOW, instances(2, SPOT))
+        request = request_at(state, observed, policy, history=history, forecast=forecast(10.0))
+        return dict(request.launches_left)
+
+    assert left(policy, state)[SPOT.name] == 0
+    assert left(ON_SPOT, State())[SPOT.name] == ON_SPOT.max_instances - 2
+    assert left(replace(ON_SPOT, quotas=(quota(5.0 * KIND),)), State())[SPOT.name] == 3
+    assert left(replace(ON_SPOT, max_instances=6), State())[SPOT.name] == 4

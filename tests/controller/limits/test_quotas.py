@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from mark.aws.account.quotas import code_of_quota
 from mark.catalog.load import load_prices
-from mark.controller.limits.quotas import QuotaLimits, counted, full_offerings
+from mark.controller.limits.quotas import QuotaLimits, counted
 from mark.controller.state import NoteKind, State
 from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, InstanceState
@@ -68,15 +69,15 @@ def test_what_is_taken_stays_within_every_quota(quotas, counts, wanted) -> None:
 
 @given(quotas=QUOTAS, counts=COUNTS)
 def test_full_is_what_has_no_room_for_one(quotas, counts) -> None:
-    full = full_offerings(quotas, ALL, counts)
+    limits = QuotaLimits(quotas, ALL, counts)
     for item in ALL:
         more = {**counts, item.name: counts[item.name] + 1}
         over = any(used(more, quota) > max(quota.vcpus, used(counts, quota)) for quota in quotas)
-        assert (item.name in full) == over
+        assert (limits.left(item.name) < 1) == over
 
 
 def test_without_quotas_nothing_is_full() -> None:
-    assert full_offerings((), ALL, {C5.name: 10_000}) == frozenset()
+    assert QuotaLimits((), ALL, {C5.name: 10_000}).left(C5.name) == math.inf
 
 
 def test_every_type_of_the_catalogue_has_a_family() -> None:
