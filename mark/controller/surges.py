@@ -2,7 +2,8 @@
 
 A surge, lost spot instances and a launch that is late look the same from here: the load of the last windows
 against what is ready and stays. So many standbys are woken as the excess needs, or as the plan foresees; Lambda
-carries it until they serve. One goes back to sleep when the last minute would have done without it.
+carries it until they serve. One goes back to sleep when the last minute would have done without it, or filled it
+so little that Lambda would have cost less, where Lambda is in time.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import fmean
 
 from mark.controller.capacity import carried_rps
 from mark.controller.policy import ControllerPolicy, StandbyPolicy
@@ -49,7 +51,7 @@ def bridge_surges(
         return _wake(state, seen, awake, standbys, needed - len(awake), tokens)
     if not seen.recent_rps or seen.plan is None:  # put to sleep with a plan only, when all of a minute is known
         return state, []
-    keep = max(foreseen, _standbys(max(seen.recent_rps), state, seen.fleet, policy, standby))
+    keep = max(foreseen, _worth_their_rent(state, seen, policy, standby))
     awake.sort(key=lambda i: (i.state is not InstanceState.PENDING, i.credits or 0.0, i.id))
     spare = [i for i in awake if i.state in UP][: max(0, len(awake) - keep)]
     if not spare:
@@ -94,6 +96,19 @@ def _lasting(state: State, recent_rps: Sequence[float]) -> float:
         return state.last_unit.mean_rps if state.last_unit else 0.0
     delay_s = state.plan.wake_delay_s if state.plan is not None else 0.0
     return min(recent_rps[-max(1, math.ceil(delay_s / WINDOW_S)) :])
+
+
+def _worth_their_rent(state: State, seen: Observation, policy: ControllerPolicy, standby: StandbyPolicy) -> int:
+    """Standbys that the last minute needed and filled: Lambda would have cost more than the rent of each.
+
+    No more is asked of one that is awake than of one that is to be woken.
+    """
+    needed = _standbys(max(seen.recent_rps), state, seen.fleet, policy, standby)
+    least = min(WORTH_WAKING, standby.offering.usd_per_request / policy.lambda_usd)
+    ready_rps = carried_rps(state, policy, seen.fleet.ready)
+    excess = [(rate_rps - ready_rps) / standby.offering.capacity_rps for rate_rps in seen.recent_rps]
+    filled = (fmean(min(1.0, max(0.0, share - kept)) for share in excess) for kept in range(needed))
+    return sum(1 for share in filled if share >= least)
 
 
 def _standbys(

@@ -14,7 +14,7 @@ from mark.dispatch.overflow import environments_for
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.orders import Launch, Order, StartStandby, StopStandby, Terminate, WarmLambda
 from tests.controller.builders import POLICY, SLEEPER, Stepped, instances, plan, seen, unit
-from tests.planner.builders import SLO
+from tests.planner.builders import SLO, overflow
 
 READY, STOPPED, PENDING = InstanceState.READY, InstanceState.STOPPED, InstanceState.PENDING
 SURGES = replace(POLICY, standby=StandbyPolicy(offering=SLEEPER, surges=True))
@@ -86,12 +86,29 @@ def test_those_that_are_awake_are_not_woken_again_and_sleep_when_a_minute_did_wi
     waking = (*instances(2), *pool(PENDING, PENDING, STOPPED, STOPPED))
     assert not is_surging(stepped.state, FleetView(instances=waking), (30.0, 30.0), SURGES)
     up = (*instances(2), *pool(READY, READY, STOPPED, STOPPED))
-    assert stepped.see(watched(120.0, up, 20.0, 30.0, 20.0, planned=True)) == ()
+    assert stepped.see(watched(120.0, up, 20.0, 30.0, 30.0, planned=True)) == ()
     assert stepped.see(watched(150.0, up, 20.0, 20.0)) == ()  # put to sleep with a plan only
-    assert named(stepped.see(watched(180.0, up, 23.0, 20.0, planned=True)), StopStandby) == ["s-0001"]
+    assert named(stepped.see(watched(180.0, up, 23.0, 22.0, planned=True)), StopStandby) == ["s-0001"]
     assert stepped.state.active_standbys == ("s-0002",)
     assert named(stepped.see(watched(240.0, up, 20.0, 20.0, planned=True)), StopStandby) == ["s-0002", "s-0001"]
     assert stepped.state.active_standbys == ()
+
+
+@pytest.mark.parametrize(("latency_s", "asleep"), [(0.1, ["s-0001"]), (9.0, [])])
+def test_one_that_a_minute_hardly_filled_sleeps_where_lambda_is_in_time(
+    latency_s: float, asleep: list[str]
+) -> None:
+    """Lambda costs five times a full standby: one that is filled a fifth of the time is worth its rent."""
+    usd = 5.0 * SLEEPER.usd_per_request
+    dear = replace(overflow(latency_s), usd_per_request=usd, usd_per_gib_s=0.0)
+    stepped = Stepped(replace(SURGES, overflow=dear))
+    fleet = (*instances(2), *pool(*[STOPPED] * 4))
+    stepped.see(watched(0.0, fleet, 20.0, planned=True))
+    stepped.see(watched(30.0, fleet, 30.0, 30.0))
+    up = (*instances(2), *pool(READY, READY, STOPPED, STOPPED))
+
+    assert named(stepped.see(watched(60.0, up, *[25.0] * 7, *[30.0] * 3, planned=True)), StopStandby) == []
+    assert named(stepped.see(watched(120.0, up, *[25.0] * 9, 30.0, planned=True)), StopStandby) == asleep
 
 
 def test_one_that_still_sleeps_a_period_after_it_was_woken_is_woken_again() -> None:
