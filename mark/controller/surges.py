@@ -51,14 +51,14 @@ def bridge_surges(
         return _wake(state, seen, awake, standbys, needed - len(awake), tokens)
     if not seen.recent_rps or seen.plan is None:  # put to sleep with a plan only, when all of a minute is known
         return state, []
-    keep = max(foreseen, _worth_their_rent(state, seen, policy, standby))
+    keep = max(foreseen, _to_keep(state, seen, policy, standby))
     awake.sort(key=lambda i: (i.state is not InstanceState.PENDING, i.credits or 0.0, i.id))
     spare = [i for i in awake if i.state in UP][: max(0, len(awake) - keep)]
     if not spare:
         return state, []
     rested = {i.id for i in spare}
     left = tuple(name for name in state.active_standbys if name not in rested)
-    reason = f"the last minute needed {keep} of {len(awake)} standbys that are awake"
+    reason = f"the last minute filled {keep} of {len(awake)} standbys that are awake"
     order = StopStandby(token=tokens.next(), reason=reason, instances=tuple(i.id for i in spare))
     return replace(state, active_standbys=left, bridging=bool(left)), [order]
 
@@ -98,15 +98,16 @@ def _lasting(state: State, recent_rps: Sequence[float]) -> float:
     return min(recent_rps[-max(1, math.ceil(delay_s / WINDOW_S)) :])
 
 
-def _worth_their_rent(state: State, seen: Observation, policy: ControllerPolicy, standby: StandbyPolicy) -> int:
-    """Standbys that the last minute needed and filled: Lambda would have cost more than the rent of each.
+def _to_keep(state: State, seen: Observation, policy: ControllerPolicy, standby: StandbyPolicy) -> int:
+    """Standbys that the last minute needed, and filled so far that Lambda would have cost more than their rent.
 
-    No more is asked of one that is awake than of one that is to be woken.
+    Until a minute has passed since the last wake, that minute is not all of the surge's: any need counts.
     """
     needed = _standbys(max(seen.recent_rps), state, seen.fleet, policy, standby)
+    if seen.now < state.last_wake_at + WINDOW_S * len(seen.recent_rps):
+        return needed
     least = min(WORTH_WAKING, standby.offering.usd_per_request / policy.lambda_usd)
-    ready_rps = carried_rps(state, policy, seen.fleet.ready)
-    excess = [(rate_rps - ready_rps) / standby.offering.capacity_rps for rate_rps in seen.recent_rps]
+    excess = [_excess(rate_rps, state, seen.fleet, policy, standby) for rate_rps in seen.recent_rps]
     filled = (fmean(min(1.0, max(0.0, share - kept)) for share in excess) for kept in range(needed))
     return sum(1 for share in filled if share >= least)
 
@@ -114,8 +115,14 @@ def _worth_their_rent(state: State, seen: Observation, policy: ControllerPolicy,
 def _standbys(
     rate_rps: float, state: State, fleet: FleetView, policy: ControllerPolicy, standby: StandbyPolicy
 ) -> int:
-    """The standbys that carry what exceeds the ready fleet, up to the most that is allowed by schedule."""
+    """The standbys that carry what exceeds the ready fleet."""
+    return max(0, math.ceil(_excess(rate_rps, state, fleet, policy, standby) - WORTH_WAKING))
+
+
+def _excess(
+    rate_rps: float, state: State, fleet: FleetView, policy: ControllerPolicy, standby: StandbyPolicy
+) -> float:
+    """What exceeds the ready fleet, up to the most that is allowed by schedule, in standbys."""
     limit_rps = state.plan.limit_rps if state.plan is not None else None
     rate_rps = rate_rps if limit_rps is None else min(rate_rps, limit_rps)
-    ready_rps = carried_rps(state, policy, fleet.ready)
-    return max(0, math.ceil((rate_rps - ready_rps) / standby.offering.capacity_rps - WORTH_WAKING))
+    return (rate_rps - carried_rps(state, policy, fleet.ready)) / standby.offering.capacity_rps

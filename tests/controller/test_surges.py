@@ -111,6 +111,19 @@ def test_one_that_a_minute_hardly_filled_sleeps_where_lambda_is_in_time(
     assert named(stepped.see(watched(120.0, up, *[25.0] * 9, 30.0, planned=True)), StopStandby) == asleep
 
 
+def test_none_sleeps_before_a_minute_of_its_surge_is_known() -> None:
+    """Of twelve windows three are the surge's: too few to fill a standby, and all that there was of it."""
+    usd = 5.0 * SLEEPER.usd_per_request
+    stepped = Stepped(replace(SURGES, overflow=replace(overflow(), usd_per_request=usd, usd_per_gib_s=0.0)))
+    fleet = (*instances(2), *pool(*[STOPPED] * 4))
+    stepped.see(watched(0.0, fleet, 20.0, planned=True))
+    stepped.see(watched(30.0, fleet, *[18.0] * 10, 22.5, 22.5))
+    waking = (*instances(2), *pool(PENDING, STOPPED, STOPPED, STOPPED))
+
+    assert stepped.see(watched(35.0, waking, *[18.0] * 9, *[22.5] * 3, planned=True)) == ()
+    assert named(stepped.see(watched(95.0, waking, *[18.0] * 9, *[22.5] * 3, planned=True)), StopStandby)
+
+
 def test_one_that_still_sleeps_a_period_after_it_was_woken_is_woken_again() -> None:
     stepped = made()
     fleet = (*instances(2), *pool(*[STOPPED] * 4))
