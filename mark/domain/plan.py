@@ -204,14 +204,17 @@ class PlanRequest:
 
     @property
     def launchable(self) -> tuple[Offering, ...]:
-        """The candidates that more may be launched of at once: neither owned nor refused."""
-        none_of = {*self.refused, *(name for name, left in self.launches_left if left < 1)}
-        return tuple(item for item in self.rented if item.name not in none_of)
+        """The candidates that more may be launched of: neither owned nor refused."""
+        return tuple(item for item in self.rented if item.name not in self.refused)
 
     def launchable_rps(self, item: Offering) -> float:
-        """What the fleet that runs carries with all that may be launched of that offering, requests/s."""
+        """What the fleet carries with all that may be launched of that type, requests/s; 0 where none may be."""
         left = dict(self.launches_left).get(item.name)
         if left is None:
             return math.inf
-        running = dict(self.running)
-        return left * item.capacity_rps + sum(running.get(o.name, 0) * o.capacity_rps for o in self.offerings)
+        running, unlaunched = dict(self.running), self.unlaunched
+        there_rps = sum(
+            (running.get(other.name, 0) - unlaunched.get(other.name, 0)) * other.capacity_rps
+            for other in self.offerings
+        )
+        return there_rps + left * item.capacity_rps if left else 0.0

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from mark.domain.demand import Demand, Forecast
 from mark.domain.objective import Slo
 from mark.domain.offering import Offering
-from mark.domain.plan import Backup, Plan, PlanRequest
+from mark.domain.plan import Backup, OwnedCapacity, Plan, PlanRequest
 from mark.planner.hedged import _between, _worth, choose_fleet, plan_hedged, terms_of, wait_s
+from mark.planner.owned_capacity import with_twins
 from mark.planner.rates import NODES, RateTable, _cases, expect_rates
 from mark.planner.shortfall_cost import (
     LONGEST_S,
@@ -324,6 +325,30 @@ def test_launches_are_counted_on_as_far_as_they_are_left() -> None:
     assert waited_for(none_of_small, (LARGE.name, 0)) == []
     assert waited_for(none_of_small)[-1] > 100.0, "any number, where nothing is said"
     assert waited_for(none_of_small, (LARGE.name, 1000)) == waited_for(none_of_small)
+
+
+def test_launches_left_add_to_what_runs_and_not_to_what_is_covered_and_not_there() -> None:
+    request = asked(spread(1.0, 1.0, 1.0), SMALL, LARGE, running=((SMALL.name, 4),))
+    request = replace(request, launches_left=((SMALL.name, 0), (LARGE.name, 4)))
+    assert [request.launchable_rps(item) for item in (SMALL, LARGE)] == [0.0, 4 * 5.0 + 4 * 50.0]
+    assert replace(request, launches_left=()).launchable_rps(LARGE) == math.inf
+    covered = OwnedCapacity(offering=replace(LARGE, zone="owned-1"), of=LARGE, count=4, running=1)
+    owned = with_twins(replace(request, running=((LARGE.name, 1), (SMALL.name, 4)), owned=(covered,)))
+    assert owned.launchable_rps(LARGE) == 4 * 5.0 + 1 * 50.0 + 4 * 50.0
+
+
+def test_standbys_are_not_bought_for_launches_that_are_barred_for_a_while() -> None:
+    rates = ([400.0] * 660 + [1200.0] * 60) * 2
+    history = Demand(end_at=0.0, mean_rps=tuple(rates), max_rps=tuple(rates))
+    backup = Backup(lambda_usd=10e-6, standby=LARGE, standbys=1, wake_s=75.0)
+    cheap = replace(LARGE, usd_per_hour=0.2, boot_s=60.0)
+    request = replace(asked(spread(400.0, 400.0, 400.0), cheap, backup=backup), history=history)
+
+    def target(*left: tuple[str, int]) -> int | None:
+        return plan_hedged(replace(request, launches_left=left)).standby_target
+
+    assert target() == target((cheap.name, 1)) == target((cheap.name, 0))
+    assert plan_hedged(replace(request, refused=(cheap.name,))).standby_target != target()
 
 
 def test_standbys_are_counted_on_as_far_as_they_carry() -> None:
