@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from contextvars import Context
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +34,7 @@ def mark(tmp_path, monkeypatch, capsys) -> Mark:
 
     def invoke(*arguments: str) -> Answer:
         capsys.readouterr()
-        status = run(list(arguments))
+        status = Context().run(run, list(arguments))  # what other tests left in theirs is not of this command
         said = capsys.readouterr()
         return Answer(status=status, out=said.out, err=said.err)
 
