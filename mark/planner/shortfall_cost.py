@@ -7,12 +7,13 @@ refused), the other the rest, and its start is paid for:
 
     price(level) = (lambda min(D, w) + other max(D - w, 0) + start) / D      USD a request
 
-The cheapest way counts, as far as there is enough of it: standbys next above the fleet, as many as exist; launches
-up to what limits of the account and of the policy leave. A launch waits for the plan as well (PLAN_LAG_S, in w),
-and its `other` is RUNS_LONGER times its rent for a request: it is full half of the time that it is paid. D is what
-the history holds: the mean length of its excursions above that level, half an hour at most. So the price has the
-value of waiting in it: an instance for what may come is worth its rent only as far as one that is ordered when it
-does come would be too late (a real option; Dixit and Pindyck, "Investment under Uncertainty", 1994).
+The cheapest way counts, as far as there is enough of it: standbys next above the fleet, as many as exist (where
+Lambda is in time); launches up to what limits of the account and of the policy leave. A launch waits for the plan
+as well (PLAN_LAG_S, in w), and its `other` is RUNS_LONGER times its rent for a request: it is full half of the
+time that it is paid. D is what the history holds: the mean length of its excursions above that level, half an hour
+at most. So the price has the value of waiting in it: an instance for what may come is worth its rent only as far
+as one that is ordered when it does come would be too late (a real option; Dixit and Pindyck, "Investment under
+Uncertainty", 1994).
 """
 
 from __future__ import annotations
@@ -105,7 +106,8 @@ def expected_shortfall(request: PlanRequest, table: RateTable) -> Shortfall:
     """The shortfall of an empty fleet, by the ways to serve it.
 
     Where Lambda is not in time, what waits for a launch is missed, which `miss_penalty.py` limits: only standbys
-    are counted on then.
+    are counted on then, in any number. Their number follows the price of a miss, and with it the plan: a plan that
+    counted those that exist would chase its own (decision 0043).
     """
     history, backup = request.history, request.backup
     served = np.diff(table.carried, axis=1) * table.unit_s
@@ -130,11 +132,12 @@ def expected_shortfall(request: PlanRequest, table: RateTable) -> Shortfall:
 
     ways = []
     item = backup.standby
-    if item is not None and backup.standbys:
+    is_late = not math.isfinite(backup.lambda_usd)
+    if item is not None and (backup.standbys or is_late):
         # never cheaper than a rented one: a standby of a burstable type has no credits to be the fleet
         usd = max(item.usd_per_request, min((o.usd_per_request for o in request.offerings), default=0.0))
         started = _started(lasts_s, backup.until_awake_s, usd, usd * backup.wake_s)
-        ways.append(way(item, started, count=backup.standbys))
+        ways.append(way(item, started, count=None if is_late else backup.standbys))
     if math.isfinite(backup.lambda_usd):
         ways += [
             way(

@@ -370,6 +370,19 @@ def test_standbys_are_counted_on_as_far_as_they_carry() -> None:
     assert kept(100) == kept(1000)
 
 
+def test_where_lambda_is_late_any_number_of_standbys_is_counted_on() -> None:
+    """Theirs follows the plan: one that counted those that exist would launch and drain by turns."""
+    forecast = spread(20.0, 60.0, 140.0)
+    table = expect_rates(forecast, wait_s=0.3)
+
+    def left(standbys: int) -> list[float]:
+        late = Backup(lambda_usd=math.inf, standby=LARGE, standbys=standbys)
+        found = expected_shortfall(asked(forecast, backup=late), table)
+        return [*found.usd(20e-6)[0].tolist(), *found.left_to_lambda[0].tolist()]
+
+    assert left(0) == left(1) == left(100)
+
+
 @st.composite
 def shortfalls(draw: st.DrawFn) -> Shortfall:
     """One unit's, by up to three ways of any reach."""
