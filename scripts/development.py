@@ -1,8 +1,8 @@
 """`hedged` on the loads on which choices are made: `python -m scripts.development`, with MARK_DATA set.
 
-Twitter's days 1 to 4 and the World Cup's second slice. The loads of docs/figures.md are judged, and not to be had
-here. Prints a line a run: decision records compare two commits by them. One that lacks this file is measured by
-its path, from a checkout of that commit:
+Twitter's days 1 to 4 and two days of the World Cup, which end at those rows. The loads of docs/figures.md are
+judged, and not to be had here. Prints a line a run: decision records compare two commits by them. One that lacks
+this file is measured by its path, from a checkout of that commit:
 
     PYTHONPATH=../before python scripts/development.py twitter-2
 """
@@ -32,14 +32,14 @@ from scripts.acceptance.loads import (
 
 LOADS: dict[str, Callable[[], AcceptanceLoad]] = {
     **{f"twitter-{day}": partial(twitter_day, day) for day in (1, 2, 3, 4)},
-    "world-cup": partial(world_cup_day, 60_000),
+    **{f"world-cup-{row}": partial(world_cup_day, row) for row in (60_000, 90_000)},
 }
 
 
 def main() -> None:
     """Run all that is asked for, each load's forecasts made once."""
     asked = _arguments()
-    print("load       model         market    serving USD in time  launches  Lambda's calls")
+    print("load            model         market    serving USD in time  launches  Lambda's calls")
     with TemporaryDirectory() as kept:
         keep_forecasts_in(asked.forecasts or Path(kept))
         for name in asked.loads:
@@ -57,7 +57,7 @@ def _run(
     spec = spec_of(load, market, model, types=(asked.types,) if asked.types else (), world=world)
     run = experiment_of(spec, foretold.build).run("hedged")
     print(
-        f"{name:<10} {model:<13} {market.value:<9} {run.cost.serving:>11,.2f} {run.attained:>7.4f} "
+        f"{name:<15} {model:<13} {market.value:<9} {run.cost.serving:>11,.2f} {run.attained:>7.4f} "
         f"{run.launches:>9,} {run.lambda_invocations:>15,}",
         flush=True,
     )
