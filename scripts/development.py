@@ -1,6 +1,6 @@
 """`hedged` on the loads on which choices are made: `python -m scripts.development`, with MARK_DATA set.
 
-Twitter's days 1 to 4 and two days of the World Cup, which end at those rows. The loads of docs/figures.md are
+Twitter's days 1 to 4 and two days of the World Cup, by the rows that they end at. The loads of docs/figures.md are
 judged, and not to be had here. Prints a line a run: decision records compare two commits by them. One that lacks
 this file is measured by its path, from a checkout of that commit:
 

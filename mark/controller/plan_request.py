@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from mark.controller.limits.launch_limits import LaunchLimits
 from mark.controller.limits.quotas import with_quotas
-from mark.controller.limits.refusals import left_out
 from mark.controller.limits.spot_breaker import observed_hazards
 from mark.controller.policy import ControllerPolicy
 from mark.controller.service_time_ratios import with_ratios
@@ -110,12 +109,8 @@ def plan_request(
     offerings = policy.offerings_at(dict(seen.fleet.spot_usd_per_hour))
     # what runs of an offering that was taken away is no candidate
     running = tuple(item for item in running_counts(known, seen.fleet) if policy.offering(item[0]) is not None)
-    refused = set(left_out(known, policy))
-    refused |= {pool.offering for pool in known.spot_pools if pool.is_open(seen.now)}
-    refused |= {one.offering for one in known.launch_records if one.is_open(seen.now)}
     limits = LaunchLimits(known, seen, policy)
-    if policy.quotas:
-        refused |= {item.name for item in policy.known_offerings if not limits.has_quota(item.name)}
+    refused = limits.refused
     candidates = _candidates(offerings, policy.fallbacks, refused=refused, running={name for name, _ in running})
     owned = policy.commitments if known.commitments is None else known.commitments
     return PlanRequest(

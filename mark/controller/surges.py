@@ -87,7 +87,7 @@ def _needed(
     standby: StandbyPolicy,
 ) -> int:
     """Standbys that the excess which has lasted needs."""
-    return _standbys(_lasting(state, recent_rps), state, fleet, policy, standby)
+    return _to_carry(*_excess([_lasting(state, recent_rps)], state, fleet, policy, standby))
 
 
 def _lasting(state: State, recent_rps: Sequence[float]) -> float:
@@ -103,26 +103,27 @@ def _to_keep(state: State, seen: Observation, policy: ControllerPolicy, standby:
 
     Until a minute has passed since the last wake, that minute is not all of the surge's: any need counts.
     """
-    needed = _standbys(max(seen.recent_rps), state, seen.fleet, policy, standby)
+    excess = _excess(seen.recent_rps, state, seen.fleet, policy, standby)
+    needed = _to_carry(max(excess))
     if seen.now < state.last_wake_at + WINDOW_S * len(seen.recent_rps):
         return needed
     least = min(WORTH_WAKING, standby.offering.usd_per_request / policy.lambda_usd)
-    excess = [_excess(rate_rps, state, seen.fleet, policy, standby) for rate_rps in seen.recent_rps]
     filled = (fmean(min(1.0, max(0.0, share - kept)) for share in excess) for kept in range(needed))
     return sum(1 for share in filled if share >= least)
 
 
-def _standbys(
-    rate_rps: float, state: State, fleet: FleetView, policy: ControllerPolicy, standby: StandbyPolicy
-) -> int:
-    """The standbys that carry what exceeds the ready fleet."""
-    return max(0, math.ceil(_excess(rate_rps, state, fleet, policy, standby) - WORTH_WAKING))
+def _to_carry(excess: float) -> int:
+    """Standbys that carry an excess, which is in standbys, too: the last of them is worth waking."""
+    return max(0, math.ceil(excess - WORTH_WAKING))
 
 
 def _excess(
-    rate_rps: float, state: State, fleet: FleetView, policy: ControllerPolicy, standby: StandbyPolicy
-) -> float:
-    """What exceeds the ready fleet, up to the most that is allowed by schedule, in standbys."""
+    rates_rps: Sequence[float], state: State, fleet: FleetView, policy: ControllerPolicy, standby: StandbyPolicy
+) -> list[float]:
+    """Excess of each rate over the ready fleet, up to the most that is allowed by schedule, in standbys."""
     limit_rps = state.plan.limit_rps if state.plan is not None else None
-    rate_rps = rate_rps if limit_rps is None else min(rate_rps, limit_rps)
-    return (rate_rps - carried_rps(state, policy, fleet.ready)) / standby.offering.capacity_rps
+    ready_rps = carried_rps(state, policy, fleet.ready)
+    return [
+        ((rate_rps if limit_rps is None else min(rate_rps, limit_rps)) - ready_rps) / standby.offering.capacity_rps
+        for rate_rps in rates_rps
+    ]

@@ -174,7 +174,7 @@ class PlanRequest:
     recent_rps: tuple[float, ...] = ()
     #: Offerings of which no more can be launched now: only those that run count.
     refused: tuple[str, ...] = ()
-    #: Instances that may be launched at once of those of which not any number may, by offering.
+    #: Instances that may be launched together, by offering; any number of one that is not named.
     launches_left: tuple[tuple[str, int], ...] = ()
     #: Capacity beside the planned fleet.
     backup: Backup = NO_BACKUP
@@ -208,7 +208,7 @@ class PlanRequest:
         return tuple(item for item in self.rented if item.name not in self.refused)
 
     def launchable_rps(self, item: Offering) -> float:
-        """What the fleet carries with all that may be launched of that type, requests/s; 0 where none may be."""
+        """Capacity of the fleet with all that may be launched of that type, requests/s; 0 where none may be."""
         left = dict(self.launches_left).get(item.name)
         if left is None:
             return math.inf

@@ -87,19 +87,22 @@ class Shortfall:
         return self._cheapest(self.served * lambda_usd, by_way)
 
     def _cheapest(self, by_lambda: Floats, by_way: Sequence[Floats]) -> Floats:
-        """What each cell adds to the sum of those above a fleet, where each of them is served the cheapest way.
+        """Share of each cell in the sum of those above a fleet, where each of them is served the cheapest way.
 
         A way of limited reach serves the cells next above the fleet. So one cell more of the fleet saves what that
         cell costs by it, and the cell that comes into its reach then no longer costs Lambda.
         """
         cells = by_lambda.shape[1]
         reaches = [cells if way.reach is None else min(way.reach, cells) for way in self.ways]
-        found, come_into_reach = by_lambda, np.zeros_like(by_lambda)
+        found, come_into_reach = by_lambda, []
         for reach, cost in sorted(zip(reaches, by_way, strict=True), key=lambda way: way[0], reverse=True):
             cheaper = np.minimum(found, cost)
-            come_into_reach[:, : cells - reach] += (found - cheaper)[:, reach:]
+            if reach < cells:
+                come_into_reach.append((reach, found - cheaper))
             found = cheaper
-        return found + come_into_reach
+        for reach, gained in come_into_reach:
+            found[:, : cells - reach] += gained[:, reach:]
+        return found
 
 
 def expected_shortfall(request: PlanRequest, table: RateTable) -> Shortfall:

@@ -67,6 +67,12 @@ class LaunchLimits:
             return Note(kind=NoteKind.LAUNCH_BREAKER, text=text)
         return None
 
+    @property
+    def refused(self) -> set[str]:
+        """Offerings that a plan leaves out: barred by more than a guardrail, or without room in their quota."""
+        full = (o.name for o in self._policy.known_offerings if not self.has_quota(o.name))
+        return {*self._backoff, *self._volatile, *self._failing, *(full if self._policy.quotas else ())}
+
     def at_once(self, name: str) -> int:
         """Instances of it that may be launched together; none of one that is barred, or tried one at a time."""
         if name in self._returning or name in self._trying or self.barred(name) is not None:
