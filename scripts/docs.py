@@ -74,8 +74,9 @@ document and nothing else on stdout; [json.md](json.md) has its fields.
 |---|---|
 | 0 | done |
 | 1 | done, with a finding: replays of a sweep failed, `mark doctor` found what you must fix, `mark diff` found a \
-difference, `mark predict` found outputs that the model does not declare, no controller confirmed `mark pause` |
-| 2 | the input is wrong; one line says what |
+difference, `mark predict` found outputs that the model does not declare, no controller \
+confirmed `mark pause`, `mark load` or `mark try` got no answer |
+| 2 | the input is wrong, one line says what; in `mark forecast backtest` also: a forecaster failed |
 | 130 | after Ctrl-C; what is finished is printed |
 """
 
