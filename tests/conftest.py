@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hypothesis import settings
 
 from mark.simulator.engine.compiled import Kernel, compiled_kernel
 from mark.store import connect
+from mark.store.embedded import EmbeddedRedis
 from tests.same_ids import pytest_pycollect_makeitem
 
 __all__ = ["kernel", "pytest_pycollect_makeitem"]
@@ -32,6 +34,13 @@ connect._LIMITS.update(socket_timeout=30.0, socket_connect_timeout=30.0)
 settings.register_profile("same", deadline=None, derandomize=True, max_examples=30)
 settings.register_profile("new", deadline=None)
 settings.load_profile("same")
+
+
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
+    """A store of a module's tests."""
+    with EmbeddedRedis(tmp_path_factory.mktemp("store")) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

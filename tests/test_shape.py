@@ -22,10 +22,6 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(HOUSE))
 
 
-def definitions(tree: ast.AST) -> Iterator[Definition]:
-    return (node for node in ast.walk(tree) if isinstance(node, Definition))
-
-
 def public(tree: ast.Module) -> Iterator[tuple[str, Definition]]:
     """Public functions and classes of a module, and public methods of those classes."""
     for node in tree.body:

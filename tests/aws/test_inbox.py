@@ -17,6 +17,7 @@ from mark.domain.errors import RetryLater
 from mark.domain.orders import SpotWarned
 from mark.protocols.events import InstanceMessage, StateChanged, compose_message
 from tests.aws.builders import aws
+from tests.waiting import until
 
 NOTICE = SpotWarned(instance="i-1", at=1.0, terminates_at=121.0)
 STATE = StateChanged(instance="i-2", at=1.0, state="running")
@@ -118,14 +119,8 @@ def test_what_nobody_claims_is_deleted_in_the_end(there: Aws, queue: str) -> Non
     inbox = EventInbox(there.sqs, queue, poll_s=1, keep_s=0.0)
     send(there, queue, STATE)
     inbox.start()
-    deadline = threading.Event()
-    for _ in range(100):
-        if left(there, queue) == 0:
-            break
-        deadline.wait(0.02)
+    until(lambda: left(there, queue) == 0)
     inbox.close()
-
-    assert left(there, queue) == 0
 
 
 def test_a_queue_that_is_away_does_not_end_the_poller(

@@ -24,7 +24,8 @@ from mark.domain.orders import Fact, SpotWarned, Terminate
 from mark.emulator.config import ACCOUNT, REGION
 from mark.ports import Clock
 from tests.aws.builders import OFFERINGS, SPOT, FakeAgents, FakeLedger, aws, launch, service
-from tests.emulator.conftest import World, config_for, until
+from tests.emulator.conftest import World, config_for
+from tests.waiting import until
 
 ANCHOR = ClockAnchor(wall_at=time.time(), service_at=1_700_000_000.0, speed=200.0)
 
@@ -88,20 +89,20 @@ def test_a_life_on_the_emulated_aws(world: World, there: Aws, setup_aws: Aws) ->
         again.close()
 
         first, second = (i.id for i in fleet)
-        assert until(lambda: {world.instances()[name]["state"] for name in (first, second)} == {"running"})
+        until(lambda: {world.instances()[name]["state"] for name in (first, second)} == {"running"})
         agents.say(first)
         assert [i.state for i in cloud.observe()] == [InstanceState.READY, InstanceState.PENDING]
 
         world.mark("POST", "interrupt", {"instances": [first]})
         facts: list[Fact] = []
-        assert until(lambda: facts.extend(cloud.drain_facts()) or facts)
+        until(lambda: facts.extend(cloud.drain_facts()) or facts)
         [notice] = facts
         assert isinstance(notice, SpotWarned)
         assert notice.terminates_at == pytest.approx(notice.at + 120.0)
         assert notice.at == pytest.approx(ServiceTime().now(), abs=2000.0)
 
         cloud.submit(Terminate(token="t2-1", reason="r", instances=(second,)))
-        assert until(lambda: (cloud.drain_facts() and False) or _states(ledger, second)[-1:] == ["terminated"])
+        until(lambda: (cloud.drain_facts() and False) or _states(ledger, second)[-1:] == ["terminated"])
         told = _states(ledger, second)
         assert told[:2] == ["pending", "running"]
         assert told.count("running") == 1
@@ -111,7 +112,7 @@ def test_a_life_on_the_emulated_aws(world: World, there: Aws, setup_aws: Aws) ->
         assert tear_down(setup_aws, "shop") == ()
         assert world.state()["permissions"]["refused"] == {}
         gone = ("shutting-down", "terminated")
-        assert until(lambda: all(found["state"] in gone for found in world.instances().values()))
+        until(lambda: all(found["state"] in gone for found in world.instances().values()))
     finally:
         cloud.close()
         inbox.close()
@@ -135,7 +136,7 @@ def test_the_ledger_has_the_price_of_the_zone_that_a_spot_instance_started_in(tm
     try:
         ((name, seen),) = cloud.observe().spot_usd_per_hour
         cloud.submit(launch(1, kind=SPOT.name))
-        assert until(lambda: cloud.poll_events() or "running" in [told.state for told in ledger.noted])
+        until(lambda: cloud.poll_events() or "running" in [told.state for told in ledger.noted])
         assert {told.usd_per_hour for told in ledger.noted} == {seen}
         prices = there.ec2.describe_spot_price_history(InstanceTypes=["c5.large"])["SpotPriceHistory"]
         assert name == SPOT.name

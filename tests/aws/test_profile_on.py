@@ -35,7 +35,8 @@ from mark.store.embedded import EmbeddedRedis
 from mark.store.service import ServiceStore
 from tests.aws.iam import NAMES
 from tests.aws.recording import Recorder
-from tests.emulator.conftest import World, config_for, until
+from tests.emulator.conftest import World, config_for
+from tests.waiting import until
 
 TINY = """
 import numpy as np
@@ -285,7 +286,7 @@ def test_an_instance_whose_renter_is_gone_ends_by_itself(account: Account) -> No
     )
     made = rent(there, asked, time.time())
     assert rent(there, asked, time.time()) == made  # the same run rents a type once
-    assert until(lambda: account.rented()[made] in {"shutting-down", "terminated"}, 20.0)
+    until(lambda: account.rented()[made] in {"shutting-down", "terminated"})
     there.close()
 
 

@@ -26,10 +26,11 @@ from mark.simulator.engine.compiled import Kernel
 from mark.simulator.faults import FaultScript, Interrupt, Refuse
 from mark.store.service import ServiceStore
 from tests.aws.builders import OFFERINGS, FakeAgents, FakeLedger, HandClock, aws, service
-from tests.emulator.conftest import TYPES, World, config_for, until
+from tests.emulator.conftest import TYPES, World, config_for
 from tests.planner.builders import SLO
 from tests.scenarios.builders import FIXED_WORLD
 from tests.simulator.engines import engine, lambda_offering
+from tests.waiting import until
 
 BOOTED_S = 1000.0
 """Longer than any boot takes."""
@@ -137,12 +138,12 @@ class Emulated(CloudWorld):
             serves = self._agents.agents.pop(name, None) is not None
             if serves and self._world.instances()[name]["state"] == "running":
                 self._world.ask(name, "/off")
-                assert until(lambda name=name: not self._world.instances()[name]["pid"], 30.0)
+                until(lambda name=name: not self._world.instances()[name]["pid"])
         self._clock.at += seconds
         anchor = self._anchor()
         stand = {"wall_at": anchor.wall_at, "service_at": anchor.service_at, "speed": anchor.speed}
         self._world.mark("POST", "clock", stand)
-        assert until(self._is_quiet, 30.0)
+        until(self._is_quiet)
         for name, found in self._world.instances().items():
             if found["state"] != "running":
                 self._agents.agents.pop(name, None)
@@ -211,5 +212,5 @@ def facts_of(world: CloudWorld) -> list[Fact]:
     """The next facts; EC2's come through a queue."""
     facts: list[Fact] = []
     look: Callable[[], Any] = lambda: facts.extend(world.cloud.drain_facts()) or facts  # noqa: E731
-    assert until(look, 30.0), "no fact came"
+    until(look)
     return facts

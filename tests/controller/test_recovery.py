@@ -23,7 +23,6 @@ LATE = replace(POLICY, cooldown_s=120.0, request_timeout_s=200.0)
 class Journalled(World):
     """A world whose journal keeps its lines; it opens the next journal at the ticks that it is told."""
 
-    lines: list[bytes]
     segments: list[list[bytes]]
 
     def open(self) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +28,14 @@ def test_larger_shares_hold_the_smaller_ones(request_id: bytes, one: float, othe
     assert in_share(request_id, b"v", high) >= in_share(request_id, b"v", low)
     assert in_share(request_id, b"v", 1.0)
     assert not in_share(request_id, b"v", 0.0)
-    assert in_share(request_id, b"v", one) == in_share(request_id, b"v", one)
+
+
+def test_another_process_chooses_alike() -> None:
+    code = "from mark.dispatch.versions import in_share as f\nprint([f(b'%d' % n, b'v', 0.5) for n in range(64)])"
+    environment = {**os.environ, "PYTHONHASHSEED": "1"}
+    command = [sys.executable, "-c", code]
+    other = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)  # noqa: S603
+    assert other.stdout.strip() == str([in_share(b"%d" % number, b"v", 0.5) for number in range(64)])
 
 
 def test_two_candidates_do_not_meet_the_same_requests() -> None:

@@ -24,6 +24,7 @@ from mark.domain.offering import InstanceType
 from mark.emulator.config import Draws, EmulatedAwsConfig, LambdaLimits
 from mark.emulator.server import EmulatedAws
 from mark.simulator.rng import stream
+from tests.waiting import until
 
 HOUSE = Path(__file__).parents[2]
 TYPES = {
@@ -132,7 +133,7 @@ class World:
 
     def wait(self, name: str, state: str, *, pid: bool | None = None) -> dict[str, Any]:
         """Until the instance is in that state (with or without a process)."""
-        found = until(
+        found: dict[str, Any] = until(
             lambda: next(
                 (
                     one
@@ -142,7 +143,6 @@ class World:
                 None,
             )
         )
-        assert found
         return found
 
     def ask(self, name: str, path: str = "/") -> str:
@@ -156,18 +156,8 @@ class World:
             except OSError:
                 return None
 
-        answer = until(get)
-        assert answer is not None
+        answer: str = until(get)
         return answer
-
-
-def until(look: Callable[[], Any], seconds: float = 60.0) -> Any:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if found := look():
-            return found
-        time.sleep(0.01)
-    return None
 
 
 @pytest.fixture

@@ -23,6 +23,12 @@ def echo(event: Any, context: Any) -> dict[str, Any]:
     }
 
 
+def hold(event: dict[str, str], context: Any) -> None:
+    """Busy until there is a file of that name."""
+    while not os.path.exists(event["until"]):
+        time.sleep(0.01)
+
+
 def fail(event: Any, context: Any) -> None:
     raise ValueError("no such luck")
 

@@ -10,8 +10,9 @@ import pytest
 from botocore.exceptions import ClientError
 
 from mark.domain.clock import ClockAnchor
-from tests.emulator.conftest import World, until
+from tests.emulator.conftest import World
 from tests.emulator.test_spot import queue_of, receive
+from tests.waiting import until
 
 STAND = 1_800_000_000.0
 ALARM = {
@@ -52,15 +53,15 @@ def test_a_message_raises_the_alarm_and_its_absence_ends_it(still: World) -> Non
 
     assert state() in {"OK", "INSUFFICIENT_DATA"}
     minutes(still, 1)
-    assert until(lambda: still.state()["alarms"] == {"dead": "OK"})
+    until(lambda: still.state()["alarms"] == {"dead": "OK"})
     sqs.send_message(QueueUrl=url, MessageBody="poison")
     assert still.state()["queues"]["dead"]["ApproximateNumberOfMessagesVisible"] == 1.0
     assert state() == "OK"
     minutes(still, 1)
-    assert until(lambda: state() == "ALARM")
+    until(lambda: state() == "ALARM")
     sqs.purge_queue(QueueUrl=url)
     minutes(still, 1)
-    assert until(lambda: state() == "OK")
+    until(lambda: state() == "OK")
     events = [
         (event["detail"]["alarmName"], event["detail"]["state"]["value"]) for event in receive(still, told, 2)
     ]
@@ -74,7 +75,7 @@ def test_several_minutes_may_have_to_break_it(still: World) -> None:
     minutes(still, 1)
     assert still.state()["alarms"]["dead"] == "OK"
     minutes(still, 1)
-    assert until(lambda: still.state()["alarms"]["dead"] == "ALARM")
+    until(lambda: still.state()["alarms"]["dead"] == "ALARM")
 
 
 @pytest.mark.parametrize(

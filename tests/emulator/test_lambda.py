@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +21,9 @@ from mark.domain.offering import OTHER_CALLS
 from mark.emulator.config import LambdaLimits
 from mark.emulator.ec2.account_limits import NEW_CONCURRENCY
 from mark.live.processes.gateway import lambda_calls
-from tests.emulator.conftest import World, stub_zip, until
+from tests.emulator.conftest import World, stub_zip
 from tests.emulator.test_spot import queue_of
+from tests.waiting import until
 
 ROLE = "arn:aws:iam::123456789012:role/functions"
 
@@ -205,7 +207,7 @@ def test_an_event_is_answered_at_once_and_run_later(world: World) -> None:
     function(world, "note")
     _, reply = call(world, "note", "hello", InvocationType="Event")
     assert reply["StatusCode"] == 202
-    assert until(lambda: call(world, "note", "list")[0] == ["hello"])
+    until(lambda: call(world, "note", "list")[0] == ["hello"])
 
 
 def test_throttling_by_fault(world: World) -> None:
@@ -241,10 +243,11 @@ def test_a_queue_calls_its_function_and_keeps_what_failed(start: Callable[..., W
 
 @pytest.mark.parametrize("gateways", [1, 2])
 def test_a_function_of_notices_runs_while_all_gateways_overflow(
-    start: Callable[..., World], gateways: int
+    start: Callable[..., World], tmp_path: Path, gateways: int
 ) -> None:
+    released = tmp_path / "released"
     world = start(lambdas=LambdaLimits(cold_start_s=0.0, concurrency=NEW_CONCURRENCY))
-    function(world, "echo")
+    function(world, "hold", Timeout=900)
     function(world, "batch")
     url = queue_of(world, {"source": ["demo"]})
     arn = world.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
@@ -254,13 +257,17 @@ def test_a_function_of_notices_runs_while_all_gateways_overflow(
     told = {"policy": {"overflow_limits": {"concurrency": NEW_CONCURRENCY}}, "service": {"gateways": gateways}}
     calls = gateways * lambda_calls(Settings.model_validate(told))
     with ThreadPoolExecutor(calls) as threads:
-        overflow = [threads.submit(call, world, "echo", {"sleep_s": 3.0}) for _ in range(calls)]
-        until(lambda: world.state()["lambda"]["echo"]["busy"] == calls)
-        world.client("sqs").send_message(QueueUrl=url, MessageBody="notice")
-        until(lambda: world.state()["lambda"].get("batch", {}).get("invocations"))
-        assert all(one.result() for one in overflow)
+        overflow = [threads.submit(call, world, "hold", {"until": str(released)}) for _ in range(calls)]
+        try:
+            until(lambda: world.state()["lambda"]["hold"]["busy"] == calls)
+            world.client("sqs").send_message(QueueUrl=url, MessageBody="notice")
+            until(lambda: world.state()["lambda"].get("batch", {}).get("invocations"))
+            assert not any(one.done() for one in overflow)
+        finally:
+            released.touch()
+        assert all("FunctionError" not in one.result()[1] for one in overflow)
     counts = world.state()["lambda"]
-    assert (counts["batch"]["throttled"], counts["echo"]["throttled"]) == (0, 0)
+    assert (counts["batch"]["throttled"], counts["hold"]["throttled"]) == (0, 0)
 
 
 @given(allowed=st.integers(1, 5000), gateways=st.integers(1, 20))

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.emulator.conftest import World, fleet, ids_of, template, until
+from tests.emulator.conftest import World, fleet, ids_of, template
+from tests.waiting import until
 
 STANDBY = {"mark:role": "standby", "mark:offering": "c5.large:on-demand"}
 

@@ -247,11 +247,16 @@ def test_a_timer_that_fails_does_not_stop_the_clock() -> None:
 
     async def run() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _loop, context: said.append(context["exception"]))
-        clock = ServiceClock(ClockAnchor(speed=1000.0))
+        clock, over = ServiceClock(ClockAnchor(speed=1000.0)), asyncio.Event()
+
+        def fire(at: float) -> None:
+            fired.append(at)
+            over.set()
+
         clock.at(1.0, fail)
-        clock.at(2.0, fired.append)
+        clock.at(2.0, fire)
         clock.start()
-        await asyncio.sleep(0.01)
+        await asyncio.wait_for(over.wait(), 60.0)
         clock.stop()
 
     asyncio.run(run())

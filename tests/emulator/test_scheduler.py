@@ -11,8 +11,9 @@ from botocore.exceptions import ClientError
 
 from mark.domain.clock import ClockAnchor
 from mark.emulator.config import LambdaLimits
-from tests.emulator.conftest import World, until
+from tests.emulator.conftest import World
 from tests.emulator.test_lambda import ROLE, call, function
+from tests.waiting import until
 
 STAND = 1_800_000_000.0  # 2027-01-15T08:00:00Z
 OFF = {"Mode": "OFF"}

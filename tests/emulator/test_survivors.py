@@ -13,8 +13,9 @@ import pytest
 from botocore.exceptions import ClientError, HTTPClientError
 
 from mark.emulator.ec2.address import AddressPool
-from tests.emulator.conftest import HOUSE, World, config_for, fleet, ids_of, template, until
+from tests.emulator.conftest import HOUSE, World, config_for, fleet, ids_of, template
 from tests.emulator.test_lambda import call, function
+from tests.waiting import until
 
 
 def children_of(parent: int) -> set[int]:
@@ -33,7 +34,7 @@ def children_of(parent: int) -> set[int]:
 
 def gone(pids: set[int]) -> bool:
     """Ended; whether they were reaped is up to this machine's init."""
-    return bool(until(lambda: not any(runs(pid) for pid in pids)))
+    return until(lambda: not any(runs(pid) for pid in pids)) is True
 
 
 def runs(pid: int) -> bool:
@@ -122,6 +123,6 @@ def test_a_long_poll_does_not_hold_it_up(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(1) as thread:
         polling = thread.submit(poll)
-        assert until(lambda: world.state()["calls"].get("sqs:ReceiveMessage"))
+        until(lambda: world.state()["calls"].get("sqs:ReceiveMessage"))
         world.stop()
         assert polling.result() != "answered"

@@ -26,7 +26,8 @@ from mark.domain.orders import Fact, SpotWarned, Terminate
 from mark.ports import Clock
 from mark.protocols.events import InstanceMessage, RebalanceAdvised, StateChanged, event_of_message
 from tests.aws.builders import OFFERINGS, SPOT, FakeAgents, FakeLedger, aws, launch, service
-from tests.emulator.conftest import World, config_for, until
+from tests.emulator.conftest import World, config_for
+from tests.waiting import until
 
 ALARM = "mark-shop-deadletters"
 """Made with the service's queues, as the rollout's stacks have it."""
@@ -67,9 +68,9 @@ class Acting:
         """Spot instances, up already; from then on the clock is as fast as the wall."""
         self.cloud.submit(launch(count, kind=SPOT.name))
         names = [instance.id for instance in self.cloud.observe()]
-        assert until(lambda: {self.world.instances()[name]["state"] for name in names} == {"running"})
+        until(lambda: {self.world.instances()[name]["state"] for name in names} == {"running"})
         self.move(self.clock.now(), 1.0)
-        assert until(lambda: self.facts() == [] and len(self.states("running")) == count)
+        until(lambda: self.facts() == [] and len(self.states("running")) == count)
         return names
 
     def facts(self) -> Sequence[Fact]:
@@ -147,14 +148,14 @@ def test_what_comes_twice_late_or_malformed_changes_nothing(acting: Acting) -> N
     first, second = acting.rent(2)
     acting.world.mark("POST", "interrupt", {"instances": [first]})
     facts: list[Fact] = []
-    assert until(lambda: facts.extend(acting.facts()) or facts)
+    until(lambda: facts.extend(acting.facts()) or facts)
     [notice] = facts
     assert isinstance(notice, SpotWarned)
     acting.cloud.submit(Terminate(token="t2-1", reason="r", instances=(second,)))
     acting.move(acting.clock.now(), 200.0)
-    assert until(lambda: acting.facts() == [] and set(acting.states("terminated")) == {first, second})
+    until(lambda: acting.facts() == [] and set(acting.states("terminated")) == {first, second})
     acting.move(acting.clock.now(), 0.0)
-    assert until(lambda: acting.facts() == [] and acting.drained())
+    until(lambda: acting.facts() == [] and acting.drained())
     seen, billed, calls = acting.cloud.observe(), bill(acting), acting.handled()
 
     of_second = [told for told in acting.ledger.noted if told.instance == second]
@@ -168,9 +169,9 @@ def test_what_comes_twice_late_or_malformed_changes_nothing(acting: Acting) -> N
     malformed = ["{", "[]", "null", *(event(notice, **wrong) for wrong in WRONG)]
     acting.send_raw(event(notice), *again, *late, *strangers, *malformed)
 
-    assert until(lambda: acting.handled() > calls and acting.visible("raw") == 0)
+    until(lambda: acting.handled() > calls and acting.visible("raw") == 0)
     heard: list[Fact] = []
-    assert until(lambda: heard.extend(acting.facts()) or acting.visible("events") == 0)
+    until(lambda: heard.extend(acting.facts()) or acting.visible("events") == 0)
     heard.extend(acting.facts())
     assert heard == []
     assert acting.cloud.observe() == seen
@@ -183,12 +184,12 @@ def test_a_poison_message_ends_among_the_dead_letters_and_raises_the_alarm(actin
     sqs.set_queue_attributes(QueueUrl=acting.resources.raw_url, Attributes={"VisibilityTimeout": "0"})
     acting.move(acting.clock.now(), 1.0)
     acting.send_raw('{"source": "aws.ec2", "poison": true}')
-    assert until(lambda: acting.visible("raw-dead") == 1)
+    until(lambda: acting.visible("raw-dead") == 1)
     assert acting.handled() == RAW_ATTEMPTS
     assert acting.world.state()["alarms"] == {ALARM: "OK"}
 
     acting.move(acting.clock.now() + 61.0, 1.0)
-    assert until(lambda: acting.world.state()["alarms"] == {ALARM: "ALARM"})
+    until(lambda: acting.world.state()["alarms"] == {ALARM: "ALARM"})
     (alarm,) = cloudwatch.describe_alarms(AlarmNames=[ALARM])["MetricAlarms"]
     assert alarm["StateValue"] == "ALARM"
     (letter,) = sqs.receive_message(QueueUrl=sqs.get_queue_url(QueueName="mark-shop-raw-dead")["QueueUrl"])[

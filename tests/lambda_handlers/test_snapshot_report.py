@@ -31,12 +31,6 @@ FROM, TO, BUCKET = "report@a.example", "team@b.example", "shop-archive"
 EVENT = {"source": "aws.scheduler", "time": "2027-01-15T08:00:00Z", "resources": ["schedule"], "detail": "{}"}
 
 
-@pytest.fixture(scope="module")
-def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
-    with EmbeddedRedis(tmp_path_factory.mktemp("store")) as server:
-        yield server
-
-
 @pytest.fixture
 def stored(redis: EmbeddedRedis) -> tuple[ServiceStore, CostUsd]:
     link = connect(redis.url)

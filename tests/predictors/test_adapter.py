@@ -12,8 +12,6 @@ from predictors.classical.residuals import PointExpert
 from predictors.expert import LEVELS, Floats, Ints, Series
 from tests.predictors.builders import daily_sine, first_units, ramp
 
-HORIZON = 60
-
 
 class Fixed:
     """An expert that always says the same at every lead."""

@@ -27,7 +27,6 @@ from mark.domain.orders import Order
 from mark.domain.times import CloudTimes, LognormalTime
 from mark.plugins.load import build_forecaster
 from mark.policies.assemble import Overrides
-from mark.ports import Forecaster, ForecasterSetup
 from mark.simulator import replay
 from mark.simulator.cloud import SimulatedCloud
 from mark.simulator.engine.compiled import Kernel
@@ -263,13 +262,3 @@ def validate_usages(usages: list[InstanceUsage]) -> None:
     for spans in stretches.values():
         for (_, ended_at), (started_at, _) in pairwise(sorted(spans)):
             assert ended_at <= started_at
-
-
-class Blind:
-    """A forecaster that fails in a way that the test chooses."""
-
-    def __init__(self, failing: Forecaster) -> None:
-        self._failing = failing
-
-    def build(self, name: str, setup: ForecasterSetup) -> Forecaster:
-        return self._failing if name == "oracle" else build_forecaster(name, setup)

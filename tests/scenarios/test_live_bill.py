@@ -26,7 +26,6 @@ class Telling(SimulatedCloud):
     """A simulated cloud that tells of transitions as EC2 does."""
 
     told: list[Transition]
-    clouds: list[Telling]
 
     def _enter(self, machine: _Machine, life: Life, now: float) -> bool:
         before = machine.life

@@ -111,13 +111,22 @@ def test_the_objective_is_kept(
         assert len([at for at in launches if at > SETTLED_S]) <= on_lambda
 
 
-@pytest.mark.xfail(strict=True, reason="a load at the edge of one instance still buys a second one now and then")
-def test_a_load_at_the_edge_of_one_instance_launches_none(kernel: Kernel, tmp_path: Path) -> None:
-    """6 of the 10 requests/s of an instance without Lambda: 3 launches in 80 minutes, at 2280, 3720 and 4800 s."""
+@pytest.fixture(scope="module")
+def at_the_edge(kernel: Kernel, tmp_path_factory: pytest.TempPathFactory) -> tuple[RunResult, list[float]]:
+    """`hedged` at 6 of the 10 requests/s of an instance without Lambda, and when it launches."""
     trace = constant(10.0**0.78125, duration_s=HISTORY_S + RUN_S, seed=0)
-    given = digits_experiment(kernel, tmp_path, trace, {"c5.large": 100.0})
-    run, launches = launches_of(given, "hedged")
+    wanted = digits_experiment(kernel, tmp_path_factory.mktemp("run"), trace, {"c5.large": 100.0})
+    return launches_of(wanted, "hedged")
+
+
+def test_a_load_at_the_edge_of_one_instance_is_served_in_time(at_the_edge: tuple[RunResult, list[float]]) -> None:
+    run, _ = at_the_edge
     assert run.attained >= SLO.target
+
+
+@pytest.mark.xfail(strict=True, reason="a load at the edge of one instance still buys a second one now and then")
+def test_a_load_at_the_edge_of_one_instance_launches_none(at_the_edge: tuple[RunResult, list[float]]) -> None:
+    _, launches = at_the_edge
     assert not [at for at in launches if at > SETTLED_S]
 
 

@@ -16,7 +16,7 @@ from mark.serving.agent.process import EXIT_BROKEN
 from mark.serving.agent.queue import AgentCore, Job
 from tests.serving.backends.asks import ask
 from tests.serving.fakes import EchoBackend
-from tests.serving.harness import Live, live, run, served, until
+from tests.serving.harness import Live, live, run, served, truth, until
 
 SOON = DispatchPolicy(hung_after_s=0.5)
 
@@ -93,7 +93,7 @@ def test_only_time_in_which_the_process_ran_counts() -> None:
             core.take(Job(asker, id_, time.monotonic(), time.monotonic() + 60, ask([1, 2])), time.monotonic())
             core.start()
             await until(
-                lambda seen=id_: _true(len(backend.batches) == seen + 1 and len(asker.replies) == min(1, seen + 1))
+                lambda seen=id_: truth(len(backend.batches) == seen + 1 and len(asker.replies) == min(1, seen + 1))
             )
         core.check_timeouts(9.9)
         assert asker.replies == [200]
@@ -106,10 +106,6 @@ def test_only_time_in_which_the_process_ran_counts() -> None:
         assert asker.replies == [200, 504]
 
     run(test())
-
-
-async def _true(value: bool) -> bool:
-    return value
 
 
 HANGS = """

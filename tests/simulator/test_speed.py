@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -173,7 +174,9 @@ def test_lambda_alone_costs_the_same(kernel: Kernel) -> None:
     plain, fast = (on_a_smooth_load(kernel, "lambda-only", speed) for speed in (1.0, 20.0))
     assert fast.cost.lambda_ == pytest.approx(plain.cost.lambda_, rel=0.015)
     assert fast.cold_starts == plain.cold_starts  # the burst that is allowed, when the load sets in
-    assert fast.served.shed == pytest.approx(plain.served.shed, rel=0.5)
+    assert plain.served.shed > 0
+    deviation = math.sqrt(plain.served.shed + fast.served.shed)  # of the difference of two numbers of Poisson's
+    assert fast.served.shed == pytest.approx(plain.served.shed, abs=5.0 * deviation)
 
 
 def test_a_planned_fleet_costs_more_by_the_noise_of_shorter_windows(kernel: Kernel) -> None:

@@ -93,12 +93,6 @@ class Kept:
         self.journal.rotate(header_line(header(at, number, checkpoint=True)))
 
 
-@pytest.fixture(scope="module")
-def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
-    with EmbeddedRedis(tmp_path_factory.mktemp("store")) as server:
-        yield server
-
-
 @pytest.fixture
 def kept(redis: EmbeddedRedis) -> Iterator[Kept]:
     link = connect(redis.url)

@@ -18,8 +18,9 @@ from mark.live.forecasting.training import Task, TrainingFailed
 from mark.plugins.trained import ResultRefused
 from tests.aws.builders import aws, service
 from tests.emulator.conftest import World as EmulatedAws
-from tests.emulator.conftest import config_for, until
+from tests.emulator.conftest import config_for
 from tests.live.background.test_retraining import BEGAN_AT, HOUR_S, Store, World, _model
+from tests.waiting import until
 
 SERVICE, BUCKET = "shop", bucket_name("shop", ACCOUNT)
 NAMES = Names(service=SERVICE, region=REGION, account=ACCOUNT, bucket=BUCKET, train=f"mark-{SERVICE}-train")
@@ -133,7 +134,7 @@ def test_a_training_without_a_result_ends_in_time_or_with_its_service(account: A
 
 def followed(world: World, check: Callable[[Any], object]) -> Any:
     """The forecaster's status once it is so."""
-    assert until(lambda: world.tick(1 / 60) or check(world.told))
+    until(lambda: world.tick(1 / 60) or check(world.told))
     return world.told
 
 

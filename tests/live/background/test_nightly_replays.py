@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,10 +25,17 @@ from mark.store.embedded import EmbeddedRedis
 from mark.store.published_status import COMPARED, NIGHTLY, FailedReplay, NightlyStatus
 from mark.store.service import ServiceStore
 from tests.live.served_day import BEGAN, DAY_S, MODEL, RPS, SERVICE, write_service
+from tests.waiting import PATIENCE_S, is_gone, until
 
 POLICIES = ("sagemaker", "static-peak")
 DAY = datetime.fromtimestamp(BEGAN, UTC).date()
-LONG_S = 300.0
+HANGS = """
+import os, pathlib, signal
+place = pathlib.Path(os.environ["SAYS_PID"])
+place.with_suffix(".new").write_text(str(os.getpid()))
+place.with_suffix(".new").rename(place)
+signal.pause()
+"""
 
 
 def settings(*policies: str) -> Settings:
@@ -67,13 +74,6 @@ def nights(redis: EmbeddedRedis, store: ServiceStore, *policies: str, **more: An
     return NightlyReplays(settings(*policies), running, store=store, **given)
 
 
-def eventually(check: Callable[[], object]) -> None:
-    until = time.monotonic() + LONG_S
-    while not check():
-        assert time.monotonic() < until
-        time.sleep(0.02)
-
-
 def told(store: ServiceStore) -> NightlyStatus:
     return NIGHTLY.read(store) or NightlyStatus()
 
@@ -103,7 +103,7 @@ def test_a_day_that_is_over_is_replayed_apart_and_stands_in_the_mail(
     run.start()
     try:
         assert replayed_days(store, MODEL) == ()
-        eventually(lambda: told(store).days)
+        until(lambda: told(store).days)
     finally:
         over.set()
         run.join(5.0)
@@ -195,12 +195,18 @@ def test_a_failure_is_told_and_does_not_keep_other_days_waiting(
 def test_the_end_of_a_term_ends_its_child_at_once_and_is_no_failure(
     redis: EmbeddedRedis, store: ServiceStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "hangs.py").write_text("import time\ntime.sleep(600)\n")
+    (tmp_path / "hangs.py").write_text(HANGS)
     monkeypatch.setattr(nightly_replays, "MODULE", "hangs")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("SAYS_PID", str(tmp_path / "pid"))
     over = threading.Event()
-    threading.Timer(0.3, over.set).start()
-    nights(redis, store, *POLICIES).poll(over)
+    poll = threading.Thread(target=nights(redis, store, *POLICIES).poll, args=(over,), daemon=True)
+    poll.start()
+    until((tmp_path / "pid").exists)
+    over.set()
+    poll.join(PATIENCE_S)
+    assert not poll.is_alive()
+    assert is_gone(int((tmp_path / "pid").read_text()))
     assert told(store) == NightlyStatus()
 
 
@@ -219,13 +225,24 @@ def test_without_policies_nothing_is_looked_at_and_the_term_goes_on(redis: Embed
         def __getattr__(self, name: str) -> None:
             raise AssertionError(name)
 
-    over = threading.Event()
+    class Term(threading.Event):
+        """Says once somebody waits for its end."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.waited_for = threading.Event()
+
+        def wait(self, timeout: float | None = None) -> bool:
+            self.waited_for.set()
+            return super().wait(timeout)
+
+    over = Term()
     run = threading.Thread(target=nights(redis, Untouched()).run, args=(over,), daemon=True)  # type: ignore[arg-type]
     run.start()
-    run.join(0.1)
+    assert over.waited_for.wait(PATIENCE_S)
     assert run.is_alive()
     over.set()
-    run.join(5.0)
+    run.join(PATIENCE_S)
     assert not run.is_alive()
 
 
@@ -241,7 +258,7 @@ def test_a_store_that_is_away_ends_nothing(redis: EmbeddedRedis, monkeypatch: py
     over = threading.Event()
     run = threading.Thread(target=nights(redis, Away(), *POLICIES).run, args=(over,), daemon=True)  # type: ignore[arg-type]
     run.start()
-    eventually(lambda: len(looks) > 2)
+    until(lambda: len(looks) > 2)
     over.set()
     run.join(5.0)
     assert not run.is_alive()

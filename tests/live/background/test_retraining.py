@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +38,7 @@ from mark.report.live.table import status_table
 from mark.store.published_status import FailedTraining, RunningTraining
 from tests.controller.builders import POLICY
 from tests.report.live.fakes import busy_model, status
+from tests.waiting import is_gone, until
 
 LONG_S = 300.0
 TIMES = LeaseTimes(ttl_s=3.0, renew_s=0.75, retry_s=0.001)
@@ -129,10 +129,10 @@ class World:
             self.tick(hours)
             return check()
 
-        eventually(ticked)
+        until(ticked)
 
     def catch_up(self) -> None:
-        eventually(lambda: self.retraining.keep_up(self.store))
+        until(lambda: self.retraining.keep_up(self.store))
 
     def speaks_of(self) -> float:
         """The end of the history that the forecaster in use learned from."""
@@ -163,25 +163,10 @@ def observation(at: float, rate: float, said: float | None) -> Observation:
     return Observation(now=at, fleet=FleetView(), demand=unit, forecast=forecast)
 
 
-def eventually(check: Callable[[], object]) -> None:
-    until = time.monotonic() + LONG_S
-    while not check():
-        assert time.monotonic() < until
-        time.sleep(0.01)
-
-
 def trainers(folder: Path) -> dict[int, dict[str, Any]]:
     """Who trains or trained, by process, but for ourselves."""
     found = {int(file.name.partition("-")[2]): file for file in folder.glob("trains-*") if file.stat().st_size}
     return {pid: json.loads(file.read_text()) for pid, file in found.items() if pid != os.getpid()}
-
-
-def is_gone(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return True
-    return stat.rpartition(")")[2].split()[0] == "Z"
 
 
 @pytest.fixture
@@ -395,7 +380,7 @@ def test_what_cannot_be_made_again_is_tried_once(world: World) -> None:
 def test_when_it_is_stopped_its_process_ends(world: World) -> None:
     (world.folder / "mode").write_text("hang")
     world.tick(24.5)
-    eventually(lambda: trainers(world.folder))
+    until(lambda: trainers(world.folder))
     world.retraining.stop()
 
     assert all(map(is_gone, trainers(world.folder)))
@@ -410,11 +395,11 @@ def test_its_process_ends_when_its_parent_is_killed(folder: Path) -> None:
     )
     with subprocess.Popen([sys.executable, "-c", code, str(folder)], cwd=Path(__file__).parents[3]) as parent:  # noqa: S603
         try:
-            eventually(lambda: trainers(folder))
+            until(lambda: trainers(folder))
         finally:
             parent.send_signal(signal.SIGKILL)
     (pid,) = trainers(folder)
-    eventually(lambda: is_gone(pid))
+    until(lambda: is_gone(pid))
 
 
 def hang(folder: Path) -> Training:

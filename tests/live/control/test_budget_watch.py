@@ -49,12 +49,6 @@ SETTINGS = Settings.model_validate(
 
 
 @pytest.fixture(scope="module")
-def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
-    with EmbeddedRedis(tmp_path_factory.mktemp("budget")) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
 def served() -> ServedModel:
     (model,) = make_live_models(SETTINGS)
     return model.served

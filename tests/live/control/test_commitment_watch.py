@@ -14,9 +14,6 @@ from mark.store.published_status import COMMITMENTS, MODEL, PublishedInstance, P
 from mark.store.service import ServiceStore
 from tests.aws.builders import HandClock
 from tests.footprints import FOOTPRINT
-from tests.live.control.test_budget_watch import redis
-
-__all__ = ["redis"]
 
 
 def owned(usd_per_hour: float) -> Commitments:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -80,12 +79,6 @@ class Life:
 
     def ready(self) -> set[str]:
         return {one.offering for one in self.controller.fleet if one.state is InstanceState.READY}
-
-
-@pytest.fixture(scope="module")
-def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
-    with EmbeddedRedis(tmp_path_factory.mktemp("lives")) as server:
-        yield server
 
 
 @pytest.fixture

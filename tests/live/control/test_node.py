@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from mark.store.replication import NodeStore
 from mark.store.service import ServiceStore
 from tests.aws.builders import aws
 from tests.aws.lease_tables import Hand, lease_table, make_table
+from tests.waiting import until
 
 TTL_S = TABLE_LEASE.ttl_s
 LONG_S = 20.0
@@ -82,14 +82,6 @@ def nodes(tmp_path: Path, there: Aws, clock: Hand) -> Iterator[tuple[Machine, Ma
     yield left, right
     left.close()
     right.close()
-
-
-def until(true: Any) -> None:
-    """Redis' replication takes its time, some milliseconds of it."""
-    deadline = time.monotonic() + LONG_S
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def test_the_loss_of_the_leading_node_loses_no_line(nodes: tuple[Machine, Machine], clock: Hand) -> None:

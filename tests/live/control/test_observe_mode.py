@@ -54,12 +54,6 @@ class Clock:
         return self.at
 
 
-@pytest.fixture(scope="module")
-def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
-    with EmbeddedRedis(tmp_path_factory.mktemp("store")) as server:
-        yield server
-
-
 @pytest.fixture
 def store(redis: EmbeddedRedis, request: pytest.FixtureRequest) -> Iterator[ServiceStore]:
     link = connect(redis.url)

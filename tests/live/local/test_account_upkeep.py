@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mark.domain.errors import RetryLater
 from mark.live.local.account_upkeep import AccountUpkeep
-from tests.live.waiting import until
+from tests.waiting import until
 
 
 def test_a_lost_account_is_set_up_until_that_succeeds() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mark.live.local.children import GAP_S, Children
-from tests.live.waiting import until
+from tests.waiting import until
 
 CHILD = "tests.live.local.supervised"
 

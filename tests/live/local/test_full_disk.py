@@ -17,7 +17,7 @@ from mark.domain.errors import Misconfigured
 from mark.live.local import supervisor
 from mark.live.local.run_dir import DOCUMENT, RunFolder
 from mark.live.local.supervisor import Supervisor
-from tests.live.waiting import until
+from tests.waiting import until
 
 
 @pytest.fixture

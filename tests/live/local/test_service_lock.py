@@ -16,7 +16,7 @@ from mark.live.commands.down import bring_down
 from mark.live.local import service_lock
 from mark.live.local.run_dir import RunFolder, find_known
 from mark.live.local.service_lock import ServiceLock, lock_holder
-from tests.live.waiting import until
+from tests.waiting import until
 
 WAIT = "import sys; sys.stdin.read()"
 
