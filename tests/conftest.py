@@ -12,7 +12,7 @@ import botocore.session
 import pytest
 from hypothesis import settings
 
-from mark.simulator.engine.compiled import Kernel, compiled_kernel
+from mark.simulator.engine.compiled import CentralKernel, Kernel, compiled_central_kernel, compiled_kernel
 from mark.store import connect
 from mark.store.embedded import EmbeddedRedis
 from tests.same_ids import pytest_pycollect_makeitem
@@ -36,6 +36,10 @@ settings.register_profile("new", deadline=None)
 settings.load_profile("same")
 
 
+ENGINE = Path(tempfile.gettempdir()) / "mark-test-engine"
+"""Where machine code is kept between runs."""
+
+
 @pytest.fixture(scope="module")
 def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
     """A store of a module's tests."""
@@ -44,6 +48,27 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
 
 
 @pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder of real traces and published tables that MARK_DATA names."""
+    folder = os.environ.get("MARK_DATA")
+    if not folder:
+        pytest.skip("MARK_DATA names no folder of real traces and published tables")
+    return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def published_dir(data_dir: Path) -> Path:
+    """The folder of published tables."""
+    return data_dir / "profiles"
+
+
+@pytest.fixture(scope="session")
 def kernel() -> Kernel:
     """The engine as machine code, compiled in some 10 s on first use."""
-    return compiled_kernel(Path(tempfile.gettempdir()) / "mark-test-engine")
+    return compiled_kernel(ENGINE)
+
+
+@pytest.fixture(scope="session")
+def central_kernel() -> CentralKernel:
+    """The central queue's as machine code, compiled likewise."""
+    return compiled_central_kernel(ENGINE)

@@ -2,14 +2,13 @@
 
 import csv
 import json
-import os
-from pathlib import Path
 
 import pytest
 
 from mark.catalog.load import load_prices
 from mark.domain.errors import Misconfigured
 from scripts.build_catalog import MORE_TYPES
+from tests.tables import rows
 
 C5 = {
     "instance_type": "c5.large",
@@ -35,16 +34,11 @@ def write(folder, *types, **changes):
     return path
 
 
-def test_every_row_of_the_source_is_there():
-    root = os.environ.get("MARK_DATA")
-    if not root:
-        pytest.skip("MARK_DATA is not set")
-    with (Path(root) / "catalog" / "ec2_us_east_1.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+def test_every_row_of_the_source_is_there(data_dir):
+    source = [*rows(data_dir / "catalog" / "ec2_us_east_1.csv"), *csv.DictReader(MORE_TYPES.splitlines())]
     prices = load_prices()
-    rows += csv.DictReader(MORE_TYPES.splitlines())
-    assert sorted(row["instance_type"] for row in rows) == [item.name for item in prices.types]
-    for row in rows:
+    assert sorted(row["instance_type"] for row in source) == [item.name for item in prices.types]
+    for row in source:
         item = prices.instance_type(row["instance_type"])
         assert (item.vcpus, item.memory_gib) == (int(row["vcpus"]), float(row["memory_gib"]))
         assert item.architecture == (row["arch"] or "amd64")

@@ -1,9 +1,5 @@
 """Profiles and models: what is shipped, what is assumed, and what a broken file says."""
 
-import csv
-import os
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +8,7 @@ from mark.catalog.load import ASSUMED_PREFIX, load_models, load_profiles, model,
 from mark.catalog.schema import format_profiles, parse_profiles
 from mark.domain.errors import Misconfigured
 from mark.domain.models.profile import Evidence, LatencyPoint, Profile, Provenance
+from tests.tables import rows
 
 BENCHMARKED = ("bert-base", "resnet-50")
 ALL_MODELS = (
@@ -35,14 +32,6 @@ def write(folder, *profiles):
     return path
 
 
-def data(name):
-    root = os.environ.get("MARK_DATA")
-    if not root:
-        pytest.skip("MARK_DATA is not set")
-    with (Path(root) / "profiles" / name).open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def test_models_keep_their_objectives():
     known = {name: (spec.slo.latency_s, spec.slo.target) for name, spec in load_models().items()}
     assert tuple(sorted(known)) == ALL_MODELS
@@ -63,8 +52,8 @@ def test_an_unknown_model_gets_the_nearest_name():
         load_profiles("nasnett")
 
 
-def test_the_artifact_s_capacities():
-    for row in data("mark_artifact_capacity.csv"):
+def test_the_artifact_s_capacities(published_dir):
+    for row in rows(published_dir / "mark_artifact_capacity.csv"):
         found = load_profiles(row["model"].replace("_", "-")).of(row["instance_type"])
         batch = int(row["batch_size"])
         assert [point.batch for point in found.points] == [batch]
@@ -72,17 +61,17 @@ def test_the_artifact_s_capacities():
         assert batch / found.latency_s(batch) == pytest.approx(int(row["requests_per_minute"]) / 60, rel=5e-5)
 
 
-def test_kairos_points_are_kept_as_measured():
-    rows = data("kairos_latency_profile.csv")
-    sets = {name: load_profiles(name) for name in {row["model"] for row in rows}}
+def test_kairos_points_are_kept_as_measured(published_dir):
+    measured = rows(published_dir / "kairos_latency_profile.csv")
+    sets = {name: load_profiles(name) for name in {row["model"] for row in measured}}
     points = {
         (name, item.instance_type, point.batch): point.latency_s
         for name, found in sets.items()
         for item in found.profiles
         for point in item.points
     }
-    assert len(points) == len(rows) == 2000
-    for row in rows:
+    assert len(points) == len(measured) == 2000
+    for row in measured:
         key = (row["model"], row["instance_type"], int(row["batch_size"]))
         assert points[key] == pytest.approx(float(row["total_mean_ms"]) / 1000)
     assert {p.provenance.evidence for found in sets.values() for p in found.profiles} == {Evidence.MEASURED}

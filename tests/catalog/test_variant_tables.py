@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import os
-from pathlib import Path
-
 import pytest
 
 from mark.catalog.variant_tables import load_variants, shipped_variants
 from mark.domain.errors import Misconfigured
 from scripts.superserve_variants import latencies_ms
+from tests.tables import rows
 
 SUPERSERVE = "superserve-cnn"
 
@@ -36,12 +33,9 @@ def test_superserve_s_latencies_are_assumed_by_their_formula():
     assert table.pareto("rtx-2080-ti").names == table.names
 
 
-def test_superserve_s_accuracies_are_the_published_ones():
-    root = os.environ.get("MARK_DATA")
-    if not root:
-        pytest.skip("MARK_DATA is not set")
-    with (Path(root) / "profiles" / "superserve_subnets.csv").open(encoding="utf-8", newline="") as file:
-        published = {row["subnet"]: float(row["top1_accuracy_percent"]) / 100 for row in csv.DictReader(file)}
+def test_superserve_s_accuracies_are_the_published_ones(published_dir):
+    table_rows = rows(published_dir / "superserve_subnets.csv")
+    published = {row["subnet"]: float(row["top1_accuracy_percent"]) / 100 for row in table_rows}
     table = load_variants(SUPERSERVE).table
     assert {one.name: one.accuracy for one in table.variants} == pytest.approx(published)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from mark.domain.offering import Market
@@ -12,7 +10,7 @@ from scripts.acceptance.loads import Foretold, twitter_day
 
 
 @pytest.mark.slow
-@pytest.mark.skipif("MARK_DATA" not in os.environ, reason="MARK_DATA does not name the folder of traces")
+@pytest.mark.usefixtures("data_dir")
 @pytest.mark.parametrize("market", list(Market))
 def test_the_judged_day_reaches_its_figures(market: Market) -> None:
     figures = judged_policies(twitter_day(JUDGED_DAY), market, Foretold())

@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError, HTTPClientError
 from mark.emulator.ec2.address import AddressPool
 from tests.emulator.conftest import HOUSE, World, config_for, fleet, ids_of, template
 from tests.emulator.test_lambda import call, function
-from tests.waiting import until
+from tests.waiting import is_gone, until
 
 
 def children_of(parent: int) -> set[int]:
@@ -34,14 +34,7 @@ def children_of(parent: int) -> set[int]:
 
 def gone(pids: set[int]) -> bool:
     """Ended; whether they were reaped is up to this machine's init."""
-    return until(lambda: not any(runs(pid) for pid in pids)) is True
-
-
-def runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
+    return until(lambda: all(is_gone(pid) for pid in pids)) is True
 
 
 def populate(world: World) -> list[int]:

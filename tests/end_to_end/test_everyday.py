@@ -6,7 +6,6 @@ import asyncio
 import json
 import queue
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,8 +21,8 @@ import tritonclient.http as triton
 from sklearn.datasets import load_digits
 
 from tests.end_to_end.rig import Rig, eventually, fetch, rig
+from tests.report.browser import CHROMIUM, needs_browser
 
-CHROMIUM = shutil.which("chromium", path="/usr/bin")
 CONFIG = """
 service:
   name: {name}
@@ -233,7 +232,7 @@ def test_explain_folds_the_journal_to_the_same_decisions(live: Rig) -> None:
         assert told["orders"].get("launch" if model["name"] == RENTS else "warm-lambda", 0) >= 1
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no /usr/bin/chromium to look at the page with")
+@needs_browser
 def test_the_status_page_in_a_browser(live: Rig, tmp_path: Path) -> None:
     flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
     seen = subprocess.run(  # noqa: S603 - our own page in a known browser

@@ -39,9 +39,9 @@ from tests.aws.builders import KEYS
 from tests.aws.lease_tables import TABLE, make_table
 from tests.emulator.conftest import World, config_for
 from tests.end_to_end.rig import launched_by_token
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
-LONG_S = 240.0
 SPEED = 20.0
 MODEL = "inception-v3"
 SETTINGS = {
@@ -65,15 +65,6 @@ def free_port(host: str = "127.0.0.1") -> int:
     with socket.create_server((host, 0)) as free:
         port: int = free.getsockname()[1]
         return port
-
-
-def until(true: Any) -> Any:
-    """Waits end as fast as the machine allows."""
-    deadline = time.monotonic() + LONG_S
-    while not (found := true()):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    return found
 
 
 class Metadata:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -25,7 +23,7 @@ from mark.live.cost_report.sharing import replay_sharing
 from mark.report.cost.read import Period
 from mark.report.cost.sharing import SharingCost, keep_sharing_cost, sharing_cost
 from mark.service_spec import ServedModel
-from mark.simulator.engine.compiled import CentralKernel, compiled_central_kernel
+from mark.simulator.engine.compiled import CentralKernel
 from mark.store.published_status import MODEL, PublishedInstance, PublishedModel
 from mark.store.snapshot import Snapshot, StoredModel
 from tests.controller.builders import POLICY
@@ -72,31 +70,30 @@ def store(*, gateways: int, ready: tuple[str, ...], sizes: SizeCounts = (), mode
     return made
 
 
-@pytest.fixture(scope="module")
-def code() -> CentralKernel:
-    return compiled_central_kernel(Path(tempfile.gettempdir()) / "mark-test-engine")
-
-
-def test_one_queue_for_all_serves_more_than_one_a_gateway(code: CentralKernel) -> None:
+def test_one_queue_for_all_serves_more_than_one_a_gateway(central_kernel: CentralKernel) -> None:
     pool = (*(FAST.name,) * 2, *(SLOW.name,) * 4)
-    found = replay_sharing(store(gateways=2, ready=pool, sizes=MIX), POOLED, SETTINGS, kernel=lambda: code)
+    found = replay_sharing(
+        store(gateways=2, ready=pool, sizes=MIX), POOLED, SETTINGS, kernel=lambda: central_kernel
+    )
     assert found is not None
     assert (found.gateways, dict(found.pool), found.sizes) == (2, {FAST.name: 2, SLOW.name: 4}, "measured")
     assert 0 < found.shared_qps < found.one_queue_qps
     assert found.lost == pytest.approx(1 - found.shared_qps / found.one_queue_qps)
 
 
-def test_a_gateway_without_the_only_fast_instance_keeps_no_rate(code: CentralKernel) -> None:
+def test_a_gateway_without_the_only_fast_instance_keeps_no_rate(central_kernel: CentralKernel) -> None:
     pool = (FAST.name, SLOW.name, SLOW.name)
-    found = replay_sharing(store(gateways=2, ready=pool, sizes=MIX), POOLED, SETTINGS, kernel=lambda: code)
+    found = replay_sharing(
+        store(gateways=2, ready=pool, sizes=MIX), POOLED, SETTINGS, kernel=lambda: central_kernel
+    )
     assert found is not None
     assert found.one_queue_qps > 0
     assert (found.shared_qps, found.lost) == (0.0, 1.0)
 
 
-def test_sizes_are_those_of_the_settings_where_the_journal_knows_none(code: CentralKernel) -> None:
+def test_sizes_are_those_of_the_settings_where_the_journal_knows_none(central_kernel: CentralKernel) -> None:
     pool = (FAST.name, FAST.name)
-    found = replay_sharing(store(gateways=2, ready=pool), POOLED, SETTINGS, kernel=lambda: code)
+    found = replay_sharing(store(gateways=2, ready=pool), POOLED, SETTINGS, kernel=lambda: central_kernel)
     assert found is not None
     assert found.sizes == "constant:2"
     assert 0 < found.shared_qps <= found.one_queue_qps

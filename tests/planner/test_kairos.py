@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import os
 from collections import defaultdict
 from pathlib import Path
 
@@ -27,6 +25,7 @@ from mark.planner.kairos import (
     throughput_bounds,
 )
 from mark.planner.pool_search import best_bounds, search_pools
+from tests.tables import rows
 
 PUBLISHED_TYPES = ("g4dn.xlarge", "c5n.2xlarge", "r5n.large", "t3.xlarge")
 PUBLISHED_USD = np.array([0.526, 0.432, 0.149, 0.1664])
@@ -57,25 +56,12 @@ def published_rates(row_of: dict[str, dict[str, str]]) -> CutoffRates:
     )
 
 
-@pytest.fixture(scope="module")
-def profiles_dir() -> Path:
-    root = os.environ.get("MARK_DATA")
-    if not root:
-        pytest.skip("MARK_DATA is not set")
-    return Path(root) / "profiles"
-
-
-def read(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 @pytest.mark.parametrize("model", ["ncf", "rm2", "wnd", "mtwnd", "dien"])
-def test_the_published_bounds_come_out_of_the_published_inputs(profiles_dir: Path, model: str) -> None:
-    given_rows = read(profiles_dir / "kairos_allocator_profile.csv")
+def test_the_published_bounds_come_out_of_the_published_inputs(published_dir: Path, model: str) -> None:
+    given_rows = rows(published_dir / "kairos_allocator_profile.csv")
     rates = published_rates({row["instance_type"]: row for row in given_rows if row["model"] == model})
-    summary = {row["model"]: row for row in read(profiles_dir / "kairos_upper_bound_summary.csv")}[model]
-    top = [row for row in read(profiles_dir / "kairos_upper_bound_top20.csv") if row["model"] == model]
+    summary = {row["model"]: row for row in rows(published_dir / "kairos_upper_bound_summary.csv")}[model]
+    top = [row for row in rows(published_dir / "kairos_upper_bound_top20.csv") if row["model"] == model]
 
     found = rank_pools(rates, PUBLISHED_USD, 2.5)
 

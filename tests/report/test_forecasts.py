@@ -6,7 +6,6 @@ import io
 import json
 import math
 import re
-import shutil
 import subprocess
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -31,8 +30,8 @@ from mark.report.forecast.documents import (
 from mark.report.forecast.page import render_backtest, write_backtest, write_forecast
 from mark.report.forecast.table import backtest_table, card_table, forecast_table
 from mark.simulator.backtest import MEDIAN, BacktestSpan, run_backtest
+from tests.report.browser import CHROMIUM, needs_browser
 
-CHROMIUM = shutil.which("chromium", path="/usr/bin")
 EVIL = "<b>evil</b> & $x$ [bold]b[/bold] one.module.of.mine:ForecasterWithAVeryLongNameIndeed"
 LEVELS = (0.1, 0.5, 0.9)
 
@@ -263,14 +262,14 @@ def test_both_files_are_written(tmp_path: Path) -> None:
     assert "23:31-24:00" in written.read_text()
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no /usr/bin/chromium to look at the page with")
+@needs_browser
 def test_a_browser_shows_the_page(tmp_path: Path) -> None:
     written = write_backtest(tmp_path, RUNS, ASKED, leave_out=[], command="c")
 
     assert _inked(tmp_path, written, 1280) >= 12
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no /usr/bin/chromium to look at the page with")
+@needs_browser
 def test_a_browser_shows_a_forecast(tmp_path: Path) -> None:
     forecast = Shaped((0.8, 1.0, 1.3)).forecast(sine(1500), 60)
     written = write_forecast(tmp_path, EVIL, sine(1500), forecast, sine(0, 1500), facts=(("Trace", "<i>"),))

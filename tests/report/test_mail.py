@@ -5,7 +5,6 @@ from __future__ import annotations
 import email
 import email.policy
 import re
-import shutil
 import subprocess
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -23,9 +22,9 @@ from mark.report.formatting import MISSING
 from mark.report.mail.message import Mail, mime, render, standalone
 from mark.report.mail.text import mail_text
 from mark.report.mail.view import mail_view
+from tests.report.browser import CHROMIUM, needs_browser
 from tests.report.cost_fakes import DAY_S, FIRST, cost_report, model_report, rolled_out
 
-CHROMIUM = shutil.which("chromium", path="/usr/bin")
 BROWSER = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars")
 MONTH = cost_report(
     rolled_out(model_report(days=30)),
@@ -215,7 +214,7 @@ def test_the_document_has_the_same_numbers() -> None:
     assert document["models"][1]["objective"]["burn"] > 1
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no /usr/bin/chromium to look at the mail with")
+@needs_browser
 @pytest.mark.parametrize(
     ("name", "dark", "width"), [("week", False, 760), ("week", True, 760), ("month", False, 500)]
 )
@@ -246,7 +245,7 @@ PHONE = """<body style="margin:0"><iframe src="mail.html" style="border:0;width:
 <script>addEventListener("message", event => { document.title = event.data; });</script>"""
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no /usr/bin/chromium to look at the mail with")
+@needs_browser
 @pytest.mark.parametrize("width", [390, 360])
 def test_a_telephone_shows_all_columns(mails, tmp_path: Path, width: int) -> None:
     (tmp_path / "mail.html").write_text(standalone(mails["month"]) + PROBE, encoding="utf-8")

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import re
-import shutil
 import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,11 +15,10 @@ from mark.domain.errors import Misconfigured
 from mark.report import page
 from mark.report.page import render_report, write_report
 from mark.simulator.results import MinuteSeries, SecondSeries
-from tests.report.browser import look_at, needs_browser, seen_by_readers
+from tests.report.browser import CHROMIUM, look_at, needs_browser, seen_by_readers
 from tests.report.fakes import POLICIES, fake_run
 
 VOID = {"meta", "link", "br", "img", "hr", "input"}
-CHROMIUM = shutil.which("chromium", path="/usr/bin")
 
 
 class Outline(HTMLParser):
@@ -191,7 +189,7 @@ def test_full_disk_keeps_the_old_report_and_the_new_figures(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "runs.json"]
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no /usr/bin/chromium to look at the page with")
+@needs_browser
 @pytest.mark.parametrize("width", [1280, 390])
 def test_browser_shows_the_page(tmp_path: Path, width: int) -> None:
     written = write_report(tmp_path, [fake_run(n, duration_s=900) for n in POLICIES[:2]], title="t", command="c")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import tempfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +13,7 @@ from mark.dispatch.central import decisions
 from mark.dispatch.central.assignment import assign
 from mark.dispatch.central.kairos import Timing, heterogeneity_weights
 from mark.simulator.engine import kernel_central as central
-from mark.simulator.engine.compiled import CentralKernel, compiled_central_kernel, plain_central_kernel
+from mark.simulator.engine.compiled import CentralKernel, plain_central_kernel
 from tests.dispatch.central.test_assignment import room_for
 
 RULES = {
@@ -25,11 +23,6 @@ RULES = {
     "kairos": decisions.KAIROS,
 }
 SLO_MS = 50.0
-
-
-@pytest.fixture(scope="session")
-def compiled() -> CentralKernel:
-    return compiled_central_kernel(Path(tempfile.gettempdir()) / "mark-test-engine")
 
 
 class Case:
@@ -231,9 +224,9 @@ CASES = {
 
 
 @given(**CASES)
-def test_every_query_is_answered_as_by_the_reference(compiled, seed, rule, too_late, feasible):
+def test_every_query_is_answered_as_by_the_reference(central_kernel, seed, rule, too_late, feasible):
     case = Case(seed, rule, too_late, feasible)
-    missed, finish = case.run(compiled)
+    missed, finish = case.run(central_kernel)
     expected_missed, expected = Reference(case).run()
 
     np.testing.assert_array_equal(finish, expected)
@@ -241,11 +234,11 @@ def test_every_query_is_answered_as_by_the_reference(compiled, seed, rule, too_l
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_plain_and_compiled_agree_to_the_last_bit(compiled, rule):
+def test_plain_and_compiled_agree_to_the_last_bit(central_kernel, rule):
     for seed in range(5):
         case = Case(seed, rule)
         plain = case.run(plain_central_kernel())
-        machine_code = case.run(compiled)
+        machine_code = case.run(central_kernel)
 
         assert plain[0] == machine_code[0]
         np.testing.assert_array_equal(plain[1], machine_code[1])
@@ -264,10 +257,10 @@ def queue_of(queries: int, machines: int, rule: str = "kairos") -> Case:
 
 
 @pytest.mark.parametrize(("queries", "machines"), [(130, 30), (250, 210), (40, 130)])
-def test_beyond_what_is_matched_at_once_all_instances_are_still_used(compiled, queries, machines):
+def test_beyond_what_is_matched_at_once_all_instances_are_still_used(central_kernel, queries, machines):
     case = queue_of(queries, machines)
     work = central.make_work(queries, case.kinds)
-    missed = case.kernel_run(compiled, work)
+    missed = case.kernel_run(central_kernel, work)
 
     rounds = np.ceil(np.arange(1, queries + 1) / machines)
     assert sorted(work.finish_ms) == (10.0 * rounds).tolist()
@@ -275,10 +268,10 @@ def test_beyond_what_is_matched_at_once_all_instances_are_still_used(compiled, q
     assert work.line.counts[decisions.PARTITIONED] > 0
 
 
-def test_a_run_ends_once_too_many_have_missed(compiled):
+def test_a_run_ends_once_too_many_have_missed(central_kernel):
     case = queue_of(100, 2, "fcfs")
     case.most_missed = 5
     work = central.make_work(100, case.kinds)
 
-    assert case.kernel_run(compiled, work) == 6
+    assert case.kernel_run(central_kernel, work) == 6
     assert np.isnan(work.finish_ms).sum() == 100 - 16

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import tempfile
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +13,6 @@ from mark.domain.load.sizes import sizes_from_formula
 from mark.domain.models.latency_table import LatencyTable
 from mark.domain.objective import Slo
 from mark.planner.queueing import mean_wait_s
-from mark.simulator.engine.compiled import CentralKernel, compiled_central_kernel
 from mark.simulator.fixed_pool import Arrivals, FixedPool, PoolLoad, ServiceTimes
 
 TABLE = LatencyTable(
@@ -34,15 +31,10 @@ KAIROS = POLICIES["kairos"]
 MIX = {"fast": 1, "slow": 3}
 
 
-@pytest.fixture(scope="session")
-def compiled() -> CentralKernel:
-    return compiled_central_kernel(Path(tempfile.gettempdir()) / "mark-test-engine")
-
-
 @pytest.fixture
-def evaluator(compiled):
+def evaluator(central_kernel):
     def made(load: PoolLoad = LOAD, table: LatencyTable = TABLE) -> FixedPool:
-        return FixedPool(table, SLO, load, kernel=compiled)
+        return FixedPool(table, SLO, load, kernel=central_kernel)
 
     return made
 
@@ -139,11 +131,11 @@ def test_sizes_beyond_the_profile_are_refused(evaluator):
 
 @settings(max_examples=15)
 @given(st.integers(0, 3), st.integers(0, 4), st.sampled_from(sorted(set(POLICIES) - {"kairos-oracle", "drs"})))
-def test_no_rule_serves_more_than_the_oracle(compiled, fast, slow, name):
+def test_no_rule_serves_more_than_the_oracle(central_kernel, fast, slow, name):
     """Within what a run of 1000 queries may still hold when it ends: the queue drains after the last arrival."""
     if fast + slow == 0:
         return
-    judge = FixedPool(TABLE, SLO, replace(LOAD, queries=1000), kernel=compiled)
+    judge = FixedPool(TABLE, SLO, replace(LOAD, queries=1000), kernel=central_kernel)
     pool = {"fast": fast, "slow": slow}
     most = judge.allowable_qps(pool, POLICIES["kairos-oracle"])
 

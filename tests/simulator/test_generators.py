@@ -1,6 +1,3 @@
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -131,9 +128,8 @@ TOLERANCE = {
 }
 
 
-@pytest.mark.skipif("MARK_DATA" not in os.environ, reason="MARK_DATA names no folder with the real traces")
-def test_the_generator_agrees_with_days_it_was_not_fitted_to():
-    path = Path(os.environ["MARK_DATA"]) / "traces" / "twitter_2021_08_d01_07_1s.csv.gz"
+def test_the_generator_agrees_with_days_it_was_not_fitted_to(data_dir):
+    path = data_dir / "traces" / "twitter_2021_08_d01_07_1s.csv.gz"
     held_out = flood_figures(read_trace(path).window(3 * DAY_S, 2 * DAY_S).rates_rps)
     ours = generated()
     assert held_out.keys() == TOLERANCE.keys()
@@ -141,9 +137,8 @@ def test_the_generator_agrees_with_days_it_was_not_fitted_to():
         assert ours[name] == pytest.approx(held_out[name], rel=share), name
 
 
-@pytest.mark.skipif("MARK_DATA" not in os.environ, reason="MARK_DATA names no folder with the real traces")
-def test_the_fit_script_gives_the_parameters_in_the_code():
-    trace = read_trace(Path(os.environ["MARK_DATA"]) / fit_floods.TRACE)
+def test_the_fit_script_gives_the_parameters_in_the_code(data_dir):
+    trace = read_trace(data_dir / fit_floods.TRACE)
     assert fit_floods.fit(trace.rates_rps[: fit_floods.FIT_DAYS * DAY_S]) == TWITTER_2021
 
 

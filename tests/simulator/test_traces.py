@@ -370,10 +370,9 @@ PUBLISHED = {
 }
 
 
-@pytest.mark.skipif("MARK_DATA" not in os.environ, reason="MARK_DATA names no folder with the real traces")
 @pytest.mark.parametrize("name", sorted(PUBLISHED))
-def test_statistics_of_the_real_traces_are_the_published_ones(name):
-    found = describe(read_trace(Path(os.environ["MARK_DATA"]) / "traces" / f"{name}.csv.gz"))
+def test_statistics_of_the_real_traces_are_the_published_ones(name, data_dir):
+    found = describe(read_trace(data_dir / "traces" / f"{name}.csv.gz"))
     ours = (found.mean_rps, found.p99_rps, found.peak_rps, found.cv, found.day_autocorrelation)
     ours += (found.burstiness_p50, found.burstiness_p99)
     for mine, published in zip(ours, PUBLISHED[name], strict=True):

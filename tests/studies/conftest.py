@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from pathlib import Path
 
@@ -77,11 +76,3 @@ def calm_context(kernel: Kernel) -> StudyContext:
         cache_dir=None,
         seed=0,
     )
-
-
-@pytest.fixture(scope="session")
-def published_dir() -> Path:
-    root = os.environ.get("MARK_DATA")
-    if not root:
-        pytest.skip("MARK_DATA is not set")
-    return Path(root) / "profiles"

@@ -23,11 +23,6 @@ SHORT = Scope(models=("rm2",), queries=1_000, seeds=1)
 SMALL = Scope(models=("rm2",), queries=600, seeds=1, budget_usd_per_hour=1.2)
 
 
-@pytest.fixture(scope="session")
-def central_kernel(context: StudyContext) -> CentralKernel:
-    return context.central_kernel()
-
-
 def published_case(model: str, kernel: CentralKernel, queries: int = 20_000) -> Case:
     return case(model, Scope(queries=queries, seeds=1), kernel=kernel, seed=0)
 

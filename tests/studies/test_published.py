@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import pytest
@@ -10,13 +9,9 @@ import pytest
 from mark.studies import published
 from mark.studies.fig8 import ARTIFACT_SCALE
 from mark.studies.published import BATCHING, MODELS, ONDEMAND, SAGEMAKER, SPOT, SYSTEMS, TABLE5, TEXT_RATIO
+from tests.tables import rows
 
 LSTM_TEXT, LSTM_TABLE = 6.64, 6.54
-
-
-def rows(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def name(model: str) -> str:

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import csv
-import os
-from pathlib import Path
-
 import pytest
 
 from mark.domain.errors import Misconfigured
 from mark.domain.load.sizes import kairos_sizes, size_distribution, sizes_from_csv, sizes_from_formula
+from tests.tables import rows
 
 
 def test_formulas_round_up_to_whole_items_and_clip_at_both_ends():
@@ -71,14 +68,9 @@ def test_a_wrong_table_is_refused(lines, said):
         sizes_from_csv("sizes.csv", lines)
 
 
-def test_the_mix_of_kairos_is_the_one_of_its_artifact():
-    data = os.environ.get("MARK_DATA")
-    if not data:
-        pytest.skip("MARK_DATA names no folder with the artifact's sizes")
-    with (Path(data) / "profiles" / "kairos_query_size_pmf.csv").open() as lines:
-        drawn = {
-            int(row["batch_size_rounded_up_to_10"]): float(row["probability"]) for row in csv.DictReader(lines)
-        }
+def test_the_mix_of_kairos_is_the_one_of_its_artifact(published_dir):
+    published = rows(published_dir / "kairos_query_size_pmf.csv")
+    drawn = {int(row["batch_size_rounded_up_to_10"]): float(row["probability"]) for row in published}
     found = dict.fromkeys(drawn, 0.0)
     for size, probability in zip(kairos_sizes().sizes, kairos_sizes().probabilities, strict=True):
         found[-(-size // 10) * 10] += probability

@@ -1,7 +1,6 @@
 """The status page in a browser: what changes reaches the page, and a service that is gone is said to be."""
 
 import re
-import shutil
 import subprocess
 import threading
 from dataclasses import replace
@@ -13,7 +12,7 @@ from matplotlib.image import imread
 
 from mark.report.live.page import LivePage
 from mark.report.live.service_status import ServiceStatus
-from tests.report.browser import look_at, needs_browser, seen_by_readers
+from tests.report.browser import CHROMIUM, look_at, needs_browser, seen_by_readers
 from tests.report.live.fakes import (
     busy_model,
     empty_model,
@@ -24,8 +23,7 @@ from tests.report.live.fakes import (
 )
 from tests.report.live.http import serving
 
-CHROMIUM = shutil.which("chromium", path="/usr/bin")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no /usr/bin/chromium to look at the page with")
+pytestmark = needs_browser
 
 
 def browse(tmp_path: Path, *arguments: str) -> subprocess.Popen[bytes]:
