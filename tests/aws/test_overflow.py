@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lambda_handlers.version_files import VersionUnavailable
 from mark.aws.functions.function_url import compose_payload, parse_reply, parse_report
 from mark.aws.functions.overflow import LambdaOverflow
-from mark.aws.functions.warmup import warm_up
+from mark.aws.functions.warmup import SENT_S, holds_s, warm_up
 from mark.aws.session import Aws
 from mark.domain.errors import Misconfigured, OutcomeUnknown, RetryLater
 from mark.ports import InferRequest, OverflowReply
@@ -277,7 +277,17 @@ def test_warm_up_pings_are_sent_at_once(there: Aws, stand_in: LambdaStandIn) -> 
 
     assert (done.answered, done.cold, done.failed) == (4, 4, 0)
     assert done.gib_s == pytest.approx(1.6)
-    assert [event for _, event in stand_in.calls] == [{"mark-warm": True, "hold_s": 0.2}] * 4
+    events = [event for _, event in stand_in.calls]
+    assert all(event["mark-warm"] for event in events)
+    assert sorted(event["hold_s"] for event in events) == pytest.approx(sorted(holds_s(4, 0.2)))
+
+
+@given(concurrency=st.integers(1, 1000), hold_s=st.floats(0.0, 10.0))
+def test_no_environment_is_free_again_before_the_last_ping_is_sent(concurrency: int, hold_s: float) -> None:
+    last_sent_at = (concurrency - 1) * SENT_S
+    free_at = [sent * SENT_S + held_s for sent, held_s in enumerate(holds_s(concurrency, hold_s))]
+    assert len(free_at) == concurrency
+    assert free_at == pytest.approx([last_sent_at + hold_s] * concurrency)
 
 
 def test_pings_that_fail_are_counted(there: Aws, stand_in: LambdaStandIn) -> None:

@@ -30,10 +30,10 @@ def test_so_many_pings_and_what_became_of_them(stand_in: LambdaStandIn) -> None:
     done = warm.handler({"function": "mark-shop-infer-m", "concurrency": 3, "hold_s": 0.5}, CONTEXT)
 
     assert done == {"answered": 3, "cold": 3, "failed": 0, "gib_s": pytest.approx(1.2)}
-    assert (
-        stand_in.calls
-        == [("/2015-03-31/functions/mark-shop-infer-m/invocations", {"mark-warm": True, "hold_s": 0.5})] * 3
-    )
+    assert {path for path, _ in stand_in.calls} == {"/2015-03-31/functions/mark-shop-infer-m/invocations"}
+    events = [event for _, event in stand_in.calls]
+    assert all(event["mark-warm"] for event in events)
+    assert min(event["hold_s"] for event in events) == 0.5
 
 
 @pytest.mark.parametrize(
