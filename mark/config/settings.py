@@ -278,9 +278,9 @@ class Settings(Part):
     dispatch: DispatchRule | None = Field(
         None,
         description="Replaces the policies' rule that routes requests; for a model with variants also the "
-        "rule that chooses them: slackfit (the default), maxbatch, maxacc or fixed:VARIANT; in a replay also "
-        "qos-fixed, qos-heuristic and qos-rl (docs/qos.md). A live service also knows the rules of a central "
-        "queue: kairos, fcfs, clockwork or drs:SIZE (docs/kairos.md).",
+        "rule that chooses them: slackfit (the default), slackfit-published, maxbatch, maxacc or "
+        "fixed:VARIANT; in a replay also qos-fixed, qos-heuristic and qos-rl (docs/qos.md). A live service "
+        "also knows the rules of a central queue: kairos, fcfs, clockwork or drs:SIZE (docs/kairos.md).",
     )
     qos_policy: Path | None = Field(
         None,

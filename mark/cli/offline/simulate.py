@@ -90,9 +90,9 @@ def simulate(
         typer.Option(
             metavar="RULE",
             help="Dispatch rule of all policies: least-finish, weighted or least-outstanding routes requests; "
-            "for a model with variants slackfit, maxbatch, maxacc, qos-fixed, qos-heuristic, qos-rl or "
-            "fixed:VARIANT chooses who answers; for the policy kairos alone kairos, fcfs, clockwork or drs:SIZE "
-            "keeps a central queue.  [default: the policy's own, and slackfit]",
+            "for a model with variants slackfit, slackfit-published, maxbatch, maxacc, qos-fixed, qos-heuristic, "
+            "qos-rl or fixed:VARIANT chooses who answers; for the policy kairos alone kairos, fcfs, clockwork or "
+            "drs:SIZE keeps a central queue.  [default: the policy's own, and slackfit]",
             autocompletion=complete.rules,
         ),
     ] = None,
