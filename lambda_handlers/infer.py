@@ -24,7 +24,8 @@ from mark.protocols.oip.bodies import BadRequest, error_reply
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-HOLD_AT_MOST_S = 10.0
+HOLD_AT_MOST_S = 15.0
+"""More than any ping of `warm` asks for: 10 s, and 10 ms for each of the 200 that are sent at once."""
 logger = Logger(service="mark-infer")
 
 

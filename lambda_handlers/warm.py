@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 AT_MOST = 1000
 """Lambda starts no more than a thousand environments at once."""
 HOLD_AT_MOST_S = 10.0
+SENT_S = 0.01
+"""Time between two calls: their 1.1 ms of CPU take 8 where 256 MiB have a seventh of a processor."""
 logger = Logger(service="mark-warm")
 
 
@@ -35,7 +37,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, float]: 
         raise Misconfigured(f"concurrency must be a whole number from 0 to {AT_MOST}, not {concurrency!r}")
     if isinstance(hold_s, bool) or not isinstance(hold_s, int | float) or not 0 <= hold_s <= HOLD_AT_MOST_S:
         raise Misconfigured(f"hold_s must be a number from 0 to {HOLD_AT_MOST_S:g}, not {hold_s!r}")
-    done = warm_up(_client(), function, concurrency, float(hold_s))
+    done = warm_up(_client(), function, concurrency, float(hold_s), sent_s=SENT_S)
     if done.failed:
         logger.warning("%d of %d pings of %s failed", done.failed, concurrency, function)
         count("warm", dimensions={"function": function}, Failed=done.failed)

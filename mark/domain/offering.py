@@ -160,7 +160,10 @@ LAMBDA_PAYLOAD_MIB = 6.0
 OTHER_CALLS = 2
 """Calls at once that the service's own functions may need beside its models'."""
 PING_S = 0.1
-"""A warm-up ping of Lambda keeps its environment busy for so long, so that the others meet others."""
+"""A warm-up ping of Lambda keeps its environment busy for so long, so that the others meet others.
+
+Live it does until the last of its order is sent (`mark.aws.functions.warmup`); replays bill just this.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lambda_handlers.version_files import VersionUnavailable
 from mark.aws.functions.function_url import compose_payload, parse_reply, parse_report
 from mark.aws.functions.overflow import LambdaOverflow
-from mark.aws.functions.warmup import SENT_S, holds_s, warm_up
+from mark.aws.functions.warmup import AT_ONCE, SENT_S, holds_s, warm_up
 from mark.aws.session import Aws
 from mark.domain.errors import Misconfigured, OutcomeUnknown, RetryLater
 from mark.ports import InferRequest, OverflowReply
@@ -279,15 +279,36 @@ def test_warm_up_pings_are_sent_at_once(there: Aws, stand_in: LambdaStandIn) -> 
     assert done.gib_s == pytest.approx(1.6)
     events = [event for _, event in stand_in.calls]
     assert all(event["mark-warm"] for event in events)
-    assert sorted(event["hold_s"] for event in events) == pytest.approx(sorted(holds_s(4, 0.2)))
+    assert sorted(event["hold_s"] for event in events) == pytest.approx(sorted(holds_s(4, 0.2, SENT_S)))
 
 
-@given(concurrency=st.integers(1, 1000), hold_s=st.floats(0.0, 10.0))
-def test_no_environment_is_free_again_before_the_last_ping_is_sent(concurrency: int, hold_s: float) -> None:
-    last_sent_at = (concurrency - 1) * SENT_S
-    free_at = [sent * SENT_S + held_s for sent, held_s in enumerate(holds_s(concurrency, hold_s))]
-    assert len(free_at) == concurrency
-    assert free_at == pytest.approx([last_sent_at + hold_s] * concurrency)
+def environments(holds: list[float], sent_s: float) -> int:
+    """How many environments pings meet that are sent one by one, each to one that is free or a new one."""
+    free_at: list[float] = []  # of each environment; its caller is free then, too
+    now = 0.0
+    for held_s in holds:
+        if sum(at > now for at in free_at) == AT_ONCE:
+            now = min(at for at in free_at if at > now)
+        free = next((number for number, at in enumerate(free_at) if at <= now), None)
+        if free is None:
+            free_at.append(now + held_s)
+        else:
+            free_at[free] = now + held_s
+        now += sent_s
+    return len(free_at)
+
+
+@given(concurrency=st.integers(1, 2 * AT_ONCE), hold_s=st.floats(0.01, 10.0), sent_s=st.floats(1e-4, 0.01))
+def test_as_many_environments_are_met_as_pings_are_sent_at_once(
+    concurrency: int, hold_s: float, sent_s: float
+) -> None:
+    holds = holds_s(concurrency, hold_s, sent_s)
+    assert min(holds) == hold_s
+    assert environments(holds, sent_s) == min(concurrency, AT_ONCE)
+
+
+def test_pings_that_all_hold_as_long_meet_environments_that_have_answered() -> None:
+    assert environments([0.1] * 100, 0.003) < 40
 
 
 def test_pings_that_fail_are_counted(there: Aws, stand_in: LambdaStandIn) -> None:

@@ -45,7 +45,9 @@ def function(world: World, handler: str, *, name: str = "", **options: Any) -> s
 
 def call(world: World, name: str, event: Any = None, **options: Any) -> tuple[Any, dict[str, Any]]:
     payload = json.dumps({} if event is None else event).encode()
-    reply = world.client("lambda", attempts=1).invoke(FunctionName=name, Payload=payload, **options)
+    reply = world.client("lambda", attempts=1, read_timeout=900).invoke(
+        FunctionName=name, Payload=payload, **options
+    )
     body = reply["Payload"].read()
     return (json.loads(body) if body else None), reply
 

@@ -1,7 +1,8 @@
 """Warm-up pings: so many calls at once that so many environments must be there.
 
 Calls are sent one after the other, and an environment that has answered takes the next one. So each ping holds its
-environment until the last one is sent.
+environment until the last one is sent. That is so for AT_ONCE of them: what an order has more meets environments
+that have answered.
 """
 
 from __future__ import annotations
@@ -35,11 +36,18 @@ class WarmedUp:
 
 
 def warm_up(
-    client: LambdaClient, function: str, concurrency: int, hold_s: float = PING_S, *, version: str = ""
+    client: LambdaClient,
+    function: str,
+    concurrency: int,
+    hold_s: float = PING_S,
+    *,
+    version: str = "",
+    sent_s: float = SENT_S,
 ) -> WarmedUp:
     """Ping `function` with `concurrency` calls at once; returns when all have answered or failed.
 
     hold_s: how long each environment is held at least. version: the one of the model that its environments load.
+    sent_s: time between two calls, of the machine that sends them.
     """
     if concurrency <= 0:
         return WarmedUp(answered=0, cold=0, failed=0, gib_s=0.0)
@@ -59,7 +67,7 @@ def warm_up(
         return not answer.get("FunctionError"), cold, gib_s
 
     with ThreadPoolExecutor(min(concurrency, AT_ONCE), thread_name_prefix="warm") as pool:
-        calls = list(pool.map(call, holds_s(concurrency, hold_s)))
+        calls = list(pool.map(call, holds_s(concurrency, hold_s, sent_s)))
     answered = sum(1 for well, _, _ in calls if well)
     return WarmedUp(
         answered=answered,
@@ -69,6 +77,7 @@ def warm_up(
     )
 
 
-def holds_s(concurrency: int, hold_s: float) -> list[float]:
-    """How long each of so many pings holds its environment, in the order in which they are sent."""
-    return [hold_s + (concurrency - 1 - sent) * SENT_S for sent in range(concurrency)]
+def holds_s(concurrency: int, hold_s: float, sent_s: float) -> list[float]:
+    """How long each of so many pings holds its environment, in the order of sending, AT_ONCE at once."""
+    rounds = (min(AT_ONCE, concurrency - first) for first in range(0, concurrency, AT_ONCE))
+    return [hold_s + later * sent_s for size in rounds for later in reversed(range(size))]

@@ -40,7 +40,6 @@ from tests.controller.builders import POLICY
 from tests.report.live.fakes import busy_model, status
 from tests.waiting import is_gone, until
 
-LONG_S = 300.0
 TIMES = LeaseTimes(ttl_s=3.0, renew_s=0.75, retry_s=0.001)
 BEGAN_AT = 1_800_000_000.0
 HOUR_S = 3600.0

@@ -26,7 +26,6 @@ from tests.aws.lease_tables import Hand, lease_table, make_table
 from tests.waiting import until
 
 TTL_S = TABLE_LEASE.ttl_s
-LONG_S = 20.0
 URL = "redis://lease:6379"
 
 

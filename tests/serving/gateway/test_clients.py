@@ -20,8 +20,6 @@ from tests.serving.harness import BODY, INFER, Live, Reply, live, run, served, t
 
 SLOW = 0.001
 """Requests/s of a client that gets no more than its burst while a test lasts."""
-
-
 HOUR_S = 3600.0
 
 
