@@ -162,7 +162,7 @@ class Rig:
         """End what is left, whatever the test did; used when it is over."""
         if self.processes():
             self.mark("down", "--name", self.name)
-        left = self.processes()
+        left = {pid: _described(pid) for pid in self.processes()}
         for pid in left:
             os.kill(pid, signal.SIGKILL)
         assert not left, f"left behind: {left}"
@@ -224,6 +224,19 @@ def launched_by_token(ticks: list[Tick]) -> dict[str, int]:
 
 def _numbers() -> Iterator[int]:
     return (int(entry) for entry in os.listdir("/proc") if entry.isdigit())
+
+
+def _described(pid: int) -> str:
+    """Its command, and what each of its threads waits for in the kernel."""
+    proc = Path(f"/proc/{pid}")
+    try:
+        waits = [
+            f"{(task / 'comm').read_text().strip()}: {(task / 'wchan').read_text()}"
+            for task in proc.glob("task/*")
+        ]
+        return f"{(proc / 'cmdline').read_bytes().replace(bytes(1), b' ').decode()} {waits}"
+    except OSError:
+        return "it ended meanwhile"
 
 
 def _touches(pid: int, home: str) -> bool:
