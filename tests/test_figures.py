@@ -599,14 +599,14 @@ def test_each_constant_is_another_at_each_factor(quiet_hour: AcceptanceLoad, sim
 
 
 def is_another(change: ablation.Variant, usual: PolicyBundle) -> bool:
-    """Whether a change makes the policy, or what its planner takes as given, another."""
+    """Try a change; true where the policy, or what its planner takes as given, is another."""
     before = given()
     with change.around():
         return change.bundle(usual) != usual or given() != before
 
 
 def given() -> dict[str, object]:
-    """What `hedged` decides by, beside its policy: the numbers of all modules, and what a plan may launch."""
+    """Givens of `hedged` beside its policy: the numbers of all modules, and what a plan may launch."""
     numbers = {
         f"{place}.{name}": value
         for place, module in sys.modules.items()

@@ -11,7 +11,7 @@ PATIENCE_S = 300.0
 
 
 def until(look: Callable[[], Any]) -> Any:
-    """What `look` finds, once it finds something."""
+    """Look again and again; the first find that is true."""
     end = time.monotonic() + PATIENCE_S
     while not (found := look()):
         assert time.monotonic() < end, f"not within {PATIENCE_S:g} s"

@@ -283,7 +283,7 @@ def test_warm_up_pings_are_sent_at_once(there: Aws, stand_in: LambdaStandIn) -> 
 
 
 def environments(holds: list[float], sent_s: float) -> int:
-    """How many environments pings meet that are sent one by one, each to one that is free or a new one."""
+    """Number of environments that pings meet which are sent one by one, each to one that is free or a new one."""
     free_at: list[float] = []  # of each environment; its caller is free then, too
     now = 0.0
     for held_s in holds:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from mark.aws.ec2.fleet import Ec2Cloud
 from mark.aws.ec2.guard import Guard, Guardrails
@@ -211,6 +211,5 @@ def states_of(world: CloudWorld) -> Sequence[InstanceState]:
 def facts_of(world: CloudWorld) -> list[Fact]:
     """The next facts; EC2's come through a queue."""
     facts: list[Fact] = []
-    look: Callable[[], Any] = lambda: facts.extend(world.cloud.drain_facts()) or facts  # noqa: E731
-    until(look)
+    until(lambda: facts.extend(world.cloud.drain_facts()) or facts)
     return facts

@@ -25,6 +25,13 @@ BIG = offering("c5.xlarge", rps=19.0, usd_per_hour=0.17, launch_usd=0.008)
 ALL = (CHEAP, DEAR, BIG)
 PLANNERS = ("greedy", "hedged", "milp")
 LATE = Backup(lambda_usd=2e-5, relieves=True)
+COMMITTED = {
+    "rate": st.floats(0.0, 200.0),
+    "plan_usd": st.floats(0.0, 1.0),
+    "count": st.floats(0.0, 5.0),
+    "running": st.integers(0, 6),
+}
+"""A load, an account's commitments, and what runs of one type."""
 
 
 def reserved(kind: str, count: float, zone: str = "") -> ReservedInstances:
@@ -79,12 +86,7 @@ def test_what_runs_and_is_owned_is_kept_and_the_rest_launched(planner: str) -> N
 
 @pytest.mark.parametrize("planner", PLANNERS)
 @settings(deadline=None, max_examples=25)
-@given(
-    rate=st.floats(0.0, 200.0),
-    plan_usd=st.floats(0.0, 1.0),
-    count=st.floats(0.0, 5.0),
-    running=st.integers(0, 6),
-)
+@given(**COMMITTED)
 def test_a_plan_with_commitments_names_types_once_and_keeps_no_more_than_runs(
     planner: str, rate, plan_usd, count, running
 ) -> None:
@@ -99,12 +101,7 @@ def test_a_plan_with_commitments_names_types_once_and_keeps_no_more_than_runs(
 
 
 @settings(deadline=None, max_examples=25)
-@given(
-    rate=st.floats(0.0, 200.0),
-    plan_usd=st.floats(0.0, 1.0),
-    count=st.floats(0.0, 5.0),
-    running=st.integers(0, 6),
-)
+@given(**COMMITTED)
 def test_commitments_make_no_plan_of_least_cost_dearer(rate, plan_usd, count, running) -> None:
     """The solver may stop a thousandth above the least cost."""
     there = {"c5.large:on-demand": running}

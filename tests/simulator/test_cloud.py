@@ -406,7 +406,7 @@ def test_the_first_fleet_is_there_whatever_is_refused(kernel: Kernel) -> None:
 
 
 def is_refused_at(world: World, at: float) -> bool:
-    """Whether a world with spot instances refuses to launch one on demand then."""
+    """Launch one on demand then, in a world with spot instances; true where it is refused."""
     world.launch(SPOT, 4)
     world.to(at)
     world.cloud.drain_facts()

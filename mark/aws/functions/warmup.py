@@ -78,6 +78,6 @@ def warm_up(
 
 
 def holds_s(concurrency: int, hold_s: float, sent_s: float) -> list[float]:
-    """How long each of so many pings holds its environment, in the order of sending, AT_ONCE at once."""
+    """Seconds for which each of so many pings holds its environment, in the order of sending, AT_ONCE at once."""
     rounds = (min(AT_ONCE, concurrency - first) for first in range(0, concurrency, AT_ONCE))
     return [hold_s + later * sent_s for size in rounds for later in reversed(range(size))]
