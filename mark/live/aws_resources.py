@@ -9,13 +9,12 @@ from typing import Any, TypedDict
 
 from mark.aws.provision import ServiceResources, ServiceSetup, set_up, tear_down
 from mark.aws.resources import INFER_TIMEOUT_S, LambdaSpec, describe
-from mark.aws.session import Aws, AwsSettings, Credentials
+from mark.aws.session import Aws
 from mark.config.rollout import RolloutSettings
-from mark.config.settings import Settings
 from mark.domain.documents import json_text
 from mark.domain.fleet import Role
 from mark.domain.tensor import TensorSpec
-from mark.live.local.run_dir import Running
+from mark.live.local.running import Running
 from mark.live.models import LiveModel
 from mark.plugins.trained import may_train_elsewhere
 from mark.service_spec import ServedModel
@@ -31,19 +30,6 @@ OWNED_BY = "mark"
 """Owner of what stands on this machine."""
 RESOURCES = "resources"
 """The status document that says where queues and templates are."""
-
-
-def aws_of(settings: Settings, running: Running, role: str) -> Aws:
-    """Clients for the AWS that the service rents from, boto3's own where none is named; `role`: who calls."""
-    region, endpoint = settings.service.aws.region, running.aws_endpoint or None
-    return Aws(AwsSettings(region=region, endpoint_url=endpoint, credentials=credentials_of(running), role=role))
-
-
-def credentials_of(running: Running) -> Credentials | None:
-    """The key of the AWS on this machine; None where the service's AWS is none, and boto3 finds one."""
-    if not running.aws_endpoint:
-        return None
-    return Credentials(access_key_id=running.aws_access_key_id, secret_access_key=running.aws_secret_access_key)
 
 
 def make_resources(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -24,8 +25,12 @@ class Codec(Generic[Value]):
     """One type's way into bytes and back."""
 
     def __init__(self, kind: type[Value]) -> None:
-        self._name = kind.__name__
-        self._adapter = TypeAdapter(kind)
+        self._kind = kind
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Value]:
+        """Made at its first use: a process reads few of these kinds, and each takes time and memory."""
+        return TypeAdapter(self._kind)
 
     def encode(self, value: Value) -> bytes:
         """The value as JSON; equal values give equal bytes."""
@@ -39,8 +44,8 @@ class Codec(Generic[Value]):
             where = error.errors()[0]
             place = ".".join(map(str, where["loc"]))
             raise Misconfigured(
-                f"the store holds a {self._name} that this program cannot read ({place}: {where['msg']}); "
-                "use a store of its own, or the program that wrote it"
+                f"the store holds a {self._kind.__name__} that this program cannot read "
+                f"({place}: {where['msg']}); use a store of its own, or the program that wrote it"
             ) from error
 
 

@@ -16,10 +16,10 @@ from mark.service_spec import AgentSpec, ServiceSpec
 from mark.store.clients import clients_of
 from mark.store.codec import AGENT_SPEC, MEMBER, PEER, VERSIONS, WARMED
 from mark.store.connect import AsyncLink
+from mark.store.documents import MEMBER_TTL_S, clock_of, members_of, spec_of, ttl_ms
 from mark.store.hosts import share_wall_async
 from mark.store.keys import Keys
 from mark.store.scripts import ANNOUNCE, LEAVE, LEAVE_PEERS, MEMBERS, PEERS, REPORT, VERSION
-from mark.store.service import MEMBER_TTL_S, clock_of, members_of, spec_of, ttl_ms
 from mark.store.traffic import report_args, report_keys
 
 

@@ -20,8 +20,9 @@ from mark.domain.models.versions import ModelVersions, outdated_versions
 from mark.ports import JournalTail, LeaseKeeper
 from mark.service_spec import AgentSpec, ServedModel, ServiceSpec
 from mark.store.clients import TRIES, StoredClients
-from mark.store.codec import AGENT_SPEC, CLOCK, MEMBER, PEER, SPEC, VERSIONS, WARMED
+from mark.store.codec import AGENT_SPEC, CLOCK, PEER, SPEC, VERSIONS, WARMED
 from mark.store.connect import Link
+from mark.store.documents import MEMBER_TTL_S, clock_of, members_of, spec_of, ttl_ms
 from mark.store.hosts import forget_wall, share_wall
 from mark.store.journal import StoreJournal, journal_lines, journal_segments, restore_journal
 from mark.store.keys import Keys
@@ -41,8 +42,6 @@ from mark.store.traffic import (
 
 _log = logging.getLogger(__name__)
 
-MEMBER_TTL_S = 3.0
-"""After how long a silent agent is gone, in wall seconds; they announce themselves each second."""
 KEEP_CLOCKS = 50
 """Anchors of the clock that are kept: what came lately was counted at their speeds."""
 RETIRED_S = 40 * 86400.0
@@ -373,33 +372,3 @@ class StoreMembership:
         if instances:
             self._link.call("SREM", self._drains[0], *instances)
             self._link.call("ZREM", self._drains[1], *instances)
-
-
-def ttl_ms(seconds: float) -> int:
-    """Seconds as the scripts take them."""
-    return round(1000 * seconds)
-
-
-def spec_of(keys: Keys, data: bytes | None) -> ServiceSpec:
-    """The stored spec; Misconfigured where there is none."""
-    if data is None:
-        raise Misconfigured(f"the store knows no service named {keys.service!r}; start it first (mark up)")
-    return SPEC.decode(data)
-
-
-def clock_of(data: bytes | None) -> ClockAnchor:
-    """The stored clock; the wall's own where there is none."""
-    return ClockAnchor() if data is None else CLOCK.decode(data)
-
-
-def members_of(answer: Sequence[bytes]) -> tuple[Member, ...]:
-    """Stored members by instance id, but for those that cannot be read: what one agent writes stops nobody."""
-    return tuple(sorted(_readable(answer), key=lambda member: member.instance))
-
-
-def _readable(answer: Sequence[bytes]) -> Iterator[Member]:
-    for data in answer:
-        try:
-            yield MEMBER.decode(data)
-        except Misconfigured as error:
-            _log.warning("an agent announced itself in a way that cannot be read, and is left out: %s", error)

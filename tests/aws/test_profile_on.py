@@ -26,7 +26,7 @@ from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
 from mark.emulator.config import EmulatedAwsConfig
 from mark.live.aws_resources import make_resources
-from mark.live.local.run_dir import Running
+from mark.live.local.running import Running
 from mark.live.models import make_live_models, service_spec
 from mark.rollout.profile_on import run as profile_on
 from mark.rollout.profile_on.cost import LEAST_S, Meter, Price

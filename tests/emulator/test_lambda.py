@@ -20,7 +20,7 @@ from mark.config.settings import Settings
 from mark.domain.offering import OTHER_CALLS
 from mark.emulator.config import LambdaLimits
 from mark.emulator.ec2.account_limits import NEW_CONCURRENCY
-from mark.live.processes.gateway import lambda_calls
+from mark.live.gateway_settings import lambda_calls
 from tests.emulator.conftest import World, stub_zip
 from tests.emulator.test_spot import queue_of
 from tests.waiting import until

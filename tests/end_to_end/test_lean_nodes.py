@@ -28,7 +28,7 @@ from mark.domain.clock import ClockAnchor
 from mark.domain.errors import MarkError
 from mark.emulator.config import LambdaLimits
 from mark.live.aws_resources import make_resources, resources_document
-from mark.live.local.run_dir import Running
+from mark.live.local.running import Running
 from mark.live.models import make_live_models
 from mark.live.store_link import at_node
 from mark.protocols.oip.bodies import example_body

@@ -20,7 +20,7 @@ from mark.domain.fleet import Role
 from mark.domain.offering import InstanceType
 from mark.domain.orders import Launch
 from mark.live.aws_resources import make_resources
-from mark.live.local.run_dir import Running
+from mark.live.local.running import Running
 from mark.live.models import make_live_models
 from mark.rollout.model_versions import first_bundles
 from mark.rollout.spending import Spending

@@ -14,7 +14,7 @@ from mark.domain.errors import Misconfigured
 from mark.live.commands import load
 from mark.live.commands.load import LoadOptions, load_service
 from mark.live.commands.up import what_next
-from mark.live.local.run_dir import Running
+from mark.live.local.running import Running
 from mark.serving.loadgen.run import LoadResult
 
 RUNNING = Running(name="mark", pid=1, models=({"name": "digits"},))

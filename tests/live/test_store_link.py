@@ -16,7 +16,7 @@ from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.domain.lease import TABLE_LEASE
 from mark.live.control.node import StoreNode
-from mark.live.local.run_dir import Running
+from mark.live.local.running import Running
 from mark.live.processes import cloud
 from mark.live.store_link import open_async_link, open_link
 from mark.store.embedded import EmbeddedRedis

@@ -16,7 +16,8 @@ from moto import mock_aws
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
 from mark.live.commands import try_service as command
-from mark.live.local.run_dir import RunFolder, Running
+from mark.live.local.run_dir import RunFolder
+from mark.live.local.running import Running
 from mark.protocols.probe import ProbeReply
 from tests.aws.builders import aws
 

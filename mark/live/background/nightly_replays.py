@@ -26,7 +26,7 @@ from mark.config.settings import Settings
 from mark.domain.errors import RetryLater
 from mark.live.forecasting.retraining import REST, pause_after
 from mark.live.forecasting.training import ONE_THREAD
-from mark.live.local.run_dir import Running
+from mark.live.local.running import Running
 from mark.report.cost.read import Period, report_period
 from mark.report.cost.replays import KEEP_DAYS
 from mark.steady_time import steady_time

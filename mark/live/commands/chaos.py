@@ -10,7 +10,8 @@ from typing import NotRequired, TypedDict
 
 from mark.domain.errors import Misconfigured, unknown
 from mark.live.local.emulator_client import EmulatedControls, InjectedFault
-from mark.live.local.run_dir import Running, find_running, process_of
+from mark.live.local.run_dir import find_running, process_of
+from mark.live.local.running import Running
 from mark.report.terminal import show, show_json
 from mark.store.connect import connect
 from mark.store.service import ServiceStore

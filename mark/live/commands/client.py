@@ -13,7 +13,8 @@ from mark.config.settings import Settings
 from mark.dispatch.client_limits import FORBIDDEN, UNAUTHORIZED
 from mark.domain.clients import Client, ClientDirectory, HashedKey, Limits, Priority, hash_of_key
 from mark.domain.errors import Misconfigured, RetryLater
-from mark.live.local.run_dir import RunFolder, Running
+from mark.live.local.run_dir import RunFolder
+from mark.live.local.running import Running
 from mark.live.service_session import service_store
 from mark.report.formatting import MISSING, format_duration
 from mark.report.live.formatting import format_time

@@ -24,7 +24,8 @@ from mark.domain.load.sizes import SizeDistribution
 from mark.live.clock import adopt_wall
 from mark.live.commands.client import as_client, refusal_hint
 from mark.live.local.clock_control import run_clock
-from mark.live.local.run_dir import Running, RunningModel, find_running
+from mark.live.local.run_dir import find_running
+from mark.live.local.running import Running, RunningModel
 from mark.offline.trace_source import TraceReading, read_place
 from mark.report.formatting import plural
 from mark.report.terminal import note, progress, show, show_json

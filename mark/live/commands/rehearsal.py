@@ -22,7 +22,7 @@ from mark.live.commands.down import end
 from mark.live.commands.load import LoadDocument, LoadOptions, chosen, due_requests, load_document, send
 from mark.live.commands.up import heeding_ends, start
 from mark.live.local.emulator_client import EmulatedControls
-from mark.live.local.run_dir import Running
+from mark.live.local.running import Running
 from mark.live.status.watch import live_table, view_of
 from mark.offline.experiments import make_experiment
 from mark.offline.trace_source import TraceReading

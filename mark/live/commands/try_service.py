@@ -26,7 +26,8 @@ from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.live.commands.client import as_client, refusal_hint
 from mark.live.commands.load import NOT_ANSWERED, chosen
-from mark.live.local.run_dir import RunFolder, Running
+from mark.live.local.run_dir import RunFolder
+from mark.live.local.running import Running
 from mark.live.models import make_live_models
 from mark.live.service_session import service_aws
 from mark.protocols.oip.bodies import example_body

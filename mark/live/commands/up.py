@@ -16,13 +16,15 @@ from mark.domain.errors import Misconfigured
 from mark.live.background.webhook import webhook_of
 from mark.live.commands.down import end
 from mark.live.commands.rollout import edited_models
-from mark.live.local.access import bearer_token, collector_headers, exposed_secrets, server_tls
+from mark.live.local.access import bearer_token, collector_headers, exposed_secrets
 from mark.live.local.first_plan import check_first_plan
 from mark.live.local.grpc_listener import grpc_listener
 from mark.live.local.ports import is_loopback
-from mark.live.local.run_dir import RunFolder, Running
+from mark.live.local.run_dir import RunFolder
+from mark.live.local.running import Running
 from mark.live.local.service_lock import ServiceLock
 from mark.live.local.supervisor import FLEET_S, START_S
+from mark.live.local.tls import server_tls
 from mark.live.models import make_live_models
 from mark.live.status.watch import watch_service
 from mark.plugins.load import build_forecaster, make_model
@@ -67,8 +69,8 @@ def start(settings: Settings, *, hold: bool = False) -> Running:
         note(f"the gateway on {own.host} serves plain HTTP; service.tls_certificate makes it HTTPS")
     bearer_token(own)
     webhook_of(own, process_environment())
-    server_tls(own)
-    grpc_listener(own)
+    server_tls(own.tls_certificate, own.tls_key)
+    grpc_listener(own.host, own.grpc_port, own.tls_certificate, own.tls_key)
     collector_headers(settings.telemetry)
     check_installed(telemetry_of(settings.telemetry))
     for line in exposed_secrets(settings):

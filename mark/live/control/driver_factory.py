@@ -33,7 +33,7 @@ from mark.live.control.observe_mode import LiveCloud, ShadowCloud
 from mark.live.control.rollouts import RolloutDriver, VersionedCloud
 from mark.live.control.status_writer import ModelStatusWriter
 from mark.live.forecasting.retraining import FollowedJournal, Retraining
-from mark.live.local.run_dir import Running
+from mark.live.local.running import Running
 from mark.live.models import LiveModel
 from mark.ports import Forecaster
 from mark.store.published_status import EVENTS

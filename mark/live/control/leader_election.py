@@ -19,7 +19,7 @@ from mark.aws.outside_pause import read_pause
 from mark.config.settings import Settings, process_environment
 from mark.domain.errors import RetryLater
 from mark.domain.lease import Lease, LeaseLost
-from mark.live.aws_resources import aws_of
+from mark.live.aws_clients import aws_of
 from mark.live.background.failures import BackgroundFailures
 from mark.live.background.nightly_replays import NightlyReplays
 from mark.live.background.webhook import webhook_of
@@ -30,7 +30,7 @@ from mark.live.control.outside_pause_watch import OutsidePauseWatch
 from mark.live.control.term import Term
 from mark.live.forecasting.function_trainer import function_trainers
 from mark.live.forecasting.retraining import Retraining
-from mark.live.local.run_dir import Running
+from mark.live.local.running import Running
 from mark.live.models import LiveModel
 from mark.plugins.load import build_forecaster
 from mark.store.service import ServiceStore
@@ -105,7 +105,7 @@ class Leader:
         self._settings, self._running, self._models, self._store = settings, running, models, store
         self._holder = holder
         self._failures = failures
-        self._aws = aws_of(settings, running, "controller")
+        self._aws = aws_of(settings.service.aws.region, running, "controller")
         self._forecasters = forecasters.by_model
         self._replays = NightlyReplays(settings, running, store=store, slot=forecasters.slot)
         self._caught_up_at = -math.inf
@@ -118,7 +118,7 @@ class Leader:
         """Act whenever the lease can be had, until `stop` is set."""
         start_background_worker(
             store=self._store,
-            make_aws=lambda: aws_of(self._settings, self._running, "controller"),
+            make_aws=lambda: aws_of(self._settings.service.aws.region, self._running, "controller"),
             holder=self._holder,
             stop=stop,
             failures=self._failures,

@@ -18,7 +18,8 @@ from mark.domain.errors import Misconfigured, RetryLater, unknown
 from mark.live.clock import adopt_wall
 from mark.live.cost_report.from_archive import open_archive
 from mark.live.cost_report.replays import replay_days
-from mark.live.local.run_dir import RunFolder, Running, not_up
+from mark.live.local.run_dir import RunFolder, not_up
+from mark.live.local.running import Running
 from mark.live.service_session import service_aws
 from mark.policies.bundles import policy_names
 from mark.report.cost.archive_reader import ArchiveReader

@@ -22,9 +22,10 @@ from mark.aws.trainings import fetch_result, order_training, training_key
 from mark.config.settings import Settings
 from mark.config.training import trains_in_function
 from mark.domain.errors import MarkError, RetryLater
-from mark.live.aws_resources import RESOURCES, aws_of
+from mark.live.aws_clients import aws_of
+from mark.live.aws_resources import RESOURCES
 from mark.live.forecasting.training import Task, Trainer, TrainingFailed
-from mark.live.local.run_dir import Running
+from mark.live.local.running import Running
 from mark.live.models import LiveModel
 from mark.plugins.trained import PENDING, ResultRefused, TrainingOrder, may_train_elsewhere, read_result
 from mark.store.service import ServiceStore
@@ -115,7 +116,7 @@ def function_trainers(
     def trainers(model: LiveModel) -> Callable[[bool], Trainer] | None:
         if not (trains_in_function(settings) and may_train_elsewhere(model.bundle.forecaster)):
             return None
-        aws = partial(aws_of, settings, running, "controller")
+        aws = partial(aws_of, settings.service.aws.region, running, "controller")
         return lambda ordered: FunctionTrainer(
             aws, bucket, service=running.name, model=model.name, ordered=ordered
         )

@@ -1,9 +1,8 @@
-"""Access to a service: its bearer token and its side of TLS."""
+"""A service's secrets in files: the bearer token, the collector's headers, and who may read them."""
 
 from __future__ import annotations
 
 import secrets
-import ssl
 import stat
 from contextlib import suppress
 
@@ -61,27 +60,3 @@ def bearer_token(settings: ServiceSettings) -> str | None:
     if len(text) < TOKEN_LENGTH or not text.isprintable():
         raise Misconfigured(f"the token in {file} must be {TOKEN_LENGTH} printable ASCII characters or more")
     return text
-
-
-def server_tls(settings: ServiceSettings) -> ssl.SSLContext | None:
-    """The server's side of TLS, where certificate and key are named."""
-    certificate, key = settings.tls_certificate, settings.tls_key
-    if certificate is None and key is None:
-        return None
-    if certificate is None or key is None:
-        raise Misconfigured("TLS takes two files: service.tls_certificate and service.tls_key")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(certificate, key)
-    except (OSError, ssl.SSLError) as error:
-        why = error.strerror or error.args[-1]
-        raise Misconfigured(f"cannot use the certificate {certificate} with the key {key}: {why}") from error
-    return context
-
-
-def server_identity(settings: ServiceSettings) -> tuple[bytes, bytes] | None:
-    """Private key and certificate chain (PEM), where they are named: gRPC takes no context. Errors: as above."""
-    if server_tls(settings) is None or settings.tls_certificate is None or settings.tls_key is None:
-        return None
-    return settings.tls_key.read_bytes(), settings.tls_certificate.read_bytes()

@@ -10,7 +10,7 @@ from mark.domain.clock import ClockAnchor
 from mark.domain.demand import WINDOW_S
 from mark.domain.errors import Misconfigured
 from mark.live.local.emulator_client import EmulatedControls
-from mark.live.local.run_dir import Running
+from mark.live.local.running import Running
 from mark.steady_time import steady_time
 from mark.store.connect import connect
 from mark.store.service import ServiceStore

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TypedDict
 
 from mark.config.settings import Settings, state_dir
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
+from mark.live.gateway_start import DOCUMENT as GATEWAY
+from mark.live.local.running import Running
 from mark.live.local.service_lock import NAME as LOCK_NAME
 from mark.live.local.service_lock import ServiceLock, lock_holder
 
@@ -23,49 +24,6 @@ CLIENTS = "clients.json"
 DOCUMENT = "service.json"
 FAILURE = "failure.txt"
 """Failure of a start: a line, and those that explain it."""
-
-
-class RunningModel(TypedDict):
-    """A model that the service serves, as clients need it."""
-
-    name: str
-    #: A request's body with zeros.
-    example: Mapping[str, object]
-    latency_ms: float
-    #: Share of the requests that must be in time.
-    target: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
-    """A running service: addresses of its parts and their processes.
-
-    `step`: what it is doing while it starts, since `began_at` (epoch seconds). `store`: the URL for controllers
-    and commands; `stores`: those for other users of it, where it tells them apart.
-    """
-
-    name: str
-    pid: int
-    started: str = ""
-    ready: bool = False
-    step: str = ""
-    began_at: float = 0.0
-    gateway: str = ""
-    #: host and port, as gRPC's clients take them; empty where none is spoken
-    grpc: str = ""
-    status_page: str = ""
-    aws_endpoint: str = ""
-    aws_access_key_id: str = ""
-    aws_secret_access_key: str = field(default="", repr=False)
-    store: str = ""
-    stores: Mapping[str, str] = field(default_factory=dict)
-    token: str | None = None
-    models: tuple[RunningModel, ...] = ()
-    processes: dict[str, int] = field(default_factory=dict)
-
-    def store_for(self, user: str) -> str:
-        """The store's URL for a user of it: his own, or the one that everybody has."""
-        return self.stores.get(user, self.store)
 
 
 class RunFolder:
@@ -166,6 +124,10 @@ class RunFolder:
         if found is None:
             raise Misconfigured(f"the service of {self.path} is gone")
         return found
+
+    def write_gateway(self, start: str) -> None:
+        """Write what gateways start from, private as the service's document is. OSError on a full disk."""
+        self._write(GATEWAY, start)
 
     def write_clients(self, directory: bytes) -> None:
         """Keep the clients and their keys' hashes beside the store, which lasts no longer than the service."""

@@ -28,15 +28,11 @@ from mark.domain.clock import ClockAnchor
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.domain.load.traffic import Warmed
 from mark.emulator.signature import new_key
-from mark.live.aws_resources import (
-    RESOURCES,
-    aws_of,
-    make_resources,
-    remove_resources,
-    resources_document,
-)
+from mark.live.aws_clients import aws_of
+from mark.live.aws_resources import RESOURCES, make_resources, remove_resources, resources_document
 from mark.live.clock import adopt_wall
-from mark.live.local.access import bearer_token
+from mark.live.gateway_settings import gateway_start
+from mark.live.local.access import bearer_token, collector_headers
 from mark.live.local.account_upkeep import AccountUpkeep
 from mark.live.local.children import Children
 from mark.live.local.clock_control import first_anchor, set_clock
@@ -44,7 +40,8 @@ from mark.live.local.emulator_client import EmulatedControls
 from mark.live.local.gateway_client import answers
 from mark.live.local.ports import choose_port
 from mark.live.local.process_watch import ProcessStatus, StoreKeeper, WallWatch
-from mark.live.local.run_dir import RunFolder, Running, RunningModel, started_at
+from mark.live.local.run_dir import RunFolder, started_at
+from mark.live.local.running import Running, RunningModel
 from mark.live.local.startup import (
     ModelStart,
     StartFailed,
@@ -241,7 +238,7 @@ class Supervisor:
         self._start("aws", "emulator", str(port), repr(self._since))
         controls = self._controls = EmulatedControls(self._running.aws_endpoint)
         self._until("the emulated AWS answers", lambda: _succeeds(controls.state))
-        self._aws = aws_of(self._settings, self._running, "setup")
+        self._aws = aws_of(self._settings.service.aws.region, self._running, "setup")
         self._set_up_account()
         return controls
 
@@ -277,6 +274,8 @@ class Supervisor:
             token=token,
             step="starting gateways and controllers",
         )
+        start = gateway_start(self._settings, self._running, collector_headers(self._settings.telemetry))
+        self._folder.write_gateway(start.as_json())
         ports = (port, grpc_port) if grpc_port else (port,)
         for number in range(service.gateway_count):
             self._start(f"gateway-{number}", "gateway", f"gateway-{number}", *map(str, ports))

@@ -46,7 +46,8 @@ from mark.live.background.failures import BackgroundFailures
 from mark.live.clock import adopt_wall
 from mark.live.control.leader_election import Leader, make_forecasters
 from mark.live.control.node import AgentsPasswords, NodesName, StoreNode
-from mark.live.local.run_dir import Running
+from mark.live.gateway_settings import gateway_start
+from mark.live.local.running import Running
 from mark.live.models import LiveModel, make_live_models, service_spec
 from mark.live.processes import agent, gateway
 from mark.live.store_link import SOON, at_node, follows_lease, open_link, port_of, table_of
@@ -74,9 +75,9 @@ def main(process: str, environment: Mapping[str, str]) -> int:
         port = int(environment.get("MARK_PORT") or PORT)
         own = _own_address(environment)
         headers = parse_headers(environment.get("MARK_OTLP_HEADERS", ""), "the secret telemetry.headers_secret")
-        serving = gateway.serve(
-            settings, running, socket.gethostname(), port, own, token_in_secret=True, collector=headers
-        )
+        begun = gateway_start(settings, running, headers)
+        grpc_port = settings.service.grpc_port
+        serving = gateway.serve(begun, socket.gethostname(), port, own, grpc_port=grpc_port, token_in_secret=True)
         uvloop.run(serving)
     elif process == "controller":
         _control(settings, running, environment)

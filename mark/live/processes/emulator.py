@@ -29,7 +29,8 @@ from mark.emulator.server import EmulatedAws
 from mark.emulator.signature import AccessKey
 from mark.live.local.heartbeat import keep_beating
 from mark.live.local.process_start import begin
-from mark.live.local.run_dir import RunFolder, Running
+from mark.live.local.run_dir import RunFolder
+from mark.live.local.running import Running
 from mark.live.models import model_names
 from mark.simulator.rng import stream
 

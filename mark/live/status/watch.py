@@ -12,7 +12,8 @@ from rich.live import Live
 
 from mark.domain.errors import MarkError
 from mark.live.local.emulator_client import EmulatedControls
-from mark.live.local.run_dir import Running, find_known, is_alive
+from mark.live.local.run_dir import find_known, is_alive
+from mark.live.local.running import Running
 from mark.live.local.startup import look_at_start, start_lines
 from mark.live.status.view import LiveView
 from mark.report.live.service_status import SERVICE, STARTING, StartingStatus, StartStep

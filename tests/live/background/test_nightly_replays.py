@@ -17,7 +17,7 @@ from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
 from mark.live.background import nightly_replays
 from mark.live.background.nightly_replays import NightlyReplays, Task
-from mark.live.local.run_dir import Running
+from mark.live.local.running import Running
 from mark.report.cost.read import read_cost_report
 from mark.report.cost.replays import replayed_days
 from mark.report.mail.message import render

@@ -5,26 +5,25 @@ from pathlib import Path
 
 import pytest
 
-from mark.config.service import ServiceSettings
 from mark.domain.errors import Misconfigured
 from mark.live.local.grpc_listener import grpc_listener
 
 
 def test_no_port_no_listener_and_no_import(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mark.serving.grpc.server", None)
-    assert grpc_listener(ServiceSettings()) is None
+    assert grpc_listener("127.0.0.1", None) is None
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mark.serving.grpc.server", None)
     with pytest.raises(Misconfigured, match=r"pip install 'mark-serving\[grpc\]'"):
-        grpc_listener(ServiceSettings(grpc_port=0))
+        grpc_listener("127.0.0.1", 0)
 
 
 def test_a_certificate_without_its_key_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match="TLS takes two files"):
-        grpc_listener(ServiceSettings(grpc_port=0, tls_certificate=tmp_path / "chain.pem"))
+        grpc_listener("127.0.0.1", 0, tmp_path / "chain.pem")
 
 
 def test_a_port_makes_a_listener() -> None:
-    assert grpc_listener(ServiceSettings(grpc_port=0)) is not None
+    assert grpc_listener("127.0.0.1", 0) is not None

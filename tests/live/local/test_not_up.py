@@ -10,7 +10,8 @@ import pytest
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
 from mark.live.commands.down import bring_down
-from mark.live.local.run_dir import RunFolder, Running, find_known, started_at
+from mark.live.local.run_dir import RunFolder, find_known, started_at
+from mark.live.local.running import Running
 from mark.live.service_session import service_store
 
 OTHER = Settings.model_validate({"service": {"name": "mark"}})
