@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mark.aws.ec2.launch import MODEL_VERSION
+from mark.aws.ec2.tags import MODEL_VERSION
 from mark.aws.names import ON_INSTANCES
 from mark.live.processes.metadata import HOST, PORT
 from mark.store.users import NOBODY, StoreUser, user_line

@@ -15,7 +15,7 @@ from constructs import Construct
 from infra.blueprint import Blueprint
 from infra.stack import ServiceStack, compact, document, excuse
 from infra.stacks.state import store_id
-from mark.aws.ec2.launch import SERVICE
+from mark.aws.ec2.tags import SERVICE
 from mark.aws.names import REPORT, TRAIN, UNPOSTED_QUEUE
 from mark.aws.resources import MINUTE_S, AlarmSpec, alarm_about
 from mark.live.background.cloudwatch import BURN, FAILED_TRAININGS, GATEWAYS, NAMESPACE, OVERFLOW, SPEND

@@ -20,7 +20,6 @@ from botocore.exceptions import (
     HTTPClientError,
     IncompleteReadError,
 )
-from botocore.parsers import ResponseParserError
 
 from mark.aws import error_codes as codes
 from mark.domain.errors import AlreadyDone, MarkError, Misconfigured, NoCapacity, RetryLater
@@ -137,6 +136,17 @@ def as_mark_error(error: ClientError | BotoCoreError) -> MarkError:
     return Misconfigured(f"AWS was not asked: {error}")
 
 
+@lru_cache
+def _parser_error() -> type[Exception]:
+    """Botocore's error for an answer that it cannot read.
+
+    Looked up when something failed: its module brings all of botocore (17 MiB) to processes that never call AWS.
+    """
+    from botocore.parsers import ResponseParserError  # noqa: PLC0415
+
+    return ResponseParserError
+
+
 def may_be_done(error: MarkError) -> bool:
     """True where AWS may have done what was asked, or be at it: no answer says what became of it.
 
@@ -146,7 +156,7 @@ def may_be_done(error: MarkError) -> bool:
     if isinstance(cause, ClientError):
         status = int(cause.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
         return status >= 500 and not code_of(error).startswith(NOT_BEGUN)
-    return isinstance(cause, HTTPClientError | IncompleteReadError | ResponseParserError)
+    return isinstance(cause, (HTTPClientError, IncompleteReadError, _parser_error()))
 
 
 @contextmanager
@@ -156,7 +166,7 @@ def translated() -> Iterator[None]:
         yield
     except (ClientError, BotoCoreError) as error:
         raise as_mark_error(error) from error
-    except ResponseParserError as error:  # half an answer, or a proxy's page in its place; no BotoCoreError
+    except _parser_error() as error:  # half an answer, or a proxy's page in its place; no BotoCoreError
         raise RetryLater(f"AWS's answer cannot be read: {' '.join(str(error).split())[:ANSWER_SHOWN]}") from error
 
 

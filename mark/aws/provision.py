@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from mark.aws.alarms import make_alarm, remove_alarm
 from mark.aws.archive import bucket_name, make_bucket
-from mark.aws.ec2.launch import LIVE, SERVICE
+from mark.aws.ec2.launch import LIVE
+from mark.aws.ec2.tags import SERVICE
 from mark.aws.error_codes import NOT_THERE
 from mark.aws.errors import absent_is_done, code_of, translated
 from mark.aws.functions.management import (

@@ -19,7 +19,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-from mark.aws.ec2.launch import OWNER, SERVICE
+from mark.aws.ec2.tags import OWNER, SERVICE
 from mark.aws.names import (
     DEAD_LETTER_ALARM,
     DEAD_LETTERS,

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
-import boto3
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 
 from mark.domain.errors import Misconfigured
 
 if TYPE_CHECKING:
+    from boto3.session import Session
     from mypy_boto3_ce import CostExplorerClient
     from mypy_boto3_cloudformation import CloudFormationClient
     from mypy_boto3_ec2 import EC2Client
@@ -68,15 +68,21 @@ class Aws:
 
     def __init__(self, settings: AwsSettings) -> None:
         self.settings = settings
-        keys = settings.credentials
-        self._session = boto3.session.Session(
-            region_name=settings.region,
+        self._clients: dict[str, Any] = {}
+        self._making = Lock()  # boto3's sessions may not be shared by threads, its clients may
+
+    @cached_property
+    def _session(self) -> Session:
+        """Made with the first client: boto3 takes 20 MiB, and most gateways and agents never call AWS."""
+        from boto3.session import Session  # noqa: PLC0415
+
+        keys = self.settings.credentials
+        return Session(
+            region_name=self.settings.region,
             aws_access_key_id=keys.access_key_id if keys else None,
             aws_secret_access_key=keys.secret_access_key if keys else None,
             aws_session_token=(keys.session_token or None) if keys else None,
         )
-        self._clients: dict[str, Any] = {}
-        self._making = Lock()  # boto3's sessions may not be shared by threads, its clients may
 
     @property
     def ec2(self) -> EC2Client:
@@ -234,6 +240,8 @@ class Aws:
             return self._clients[known]
 
     def _made(self, service: str, **differs: Any) -> Any:
+        from botocore.config import Config  # noqa: PLC0415 - with boto3
+
         settings = self.settings
         plain: dict[str, Any] = {
             "retries": {"mode": settings.retry_mode, "total_max_attempts": settings.max_attempts},

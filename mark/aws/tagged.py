@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mark.aws.ec2.launch import SERVICE
+from mark.aws.ec2.tags import SERVICE
 from mark.aws.errors import translated
 from mark.aws.session import Aws
 

@@ -10,8 +10,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from mark.aws.ec2.launch import EXPIRES, OFFERING, PROFILE_OF
-from mark.catalog.load import load_prices
+from mark.aws.ec2.tags import EXPIRES, OFFERING, PROFILE_OF
 from mark.domain.clock import ClockAnchor
 from mark.domain.member import Member
 from mark.domain.models.profile import Evidence, LatencyPoint, Profile, Provenance
@@ -35,6 +34,8 @@ def standalone_model(served: ServedModel) -> ServedModel:
 
 def standalone_offering(served: ServedModel, tags: Mapping[str, str]) -> Offering:
     """The instance as an offering without measured times."""
+    from mark.catalog.load import load_prices  # noqa: PLC0415 - 10 MiB that agents of a fleet do not need
+
     item = load_prices().instance_type(tags[OFFERING].partition(":")[0])
     unknown = Provenance(
         evidence=Evidence.ASSUMED, source="not measured yet", formula="a second whatever the batch"

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from mark.aws.dns import remove_addresses, remove_all_addresses
 from mark.aws.ec2.inventory import loose_volumes
-from mark.aws.ec2.launch import SERVICE
+from mark.aws.ec2.tags import SERVICE
 from mark.aws.names import name_of
 from mark.aws.outside_pause import remove_pause
 from mark.aws.provision import end_instances

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from mark.aws.ec2.launch import SERVICE
+from mark.aws.ec2.tags import SERVICE
 from mark.aws.names import name_of
 from mark.aws.stacks.cloudformation import FAILED_NEW, LONGEST_BODY, STUCK, Change, ChangeSet, Stacks, StackState
 from mark.domain.documents import json_text

@@ -12,7 +12,8 @@ from typer import Exit
 from mark.aws.archive import bucket_name
 from mark.aws.ec2.fleet import Ec2Cloud
 from mark.aws.ec2.guard import Guard, Guardrails
-from mark.aws.ec2.launch import SERVICE, FleetSetup
+from mark.aws.ec2.launch import FleetSetup
+from mark.aws.ec2.tags import SERVICE
 from mark.aws.inbox import EventInbox
 from mark.aws.outside_pause import read_pause, remove_pause
 from mark.aws.permissions.policies import Names

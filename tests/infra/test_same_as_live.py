@@ -13,7 +13,8 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from mark.aws.ec2.launch import OWNER, FleetSetup, fleet_request
+from mark.aws.ec2.launch import FleetSetup, fleet_request
+from mark.aws.ec2.tags import OWNER
 from mark.aws.names import HANDLERS, TRAIN, template_name
 from mark.config.settings import load_settings
 from mark.domain.fleet import Role

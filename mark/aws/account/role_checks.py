@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from mark.aws.ec2.launch import LIVE, MODEL, SERVICE
+from mark.aws.ec2.launch import LIVE
+from mark.aws.ec2.tags import MODEL, SERVICE
 from mark.aws.errors import cause_of, code_of, translated
 from mark.aws.permissions.policies import Statement
 from mark.aws.session import Aws, Credentials

@@ -20,10 +20,6 @@ from mark.aws.ec2.batches import call_each
 from mark.aws.ec2.guard import Guard
 from mark.aws.ec2.launch import (
     LIVE,
-    MODEL,
-    RUN,
-    SERVICE,
-    TOKEN,
     FleetSetup,
     fleet_request,
     launched_rows,
@@ -37,6 +33,7 @@ from mark.aws.ec2.launch import (
 from mark.aws.ec2.observed import Ec2Row, fleet_view
 from mark.aws.ec2.spot_prices import ObservedSpotPrices
 from mark.aws.ec2.stuck_instances import StuckInstances
+from mark.aws.ec2.tags import MODEL, RUN, SERVICE, TOKEN
 from mark.aws.ec2.transitions import Transitions
 from mark.aws.ec2.troubles import Troubles
 from mark.aws.errors import cause_of, code_of, family_of, refused_is_later, remedy, report_unknown, translated

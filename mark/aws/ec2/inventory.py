@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mark.aws.ec2.launch import LIVE, MODEL, OFFERING, PROFILE_OF, ROLE, SERVICE
+from mark.aws.ec2.launch import LIVE
+from mark.aws.ec2.tags import MODEL, OFFERING, PROFILE_OF, ROLE, SERVICE
 from mark.aws.errors import translated
 from mark.aws.session import Aws
 from mark.domain.offering import of_type

@@ -9,6 +9,17 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from mark.aws.ec2.observed import Ec2Row
+from mark.aws.ec2.tags import (
+    MODEL,
+    MODEL_VERSION,
+    OFFERING,
+    OWNER,
+    ROLE,
+    RUN,
+    SERVICE,
+    TOKEN,
+    VERSION,
+)
 from mark.aws.errors import cause_of, code_of
 from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.fleet import Role
@@ -24,19 +35,6 @@ if TYPE_CHECKING:
         InstanceTypeDef,
     )
 
-SERVICE, OWNER, MODEL, OFFERING, ROLE, TOKEN, RUN, VERSION, MODEL_VERSION = (
-    "mark:service",
-    "mark:owner",
-    "mark:model",
-    "mark:offering",
-    "mark:role",
-    "mark:token",
-    "mark:run",
-    "mark:version",
-    "mark:model-version",
-)
-PROFILE_OF, EXPIRES = "mark:profile-of", "mark:expires"
-"""Tags of an instance of no fleet (`rent_instance.py`): the model that it serves, and when it ends (epoch s)."""
 TAGGED = ("fleet", "instance", "volume")
 """Resources that a launch makes and tags: its permission hangs on the tags (`aws/permissions/policies.py`)."""
 NOT_SOLD = "InvalidFleetConfiguration"

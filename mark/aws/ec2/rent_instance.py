@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from mark.aws.ec2.launch import EXPIRES, LIVE, OFFERING, OWNER, PROFILE_OF, ROLE, RUN, SERVICE
+from mark.aws.ec2.launch import LIVE
+from mark.aws.ec2.tags import EXPIRES, OFFERING, OWNER, PROFILE_OF, ROLE, RUN, SERVICE
 from mark.aws.error_codes import NOT_THERE
 from mark.aws.errors import absent_is_done, code_of, translated
 from mark.aws.session import Aws

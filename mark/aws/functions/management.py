@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mark.aws.ec2.launch import SERVICE
+from mark.aws.ec2.tags import SERVICE
 from mark.aws.error_codes import NOT_THERE
 from mark.aws.errors import absent_is_done, code_of, translated
 from mark.aws.names import RAW, name_of

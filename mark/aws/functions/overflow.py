@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from mark.aws.errors import may_be_done, translated
@@ -27,6 +28,7 @@ from mark.domain.errors import OutcomeUnknown, RetryLater
 from mark.ports import InferRequest, OverflowReply
 
 if TYPE_CHECKING:
+    from mypy_boto3_lambda import LambdaClient
     from mypy_boto3_lambda.type_defs import InvocationResponseTypeDef
 
 LONGEST_S = 60.0
@@ -40,11 +42,15 @@ class LambdaOverflow:
     """
 
     def __init__(self, aws: Aws, *, concurrency: int = 128, memory_gib: float = 3.0) -> None:
-        self._client = aws.invoking(connections=concurrency, timeout_s=LONGEST_S)
+        self._aws = aws
         self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="lambda")
         self._concurrency = concurrency
         self._memory_gib = memory_gib
         self._in_flight = 0
+
+    def prepare(self) -> None:
+        """Make the client, which takes a tenth of a second that no request should wait for."""
+        _ = self._client
 
     async def invoke(self, function: str, request: InferRequest, timeout_s: float) -> OverflowReply:
         """Call it. RetryLater where it throttles or cannot be reached.
@@ -79,6 +85,10 @@ class LambdaOverflow:
         self._in_flight -= 1
         if not call.cancelled():
             call.exception()  # looked at here, for those whose caller has left
+
+    @cached_property
+    def _client(self) -> LambdaClient:
+        return self._aws.invoking(connections=self._concurrency, timeout_s=LONGEST_S)
 
     def _call(self, function: str, asked: bytes) -> OverflowReply:
         began_at = time.monotonic()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from mark.aws.ec2.launch import SERVICE
+from mark.aws.ec2.tags import SERVICE
 from mark.aws.names import boundary_name, bucket_pattern, name_of, rollout_role
 from mark.aws.permissions.policies import Statement
 from mark.aws.permissions.scopes import NO_RESOURCE, SCOPES, Conditions, Names

@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 from mark.aws.costs import daily_usd
-from mark.aws.ec2.launch import SERVICE
+from mark.aws.ec2.tags import SERVICE
 from mark.aws.mail import send_mail
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured, RetryLater, unknown

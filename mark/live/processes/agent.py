@@ -18,7 +18,7 @@ from pathlib import Path
 import uvloop
 
 from mark.aws.ec2.imds import ENDPOINT, Identity, Imds
-from mark.aws.ec2.launch import MODEL, MODEL_VERSION, OFFERING, PROFILE_OF, ROLE
+from mark.aws.ec2.tags import MODEL, MODEL_VERSION, OFFERING, PROFILE_OF, ROLE
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater, failure_words
 from mark.domain.fleet import Role

@@ -75,6 +75,8 @@ async def serve(
     try:
         WALL.adopt(await store.share_wall(WALL.offset_s))
         spec = await store.spec()
+        if any(served.overflow is not None for served in spec.models):
+            await asyncio.to_thread(overflow.prepare)
         telemetry = open_telemetry(
             spec.telemetry,
             process="mark-gateway",
