@@ -48,6 +48,7 @@ wheel:
 	$(EMPTY)/bin/python -m scripts.try_wheel rollout
 
 bench: setup
+	$(BIN)/python -m scripts.bench.processes
 	$(BIN)/python -m scripts.bench.engine
 	$(BIN)/python -m scripts.bench.central
 	$(BIN)/python -m scripts.bench.variants

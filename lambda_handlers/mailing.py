@@ -26,7 +26,7 @@ from lambda_handlers.environment import required_variable, variable_or
 from lambda_handlers.once import LinkClient
 from mark.aws.archive import get_object, put_object, report_key, snapshot_key
 from mark.aws.costs import daily_usd
-from mark.aws.ec2.launch import SERVICE
+from mark.aws.ec2.tags import SERVICE
 from mark.aws.mail import send_mail
 from mark.aws.session import Aws, AwsSettings
 from mark.domain.errors import MarkError, Misconfigured, RetryLater

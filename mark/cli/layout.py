@@ -1,21 +1,19 @@
-"""Layout of `mark --help`: commands in panels, examples that fit 80 columns."""
+"""Layout of help: the panels of commands, examples that fit 80 columns."""
 
 from __future__ import annotations
 
 import re
 import textwrap
 from collections.abc import Sequence
-from typing import Any
 
-from typer.core import TyperGroup
-
-PANELS = SERVE, MODEL, REPLAY, FORECAST, ROLL_OUT, INSPECT, COMMANDS = (
+PANELS = SERVE, MODEL, REPLAY, FORECAST, ROLL_OUT, INSPECT, RESEARCH, COMMANDS = (
     "Serve on this machine",
     "Bring your own model",
     "Replay traffic",
     "Forecast",
     "Roll out to AWS",
     "Inspect",
+    "Research",
     "Commands",
 )
 """In the order in which help shows them."""
@@ -23,22 +21,6 @@ GO_ON = " \\\n      "
 """Continuation of an example in its next line, as a shell takes it."""
 EXAMPLE_WIDTH = 78
 FLAG_AND_VALUE = re.compile(r"(--[\w-]+) (?!-)")
-
-
-class Panels(TyperGroup):
-    """A group of commands whose help shows them by panel."""
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - the signature of typer
-        """Write one section a panel; all share one column of names."""
-        widest = max(len(name) for name in self.commands)
-        panels: dict[str, list[tuple[str, str]]] = {}
-        commands: dict[str, Any] = dict(self.commands)  # typer's commands; their base class knows no panels
-        for name, command in commands.items():
-            summary = command.get_short_help_str(formatter.width - widest - 6)
-            panels.setdefault(command.rich_help_panel, []).append((name.ljust(widest), summary))
-        for panel in sorted(panels, key=PANELS.index):
-            with formatter.section(panel):
-                formatter.write_dl(panels[panel])
 
 
 def examples_epilog(examples: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from contextvars import copy_context
 
 import pytest
 
+from mark.cli.commands import ROWS
 from mark.report.terminal import show_json, show_json_error
 from scripts.docs import commands, example_lines
 
@@ -30,6 +31,11 @@ def test_commands_stand_in_panels_and_no_summary_is_cut(mark):
     assert "..." not in said.removeprefix("Usage: mark [OPTIONS] COMMAND [ARGS]...")
     assert all(f"\n  {name.split()[1]} " in said for name in COMMANDS)
     assert mark("-h").out == mark("--help").out == mark().out
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_the_summary_in_the_list_is_the_one_of_the_command(row):
+    assert row.load().get_short_help_str(1000) == row.summary
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -1,0 +1,289 @@
+"""The table of commands, and how one is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from mark.cli.layout import (
+    COMMANDS,
+    FORECAST,
+    INSPECT,
+    MODEL,
+    PANELS,
+    REPLAY,
+    RESEARCH,
+    ROLL_OUT,
+    SERVE,
+    examples_epilog,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One command. summary: the first line of its docstring."""
+
+    panel: str
+    name: str
+    summary: str
+    #: "module:function:examples", the module within mark.cli.
+    target: str
+
+    def load(self) -> Any:
+        """The command, its module imported."""
+        alone = typer.Typer(rich_markup_mode=None, add_completion=False)
+        _add(alone, self.panel, self.name, self.target)
+        return typer.main.get_command(alone)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A command with commands of its own: `targets` by name, as in a row."""
+
+    panel: str
+    name: str
+    summary: str
+    targets: Mapping[str, str]
+
+    def load(self) -> Any:
+        """The group, its commands imported."""
+        group = typer.Typer(
+            name=self.name, help=self.summary, no_args_is_help=False, rich_markup_mode=None, add_completion=False
+        )
+        group.callback()(_nothing)
+        for name, target in self.targets.items():
+            _add(group, COMMANDS, name, target)
+        return typer.main.get_command(group)
+
+
+class LoadedWhenUsed(Mapping[str, Any]):
+    """Commands by name, each loaded when it is first taken."""
+
+    def __init__(self, rows: Mapping[str, Row | Group]) -> None:
+        self._rows = dict(rows)
+        self._loaded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._loaded:
+            self._loaded[name] = self._rows[name].load()
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+class Panels(TyperGroup):
+    """All commands, shown by panel in the help."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        commands: Any = LoadedWhenUsed({row.name: row for row in ROWS})  # a mapping is all that groups ask for
+        self.commands = commands
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - the signature of typer
+        """Write one section a panel; all share one column of names."""
+        widest = max(len(row.name) for row in ROWS)
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for row in ROWS:
+            panels.setdefault(row.panel, []).append((row.name.ljust(widest), row.summary))
+        for panel in sorted(panels, key=PANELS.index):
+            with formatter.section(panel):
+                formatter.write_dl(panels[panel])
+
+
+def _add(group: typer.Typer, panel: str, name: str, target: str) -> None:
+    module, function, examples = target.split(":")
+    room = import_module(f"mark.cli.{module}")
+    epilog = examples_epilog(getattr(room, examples))
+    group.command(name, rich_help_panel=panel, epilog=epilog)(getattr(room, function))
+
+
+def _nothing() -> None:
+    pass
+
+
+ROWS = (
+    Row(SERVE, "demo", "Serve a surge on this machine, beside what its replay predicts.", "demo:demo:EXAMPLES"),
+    Row(SERVE, "up", "Start the service on this machine, with an emulated AWS.", "live:up:UP_EXAMPLES"),
+    Row(SERVE, "load", "Send requests to the service, at a rate or after a trace.", "live:load:LOAD_EXAMPLES"),
+    Row(SERVE, "try", "Send one request, and say who answered it and how fast.", "live:try_:TRY_EXAMPLES"),
+    Group(
+        SERVE,
+        "alerts",
+        "Try the webhook that alarms are posted to.",
+        {
+            "test": "live:alerts_test:ALERTS_TEST_EXAMPLES",
+        },
+    ),
+    Row(
+        SERVE,
+        "interrupt",
+        "Interrupt spot instances of the emulated AWS, with notice.",
+        "live:interrupt:INTERRUPT_EXAMPLES",
+    ),
+    Row(SERVE, "chaos", "Kill a process of the service, or inject a fault of AWS.", "live:chaos:CHAOS_EXAMPLES"),
+    Row(SERVE, "feed", "Count lines on stdin as requests of an observed fleet.", "report:feed:FEED_EXAMPLES"),
+    Group(
+        SERVE,
+        "client",
+        "Create, list, rotate, revoke and delete clients.",
+        {
+            "create": "client:create:CREATE_EXAMPLES",
+            "list": "client:list_:LIST_EXAMPLES",
+            "rotate": "client:rotate:ROTATE_EXAMPLES",
+            "revoke": "client:revoke:REVOKE_EXAMPLES",
+            "delete": "client:delete:DELETE_EXAMPLES",
+        },
+    ),
+    Row(SERVE, "pause", "Stop spending, and keep the service's state.", "live:pause:PAUSE_EXAMPLES"),
+    Group(
+        SERVE,
+        "event",
+        "Announce load that is known before it comes.",
+        {
+            "add": "event:add:ADD_EXAMPLES",
+            "list": "event:list_:LIST_EXAMPLES",
+            "remove": "event:remove:REMOVE_EXAMPLES",
+        },
+    ),
+    Group(
+        SERVE,
+        "rollout",
+        "Replace a served model's version in steps.",
+        {
+            "start": "versions:start:START_EXAMPLES",
+            "status": "versions:status:STATUS_EXAMPLES",
+            "promote": "versions:promote:PROMOTE_EXAMPLES",
+            "abort": "versions:abort:ABORT_EXAMPLES",
+        },
+    ),
+    Row(SERVE, "down", "End the service; logs and clients stay, announced events go.", "live:down:DOWN_EXAMPLES"),
+    Row(
+        MODEL,
+        "init",
+        "Write a mark.yaml, or with --target a model's whole folder.",
+        "own_model:init:INIT_EXAMPLES",
+    ),
+    Row(MODEL, "predict", "Call a model once, without a service.", "own_model:predict:PREDICT_EXAMPLES"),
+    Row(
+        MODEL,
+        "profile",
+        "Measure a model's latency by batch size, here or on AWS.",
+        "live:profile:PROFILE_EXAMPLES",
+    ),
+    Row(
+        REPLAY,
+        "simulate",
+        "Replay a trace under each policy: its cost and latency.",
+        "offline.simulate:simulate:EXAMPLES",
+    ),
+    Row(
+        REPLAY,
+        "sweep",
+        "Replay a grid of settings in parallel; find the Pareto front.",
+        "offline.sweep:sweep:EXAMPLES",
+    ),
+    Row(REPLAY, "plan", "Plan a fleet once for a rate, and explain the choice.", "offline.plan:plan:EXAMPLES"),
+    Row(
+        REPLAY,
+        "bound",
+        "Compute the least cost that perfect knowledge could reach.",
+        "offline.bound:bound:EXAMPLES",
+    ),
+    Group(
+        REPLAY,
+        "trace",
+        "Import, describe and generate traces.",
+        {
+            "import": "offline.trace:import_trace:IMPORT_EXAMPLES",
+            "describe": "offline.trace:describe_trace:DESCRIBE_EXAMPLES",
+            "generate": "offline.trace:generate_trace:GENERATE_EXAMPLES",
+        },
+    ),
+    Group(
+        FORECAST,
+        "forecast",
+        "Train, score and show forecasters.",
+        {
+            "train": "offline.forecast:train:TRAIN_EXAMPLES",
+            "backtest": "offline.forecast:backtest:BACKTEST_EXAMPLES",
+            "show": "offline.forecast:show:SHOW_EXAMPLES",
+        },
+    ),
+    Row(ROLL_OUT, "doctor", "Check the account: credentials, quotas, images, prices.", "doctor:doctor:EXAMPLES"),
+    Row(ROLL_OUT, "synth", "Write the service as plain CloudFormation.", "rollout:synth:SYNTH_EXAMPLES"),
+    Row(ROLL_OUT, "diff", "Show what a deploy would change; change nothing.", "rollout:diff:DIFF_EXAMPLES"),
+    Row(
+        ROLL_OUT, "deploy", "Deploy the service to an AWS account, or update it.", "rollout:deploy:DEPLOY_EXAMPLES"
+    ),
+    Row(
+        ROLL_OUT,
+        "rotate",
+        "Rotate a deployed service's secrets; lose no request.",
+        "rollout:rotate:ROTATE_EXAMPLES",
+    ),
+    Row(ROLL_OUT, "destroy", "Remove the service from the account.", "rollout:destroy:DESTROY_EXAMPLES"),
+    Row(
+        INSPECT, "status", "Show fleet, rates, objective and spend of the service.", "live:status:STATUS_EXAMPLES"
+    ),
+    Row(
+        INSPECT,
+        "explain",
+        "Explain what the controller did and why, in a replay or live.",
+        "explain:explain:EXAMPLES",
+    ),
+    Row(
+        INSPECT,
+        "report",
+        "Report the service's cost and objective, and other policies'.",
+        "report:report:EXAMPLES",
+    ),
+    Row(
+        INSPECT,
+        "advise",
+        "Say what each change of the settings would have saved.",
+        "offline.advise:advise:EXAMPLES",
+    ),
+    Row(INSPECT, "policies", "List policies, forecasters and dispatch rules.", "lists:policies:POLICY_EXAMPLES"),
+    Row(INSPECT, "models", "List models, their objectives and profiles.", "lists:models:MODEL_EXAMPLES"),
+    Group(
+        RESEARCH,
+        "supernet",
+        "Train and show networks that switch in place.",
+        {
+            "train": "offline.supernet:train:TRAIN_EXAMPLES",
+            "profile": "offline.supernet:profile:PROFILE_EXAMPLES",
+            "show": "offline.supernet:show:SHOW_EXAMPLES",
+        },
+    ),
+    Group(
+        RESEARCH,
+        "pool",
+        "Choose and evaluate pools of unlike instances.",
+        {
+            "choose": "offline.pool_choose:choose:EXAMPLES",
+            "evaluate": "offline.pool_evaluate:evaluate:EXAMPLES",
+        },
+    ),
+    Group(
+        RESEARCH,
+        "qos",
+        "Train and judge quality-aware schedulers.",
+        {
+            "train": "offline.qos:train:TRAIN_EXAMPLES",
+            "evaluate": "offline.qos:evaluate:EVALUATE_EXAMPLES",
+        },
+    ),
+    Row(
+        RESEARCH, "reproduce", "Repeat an experiment of a published paper.", "offline.reproduce:reproduce:EXAMPLES"
+    ),
+)
+"""The commands, in the order of the help, which loads none of their modules."""
