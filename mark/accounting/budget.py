@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
-from mark.accounting.daily_costs import DAY_S, ModelLedger, model_bill, shared_bill
+from mark.accounting.daily_costs import DAY_S, model_bill, shared_bill
+from mark.accounting.model_ledger import ModelLedger
 from mark.domain.billing.spending import LimitCause, SpendingLimit
 
 RECENT_DAYS = 7

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from mark.accounting.hourly_totals import HOUR_S, totals_at
 from mark.accounting.ledger import offered_usd_per_hour, usage_before
+from mark.accounting.model_ledger import ModelLedger
 from mark.catalog.billing import gateway_count
 from mark.catalog.commitment_bill import HourlyUsage, bill_commitments, hours_between
 from mark.domain.billing.costs import BillLine
 from mark.domain.commitments.eligible import Compute
-
-if TYPE_CHECKING:
-    from mark.accounting.daily_costs import ModelLedger
 
 
 def commitment_lines(ledgers: Sequence[ModelLedger], at: float) -> tuple[BillLine, ...]:

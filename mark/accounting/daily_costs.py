@@ -6,19 +6,18 @@ rounding included.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 
 from mark.accounting.commitments import commitment_lines
-from mark.accounting.compaction import rolled_up
-from mark.accounting.hourly_totals import HourlyMark, totals_at
-from mark.accounting.ledger import joined, live_bill, usage_before
+from mark.accounting.hourly_totals import totals_at
+from mark.accounting.ledger import live_bill
+from mark.accounting.model_ledger import ModelLedger
 from mark.catalog.billing import bill_shared
-from mark.domain.billing.costs import BillLine, FleetUsage, LedgerRecord, Transition
+from mark.domain.billing.costs import BillLine
 from mark.domain.billing.footprint import Footprint
 from mark.domain.load.traffic import ModelTraffic
-from mark.service_spec import ServedModel
 
 DAY_S = 86400.0
 
@@ -31,30 +30,6 @@ class DayCost:
 
     day: date
     line: BillLine
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelLedger:
-    """All that a model's bill is made of: its ledger, and the marks of its tallies, the first where it began.
-
-    `used` counts what had been used before an instant; who asks again and again has a cheaper one.
-    """
-
-    served: ServedModel
-    record: LedgerRecord
-    marks: tuple[HourlyMark, ...]
-    #: Of the service, which its models share.
-    footprint: Footprint | None
-    used: Callable[[tuple[Transition, ...], float], FleetUsage] = usage_before
-
-    @property
-    def began_at(self) -> float:
-        """The first mark's instant, service time."""
-        return self.marks[0].at
-
-    def usage(self, at: float) -> FleetUsage:
-        """Usage up to `at`, rollups included."""
-        return joined(self.used(self.record.transitions, at), rolled_up(self.record.rollups, at))
 
 
 def days_between(since: float, until: float) -> tuple[tuple[date, float, float], ...]:

@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mark.accounting.daily_costs import ModelLedger, model_bill, shared_bill
+from mark.accounting.daily_costs import model_bill, shared_bill
+from mark.accounting.model_ledger import ModelLedger
 from mark.catalog.billing import cost_of
 from mark.domain.billing.costs import CostUsd
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from mark.report.figures import LIGHT, drawing_rules, line_style, style_axes
-from mark.studies.study import Plot
+from mark.studies.plot import Plot
 
 
 def svg_of(plot: Plot) -> str:

@@ -14,9 +14,10 @@ from mark.simulator.results import RunResult
 from mark.simulator.traces.generators import mmpp
 from mark.simulator.workload import Workload
 from mark.studies.measures import Where, ccdf_curve, latency_rows
+from mark.studies.plot import Plot
 from mark.studies.published import LATENCY_CUT_PERCENT, MODELS, ONDEMAND, SAGEMAKER, SYSTEMS
 from mark.studies.setups import SETUPS, assumptions, of_system, run_notes, run_system
-from mark.studies.study import Plot, Row, Study, StudyContext, View
+from mark.studies.study import Row, Study, StudyContext, View
 
 HOUR_S = 3600.0
 FORESEEN = f"{ONDEMAND}, perfect forecast"

@@ -32,6 +32,7 @@ from mark.studies.measures import (
     longest_ms,
     unanswered,
 )
+from mark.studies.plot import Curve, Plot
 from mark.studies.published import (
     LOST_SHARES,
     NOTICE_MINUTE,
@@ -44,7 +45,7 @@ from mark.studies.published import (
     SURGES,
 )
 from mark.studies.setups import SETUPS, Setup, assumptions, experiment, run_notes
-from mark.studies.study import Curve, Plot, Row, Study, StudyContext, View
+from mark.studies.study import Row, Study, StudyContext, View
 
 SURGE_MODEL, SPOT_MODEL = "lstm-ptb", "inception-v3"
 SPOT_TYPE = "c5.large"

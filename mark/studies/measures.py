@@ -8,7 +8,8 @@ import numpy as np
 
 from mark.dispatch.objective import attainment
 from mark.simulator.results import RunResult, SecondSeries
-from mark.studies.study import Curve, Row
+from mark.studies.plot import Curve
+from mark.studies.study import Row
 
 Where = tuple[tuple[str, str | int], ...]
 

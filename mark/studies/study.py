@@ -19,6 +19,7 @@ from rich.table import Table
 from mark.simulator.engine.compiled import CentralKernel, Kernel, VariantKernel
 from mark.simulator.experiment import BuildForecaster
 from mark.simulator.traces.trace import Trace
+from mark.studies.plot import Plot
 
 Cell = str | float | list[str] | None
 """A value of a row's document."""
@@ -89,30 +90,6 @@ class View:
     title: str
     index: tuple[str, ...]
     quantities: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
-    """A line of a plot. x, y: same length; a NaN in y is a gap."""
-
-    label: str
-    x: tuple[float, ...]
-    y: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plot:
-    """Curves over one axis. `level` is a horizontal line (the objective), `marks` are vertical ones, with text."""
-
-    name: str
-    title: str
-    x_label: str
-    y_label: str
-    curves: tuple[Curve, ...]
-    level: tuple[float, str] | None = None
-    marks: tuple[tuple[float, str], ...] = ()
-    log_x: bool = False
-    log_y: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

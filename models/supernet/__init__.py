@@ -12,12 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mark.domain.supernet import ElasticSpace
+from models.supernet.depth import BLOCKS
 
 if TYPE_CHECKING:
     from torch import nn
-
-BLOCKS = 4
-"""In each of the network's two stages."""
 
 
 class Supernet:

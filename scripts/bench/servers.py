@@ -42,7 +42,8 @@ from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
 from mark.serving.agent.process import AgentConfig, serve_agent
 from mark.serving.backends.oip_server import OipBackend
 from mark.serving.backends.python import PythonBackend
-from mark.serving.gateway.server import GatewayConfig, serve_gateway
+from mark.serving.gateway.config import GatewayConfig
+from mark.serving.gateway.server import serve_gateway
 from mark.serving.grpc.server import GrpcConfig, GrpcServer
 from mark.serving.http.server import HttpServer
 from mark.simulator.engine.compiled import compiled_central_code

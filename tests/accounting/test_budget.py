@@ -20,8 +20,9 @@ from mark.accounting.budget import (
     month_start,
     spent_usd,
 )
-from mark.accounting.daily_costs import DAY_S, ModelLedger
+from mark.accounting.daily_costs import DAY_S
 from mark.accounting.hourly_totals import first_mark
+from mark.accounting.model_ledger import ModelLedger
 from mark.controller.limits.spending_limit import apply_spending_limit
 from mark.controller.plan_request import plan_fleet
 from mark.controller.state import SloBoost, State

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from mark.accounting.budget import spent_usd
 from mark.accounting.commitments import commitment_lines, month_commitments
-from mark.accounting.daily_costs import DAY_S, ModelLedger, shared_days
+from mark.accounting.daily_costs import DAY_S, shared_days
 from mark.accounting.hourly_totals import first_mark
+from mark.accounting.model_ledger import ModelLedger
 from mark.accounting.usage import IncrementalUsage
 from mark.catalog.commitment_bill import COVERED, UNUSED, USED
 from mark.domain.billing.costs import LedgerRecord

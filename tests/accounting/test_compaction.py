@@ -22,9 +22,10 @@ from mark.accounting.compaction import (
     folding_end,
     rolled_up,
 )
-from mark.accounting.daily_costs import ModelLedger, model_bill, model_days
+from mark.accounting.daily_costs import model_bill, model_days
 from mark.accounting.hourly_totals import first_mark
 from mark.accounting.ledger import running_now, usage_before
+from mark.accounting.model_ledger import ModelLedger
 from mark.domain.billing.costs import Ec2State, LedgerRecord, Transition
 from mark.domain.fleet import Role
 from tests.accounting.test_daily_costs import LARGE, SERVED, SMALL

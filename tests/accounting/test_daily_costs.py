@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.accounting.daily_costs import DAY_S, ModelLedger, days_between, model_bill, model_days, shared_days
+from mark.accounting.daily_costs import DAY_S, days_between, model_bill, model_days, shared_days
 from mark.accounting.hourly_totals import HourlyMark, Totals, first_mark, is_due, next_mark, totals_at
 from mark.accounting.ledger import fleet_usage, live_bill, rent_usd_per_hour, running_now, unpriced
+from mark.accounting.model_ledger import ModelLedger
 from mark.catalog.billing import cost_of
 from mark.catalog.load import load_prices
 from mark.dispatch.policy import DispatchPolicy

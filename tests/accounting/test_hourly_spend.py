@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.accounting.daily_costs import ModelLedger
 from mark.accounting.hourly_spend import HOUR_S, SHOWN_HOURS, HourSpend, bill_at, hour_edges, spend_by_hour
+from mark.accounting.model_ledger import ModelLedger
 from tests.accounting.test_daily_costs import BEGAN, DAY_S, ledgers
 
 

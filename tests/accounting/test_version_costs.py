@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.accounting.compaction import DAY_S, KEEP_HOURS_S, compacted, usage_of
-from mark.accounting.daily_costs import ModelLedger, model_bill
+from mark.accounting.daily_costs import model_bill
 from mark.accounting.hourly_totals import first_mark
+from mark.accounting.model_ledger import ModelLedger
 from mark.accounting.version_costs import VersionCost, version_costs
 from mark.catalog.billing import cost_of
 from mark.domain.billing.costs import LedgerRecord, Transition

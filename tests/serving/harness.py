@@ -21,8 +21,9 @@ from mark.domain.tensor import TensorSpec
 from mark.protocols.oip import bodies as oip
 from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
 from mark.serving.agent.process import AgentConfig, serve_agent
-from mark.serving.gateway.server import GatewayConfig, TokenReader, serve_gateway
-from mark.serving.http.server import HttpLimits
+from mark.serving.gateway.config import GatewayConfig, TokenReader
+from mark.serving.gateway.server import serve_gateway
+from mark.serving.http.limits import HttpLimits
 from mark.telemetry.otlp.sender import TelemetrySender
 from tests.serving.fakes import EchoBackend, FakeLambda, FakeStore
 

@@ -18,10 +18,10 @@ from mark.accounting.budget import (
     spent_usd,
 )
 from mark.accounting.commitments import month_commitments
-from mark.accounting.daily_costs import ModelLedger
 from mark.accounting.hourly_spend import bill_at, hour_edges, spend_by_hour
 from mark.accounting.hourly_totals import HourlyMark, first_mark, load_marks, marks_key
 from mark.accounting.ledger import unpriced, unpriced_words, usage_before
+from mark.accounting.model_ledger import ModelLedger
 from mark.accounting.usage import IncrementalUsage
 from mark.catalog.commitment_bill import COVERED, UNUSED, USED
 from mark.config.budget import BudgetSettings

@@ -22,7 +22,8 @@ from mark.live.local.process_start import begin
 from mark.live.local.tls import server_tls
 from mark.live.store_link import open_async_link
 from mark.service_spec import ServiceSpec
-from mark.serving.gateway.server import GatewayConfig, TokenReader, serve_gateway
+from mark.serving.gateway.config import GatewayConfig, TokenReader
+from mark.serving.gateway.server import serve_gateway
 from mark.steady_time import WALL
 from mark.store.data_plane import GatewayStore
 from mark.telemetry.otlp.sender import open_telemetry

@@ -13,7 +13,7 @@ from functools import partial
 
 from mark.accounting.budget import month_spend
 from mark.accounting.client_totals import costs_by_client, grown
-from mark.accounting.daily_costs import DayCost, ModelLedger, days_between, model_days, shared_days
+from mark.accounting.daily_costs import DayCost, days_between, model_days, shared_days
 from mark.accounting.hourly_spend import HourSpend, bill_at, hour_edges, spend_by_hour
 from mark.accounting.hourly_totals import (
     HourlyMark,
@@ -34,6 +34,7 @@ from mark.accounting.journal_stats import (
     journal_facts,
 )
 from mark.accounting.ledger import unpriced, unpriced_words
+from mark.accounting.model_ledger import ModelLedger
 from mark.accounting.version_costs import VersionCost, version_costs, versions_used
 from mark.accounting.version_totals import NONE, VersionTotals
 from mark.catalog.billing import bill_lambda, cost_of

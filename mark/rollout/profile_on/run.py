@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from types import FrameType
 
 from mark.aws.ec2.rent_instance import Rent, end_all, look_at, rent
@@ -38,6 +37,7 @@ from mark.ports import Backend
 from mark.report.terminal import Report, note, progress
 from mark.rollout.profile_on.cost import LAMBDA_CALLS_PER_S, SECONDS_PER_HOUR, Meter, Price
 from mark.rollout.profile_on.on_lambda import LambdaBackend
+from mark.rollout.profile_on.options import ProfileOnOptions
 from mark.rollout.profile_on.show import confirm, format_usd, show_result
 from mark.serving.backends.oip_server import OipBackend
 from mark.serving.profiling import MeasuredPoint, measure, profile_of
@@ -50,23 +50,6 @@ LONGEST_S = 3600.0
 """No instance is rented for longer, whatever the limit allows."""
 ANSWERS_S = 60.0
 """Time that the agent, which was ready, may take to say so again."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileOnOptions:
-    """Flags of `mark profile --on`.
-
-    `types`: instance types, and `lambda`. `model` None: the first that is no emulation.
-    """
-
-    types: tuple[str, ...]
-    model: str | None
-    max_usd: float
-    batches: tuple[int, ...]
-    seconds: float
-    body: Path | None
-    to: Path | None
-    yes: bool
 
 
 @dataclass(slots=True)

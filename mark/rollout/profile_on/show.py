@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import typer
 from rich.table import Table
@@ -14,10 +13,8 @@ from mark.offline.own_model.profile import point_document
 from mark.report.tables import Column, make_table
 from mark.report.terminal import note, show, show_json
 from mark.rollout.profile_on.cost import Meter, Price
+from mark.rollout.profile_on.options import ProfileOnOptions
 from mark.serving.profiling import MeasuredPoint
-
-if TYPE_CHECKING:
-    from mark.rollout.profile_on.run import ProfileOnOptions
 
 
 def confirm(prices: Sequence[Price], seconds: float, estimate_usd: float) -> None:

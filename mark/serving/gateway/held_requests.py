@@ -10,16 +10,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import Protocol
 
-from mark.dispatch.backlog import LOAD_SHARE, Backlog
+from mark.dispatch.backlog import LOAD_SHARE, Backlog, Waiting
 from mark.domain.load.traffic import CLIENT_GONE
-
-if TYPE_CHECKING:
-    from mark.dispatch.backlog import Waiting
-    from mark.serving.gateway.clients import ClientUse
-    from mark.serving.gateway.model_router import ModelRouter
-    from mark.serving.gateway.request import InferenceRequest
+from mark.serving.gateway.agent import Agent
+from mark.serving.gateway.clients import ClientUse
+from mark.serving.gateway.held_use import HeldUse
+from mark.serving.gateway.request import InferenceRequest
+from mark.serving.gateway.stats import Tally
+from mark.serving.unexpected_errors import UnexpectedErrors
 
 MOST_HELD = 4096
 """Requests that one gateway holds: a quarter of its connections."""
@@ -64,44 +65,35 @@ class HeldRoom:
         self._bytes[client] -= body_bytes
 
 
-class HeldUse:
-    """A client's use by one held request, in place of the `ClientUse`: late is what missed its own deadline."""
+class HeldRoute(Protocol):
+    """The model's router, which owns the agents: here it is asked for room and given what has waited."""
 
-    __slots__ = ("due_at", "is_load", "keeps_alive", "load_at", "use")
+    name: str
+    objective_s: float
+    tally: Tally
+    unexpected: UnexpectedErrors
 
-    def __init__(self, use: ClientUse, due_at: float, load_at: float, *, keeps_alive: bool) -> None:
-        self.use, self.due_at, self.load_at, self.keeps_alive = use, due_at, load_at, keeps_alive
-        #: it was counted as an arrival, and its answer counts for the model's objective
-        self.is_load = False
+    def idle_agents(self) -> Iterable[tuple[Agent, int]]:
+        """Agents with idle capacity, each with the items that it takes."""
+        ...
 
-    @property
-    def name(self) -> str:
-        """The client's name."""
-        return self.use.name
+    def send_to(self, request: InferenceRequest, agent: Agent, now: float) -> None:
+        """Send a request to that agent."""
+        ...
 
-    @property
-    def client(self) -> bytes:
-        """Its name in frames."""
-        return self.use.client
+    def offer(self, request: InferenceRequest, now: float) -> None:
+        """Route a request as one that has just arrived."""
+        ...
 
-    @property
-    def details(self) -> bytes:
-        """The details of a frame that has no others."""
-        return self.use.details
-
-    def served(self, size: int, *, late: bool) -> None:  # noqa: ARG002 - by the objective, which is not its own
-        """A model's answer went out."""
-        self.use.served(size, late=time.monotonic() > self.due_at)
-
-    def refused(self, status: int) -> None:
-        """An answer that serves nobody went out."""
-        self.use.refused(status)
+    def fail(self, request: InferenceRequest, status: int, text: str) -> None:
+        """Answer with an error of the service."""
+        ...
 
 
 class HeldRequests:
     """The async requests that wait for one model at this gateway."""
 
-    def __init__(self, router: ModelRouter, room: HeldRoom) -> None:
+    def __init__(self, router: HeldRoute, room: HeldRoom) -> None:
         self._router, self._room = router, room
         self._backlog: Backlog[InferenceRequest] = Backlog()
         self._looking: asyncio.TimerHandle | None = None

@@ -8,45 +8,14 @@ variant or another accuracy floor it is refused.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
-from mark.serving.gateway.request import InferenceRequest
+from mark.serving.gateway.request import IdempotencyRecord, InferenceRequest, Key, StoredResponse
 from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 
 KEPT_S = 60.0
 MAX_IDS = 8192
 MAX_BYTES = 32 * 1024 * 1024
 CONFLICT = "this request id was used with another body, variant or accuracy floor; use a new id"
-
-
-Key = tuple[str, str, bytes, bytes]
-"""Client, model, path and id: ids of two clients never meet, and SageMaker's path is the same for all models."""
-
-
-class StoredResponse(NamedTuple):
-    """A response as `InferenceRequest.answer` takes it."""
-
-    status: int
-    content_type: bytes
-    header_length: int
-    body: bytes
-    by: bytes
-    variant: bytes = b""
-    version: bytes = b""
-
-
-class IdempotencyRecord:
-    """One id: in flight with its duplicates, or completed with its response.
-
-    digest: of what the model was asked, by which a duplicate is told from another request.
-    """
-
-    __slots__ = ("digest", "duplicates", "key", "response")
-
-    def __init__(self, key: Key, digest: int) -> None:
-        self.key, self.digest = key, digest
-        self.duplicates: list[InferenceRequest] | None = None
-        self.response: StoredResponse | None = None
 
 
 class IdempotencyCache:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +19,10 @@ from mark.domain.offering import LambdaOffering
 from mark.ports import Overflow, OverflowReply
 from mark.protocols.exchange import valid_reply
 from mark.protocols.frames import Response
+from mark.service_spec import ServedModel
 from mark.serving.gateway.request import InferenceRequest, Loss
-
-if TYPE_CHECKING:
-    from mark.serving.gateway.model_router import ModelRouter
+from mark.serving.gateway.stats import Server, Tally, VersionTally
+from mark.serving.unexpected_errors import UnexpectedErrors
 
 log = logging.getLogger("mark.gateway")
 BASE64 = 4 / 3
@@ -41,6 +41,45 @@ class ServiceTime(Protocol):
 
     def speed(self) -> float:
         """Service seconds per real second."""
+        ...
+
+
+class CallsRoute(Protocol):
+    """The router whose request a call answers: it counts the call, and decides where Lambda refuses."""
+
+    name: str
+    served: ServedModel
+    tally: Tally
+    version_tally: VersionTally | None
+    unexpected: UnexpectedErrors
+
+    @property
+    def give_up_s(self) -> float:
+        """Seconds after its arrival at which a request is given up."""
+        ...
+
+    def answer(self, request: InferenceRequest, response: Response, by: Server, now: float) -> None:
+        """Answer with a model's response."""
+        ...
+
+    def bounced(self, request: InferenceRequest, /, now: float, *, lambda_refused: bool = False) -> None:
+        """Decide again about a request that found no room."""
+        ...
+
+    def lost(self, request: InferenceRequest, /, loss: Loss, *, lambda_refused: bool = False) -> None:
+        """Decide again about a request whose server was lost."""
+        ...
+
+    def expire(self, request: InferenceRequest) -> None:
+        """Answer a request whose time is over."""
+        ...
+
+    def fail(self, request: InferenceRequest, status: int, text: str) -> None:
+        """Answer with an error of the service."""
+        ...
+
+    def fail_unexpected(self, request: InferenceRequest, error: BaseException, status: int, text: str) -> None:
+        """Log an unexpected exception and answer its request with an error."""
         ...
 
 
@@ -122,7 +161,7 @@ class LambdaCalls:
             now, self._own_in_flight + beside, self.warm, self._offering.latency_s, self._offering.cold_start_s
         )
 
-    def call(self, router: ModelRouter, request: InferenceRequest) -> None:
+    def call(self, router: CallsRoute, request: InferenceRequest) -> None:
         """Send the request to Lambda; where it refuses, the router decides again without it."""
         self._begin()
         note_in_flight(self._belief, self._clock.service_now(), self._own_in_flight)
@@ -133,7 +172,7 @@ class LambdaCalls:
         self._room.tasks.add(task)
         task.add_done_callback(lambda done: self._done(done, router, request))
 
-    def warm_one_more(self, router: ModelRouter, now: float, deadline_at: float) -> None:
+    def warm_one_more(self, router: CallsRoute, now: float, deadline_at: float) -> None:
         """Start an environment for a request that is shed because Lambda is cold, where one more is worth it."""
         offering = self._offering
         if self.closed or not warms_one_more(
@@ -159,7 +198,7 @@ class LambdaCalls:
         self._own_in_flight -= 1
         self._room.in_flight -= 1
 
-    async def _call(self, router: ModelRouter, request: InferenceRequest) -> None:
+    async def _call(self, router: CallsRoute, request: InferenceRequest) -> None:
         asked = request.infer_request()._replace(version=self._version)
         left_s = max(0.001, request.arrived_at + router.give_up_s - time.monotonic())
         try:
@@ -187,7 +226,7 @@ class LambdaCalls:
         response = Response(0, reply.status, reply.content_type.encode(), reply.header_length, reply.body)
         router.answer(request, response, "lambda", time.monotonic())
 
-    async def _ping(self, router: ModelRouter) -> None:
+    async def _ping(self, router: CallsRoute) -> None:
         try:
             answered = await self._overflow.warm(self._function, PING_WITHIN_S, self._version)
             if not (answered.lost or answered.not_run):
@@ -199,7 +238,7 @@ class LambdaCalls:
         finally:
             self._end()
 
-    def _bill(self, router: ModelRouter, answered: OverflowReply) -> None:
+    def _bill(self, router: CallsRoute, answered: OverflowReply) -> None:
         """Count what the call is billed; a cold start counts once, however fast the clock goes."""
         stands_for = self._clock.speed()
         cold_gib_s = min(answered.gib_s, self._cold_gib_s) if answered.cold else 0.0
@@ -209,7 +248,7 @@ class LambdaCalls:
         if router.version_tally is not None:
             router.version_tally.billed(stands_for, gib_s)
 
-    def _refused(self, router: ModelRouter, request: InferenceRequest, error: MarkError) -> None:
+    def _refused(self, router: CallsRoute, request: InferenceRequest, error: MarkError) -> None:
         """Dispatch the request again without Lambda, while there is time.
 
         A call whose outcome is unknown is executed a second time only where the model allows it.
@@ -234,13 +273,13 @@ class LambdaCalls:
         else:
             router.bounced(request, now, lambda_refused=True)
 
-    def _done(self, task: asyncio.Task[None], router: ModelRouter, request: InferenceRequest) -> None:
+    def _done(self, task: asyncio.Task[None], router: CallsRoute, request: InferenceRequest) -> None:
         """Answer the request also where the call raised an unexpected exception."""
         self._room.tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             router.fail_unexpected(request, error, 502, "Lambda could not be called")
 
-    def _pinged(self, task: asyncio.Task[None], router: ModelRouter) -> None:
+    def _pinged(self, task: asyncio.Task[None], router: CallsRoute) -> None:
         self._room.tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             router.unexpected.note(error, function=self._function)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from prometheus_client.core import HistogramMetricFamily, Metric
 
 from mark.domain.load.traffic import LATENCY_BIN_S, client_outcomes
+from mark.serving.gateway.agent_pool import AgentConnections
 from mark.serving.gateway.central.router import CentralRouter
+from mark.serving.gateway.clients import Clients
+from mark.serving.gateway.config import GatewayConfig
 from mark.serving.gateway.model_router import ModelRouter
+from mark.serving.gateway.peers import Peers
+from mark.serving.gateway.request import InferenceRequest
+from mark.serving.http.server import HttpServer
+from mark.serving.unexpected_errors import UnexpectedErrors
 from mark.telemetry.metrics import counter, exposition, gauge, labelled, merged
-
-if TYPE_CHECKING:
-    from mark.serving.gateway.model_router import ModelRouter
-    from mark.serving.gateway.request import InferenceRequest
-    from mark.serving.gateway.server import Gateway
+from mark.telemetry.otlp.sender import TelemetrySender
 
 EDGES_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 4.0)
 HALF_S = LATENCY_BIN_S / 2
@@ -38,18 +41,31 @@ _COUNTERS = (
 )
 
 
-def render_gateway(gateway: Gateway) -> bytes:
+class Counted(Protocol):
+    """A gateway, which owns what is counted; metrics only read it."""
+
+    config: GatewayConfig
+    routers: dict[str, ModelRouter]
+    clients: Clients
+    agents: AgentConnections
+    http: HttpServer
+    peers: Peers
+    unexpected: UnexpectedErrors
+    telemetry: TelemetrySender | None
+
+
+def render_gateway(gateway: Counted) -> bytes:
     """The gateway's metrics in Prometheus' text format; with its name where others share its port."""
     families, shared_as = gateway_families(gateway), gateway.config.shared_as
     return exposition(labelled(families, "gateway", shared_as) if shared_as else families)
 
 
-async def render_shared(gateway: Gateway, request: InferenceRequest) -> bytes:
+async def render_shared(gateway: Counted, request: InferenceRequest) -> bytes:
     """Metrics of all gateways that share a port: whichever is asked, no counter goes back."""
     return merged([render_gateway(gateway), *await gateway.peers.ask_all(request)])
 
 
-def gateway_families(gateway: Gateway) -> Iterator[Metric]:
+def gateway_families(gateway: Counted) -> Iterator[Metric]:
     """The gateway's metrics as they are now."""
     routers = gateway.routers.values()
     by = [((router.name, server), count) for router in routers for server, count in router.tally.by.items()]
@@ -102,7 +118,7 @@ def gateway_families(gateway: Gateway) -> Iterator[Metric]:
         yield from gateway.telemetry.families("gateway")
 
 
-def _by_client(gateway: Gateway) -> Iterator[Metric]:
+def _by_client(gateway: Counted) -> Iterator[Metric]:
     """Requests by client; left out where the service has none."""
     if not gateway.clients.exist:
         return

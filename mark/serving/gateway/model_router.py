@@ -3,6 +3,9 @@
 A request that an agent bounces, or that is lost with its server, is routed again (failover). Every request is
 answered exactly once: by an agent, by Lambda, or with an error. The decisions are those of `mark.dispatch`, the
 same that the simulator takes.
+
+The router owns the agents of one version, and what it hands requests to: held requests and calls of Lambda, which
+see it by protocols of their own. Routers of other versions are its subclasses, and it knows them as routers.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol
+from typing import Concatenate, ParamSpec
 
 from mark.dispatch.backlog import idle_room
 from mark.dispatch.client_limits import may_wait
@@ -26,37 +29,20 @@ from mark.domain.load.traffic import CLIENT_ERROR, CLIENT_GONE, is_rejection
 from mark.domain.member import Member
 from mark.protocols.frames import Response
 from mark.service_spec import ServedModel
-from mark.serving.gateway.idempotency import IdempotencyCache, StoredResponse
+from mark.serving.gateway.agent import Agent
+from mark.serving.gateway.clients import ClientUse
+from mark.serving.gateway.held_requests import HeldRequests
+from mark.serving.gateway.held_use import HeldUse
+from mark.serving.gateway.idempotency import IdempotencyCache
 from mark.serving.gateway.lambda_overflow import LambdaCalls
 from mark.serving.gateway.members_view import AgentView, ModelView
-from mark.serving.gateway.request import InferenceRequest, Loss
+from mark.serving.gateway.request import InferenceRequest, Loss, StoredResponse
 from mark.serving.gateway.stats import Server, Tally, VersionTally
+from mark.serving.gateway.versions.shadow import Shadows
 from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
-
-if TYPE_CHECKING:
-    from mark.serving.gateway.clients import ClientUse
-    from mark.serving.gateway.held_requests import HeldRequests, HeldUse
-    from mark.serving.gateway.versions.router import VersionRouter
-    from mark.serving.gateway.versions.shadow import ShadowRequest, Shadows
 
 log = logging.getLogger("mark.gateway")
 BY: dict[Server, bytes] = {"instance": b"instance", "standby": b"standby", "lambda": b"lambda"}
-
-
-class Agent(Protocol):
-    """A connection to one agent."""
-
-    view: AgentView
-    #: name of what it was rented as
-    offering: str
-
-    def send(self, request: InferenceRequest, now: float, *, forced: bool) -> None:
-        """Send a request there."""
-        ...
-
-    def send_shadow(self, shadow: ShadowRequest, now: float) -> None:
-        """Send a copy of a request there, whose answer is compared and dropped."""
-        ...
 
 
 Rest = ParamSpec("Rest")
@@ -95,6 +81,8 @@ class ModelRouter:
 
     decides_late = False
     """True where requests are sent at the end of a turn of the loop, for all that came in it."""
+    weight = 0.0
+    """A candidate's share of the model's requests."""
 
     def __init__(
         self,
@@ -117,7 +105,7 @@ class ModelRouter:
         #: its answers are not wanted any more: its version was aborted
         self.is_aborted = False
         #: the router of the version that a rollout brings in; None without one
-        self.candidate: VersionRouter | None = None
+        self.candidate: ModelRouter | None = None
         #: copies of what is answered here, for that version; None where none are made
         self.shadows: Shadows | None = None
         #: counts of its own version; None without a rollout
@@ -219,6 +207,10 @@ class ModelRouter:
             return self.overflow
         candidate = self.candidate
         return candidate.overflow if candidate is not None and version.encode() == candidate.version else None
+
+    def takes(self, request: InferenceRequest) -> bool:  # noqa: ARG002 - a version's router looks at it
+        """True for a request that a rollout's version is to answer; the stable one gets what is left."""
+        return False
 
     def offer(self, request: InferenceRequest, now: float) -> None:
         """Route a new request, to the candidate of a rollout where it is in its share.

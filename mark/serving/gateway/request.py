@@ -1,25 +1,25 @@
-"""One inference request in a gateway, from its arrival to its one answer."""
+"""One inference request in a gateway, from its arrival to its one answer.
+
+The request owns what is known of it: its client, its trace, its id's record. The modules that route, repeat, hold
+or copy it import this one, which imports none of them.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from mark.ports import InferRequest, Trace
 from mark.protocols import sagemaker
 from mark.protocols.oip.bodies import HEADER_LENGTH, JSON_TYPE, error_body
 from mark.protocols.trace_context import parse_context
+from mark.serving.gateway.clients import ClientUse
+from mark.serving.gateway.held_use import HeldUse
 from mark.serving.http.content_codings import INLINE_BYTES, WORTH_BYTES, coding_for, encode
 from mark.serving.http.exchange import Answering, HttpExchange
+from mark.serving.http.head_cache import Head
+from mark.serving.tracing.gateway import RequestTrace
 from mark.serving.tracing.passed_on import PassedOn
-
-if TYPE_CHECKING:
-    from mark.serving.gateway.clients import ClientUse
-    from mark.serving.gateway.held_requests import HeldUse
-    from mark.serving.gateway.idempotency import IdempotencyRecord
-    from mark.serving.gateway.parsed_head import ParsedHead
-    from mark.serving.http.head_cache import Head
-    from mark.serving.tracing.gateway import RequestTrace
 
 _JSON = JSON_TYPE.encode()
 _HEADER_LENGTH = HEADER_LENGTH.encode()
@@ -37,6 +37,36 @@ class Loss(NamedTuple):
     suspects: int
 
 
+Key = tuple[str, str, bytes, bytes]
+"""Client, model, path and id: ids of two clients never meet, and SageMaker's path is the same for all models."""
+
+
+class StoredResponse(NamedTuple):
+    """A response as `InferenceRequest.answer` takes it."""
+
+    status: int
+    content_type: bytes
+    header_length: int
+    body: bytes
+    by: bytes
+    variant: bytes = b""
+    version: bytes = b""
+
+
+class IdempotencyRecord:
+    """One id: in flight with its duplicates, or completed with its response.
+
+    digest: of what the model was asked, by which a duplicate is told from another request.
+    """
+
+    __slots__ = ("digest", "duplicates", "key", "response")
+
+    def __init__(self, key: Key, digest: int) -> None:
+        self.key, self.digest = key, digest
+        self.duplicates: list[InferenceRequest] | None = None
+        self.response: StoredResponse | None = None
+
+
 class InferenceRequest(HttpExchange):
     """A client's request on its way through the gateway; instants are the event loop's clock."""
 
@@ -46,7 +76,6 @@ class InferenceRequest(HttpExchange):
         "variant", "version",
     )  # fmt: skip
 
-    head: Head[ParsedHead] | None
     arrived_at: float
     deadline_at: float
     #: path at the model's server
@@ -87,7 +116,7 @@ class InferenceRequest(HttpExchange):
         headers: dict[str, bytes],
         body: bytes,
         keep_alive: bool,
-        head: Head[ParsedHead] | None = None,
+        head: Head[Any] | None = None,
     ) -> None:
         HttpExchange.__init__(self, connection, method, target, headers, body, keep_alive, head)
         self.shape = "oip"

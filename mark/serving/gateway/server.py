@@ -13,11 +13,9 @@ import logging
 import math
 import secrets
 import socket
-import ssl
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import mark
 from mark.dispatch.central.queue import PLAIN, CentralCode
@@ -35,6 +33,7 @@ from mark.serving.gateway.accuracy_floor import pinned_variant, stricter_floor
 from mark.serving.gateway.agent_pool import AgentConnections
 from mark.serving.gateway.central.router import CentralRouter
 from mark.serving.gateway.clients import Account, ClientUse
+from mark.serving.gateway.config import GatewayConfig, TokenReader
 from mark.serving.gateway.held_requests import ForwardedWait, HeldRequests, HeldRoom
 from mark.serving.gateway.idempotency import IdempotencyCache
 from mark.serving.gateway.lambda_overflow import LambdaCalls
@@ -57,7 +56,7 @@ from mark.serving.gateway.store_sync import StoreSync
 from mark.serving.gateway.streams import NO_STREAM, StreamedAnswer
 from mark.serving.http.body_budget import HELD, UNCOUNTED_BYTES
 from mark.serving.http.content_codings import ACCEPTED, decode, decode_small, is_plain
-from mark.serving.http.server import HttpLimits, HttpServer
+from mark.serving.http.server import HttpServer
 from mark.serving.tracing.gateway import GatewayTracing
 from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 from mark.telemetry.metrics import CONTENT_TYPE
@@ -80,52 +79,6 @@ BEARER_REQUIRED = b"www-authenticate: Bearer\r\n"
 TOKEN_REQUIRED = "a bearer token is required"  # noqa: S105 - a message
 KEY_REQUIRED = "a client's key is required, as `Authorization: Bearer KEY`"
 TOO_MANY_TEXT = "the client {} is above its rate or has too many requests in flight; retry later"
-
-
-class Listener(Protocol):
-    """A way in beside HTTP, to the same handler."""
-
-    async def start(self) -> None:
-        """Take requests."""
-
-    async def stop(self, grace_s: float) -> None:
-        """Take no more requests, and end those that are not answered after so long."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayConfig:
-    """Address, access and limits of a gateway. `name` tells gateways apart in the store and in metrics.
-
-    port: 0 takes a free one. own_address: where clients and other gateways reach this one and no other, on `port`
-    (an instance's private address); None where several share the port: each then has one more, on loopback. token:
-    what clients must present as `Authorization: Bearer`; None for all comers. local_only: refuse requests whose
-    Host is neither an address nor localhost.
-    """
-
-    name: str
-    host: str = "127.0.0.1"
-    port: int = 0
-    own_address: str | None = None
-    token: str | None = None
-    local_only: bool = False
-    tls: ssl.SSLContext | None = None
-    #: Where peers reach a gateway whose clients use TLS, on `own_address`; 0 takes a free one.
-    peer_port: int = 0
-    #: Name among those that share the port, the same in each life; empty where it is scraped by itself.
-    shared_as: str = ""
-    #: Makes another way in, bound to its port. Errors: Misconfigured.
-    beside: Callable[[HttpServer], Listener] | None = None
-    limits: HttpLimits = field(default_factory=HttpLimits)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenReader:
-    """Reads which tokens count, by a call that may wait; errors: MarkError."""
-
-    read: Callable[[], Sequence[str]]
-    #: Seconds between two readings, and after one that failed.
-    each_s: float
-    again_s: float
 
 
 class Gateway:

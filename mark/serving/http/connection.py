@@ -20,18 +20,16 @@ from collections import deque
 from contextlib import suppress
 from enum import Enum
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
 import httptools
 
-from mark.serving.http.body_budget import HELD, SMALL_BYTES, UNCOUNTED_BYTES, BodyLease
+from mark.serving.http.body_budget import HELD, SMALL_BYTES, UNCOUNTED_BYTES, BodyBudget, BodyLease
 from mark.serving.http.exchange import HttpExchange
 from mark.serving.http.head_cache import MAX_VALUE_BYTES, VARYING, Head
 from mark.serving.http.headers import CANONICAL_NAMES, LIST_HEADERS
-from mark.serving.unexpected_errors import INTERNAL_ERROR
-
-if TYPE_CHECKING:
-    from mark.serving.http.server import HttpServer
+from mark.serving.http.limits import Admits, Handler, HttpLimits, OnError
+from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 
 _STATUS = {status.value: f"{status.value} {status.phrase}".encode() for status in HTTPStatus}
 _CLOSE = b"connection: close\r\n"
@@ -79,6 +77,21 @@ def _first_lines(status: int, content_type: bytes) -> bytes:
     return b"HTTP/1.1 %b\r\ncontent-type: %b\r\n" % (line, content_type)
 
 
+class ServerRoom(Protocol):
+    """The server of a connection: it owns the limits, the handler and the set of connections."""
+
+    handler: Handler
+    on_error: OnError
+    admits: Admits
+    limits: HttpLimits
+    budget: BodyBudget
+    unexpected: UnexpectedErrors
+    connections: set[HttpConnection]
+    refused: int
+    is_leaving: bool
+    make: type[HttpExchange]
+
+
 class HttpConnection(asyncio.Protocol):
     """One client. At most one of its requests is with the handler; those behind it wait in `_pending`."""
 
@@ -90,7 +103,7 @@ class HttpConnection(asyncio.Protocol):
         "_server", "_state", "_taking", "_target", "_transport",
     )  # fmt: skip
 
-    def __init__(self, server: HttpServer) -> None:
+    def __init__(self, server: ServerRoom) -> None:
         self._server = server
         self._transport: asyncio.Transport | None = None
         self._parser: Any = httptools.HttpRequestParser(self)

@@ -8,9 +8,7 @@ what is right, it only recognises what the parser has already taken.
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
-
-from mark.serving.http.exchange import HttpExchange
+from typing import Generic, Protocol, TypeVar
 
 VARYING = (b"content-length", b"traceparent", b"tracestate", b"x-mark-request-id")
 """Headers whose values may differ from one request to the next."""
@@ -18,6 +16,15 @@ MAX_VALUE_BYTES = 127
 _LENGTH = "content-length"
 _VISIBLE = bytes(range(33, 127))
 Parsed = TypeVar("Parsed")
+
+
+class SentRequest(Protocol):
+    """A request as its client sent it."""
+
+    method: bytes
+    target: bytes
+    headers: dict[str, bytes]
+    body: bytes
 
 
 class Head(Generic[Parsed]):
@@ -28,7 +35,7 @@ class Head(Generic[Parsed]):
     #: the handler's own; must not depend on the values of VARYING, which `match` gives for each request
     parsed: Parsed | None
 
-    def __init__(self, raw: bytes, exchange: HttpExchange) -> None:
+    def __init__(self, raw: bytes, exchange: SentRequest) -> None:
         """raw: the head with the empty line behind it. Errors: ValueError where a varying value is not plain."""
         self._raw, self._whole = raw, len(raw) + len(exchange.body)
         self.method, self.target, self.headers = exchange.method, exchange.target, exchange.headers

@@ -11,17 +11,14 @@ What the agent does is below `agent` (`serving/tracing/agent.py`). Instants are 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from mark.domain.load.traffic import CLIENT_ERROR, CLIENT_GONE
 from mark.protocols.trace_context import TraceContext, carried, is_in_ratio, parse_context
-from mark.serving.gateway.held_requests import HeldUse
+from mark.service_spec import ServedModel
+from mark.serving.gateway.held_use import HeldUse
 from mark.telemetry.otlp.queue import SpanQueue
 from mark.telemetry.otlp.span import Kind, Span, SpanId, epoch_ns, new_span_id, new_trace_id
-
-if TYPE_CHECKING:
-    from mark.serving.gateway.model_router import ModelRouter
-    from mark.serving.gateway.request import InferenceRequest
 
 Values = dict[str, str | bool | int | float]
 REJECTED = "rejected"
@@ -33,13 +30,37 @@ FAILURES = {
 """Outcomes of requests that the service answers with an error; of others: failed."""
 
 
+class TracedModel(Protocol):
+    """The model of a request."""
+
+    name: str
+    served: ServedModel
+
+
+class TracedRequest(Protocol):
+    """A request, which owns its trace."""
+
+    arrived_at: float
+    headers: dict[str, bytes]
+    request_id: bytes
+    size: int
+    target: bytes
+    trace: RequestTrace | None
+    traceparent: bytes
+
+    @property
+    def client(self) -> object:
+        """Its client's use; a `HeldUse` while it is held."""
+        ...
+
+
 class GatewayTracing:
     """Decides which requests are traced: those of a sampled parent, and `ratio` of those without a parent."""
 
     def __init__(self, spans: SpanQueue, ratio: float) -> None:
         self._spans, self._ratio = spans, ratio
 
-    def begin(self, request: InferenceRequest, router: ModelRouter, client: str) -> None:
+    def begin(self, request: TracedRequest, router: TracedModel, client: str) -> None:
         """Trace the request, which has just arrived, if it is sampled. client: its name, empty without one."""
         parent = None
         if request.traceparent:
@@ -77,8 +98,8 @@ class RequestTrace:
         self,
         spans: SpanQueue,
         parent: TraceContext,
-        request: InferenceRequest,
-        router: ModelRouter,
+        request: TracedRequest,
+        router: TracedModel,
         client: str,
     ) -> None:
         self._spans, self._parent, self._client = spans, parent, client

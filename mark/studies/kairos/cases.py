@@ -20,7 +20,7 @@ from mark.domain.objective import Slo
 from mark.planner.kairos import Ints, PoolSpace, choose_similar, pool_space
 from mark.simulator.engine.compiled import CentralKernel
 from mark.simulator.fixed_pool import Arrivals, FixedPool, PoolLoad
-from mark.studies.study import Curve
+from mark.studies.plot import Curve
 
 MODELS = ("ncf", "rm2", "wnd", "mtwnd", "dien")
 """The five models of Table 3; their objectives stand in the catalogue."""

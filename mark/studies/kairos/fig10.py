@@ -12,7 +12,8 @@ from mark.report.formatting import format_pool
 from mark.simulator.pool_rivals import KAIROS_PLUS, SEARCHES, proposals
 from mark.simulator.rng import stream
 from mark.studies.kairos.cases import Case, Scope, assumptions, case
-from mark.studies.study import Curve, Plot, Row, Study, StudyContext, View
+from mark.studies.plot import Curve, Plot
+from mark.studies.study import Row, Study, StudyContext, View
 
 RUNS = 5
 """Runs of each search that draws; its numbers are their means."""

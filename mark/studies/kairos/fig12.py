@@ -16,7 +16,8 @@ from mark.domain.load.sizes import SizeDistribution, kairos_sizes, sizes_from_fo
 from mark.planner.pool_search import PoolSearch, search_pools
 from mark.report.formatting import format_pool
 from mark.studies.kairos.cases import Case, Scope, assumptions, case
-from mark.studies.study import Curve, Plot, Row, Study, StudyContext, View
+from mark.studies.plot import Curve, Plot
+from mark.studies.study import Row, Study, StudyContext, View
 
 MODEL = "rm2"
 EARLY = 8

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from mark.report.formatting import format_pool
 from mark.studies.kairos.cases import Case, Scope, assumptions, case
-from mark.studies.study import Curve, Plot, Row, Study, StudyContext, View
+from mark.studies.plot import Curve, Plot
+from mark.studies.study import Row, Study, StudyContext, View
 
 NOISE = 0.05
 """Standard deviation of a query's time around the predicted one, as a share of it (section 8.6)."""

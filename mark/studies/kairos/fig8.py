@@ -8,7 +8,8 @@ from mark.dispatch.central.policy import CentralRule
 from mark.report.formatting import format_pool
 from mark.simulator.fixed_pool import Arrivals
 from mark.studies.kairos.cases import Case, Scope, assumptions, case
-from mark.studies.study import Plot, Row, Study, StudyContext, View
+from mark.studies.plot import Plot
+from mark.studies.study import Row, Study, StudyContext, View
 
 CLAIM = "section 8.1: more than 1.25x for all five models, up to 2x (rm2)"
 

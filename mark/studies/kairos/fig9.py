@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from mark.dispatch.central.policy import CentralRule
 from mark.report.formatting import format_pool
 from mark.studies.kairos.cases import Case, Scope, assumptions, case
-from mark.studies.study import Plot, Row, Study, StudyContext, View
+from mark.studies.plot import Plot
+from mark.studies.study import Row, Study, StudyContext, View
 
 SYSTEM = {
     CentralRule.KAIROS: "Kairos",

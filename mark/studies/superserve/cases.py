@@ -18,7 +18,8 @@ from mark.dispatch.slackfit import VariantRule
 from mark.domain.objective import Slo
 from mark.simulator.fixed_workers import CHEAPEST, FixedWorkers, VariantRun, variant_policy
 from mark.simulator.rng import stream
-from mark.studies.study import Curve, Plot, Row, StudyContext, View
+from mark.studies.plot import Curve, Plot
+from mark.studies.study import Row, StudyContext, View
 
 Floats = NDArray[np.float64]
 

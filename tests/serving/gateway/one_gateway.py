@@ -11,7 +11,8 @@ import sys
 import uvloop
 
 from mark.service_spec import ServiceSpec
-from mark.serving.gateway.server import GatewayConfig, serve_gateway
+from mark.serving.gateway.config import GatewayConfig
+from mark.serving.gateway.server import serve_gateway
 from mark.store.connect import connect_async
 from mark.store.data_plane import GatewayStore
 from tests.serving.harness import served

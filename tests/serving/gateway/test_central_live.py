@@ -19,7 +19,8 @@ from mark.domain.offering import Offering
 from mark.service_spec import ServedModel, ServiceSpec
 from mark.serving.agent.process import AgentConfig, serve_agent
 from mark.serving.backends.emulated import EmulatedBackend
-from mark.serving.gateway.server import GatewayConfig, serve_gateway
+from mark.serving.gateway.config import GatewayConfig
+from mark.serving.gateway.server import serve_gateway
 from mark.serving.loadgen.run import Load, LoadResult, Target
 from mark.simulator.engine.compiled import plain_central_kernel
 from mark.simulator.fixed_pool import FixedPool, PoolLoad

@@ -15,8 +15,8 @@ from mark.domain.errors import RetryLater
 from mark.domain.fleet import Role
 from mark.domain.load.traffic import Warmed
 from mark.ports import InferReply
-from mark.serving.gateway.server import TokenReader
-from mark.serving.http.server import HttpLimits
+from mark.serving.gateway.config import TokenReader
+from mark.serving.http.limits import HttpLimits
 from tests.serving.fakes import FakeLambda
 from tests.serving.harness import BODY, INFER, LAMBDA, Live, live, run, served, until
 

@@ -11,7 +11,7 @@ import pytest
 
 from mark.domain.clients import Client, ClientDirectory, HashedKey, Priority, hash_of_key
 from mark.serving.gateway import held_requests
-from mark.serving.http.server import HttpLimits
+from mark.serving.http.limits import HttpLimits
 from tests.serving.fakes import EchoBackend
 from tests.serving.gateway.test_clients import client, counts, known
 from tests.serving.gateway.test_peers import Pair, pair

@@ -17,10 +17,11 @@ from mark.domain.load.traffic import Warmed
 from mark.domain.models.versions import VERSION_COUNTS, ModelVersions, Rollout, RolloutPhase, VersionCounts
 from mark.protocols.oip import bodies as oip
 from mark.service_spec import ServedModel
+from mark.serving.gateway.agent import Agent
 from mark.serving.gateway.held_requests import HeldRequests
 from mark.serving.gateway.idempotency import IdempotencyCache
 from mark.serving.gateway.members_view import AgentView
-from mark.serving.gateway.model_router import Agent, ModelRouter
+from mark.serving.gateway.model_router import ModelRouter
 from mark.serving.gateway.request import InferenceRequest, Loss
 from mark.serving.gateway.versions.router import VersionRouter
 from mark.serving.unexpected_errors import UnexpectedErrors

@@ -23,7 +23,8 @@ from mark.domain.clients import Client, ClientDirectory, HashedKey, Limits, Prio
 from mark.domain.errors import Misconfigured
 from mark.serving.grpc.messages import SERVICE
 from mark.serving.grpc.server import STREAMS, GrpcConfig, GrpcServer
-from mark.serving.http.server import HttpLimits, HttpServer
+from mark.serving.http.limits import HttpLimits
+from mark.serving.http.server import HttpServer
 from tests.serving.fakes import EchoBackend
 from tests.serving.harness import Live, live, run, served, until
 from tests.serving.streams.backends import ScriptedBackend, streaming

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mark.protocols.oip.bodies import BadRequest
 from mark.serving.http import content_codings
 from mark.serving.http.content_codings import coding_for, decode, decode_small
-from mark.serving.http.server import HttpLimits
+from mark.serving.http.limits import HttpLimits
 from tests.serving.harness import BODY, INPUTS, live, run, served
 
 

@@ -16,7 +16,7 @@ from mark.protocols.stream_window import WINDOW_BYTES
 from mark.serving.agent.process import EXIT_BROKEN, Agent, AgentConfig
 from mark.serving.agent.queue import FAILURES_IN_A_ROW
 from mark.serving.backends.answering import ModelFailed
-from mark.serving.http.server import HttpLimits
+from mark.serving.http.limits import HttpLimits
 from tests.serving.fakes import EchoBackend, FakeStore
 from tests.serving.harness import Client, Live, live, run, until
 from tests.serving.streams.backends import (

@@ -35,11 +35,12 @@ from mark.domain.load.traffic import CLIENT_ERROR, CLIENT_GONE
 from mark.domain.member import Member
 from mark.protocols.frames import Response
 from mark.service_spec import ServedModel
+from mark.serving.gateway.agent import Agent
 from mark.serving.gateway.central.shares import kinds_of, share_instances
 from mark.serving.gateway.idempotency import IdempotencyCache
 from mark.serving.gateway.lambda_overflow import LambdaCalls
 from mark.serving.gateway.members_view import AgentView
-from mark.serving.gateway.model_router import GONE, Agent, ModelRouter
+from mark.serving.gateway.model_router import GONE, ModelRouter
 from mark.serving.gateway.request import InferenceRequest, Loss
 from mark.serving.gateway.stats import Server
 from mark.serving.unexpected_errors import UnexpectedErrors

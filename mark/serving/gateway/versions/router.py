@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 from mark.dispatch.versions import in_share
 from mark.domain.load.traffic import SERVER_ERROR
 from mark.protocols.frames import Response
+from mark.serving.gateway.agent import Agent
 from mark.serving.gateway.members_view import AgentView
-from mark.serving.gateway.model_router import GONE, TIMED_OUT, Agent, ModelRouter
+from mark.serving.gateway.model_router import GONE, TIMED_OUT, ModelRouter
 from mark.serving.gateway.request import InferenceRequest, Loss
 from mark.serving.gateway.versions.shadow import ShadowRequest, Shadows
 
@@ -42,7 +43,6 @@ class VersionRouter(ModelRouter):
         self._stable, self.held = stable, stable.held
         self.decides_late = stable.decides_late
         self.version = version.encode()
-        self.weight = 0.0
         self._shadows: Shadows | None = None
 
     def begin_shadow(self, versions: ModelVersions) -> Shadows:
