@@ -8,27 +8,24 @@ its Header has a Checkpoint and all of the history, so that folding it needs no 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 
 from mark.controller.policy import ControllerPolicy
-from mark.controller.state import Decision, Note, NoteKind, Observation, State
-from mark.dispatch.policy import Bounced, DispatchPolicy
+from mark.controller.state import Decision, Note, Observation, State
+from mark.dispatch.policy import DispatchPolicy
 from mark.domain.demand import Demand
 from mark.domain.documents import plain
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet import FleetView, Instance
-from mark.domain.orders import Order, RefusalCause
+from mark.domain.orders import Order
 
 VERSION = 4
-READABLE = (1, 2, 3, 4)
-"""Version 1 had no checkpoints, version 3 other names of some fields (`_upgraded`)."""
-FIELDS_SINCE = 3
-"""Before this version, sentences held what fields hold since (`_put_fields`)."""
+"""The only one that is read: no other was released. A change that older journals do not bear raises it."""
 Line = TypeVar("Line")
 
 
@@ -153,10 +150,21 @@ def read_journal(lines: Iterable[bytes], *, skip: Skip | None = None) -> tuple[H
     first = next(numbered, None)
     if first is None:
         raise Misconfigured("the journal is empty; run the simulation again with --out")
-    header = _parsed(_HEADER, (1, _upgraded_header(first[1])))
-    if header.version not in READABLE:
-        raise Misconfigured(f"the journal has version {header.version}, this program reads up to {VERSION}")
+    version = _version_of(first[1])
+    if version != VERSION:
+        raise Misconfigured(
+            f"the journal has version {version}, this program reads {VERSION}; run the simulation again with --out"
+        )
+    header = _parsed(_HEADER, first)
     return header, _ticks(header, numbered, skip)
+
+
+def _version_of(line: bytes) -> object:
+    """The version in a header; the current one where the line is none, whose parser then says what is wrong."""
+    try:
+        return from_json(line)["version"]
+    except (ValueError, KeyError, TypeError):
+        return VERSION
 
 
 def _ticks(header: Header, numbered: Iterator[tuple[int, bytes]], skip: Skip | None) -> Iterator[Tick]:
@@ -164,7 +172,7 @@ def _ticks(header: Header, numbered: Iterator[tuple[int, bytes]], skip: Skip | N
     fleet = {instance.id: instance for instance in before}
     for number, text in numbered:
         try:
-            entry = _parsed(_ENTRY, (number, _upgraded(text, header.version)))
+            entry = _parsed(_ENTRY, (number, text))
         except _Unreadable as error:
             if skip is None:
                 raise
@@ -193,135 +201,3 @@ class _Unreadable(Misconfigured):
     def __init__(self, line: BrokenLine) -> None:
         super().__init__(line.words)
         self.line = line
-
-
-# Journals of versions 1 and 2 held sentences where fields are since, and up to version 3 some fields had other
-# names. Nothing else reads those sentences and names. No old name has another meaning today, so that one table
-# does for all versions.
-
-_OLD_INSTANCE = {"interrupt_at": "terminates_at"}
-_OLD_FACT = {"gone_at": "terminates_at", "said": "detail"}
-_OLD_OBSERVATION = {"paces": "service_time_ratios", "restraint": "spending_limit"}
-_OLD_PLAN = {
-    "awake": "standbys_awake",
-    "patience_s": "wake_delay_s",
-    "pool": "standby_target",
-    "spill_rps": "shortfall_rps",
-}
-_OLD_STATE = {
-    "awake": "active_standbys",
-    "extras": "slo_boosts",
-    "held": "guardrail_holds",
-    "paces": "service_time_ratios",
-    "pools": "spot_pools",
-    "quiet_until": "monitor_quiet_until",
-    "unavailable": "capacity_backoff",
-    "wanted": "desired",
-    "woke_at": "last_wake_at",
-}
-_OLD_BOUNCED = "lambda-if-sooner"
-_OLD_GUARDRAIL = "guardrail: "
-_OLD_CAUSES = {
-    "AccessDenied": RefusalCause.AUTHORIZATION,
-    "InstanceLimitExceeded": RefusalCause.QUOTA,
-    "InsufficientInstanceCapacity": RefusalCause.CAPACITY,
-    "MaxSpotInstanceCountExceeded": RefusalCause.QUOTA,
-    "UnauthorizedOperation": RefusalCause.AUTHORIZATION,
-    "UnfulfillableCapacity": RefusalCause.CAPACITY,
-    "VcpuLimitExceeded": RefusalCause.QUOTA,
-}
-_OLD_NOTES = {
-    "no plan yet": NoteKind.NO_PLAN,
-    " was refused: not asked for again before ": NoteKind.CAPACITY_BACKOFF,
-    " was held back by a guardrail: ": NoteKind.GUARDRAIL_HOLD,
-    " was taken away in bulk: ": NoteKind.VOLATILE_POOL,
-    " wanted, but the limit is ": NoteKind.INSTANCE_LIMIT,
-    " wanted, but the account's quota leaves ": NoteKind.QUOTA,
-    " refused: guardrail: ": NoteKind.GUARDRAIL,
-    " more than planned: the load needs them": NoteKind.KEPT,
-    " times as long as its profile says": NoteKind.SERVICE_TIME,
-}
-_OLD_TRAINING = "forecaster: "
-
-
-def _renamed(document: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    return {names.get(key, key): value for key, value in document.items()}
-
-
-def _upgraded_header(text: bytes) -> bytes:
-    """A header of an older version with today's names; what is no header is left for the reader to refuse."""
-    try:
-        header = from_json(text)
-        if header["version"] >= VERSION:
-            return text
-        if (
-            header["dispatch"]["bounced"] == _OLD_BOUNCED
-        ):  # the default that live journals noted and nobody followed
-            header["dispatch"]["bounced"] = Bounced.LAMBDA
-        if header.get("checkpoint") is None:
-            return to_json(header)
-        fleet = header["checkpoint"]["fleet"]
-        fleet["instances"] = [_renamed(instance, _OLD_INSTANCE) for instance in fleet["instances"]]
-        state = header["checkpoint"]["state"] = _renamed(header["checkpoint"]["state"], _OLD_STATE)
-        if state["plan"] is not None:
-            state["plan"] = _renamed(state["plan"], _OLD_PLAN)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return text
-    return to_json(header, inf_nan_mode="strings")
-
-
-def _upgraded(text: bytes, version: int) -> bytes:
-    """An entry of an older version as this one writes it; what is no entry is left for the reader to refuse."""
-    if version >= VERSION:
-        return text
-    try:
-        entry = from_json(text)
-        seen = entry["seen"] = _renamed(entry["seen"], _OLD_OBSERVATION)
-        if version < FIELDS_SINCE:
-            _put_fields(entry)
-        if seen["plan"] is not None:
-            seen["plan"] = _renamed(seen["plan"], _OLD_PLAN)
-        seen["facts"] = [_renamed(fact, _OLD_FACT) for fact in seen["facts"]]
-        entry["changed"] = [_renamed(instance, _OLD_INSTANCE) for instance in entry["changed"]]
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return text
-    return to_json(entry)
-
-
-def _put_fields(entry: dict[str, Any]) -> None:
-    """Replace sentences by the fields that hold their content since."""
-    seen = entry["seen"]
-    if seen["forecast"] is not None:
-        seen["forecast"] |= _named_forecast(seen["forecast"]["source"])
-    seen["facts"] = [new for fact in seen["facts"] for new in _split_fact(fact)]
-    entry["notes"] = [{"kind": _old_kind(text), "text": text} for text in entry["notes"]]
-
-
-def _split_fact(fact: dict[str, Any]) -> list[dict[str, Any]]:
-    """A refusal had one word for its cause, AWS's codes in a row and a limit's sentence."""
-    if fact["kind"] != "launch-refused":
-        return [fact]
-    code: str = fact["code"]
-    if code.startswith(_OLD_GUARDRAIL):
-        return [fact | {"cause": RefusalCause.GUARDRAIL, "code": "", "detail": code.removeprefix(_OLD_GUARDRAIL)}]
-    if " " in code:
-        return [fact | {"cause": RefusalCause.FORBIDDEN, "code": "", "detail": code}]
-    first, *others = code.split(",")
-    counted = [(first, fact["count"]), *((other, 0) for other in others)]
-    return [
-        fact | {"code": name, "count": count, "cause": _OLD_CAUSES.get(name, RefusalCause.CONFIGURATION)}
-        for name, count in counted
-    ]
-
-
-def _named_forecast(source: str) -> dict[str, str | None]:
-    """A forecaster's name, and behind a colon what it lacked."""
-    name, _, lacking = source.partition(": ")
-    return {"source": name, "degraded": lacking or None}
-
-
-def _old_kind(text: str) -> NoteKind:
-    """The kind of an older note, from its sentence."""
-    if text.startswith(_OLD_TRAINING):
-        return NoteKind.TRAINING
-    return next((kind for words, kind in _OLD_NOTES.items() if words in text), NoteKind.OTHER)

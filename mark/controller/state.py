@@ -234,8 +234,6 @@ class NoteKind(StrEnum):
     TRAINING = "training"
     #: A rollout of a new version of the model went on, or ended.
     ROLLOUT = "rollout"
-    #: A sentence of an older journal that none of these stands for.
-    OTHER = "other"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

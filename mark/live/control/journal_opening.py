@@ -18,7 +18,7 @@ from pathlib import Path
 from mark.aws.account.quotas import read_quotas
 from mark.aws.session import Aws
 from mark.config.settings import Settings
-from mark.controller.journal import VERSION, BrokenLine, Header, Tick, header_line, read_journal, same_policy
+from mark.controller.journal import BrokenLine, Header, Tick, header_line, read_journal, same_policy
 from mark.controller.plan_request import tail
 from mark.controller.recovery import Recovered, checkpoint_of, continue_under, recover, salvage, start_anew
 from mark.controller.runner import KEEP_HISTORY
@@ -87,7 +87,7 @@ def open_journal(
         header, recovered = found.header, found.recovered
         journal = opened(header)
         today = replace(model.bundle.controller, quotas=header.policy.quotas)
-        if header.version == VERSION and same_policy(header.policy, today):
+        if same_policy(header.policy, today):
             return _opened(model, header, journal, recovered)
         log.info(
             "the settings or this program are new: the journal goes on in a new segment",

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mark.config.settings import Settings
-from mark.controller.journal import VERSION, Tick, read_journal
+from mark.controller.journal import Tick, read_journal
 from mark.controller.replay_check import mismatches
 from mark.controller.runner import Controller
 from mark.domain.clock import ClockAnchor
@@ -240,26 +240,6 @@ def with_header(redis: EmbeddedRedis, head: bytes, lines: list[bytes]) -> None:
     link.call("DEL", key)
     for line in (head, *lines[1:]):
         link.call("XADD", key, "*", "line", line)
-
-
-def test_a_segment_of_an_older_version_is_followed_by_one_of_today(
-    store: ServiceStore, redis: EmbeddedRedis
-) -> None:
-    """Lines of two forms in one segment could not be told apart."""
-    first = begin(store, NOON)
-    first.run(20)
-    lines = list(store.journal_lines("inception-v3", 1))
-    with_header(redis, json.dumps(json.loads(lines[0]) | {"version": VERSION - 1}).encode(), lines)
-
-    second = begin(store, NOON + 1260.0)
-    assert second.controller.state.tick == 20
-    second.run(10)
-    numbers = store.journal_segments("inception-v3")
-    headers = [read_journal(store.journal_lines("inception-v3", number))[0] for number in numbers]
-    assert [header.version for header in headers] == [VERSION - 1, VERSION]
-    assert headers[0].run == headers[1].run
-    assert not [order for tick in ticks(store, 2) for order in tick.orders if isinstance(order, Launch)]
-    assert deviating(store) == []
 
 
 BROKEN = {
