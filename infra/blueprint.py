@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,12 +22,12 @@ class Blueprint:
     """All that the stacks say.
 
     `models` are all that are served, `infer` the functions of those that overflow. `trains`: whether a function
-    trains forecasters. `zones` are the settings', or
-    the region's first two. `grpc_port`: where clients reach gateways by
-    gRPC, None for nowhere. `gateway_machine`: name of the kind that gateways and controllers run on.
+    trains forecasters. `zones` are the settings', or the region's first two. `grpc_port`: where clients reach
+    gateways by gRPC, None for nowhere. `lambda_calls`: how many calls of Lambda one gateway may have at once.
+    `gateway_machine`: name of the kind that gateways and controllers run on.
     `monthly_usd`: what the service may cost in a month, as AWS's own budget has it. `bundles`: handler -> key in
     the service's bucket. `versions`: model -> the version with which it begins, and its backend, as
-    `mark/live/processes/cloud.py` reads them. `processes`: the settings as those in the account read them, JSON;
+    `mark/live/processes/cloud_controller.py` reads them. `processes`: the settings as controllers read them, JSON;
     `files`: files that these name, as `mark.config.carried` packs them, empty where they name none.
     """
 
@@ -35,6 +36,7 @@ class Blueprint:
     zones: tuple[str, ...]
     gateways: int
     grpc_port: int | None
+    lambda_calls: int
     controllers: int
     gateway_machine: str
     rollout: RolloutSettings
@@ -70,9 +72,21 @@ class Blueprint:
         return self.rollout.shape == "lean"
 
     @property
-    def told(self) -> dict[str, str]:
-        """Variables from which processes read the settings (mark/live/processes/cloud.py)."""
+    def settings_variables(self) -> dict[str, str]:
+        """Variables from which controllers read the settings (mark/live/processes/cloud_controller.py)."""
         return {"MARK_SETTINGS": self.processes, **({"MARK_FILES": self.files} if self.files else {})}
+
+    @property
+    def gateway_variables(self) -> dict[str, str]:
+        """Variables from which a gateway starts (mark/live/processes/cloud_gateway.py)."""
+        settings = hashlib.sha256((self.processes + self.files).encode()).hexdigest()
+        return {
+            "MARK_SERVICE": self.service,
+            "MARK_LAMBDA_CALLS": str(self.lambda_calls),
+            **({"MARK_GRPC_PORT": str(self.grpc_port)} if self.grpc_port else {}),
+            # Nobody reads it: other settings replace the gateways, which read the service's spec when they start
+            "MARK_SETTINGS_SHA256": settings,
+        }
 
     @property
     def collector_secrets(self) -> dict[str, str]:

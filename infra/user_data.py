@@ -117,6 +117,11 @@ VERSIONS = "/opt/mark/versions"
 METADATA = f"http://{HOST}:{PORT}"
 """Address at which agents read what they may of the instance's metadata."""
 NODE_PROCESSES = ("store", "controller", "gateway")
+MODULES = {
+    "agent": "mark.live.processes.agent",
+    "controller": "mark.live.processes.cloud_controller",
+    "gateway": "mark.live.processes.cloud_gateway",
+}
 
 
 def node_script(node: NodeStart) -> str:
@@ -251,7 +256,7 @@ def _node_unit(node: NodeStart, process: str) -> str:
     else:
         run = (
             f"{common}--tmpfs {SCRATCH}:mode=1777 --env-file /etc/mark/environment "
-            f"--env-file /run/mark/{process} {tls}{node.image} python -m mark.live.processes.cloud {process}"
+            f"--env-file /run/mark/{process} {tls}{node.image} python -m {MODULES[process]}"
         )
     return _service(name, run, installed=True)
 
@@ -404,7 +409,7 @@ def _unit(start: Start) -> str:
         f"{f'--user {USER} {_NO_RIGHTS}' if start.runs_models else ''}"
         f"--tmpfs {SCRATCH}:mode=1777 --env-file /etc/mark/environment --env-file /run/mark/environment "
         f"{gpus}{model}{start.image} "
-        f"python -m mark.live.processes.cloud {start.process}"
+        f"python -m {MODULES[start.process]}"
     )
     # wanted, not required: one that fails at first is started again, and what requires it would not be
     beside = " mark-metadata.service" if start.runs_models else ""

@@ -11,7 +11,7 @@ from infra.blueprint import Blueprint
 from infra.roles import LIVE, allow, make_role, names_of, of_images, of_roles
 from infra.stack import ServiceStack, compact, excuse
 from infra.stacks.network import Place
-from infra.user_data import SCRATCH
+from infra.user_data import MODULES, SCRATCH
 
 STOP_S = 60
 """Longer than a controller needs to end its term."""
@@ -110,7 +110,7 @@ class ControlStack(ServiceStack):
         return {
             "name": "controller",
             "image": blueprint.image,
-            "command": ["python", "-m", "mark.live.processes.cloud", "controller"],
+            "command": ["python", "-m", MODULES["controller"]],
             "essential": True,
             "readonlyRootFilesystem": True,
             "mountPoints": [{"sourceVolume": "scratch", "containerPath": SCRATCH, "readOnly": False}],
@@ -129,7 +129,7 @@ class ControlStack(ServiceStack):
 
 
 def controller_environment(stack: ServiceStack, place: Place) -> dict[str, str]:
-    """Environment that mark/live/processes/cloud.py reads for a controller."""
+    """Environment that mark/live/processes/cloud_controller.py reads."""
     blueprint, warm = stack.blueprint, stack.blueprint.rollout.functions.provisioned
     templates = {
         f"{role.value}/{machine}": template.name
@@ -140,7 +140,7 @@ def controller_environment(stack: ServiceStack, place: Place) -> dict[str, str]:
     )
     return {
         "MARK_SERVICE": blueprint.service,
-        **blueprint.told,
+        **blueprint.settings_variables,
         "MARK_EVENTS_URL": stack.imported("events-url"),
         "MARK_BUCKET": stack.imported("bucket"),
         "MARK_TEMPLATES": compact(templates),

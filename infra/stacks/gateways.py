@@ -129,7 +129,7 @@ class GatewaysStack(ServiceStack):
                 "MARK_TOKEN": blueprint.name(TOKEN),
                 **blueprint.collector_secrets,
             },
-            environment={**blueprint.told, "MARK_SERVICE": blueprint.service},
+            environment={**blueprint.gateway_variables, "AWS_REGION": Aws.REGION},
             signals=(blueprint.name("gateways"), GROUP),
             answers=f"http://localhost:{GATEWAY_PORT}{LIVE}",
         )

@@ -87,6 +87,7 @@ class NodesStack(ServiceStack):
             name=node.name,
             environment={
                 **controller_environment(self, place),
+                **blueprint.gateway_variables,
                 "MARK_PORT": str(HTTPS),
                 "MARK_ZONE": self._zone,
                 "MARK_HOST": node.name,

@@ -353,7 +353,7 @@ def state_dir(environment: Mapping[str, str] = os.environ) -> Path:
 def process_environment(environment: Mapping[str, str] = os.environ) -> Mapping[str, str]:
     """Environment of the service's processes.
 
-    A rollout's templates make it (mark/live/processes/cloud.py), or who calls `mark up`: of that no more is read
+    A rollout's templates make it (infra/stacks/control.py), or who calls `mark up`: of that no more is read
     than the variables that settings name.
     """
     return environment

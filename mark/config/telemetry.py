@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated, Self
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from mark.config.parts import Part, Positive
 from mark.config.rollout import Arn
-from mark.domain.errors import Misconfigured
 from mark.domain.telemetry import Telemetry
-
-_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
 
 
 def _base_url(text: str) -> str:
@@ -82,18 +77,3 @@ def telemetry_of(settings: TelemetrySettings) -> Telemetry | None:
         endpoint=settings.endpoint, trace_ratio=settings.traces.ratio, metrics_every_s=settings.metrics.every_s
     )
     return found if found.is_on else None
-
-
-def parse_headers(text: str, where: str) -> dict[str, str]:
-    """Headers from `name=value,name=value`, whose values may be percent-encoded (as OTEL_EXPORTER_OTLP_HEADERS).
-
-    Errors: Misconfigured, which names `where` and nothing of the text.
-    """
-    found = {}
-    for part in filter(None, (one.strip() for one in text.split(","))):
-        name, _, value = (side.strip() for side in part.partition("="))
-        value = unquote(value)
-        if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
-            raise Misconfigured(f"{where} should hold headers as name=value,name=value")
-        found[name.lower()] = value
-    return found

@@ -24,6 +24,7 @@ from mark.domain.billing.footprint import Footprint
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.live.aws_resources import MODEL_FOLDER, function_of, trains_forecasters
+from mark.live.gateway_settings import lambda_calls
 from mark.live.models import LiveModel, make_live_models
 from mark.live.version_bundles import VersionBundle
 from mark.rollout.bundles import Bundle, find_bundles, overflowing
@@ -191,6 +192,7 @@ def _blueprint(
         "zones": settings.rollout.network.zones,
         "gateways": service.gateways,
         "grpc_port": service.grpc_port,
+        "lambda_calls": lambda_calls(settings),
         "controllers": service.controllers,
         "gateway_machine": gateway_machine(settings).name,
         "rollout": settings.rollout.model_dump(mode="json"),

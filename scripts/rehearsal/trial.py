@@ -15,7 +15,7 @@ from types import MappingProxyType
 import yaml
 
 from mark.emulator.ec2.account_limits import NEW_MEMORY_MB
-from mark.live.processes.cloud import deployed, live_models
+from mark.live.processes.cloud_controller import deployed, live_models
 from scripts.rehearsal.folder import RehearsalFolder, check
 from scripts.rehearsal.ministack import ACCOUNT, HOME, free_port, recorded_zones
 from scripts.rehearsal.page import console_lines, words_of

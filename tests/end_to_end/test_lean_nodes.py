@@ -116,7 +116,7 @@ class Node:
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / f"{process}.log").open("ab") as log:
             self.processes[process] = subprocess.Popen(  # noqa: S603 - our own processes
-                [sys.executable, "-m", "mark.live.processes.cloud", process],
+                [sys.executable, "-m", f"mark.live.processes.cloud_{process}"],
                 env=self.environment,
                 stdout=log,
                 stderr=log,
@@ -179,6 +179,9 @@ def service(tmp_path: Path) -> Iterator[tuple[World, Aws, Node, Node]]:
         **os.environ,
         **reach,
         "MARK_SETTINGS": settings.model_dump_json(exclude_defaults=True),
+        "MARK_SERVICE": "shop",
+        "MARK_LAMBDA_CALLS": "8",
+        "AWS_REGION": "us-east-1",
         "MARK_STORE_URL": url,
         "MARK_TOKEN": "a token of the clients",
         "MARK_EVENTS_URL": made.events_url,

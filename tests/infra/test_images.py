@@ -13,7 +13,7 @@ import pytest
 
 from infra.user_data import SCRATCH
 from mark.aws.resources import RUNTIME, handler_of
-from mark.live.processes import cloud
+from mark.live.processes import cloud_controller
 from mark.plugins.load import forecaster_names
 from mark.rollout.images import FOLDER, FOR_FUNCTIONS, FOR_PROCESSES, LAMBDA_TAKES
 
@@ -35,7 +35,7 @@ def test_functions_have_the_handler_and_the_python_of_the_zips() -> None:
 
 
 def test_processes_are_started_as_the_stacks_do() -> None:
-    assert json.loads(told(FOR_PROCESSES, "CMD")[0])[:3] == ["python", "-m", cloud.__name__]
+    assert json.loads(told(FOR_PROCESSES, "CMD")[0]) == ["python", "-m", cloud_controller.__name__]
 
 
 def test_compiled_code_is_kept_where_a_process_may_write() -> None:
@@ -86,7 +86,7 @@ class Lacking:
 
 LACKING = set(sys.argv[1].split(","))
 sys.meta_path.insert(0, Lacking())
-for process in ("agent", "gateway", "cloud", "trainer", "replayer"):
+for process in ("agent", "cloud_gateway", "cloud_controller", "trainer", "replayer"):
     importlib.import_module(f"mark.live.processes.{process}")
 from mark.domain.demand import Demand
 from mark.plugins.load import build_forecaster

@@ -19,7 +19,8 @@ from mark.aws.permissions.policies import needs
 from mark.config.footprint import footprint_of
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.live.aws_resources import launches_of
-from mark.live.processes.cloud import deployed, resources
+from mark.live.processes.cloud_controller import deployed, resources
+from mark.live.processes.cloud_gateway import start_of
 from mark.live.store_link import at_node, follows_lease, port_of, table_of
 from mark.rollout.synth import Synthesis, synthesise
 from mark.store.connect import connect
@@ -219,7 +220,11 @@ def test_a_node_starts_its_three_processes(script: str, tmp_path: Path) -> None:
     done = subprocess.run(["bash", "-n", str(tmp_path / "script")], capture_output=True, text=True, check=False)  # noqa: S603, S607
     assert done.returncode == 0, done.stderr
     runs = [line for line in script.splitlines() if line.startswith("ExecStart=/usr/bin/docker run ")]
-    assert [run.rpartition(" ")[2] for run in runs] == ["/run/mark/store.conf", "controller", "gateway"]
+    assert [run.rpartition(" ")[2] for run in runs] == [
+        "/run/mark/store.conf",
+        "mark.live.processes.cloud_controller",
+        "mark.live.processes.cloud_gateway",
+    ]
     assert all("--read-only" in run and "--log-driver awslogs" in run for run in runs)
 
 
@@ -293,7 +298,8 @@ def test_processes_of_a_node_understand_what_the_templates_say(script: str) -> N
     environment = dict(line.split("=", 1) for line in file.splitlines()) | {"MARK_STORE_URL": URL}
     made, running = deployed(environment)
     assert (made.service.gateways, made.service.controllers) == (2, 2), "one of each on a node"
-    assert made.service.tls_key == Path("/run/mark/tls/key.pem")
+    gateway = start_of(environment)
+    assert (gateway.service, gateway.store, gateway.tls_key) == ("shop", URL, Path("/run/mark/tls/key.pem"))
     assert running.store == URL
     assert launches_of(resources(environment))["owner"] == "team@example.com"
     assert (environment["MARK_PORT"], environment["MARK_HOST"]) == ("443", "shop.example.org")

@@ -28,7 +28,7 @@ from mark.domain.lease import TABLE_LEASE
 from mark.domain.offering import Offering
 from mark.live.background.cloudwatch import BURN, GATEWAYS, OVERFLOW, SPEND
 from mark.live.models import service_spec
-from mark.live.processes.cloud import live_models
+from mark.live.processes.cloud_controller import live_models
 from mark.report.cost.read import read_cost_report
 from mark.service_spec import ServiceSpec
 from mark.store.embedded import EmbeddedRedis

@@ -17,8 +17,16 @@ from mark.domain.fleet import InstanceState, Role
 from mark.domain.load.traffic import ModelTraffic
 from mark.live.aws_resources import RESOURCES, launches_of
 from mark.live.background.cloudwatch import metric_line, spend, watch_metrics
-from mark.live.processes import cloud
-from mark.live.processes.cloud import deployed, first_versions, in_versions, live_models, main, resources
+from mark.live.cloud_process import exit_after
+from mark.live.processes import cloud_controller, cloud_gateway
+from mark.live.processes.cloud_controller import (
+    deployed,
+    first_versions,
+    in_versions,
+    live_models,
+    main,
+    resources,
+)
 from mark.rollout.synth import Synthesis, synthesise
 from mark.store.published_status import MODEL, FailedTraining, ForecasterStatus, PublishedInstance, PublishedModel
 from tests.infra.conftest import WEBHOOK, Template, of_type, plain, settings
@@ -31,6 +39,14 @@ def environment(templates: dict[str, Template]) -> dict[str, str]:
     [task] = of_type(templates["control"], "AWS::ECS::TaskDefinition").values()
     told = {item["Name"]: plain(item["Value"]) for item in task["ContainerDefinitions"][0]["Environment"]}
     return {**told, "MARK_STORE_URL": "rediss://:secret@store:6379"}
+
+
+def gateway_environment(templates: dict[str, Template]) -> dict[str, str]:
+    """As its unit gives it to a gateway."""
+    [template] = of_type(templates["gateways"], "AWS::EC2::LaunchTemplate").values()
+    script = plain(template["LaunchTemplateData"]["UserData"])
+    file = script.partition("/etc/mark/environment <<'MARK'\n")[2].partition("MARK\n")[0]
+    return dict(line.split("=", 1) for line in file.splitlines())
 
 
 def test_controllers_understand_what_the_templates_say(environment: dict[str, str]) -> None:
@@ -78,20 +94,35 @@ def test_another_threshold_of_an_alarm_replaces_no_process(synthesis: Synthesis,
 
 def test_what_is_missing_is_named(environment: dict[str, str]) -> None:
     del environment["MARK_STORE_URL"]
-    with pytest.raises(Misconfigured, match="MARK_STORE_URL"):
-        deployed(environment)
-    with pytest.raises(Misconfigured, match="unknown process"):
-        main("gate", {**environment, "MARK_STORE_URL": "redis://x"})
+    for start in (deployed, cloud_gateway.start_of):
+        with pytest.raises(Misconfigured, match="MARK_STORE_URL"):
+            start(environment)
 
 
-def test_what_keeps_a_process_from_being_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_gateway_starts_from_what_the_templates_say(templates: dict[str, Template]) -> None:
+    environment = gateway_environment(templates) | {"MARK_STORE_URL": "rediss://:secret@store:6379"}
+    start = cloud_gateway.start_of({**environment, "MARK_TOKEN": "clients", "MARK_OTLP_HEADERS": "key=1%202"})
+    assert (start.service, start.store, start.token) == ("shop", "rediss://:secret@store:6379", "clients")
+    assert (start.aws.role, start.tls_certificate, start.collector) == ("gateway", None, {"key": "1 2"})
+    assert start.lambda_calls == 500
+    assert "MARK_SETTINGS" not in environment
+
+
+def test_other_settings_replace_the_gateways_which_read_the_spec_when_they_start(
+    templates: dict[str, Template], others: dict[str, Template]
 ) -> None:
+    before, after = gateway_environment(templates), gateway_environment(others)
+    assert before.pop("MARK_SETTINGS_SHA256") != after.pop("MARK_SETTINGS_SHA256")
+    assert before == after
+
+
+def test_what_keeps_a_process_from_being_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     def away(_environment: object) -> int:
         raise RetryLater("the metadata service gave no session: 403")
 
-    monkeypatch.setattr(cloud.agent, "run", away)
-    assert cloud.start("agent", {}) == 2
+    with pytest.raises(SystemExit) as ended:
+        exit_after(away)
+    assert ended.value.code == 2
     assert capsys.readouterr().err == "mark: the metadata service gave no session: 403\n"
 
 
@@ -114,13 +145,13 @@ def test_a_controller_that_starts_leaves_what_another_said(
 
         return SimpleNamespace(run=run)
 
-    monkeypatch.setattr(cloud, "connect", lambda _url: None)
-    monkeypatch.setattr(cloud, "ServiceStore", lambda *_: store)
-    monkeypatch.setattr(cloud, "Leader", leader)
-    monkeypatch.setattr(cloud, "_measure", lambda *_: None)
-    monkeypatch.setattr(cloud, "log_json", lambda _process: None)
+    monkeypatch.setattr(cloud_controller, "connect", lambda _url: None)
+    monkeypatch.setattr(cloud_controller, "ServiceStore", lambda *_: store)
+    monkeypatch.setattr(cloud_controller, "Leader", leader)
+    monkeypatch.setattr(cloud_controller, "_measure", lambda *_: None)
+    monkeypatch.setattr(cloud_controller, "log_json", lambda _process: None)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    assert main("controller", environment) == 0
+    assert main(environment) == 0
     assert told == ["shop", "inception-v3", RESOURCES]
 
 

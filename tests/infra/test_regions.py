@@ -10,7 +10,7 @@ import pytest
 
 from mark.config.footprint import footprint_of
 from mark.domain.errors import Misconfigured
-from mark.live.processes.cloud import deployed, live_models
+from mark.live.processes.cloud_controller import deployed, live_models
 from mark.rollout.synth import Synthesis, _blueprint
 from mark.rollout.zones import check_zones, in_zones
 from scripts.rehearsal.ministack import recorded_zones

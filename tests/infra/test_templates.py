@@ -26,7 +26,7 @@ from mark.config.rollout import RolloutSettings
 from mark.config.settings import Settings
 from mark.domain.times import CloudTimes
 from mark.live.aws_resources import launches_of
-from mark.live.processes.cloud import resources as resources_of_controllers
+from mark.live.processes.cloud_controller import resources as resources_of_controllers
 from mark.live.processes.metadata import PORT
 from mark.rollout.plan import _password_number
 from mark.rollout.synth import Synthesis, synthesise
@@ -186,7 +186,7 @@ def test_start_scripts_run(templates: dict[str, Template], tmp_path: Path) -> No
         assert done.returncode == 0, done.stderr
         assert "secretsmanager get-secret-value --region us-east-1 --secret-id mark-shop-store-agent" in script
         assert ("--gpus all" in script) == name.endswith("Nvidia")
-        assert "mark.live.processes.cloud agent" in script
+        assert "python -m mark.live.processes.agent" in script
         assert "\nMARK_CPU_TIMES=/proc/stat\nMARK_SERVICE=shop\n" in script
 
 
@@ -203,19 +203,19 @@ def test_each_process_pulls_and_runs_its_own_image(
 
     shop = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/shop"
     for script in scripts(templates["launch"]):
-        assert f"{shop}/agent:1 python -m mark.live.processes.cloud agent\n" in script
+        assert f"{shop}/agent:1 python -m mark.live.processes.agent\n" in script
         assert f"docker pull -q {shop}/agent:1\n" in script
     assert read(templates["launch"]) == {"agent", "model"}
     [gateway] = scripts(templates["gateways"])
-    assert f"{shop}/mark:1 python -m mark.live.processes.cloud gateway\n" in gateway
+    assert f"{shop}/mark:1 python -m mark.live.processes.cloud_gateway\n" in gateway
     assert read(templates["gateways"]) == {"mark"}
     [task] = of_type(templates["control"], "AWS::ECS::TaskDefinition").values()
     [container] = task["ContainerDefinitions"]
     assert container["Image"] == f"{shop}/mark:1"
     assert read(templates["control"]) == {"mark"}
     [node] = scripts(lean["nodes"])
-    assert f"{shop}/mark:1 python -m mark.live.processes.cloud gateway\n" in node
-    assert f"{shop}/mark:1 python -m mark.live.processes.cloud controller\n" in node
+    assert f"{shop}/mark:1 python -m mark.live.processes.cloud_gateway\n" in node
+    assert f"{shop}/mark:1 python -m mark.live.processes.cloud_controller\n" in node
     assert read(lean["nodes"]) == {"mark"}
     for shape in (templates, lean):
         function = of_type(shape["functions"], "AWS::Lambda::Function")["Train"]

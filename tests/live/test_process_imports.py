@@ -16,6 +16,7 @@ FRAMEWORKS = {"torch", "sklearn", "pandas", "matplotlib", "statsmodels", "lightg
     ("module", "unused"),
     [
         ("mark.live.processes.gateway", PLANNING | AWS | FRAMEWORKS),
+        ("mark.live.processes.cloud_gateway", PLANNING | AWS | FRAMEWORKS),
         ("mark.live.processes.agent", PLANNING | AWS | FRAMEWORKS),
         ("mark.cli.main", (PLANNING - {"rich", "typer"}) | AWS | FRAMEWORKS),
     ],

@@ -8,9 +8,10 @@ from contextlib import suppress
 
 from mark.config.service import ServiceSettings
 from mark.config.settings import Settings
-from mark.config.telemetry import TelemetrySettings, parse_headers
+from mark.config.telemetry import TelemetrySettings
 from mark.domain.errors import Misconfigured
 from mark.live.local.ports import is_loopback
+from mark.telemetry.otlp.headers import parse_headers
 
 OTHERS = stat.S_IRGRP | stat.S_IROTH
 """Permission bits by which other users may read a file."""

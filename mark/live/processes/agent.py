@@ -1,6 +1,6 @@
 """An agent's process: who it is it learns from the instance metadata service, everything else from the store.
 
-`run` is what an instance's image starts; its answer is the exit code, 0 for a power-off.
+`run` is what an instance's image starts; its exit code is 0 for a power-off.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater, failure_words
 from mark.domain.fleet import Role
 from mark.domain.offering import Offering, of_type
+from mark.live.cloud_process import exit_after
 from mark.live.local.ports import is_loopback
 from mark.live.standalone_agent import StandaloneLink, is_standalone, standalone_model, standalone_offering
 from mark.live.store_link import open_async_link
@@ -205,3 +206,7 @@ class _Booting:
             await asyncio.sleep(min(left_s, LONGEST_WAIT_S))
             with suppress(RetryLater):
                 await self._clock.refresh()
+
+
+if __name__ == "__main__":
+    exit_after(run)

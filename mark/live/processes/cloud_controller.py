@@ -1,21 +1,18 @@
-"""A process of the service in an AWS account: `python -m mark.live.processes.cloud agent|gateway|controller`.
+"""A controller's process on an instance in AWS.
 
-The rollout's templates say in its environment what the processes of one machine read from their folder:
-MARK_SETTINGS (JSON), MARK_FILES (the files that these name, where they name any) and MARK_STORE_URL; for gateways
-MARK_TOKEN; for controllers MARK_EVENTS_URL, MARK_TEMPLATES ("role/machine" -> launch template), MARK_VERSION (what
-new instances run), MARK_VERSIONS (model -> the version with which it begins, its backend with it, and whether its
-functions answer as versions), MARK_SUBNETS
+The rollout's templates say in its environment what one on a single machine reads from its folder: MARK_SETTINGS
+(JSON), MARK_FILES (the files that these name, where they name any), MARK_STORE_URL, MARK_EVENTS_URL,
+MARK_TEMPLATES ("role/machine" -> launch template), MARK_VERSION (what new instances run), MARK_VERSIONS (model ->
+the version with which it begins, its backend with it, and whether its functions answer as versions), MARK_SUBNETS
 ([[zone, subnet]]), MARK_OWNER and MARK_BUCKET. Where nodes hold the store (MARK_STORE_URL begins with
-rediss+lease), controllers have MARK_ZONE and MARK_HOST, the name that clients call, MARK_PUBLIC where these come
-from the internet, and MARK_SNAPSHOT where a report is mailed; gateways have MARK_PORT, MARK_TLS_CERTIFICATE and
-MARK_TLS_KEY. Where a collector asks for headers, gateways have MARK_OTLP_HEADERS.
-MARK_QUALIFIER, where it is set, is the functions' alias that has MARK_PROVISIONED provisioned environments.
+rediss+lease), it has MARK_ZONE and MARK_HOST, the name that clients call, MARK_PUBLIC where these come from the
+internet, and MARK_SNAPSHOT where a report is mailed. MARK_QUALIFIER, where it is set, is the functions' alias that
+has MARK_PROVISIONED provisioned environments.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import os
 import signal
 import socket
@@ -27,31 +24,25 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import uvloop
-
 from mark.aws.client_tokens import AGAIN_S, READ_EACH_S, valid_passwords
 from mark.aws.dns import put_addresses
-from mark.aws.ec2.imds import ENDPOINT, Imds
 from mark.aws.ec2.inventory import public_addresses
 from mark.aws.lease_table import LeaseTable
 from mark.aws.session import Aws, AwsSettings
 from mark.config.carried import carried_settings
 from mark.config.policies import usable_cache
-from mark.config.settings import Settings, process_environment
-from mark.config.telemetry import parse_headers
-from mark.domain.errors import MarkError, Misconfigured, RetryLater
+from mark.config.settings import Settings
+from mark.domain.errors import RetryLater
 from mark.live.aws_resources import RESOURCES
 from mark.live.background.cloudwatch import watch_metrics
 from mark.live.background.failures import BackgroundFailures
 from mark.live.clock import adopt_wall
+from mark.live.cloud_process import exit_after, own_address, required_variable
 from mark.live.control.leader_election import Leader, make_forecasters
 from mark.live.control.node import AgentsPasswords, NodesName, StoreNode
-from mark.live.gateway_settings import gateway_start
 from mark.live.local.running import Running
 from mark.live.models import LiveModel, make_live_models, service_spec
-from mark.live.processes import agent, gateway
 from mark.live.store_link import SOON, at_node, follows_lease, open_link, port_of, table_of
-from mark.report.terminal import fail
 from mark.service_spec import BackendKind, BackendSpec, ServedModel
 from mark.store.connect import connect
 from mark.store.replication import NodeStore
@@ -59,43 +50,13 @@ from mark.store.service import ServiceStore
 from mark.store.users import StoreUser, for_user
 from mark.telemetry.structured_logs import log_json
 
-log = logging.getLogger("mark.gateway")
-WRONG = 2
-EVERYWHERE, PORT = "0.0.0.0", 8080  # noqa: S104 - security groups say who reaches it
-"""Port of gateways: the load balancer's target."""
 
-
-def main(process: str, environment: Mapping[str, str]) -> int:
-    """Be that process until SIGTERM (an agent: until it is drained); the exit code."""
-    if process == "agent":
-        return agent.run(environment)
-    log_json(process)
+def main(environment: Mapping[str, str]) -> int:
+    """Act until SIGTERM, whenever this controller leads; the exit code."""
+    log_json("controller")
     settings, running = deployed(environment)
-    if process == "gateway":
-        port = int(environment.get("MARK_PORT") or PORT)
-        own = _own_address(environment)
-        headers = parse_headers(environment.get("MARK_OTLP_HEADERS", ""), "the secret telemetry.headers_secret")
-        begun = gateway_start(settings, running, headers)
-        grpc_port = settings.service.grpc_port
-        serving = gateway.serve(begun, socket.gethostname(), port, own, grpc_port=grpc_port, token_in_secret=True)
-        uvloop.run(serving)
-    elif process == "controller":
-        _control(settings, running, environment)
-    else:
-        raise Misconfigured(f"unknown process {process!r}; known: agent, gateway, controller")
+    _control(settings, running, environment)
     return 0
-
-
-def _own_address(environment: Mapping[str, str]) -> str | None:
-    """This instance's private address, under which the other gateways reach it; None where nobody knows it."""
-    imds = Imds(environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or ENDPOINT)
-    try:
-        return imds.get("meta-data/local-ipv4")
-    except RetryLater as error:
-        log.warning("the other gateways cannot reach this one: ids are its own", extra={"reason": str(error)})
-        return None
-    finally:
-        imds.close()
 
 
 def deployed(environment: Mapping[str, str]) -> tuple[Settings, Running]:
@@ -103,24 +64,8 @@ def deployed(environment: Mapping[str, str]) -> tuple[Settings, Running]:
     carried = environment.get("MARK_FILES", "")
     folder = usable_cache() / "carried" if carried else Path()
     settings = carried_settings(required_variable(environment, "MARK_SETTINGS"), carried, folder)
-    files = {"tls_certificate": "MARK_TLS_CERTIFICATE", "tls_key": "MARK_TLS_KEY"}
-    tls = {name: Path(environment[variable]) for name, variable in files.items() if environment.get(variable)}
-    service = settings.service.model_copy(update={"host": EVERYWHERE, **tls})
-    running = Running(
-        name=service.name,
-        pid=os.getpid(),
-        store=required_variable(environment, "MARK_STORE_URL"),
-        token=environment.get("MARK_TOKEN"),
-    )
-    return settings.model_copy(update={"service": service}), running
-
-
-def required_variable(environment: Mapping[str, str], name: str) -> str:
-    """A variable that the templates set; Misconfigured where it is missing."""
-    value = environment.get(name)
-    if not value:
-        raise Misconfigured(f"the environment lacks {name}: start this process from the service's templates")
-    return value
+    store = required_variable(environment, "MARK_STORE_URL")
+    return settings, Running(name=settings.service.name, pid=os.getpid(), store=store)
 
 
 def resources(environment: Mapping[str, str]) -> dict[str, object]:
@@ -222,7 +167,7 @@ def _store(
     if not follows_lease(url):
         return ServiceStore(connect(url), service), None
     aws = Aws(AwsSettings(region=settings.service.aws.region, role="node", **SOON))
-    address = _own_address(environment)
+    address = own_address(environment)
     if address is None:
         raise RetryLater("the metadata service does not say which address this node has")
     table = LeaseTable(aws.tables, table_of(url)[0], address=address)
@@ -267,14 +212,5 @@ def _measure(
         sys.stdout.flush()
 
 
-def start(process: str, environment: Mapping[str, str]) -> int:
-    """`main`, with a line for what keeps the process from being: whoever keeps it up starts it again."""
-    try:
-        return main(process, environment)
-    except MarkError as error:
-        fail(str(error))
-        return WRONG
-
-
 if __name__ == "__main__":
-    sys.exit(start(sys.argv[1] if len(sys.argv) > 1 else "", process_environment()))
+    exit_after(main)
