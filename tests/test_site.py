@@ -17,7 +17,7 @@ PAGES = {
     "docs/README.md": "pages.md",
     "docs/live.md": "live.md",
     "docs/decisions": "decisions/index.md",
-    "docs/decisions/0001-rooms.md": "decisions/0001-rooms.md",
+    "docs/decisions/0018-rooms.md": "decisions/0001-rooms.md",
 }
 
 
@@ -28,7 +28,7 @@ PAGES = {
         ("README.md", "[a](docs/decisions)", "[a](decisions/index.md)"),
         ("docs/live.md", "[a](README.md)", "[a](pages.md)"),
         ("docs/live.md", "[a](../README.md)", "[a](index.md)"),
-        ("docs/decisions/0001-rooms.md", "[a](../live.md)", "[a](../live.md)"),
+        ("docs/decisions/0018-rooms.md", "[a](../live.md)", "[a](../live.md)"),
         ("docs/live.md", "[a](#time), [b](https://example.com/README.md)", None),
         ("docs/live.md", "[a](nowhere.md)", None),
     ],

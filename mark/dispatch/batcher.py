@@ -2,7 +2,7 @@
 
 An idle server starts at once with what waits, at most N_batch; requests gather only while it works. The first of
 a batch therefore never waits for the others, which keeps the bound W_batch of the tuner with room to spare
-(docs/decisions/0003-work-conserving-batches.md).
+(docs/decisions/0002-policies.md).
 
 Where requests have sizes, a batch is limited in items. It takes requests in order of arrival until the next one no
 longer fits; one larger than a batch goes alone. The queue is counted in places: the items waiting, and the places

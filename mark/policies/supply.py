@@ -143,7 +143,7 @@ def _why(excuses: tuple[Excuse, ...], profiles: ProfileSet) -> str:
 
 
 def _reachable(slo: Slo, offerings: tuple[Offering, ...]) -> Slo:
-    """The objective with a mean latency that some type can keep (docs/decisions/0005-mean-latency.md).
+    """The objective with a mean latency that some type can keep (docs/decisions/0002-policies.md).
 
     Half of the objective is a default, not a promise: where even the fastest type takes longer, plans may use all
     of it. A mean latency that somebody asked for and nothing keeps is Misconfigured.

@@ -64,7 +64,7 @@ and on the judged day {JUDGED_DAY} in both markets. "/ as it is" is the serving 
 it ships, which plans on `mixture`. What each forecaster is worth stands in the rows that name it; the perfect
 one, `{PERFECT}`, knows each minute's mean and maximum to come. Standbys on demand are there for surges alone, so
 that without the bridge there are none. "Launches not counted on": a plan prices what exceeds it as if no instance
-were launched once it does ([decision 0041](decisions/0041-launch-later.md)).
+were launched once it does ([decision 0043](decisions/0043-no-more-than-there-is.md)).
 """
 
 

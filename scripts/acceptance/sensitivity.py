@@ -91,7 +91,7 @@ class Constant:
 
 def constants() -> Iterator[Constant]:
     """All that are changed, planner first."""
-    yield _module("WAIT_SHARE", hedged, source="MArk's l, half of the objective (decision 0005)")
+    yield _module("WAIT_SHARE", hedged, source="MArk's l, half of the objective (decision 0002)")
     yield _module("LEAST_WAIT_SHARE", hedged, source="ours: some are idle when a request comes", case=LATE)
     yield _module("DEAREST", hedged, source="ours: where the price of a miss is looked for", case=LATE)
     yield _module("LEVELS", rates, source="ours: resolution of a plan in milliseconds", whole=True)
@@ -100,7 +100,7 @@ def constants() -> Iterator[Constant]:
     yield _module("LONGEST_DELAY_S", shortfall_cost, source="ours: the minute of windows that is kept")
     yield _module("LONGEST_S", shortfall_cost, source="ours: what lasts half an hour is worth a launch")
     yield _module("WORTH_WAKING", shortfall_cost, surges, source="ours: what an excess must fill of an instance")
-    yield _module("RUNS_LONGER", shortfall_cost, source="ours (decision 0041): an excess fills half of a launch")
+    yield _module("RUNS_LONGER", shortfall_cost, source="ours (decision 0043): an excess fills half of a launch")
     yield _module("PLAN_LAG_S", shortfall_cost, source="ours: a unit of load, a minute, is known when it is over")
     yield _module("USUAL_S", shortfall_cost, source="ours: two launches long")
     yield _module("SURGE_BASELINE_S", shortfall_cost, source="ours: a plan has rented for what lasts longer")
