@@ -4,9 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 EMPTY := out/wheel/env
+PROSE := out/prose
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup demo test test-all wheel site bench acceptance fidelity rehearse-rollout golden catalog docs format clean
+.PHONY: setup demo test test-all wheel site bench acceptance fidelity rehearse-rollout golden catalog docs prose format clean
 setup: $(READY)
 
 # torch comes first and by itself: any other order may pull its CUDA build.
@@ -74,6 +75,17 @@ golden: setup
 # Generated pages, and the output that README shows: its commands run for a minute or two.
 docs: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m scripts.docs --printed
+
+# The words and the sentence length of hand-written pages (scripts/prose); needs node and npm, and the network once.
+prose: $(PROSE)/.ready
+	$(PROSE)/node_modules/.bin/textlint --config scripts/prose/textlintrc.json --ignore-path scripts/prose/ignore \
+		--rules-base-directory $(CURDIR)/$(PROSE)/node_modules --format unix README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md "docs/**/*.md"
+
+$(PROSE)/.ready: scripts/prose/package.json
+	mkdir -p $(PROSE)
+	cp $< $(PROSE)
+	npm install --prefix $(PROSE) --silent --no-audit --no-fund --no-package-lock
+	touch $@
 
 # The docs as a site, in out/site; a page in no navigation and a link to nothing end it.
 site: setup
