@@ -31,7 +31,7 @@ does. MArk rents one only where you name it, or `paper`. Every policy of a run c
 types. Burstable types stand by, unless you name one. Quotas count too: the world `typical` is an
 account without P instances ([worlds.md](worlds.md)), so replay the paper's types with
 `simulate.quotas: false`. A service rents only what it has launch templates for: no GPUs, unless
-`rollout.machines` says so ([rollout.md](rollout.md)).
+`rollout.machines` says so ([deploy.md](deploy.md)).
 
 ```sh
 mark simulate --trace load.csv.gz --model inception-v3 --types cpu

@@ -144,7 +144,7 @@ def test_an_installation_packs_the_wheel_that_it_came_from(wheel: Path, environm
     first, second = members(wheel), members(again)
     documents = {name for name in first if ".data/" in name}
     assert {name: first[name] for name in first.keys() - documents} == second
-    assert any(name.endswith("docs/rollout.md") for name in documents)
+    assert any(name.endswith("docs/deploy.md") for name in documents)
     install(python, again)
 
 

@@ -1,6 +1,6 @@
 # The image of the inference function, for a model that no zip of Lambda can hold, such as one in torch, and of the
 # function that trains forecasters (rollout.training_image; its stack names another handler). Build it in
-# the folder of mark.yaml, with MArk's wheel in it (docs/rollout.md):
+# the folder of mark.yaml, with MArk's wheel in it (docs/deploy.md):
 #     docker build -f .../infra/image/infer.Dockerfile --platform linux/amd64 --provenance=false \
 #         -t ACCOUNT.dkr.ecr.REGION.amazonaws.com/REPOSITORY:TAG .
 # Files that mark.yaml names by a relative path come with the folder. Which model it is, the stack says in the

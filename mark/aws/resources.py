@@ -326,7 +326,7 @@ def handler_of(role: str) -> str:
 
 def alarm_about(service: str, what: str) -> str:
     """Description of an alarm."""
-    return f"MArk {service}: {what}. docs/rollout.md says what to do."
+    return f"MArk {service}: {what}. docs/deploy.md says what to do."
 
 
 def mails(report: ReportMailSettings) -> bool:

@@ -158,7 +158,7 @@ Set = Annotated[
 Trial = Annotated[
     bool,
     typer.Option(
-        "--trial", help="With the settings of a first deploy, and say which differ (docs/first-deploy.md)."
+        "--trial", help="With the settings of a first deploy, and say which differ (docs/deploy.md#a-trial)."
     ),
 ]
 KeyFile = Annotated[

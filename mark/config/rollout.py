@@ -179,7 +179,7 @@ class StoreSettings(Part):
     passwords: PositiveInt = Field(
         1,
         description="Number of its users' passwords: with one more a deploy makes new ones, beside which those "
-        "before count until the next (docs/rollout.md).",
+        "before count until the next (docs/deploy.md).",
     )
 
     @property
@@ -314,7 +314,7 @@ class AlarmSettings(Part):
     webhook: Secret | None = Field(
         None,
         description="Secret (name or ARN in Secrets Manager) that holds the address of a webhook in Slack's form, "
-        "https://...: alarms are posted there, too (docs/rollout.md#alarms).",
+        "https://...: alarms are posted there, too (docs/deploy.md#alarms).",
     )
     max_usd_per_hour: Positive | None = Field(
         None, description="Told when all models' instances together spend more; none when left out."
@@ -325,12 +325,12 @@ class AlarmSettings(Part):
 
 
 class RolloutSettings(Part):
-    """The service in an AWS account (`mark synth`, `diff`, `deploy`, `destroy`; docs/rollout.md)."""
+    """The service in an AWS account (`mark synth`, `diff`, `deploy`, `destroy`; docs/deploy.md)."""
 
     shape: Literal["lean", "ha"] = Field(
         "lean",
         description="lean: gateway, controller and store together on `nodes`. ha: gateways behind a load "
-        "balancer, controllers on Fargate, the store in ElastiCache (docs/rollout.md says when).",
+        "balancer, controllers on Fargate, the store in ElastiCache (docs/deploy.md says when).",
     )
     nodes: Nodes = Field(2, description="Nodes of the lean shape; with one, its loss stops the service.")
     node: NodeSettings = Field(NodeSettings(), description="What a node of the lean shape is.")
@@ -351,7 +351,7 @@ class RolloutSettings(Part):
     service_role: bool = Field(
         False,
         description="Whether CloudFormation acts in a role of its own, and the service's roles have a permissions "
-        "boundary: an administrator makes both once, of `access.json` (docs/aws.md).",
+        "boundary: an administrator makes both once, of `access.json` (docs/account.md).",
     )
     image: Image | None = Field(
         None, description="Image in ECR of the service's processes (infra/image/Dockerfile)."

@@ -26,7 +26,7 @@ SHOWN_TYPES = 3
 PROFILED = "measured.json"
 """The file that a measurement of more types writes."""
 SECOND = "second.yaml"
-"""The second service's settings, where a service moves to another shape (docs/rollout.md)."""
+"""The second service's settings, where a service moves to another shape (docs/deploy.md)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

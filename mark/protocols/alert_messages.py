@@ -40,9 +40,9 @@ ADVICE: Mapping[str, str] = MappingProxyType(
         "usdperhour": "`mark report`; `mark pause --aws` ends the fleet.",
     }
 )
-"""Advice by kind of alarm, its name without service and number. docs/rollout.md, which alarms name, has more."""
+"""Advice by kind of alarm, its name without service and number. docs/deploy.md, which alarms name, has more."""
 BUDGETS_PAGE = "https://console.aws.amazon.com/billing/home#/budgets"
-SPENDING_ADVICE = "`mark report --reconcile`; `mark pause --aws` ends the fleet. docs/rollout.md#alarms"
+SPENDING_ADVICE = "`mark report --reconcile`; `mark pause --aws` ends the fleet. docs/deploy.md#alarms"
 
 
 class AlertPhase(StrEnum):

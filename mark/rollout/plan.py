@@ -171,7 +171,7 @@ def _refuse_reshaped(there: Mapping[str, StackState], synthesis: Synthesis, serv
             raise Misconfigured(
                 f"the service {service} stands with rollout.shape: {shape}, which cannot change, since its store "
                 f"would stay behind: write shape: {shape} to go on with it, or deploy the other shape under "
-                "another service.name and move your clients (docs/rollout.md, Move to the other shape)"
+                "another service.name and move your clients (docs/deploy.md, Move to the other shape)"
             )
 
 

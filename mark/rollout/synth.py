@@ -140,12 +140,12 @@ def check_settings(settings: Settings) -> None:
     if lean and rollout.certificate and rollout.node.name is None:
         raise Misconfigured(
             "rollout.certificate is for rollout.shape: ha, and the shape is lean, the default: write shape: ha, "
-            "or node.name and node.certificate instead of certificate (docs/rollout.md has both shapes)"
+            "or node.name and node.certificate instead of certificate (docs/deploy.md has both shapes)"
         )
     for name, value in wanted.items():
         if value is None:
             raise Misconfigured(
-                f"rollout.{name} is missing: write it into a mark.yaml (`mark init` writes one, docs/rollout.md "
+                f"rollout.{name} is missing: write it into a mark.yaml (`mark init` writes one, docs/deploy.md "
                 "says what it is for) and give the file by --config"
             )
     if lean and rollout.gateway.scheme == "internet-facing" and rollout.node.zone is None:

@@ -80,7 +80,7 @@ def deploys_with_the_aws_cli(there: RehearsalFolder) -> str:
 
 
 def _cdk(there: RehearsalFolder, *words: str, expect: int = 0) -> str:
-    """CDK's command line in the folder that `mark synth` wrote, as docs/rollout.md has it."""
+    """CDK's command line in the folder that `mark synth` wrote, as docs/deploy.md has it."""
     more = ("--require-approval", "never") if words[0] == "deploy" else ()
     quiet = {"CDK_DISABLE_CLI_TELEMETRY": "true", "CI": "true"}
     cdk = node_tool("cdk") / "cdk"

@@ -1,4 +1,4 @@
-"""Rehearsed move from one shape to the other, as docs/rollout.md has it: two services of different names."""
+"""Rehearsed move from one shape to the other, as docs/deploy.md has it: two services of different names."""
 
 from __future__ import annotations
 

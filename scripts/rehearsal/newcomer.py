@@ -1,4 +1,4 @@
-"""Rehearsed as a newcomer: from `mark init` in an empty folder to the first report, by docs/rollout.md alone."""
+"""Rehearsed as a newcomer: from `mark init` in an empty folder to the first report, by docs/deploy.md alone."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NOTICE = {
 
 
 def begins_with_a_file(there: RehearsalFolder) -> str:
-    """`mark init`, the keys that docs/rollout.md names, and the emulated model taken out."""
+    """`mark init`, the keys that docs/deploy.md names, and the emulated model taken out."""
     there.bare("init")
     path = there.folder / "mark.yaml"
     text = re.sub(r"^# (rollout:)$", r"\1", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
@@ -176,7 +176,7 @@ def _mails(there: RehearsalFolder) -> list[Any]:
 
 
 def removes_it_all(there: RehearsalFolder) -> str:
-    """As docs/rollout.md ends."""
+    """As docs/deploy.md ends."""
     there.run("destroy", "--yes")
     check(list(there.stacks()) == ["mark-mark-archive"], "the archive alone stays")
     return "the archive stays"

@@ -10,9 +10,12 @@ HOUSE = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
-def console_lines(page: str) -> tuple[str, ...]:
-    """The commands of a page's console blocks, in their order, without what is said about them."""
+def console_lines(page: str, section: str = "") -> tuple[str, ...]:
+    """The commands of a page's console blocks, or of one section's, in their order and without comments."""
     text = (HOUSE / page).read_text(encoding="utf-8")
+    if section:
+        _, _, text = text.partition(f"\n## {section}\n")
+        text, _, _ = text.partition("\n## ")
     return tuple(
         re.sub(r"\s+#.*", "", line.removeprefix("$ "))
         for block in BLOCK.findall(text)

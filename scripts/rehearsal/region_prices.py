@@ -1,4 +1,4 @@
-"""Prices of a region that MArk ships none of, as a reader of docs/first-deploy.md writes them.
+"""Prices of a region that MArk ships none of, as a reader of docs/deploy.md writes them.
 
 No price list is at hand here: the files say that they are a rehearsal's, and have the prices that are shipped.
 """

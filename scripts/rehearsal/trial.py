@@ -1,4 +1,4 @@
-"""Rehearsed as a stranger's first day, by docs/first-deploy.md alone, within the limits of a new account.
+"""Rehearsed as a stranger's first day, by "A trial" of docs/deploy.md alone, within the limits of a new account.
 
 `mark init` -> `doctor --trial` -> `deploy --trial` -> `try` -> `report` -> `destroy`, in one of three regions. The
 commands of `mark` are the page's own lines (`LINES`); what else the page has is not run, each for a reason.
@@ -27,7 +27,7 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 """Media type of an image for one processor."""
 REGIONS = (HOME, "ap-northeast-1", "eu-west-1")
 """With MArk's own prices; without a zone `b`; one more that has no prices of ours."""
-PAGE = "docs/first-deploy.md"
+PAGE, SECTION = "docs/deploy.md", "A trial"
 INIT, DOCTOR = "mark init", "mark doctor --trial --config mark.yaml"
 DEPLOY, TRY = "mark deploy --trial --config mark.yaml", "mark try --config mark.yaml"
 DESTROY, REPORT = "mark destroy --config mark.yaml", "mark report --trial --archive kept --config mark.yaml"
@@ -58,7 +58,7 @@ TOKEN, KEY, CERTIFICATE = "token", "key.pem", "certificate.pem"
 
 
 def begins_with_a_file(there: RehearsalFolder) -> str:
-    """`mark init`, and the lines that docs/first-deploy.md names: three, and in another region three more."""
+    """`mark init`, and the lines that docs/deploy.md names: three, and in another region three more."""
     _page(there, INIT)
     path = there.folder / "mark.yaml"
     text = path.read_text(encoding="utf-8")
@@ -231,7 +231,7 @@ def goes_over_or_says_why_not(there: RehearsalFolder) -> str:
 
 
 def removes_it_all(there: RehearsalFolder) -> str:
-    """As docs/first-deploy.md ends."""
+    """As docs/deploy.md ends."""
     _page(there, DESTROY, "--yes")
     check(list(there.stacks()) == ["mark-mark-archive"], "the archive alone stays")
     left = [what for what in _standing(there) if "archive" not in what]
@@ -283,7 +283,7 @@ def _page(there: RehearsalFolder, line: str, *more: str, expect: int = 0) -> str
 
 
 def _words(line: str) -> tuple[str, ...]:
-    assert line in console_lines(PAGE), line
+    assert line in console_lines(PAGE, SECTION), line
     return words_of(line)
 
 

@@ -1,4 +1,4 @@
-"""Pages of symptoms, pipelines and rivals: the messages exist, and the commands are such as MArk takes."""
+"""Pages of symptoms and rivals: the messages exist, and the commands are such as MArk takes."""
 
 from __future__ import annotations
 
@@ -7,23 +7,22 @@ import shlex
 from pathlib import Path
 
 import pytest
-import yaml
 
 from mark.policies.bundles import policy_names
 from scripts.docs import commands
 
 COMMANDS = dict(commands())
 DOCS = Path("docs")
-PAGES = ("ci.md", "compared.md", "troubleshooting.md")
+PAGES = ("compared.md", "troubleshooting.md")
 LEAST_WORDS = 9
 """Letters of a piece of a message that is looked for; shorter ones are everywhere."""
 
 
 def commands_of(page: str) -> list[str]:
-    """The `mark` commands of a page: in its blocks, its workflows and its text."""
+    """The `mark` commands of a page: in its blocks and its text."""
     text = (DOCS / page).read_text(encoding="utf-8")
     blocks = re.findall(r"^```\w+\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    lines = [re.sub(r"^(\$|- run:)\s+", "", line.strip()) for block in blocks for line in block.splitlines()]
+    lines = [re.sub(r"^\$\s+", "", line.strip()) for block in blocks for line in block.splitlines()]
     inline = re.findall(r"`(mark [^`]+)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
     return [line for line in (*lines, *inline) if re.match(r"mark [a-z]", line)]
 
@@ -33,7 +32,7 @@ def test_commands_have_the_flags_that_they_are_shown_with(page: str) -> None:
     found = commands_of(page)
     assert found
     for line in found:
-        words = shlex.split(re.split(r" > | \|\| ", line)[0])
+        words = shlex.split(line)
         name = max((one for one in COMMANDS if words[: len(one.split())] == one.split()), key=len, default="")
         assert name, line
         flags = {
@@ -45,15 +44,6 @@ def test_commands_have_the_flags_that_they_are_shown_with(page: str) -> None:
 def test_policies_that_are_named_exist() -> None:
     (asked,) = (line for line in commands_of("compared.md") if "--policy" in line)
     assert set(shlex.split(asked)[-1].split(",")) <= set(policy_names())
-
-
-def test_workflows_are_yaml_with_jobs() -> None:
-    workflows = re.findall(r"^```yaml\n(.*?)^```", (DOCS / "ci.md").read_text(), re.MULTILINE | re.DOTALL)
-    assert len(workflows) == 2
-    for text in workflows:
-        (job,) = yaml.safe_load(text)["jobs"].values()
-        assert job["environment"] in ("plan", "production")
-        assert all(("run" in step) != ("uses" in step) for step in job["steps"])
 
 
 def test_messages_of_the_page_of_symptoms_are_those_of_the_code() -> None:

@@ -1,6 +1,6 @@
 """A name that clients call moves from one service to another under load, and the first one ends: nothing is lost.
 
-docs/rollout.md has the steps. The two services are alike here; what a shape adds to its gateways stands before
+docs/deploy.md has the steps. The two services are alike here; what a shape adds to its gateways stands before
 them (nodes, a balancer), and a gateway that ends is the same in both.
 """
 

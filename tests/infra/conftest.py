@@ -132,7 +132,7 @@ def trial_synthesis(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
 
 
 def trial_in(region: str, folder: Path) -> Settings:
-    """A trial of `digits` as docs/first-deploy.md has it, in the first two zones that an account sees there."""
+    """A trial of `digits` as docs/deploy.md has it, in the first two zones that an account sees there."""
     whole = settings(folder, **LEAN, network={"zones": recorded_zones(region)[:2]}, machines=None)
     tree = whole.model_dump(mode="json", exclude_defaults=True)
     backend = {"kind": "python", "target": "models.digits:Digits"}

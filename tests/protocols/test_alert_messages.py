@@ -24,7 +24,7 @@ from mark.protocols.alert_messages import (
 
 ALARM = {
     "AlarmName": "mark-shop-burnrate0",
-    "AlarmDescription": "MArk shop: digits misses its objective. docs/rollout.md says what to do.",
+    "AlarmDescription": "MArk shop: digits misses its objective. docs/deploy.md says what to do.",
     "AWSAccountId": "123456789012",
     "NewStateValue": "ALARM",
     "NewStateReason": "Threshold Crossed: 5 datapoints were greater than the threshold (14.4).",
@@ -68,7 +68,7 @@ def posted(text: str | dict[str, Any], subject: str = "") -> str:
 
 def test_an_alarm_says_what_since_when_and_what_to_do() -> None:
     assert posted(ALARM).splitlines() == [
-        "ALARM mark-shop-burnrate0: MArk shop: digits misses its objective. docs/rollout.md says what to do.",
+        "ALARM mark-shop-burnrate0: MArk shop: digits misses its objective. docs/deploy.md says what to do.",
         "Since 2026-11-23 14:03 UTC. Threshold Crossed: 5 datapoints were greater than the threshold (14.4).",
         "To do: `mark status` and `mark explain`: is a launch refused, a quota reached?",
         f"https://us-east-1.console.aws.amazon.com/cloudwatch/home?region=us-east-1{ALARM_PAGE}",

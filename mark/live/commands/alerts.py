@@ -29,7 +29,7 @@ def try_webhook(settings: Settings, *, as_json: bool) -> None:
         if post is None:
             raise Misconfigured(
                 "the settings name no webhook: set service.webhook_variable for a service on this machine, or "
-                "rollout.alarms.webhook for one in an account (docs/rollout.md#alarms)"
+                "rollout.alarms.webhook for one in an account (docs/deploy.md#alarms)"
             )
         post(TEST)
         through = "this machine"

@@ -63,11 +63,11 @@ service:
 # What may be spent in a day and a month (UTC), and what happens then: warn, floor (one instance a model) or pause.
 # budget: {daily_usd: 50, monthly_usd: 900, when_reached: floor}
 
-# The service in an AWS account: `mark doctor`, `mark deploy` (docs/rollout.md says what stands behind each key).
+# The service in an AWS account: `mark doctor`, `mark deploy` (docs/deploy.md says what stands behind each key).
 # rollout:
 #   owner: team@example.com
 #   image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/mark:1
-#   # Two small nodes carry all of it, 43 USD a month (docs/rollout.md); `shape: ha` is for more, 170 and up.
+#   # Two small nodes carry all of it, 43 USD a month (docs/deploy.md); `shape: ha` is for more, 170 and up.
 #   node: {name: api.example.com, certificate: arn:aws:secretsmanager:us-east-1:123456789012:secret:api-AbCdEf}
 #   alarms: {to: [team@example.com], max_usd_per_hour: 12}
 #   report: {sender: mark@example.com, to: [team@example.com]}

@@ -15,7 +15,7 @@ from mark.offline.own_model.init import CONFIG
 
 @pytest.fixture
 def filled() -> str:
-    """With the marks taken off what a rollout needs, as docs/rollout.md says."""
+    """With the marks taken off what a rollout needs, as docs/deploy.md says."""
     text = re.sub(r"^# (rollout:)$", r"\1", CONFIG, flags=re.MULTILINE)
     text = re.sub(r"^#   (\w+: )", r"  \1", text, flags=re.MULTILINE)
     return text.replace("# offerings:", "offerings:")
