@@ -1,4 +1,4 @@
-"""The document of `mark simulate --json`; docs/reading-a-report.md says what its figures mean."""
+"""The document of `mark simulate --json`; docs/report.md says what its figures mean."""
 
 from __future__ import annotations
 
