@@ -29,7 +29,7 @@ class BackendSpec:
     `python` loads `target`, a `module:attribute` or `path/file.py:Name`, whose call gives an object with
     `predict` (see `mark.ports.PythonModel`). The other three are servers at the URL `target`.
     folder: where `target`'s modules are looked for first, on this machine; empty for what is installed. streams:
-    every answer comes in parts and keeps a slot of its instance until it ends (docs/streaming.md).
+    every answer comes in parts and keeps a slot of its instance until it ends (docs/protocols.md).
     """
 
     kind: BackendKind

@@ -12,7 +12,7 @@ from typing import TypedDict
 import yaml
 
 PATH = Path(__file__).parents[1] / "infra" / "prometheus" / "rules.yaml"
-NOTICE = "# Written by `make docs` (scripts/prometheus_rules.py); docs/dashboards.md says how to use it.\n"
+NOTICE = "# Written by `make docs` (scripts/prometheus_rules.py); docs/telemetry.md says how to use it.\n"
 WINDOWS = ("5m", "30m", "1h", "6h")
 FAST, SLOW = 14.4, 6.0
 """Of a month's misses 2 % in an hour, 5 % in six (the workbook's figures for a page)."""

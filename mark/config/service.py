@@ -75,7 +75,7 @@ class ObjectiveSettings(Part):
     measured: Measured = Field(
         Measured.ANSWER,
         description="What latency_ms and mean_latency_ms are of: the whole answer, or of a model that streams the "
-        "first byte (docs/streaming.md).",
+        "first byte (docs/protocols.md).",
     )
     rest_ms: Positive | None = Field(
         None,
@@ -143,7 +143,7 @@ class BackendSettings(Part):
     streams: bool = Field(
         False,
         description="Every answer comes in parts and keeps a slot of its instance until it ends: of python a "
-        "predict that yields, of oip and invocations what the server streams (docs/streaming.md).",
+        "predict that yields, of oip and invocations what the server streams (docs/protocols.md).",
     )
 
 
@@ -308,7 +308,7 @@ class ServiceSettings(Part):
     port: Port | None = Field(None, description="The gateway's port; left out, 8080 or a free one; 0 a free one.")
     grpc_port: Port | None = Field(
         None,
-        description="Port of Open Inference over gRPC (docs/grpc.md), in an account the one clients call. Left "
+        description="Port of Open Inference over gRPC (docs/protocols.md), in an account the one clients call. Left "
         "out, none is spoken; 0 a free one. It needs `pip install 'mark-serving[grpc]'`.",
     )
     status_port: Port | None = Field(None, description="The status page's port; left out, 8090 or a free one.")

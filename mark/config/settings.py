@@ -309,7 +309,7 @@ class Settings(Part):
     out: Path | None = Field(None, description="Folder for report.html, runs.json and the journals.")
     service: ServiceSettings = Field(ServiceSettings(), description="The live service that `mark up` starts.")
     telemetry: TelemetrySettings = Field(
-        TelemetrySettings(), description="What a live service sends to a collector (docs/tracing.md)."
+        TelemetrySettings(), description="What a live service sends to a collector (docs/telemetry.md)."
     )
     budget: BudgetSettings = Field(BudgetSettings(), description="What may be spent.")
     account: AccountSettings = Field(AccountSettings(), description="What the AWS account has already.")

@@ -1,4 +1,4 @@
-"""Settings of what a service sends to a collector by OpenTelemetry's protocol (docs/tracing.md)."""
+"""Settings of what a service sends to a collector by OpenTelemetry's protocol (docs/telemetry.md)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class MetricsSettings(Part):
 
 
 class TelemetrySettings(Part):
-    """Spans and metrics for a collector, by OTLP over HTTP (docs/tracing.md)."""
+    """Spans and metrics for a collector, by OTLP over HTTP (docs/telemetry.md)."""
 
     endpoint: Annotated[str, AfterValidator(_base_url)] | None = Field(
         None, description="The collector's base URL, such as http://127.0.0.1:4318."

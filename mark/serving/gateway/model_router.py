@@ -97,7 +97,7 @@ class ModelRouter:
         self.served = served
         self.name = served.name
         self.objective_s = served.slo.latency_s
-        #: True where answers stream (docs/streaming.md)
+        #: True where answers stream (docs/protocols.md)
         self.streams = served.backend.streams
         self.tally = tally or Tally()
         #: the version that its agents serve; empty where versions are not told apart

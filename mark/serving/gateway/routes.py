@@ -150,7 +150,7 @@ _NOT_SUPPORTED = (
     ),
     (
         re.compile(rb"/endpoints/[^/]+/invocations-response-stream"),
-        "AWS's event streams; /invocations of a model that streams answers in chunks (docs/streaming.md)",
+        "AWS's event streams; /invocations of a model that streams answers in chunks (docs/protocols.md)",
     ),
     (re.compile(rb"/endpoints/[^/]+/async-invocations"), "asynchronous invocations; use /invocations"),
     (re.compile(rb"/v2(/models/.+)?/trace/setting"), "trace settings; requests may carry a traceparent"),
