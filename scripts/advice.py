@@ -3,7 +3,7 @@
 A service has a month of load, and its journal of it. `mark advise` reads that journal and says what each change
 would have saved. Another month of the same kind, which nobody has seen, is then served as it is and with each of
 the first three pieces of advice, by the flags that the advice itself names. What was promised stands beside what
-was saved. docs/advise.md has what came of it.
+was saved. docs/saving.md has what came of it.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from mark.config.parts import Part, Share
 
 
 class AccountSettings(Part):
-    """Commitments that the account has already (docs/commitments.md)."""
+    """Commitments that the account has already (docs/saving.md)."""
 
     commitments: Path | None = Field(
         None,

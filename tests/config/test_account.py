@@ -20,7 +20,7 @@ from mark.domain.commitments.owned import Commitments
 from mark.domain.errors import Misconfigured
 from tests.domain.test_commitments import OWNED
 
-PAGE = Path(__file__).parents[2] / "docs" / "commitments.md"
+PAGE = Path(__file__).parents[2] / "docs" / "saving.md"
 PLAN = {"name": "a", "kind": "compute", "usd_per_hour": 1.0}
 
 

@@ -51,7 +51,7 @@ def advise(
 
     Replays the service's own load with the market, the types, the policy, the shape and the objective changed, one
     at a time, and lists what saves and keeps its objective, most first, with the setting that does it and the
-    command of its replay. A month of load takes minutes (docs/advise.md); Ctrl-C prints what is finished.
+    command of its replay. A month of load takes minutes (docs/saving.md); Ctrl-C prints what is finished.
     """
     settings = given.settings_from(
         config,
