@@ -124,7 +124,7 @@ def _digits(number: float) -> str:
 
 
 class EventSettings(Part):
-    """One announced event (docs/bounds.md)."""
+    """One announced event (docs/worlds.md)."""
 
     name: EventName | None = Field(None, description="Its name; its time when left out.")
     at: EventTime = Field(

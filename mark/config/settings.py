@@ -294,11 +294,11 @@ class Settings(Part):
         "overflow where Lambda takes requests of the model, else hold.",
     )
     capacity: CapacitySchedule = Field(
-        (), description="Least and most capacity by the clock (docs/bounds.md), for every policy."
+        (), description="Least and most capacity by the clock (docs/worlds.md), for every policy."
     )
     events: tuple[EventSettings, ...] = Field(
         (),
-        description="Announced events that forecasts take (docs/bounds.md); a running service takes more of "
+        description="Announced events that forecasts take (docs/worlds.md); a running service takes more of "
         "`mark event add`.",
     )
     policy: PolicySettings = Field(PolicySettings(), description="How our own policies decide.")
