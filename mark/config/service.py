@@ -308,8 +308,8 @@ class ServiceSettings(Part):
     port: Port | None = Field(None, description="The gateway's port; left out, 8080 or a free one; 0 a free one.")
     grpc_port: Port | None = Field(
         None,
-        description="Port of Open Inference over gRPC (docs/protocols.md), in an account the one clients call. Left "
-        "out, none is spoken; 0 a free one. It needs `pip install 'mark-serving[grpc]'`.",
+        description="Port of Open Inference over gRPC (docs/protocols.md), in an account the one clients call. "
+        "Left out, none is spoken; 0 a free one. It needs `pip install 'mark-serving[grpc]'`.",
     )
     status_port: Port | None = Field(None, description="The status page's port; left out, 8090 or a free one.")
     gateways: PositiveInt | None = Field(
