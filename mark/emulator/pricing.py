@@ -9,6 +9,7 @@ from typing import Any
 from mark.domain.offering import InstanceType
 from mark.emulator.config import REGION
 from mark.emulator.errors import ApiError, not_emulated
+from mark.emulator.paging import page_of
 
 PAGE = 50
 """Products of a page; AWS gives up to 100."""
@@ -46,10 +47,9 @@ class Pricing:
         if any(FIXED[name] != value for name, value in filters.items()):
             return {"FormatVersion": "aws_v1", "PriceList": []}
         types = [self._types[name] for name in sorted(self._types) if wanted in (None, name)]
-        start, size = int(request.get("NextToken") or 0), min(PAGE, int(request.get("MaxResults") or PAGE))
-        page = [json.dumps(_product(found)) for found in types[start : start + size]]
-        more = {"NextToken": str(start + size)} if start + size < len(types) else {}
-        return {"FormatVersion": "aws_v1", "PriceList": page, **more}
+        shown, following = page_of(types, request.get("NextToken"), request.get("MaxResults"), most=PAGE)
+        more = {"NextToken": following} if following else {}
+        return {"FormatVersion": "aws_v1", "PriceList": [json.dumps(_product(one)) for one in shown], **more}
 
 
 def _product(found: InstanceType) -> dict[str, Any]:

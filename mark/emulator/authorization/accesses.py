@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from mark.aws.permissions.evaluate import Access
+from mark.emulator.ec2.machine import tags_for
 
 Params = Mapping[str, Any]
 """Parameters of a call as boto3 has them."""
@@ -86,11 +87,6 @@ def _tag_keys(key: str, tags: Tags) -> Context:
     return {f"aws:{key}/{name}": (value,) for name, value in tags.items()}
 
 
-def _pairs(tags: Sequence[Params]) -> Tags:
-    """Tags as most services have them."""
-    return {str(tag["Key"]): str(tag.get("Value", "")) for tag in tags}
-
-
 def _none(_account: Account, _params: Params) -> Iterator[Access]:
     """Everybody may."""
     yield from ()
@@ -118,7 +114,8 @@ def _named(action: str, arn: str, key: str, *, tagging: str = "") -> Rule:
         name = str(params[key]).rpartition("/")[2] if key == "QueueUrl" else str(params[key])
         resource = arn.format(here=f"{account.region}:{account.id}", account=account.id, name=name)
         tags = params.get("Tags") or params.get("tags") or {}
-        given = _tag_keys("RequestTag", tags if isinstance(tags, Mapping) else _pairs(tags))
+        pairs = tags if isinstance(tags, Mapping) else {tag["Key"]: str(tag.get("Value", "")) for tag in tags}
+        given = _tag_keys("RequestTag", pairs)
         yield Access(action=action, resource=resource, context=given)
         if tagging and tags:
             yield Access(action=tagging, resource=resource, context=given)
@@ -151,15 +148,6 @@ DEFAULT = "default"
 """The id of what a launch takes where it names none: the network's own."""
 
 
-def _specified(kind: str, *specifications: Any) -> Tags:
-    """Tags for resources of a kind; later specifications win."""
-    found: dict[str, str] = {}
-    for one in (one for many in specifications for one in many or ()):
-        if one.get("ResourceType") == kind:
-            found |= _pairs(one.get("Tags", ()))
-    return found
-
-
 def _create_fleet(account: Account, params: Params) -> Iterator[Access]:
     """The fleet itself and what its request names; each template is a launch in the caller's name.
 
@@ -168,9 +156,9 @@ def _create_fleet(account: Account, params: Params) -> Iterator[Access]:
     """
     action, asked = "ec2:CreateFleet", params.get("TagSpecifications")
     for kind in ("fleet", "instance"):
-        given = _tag_keys("RequestTag", _specified(kind, asked))
+        given = _tag_keys("RequestTag", tags_for(kind, asked))
         yield Access(action=action, resource=account.arn("ec2", f"{kind}/{NEW}"), context=given)
-    if tags := _specified("fleet", asked):
+    if tags := tags_for("fleet", asked):
         yield _tagging(account, "fleet", tags, "CreateFleet")
     spot = bool(params.get("SpotOptions")) or (
         params["TargetCapacitySpecification"].get("DefaultTargetCapacityType") == "spot"
@@ -227,7 +215,7 @@ def _launch(
         for name in names or [DEFAULT]:
             yield Access(action=action, resource=account.arn("ec2", f"{kind}/{name}"))
     for kind in ("instance", "volume"):
-        tags = _specified(kind, data.get("TagSpecifications"), asked)
+        tags = tags_for(kind, data.get("TagSpecifications"), asked)
         made = account.arn("ec2", f"{kind}/{NEW}")
         yield Access(action=action, resource=made, context=_tag_keys("RequestTag", tags))
         if tags:
@@ -254,7 +242,7 @@ def _first_spot(account: Account) -> Access:
 
 
 def _create_template(account: Account, params: Params) -> Iterator[Access]:
-    tags = _specified("launch-template", params.get("TagSpecifications"))
+    tags = tags_for("launch-template", params.get("TagSpecifications"))
     made = account.arn("ec2", f"launch-template/{NEW}")
     yield Access(action="ec2:CreateLaunchTemplate", resource=made, context=_tag_keys("RequestTag", tags))
     if tags:

@@ -15,6 +15,7 @@ from mark.domain.quota import quota_family
 from mark.emulator.config import ACCOUNT, REGION
 from mark.emulator.ec2.machine import Machine, MachineState
 from mark.emulator.errors import ApiError, not_emulated
+from mark.emulator.paging import page_of
 
 ACCOUNT_SETTINGS = "GET /2016-08-19/account-settings"
 MOST_A_PAGE = 100
@@ -85,10 +86,8 @@ class AccountLimits:
         request = json.loads(body)
         if request["ServiceCode"] != "ec2":
             raise ApiError("NoSuchResourceException", f"no quotas of {request['ServiceCode']} are known here")
-        size, start = (
-            min(MOST_A_PAGE, int(request.get("MaxResults") or MOST_A_PAGE)),
-            int(request.get("NextToken") or 0),
-        )
+        listed = tuple(self._quotas.items())
+        shown, following = page_of(listed, request.get("NextToken"), request.get("MaxResults"), most=MOST_A_PAGE)
         page = [
             {
                 "ServiceCode": "ec2",
@@ -99,10 +98,9 @@ class AccountLimits:
                 "Unit": "None",
                 "Adjustable": True,
             }
-            for code, (name, value) in list(self._quotas.items())[start : start + size]
+            for code, (name, value) in shown
         ]
-        more = {"NextToken": str(start + size)} if start + size < len(self._quotas) else {}
-        return {"Quotas": page, **more}
+        return {"Quotas": page, **({"NextToken": following} if following else {})}
 
     def account_settings(self) -> dict[str, Any]:
         """The reply to Lambda's GetAccountSettings."""

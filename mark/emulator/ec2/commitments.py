@@ -12,6 +12,7 @@ from mark.domain.commitments.owned import Commitments, PlanKind, ReservedInstanc
 from mark.domain.offering import InstanceType
 from mark.emulator.config import ACCOUNT, REGION
 from mark.emulator.errors import ApiError, not_emulated
+from mark.emulator.paging import page_of
 
 MOST_A_PAGE = 50
 YEAR_S = 31_536_000
@@ -117,9 +118,5 @@ def _instant(at: float | None, otherwise: datetime) -> datetime:
 
 
 def _page(key: str, items: list[dict[str, Any]], request: dict[str, Any]) -> dict[str, Any]:
-    start, size = (
-        int(request.get("nextToken") or 0),
-        min(MOST_A_PAGE, int(request.get("maxResults") or MOST_A_PAGE)),
-    )
-    more = {"nextToken": str(start + size)} if start + size < len(items) else {}
-    return {key: items[start : start + size], **more}
+    shown, following = page_of(items, request.get("nextToken"), request.get("maxResults"), most=MOST_A_PAGE)
+    return {key: shown, **({"nextToken": following} if following else {})}

@@ -11,8 +11,8 @@ from typing import Any
 
 from mark.domain.offering import InstanceType, Market
 from mark.emulator.ec2.account_limits import AccountLimits
-from mark.emulator.ec2.launch_templates import Template, find_template, named_zone, resolve, tags_for
-from mark.emulator.ec2.machine import LaunchSpec, Machine
+from mark.emulator.ec2.launch_templates import Template, find_template, named_zone, resolve
+from mark.emulator.ec2.machine import LaunchSpec, Machine, tags_for
 from mark.emulator.ec2.machines import Machines
 from mark.emulator.errors import ApiError, not_emulated
 from mark.emulator.faults import Faults

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from typing import Any
 
 from mark.cloudmodel.lifecycle import Life
 from mark.domain.offering import InstanceType, Market, of_type
@@ -23,6 +24,15 @@ class MachineState(IntEnum):
     def label(self) -> str:
         """As the API writes it."""
         return self.name.lower().replace("_", "-")
+
+
+def tags_for(kind: str, *specifications: Any) -> dict[str, str]:
+    """Tags that a request's `TagSpecifications` give to resources of a kind; later ones win."""
+    tags: dict[str, str] = {}
+    for one in (one for many in specifications for one in many or ()):
+        if one.get("ResourceType") == kind:
+            tags |= {str(tag["Key"]): str(tag.get("Value", "")) for tag in one.get("Tags", ())}
+    return tags
 
 
 _STATES = {state.label: state for state in MachineState}
