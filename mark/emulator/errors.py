@@ -6,9 +6,6 @@ import json
 import secrets
 from xml.sax.saxutils import escape
 
-CBOR_TYPE = "application/cbor"
-CBOR_HEADERS = ((b"smithy-protocol", b"rpc-v2-cbor"),)
-
 
 class ApiError(Exception):
     """An error that the caller sees, with AWS's code and HTTP status."""
@@ -39,14 +36,3 @@ def error_body(error: ApiError, *, query: bool, service: str = "") -> tuple[str,
     else:
         text = f"<ErrorResponse>{detail}<RequestId>{request}</RequestId></ErrorResponse>"
     return "text/xml;charset=UTF-8", f'<?xml version="1.0" encoding="UTF-8"?>{text}'.encode()
-
-
-def cbor_error(error: ApiError) -> bytes:
-    """The body of an error where the caller speaks CBOR: a map of two texts."""
-    words = ("__type", error.code, "message", error.message)
-    return b"\xa2" + b"".join(_cbor_text(word) for word in words)
-
-
-def _cbor_text(word: str) -> bytes:
-    data = word.encode()[:0xFFFF]
-    return b"\x79" + len(data).to_bytes(2, "big") + data

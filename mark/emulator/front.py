@@ -10,23 +10,21 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 
 from mark.emulator import strict
 from mark.emulator.authorization.authorizer import Authorizer
-from mark.emulator.authorization.requests import operation_and_params, simulation_body
 from mark.emulator.control import Control
 from mark.emulator.ec2.account_limits import ACCOUNT_SETTINGS, AccountLimits
 from mark.emulator.ec2.api import Ec2Api
 from mark.emulator.ec2.commitments import AccountCommitments
 from mark.emulator.ec2.imds import Imds
-from mark.emulator.ec2.query_protocol import form_of
-from mark.emulator.errors import CBOR_HEADERS, CBOR_TYPE, ApiError, cbor_error, error_body
+from mark.emulator.errors import ApiError, error_body
 from mark.emulator.events.scheduler import Scheduler
 from mark.emulator.faults import Fault, Faults, error_of
 from mark.emulator.functions.api import LambdaApi
 from mark.emulator.moto_app import StrictMoto
-from mark.emulator.moto_parts import query_parameters
+from mark.emulator.moto_parts import operation_and_params, query_parameters, request_of, serialize
 from mark.emulator.pricing import Pricing
 from mark.emulator.ses import Ses
 from mark.emulator.signature import AccessKey, SignedRequest, check
@@ -42,8 +40,13 @@ SERVICE = re.compile(rb"Credential=[^/]+/\d+/[^/]+/([a-z0-9-]+)/aws4_request")
 ROLE = re.compile(rb"\bapp/mark-([a-z-]+)")
 """Role of a caller, as clients of the service send it (`mark.aws.session`)."""
 INVOKE = re.compile(r"/2015-03-31/functions/([^/]+)/invocations")
-OPERATION = re.compile(r"/service/\w+/operation/(\w+)")
-"""CloudWatch's calls, in CBOR."""
+BOTO3_NAMES = {
+    "monitoring": "cloudwatch",
+    "servicequotas": "service-quotas",
+    "ses": "sesv2",
+    "tagging": "resourcegroupstaggingapi",
+}
+"""A signature's word for a service -> boto3's, where they differ."""
 PARTS = frozenset(("acl", "encryption", "lifecycle", "policy", "tagging", "uploads", "versioning", "versions"))
 """Parts of a bucket or an object that a call of S3 may be about."""
 MOST_BYTES = 16 * 1024 * 1024
@@ -187,11 +190,9 @@ class Front:
 
     def _authorize(self, call: Call) -> None:
         if self._authorizer is not None and call.role:
-            query = call.scope["query_string"].decode()
-            asked = operation_and_params(
-                call.service, call.action, path=call.path, query=query, body=call.body, form=call.form
-            )
-            self._authorizer.check(call.role, *asked)
+            service = BOTO3_NAMES.get(call.service, call.service)
+            operation, params = operation_and_params(service, request_of(call.scope, call.body))
+            self._authorizer.check(call.role, service, operation, params)
 
     def _following(self, send: Send) -> Send:
         """Follow what moto did with schedules before the caller hears that it is done."""
@@ -224,8 +225,8 @@ class Front:
             )
             return Answer(status, body, "application/json", headers)
         if call.action == "SimulatePrincipalPolicy" and self._authorizer is not None:
-            answers = self._authorizer.simulate(query_parameters("iam", call.action, call.body))
-            return Answer(200, simulation_body(answers), "text/xml")
+            found = self._authorizer.simulate(query_parameters("iam", call.action, _form_of(call.body)))
+            return Answer(200, serialize("iam", call.action, found).encode(), "text/xml")
         document = self._fault_target(call)
         return None if document is None else Answer(200, json.dumps(document).encode())
 
@@ -262,20 +263,23 @@ def _name(call: Call) -> None:
         elif name == b"user-agent" and (caller := ROLE.search(value)):
             call.role = caller[1].decode()
     if call.service == "ec2":
-        call.form = form_of(call.body)
+        call.form = _form_of(call.body)
         call.action = call.form.get("Action", "")
     elif call.service == "lambda" and INVOKE.fullmatch(call.path):
         call.action = "Invoke"
     elif target:
         call.action = target.decode().rsplit(".", 1)[-1]
-    elif operation := OPERATION.fullmatch(call.path):
-        call.action = operation[1]
     elif call.body.startswith(b"Action="):
-        call.action = form_of(call.body)["Action"]
+        call.action = _form_of(call.body)["Action"]
     elif call.service == "s3":
         call.action = _of_bucket(call)
     else:
         call.action = f"{call.scope['method']} {call.path}"
+
+
+def _form_of(body: bytes) -> dict[str, str]:
+    """The fields of a body of the query protocol."""
+    return dict(parse_qsl(body.decode(), keep_blank_values=True))
 
 
 def _as_signed(call: Call) -> SignedRequest:
@@ -306,8 +310,6 @@ def _text(call: Call) -> str:
 
 def _refusal(call: Call, error: ApiError) -> Answer:
     query = bool(call.form) or call.body.startswith(b"Action=") or call.service == "route53"  # XML, too
-    if OPERATION.fullmatch(call.path):
-        return Answer(error.status, cbor_error(error), CBOR_TYPE, CBOR_HEADERS)
     content_type, body = error_body(error, query=query, service=call.service)
     return Answer(error.status, body, content_type, ((b"x-amzn-errortype", error.code.encode()),))
 

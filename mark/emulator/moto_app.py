@@ -13,14 +13,15 @@ from moto.core.base_backend import BackendDict
 from moto.core.model_instances import reset_model_data
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
-from mark.emulator.errors import CBOR_HEADERS, CBOR_TYPE, ApiError, cbor_error, error_body
+from mark.emulator.errors import ApiError, error_body
 from mark.emulator.moto_parts import (
     LAMBDA_BACKEND,
     QUEUE,
     RESOURCE_TYPES,
     SECRETS_BACKEND,
     SECRETS_EXISTS,
-    sqs_backend,
+    backend_of,
+    instead_of,
 )
 
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
@@ -73,13 +74,9 @@ class _Stopping(Exception):
 
 
 def _refuse(environ: dict[str, Any], start_response: StartResponse, error: ApiError) -> list[bytes]:
-    asked_in = environ.get("CONTENT_TYPE", "")
-    if asked_in == CBOR_TYPE:
-        headers = [("content-type", CBOR_TYPE), *((name.decode(), value.decode()) for name, value in CBOR_HEADERS)]
-        body = cbor_error(error)
-    else:
-        content_type, body = error_body(error, query=asked_in.startswith("application/x-www-form-urlencoded"))
-        headers = [("content-type", content_type), ("x-amzn-errortype", error.code)]
+    is_form = environ.get("CONTENT_TYPE", "").startswith("application/x-www-form-urlencoded")
+    content_type, body = error_body(error, query=is_form)
+    headers = [("content-type", content_type), ("x-amzn-errortype", error.code)]
     start_response(f"{error.status} {error.code}", headers)
     return [body]
 
@@ -89,82 +86,60 @@ def _end_long_polls(stopping: threading.Event) -> Any:
 
     Returns what stands in for moto's wait; its `original` is moto's.
     """
-    original = getattr(QUEUE.wait_for_messages, "original", QUEUE.wait_for_messages)
 
-    def wait_for_messages(self: Any, timeout: int) -> None:
+    @instead_of(QUEUE, "wait_for_messages")
+    def wait_for_messages(original: Any, queue: Any, timeout: int) -> None:
         if stopping.is_set():
             raise _Stopping
-        original(self, timeout)
+        original(queue, timeout)
 
-    wait_for_messages.original = original  # type: ignore[attr-defined]
-    QUEUE.wait_for_messages = wait_for_messages
     return wait_for_messages
 
 
 def _refuse_unknown_resources() -> None:
     """A template with a resource that moto would skip does not become CREATE_COMPLETE."""
-    original = getattr(
-        RESOURCE_TYPES.resource_class_from_type, "original", RESOURCE_TYPES.resource_class_from_type
-    )
 
-    def resource_class_from_type(resource_type: str) -> Any:
+    @instead_of(RESOURCE_TYPES, "resource_class_from_type")
+    def resource_class_from_type(original: Any, resource_type: str) -> Any:
         found = None if resource_type in OURS else original(resource_type)
         if found is None and resource_type not in RESOURCE_TYPES.NULL_MODELS:
             raise NotImplementedError(f"CloudFormation's {resource_type}")
         return found
 
-    resource_class_from_type.original = original  # type: ignore[attr-defined]
-    RESOURCE_TYPES.resource_class_from_type = resource_class_from_type
-
 
 def _leave_queues_to_us() -> None:
     """Moto calls a function from within SendMessage, through Docker; our own poller does it instead."""
-    original = getattr(
-        LAMBDA_BACKEND.create_event_source_mapping, "original", LAMBDA_BACKEND.create_event_source_mapping
-    )
 
-    def create_event_source_mapping(self: Any, spec: dict[str, Any]) -> Any:
-        mapping = original(self, spec)
-        for queue in sqs_backend().queues.values():
+    @instead_of(LAMBDA_BACKEND, "create_event_source_mapping")
+    def create_event_source_mapping(original: Any, functions: Any, spec: dict[str, Any]) -> Any:
+        mapping = original(functions, spec)
+        for queue in backend_of("sqs").queues.values():
             queue.lambda_event_source_mappings.clear()
         return mapping
-
-    create_event_source_mapping.original = original  # type: ignore[attr-defined]
-    LAMBDA_BACKEND.create_event_source_mapping = create_event_source_mapping
 
 
 def _follow_moved_stages() -> None:
     """Moto reads a secret as before, and as unchanged, when the stage of one of its versions has moved."""
-    moves = SECRETS_BACKEND.update_secret_version_stage
-    original = getattr(moves, "original", moves)
 
-    def update_secret_version_stage(
-        self: Any, secret_id: str, version_stage: str, remove_from_version_id: str, move_to_version_id: str
-    ) -> Any:
-        told = original(self, secret_id, version_stage, remove_from_version_id, move_to_version_id)
-        secret = self.secrets[secret_id]
+    @instead_of(SECRETS_BACKEND, "update_secret_version_stage")
+    def update_secret_version_stage(original: Any, secrets: Any, **moved: Any) -> Any:
+        told = original(secrets, **moved)
+        secret = secrets.secrets[moved["secret_id"]]
         secret.last_changed_date = time.time()
-        if version_stage == "AWSCURRENT" and move_to_version_id:
-            secret.set_default_version_id(move_to_version_id)
+        if moved["version_stage"] == "AWSCURRENT" and moved["move_to_version_id"]:
+            secret.set_default_version_id(moved["move_to_version_id"])
         return told
-
-    update_secret_version_stage.original = original  # type: ignore[attr-defined]
-    SECRETS_BACKEND.update_secret_version_stage = update_secret_version_stage
 
 
 def _keep_values_of_versions() -> None:
     """Moto gives a version that is AWSPENDING another value; Secrets Manager changes no value of any version."""
-    puts = SECRETS_BACKEND.put_secret_value
-    original = getattr(puts, "original", puts)
 
+    @instead_of(SECRETS_BACKEND, "put_secret_value")
     def put_secret_value(
-        self: Any, *, secret_id: str, secret_string: str, client_request_token: str, **more: Any
+        original: Any, secrets: Any, *, secret_id: str, secret_string: str, client_request_token: str, **more: Any
     ) -> Any:
-        version = getattr(self.secrets.get(secret_id), "versions", {}).get(client_request_token, {})
+        version = getattr(secrets.secrets.get(secret_id), "versions", {}).get(client_request_token, {})
         if version.get("secret_string", secret_string) != secret_string:
             raise SECRETS_EXISTS(f"The version {client_request_token} has another value already.")
         given = {"secret_id": secret_id, "secret_string": secret_string}
-        return original(self, **given, client_request_token=client_request_token, **more)
-
-    put_secret_value.original = original  # type: ignore[attr-defined]
-    SECRETS_BACKEND.put_secret_value = put_secret_value
+        return original(secrets, **given, client_request_token=client_request_token, **more)

@@ -16,7 +16,7 @@ from mark.aws.permissions.evaluate import Access
 from mark.aws.permissions.policies import Names
 from mark.emulator.authorization.accesses import Account, accesses
 from mark.emulator.authorization.inventory import EmulatedInventory
-from mark.emulator.moto_parts import ec2_backend
+from mark.emulator.moto_parts import backend_of
 from tests.aws.iam import NAMES, NEVER_ASKED, decided
 
 Call = tuple[str, str]
@@ -45,7 +45,7 @@ def functions() -> Any:
 
 def instance_tags(name: str) -> dict[str, str] | None:
     with suppress(InvalidInstanceIdError):
-        return {tag["key"]: tag["value"] for tag in ec2_backend().get_instance(name).get_tags()}
+        return {tag["key"]: tag["value"] for tag in backend_of("ec2").get_instance(name).get_tags()}
     return None
 
 

@@ -49,8 +49,8 @@ class Authorizer:
             for sid in decision.by:
                 self._used[role, sid, access.action] += 1
 
-    def simulate(self, params: Params) -> list[tuple[str, str, bool]]:
-        """IAM's SimulatePrincipalPolicy of the controllers' role: action, resource, and whether it is allowed."""
+    def simulate(self, params: Params) -> Params:
+        """The reply to IAM's SimulatePrincipalPolicy about the controllers' role."""
         part = str(params["PolicySourceArn"]).rpartition("-")[2]
         if part not in PROCESSES:
             raise ApiError("NoSuchEntity", f"The role with name {params['PolicySourceArn']} cannot be found.", 404)
@@ -58,11 +58,21 @@ class Authorizer:
         given = {
             one["ContextKeyName"]: tuple(one["ContextKeyValues"]) for one in params.get("ContextEntries") or ()
         }
-        return [
-            (action, resource, evaluate(Access(action=action, resource=resource, context=given), policies).allowed)
+        asked = [
+            Access(action=action, resource=resource, context=given)
             for action in params["ActionNames"]
             for resource in params.get("ResourceArns") or ["*"]
         ]
+        return {
+            "EvaluationResults": [
+                {
+                    "EvalActionName": one.action,
+                    "EvalResourceName": one.resource,
+                    "EvalDecision": "allowed" if evaluate(one, policies).allowed else "implicitDeny",
+                }
+                for one in asked
+            ]
+        }
 
     def _refuse(self, service: str, message: str) -> NoReturn:
         self._refused[message] += 1

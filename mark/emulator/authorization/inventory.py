@@ -9,7 +9,7 @@ from moto.awslambda.exceptions import UnknownFunctionException
 from mark.emulator.authorization.accesses import Params, Tags, TemplateFound
 from mark.emulator.ec2.launch_templates import find_template
 from mark.emulator.errors import ApiError
-from mark.emulator.moto_parts import ec2_backend, lambda_backend
+from mark.emulator.moto_parts import backend_of
 
 
 class EmulatedInventory:
@@ -21,7 +21,7 @@ class EmulatedInventory:
     def function_tags(self, name: str) -> Tags | None:
         """See `Inventory`."""
         try:
-            function = lambda_backend().get_function(name)
+            function = backend_of("lambda").get_function(name)
         except UnknownFunctionException:
             return None
         tags: Mapping[str, str] = function.tags
@@ -34,10 +34,10 @@ class EmulatedInventory:
         except ApiError:
             return None
         name = found.reference["LaunchTemplateId"]
-        tags = {tag["key"]: tag["value"] for tag in ec2_backend().get_launch_template(name).get_tags()}
+        tags = {tag["key"]: tag["value"] for tag in backend_of("ec2").get_launch_template(name).get_tags()}
         return TemplateFound(id=name, tags=tags, data=found.data)
 
     def function_of_mapping(self, mapping: str) -> str | None:
         """See `Inventory`."""
-        found = lambda_backend().get_event_source_mapping(mapping)
+        found = backend_of("lambda").get_event_source_mapping(mapping)
         return str(found.function_arn) if found is not None else None

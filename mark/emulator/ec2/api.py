@@ -18,9 +18,11 @@ from mark.emulator.ec2.launch import Launches, Sold, over_quota, sold_everywhere
 from mark.emulator.ec2.launch_templates import find_template
 from mark.emulator.ec2.machine import Machine, MachineState
 from mark.emulator.ec2.machines import Machines, not_found
-from mark.emulator.ec2.query_protocol import Params, params_of, serialize
 from mark.emulator.errors import ApiError, not_emulated
 from mark.emulator.faults import Faults
+from mark.emulator.moto_parts import query_parameters, serialize
+
+Params = dict[str, Any]
 
 MOTOS = frozenset(
     (
@@ -106,7 +108,7 @@ class Ec2Api:
             "TerminateInstances": self._terminate,
             "ModifyInstanceAttribute": self._modify,
             "DescribeInstanceAttribute": self._attribute,
-            "DescribeReservedInstances": lambda _: serialize(
+            "DescribeReservedInstances": lambda _: _reply(
                 "DescribeReservedInstances", {"ReservedInstances": reservations()}
             ),
             "DescribeSpotPriceHistory": self._prices,
@@ -122,7 +124,7 @@ class Ec2Api:
             return None
         if handler is None:
             raise not_emulated(f"ec2:{action}")
-        params = params_of(action, form)
+        params = query_parameters("ec2", action, form)
         if params.get("DryRun"):
             self._refuse_absent(params)
             raise ApiError("DryRunOperation", "Request would have succeeded, but DryRun flag is set.", 412)
@@ -150,7 +152,7 @@ class Ec2Api:
                 f"request(s) with client token {token}.",
             )
         elif action == "CreateFleet" and self._lag_s > 0:  # "without performing any further actions"
-            return serialize(action, {"FleetId": f"fleet-{secrets.token_hex(16)}", "Instances": [], "Errors": []})
+            return _reply(action, {"FleetId": f"fleet-{secrets.token_hex(16)}", "Instances": [], "Errors": []})
         return known[1]
 
     def _run_instances(self, params: Params) -> str:
@@ -162,7 +164,7 @@ class Ec2Api:
         return f"{head}{from_id}</RunInstancesResponse>"
 
     def _create_fleet(self, params: Params) -> str:
-        return serialize("CreateFleet", self._launches.create_fleet(params))
+        return _reply("CreateFleet", self._launches.create_fleet(params))
 
     def _describe(self, params: Params) -> str:
         if params.get("InstanceIds") and params.get("MaxResults"):
@@ -191,7 +193,7 @@ class Ec2Api:
             machines = [machine for machine in machines if machine.state is MachineState.RUNNING]
         page, token = _page([[machine] for machine in machines], params)
         statuses = [self._status(machine) for group in page for machine in group]
-        return serialize("DescribeInstanceStatus", {"InstanceStatuses": statuses, "NextToken": token or None})
+        return _reply("DescribeInstanceStatus", {"InstanceStatuses": statuses, "NextToken": token or None})
 
     def _status(self, machine: Machine) -> dict[str, Any]:
         word = "not-applicable"
@@ -236,13 +238,13 @@ class Ec2Api:
             }
             for machine, state in zip(machines, before, strict=True)
         ]
-        return serialize(action, {word: changes})
+        return _reply(action, {word: changes})
 
     def _modify(self, params: Params) -> str:
         (machine,) = self._machines.named([params["InstanceId"]])
         if "DisableApiTermination" in params:
             machine.protected = bool(params["DisableApiTermination"].get("Value"))
-            return serialize("ModifyInstanceAttribute", {})
+            return _reply("ModifyInstanceAttribute", {})
         behavior = params.get("InstanceInitiatedShutdownBehavior", {}).get("Value")
         if params.get("Attribute") == "instanceInitiatedShutdownBehavior":
             behavior = params.get("Value")
@@ -251,7 +253,7 @@ class Ec2Api:
                 "ModifyInstanceAttribute of aught but instanceInitiatedShutdownBehavior and disableApiTermination"
             )
         machine.shutdown_behavior = behavior
-        return serialize("ModifyInstanceAttribute", {})
+        return _reply("ModifyInstanceAttribute", {})
 
     def _attribute(self, params: Params) -> str:
         (machine,) = self._machines.named([params["InstanceId"]])
@@ -266,7 +268,7 @@ class Ec2Api:
         if params["Attribute"] not in values:
             raise not_emulated(f"DescribeInstanceAttribute of {params['Attribute']}")
         name, value = values[params["Attribute"]]
-        return serialize("DescribeInstanceAttribute", {"InstanceId": machine.id, name: {"Value": value}})
+        return _reply("DescribeInstanceAttribute", {"InstanceId": machine.id, name: {"Value": value}})
 
     def _prices(self, params: Params) -> str:
         """The prices of now of each type that has a spot market, by zone: what was before nobody asks."""
@@ -286,20 +288,24 @@ class Ec2Api:
             if only in (None, "", zone)
             and (price := self._machines.spot_usd_per_hour(self._types[name], zone)) is not None
         ]
-        return serialize("DescribeSpotPriceHistory", {"SpotPriceHistory": history, "NextToken": ""})
+        return _reply("DescribeSpotPriceHistory", {"SpotPriceHistory": history, "NextToken": ""})
 
     def _create_tags(self, params: Params) -> str:
         for machine in self._machines.named(params["Resources"]):
             machine.tags.update({tag["Key"]: tag.get("Value", "") for tag in params["Tags"]})
             machine.xml = None
-        return serialize("CreateTags", {})
+        return _reply("CreateTags", {})
 
     def _delete_tags(self, params: Params) -> str:
         for machine in self._machines.named(params["Resources"]):
             for tag in params.get("Tags") or [{"Key": key} for key in machine.tags]:
                 machine.tags.pop(tag["Key"], None)
             machine.xml = None
-        return serialize("DeleteTags", {})
+        return _reply("DeleteTags", {})
+
+
+def _reply(action: str, result: Params) -> str:
+    return serialize("ec2", action, result)
 
 
 def _page(groups: list[list[Machine]], params: Params) -> tuple[list[list[Machine]], str]:

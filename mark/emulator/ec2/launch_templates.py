@@ -12,7 +12,7 @@ from mark.domain.offering import InstanceType, Market
 from mark.emulator.config import DEFAULT_ZONE, REGION
 from mark.emulator.ec2.machine import LaunchSpec
 from mark.emulator.errors import ApiError
-from mark.emulator.moto_parts import ec2_backend
+from mark.emulator.moto_parts import backend_of
 
 Data = Mapping[str, Any]
 
@@ -27,7 +27,7 @@ class Template:
 
 def find_template(reference: Data) -> Template:
     """The template that a launch names by id or name, of the version it names (the default one else)."""
-    backend = ec2_backend()
+    backend = backend_of("ec2")
     try:
         if "LaunchTemplateId" in reference:
             template = backend.get_launch_template(reference["LaunchTemplateId"])
@@ -52,16 +52,6 @@ def find_template(reference: Data) -> Template:
         "Version": str(number),
     }
     return Template(data=found.data, reference=named)
-
-
-def tags_for(kind: str, *specifications: Any) -> dict[str, str]:
-    """Tags for resources of `kind`; later specifications win."""
-    tags: dict[str, str] = {}
-    for specification in specifications:
-        for entry in specification or ():
-            if entry.get("ResourceType") == kind:
-                tags.update({tag["Key"]: tag.get("Value", "") for tag in entry.get("Tags", ())})
-    return tags
 
 
 def resolve(
@@ -103,7 +93,7 @@ def _subnet_id(data: Data) -> str | None:
 
 
 def _subnet(data: Data) -> Any:
-    backend, name = ec2_backend(), _subnet_id(data)
+    backend, name = backend_of("ec2"), _subnet_id(data)
     try:
         if name:
             return backend.get_subnet(name)
@@ -117,7 +107,7 @@ def _subnet(data: Data) -> Any:
 
 
 def _groups(data: Data, vpc_id: str) -> tuple[tuple[str, str], ...]:
-    backend = ec2_backend()
+    backend = backend_of("ec2")
     names = list(data.get("SecurityGroupIds") or ())
     for nic in data.get("NetworkInterfaces") or ():
         names.extend(nic.get("Groups") or ())

@@ -14,7 +14,7 @@ from typing import Any
 
 from mark.emulator.clock import ServiceClock, iso
 from mark.emulator.config import ACCOUNT, REGION
-from mark.emulator.moto_parts import CLOUDWATCH_BACKEND, cloudwatch_backend, sqs_backend
+from mark.emulator.moto_parts import CLOUDWATCH_BACKEND, backend_of, instead_of
 
 MINUTE_S = 60.0
 NAMESPACE = "AWS/SQS"
@@ -55,11 +55,11 @@ class Alarms:
 
     def state(self) -> dict[str, str]:
         """Each alarm's state by name."""
-        return {name: str(alarm.state_value) for name, alarm in list(cloudwatch_backend().alarms.items())}
+        return {name: str(alarm.state_value) for name, alarm in list(backend_of("cloudwatch").alarms.items())}
 
     def queues(self) -> dict[str, dict[str, float]]:
         """Metrics of the queues now, by name."""
-        queues = list(sqs_backend().queues.items())
+        queues = list(backend_of("sqs").queues.items())
         return {name: {metric: read(queue) for metric, read in METRICS.items()} for name, queue in queues}
 
     def look(self, at: float) -> None:
@@ -67,7 +67,7 @@ class Alarms:
         for queue, values in self.queues().items():
             for metric, value in values.items():
                 self._values.setdefault((queue, metric), deque(maxlen=MOST_VALUES)).append(value)
-        for alarm in list(cloudwatch_backend().alarms.values()):
+        for alarm in list(backend_of("cloudwatch").alarms.values()):
             state, reason = self._judge(alarm)
             before = alarm.state_value
             if state != before:
@@ -114,9 +114,9 @@ def _event(alarm: Any, before: str, at: float) -> dict[str, Any]:
 
 def _refuse_what_has_no_value() -> None:
     """An alarm that would never be evaluated, or that would tell nobody, is not made."""
-    original = getattr(CLOUDWATCH_BACKEND.put_metric_alarm, "original", CLOUDWATCH_BACKEND.put_metric_alarm)
 
-    def put_metric_alarm(self: Any, **given: Any) -> Any:
+    @instead_of(CLOUDWATCH_BACKEND, "put_metric_alarm")
+    def put_metric_alarm(original: Any, alarms: Any, **given: Any) -> Any:
         dimensions = {entry["Name"] for entry in given["dimensions"]}
         if given["namespace"] != NAMESPACE or given["metric_name"] not in METRICS or dimensions != {"QueueName"}:
             raise NotImplementedError(f"alarms on {given['namespace']}'s {given['metric_name']}")
@@ -132,7 +132,4 @@ def _refuse_what_has_no_value() -> None:
             raise NotImplementedError("alarms with other periods than minutes, or that treat missing data")
         if any(given.get(name) for name in ("alarm_actions", "ok_actions", "insufficient_data_actions")):
             raise NotImplementedError("actions of alarms: their events reach EventBridge's rules")
-        return original(self, **given)
-
-    put_metric_alarm.original = original  # type: ignore[attr-defined]
-    CLOUDWATCH_BACKEND.put_metric_alarm = put_metric_alarm
+        return original(alarms, **given)

@@ -18,7 +18,7 @@ from typing import Any
 from mark.emulator.clock import iso
 from mark.emulator.config import ACCOUNT, REGION
 from mark.emulator.ec2.machine import Machine
-from mark.emulator.moto_parts import EVENT_TEMPLATES, RULE, events_backend, sqs_backend
+from mark.emulator.moto_parts import EVENT_TEMPLATES, RULE, backend_of, instead_of
 
 LOG = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class Events:
         if service == "sqs":
             name = target["Arn"].rsplit(":", 1)[1]
             group = target.get("SqsParameters", {}).get("MessageGroupId")
-            sqs_backend().send_message(queue_name=name, message_body=body.decode(), group_id=group)
+            backend_of("sqs").send_message(queue_name=name, message_body=body.decode(), group_id=group)
         elif service == "lambda":
             name = target["Arn"].split(":function:", 1)[1]
             self._loop.call_soon_threadsafe(self._call_function, name, body)
@@ -89,7 +89,7 @@ def _say_failure(sending: Future[None]) -> None:
 
 
 def _to_rules(event: dict[str, Any]) -> None:
-    for rule in list(events_backend().describe_event_bus("default").rules.values()):
+    for rule in list(backend_of("events").describe_event_bus("default").rules.values()):
         rule.send_to_targets(dict(event))
 
 
@@ -117,11 +117,10 @@ def _shaped(target: dict[str, Any], event: dict[str, Any]) -> Any:
 def _send_ourselves(to_target: Callable[[Any, dict[str, Any], dict[str, Any]], None]) -> None:
     """Moto's PutEvents goes the same way as our own events."""
 
-    def send_to_targets(self: Any, original_event: dict[str, Any], transform_input: bool = True) -> None:
+    @instead_of(RULE, "send_to_targets")
+    def send_to_targets(_: Any, rule: Any, original_event: dict[str, Any], transform_input: bool = True) -> None:
         if not transform_input:
             raise NotImplementedError("EventBridge's replays")
-        if self.state == "ENABLED" and self.event_pattern.matches_event(original_event):
-            for target in self.targets:
-                to_target(self, target, original_event)
-
-    RULE.send_to_targets = send_to_targets
+        if rule.state == "ENABLED" and rule.event_pattern.matches_event(original_event):
+            for target in rule.targets:
+                to_target(rule, target, original_event)

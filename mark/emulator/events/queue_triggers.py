@@ -14,7 +14,7 @@ from typing import Any
 from mark.emulator.config import REGION
 from mark.emulator.errors import ApiError
 from mark.emulator.functions.api import LambdaApi
-from mark.emulator.moto_parts import lambda_backend, sqs_backend
+from mark.emulator.moto_parts import backend_of
 
 LOG = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class EventSources:
     async def run(self) -> None:
         """Poll until cancelled."""
         while True:
-            mappings = list(lambda_backend()._event_source_mappings.values())  # noqa: SLF001
+            mappings = list(backend_of("lambda")._event_source_mappings.values())  # noqa: SLF001
             for mapping in mappings:
                 if mapping.enabled:
                     self._poll(mapping)
@@ -68,7 +68,7 @@ class EventSources:
         if invocation.outcome.failed:
             return
         failed = _failures(mapping, invocation.outcome.payload, records)
-        queue = sqs_backend().get_queue(mapping.event_source_arn.rsplit(":", 1)[1])
+        queue = backend_of("sqs").get_queue(mapping.event_source_arn.rsplit(":", 1)[1])
         for record in records:
             if record["messageId"] not in failed:
                 queue.delete_message(record["receiptHandle"])
@@ -76,7 +76,7 @@ class EventSources:
 
 def _next_batch(mapping: Any) -> list[dict[str, Any]]:
     """One batch of messages as Lambda's event has them."""
-    backend = sqs_backend()
+    backend = backend_of("sqs")
     name = mapping.event_source_arn.rsplit(":", 1)[1]
     queue = backend.queues.get(name)
     if queue is None or not queue.messages:

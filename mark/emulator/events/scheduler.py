@@ -18,7 +18,7 @@ from mark.emulator.clock import ServiceClock
 from mark.emulator.config import ACCOUNT, REGION
 from mark.emulator.errors import ApiError, not_emulated
 from mark.emulator.events.schedule_times import Due, due_of
-from mark.emulator.moto_parts import scheduler_backend
+from mark.emulator.moto_parts import backend_of
 
 CallFunction = Callable[[str, bytes], None]
 REFUSED = ("ActionAfterCompletion", "EndDate", "KmsKeyArn", "StartDate")
@@ -86,7 +86,7 @@ class Scheduler:
 
 
 def _schedules() -> list[Any]:
-    groups = list(scheduler_backend().schedule_groups.values())
+    groups = list(backend_of("scheduler").schedule_groups.values())
     return [schedule for group in groups for schedule in list(group.schedules.values())]
 
 

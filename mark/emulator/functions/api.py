@@ -17,7 +17,7 @@ from mark.emulator.config import LambdaLimits
 from mark.emulator.errors import ApiError, not_emulated
 from mark.emulator.functions.pool import Invocation, LambdaPools
 from mark.emulator.functions.process import FunctionSpec
-from mark.emulator.moto_parts import lambda_backend
+from mark.emulator.moto_parts import backend_of
 
 LOG = logging.getLogger(__name__)
 
@@ -153,7 +153,7 @@ def _headers(invocation: Invocation, function: Any, *, tail: bool) -> Headers:
 
 def _function(name: str, qualifier: str | None) -> Any:
     try:
-        return lambda_backend().get_function(name, qualifier)
+        return backend_of("lambda").get_function(name, qualifier)
     except UnknownFunctionException as error:
         raise ApiError("ResourceNotFoundException", str(error.message), 404) from error
 
