@@ -66,7 +66,7 @@ def create(
     From the first client on, requests need a client's key or the service's token. Gateways follow within a few
     seconds, without a restart.
     """
-    settings = given.settings_from(config, service__name=name)
+    settings = given.settings_of(locals(), "name")
     from mark.live.commands.client import NewClient, create_client
 
     new = NewClient(
@@ -83,7 +83,7 @@ def create(
 
 def list_(*, name: given.Name = None, json: given.Json = False, config: given.Config = None) -> None:
     """List the clients of the service with their limits and keys' states."""
-    settings = given.settings_from(config, service__name=name)
+    settings = given.settings_of(locals(), "name")
     from mark.live.commands.client import list_clients
 
     list_clients(settings, as_json=json)
@@ -107,7 +107,7 @@ def rotate(
 
     Of the keys before, the last one counts for a while, so that the client can change over without a refusal.
     """
-    settings = given.settings_from(config, service__name=name)
+    settings = given.settings_of(locals(), "name")
     from mark.live.commands.client import rotate_client
 
     rotate_client(settings, client, keep_old_s=given.duration_s("--keep-old", keep_old), as_json=json)
@@ -120,7 +120,7 @@ def revoke(
 
     Its figures stay under its name. `mark client create` with that name gives it a new key.
     """
-    settings = given.settings_from(config, service__name=name)
+    settings = given.settings_of(locals(), "name")
     from mark.live.commands.client import revoke_client
 
     revoke_client(settings, client, as_json=json)
@@ -134,7 +134,7 @@ def delete(
     After the last client, revoked ones counted, requests need no key, as before the first: the service's token
     alone, where it has one. What was counted stays in the figures.
     """
-    settings = given.settings_from(config, service__name=name)
+    settings = given.settings_of(locals(), "name")
     from mark.live.commands.client import delete_client
 
     delete_client(settings, client, as_json=json)

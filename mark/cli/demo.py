@@ -32,7 +32,7 @@ def demo(
     """
     from mark.live.commands.demo import demonstrate, replay_all
 
-    settings = given.settings_from(config, out=out, simulate__world=world)
+    settings = given.settings_of(locals(), "out", "world")
     if replay_only:
         replay_all(settings, as_json=json)
     else:

@@ -43,7 +43,7 @@ def doctor(
     Each finding says what to do. Where the service runs on this machine, its emulated AWS is checked. The exit
     status is 1 when something must be fixed.
     """
-    settings = given.rollout_settings(config, trial=trial, service__name=name)
+    settings = given.settings_of(locals(), "name")
     from mark.rollout.doctor import DoctorOptions, examine
 
     status = examine(settings, DoctorOptions(prices=prices, deep=deep), as_json=json)

@@ -50,7 +50,7 @@ def add(
     out of what forecasters learn from, so that they do not expect it again. The event is kept in the service's
     store; a service elsewhere is found by service.store of --config.
     """
-    settings = given.settings_from(config, service__name=name)
+    settings = given.settings_of(locals(), "name")
     from mark.live.commands.event import EventOptions, add_event
 
     options = EventOptions(name=event, at=at, duration=length, expect=expect, model=model)
@@ -59,7 +59,7 @@ def add(
 
 def list_(*, name: given.Name = None, json: given.Json = False, config: given.Config = None) -> None:
     """List the events that were announced to a service."""
-    settings = given.settings_from(config, service__name=name)
+    settings = given.settings_of(locals(), "name")
     from mark.live.commands.event import list_events
 
     list_events(settings, as_json=json)
@@ -76,7 +76,7 @@ def remove(
 
     One that is over is then taken for usual load by forecasters.
     """
-    settings = given.settings_from(config, service__name=name)
+    settings = given.settings_of(locals(), "name")
     from mark.live.commands.event import remove_event
 
     remove_event(settings, event, as_json=json)

@@ -44,7 +44,7 @@ def explain(
     It replays the journal and reports whether today's controller would give the same orders from the same
     observations. --at shows that minute and its neighbours.
     """
-    service = given.settings_from(config, service__name=name).service.name
+    service = given.settings_of(locals(), "name").service.name
     if run_dir is None:
         from mark.live.commands.explain import explain_live
 

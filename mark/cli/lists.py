@@ -11,7 +11,7 @@ MODEL_EXAMPLES = ("mark models", "mark models --json")
 
 def policies(*, json: given.Json = False, config: given.Config = None) -> None:
     """List policies, forecasters and dispatch rules."""
-    given.settings_from(config)
+    given.settings_of(locals())
     from mark.offline.list_names import list_policies
 
     list_policies(as_json=json)
@@ -22,7 +22,7 @@ def models(*, json: given.Json = False, config: given.Config = None) -> None:
 
     Models that come with weights, ready to be served, are listed apart.
     """
-    settings = given.settings_from(config)
+    settings = given.settings_of(locals())
     from mark.offline.list_names import list_models
 
     list_models(settings, as_json=json)

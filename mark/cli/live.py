@@ -54,7 +54,7 @@ def up(
     spot, emulated by its published latencies, and the digits classifier in torch. Without --detach it shows the
     fleet until Ctrl-C, which ends it.
     """
-    settings = given.settings_from(config, service__name=name, simulate__world=world)
+    settings = given.settings_of(locals(), "name", "world")
     from mark.live.commands.up import bring_up
 
     bring_up(settings, detach=detach, as_json=json, hold=hold)
@@ -101,7 +101,7 @@ def load(
     forecasts follow a clock that runs X times as fast; service times and the objective stay real. The exit status
     is 1 when no request was answered.
     """
-    settings = given.settings_from(config, trace__where=where, trace__rows=rows, trace__bursts=bursts)
+    settings = given.settings_of(locals(), "where", "rows", "bursts")
     from mark.catalog.latency_tables import load_sizes
     from mark.live.commands.load import LoadOptions, load_service
     from mark.offline.trace_source import TraceReading
@@ -144,7 +144,7 @@ def try_(
     by its function `probe` (rollout.functions.probe, which --trial sets), since its address is internal. The exit
     status is 1 when no model answered.
     """
-    settings = given.settings_from(config, service__name=name)
+    settings = given.settings_of(locals(), "name")
     from mark.live.commands.try_service import try_service
 
     try_service(settings, model=model, address=address, key_file=key_file, as_json=json)
@@ -156,7 +156,7 @@ def alerts_test(*, name: given.Name = None, json: given.Json = False, config: gi
     For a service on this machine it is posted from here, with this shell's variable service.webhook_variable; one
     in an AWS account posts it by the function that posts its alarms (rollout.alarms.webhook).
     """
-    settings = given.settings_from(config, service__name=name)
+    settings = given.settings_of(locals(), "name")
     from mark.live.commands.alerts import try_webhook
 
     try_webhook(settings, as_json=json)
@@ -182,7 +182,7 @@ def status(
     if aws:
         from mark.live.status.aws_inventory import show_standing
 
-        show_standing(given.settings_from(config, service__name=name), as_json=json)
+        show_standing(given.settings_of(locals(), "name"), as_json=json)
         return
     from mark.live.status.watch import show_status
 
@@ -273,7 +273,7 @@ def pause(
     which stands until `mark pause --aws --off`. Instances of the fleet that no controller ends in time it
     terminates itself, by their tags.
     """
-    settings = given.settings_from(config, service__name=name)
+    settings = given.settings_of(locals(), "name")
     if aws:
         from mark.live.commands.outside_pause import pause_outside
 
@@ -363,7 +363,7 @@ def profile(
     With --on it first says what that will cost, and asks. It rents one type at a time, measures over HTTP
     through the agent, terminates the instance whatever happens, and stops before --max-usd.
     """
-    settings = given.settings_from(config, service__name=name)
+    settings = given.settings_of(locals(), "name")
     sizes = None if batches is None else tuple(round(size) for size in given.number_list("--batches", batches))
     if on is not None:
         from mark.offline.own_model.profile import USUAL_BATCHES
@@ -403,4 +403,4 @@ def profile(
 
 def _service(config: Path | None, name: str | None) -> str:
     """The service that is meant: the flag's, the file's, or the usual one."""
-    return given.settings_from(config, service__name=name).service.name
+    return given.settings_of(locals(), "name").service.name

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from mark.cli import complete
+from mark.config.events import parse_event
 from mark.config.settings import Settings, load_settings
 from mark.domain.errors import Misconfigured
 
@@ -171,40 +172,39 @@ _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]+)?)([smhd]?)")
 _UNITS_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-def settings_from(config: Path | None, **flags: Any) -> Settings:
-    """Settings of the file under the flags given; each flag is named by its key, with `__` for a dot."""
-    known = {key.replace("__", "."): (flag_name(key), _plain(value)) for key, value in flags.items()}
-    return load_settings(config, known)
+def settings_of(flags: Mapping[str, Any], *names: str) -> Settings:
+    """Settings of the file `config` under a command's flags: `settings_of(locals())`.
 
-
-def changed_settings(config: Path | None, changes: Sequence[str] | None, **flags: Any) -> Settings:
-    """`settings_from`, and what `--set` changes: settings by their dotted names, each with one value."""
-    from mark.offline.sweep.grid import parse_axis  # noqa: PLC0415 - it takes long to import
-
-    known = {key.replace("__", "."): (flag_name(key), _plain(value)) for key, value in flags.items()}
-    for text in changes or ():
-        axis = parse_axis(text)
-        if len(axis.values) != 1:
-            raise Misconfigured(f"{axis.flag} takes one value here; a list of them reads [A,B]")
-        if known.get(axis.key, ("", None))[1] not in (None, []):
-            raise Misconfigured(f"{axis.key} is given twice: by {known[axis.key][0]}, too")
-        known[axis.key] = (axis.flag, axis.values[0])
-    return load_settings(config, known)
-
-
-def rollout_settings(config: Path | None, *, trial: bool, **flags: Any) -> Settings:
-    """The settings to roll out: those of the file, or of a trial of them."""
-    settings = settings_from(config, **flags)
-    if not trial:
+    names: the flags that change settings, where the command has others that are called like one. --set and --trial
+    count where the command has them.
+    """
+    chosen = [name for name in SETTINGS if name in (names or flags)]
+    known = {SETTINGS[name]: (flag_of(name), _value(name, flags[name])) for name in chosen}
+    _change(known, flags.get("setting") or ())
+    settings = load_settings(flags["config"], known)
+    if not flags.get("trial"):
         return settings
     from mark.rollout.trial import tried  # noqa: PLC0415 - it takes long to import
 
     return tried(settings)
 
 
-def flag_name(key: str) -> str:
-    """`objective__latency_ms` is the flag --slo-ms."""
-    return _FLAGS.get(key) or "--" + key.rpartition("__")[2].replace("_", "-")
+def _change(known: dict[str, tuple[str, Any]], changes: Sequence[str]) -> None:
+    """Add settings by their dotted names, each with one value."""
+    from mark.offline.sweep.grid import parse_axis  # noqa: PLC0415 - it takes long to import
+
+    for text in changes:
+        axis = parse_axis(text)
+        if len(axis.values) != 1:
+            raise Misconfigured(f"{axis.flag} takes one value here; a list of them reads [A,B]")
+        if known.get(axis.key, ("", None))[1] not in (None, []):
+            raise Misconfigured(f"{axis.key} is given twice: by {known[axis.key][0]}, too")
+        known[axis.key] = (axis.flag, axis.values[0])
+
+
+def flag_of(name: str) -> str:
+    """The flag of a command's parameter."""
+    return f"--{name.replace('_', '-')}"
 
 
 def split_list(values: Sequence[str] | str | None) -> list[str]:
@@ -241,15 +241,48 @@ def parse_interrupts(values: Sequence[str] | None) -> list[dict[str, float]]:
     return found
 
 
-def _plain(value: Any) -> Any:
-    return str(value) if isinstance(value, Path) else value
+def _value(name: str, given: Any) -> Any:
+    """A flag's value as its setting takes it."""
+    if name in ("policy", "types"):
+        return split_list(given)
+    if name == "interrupt":
+        return parse_interrupts(given)
+    if name == "event":
+        return [parse_event(text) for text in given or ()]
+    return str(given) if isinstance(given, Path) else given
 
 
-_FLAGS = {
-    "objective__latency_ms": "--slo-ms",
-    "objective__target": "--slo-target",
-    "trace__file": "--trace",
-    "policies": "--policy",
-    "faults__interrupts": "--interrupt",
-    "events": "--event",
+SETTINGS = {
+    "accuracy_floor": "objective.accuracy_floor",
+    "bursts": "trace.bursts",
+    "commitments": "account.commitments",
+    "dispatch": "dispatch",
+    "duration_s": "trace.duration_s",
+    "event": "events",
+    "forecaster": "forecaster",
+    "interrupt": "faults.interrupts",
+    "market": "market",
+    "mean_rps": "trace.mean_rps",
+    "model": "model",
+    "models": "models",
+    "name": "service.name",
+    "out": "out",
+    "policy": "policies",
+    "pool_usd_per_hour": "policy.budget_usd_per_hour",
+    "profiles": "profiles",
+    "qos_policy": "qos_policy",
+    "rows": "trace.rows",
+    "scale": "trace.scale",
+    "seed": "seed",
+    "sizes": "trace.sizes",
+    "slo_ms": "objective.latency_ms",
+    "slo_target": "objective.target",
+    "speed": "trace.speed",
+    "start_s": "trace.start_s",
+    "stress": "faults.stress",
+    "trace": "trace.file",
+    "types": "offerings.types",
+    "where": "trace.where",
+    "world": "simulate.world",
 }
+"""Parameters of commands and the settings that they change."""

@@ -67,7 +67,7 @@ def init(
     With --target it loads the model, calls it, measures it here, and writes model.json, profile.json and
     mark.yaml. On a terminal it asks for the objective; elsewhere flags and defaults count.
     """
-    given.settings_from(config)
+    given.settings_of({"config": config})
     if target is None:
         from mark.offline.own_model.init import write_config
 
@@ -131,7 +131,7 @@ def predict(
 
     Prints its outputs, how long a call takes, and where outputs differ from what the model declares.
     """
-    settings = given.settings_from(config)
+    settings = given.settings_of({"config": config})
     from mark.offline.own_model.predict import PredictOptions, predict_once
 
     options = PredictOptions(

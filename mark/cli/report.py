@@ -74,7 +74,7 @@ def report(
     Other policies are replayed on the same arrivals. Days are days of UTC. Each whole day is replayed once and
     kept beside the service's state, so that you can run the command from cron.
     """
-    settings = given.rollout_settings(config, trial=trial, service__name=name)
+    settings = given.settings_of(locals(), "name")
     from mark.live.cost_report.report import ReportOptions, chosen_policies, parse_period, report_service
 
     options = ReportOptions(
@@ -99,7 +99,7 @@ def feed(
     For `mode: observe`: each line is one request that came just now, as in `tail -n 0 -F access.log | mark
     feed`. It ends with its input.
     """
-    service = given.settings_from(config, service__name=name).service.name
+    service = given.settings_of(locals(), "name").service.name
     from mark.live.commands.feed import feed_service
 
     feed_service(service, model)

@@ -39,7 +39,7 @@ def synth(
     Writes templates, bundles and a script for the AWS CLI. It makes no AWS call, so the settings must name
     rollout.network.zones. It needs the extra `infra` and Node.js, which CDK runs on.
     """
-    settings = given.rollout_settings(config, trial=trial)
+    settings = given.settings_of(locals())
     from mark.rollout.templates import write_templates
 
     write_templates(settings, to)
@@ -50,7 +50,7 @@ def diff(*, trial: given.Trial = False, json: given.Json = False, config: given.
 
     The exit status is 1 when there is a difference.
     """
-    settings = given.rollout_settings(config, trial=trial)
+    settings = given.settings_of(locals())
     from mark.rollout.deploy import show_difference
 
     raise typer.Exit(show_difference(settings, as_json=json))
@@ -64,7 +64,7 @@ def deploy(*, trial: given.Trial = False, yes: Yes = False, config: given.Config
     again to go on from there. With --trial it is the same deploy with settings for a first day: one model and one
     node, no domain, no certificate, no mail, at most 1 USD an hour for instances.
     """
-    settings = given.rollout_settings(config, trial=trial)
+    settings = given.settings_of(locals())
     from mark.rollout.deploy import deploy as roll_out
 
     roll_out(settings, yes=yes)
@@ -96,7 +96,7 @@ def rotate(
     way. No process starts anew. A rotation that was interrupted goes on when you run this again. Secrets that
     cannot be rotated so are named, with the reason.
     """
-    settings = given.settings_from(config)
+    settings = given.settings_of(locals())
     from mark.rollout.rotate import rotate as rotate_secrets
 
     rotate_secrets(settings, tuple(names or ()), keep_old_s=keep_old, plan_only=plan)
@@ -107,7 +107,7 @@ def destroy(*, yes: Yes = False, config: given.Config = None) -> None:
 
     Removes controllers, then instances, then the rest. The bucket and the logs stay.
     """
-    settings = given.settings_from(config)
+    settings = given.settings_of(locals())
     from mark.rollout.destroy import destroy as remove
 
     remove(settings, yes=yes)

@@ -97,7 +97,7 @@ def start(
     error budget, fails more than the stable version or is much slower. The version that serves keeps its instances
     until then.
     """
-    settings = given.settings_from(config, service__name=name)
+    settings = given.settings_of(locals(), "name")
     from mark.live.commands.rollout import StartOptions, start_rollout
 
     options = StartOptions(
@@ -119,7 +119,7 @@ def status(
     *, model: Model, name: given.Name = None, json: given.Json = False, config: given.Config = None
 ) -> None:
     """Show a model's versions, their shares and what they answered."""
-    settings = given.settings_from(config, service__name=name)
+    settings = given.settings_of(locals(), "name")
     from mark.live.commands.rollout import show_rollout
 
     show_rollout(settings, model, as_json=json)
@@ -132,7 +132,7 @@ def promote(
 
     It gets all requests as soon as its instances carry them.
     """
-    settings = given.settings_from(config, service__name=name)
+    settings = given.settings_of(locals(), "name")
     from mark.live.commands.rollout import promote_rollout
 
     promote_rollout(settings, model, as_json=json)
@@ -143,7 +143,7 @@ def abort(*, model: Model, name: given.Name = None, json: given.Json = False, co
 
     Returns when no instance of the new version takes requests any more.
     """
-    settings = given.settings_from(config, service__name=name)
+    settings = given.settings_of(locals(), "name")
     from mark.live.commands.rollout import abort_rollout
 
     abort_rollout(settings, model, as_json=json)

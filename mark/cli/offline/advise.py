@@ -53,16 +53,7 @@ def advise(
     at a time, and lists what saves and keeps its objective, most first, with the setting that does it and the
     command of its replay. A month of load takes minutes (docs/saving.md); Ctrl-C prints what is finished.
     """
-    settings = given.settings_from(
-        config,
-        trace__file=trace,
-        trace__where=where,
-        model=model,
-        trace__mean_rps=mean_rps,
-        seed=seed,
-        simulate__world=world,
-        account__commitments=commitments,
-    )
+    settings = given.settings_of(locals())
     from mark.offline.advise import AdviceOptions, advise_on
 
     words = {

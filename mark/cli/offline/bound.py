@@ -40,26 +40,7 @@ def bound(
     the market is spot, on demand too; no run that keeps the objective costs less. Both leave out the overhead:
     what stands around the fleet.
     """
-    settings = given.settings_from(
-        config,
-        trace__file=trace,
-        trace__where=where,
-        trace__rows=rows,
-        trace__bursts=bursts,
-        model=model,
-        market=market,
-        objective__latency_ms=slo_ms,
-        objective__target=slo_target,
-        trace__mean_rps=mean_rps,
-        trace__start_s=start_s,
-        trace__duration_s=duration_s,
-        simulate__world=world,
-        trace__sizes=sizes,
-        seed=seed,
-        offerings__types=given.split_list(types),
-        profiles=profiles,
-        models=models,
-    )
+    settings = given.settings_of(locals())
     from mark.offline.bound import bound_settings
 
     bound_settings(settings, as_json=json)

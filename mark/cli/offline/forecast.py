@@ -67,9 +67,7 @@ def train(
     The trained forecaster is kept in the cache, where a replay or a service with the same history and seed finds
     it.
     """
-    settings = given.settings_from(
-        config, trace__file=trace, trace__start_s=start_s, trace__mean_rps=mean_rps, seed=seed
-    )
+    settings = given.settings_of(locals(), "trace", "start_s", "mean_rps", "seed")
     from mark.offline.forecast.train import train_settings
 
     train_settings(settings, given.split_list(predictor), train_days=train_days, out=out, as_json=json)
@@ -135,15 +133,7 @@ def backtest(
     explains the scores. A forecaster that fails or is late is reported; the others go on, and the exit status is
     2.
     """
-    settings = given.settings_from(
-        config,
-        trace__file=trace,
-        trace__start_s=start_s,
-        trace__duration_s=duration_s,
-        trace__mean_rps=mean_rps,
-        seed=seed,
-        out=out,
-    )
+    settings = given.settings_of(locals(), "trace", "start_s", "duration_s", "mean_rps", "seed", "out")
     from mark.offline.forecast.backtest import BacktestOptions, backtest_settings
 
     options = BacktestOptions(
@@ -174,7 +164,7 @@ def show(
     config: given.Config = None,
 ) -> None:
     """Show a forecast at one moment of a trace, and what came."""
-    settings = given.settings_from(config, trace__file=trace, trace__mean_rps=mean_rps, seed=seed, out=out)
+    settings = given.settings_of(locals(), "trace", "mean_rps", "seed", "out")
     from mark.offline.forecast.show import show_settings
 
     show_settings(settings, given.split_list(predictor), at_s=at, as_json=json)

@@ -54,19 +54,7 @@ def plan(
     the others were not taken. The fleet is planned for the minute that lies one lead (5 minutes) ahead. Below
     stand what a service costs around its fleet, and the shape and size of a rollout for the highest of the rates.
     """
-    settings = given.settings_from(
-        config,
-        model=model,
-        market=market,
-        objective__latency_ms=slo_ms,
-        objective__target=slo_target,
-        objective__accuracy_floor=accuracy_floor,
-        trace__sizes=sizes,
-        offerings__types=given.split_list(types),
-        profiles=profiles,
-        models=models,
-        account__commitments=commitments,
-    )
+    settings = given.settings_of(locals())
     from mark.offline.plan import plan_settings
 
     plan_settings(settings, rate_rps=rate, forecast=forecast, running=given.split_list(running), as_json=json)

@@ -98,7 +98,7 @@ def choose(
     Every mix within the budget gets an upper bound of its throughput, from latencies and sizes alone; one is
     chosen among the best bounds (docs/kairos.md).
     """
-    settings = given.settings_from(config, seed=seed)
+    settings = given.settings_of(locals(), "seed")
     from mark.domain.objective import Slo
     from mark.offline.pool_choose import ChooseOptions, choose_pool
     from mark.simulator import fixed_pool

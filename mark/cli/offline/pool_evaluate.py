@@ -83,7 +83,7 @@ def evaluate(
     Without --qps it searches the most queries/s that the pool serves within the objective; with it, it says what
     share is in time at that rate (docs/kairos.md).
     """
-    settings = given.settings_from(config, seed=seed)
+    settings = given.settings_of(locals(), "seed")
     from mark.dispatch.central import policy as central
     from mark.domain.objective import Slo
     from mark.offline.pool_evaluate import EvaluateOptions, evaluate_pool

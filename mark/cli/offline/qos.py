@@ -75,17 +75,8 @@ def train(
     --model it is a policy of that model's instances, for `mark simulate --dispatch qos-rl`.
     Interrupted, it goes on from its last checkpoint when it is called again (docs/qos.md).
     """
-    settings = given.settings_from(
-        config,
-        trace__file=trace,
-        model=model,
-        objective__latency_ms=slo_ms,
-        objective__target=slo_target,
-        objective__accuracy_floor=accuracy_floor,
-        simulate__world=world,
-        profiles=profiles,
-        models=models,
-        seed=seed,
+    settings = given.settings_of(
+        locals(), "trace", "model", "slo_ms", "slo_target", "accuracy_floor", "world", "profiles", "models", "seed"
     )
     from mark.offline.qos import TrainOptions, train_scheduler
 
@@ -130,17 +121,8 @@ def evaluate(
     Prints the mean quality of responses: the weight of the model that answered times the utility of the delay,
     which falls from 1 at 1 s to 0 at 2 s, with --model from the soft deadline to the hard one (docs/qos.md).
     """
-    settings = given.settings_from(
-        config,
-        trace__file=trace,
-        model=model,
-        objective__latency_ms=slo_ms,
-        objective__target=slo_target,
-        objective__accuracy_floor=accuracy_floor,
-        simulate__world=world,
-        profiles=profiles,
-        models=models,
-        seed=seed,
+    settings = given.settings_of(
+        locals(), "trace", "model", "slo_ms", "slo_target", "accuracy_floor", "world", "profiles", "models", "seed"
     )
     from mark.offline.qos import EvaluateOptions, evaluate_scheduler
 

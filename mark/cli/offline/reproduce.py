@@ -60,7 +60,7 @@ def reproduce(
     The papers are MArk, Kairos, SuperServe and Fang et al. (QoS-aware scheduling). Prints our numbers beside the
     published ones, with every assumption.
     """
-    settings = given.settings_from(config, trace__file=trace, seed=seed, out=out)
+    settings = given.settings_of(locals())
     from mark.offline.reproduce import reproduce_study
 
     reproduce_study(study, settings, as_json=json)

@@ -10,7 +10,6 @@ import typer
 
 from mark.cli import complete
 from mark.cli import options as given
-from mark.config.events import parse_event
 
 EXAMPLES = (
     "mark simulate --trace load.csv.gz --model inception-v3",
@@ -141,40 +140,7 @@ def simulate(
     the service's own unless a flag overrides them. The first policy's journal is OUT/journal.jsonl, that of each
     other policy OUT/POLICY/journal.jsonl; `mark explain OUT` reads them.
     """
-    settings = given.changed_settings(
-        config,
-        setting,
-        trace__file=trace,
-        trace__where=where,
-        trace__rows=rows,
-        trace__bursts=bursts,
-        model=model,
-        market=market,
-        policies=given.split_list(policy),
-        policy__budget_usd_per_hour=pool_usd_per_hour,
-        objective__latency_ms=slo_ms,
-        objective__target=slo_target,
-        objective__accuracy_floor=accuracy_floor,
-        trace__mean_rps=mean_rps,
-        trace__scale=scale,
-        trace__start_s=start_s,
-        trace__duration_s=duration_s,
-        trace__speed=speed,
-        trace__sizes=sizes,
-        seed=seed,
-        out=out,
-        forecaster=forecaster,
-        dispatch=dispatch,
-        qos_policy=qos_policy,
-        simulate__world=world,
-        account__commitments=commitments,
-        faults__stress=stress,
-        faults__interrupts=given.parse_interrupts(interrupt),
-        events=[parse_event(text) for text in event or ()],
-        profiles=profiles,
-        models=models,
-        offerings__types=given.split_list(types),
-    )
+    settings = given.settings_of(locals())
     from mark.offline.simulate import simulate_settings
 
     workload, owned = None, None

@@ -69,7 +69,7 @@ def train(
     Trains by progressive shrinking, calibrates the subnets, finds their Pareto front, measures each of it by batch
     size, and writes weights, figures, profile and card. The shipped one takes some three minutes on one core.
     """
-    settings = given.settings_from(config, seed=seed)
+    settings = given.settings_of(locals(), "seed")
     from mark.offline.supernet.commands import TrainOptions, train_supernet
 
     options = TrainOptions(
@@ -95,7 +95,7 @@ def profile(
     Measures each variant by batch size, switching beside reloading, and the difference between subnets and
     extracted networks. The new figures take the place of those in the folder.
     """
-    given.settings_from(config)
+    given.settings_of(locals())
     from mark.offline.supernet.commands import profile_supernet
 
     profile_supernet(artifact, replace(_measuring(as_type, batches, seconds), gpu=gpu), as_json=json)
@@ -111,7 +111,7 @@ def show(
     config: given.Config = None,
 ) -> None:
     """Show a supernet's variants and what was measured."""
-    given.settings_from(config)
+    given.settings_of(locals())
     from mark.offline.supernet.commands import show_supernet
 
     show_supernet(artifact, as_json=json)

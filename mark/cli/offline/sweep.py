@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -99,29 +100,27 @@ def sweep(
     stopped. The exit status is 1 when a replay failed (docs/sweep.md).
     """
     from mark.offline.sweep.engines import make_engine
-    from mark.offline.sweep.grid import parse_axis, plain_axis
+    from mark.offline.sweep.grid import Axis, parse_axis, plain_axis
     from mark.offline.sweep.run import sweep_grid
 
-    single = {
-        "simulate.world": world,
-        "trace.mean_rps": mean_rps,
-        "trace.start_s": start_s,
-        "trace.duration_s": duration_s,
-    }
+    def axis(name: str, values: Sequence[object]) -> Axis | None:
+        return plain_axis(given.SETTINGS[name], given.flag_of(name), values)
+
+    single = {"world": world, "mean_rps": mean_rps, "start_s": start_s, "duration_s": duration_s}
     policies = given.split_list(policy)
     axes = [
-        plain_axis("trace.file", "--trace", given.split_list(trace)),
-        plain_axis("model", "--model", given.split_list(model)),
-        *(plain_axis(key, given.flag_name(key.replace(".", "__")), _one(value)) for key, value in single.items()),
-        plain_axis("market", "--market", given.split_list(market)),
-        plain_axis("policies", "--policy", [policies] if policies else []),
+        axis("trace", given.split_list(trace)),
+        axis("model", given.split_list(model)),
+        *(axis(name, _one(value)) for name, value in single.items()),
+        axis("market", given.split_list(market)),
+        axis("policy", [policies] if policies else []),
         *(parse_axis(text) for text in setting or ()),
-        plain_axis("seed", "--seed", given.split_list(seed)),
-        plain_axis("out", "--out", _one(None if out is None else str(out))),
+        axis("seed", given.split_list(seed)),
+        axis("out", _one(None if out is None else str(out))),
     ]
     sweep_grid(
         config,
-        [axis for axis in axes if axis is not None],
+        [one for one in axes if one is not None],
         engine=make_engine(engine, workers=workers, address=address),
         as_json=json,
     )

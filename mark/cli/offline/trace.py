@@ -54,7 +54,7 @@ def import_trace(
 
     CloudWatch, Prometheus, CSVs, and access logs of an ALB, nginx or Apache are recognised by their content.
     """
-    settings = given.settings_from(config, trace__where=where, trace__rows=rows)
+    settings = given.settings_of(locals(), "where", "rows")
     from mark.offline.trace_source import TraceReading
     from mark.offline.traces import ImportOptions, import_places
 
@@ -71,7 +71,7 @@ def describe_trace(
     config: given.Config = None,
 ) -> None:
     """Describe a trace: level, peaks, daily rhythm, burstiness."""
-    settings = given.settings_from(config, trace__where=where, trace__rows=rows)
+    settings = given.settings_of(locals(), "where", "rows")
     from mark.offline.trace_source import TraceReading
     from mark.offline.traces import describe_places
 
@@ -124,7 +124,7 @@ def generate_trace(
     config: given.Config = None,
 ) -> None:
     """Generate a trace: constant, surge, Markov-modulated, floods."""
-    settings = given.settings_from(config, seed=seed)
+    settings = given.settings_of(locals(), "seed")
     from mark.offline.traces import Generator, generate_file
 
     flags = {
