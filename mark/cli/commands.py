@@ -31,7 +31,7 @@ class Row:
     panel: str
     name: str
     summary: str
-    #: "module:function:examples", the module within mark.cli.
+    #: "module" or "module:function", within mark.cli; a function is named like its command otherwise.
     target: str
 
     def load(self) -> Any:
@@ -100,10 +100,11 @@ class Panels(TyperGroup):
 
 
 def _add(group: typer.Typer, panel: str, name: str, target: str) -> None:
-    module, function, examples = target.split(":")
-    room = import_module(f"mark.cli.{module}")
-    epilog = examples_epilog(getattr(room, examples))
-    group.command(name, rich_help_panel=panel, epilog=epilog)(getattr(room, function))
+    """Add a command. Its examples are those of its name in the module, `LIST_EXAMPLES`, or the only ones there."""
+    module, _, function = target.partition(":")
+    room, function = import_module(f"mark.cli.{module}"), function or name
+    examples = getattr(room, f"{function.rstrip('_').upper()}_EXAMPLES", None) or room.EXAMPLES
+    group.command(name, rich_help_panel=panel, epilog=examples_epilog(examples))(getattr(room, function))
 
 
 def _nothing() -> None:
@@ -111,179 +112,83 @@ def _nothing() -> None:
 
 
 ROWS = (
-    Row(SERVE, "demo", "Serve a surge on this machine, beside what its replay predicts.", "demo:demo:EXAMPLES"),
-    Row(SERVE, "up", "Start the service on this machine, with an emulated AWS.", "live:up:UP_EXAMPLES"),
-    Row(SERVE, "load", "Send requests to the service, at a rate or after a trace.", "live:load:LOAD_EXAMPLES"),
-    Row(SERVE, "try", "Send one request, and say who answered it and how fast.", "live:try_:TRY_EXAMPLES"),
-    Group(
-        SERVE,
-        "alerts",
-        "Try the webhook that alarms are posted to.",
-        {
-            "test": "live:alerts_test:ALERTS_TEST_EXAMPLES",
-        },
-    ),
-    Row(
-        SERVE,
-        "interrupt",
-        "Interrupt spot instances of the emulated AWS, with notice.",
-        "live:interrupt:INTERRUPT_EXAMPLES",
-    ),
-    Row(SERVE, "chaos", "Kill a process of the service, or inject a fault of AWS.", "live:chaos:CHAOS_EXAMPLES"),
-    Row(SERVE, "feed", "Count lines on stdin as requests of an observed fleet.", "report:feed:FEED_EXAMPLES"),
+    Row(SERVE, "demo", "Serve a surge on this machine, beside what its replay predicts.", "demo"),
+    Row(SERVE, "up", "Start the service on this machine, with an emulated AWS.", "live"),
+    Row(SERVE, "load", "Send requests to the service, at a rate or after a trace.", "live"),
+    Row(SERVE, "try", "Send one request, and say who answered it and how fast.", "live:try_"),
+    Group(SERVE, "alerts", "Try the webhook that alarms are posted to.", {"test": "live:alerts_test"}),
+    Row(SERVE, "interrupt", "Interrupt spot instances of the emulated AWS, with notice.", "live"),
+    Row(SERVE, "chaos", "Kill a process of the service, or inject a fault of AWS.", "live"),
+    Row(SERVE, "feed", "Count lines on stdin as requests of an observed fleet.", "report"),
     Group(
         SERVE,
         "client",
         "Create, list, rotate, revoke and delete clients.",
-        {
-            "create": "client:create:CREATE_EXAMPLES",
-            "list": "client:list_:LIST_EXAMPLES",
-            "rotate": "client:rotate:ROTATE_EXAMPLES",
-            "revoke": "client:revoke:REVOKE_EXAMPLES",
-            "delete": "client:delete:DELETE_EXAMPLES",
-        },
+        {"create": "client", "list": "client:list_", "rotate": "client", "revoke": "client", "delete": "client"},
     ),
-    Row(SERVE, "pause", "Stop spending, and keep the service's state.", "live:pause:PAUSE_EXAMPLES"),
+    Row(SERVE, "pause", "Stop spending, and keep the service's state.", "live"),
     Group(
         SERVE,
         "event",
         "Announce load that is known before it comes.",
-        {
-            "add": "event:add:ADD_EXAMPLES",
-            "list": "event:list_:LIST_EXAMPLES",
-            "remove": "event:remove:REMOVE_EXAMPLES",
-        },
+        {"add": "event", "list": "event:list_", "remove": "event"},
     ),
     Group(
         SERVE,
         "rollout",
         "Replace a served model's version in steps.",
-        {
-            "start": "versions:start:START_EXAMPLES",
-            "status": "versions:status:STATUS_EXAMPLES",
-            "promote": "versions:promote:PROMOTE_EXAMPLES",
-            "abort": "versions:abort:ABORT_EXAMPLES",
-        },
+        {"start": "versions", "status": "versions", "promote": "versions", "abort": "versions"},
     ),
-    Row(SERVE, "down", "End the service; logs and clients stay, announced events go.", "live:down:DOWN_EXAMPLES"),
-    Row(
-        MODEL,
-        "init",
-        "Write a mark.yaml, or with --target a model's whole folder.",
-        "own_model:init:INIT_EXAMPLES",
-    ),
-    Row(MODEL, "predict", "Call a model once, without a service.", "own_model:predict:PREDICT_EXAMPLES"),
-    Row(
-        MODEL,
-        "profile",
-        "Measure a model's latency by batch size, here or on AWS.",
-        "live:profile:PROFILE_EXAMPLES",
-    ),
-    Row(
-        REPLAY,
-        "simulate",
-        "Replay a trace under each policy: its cost and latency.",
-        "offline.simulate:simulate:EXAMPLES",
-    ),
-    Row(
-        REPLAY,
-        "sweep",
-        "Replay a grid of settings in parallel; find the Pareto front.",
-        "offline.sweep:sweep:EXAMPLES",
-    ),
-    Row(REPLAY, "plan", "Plan a fleet once for a rate, and explain the choice.", "offline.plan:plan:EXAMPLES"),
-    Row(
-        REPLAY,
-        "bound",
-        "Compute the least cost that perfect knowledge could reach.",
-        "offline.bound:bound:EXAMPLES",
-    ),
+    Row(SERVE, "down", "End the service; logs and clients stay, announced events go.", "live"),
+    Row(MODEL, "init", "Write a mark.yaml, or with --target a model's whole folder.", "own_model"),
+    Row(MODEL, "predict", "Call a model once, without a service.", "own_model"),
+    Row(MODEL, "profile", "Measure a model's latency by batch size, here or on AWS.", "live"),
+    Row(REPLAY, "simulate", "Replay a trace under each policy: its cost and latency.", "offline.simulate"),
+    Row(REPLAY, "sweep", "Replay a grid of settings in parallel; find the Pareto front.", "offline.sweep"),
+    Row(REPLAY, "plan", "Plan a fleet once for a rate, and explain the choice.", "offline.plan"),
+    Row(REPLAY, "bound", "Compute the least cost that perfect knowledge could reach.", "offline.bound"),
     Group(
         REPLAY,
         "trace",
         "Import, describe and generate traces.",
-        {
-            "import": "offline.trace:import_trace:IMPORT_EXAMPLES",
-            "describe": "offline.trace:describe_trace:DESCRIBE_EXAMPLES",
-            "generate": "offline.trace:generate_trace:GENERATE_EXAMPLES",
-        },
+        {"import": "offline.trace:import_", "describe": "offline.trace", "generate": "offline.trace"},
     ),
     Group(
         FORECAST,
         "forecast",
         "Train, score and show forecasters.",
-        {
-            "train": "offline.forecast:train:TRAIN_EXAMPLES",
-            "backtest": "offline.forecast:backtest:BACKTEST_EXAMPLES",
-            "show": "offline.forecast:show:SHOW_EXAMPLES",
-        },
+        {"train": "offline.forecast", "backtest": "offline.forecast", "show": "offline.forecast"},
     ),
-    Row(ROLL_OUT, "doctor", "Check the account: credentials, quotas, images, prices.", "doctor:doctor:EXAMPLES"),
-    Row(ROLL_OUT, "synth", "Write the service as plain CloudFormation.", "rollout:synth:SYNTH_EXAMPLES"),
-    Row(ROLL_OUT, "diff", "Show what a deploy would change; change nothing.", "rollout:diff:DIFF_EXAMPLES"),
-    Row(
-        ROLL_OUT, "deploy", "Deploy the service to an AWS account, or update it.", "rollout:deploy:DEPLOY_EXAMPLES"
-    ),
-    Row(
-        ROLL_OUT,
-        "rotate",
-        "Rotate a deployed service's secrets; lose no request.",
-        "rollout:rotate:ROTATE_EXAMPLES",
-    ),
-    Row(ROLL_OUT, "destroy", "Remove the service from the account.", "rollout:destroy:DESTROY_EXAMPLES"),
-    Row(
-        INSPECT, "status", "Show fleet, rates, objective and spend of the service.", "live:status:STATUS_EXAMPLES"
-    ),
-    Row(
-        INSPECT,
-        "explain",
-        "Explain what the controller did and why, in a replay or live.",
-        "explain:explain:EXAMPLES",
-    ),
-    Row(
-        INSPECT,
-        "report",
-        "Report the service's cost and objective, and other policies'.",
-        "report:report:EXAMPLES",
-    ),
-    Row(
-        INSPECT,
-        "advise",
-        "Say what each change of the settings would have saved.",
-        "offline.advise:advise:EXAMPLES",
-    ),
-    Row(INSPECT, "policies", "List policies, forecasters and dispatch rules.", "lists:policies:POLICY_EXAMPLES"),
-    Row(INSPECT, "models", "List models, their objectives and profiles.", "lists:models:MODEL_EXAMPLES"),
+    Row(ROLL_OUT, "doctor", "Check the account: credentials, quotas, images, prices.", "doctor"),
+    Row(ROLL_OUT, "synth", "Write the service as plain CloudFormation.", "rollout"),
+    Row(ROLL_OUT, "diff", "Show what a deploy would change; change nothing.", "rollout"),
+    Row(ROLL_OUT, "deploy", "Deploy the service to an AWS account, or update it.", "rollout"),
+    Row(ROLL_OUT, "rotate", "Rotate a deployed service's secrets; lose no request.", "rollout"),
+    Row(ROLL_OUT, "destroy", "Remove the service from the account.", "rollout"),
+    Row(INSPECT, "status", "Show fleet, rates, objective and spend of the service.", "live"),
+    Row(INSPECT, "explain", "Explain what the controller did and why, in a replay or live.", "explain"),
+    Row(INSPECT, "report", "Report the service's cost and objective, and other policies'.", "report"),
+    Row(INSPECT, "advise", "Say what each change of the settings would have saved.", "offline.advise"),
+    Row(INSPECT, "policies", "List policies, forecasters and dispatch rules.", "lists"),
+    Row(INSPECT, "models", "List models, their objectives and profiles.", "lists"),
     Group(
         RESEARCH,
         "supernet",
         "Train and show networks that switch in place.",
-        {
-            "train": "offline.supernet:train:TRAIN_EXAMPLES",
-            "profile": "offline.supernet:profile:PROFILE_EXAMPLES",
-            "show": "offline.supernet:show:SHOW_EXAMPLES",
-        },
+        {"train": "offline.supernet", "profile": "offline.supernet", "show": "offline.supernet"},
     ),
     Group(
         RESEARCH,
         "pool",
         "Choose and evaluate pools of unlike instances.",
-        {
-            "choose": "offline.pool_choose:choose:EXAMPLES",
-            "evaluate": "offline.pool_evaluate:evaluate:EXAMPLES",
-        },
+        {"choose": "offline.pool_choose", "evaluate": "offline.pool_evaluate"},
     ),
     Group(
         RESEARCH,
         "qos",
         "Train and judge quality-aware schedulers.",
-        {
-            "train": "offline.qos:train:TRAIN_EXAMPLES",
-            "evaluate": "offline.qos:evaluate:EVALUATE_EXAMPLES",
-        },
+        {"train": "offline.qos", "evaluate": "offline.qos"},
     ),
-    Row(
-        RESEARCH, "reproduce", "Repeat an experiment of a published paper.", "offline.reproduce:reproduce:EXAMPLES"
-    ),
+    Row(RESEARCH, "reproduce", "Repeat an experiment of a published paper.", "offline.reproduce"),
 )
 """The commands, in the order of the help, which loads none of their modules."""

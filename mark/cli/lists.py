@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from mark.cli import options as given
 
-POLICY_EXAMPLES = ("mark policies", "mark policies --json")
-MODEL_EXAMPLES = ("mark models", "mark models --json")
+POLICIES_EXAMPLES = ("mark policies", "mark policies --json")
+MODELS_EXAMPLES = ("mark models", "mark models --json")
 
 
 def policies(*, json: given.Json = False, config: given.Config = None) -> None:

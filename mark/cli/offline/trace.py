@@ -32,7 +32,7 @@ GENERATE_EXAMPLES = (
 )
 
 
-def import_trace(
+def import_(
     sources: Sources,
     target: Annotated[
         Path,
@@ -62,7 +62,7 @@ def import_trace(
     import_places(sources, target, options, TraceReading.of(settings))
 
 
-def describe_trace(
+def describe(
     sources: Sources,
     *,
     where: given.Where = None,
@@ -78,7 +78,7 @@ def describe_trace(
     describe_places(sources, TraceReading.of(settings), as_json=json)
 
 
-def generate_trace(
+def generate(
     kind: Annotated[
         str,
         typer.Argument(
