@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +17,9 @@ from xml.etree import ElementTree as ET
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 INK, MUTED, GRID, SURFACE = "#010203", "#040506", "#070809", "#0a0b0c"
 """Text and axes, secondary text, grid lines, the page behind the plot."""
@@ -121,9 +123,35 @@ def style_axes(axes: Axes, theme: Theme = PAGE) -> None:
     axes.tick_params(which="both", color=theme.frame, labelcolor=theme.ink)
 
 
-def legend_style() -> dict[str, Any]:
-    """A legend without a frame, in the page's ink."""
-    return {"frameon": False, "labelcolor": INK, "fontsize": 9, "columnspacing": 1.6, "borderaxespad": 0.2}
+def new_figure(
+    height_in: float,
+    *,
+    theme: Theme = PAGE,
+    width_in: float = WIDTH_IN,
+    rows: int = 1,
+    columns: int = 1,
+    height_ratios: Sequence[float] | None = None,
+    sharex: bool = False,
+) -> tuple[Figure, list[Axes]]:
+    """A figure of its own, pyplot untouched, and its quiet axes, row by row."""
+    figure = Figure(figsize=(width_in, height_in), layout="constrained", facecolor=theme.surface)
+    grid = figure.subplots(rows, columns, squeeze=False, sharex=sharex, height_ratios=height_ratios)
+    found: list[Axes] = list(grid.flat)
+    for axes in found:
+        style_axes(axes, theme)
+    return figure, found
+
+
+def add_legend(figure: Figure, *, columns: int, theme: Theme = PAGE, **more: Any) -> None:
+    """A legend above the axes, without a frame."""
+    style = {"frameon": False, "labelcolor": theme.ink, "fontsize": 9, "columnspacing": 1.6, "borderaxespad": 0.2}
+    figure.legend(loc="outside upper left", ncols=columns, **{**style, **more})
+
+
+def percents(*many: Axis) -> None:
+    """Label axes of shares in percent."""
+    for axis in many:
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
 
 
 def line_style(number: int) -> dict[str, Any]:

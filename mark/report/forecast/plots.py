@@ -10,22 +10,20 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter
 
 from mark.domain.demand import Demand, Forecast
 from mark.report.figures import (
     INK,
     MUTED,
     SERIES,
-    WIDTH_IN,
+    add_legend,
     drawing_rules,
     inline_svg,
-    legend_style,
     line_style,
-    style_axes,
+    new_figure,
+    percents,
     time_axis,
 )
 from mark.report.forecast.documents import BacktestRun, observed_shares, scored_runs
@@ -56,8 +54,7 @@ def path_figure(run: BacktestRun, path: LeadPath, *, number: int, end_rps: float
     length_s = float(path.at_s[-1]) + 60.0
     with drawing_rules(prefix):
         rows = 2 if length_s > 2 * CLOSE_S else 1
-        figure = Figure(figsize=(WIDTH_IN, 0.7 + 2.5 * rows), layout="constrained")
-        strips = figure.subplots(rows, 1, squeeze=False)[:, 0]
+        figure, strips = new_figure(0.7 + 2.5 * rows, rows=rows)
         legend = _draw_path(strips[0], path, colour, end_rps)
         time_axis(strips[0], length_s)
         strips[0].set_xlabel(strips[0].get_xlabel().replace("run", "span"))
@@ -67,7 +64,7 @@ def path_figure(run: BacktestRun, path: LeadPath, *, number: int, end_rps: float
             time_axis(strips[1], CLOSE_S)
             strips[1].set_xlabel(f"hours since hour {from_s / 3600:g} of the span")
         figure.supylabel("requests per second", color=INK, fontsize=9)
-        figure.legend(handles=legend, loc="outside upper left", ncols=5, **legend_style())
+        add_legend(figure, columns=5, handles=legend)
         return inline_svg(figure, prefix=prefix, description=f"Actual load and the forecasts of {run.predictor}")
 
 
@@ -91,7 +88,6 @@ def _cut(path: LeadPath, from_s: float) -> LeadPath:
 
 
 def _draw_path(axes: Axes, path: LeadPath, colour: str, end_rps: float | None) -> list[Patch | Line2D]:
-    style_axes(axes)
     starts = np.arange(0, len(path.at_s), -(-len(path.at_s) // MAX_POINTS))
     sizes = np.diff(np.append(starts, len(path.at_s)))
     at_s = path.at_s[starts]
@@ -156,9 +152,7 @@ def _given(predicted: Floats) -> list[int]:
 def lead_figure(runs: Sequence[BacktestRun], *, prefix: str) -> str:
     """Weighted quantile loss by lead, a line a forecaster."""
     with drawing_rules(prefix):
-        figure = Figure(figsize=(WIDTH_IN, 3.6), layout="constrained")
-        axes = figure.subplots()
-        style_axes(axes)
+        figure, (axes,) = new_figure(3.6)
         shown = [item.lead for _, scores in scored_runs(runs) for item in scores.by_lead]
         for number, run in enumerate(runs):
             if run.scores is None:
@@ -174,7 +168,7 @@ def lead_figure(runs: Sequence[BacktestRun], *, prefix: str) -> str:
         axes.set_xticks([tick for tick in LEAD_TICKS if tick <= max(shown, default=1)])
         axes.set_xlabel("lead, minutes", color=INK)
         axes.set_ylabel("weighted quantile loss", color=INK)
-        figure.legend(loc="outside upper left", ncols=_columns(runs), handlelength=3.2, **legend_style())
+        add_legend(figure, columns=_columns(runs), handlelength=3.2)
         return inline_svg(figure, prefix=prefix, description="Weighted quantile loss by lead")
 
 
@@ -187,10 +181,7 @@ def _columns(runs: Sequence[BacktestRun]) -> int:
 def honesty_figure(runs: Sequence[BacktestRun], *, prefix: str) -> str:
     """Left: how much came at or below each quantile. Right: at or below the 90 % quantile, day by day."""
     with drawing_rules(prefix):
-        figure = Figure(figsize=(WIDTH_IN, 3.9), layout="constrained")
-        left, right = figure.subplots(1, 2)
-        for axes in (left, right):
-            style_axes(axes)
+        figure, (left, right) = new_figure(3.9, columns=2)
         left.plot([0, 1], [0, 1], color=MUTED, linewidth=0.9, linestyle=(0, (4, 3)))
         right.axhspan(*HONEST, facecolor=MUTED, alpha=0.18, linewidth=0)
         column = KEPT_LEVELS.index(0.9)
@@ -209,10 +200,9 @@ def honesty_figure(runs: Sequence[BacktestRun], *, prefix: str) -> str:
         right.set_ylim(top=1)
         right.set_xlabel("day of the span", color=INK)
         right.set_ylabel("share at or below the 90 % quantile", color=INK)
-        right.xaxis.get_major_locator().set_params(integer=True)
-        for axis in (left.xaxis, left.yaxis, right.yaxis):
-            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
-        figure.legend(loc="outside upper left", ncols=_columns(runs), handlelength=3.2, **legend_style())
+        right.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
+        percents(left.xaxis, left.yaxis, right.yaxis)
+        add_legend(figure, columns=_columns(runs), handlelength=3.2)
         return inline_svg(figure, prefix=prefix, description="Coverage of the quantiles")
 
 
@@ -226,9 +216,7 @@ def forecast_figure(
     past = past[-PAST_UNITS:]
     predicted = np.array(forecast.mean_rps if target == "mean" else forecast.max_rps)
     with drawing_rules(prefix):
-        figure = Figure(figsize=(WIDTH_IN, 3.2), layout="constrained")
-        axes = figure.subplots()
-        style_axes(axes)
+        figure, (axes,) = new_figure(3.2)
         ahead = np.arange(0.5, len(predicted))
         legend = _draw_quantiles(axes, ahead, predicted, forecast.quantiles, SERIES[0])
         axes.plot(np.arange(-len(past), 0) + 0.5, past, color=INK, linewidth=1.1)
@@ -242,5 +230,5 @@ def forecast_figure(
         known = [Line2D([], [], color=INK, linewidth=1.2, label="came before")]
         if len(after):
             known.append(Line2D([], [], label="came afterwards", **later))
-        figure.legend(handles=[*known, *legend], loc="outside upper left", ncols=6, **legend_style())
+        add_legend(figure, columns=6, handles=[*known, *legend])
         return inline_svg(figure, prefix=prefix, description=f"Forecast by {name}")

@@ -7,7 +7,7 @@ changed are sent. What a reader scrolls or opens lies around the fragments, so t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -19,7 +19,7 @@ from mark.report.html import make_environment, trusted
 from mark.report.live import formatting
 from mark.report.live.chart import load_chart, spend_chart
 from mark.report.live.processes import format_restarts, process_banners
-from mark.report.live.service_status import ModelStatus, ObservedInstance, ServiceStatus
+from mark.report.live.service_status import ModelStatus, ServiceStatus
 
 WIDE, NARROW, WIDE_SPEND = (1112, 300), (360, 240), (1112, 200)
 """Charts in CSS pixels: on a desk, on a phone."""
@@ -102,6 +102,16 @@ def live_environment() -> Environment:
         share=formatting.format_share,
         clock=formatting.format_time,
         span=formatting.format_span,
+        budget=formatting.format_budget,
+        accuracy=formatting.format_accuracy,
+        trained=formatting.format_training,
+        assumed=formatting.format_assumed_load,
+        planned=formatting.format_plan_times,
+        hourly=formatting.format_hourly,
+        pool=formatting.format_pool_status,
+        gateways=formatting.format_gateway_shares,
+        expected=formatting.format_expected_load,
+        components=formatting.components,
     )
 
 
@@ -130,40 +140,8 @@ def _top(status: ServiceStatus) -> dict[str, str]:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Cells:
-    """Formatted values of a model that the macros print beside its status."""
-
-    wide: Markup
-    narrow: Markup
-    objective: str
-    keeps: bool
-    budget: formatting.ErrorBudget
-    budget_text: str
-    #: Empty for a model without variants.
-    accuracy: str
-    trained: str
-    assumed: str
-    planned: str
-    hourly: str
-    #: Empty for policies without a budget.
-    pool: str
-    #: Empty without a central queue.
-    gateways: str
-    rows: Sequence[formatting.FleetRow]
-    top_rps: float
-    capacity_rps: float
-    expected: str
-    ready: int
-    observed: Sequence[ObservedInstance]
-    unshown: int
-    answerers: Sequence[_Bar]
-    quantiles: Sequence[_Bar]
-    limit_share: float
-    components: Sequence[tuple[str, float, bool]]
-
-
-def _cells(model: ModelStatus, *, now: float, prefix: str) -> _Cells:
+def _cells(model: ModelStatus, *, now: float, prefix: str) -> dict[str, Any]:
+    """What the macros print beside the status itself and its words, which are filters of theirs."""
     rows, limit_ms = formatting.fleet_rows(model), model.objective.latency_ms
     observed = sorted(model.fleet.observed, key=lambda row: (row.offering, row.role, row.id))
     planned_rps = model.plan.capacity_rps if model.plan is not None else None
@@ -173,34 +151,21 @@ def _cells(model: ModelStatus, *, now: float, prefix: str) -> _Cells:
         )
         for name, (width, height) in (("wide", WIDE), ("narrow", NARROW))
     )
-    budget = formatting.budget_of(model)
     latencies = formatting.quantiles(formatting.judged(model))
     end_ms = max(SLOWEST_SHOWN * limit_ms, *(ms or 0.0 for _, ms in latencies))
-    return _Cells(
-        wide=wide,
-        narrow=narrow,
-        objective=formatting.format_objective(
+    return {
+        "wide": wide,
+        "narrow": narrow,
+        "objective": formatting.format_objective(
             target=model.objective.target, latency_ms=limit_ms, measured=model.objective.measured
         ),
-        keeps=formatting.keeps_objective(model),
-        budget=budget,
-        budget_text=formatting.format_budget(budget),
-        accuracy=formatting.format_accuracy(model.objective),
-        trained=formatting.format_training(model),
-        assumed=formatting.format_assumed_load(model),
-        planned=formatting.format_plan_times(model),
-        hourly=formatting.format_hourly(model),
-        pool=formatting.format_pool_status(model),
-        gateways=formatting.format_gateway_shares(model),
-        rows=rows,
-        top_rps=max((row.rps for row in rows), default=0.0),
-        capacity_rps=sum(row.rps for row in rows),
-        expected=formatting.format_expected_load(model),
-        ready=sum(row.states.get("ready", 0) for row in rows),
-        observed=observed[:INSTANCES_SHOWN],
-        unshown=max(0, len(observed) - INSTANCES_SHOWN),
-        answerers=_answerers(model),
-        quantiles=[
+        "keeps": formatting.keeps_objective(model),
+        "budget": formatting.budget_of(model),
+        "rows": rows,
+        "observed": observed[:INSTANCES_SHOWN],
+        "unshown": max(0, len(observed) - INSTANCES_SHOWN),
+        "answerers": _answerers(model),
+        "quantiles": [
             _Bar(
                 name=name,
                 value=formatting.format_ms(ms),
@@ -209,11 +174,8 @@ def _cells(model: ModelStatus, *, now: float, prefix: str) -> _Cells:
             )
             for name, ms in latencies
         ],
-        limit_share=limit_ms / end_ms,
-        components=[
-            (label, amount, key in formatting.SUMS) for key, label, amount in formatting.components(model.cost_usd)
-        ],
-    )
+        "limit_share": limit_ms / end_ms,
+    }
 
 
 def _answerers(model: ModelStatus) -> list[_Bar]:

@@ -16,11 +16,11 @@ import matplotlib.dates as mdates
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 
 from mark.accounting.hourly_spend import HOUR_S, HourSpend
 from mark.report.cost.report import CostReport, LoadAhead, ModelReport, spend_by_day
-from mark.report.figures import DARK, LIGHT, Theme, drawing_rules, style_axes
+from mark.report.figures import DARK, LIGHT, Theme, add_legend, drawing_rules, new_figure, percents, style_axes
 from mark.report.formatting import percent
 from mark.report.live.chart import LEAST_HOURS, ChartSeries, Stretch
 from mark.report.mail.formatting import DAY_S, format_own_policy, money_of
@@ -66,14 +66,15 @@ def mail_plots(report: CostReport) -> tuple[tuple[str, bytes], ...]:
 def _spend(report: CostReport, theme: Theme) -> bytes:
     """A bar a day, its components on one another."""
     days = spend_by_day(report.lines)
-    figure, axes = _figure(2.7, theme)
+    figure, (axes,) = new_figure(2.7, theme=theme, width_in=WIDTH_IN)
     places, below = np.arange(len(days)), np.zeros(len(days))
+    width = 0.3 if len(days) == 1 else 0.72  # one bar alone is no wall
     for number, (key, name) in enumerate(COMPONENTS):
         amounts = np.array([getattr(cost, key) for cost in days.values()])
         if not amounts.any():
             continue
         colour = theme.other if key == "overhead" else theme.series[number]
-        axes.bar(places, amounts, bottom=below, width=_bar_width(len(days)), color=colour, label=name)
+        axes.bar(places, amounts, bottom=below, width=width, color=colour, label=name)
         below = below + amounts
     _days(axes, [f"{day:%-d %b}" for day in days])
     axes.set_ylabel("USD", color=theme.ink)
@@ -84,7 +85,7 @@ def _spend(report: CostReport, theme: Theme) -> bytes:
 def _objective(models: Sequence[ModelReport], theme: Theme) -> bytes:
     """The share of the allowed misses that each day used, a line a model; above 1 the objective was missed."""
     days = sorted({item.day for model in models for item in model.days})
-    figure, axes = _figure(2.5, theme)
+    figure, (axes,) = new_figure(2.5, theme=theme, width_in=WIDTH_IN)
     for number, model in enumerate(models):
         burns = {item.day: item.answers.burn(model.slo.target) for item in model.days}
         values = [min(TOP_BURN, burn) if (burn := burns.get(day)) is not None else np.nan for day in days]
@@ -94,7 +95,7 @@ def _objective(models: Sequence[ModelReport], theme: Theme) -> bytes:
     axes.set_ylim(0, max(1.25, axes.get_ylim()[1]))
     _days(axes, [f"{day:%-d %b}" for day in days])
     axes.yaxis.set_major_locator(MaxNLocator(4))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
+    percents(axes.yaxis)
     axes.set_ylabel("error budget used", color=theme.ink)
     return _png(figure, theme, columns=2)
 
@@ -105,7 +106,7 @@ def _accuracy(model: ModelReport, theme: Theme) -> bytes:
     edges.append(datetime.fromtimestamp(model.accuracy[-1].until, UTC))
     load = [item.mean_rps for item in model.accuracy]
     shares = [math.nan if item.answered is None else item.answered.mean for item in model.accuracy]
-    figure, axes = _figure(2.7, theme)
+    figure, (axes,) = new_figure(2.7, theme=theme, width_in=WIDTH_IN)
     places: Any = mdates.date2num(edges)  # type: ignore[no-untyped-call]
     axes.stairs(load, places, fill=True, color=theme.other, alpha=0.55, label="requests/s")
     axes.set_ylim(0, 1.08 * max(load) or 1.0)
@@ -117,7 +118,7 @@ def _accuracy(model: ModelReport, theme: Theme) -> bytes:
     right.patch.set_visible(False)
     right.step(places, [*shares, shares[-1]], where="post", color=theme.series[0], linewidth=2.0, label="accuracy")
     right.yaxis.set_major_locator(MaxNLocator(4))
-    right.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
+    percents(right.yaxis)
     _times(axes)
     axes.set_xlim(places[0], places[-1])
     return _png(figure, theme, columns=2)
@@ -126,7 +127,7 @@ def _accuracy(model: ModelReport, theme: Theme) -> bytes:
 def _hours(hours: Sequence[HourSpend], theme: Theme) -> bytes:
     """A column an hour: instances, Lambda, the overhead, and on top commitments beyond what they cover."""
     hours = [hour.net for hour in hours]
-    figure, axes = _figure(2.5, theme)
+    figure, (axes,) = new_figure(2.5, theme=theme, width_in=WIDTH_IN)
     places, below = np.array([_day_number(hour.at) for hour in hours]), np.zeros(len(hours))
     parts = (
         ("Instances", [hour.instances for hour in hours], theme.series[0]),
@@ -150,7 +151,7 @@ def _hours(hours: Sequence[HourSpend], theme: Theme) -> bytes:
 def _ahead(ahead: LoadAhead, theme: Theme) -> bytes:
     """Load of the last hour and the forecast's fan, over what the fleet carries and the plan's will."""
     load = ChartSeries.of(ahead.series, ahead.planned_rps)
-    figure, axes = _figure(2.9, theme)
+    figure, (axes,) = new_figure(2.9, theme=theme, width_in=WIDTH_IN)
 
     def line(stretch: Stretch, label: str, colour: str, style: str = "-") -> None:
         for number, piece in enumerate(stretch.edges()):
@@ -196,7 +197,7 @@ def _baselines(report: CostReport, model: ModelReport, theme: Theme) -> bytes:
     first, money = model.baselines[0], money_of(report.cost)
     bars = [(format_own_policy(report, model), first.measured_usd, first.measured_attained)]
     bars += [(one.policy, one.usd, one.attained) for one in model.baselines]
-    figure, axes = _figure(0.75 + 0.36 * len(bars), theme)
+    figure, (axes,) = new_figure(0.75 + 0.36 * len(bars), theme=theme, width_in=WIDTH_IN)
     for row, (_, usd, attained) in enumerate(bars):
         missed = attained is not None and attained < model.slo.target
         style: dict[str, Any] = {"hatch": "////" if missed else "", "edgecolor": theme.surface, "linewidth": 0}
@@ -217,18 +218,6 @@ def _baselines(report: CostReport, model: ModelReport, theme: Theme) -> bytes:
     return _png(figure, theme, columns=0)
 
 
-def _figure(height_in: float, theme: Theme) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained", facecolor=theme.surface)
-    axes = figure.subplots()
-    style_axes(axes, theme)
-    return figure, axes
-
-
-def _bar_width(count: int) -> float:
-    """One bar alone is no wall."""
-    return 0.3 if count == 1 else 0.72
-
-
 def _days(axes: Axes, names: Sequence[str]) -> None:
     step = -(-len(names) // MOST_MARKS)
     shown = range(0, len(names), step)
@@ -239,10 +228,7 @@ def _days(axes: Axes, names: Sequence[str]) -> None:
 
 def _png(figure: Figure, theme: Theme, *, columns: int) -> bytes:
     if columns:
-        figure.legend(
-            loc="outside upper left", ncols=columns, frameon=False, labelcolor=theme.ink, columnspacing=1.2,
-            handlelength=1.2, borderaxespad=0.2,
-        )  # fmt: skip
+        add_legend(figure, columns=columns, theme=theme, fontsize=FONT_SIZE, columnspacing=1.2, handlelength=1.2)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=DPI, facecolor=theme.surface, metadata={"Software": None})
     return buffer.getvalue()

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
@@ -21,12 +20,12 @@ from mark.report.figures import (
     OTHER,
     SERIES,
     SURFACE,
-    WIDTH_IN,
+    add_legend,
     drawing_rules,
     inline_svg,
-    legend_style,
     line_style,
-    style_axes,
+    new_figure,
+    percents,
     time_axis,
 )
 from mark.report.formatting import format_duration, percent, usd
@@ -86,9 +85,10 @@ def load_figure(label: str, run: ComparedRun, *, offerings: tuple[str, ...], end
     result = run.result
     accuracy = accuracy_steps(result.seconds, stretches=MOST_STRETCHES)
     with drawing_rules(prefix):
-        figure, axes = _figure(3.3)
-        if accuracy is not None:
-            figure, axes, below = _figure_of_two(4.4)
+        if accuracy is None:
+            figure, (axes,) = new_figure(3.3)
+        else:
+            figure, (axes, below) = new_figure(4.4, rows=2, sharex=True, height_ratios=(3, 1))
             _draw_accuracy(below, accuracy, end_s=result.duration_s)
         legend = _draw_capacity(axes, result.minutes, offerings, end_s=result.duration_s)
         legend = _draw_load(axes, result) + legend
@@ -98,7 +98,7 @@ def load_figure(label: str, run: ComparedRun, *, offerings: tuple[str, ...], end
             axes.tick_params(labelbottom=False)
         axes.set_ylim(0, end_rps)
         axes.set_ylabel("requests per second", color=INK)
-        figure.legend(handles=legend, loc="outside upper left", ncols=3, **legend_style())
+        add_legend(figure, columns=3, handles=legend)
         return inline_svg(figure, prefix=prefix, description=f"Load, forecast and capacity of {label}")
 
 
@@ -150,13 +150,13 @@ def _draw_accuracy(axes: Axes, accuracy: Steps, *, end_s: float) -> None:
     time_axis(axes, end_s)
     axes.set_ylabel("answers right", color=INK)
     axes.yaxis.set_major_locator(MaxNLocator(4))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.4g} %"))
+    percents(axes.yaxis)
 
 
 def cost_figure(runs: Labelled, *, prefix: str) -> str:
     """One bar a run, cost of serving and overhead on top of it, the two lower limits drawn across the bar."""
     with drawing_rules(prefix):
-        figure, axes = _figure(0.95 + 0.42 * len(runs))
+        figure, (axes,) = new_figure(0.95 + 0.42 * len(runs))
         legend: list[Patch | Line2D] = []
         left = np.zeros(len(runs))
         rows = np.arange(len(runs))
@@ -185,7 +185,7 @@ def cost_figure(runs: Labelled, *, prefix: str) -> str:
         axes.xaxis.set_major_locator(MaxNLocator(8))
         axes.grid(visible=False, axis="y")
         axes.tick_params(axis="y", length=0)
-        figure.legend(handles=legend, loc="outside upper left", ncols=6, **legend_style())
+        add_legend(figure, columns=6, handles=legend)
         return inline_svg(figure, prefix=prefix, description="Cost by component and policy")
 
 
@@ -206,7 +206,7 @@ def _draw_limits(axes: Axes, runs: Sequence[ComparedRun]) -> list[Line2D]:
 def latency_figure(runs: Labelled, *, prefix: str) -> str:
     """Share of the answers slower than a latency, both axes logarithmic, the objective drawn."""
     with drawing_rules(prefix):
-        figure, axes = _figure(4.0)
+        figure, (axes,) = new_figure(4.0)
         for number, (label, run) in enumerate(runs):
             at_s, share = thinned_ccdf(run.result.latency)
             if at_s.size:
@@ -219,11 +219,11 @@ def latency_figure(runs: Labelled, *, prefix: str) -> str:
         axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=MOST_TICKS))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_duration(value / 1000)))
         axes.xaxis.set_minor_formatter(NullFormatter())
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
+        percents(axes.yaxis)
         axes.set_xlabel("latency", color=INK)
         axes.set_ylabel("share of answers slower", color=INK)
         if axes.get_legend_handles_labels()[0]:  # nobody was answered: no curve
-            figure.legend(loc="outside upper left", ncols=min(6, len(runs)), handlelength=3.2, **legend_style())
+            add_legend(figure, columns=min(6, len(runs)), handlelength=3.2)
         return inline_svg(figure, prefix=prefix, description="Latency of all policies against the objective")
 
 
@@ -246,10 +246,8 @@ def _draw_objective(axes: Axes, latency_s: float, target: float) -> None:
 def missed_figure(runs: Labelled, *, prefix: str) -> str:
     """Share of the requests that missed the objective over time, a strip a run, on one logarithmic scale."""
     with drawing_rules(prefix):
-        figure = Figure(figsize=(WIDTH_IN, 0.6 + 0.72 * len(runs)), layout="constrained")
-        strips = figure.subplots(len(runs), 1, sharex=True, squeeze=False)[:, 0]
+        figure, strips = new_figure(0.6 + 0.72 * len(runs), rows=len(runs), sharex=True)
         for axes, (label, run) in zip(strips, runs, strict=True):
-            style_axes(axes)
             _draw_missed(axes, label, run)
             axes.tick_params(axis="x", length=0)
         time_axis(strips[-1], max(run.result.duration_s for _, run in runs))
@@ -275,24 +273,8 @@ def _draw_missed(axes: Axes, label: str, run: ComparedRun) -> None:
     axes.set_ylim(SMALLEST_SHARE, 1.0)
     axes.yaxis.set_major_locator(FixedLocator([1e-4, 1e-2, 1.0]))
     axes.yaxis.set_minor_locator(FixedLocator([]))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
+    percents(axes.yaxis)
     axes.set_title(
         f"{label}: {percent(run.result.attained, digits=2)} in time over the run",
         loc="left", fontsize=9, color=INK, pad=3,
     )  # fmt: skip
-
-
-def _figure(height_in: float) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
-    axes = figure.subplots()
-    style_axes(axes)
-    return figure, axes
-
-
-def _figure_of_two(height_in: float) -> tuple[Figure, Axes, Axes]:
-    """Two drawings of one time axis, the lower one small."""
-    figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
-    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
-    style_axes(above)
-    style_axes(below)
-    return figure, above, below

@@ -11,21 +11,10 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
-from mark.report.figures import (
-    INK,
-    MUTED,
-    SERIES,
-    SURFACE,
-    WIDTH_IN,
-    drawing_rules,
-    inline_svg,
-    legend_style,
-    style_axes,
-)
+from mark.report.figures import INK, MUTED, SERIES, SURFACE, add_legend, drawing_rules, inline_svg, new_figure
 from mark.report.formatting import percent, usd
 from mark.report.sweep.pareto import ParetoRow
 
@@ -45,14 +34,12 @@ def pareto_figure(rows: Sequence[ParetoRow], *, policies: Sequence[str], prefix:
     """
     shown = [row for row in rows if row.attained is not None]
     with drawing_rules(prefix):
-        figure = Figure(figsize=(WIDTH_IN, HEIGHT_IN), layout="constrained")
-        axes = figure.subplots()
-        style_axes(axes)
+        figure, (axes,) = new_figure(HEIGHT_IN)
         legend = [_draw_policy(axes, name, shown, policies) for name in policies if _of(name, shown)]
         legend += _draw_front(axes, [row for row in shown if row.front])
         legend += _draw_target(axes, shown)
         _scale(axes, shown)
-        figure.legend(handles=legend, loc="outside upper left", ncols=6, **legend_style())
+        add_legend(figure, columns=6, handles=legend)
         return inline_svg(figure, prefix=prefix, description="Cost against the share answered in time")
 
 
