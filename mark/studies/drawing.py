@@ -5,19 +5,16 @@ from __future__ import annotations
 import io
 
 import matplotlib as mpl
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from mark.report.figures import LIGHT, drawing_rules, line_style, style_axes
+from mark.report.figures import LIGHT, drawing_rules, line_style, new_figure
 from mark.studies.plot import Plot
 
 
 def svg_of(plot: Plot) -> str:
     """The plot as the text of an SVG file; the same plot gives the same text."""
     with drawing_rules(plot.name), mpl.rc_context({"axes.titlesize": 9.0, "axes.titlepad": 14.0}):
-        figure = Figure(figsize=(7.2, 3.6), layout="constrained", facecolor=LIGHT.surface)
-        axes = figure.add_subplot()
-        style_axes(axes, LIGHT)
+        figure, (axes,) = new_figure(3.6, width_in=7.2, theme=LIGHT)
         for place, curve in enumerate(plot.curves):
             axes.plot(curve.x, curve.y, label=curve.label, **line_style(place))
         if plot.level is not None:
@@ -32,8 +29,8 @@ def svg_of(plot: Plot) -> str:
             title=plot.title,
             xlabel=plot.x_label,
             ylabel=plot.y_label,
-            xscale=_scale(plot.log_x),
-            yscale=_scale(plot.log_y),
+            xscale="log" if plot.log_x else "linear",
+            yscale="log" if plot.log_y else "linear",
         )
         for axis in (axes.xaxis, axes.yaxis):
             # A log axis labels itself in mathematics, which is off: names may hold a dollar sign.
@@ -43,7 +40,3 @@ def svg_of(plot: Plot) -> str:
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     return buffer.getvalue()
-
-
-def _scale(logarithmic: bool) -> str:
-    return "log" if logarithmic else "linear"

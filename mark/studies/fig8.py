@@ -121,13 +121,7 @@ def _model_rows(name: str, runs: dict[str, tuple[Experiment, RunResult]]) -> Ite
         where: Where = (("model", name), ("system", system))
         cut = LATENCY_CUT_PERCENT.get(system)
         yield from latency_rows(where, result)
-        yield Row(
-            where=where,
-            quantity="total_usd",
-            unit="USD",
-            ours=result.cost.total,
-            notes=run_notes(given, result),
-        )
+        yield Row(where, "total_usd", result.cost.total, notes=run_notes(given, result))
         if system == SAGEMAKER:
             continue
         claim = f"section 5.2: latency reduced by up to {cut:g} % against SageMaker" if cut else None
@@ -136,8 +130,8 @@ def _model_rows(name: str, runs: dict[str, tuple[Experiment, RunResult]]) -> Ite
             ("p50_cut_percent", result.latency.p50_s, rival.latency.p50_s),
             ("p99_cut_percent", result.latency.p99_s, rival.latency.p99_s),
         ):
-            yield Row(where=where, quantity=quantity, unit="%", ours=100 * (1 - ours_s / rival_s), claim=claim)
-        yield Row(where=where, quantity="ratio", unit="x", ours=rival.cost.total / result.cost.total)
+            yield Row(where, quantity, 100 * (1 - ours_s / rival_s), claim=claim)
+        yield Row(where, "ratio", rival.cost.total / result.cost.total)
 
 
 def _plot(name: str, results: dict[str, RunResult]) -> Plot:

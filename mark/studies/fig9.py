@@ -207,34 +207,22 @@ def _after_calm(context: StudyContext, base_rps: float, history_s: float, run: T
 def _surge_rows(where: Where, given: Experiment, result: RunResult) -> Iterator[Row]:
     after_s = SURGE_MINUTE * 60
     yield from _common_rows(where, given, result, after_s)
-    yield Row(where=where, quantity="launches", unit="count", ours=result.launches)
-    yield Row(where=where, quantity="total_usd", unit="USD", ours=result.cost.total)
+    yield Row(where, "launches", result.launches)
+    yield Row(where, "total_usd", result.cost.total)
 
 
 def _common_rows(where: Where, given: Experiment, result: RunResult, after_s: int) -> Iterator[Row]:
     """Latencies, what was in time in the ten minutes after the event, and who served."""
     seconds = result.seconds
     yield from latency_rows(where, result)
-    yield Row(where=where, quantity="max_ms", unit="ms", ours=longest_ms(seconds, after_s))
+    yield Row(where, "max_ms", longest_ms(seconds, after_s))
+    yield Row(where, "attained_after", attained_between(seconds, after_s, after_s + 600))
     yield Row(
-        where=where,
-        quantity="attained_after",
-        unit="share",
-        ours=attained_between(seconds, after_s, after_s + 600),
+        where,
+        "lambda_share",
+        int(seconds.to_lambda[after_s:].sum()) / max(1, int(seconds.arrivals[after_s:].sum())),
     )
-    yield Row(
-        where=where,
-        quantity="lambda_share",
-        unit="share",
-        ours=int(seconds.to_lambda[after_s:].sum()) / max(1, int(seconds.arrivals[after_s:].sum())),
-    )
-    yield Row(
-        where=where,
-        quantity="unanswered",
-        unit="count",
-        ours=unanswered(result),
-        notes=run_notes(given, result),
-    )
+    yield Row(where, "unanswered", unanswered(result), notes=run_notes(given, result))
 
 
 def _minute_rows(where: Where, result: RunResult) -> Iterator[Row]:
@@ -243,8 +231,8 @@ def _minute_rows(where: Where, result: RunResult) -> Iterator[Row]:
     for minute, mean_ms in enumerate(curve.y):
         at: Where = (*where, ("minute", minute))
         longest = longest_ms(result.seconds, minute * 60, (minute + 1) * 60)
-        yield Row(where=at, quantity="mean_ms", unit="ms", ours=mean_ms)
-        yield Row(where=at, quantity="max_ms", unit="ms", ours=longest)
+        yield Row(at, "mean_ms", mean_ms)
+        yield Row(at, "max_ms", longest)
 
 
 def _spot_setup() -> Setup:
@@ -295,26 +283,24 @@ def _spot_rows(where: Where, given: Experiment, result: RunResult, share: float)
     before = int(fleet[NOTICE_MINUTE - 1])
     back = np.flatnonzero(fleet[NOTICE_MINUTE + 2 :] >= before)
     replaced = float(NOTICE_MINUTE + 2 + back[0]) if len(back) else None
-    yield Row(where=where, quantity="fleet", unit="count", ours=before, published=SPOT_FLEET)
+    yield Row(where, "fleet", before, published=SPOT_FLEET)
     yield Row(
-        where=where,
-        quantity="taken",
-        unit="count",
-        ours=result.interruptions,
+        where,
+        "taken",
+        result.interruptions,
         published=round(share * SPOT_FLEET),
         claim=f"section 5.3: {share:.0%} of {SPOT_FLEET} instances get their notice in minute {NOTICE_MINUTE}",
     )
-    yield Row(where=where, quantity="woken", unit="count", ours=result.wakes)
+    yield Row(where, "woken", result.wakes)
     yield Row(
-        where=where,
-        quantity="replaced_minute",
-        unit="count",
-        ours=replaced,
+        where,
+        "replaced_minute",
+        replaced,
         published=REPLACED_MINUTE,
         claim="section 5.3: replacements are ready in minute 13",
     )
     yield from _common_rows(where, given, result, notice_s)
-    yield Row(where=where, quantity="total_usd", unit="USD", ours=result.cost.total)
+    yield Row(where, "total_usd", result.cost.total)
 
 
 def _spot_ready(result: RunResult) -> Ints:

@@ -22,8 +22,8 @@ def latency_rows(where: Where, result: RunResult) -> Iterator[Row]:
         ("p98_ms", quantile_s(result, 0.98)),
         ("p99_ms", result.latency.p99_s),
     ):
-        yield Row(where=where, quantity=quantity, unit="ms", ours=value_s * 1000)
-    yield Row(where=where, quantity="attained", unit="share", ours=result.attained)
+        yield Row(where, quantity, value_s * 1000)
+    yield Row(where, "attained", result.attained)
 
 
 def quantile_s(result: RunResult, level: float) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TypedDict
 
@@ -55,27 +55,72 @@ class StudyContext:
     progress: Callable[[str, float], None] = _silent
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+_UNITS = {
+    "USD": ("ec2_usd", "lambda_usd", "total_usd"),
+    "ms": ("max_ms", "mean_ms", "p50_ms", "p98_ms", "p99_ms", "w_batch_ms"),
+    "rps": (
+        "bound_qps",
+        "drawn_rps",
+        "homogeneous_qps",
+        "kairos_qps",
+        "mean_rps",
+        "qps",
+        "best_qps",
+        "chosen_qps",
+    ),
+    "%": ("gap_percent", "mean_cut_percent", "p50_cut_percent", "p99_cut_percent", "percent_of_space"),
+    "percent": ("accuracy", "fewer_actions_percent", "small_percent"),
+    "points": ("most_over_cheapest", "over_cheapest"),
+    "pools": ("evaluations", "until_best"),
+    "requests": ("mean_batch",),
+    "x": (
+        *(
+            "best_over_bound",
+            "chosen_over_best",
+            "kairos_over_it",
+            "most_over_same_accuracy",
+            "of_best",
+            "of_bound",
+        ),
+        *("over_same_accuracy", "ratio"),
+    ),
+    "count": (
+        *("best_bound_rank", "cases", "dominated_by", "dominated_cases", "fleet", "launches", "n_batch", "pools"),
+        *("replaced_minute", "taken", "unanswered", "woken"),
+    ),
+}
+"""Quantities by their unit; the others are shares."""
+UNITS = {quantity: unit for unit, quantities in _UNITS.items() for quantity in quantities}
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """One quantity of one case. `where` names the case: pairs of a column and its value, in reading order.
 
-    `unit` is that of `ours` and `published`; `notes` say what a reader must know before comparing them.
+    `notes` say what a reader must know before comparing ours with what is published.
     """
 
     where: tuple[tuple[str, str | int], ...]
     quantity: str
-    unit: str
     ours: float | None
+    _: KW_ONLY
+    #: Of `ours` and `published`, where it is not the quantity's usual one.
+    unit: str = ""
     published: float | None = None
     claim: str | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def shown_unit(self) -> str:
+        """The unit of its numbers."""
+        return self.unit or UNITS.get(self.quantity, "share")
 
     def document(self) -> dict[str, Cell]:
         """The row as plain JSON; what is not a finite number is null."""
         return {
             **dict(self.where),
             "quantity": self.quantity,
-            "unit": self.unit,
+            "unit": self.shown_unit,
             "ours": _finite(self.ours),
             "published": _finite(self.published),
             "claim": self.claim,
@@ -153,8 +198,8 @@ def _table(view: View, rows: tuple[Row, ...]) -> Table:
 def _cell(row: Row | None) -> str:
     if row is None:
         return ""
-    ours = _number(row.ours, row.unit)
-    return ours if row.published is None else f"{ours} ({_number(row.published, row.unit)})"
+    ours = _number(row.ours, row.shown_unit)
+    return ours if row.published is None else f"{ours} ({_number(row.published, row.shown_unit)})"
 
 
 def _number(value: float | None, unit: str) -> str:

@@ -217,34 +217,22 @@ class _Table5:
         published = TABLE5[name, system] if whole else None
         cost = result.cost
         yield Row(
-            where=where,
-            quantity="ec2_usd",
-            unit="USD",
-            ours=cost.instances + cost.standby,
-            published=published.ec2_usd if published else None,
+            where, "ec2_usd", cost.instances + cost.standby, published=published.ec2_usd if published else None
         )
         if system != SAGEMAKER:
-            yield Row(
-                where=where,
-                quantity="lambda_usd",
-                unit="USD",
-                ours=cost.lambda_,
-                published=published.lambda_usd if published else None,
-            )
+            yield Row(where, "lambda_usd", cost.lambda_, published=published.lambda_usd if published else None)
         yield Row(
-            where=where,
-            quantity="total_usd",
-            unit="USD",
-            ours=cost.total,
+            where,
+            "total_usd",
+            cost.total,
             published=published.total_usd if published else None,
             notes=run_notes(given, result),
         )
         text = TEXT_RATIO.get((name, system))
         yield Row(
-            where=where,
-            quantity="ratio",
-            unit="x",
-            ours=rival_usd / cost.total,
+            where,
+            "ratio",
+            rival_usd / cost.total,
             published=round(table_ratio(name, system), 2),
             claim=f"section 5.2: {text:g} times cheaper than SageMaker" if text else None,
             notes=_text_notes(name, system),
@@ -257,10 +245,10 @@ class _Table5:
             given = of_system(self._context, setup, ONDEMAND, workload)
             self._assumed |= dict.fromkeys(given.supply.assumed)
             result = run_system(given, setup, ONDEMAND)
-            yield Row(where=where, quantity="total_usd", unit="USD", ours=result.cost.total)
-            yield Row(where=where, quantity="lambda_usd", unit="USD", ours=result.cost.lambda_)
-            yield Row(where=where, quantity="ratio", unit="x", ours=rival_usd / result.cost.total)
-            yield Row(where=where, quantity="attained", unit="share", ours=result.attained)
+            yield Row(where, "total_usd", result.cost.total)
+            yield Row(where, "lambda_usd", result.cost.lambda_)
+            yield Row(where, "ratio", rival_usd / result.cost.total)
+            yield Row(where, "attained", result.attained)
 
 
 def _text_notes(name: str, system: str) -> tuple[str, ...]:
@@ -275,10 +263,10 @@ def _text_notes(name: str, system: str) -> tuple[str, ...]:
 def _rate_rows(name: str, solved: SolvedRate, result: RunResult) -> Iterator[Row]:
     where: Where = (("model", name),)
     seconds = result.duration_s
-    yield Row(where=where, quantity="mean_rps", unit="rps", ours=solved.mean_rps)
-    yield Row(where=where, quantity="drawn_rps", unit="rps", ours=result.requests / seconds)
+    yield Row(where, "mean_rps", solved.mean_rps)
+    yield Row(where, "drawn_rps", result.requests / seconds)
     target = TABLE5[name, SAGEMAKER].total_usd * seconds / PUBLISHED_S
-    yield Row(where=where, quantity="gap_percent", unit="%", ours=100 * (solved.usd / target - 1))
+    yield Row(where, "gap_percent", 100 * (solved.usd / target - 1))
 
 
 def _batching_rows(name: str, given: Experiment) -> Iterator[Row]:
@@ -295,17 +283,15 @@ def _batching_rows(name: str, given: Experiment) -> Iterator[Row]:
         if gpu and size != (batch.max_batch if batch else None):
             notes.append(f"published N {size}, but only a batch of 8 has a published latency")
         yield Row(
-            where=where,
-            quantity="n_batch",
-            unit="count",
-            ours=float(batch.max_batch) if batch else None,
+            where,
+            "n_batch",
+            float(batch.max_batch) if batch else None,
             published=float(size) if size is not None else None,
             notes=tuple(notes),
         )
         yield Row(
-            where=where,
-            quantity="w_batch_ms",
-            unit="ms",
-            ours=batch.max_wait_s * 1000 if batch else None,
+            where,
+            "w_batch_ms",
+            batch.max_wait_s * 1000 if batch else None,
             published=published.gpu_wait_ms if gpu else None,
         )

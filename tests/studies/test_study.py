@@ -10,9 +10,7 @@ from mark.studies.study import Row, Study, View
 
 
 def a_study(ours: float | None) -> Study:
-    row = Row(
-        where=(("model", "m"),), quantity="total_usd", unit="USD", ours=ours, published=2.0, notes=("n [x]",)
-    )
+    row = Row((("model", "m"),), "total_usd", ours, published=2.0, notes=("n [x]",))
     view = View(title="t", index=("model",), quantities=("total_usd", "absent"))
     return Study(name="s", title="S", rows=(row,), assumptions=("a",), views=(view,))
 
@@ -52,6 +50,6 @@ def test_table_shows_ours_beside_published() -> None:
 
 def test_rows_of_another_index_stay_out() -> None:
     study = a_study(1.0)
-    other = Row(where=(("model", "m"), ("minute", 1)), quantity="total_usd", unit="USD", ours=9.0)
+    other = Row((("model", "m"), ("minute", 1)), "total_usd", 9.0)
     (table,) = Study(name="s", title="S", rows=(*study.rows, other), assumptions=(), views=study.views).tables()
     assert table.row_count == 1

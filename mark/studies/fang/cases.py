@@ -159,25 +159,21 @@ def _summary_rows(cluster: Cluster, judged: Judged, seeds: int) -> Iterator[Row]
     for name, outcome in outcomes.items():
         where = (("scheduler", name),)
         yield Row(
-            where=where,
-            quantity="quality",
-            unit="share",
-            ours=outcome.quality,
+            where,
+            "quality",
+            outcome.quality,
             published=published[name],
             notes=(f"mean of {seeds} trainings",) if name == LEARNED else (),
         )
         for rival, quantity in ((FIXED, "over_fixed"), (HEURISTIC, "over_heuristic")):
             if SCHEDULERS.index(rival) < SCHEDULERS.index(name):
                 yield Row(
-                    where=where,
-                    quantity=quantity,
-                    unit="share",
-                    ours=outcome.quality - outcomes[rival].quality,
+                    where,
+                    quantity,
+                    outcome.quality - outcomes[rival].quality,
                     published=published[name] - published[rival],
                 )
-        yield Row(
-            where=where, quantity="fewer_actions_percent", unit="percent", ours=outcome.fewer_actions_percent
-        )
+        yield Row(where, "fewer_actions_percent", outcome.fewer_actions_percent)
 
 
 def _margin_rows(judged: Judged, seeds: int) -> Iterator[Row]:
@@ -187,12 +183,7 @@ def _margin_rows(judged: Judged, seeds: int) -> Iterator[Row]:
         part = judged[LEARNED][turn * each : (turn + 1) * each]
         for day in sorted({job.day for job in part}):
             ours, rival = (outcome_of(job for job in jobs if job.day == day) for jobs in (part, judged[HEURISTIC]))
-            yield Row(
-                where=(("training", turn), ("day", day)),
-                quantity="learned_over_heuristic",
-                unit="share",
-                ours=ours.quality - rival.quality,
-            )
+            yield Row((("training", turn), ("day", day)), "learned_over_heuristic", ours.quality - rival.quality)
 
 
 def _period_rows(cluster: Cluster, judged: Judged) -> Iterator[Row]:
@@ -202,18 +193,12 @@ def _period_rows(cluster: Cluster, judged: Judged) -> Iterator[Row]:
             if not part:  # hours without a query
                 continue
             line, outcome = cluster.reported[name][period], outcome_of(part)
-            for quantity, unit, ours, published in (
-                ("quality", "share", outcome.quality, line.quality),
-                ("quality_deviation", "share", outcome.deviation, line.deviation),
-                ("small_percent", "percent", outcome.small_percent, line.small_percent),
+            for quantity, ours, published in (
+                ("quality", outcome.quality, line.quality),
+                ("quality_deviation", outcome.deviation, line.deviation),
+                ("small_percent", outcome.small_percent, line.small_percent),
             ):
-                yield Row(
-                    where=(("scheduler", name), ("hours", hours)),
-                    quantity=quantity,
-                    unit=unit,
-                    ours=ours,
-                    published=published,
-                )
+                yield Row((("scheduler", name), ("hours", hours)), quantity, ours, published=published)
 
 
 def _assumptions(load: DailyLoad, qps: float, scope: Scope) -> tuple[str, ...]:

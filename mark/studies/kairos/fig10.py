@@ -83,31 +83,24 @@ def _search_rows(model: str, found: Case, searches: dict[str, list[PoolSearch]])
         evaluations = fmean(len(search.ranks) for search in many)
         share = 100 * evaluations / len(found.space.ranked)
         until_best = fmean(search.best + 1 for search in many)
-        yield Row(where=where, quantity="evaluations", unit="pools", ours=evaluations)
-        yield Row(where=where, quantity="percent_of_space", unit="%", ours=share, claim=SPACE_CLAIM)
-        yield Row(where=where, quantity="until_best", unit="pools", ours=until_best)
+        yield Row(where, "evaluations", evaluations)
+        yield Row(where, "percent_of_space", share, claim=SPACE_CLAIM)
+        yield Row(where, "until_best", until_best)
 
 
 def _choice_rows(model: str, found: Case, best: tuple[float, int]) -> Iterator[Row]:
     best_qps, rank = best
     chosen_qps = found.qps(found.chosen)
     bound = float(found.space.ranked.bound_qps[rank])
-    for quantity, unit, ours, claim, note in (
-        ("pools", "count", len(found.space.ranked), None, None),
-        ("best_bound_rank", "count", rank + 1, RANK_CLAIM, f"best: {format_pool(found.pool(rank))}"),
-        ("best_qps", "rps", best_qps, None, None),
-        ("chosen_qps", "rps", chosen_qps, None, f"chosen: {format_pool(found.chosen)}"),
-        ("chosen_over_best", "x", chosen_qps / best_qps, None, None),
-        ("best_over_bound", "x", best_qps / bound, None, None),
+    for quantity, ours, claim, note in (
+        ("pools", len(found.space.ranked), None, None),
+        ("best_bound_rank", rank + 1, RANK_CLAIM, f"best: {format_pool(found.pool(rank))}"),
+        ("best_qps", best_qps, None, None),
+        ("chosen_qps", chosen_qps, None, f"chosen: {format_pool(found.chosen)}"),
+        ("chosen_over_best", chosen_qps / best_qps, None, None),
+        ("best_over_bound", best_qps / bound, None, None),
     ):
-        yield Row(
-            where=(("model", model),),
-            quantity=quantity,
-            unit=unit,
-            ours=ours,
-            claim=claim,
-            notes=(note,) if note else (),
-        )
+        yield Row((("model", model),), quantity, ours, claim=claim, notes=(note,) if note else ())
 
 
 def _plot(model: str, searches: dict[str, list[PoolSearch]]) -> Plot:

@@ -79,9 +79,9 @@ def _rows(before: Case, after: Case, search: PoolSearch) -> Iterator[Row]:
         ("homogeneous", after.space.homogeneous(after.budget_usd_per_hour)[0], after.homogeneous_qps(), 0),
     ):
         where = (("pool", name),)
-        yield Row(where=where, quantity="qps", unit="rps", ours=qps, notes=(format_pool(pool),))
-        yield Row(where=where, quantity="of_best", unit="x", ours=qps / search.best_qps, claim=BEST_CLAIM)
-        yield Row(where=where, quantity="evaluations", unit="count", ours=evaluations, claim=EARLY_CLAIM)
+        yield Row(where, "qps", qps, notes=(format_pool(pool),))
+        yield Row(where, "of_best", qps / search.best_qps, claim=BEST_CLAIM)
+        yield Row(where, "evaluations", evaluations, unit="count", claim=EARLY_CLAIM)
 
 
 def _plot(model: str, before: Case, after: Case, search: PoolSearch) -> Plot:

@@ -85,6 +85,6 @@ def _rows(model: str, name: str, found: Case) -> Iterator[Row]:
     where = (("model", model), ("case", name))
     ours, rival = found.qps(found.chosen), found.homogeneous_qps()
     chosen = f"chosen: {format_pool(found.chosen)}"
-    yield Row(where=where, quantity="homogeneous_qps", unit="rps", ours=rival)
-    yield Row(where=where, quantity="kairos_qps", unit="rps", ours=ours, notes=(chosen,))
-    yield Row(where=where, quantity="ratio", unit="x", ours=ours / rival, claim=CLAIM.get(name))
+    yield Row(where, "homogeneous_qps", rival)
+    yield Row(where, "kairos_qps", ours, notes=(chosen,))
+    yield Row(where, "ratio", ours / rival, claim=CLAIM.get(name))

@@ -48,11 +48,11 @@ def _rows(model: str, arrivals: Arrivals, found: Case) -> Iterator[Row]:
     chosen = found.chosen
     ours, rival = found.qps(chosen), found.homogeneous_qps()
     bound = float(found.space.ranked.bound_qps[found.chosen_rank])
-    yield Row(where=where, quantity="homogeneous_qps", unit="rps", ours=rival)
-    yield Row(where=where, quantity="kairos_qps", unit="rps", ours=ours, notes=(f"chosen: {format_pool(chosen)}",))
-    yield Row(where=where, quantity="ratio", unit="x", ours=ours / rival, claim=CLAIM)
-    yield Row(where=where, quantity="bound_qps", unit="rps", ours=bound)
-    yield Row(where=where, quantity="of_bound", unit="x", ours=ours / bound)
+    yield Row(where, "homogeneous_qps", rival)
+    yield Row(where, "kairos_qps", ours, notes=(f"chosen: {format_pool(chosen)}",))
+    yield Row(where, "ratio", ours / rival, claim=CLAIM)
+    yield Row(where, "bound_qps", bound)
+    yield Row(where, "of_bound", ours / bound)
 
 
 def _plot(model: str, found: Case) -> Plot:

@@ -66,9 +66,9 @@ def _rows(model: str, found: Case, pools: dict[CentralRule, dict[str, int]]) -> 
     for rule, pool in pools.items():
         where = (("model", model), ("system", SYSTEM[rule]))
         qps = found.qps(pool, rule)
-        yield Row(where=where, quantity="qps", unit="rps", ours=qps, notes=(f"pool: {format_pool(pool)}",))
+        yield Row(where, "qps", qps, notes=(f"pool: {format_pool(pool)}",))
         if rule is not CentralRule.KAIROS:
-            yield Row(where=where, quantity="kairos_over_it", unit="x", ours=ours / qps, claim=CLAIM.get(rule))
+            yield Row(where, "kairos_over_it", ours / qps, claim=CLAIM.get(rule))
 
 
 def _plot(model: str, found: Case, pools: dict[CentralRule, dict[str, int]]) -> Plot:

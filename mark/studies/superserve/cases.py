@@ -6,7 +6,7 @@ has few numbers of single cases; they stand beside ours in the summary, and `cla
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ from mark.domain.objective import Slo
 from mark.simulator.fixed_workers import CHEAPEST, FixedWorkers, VariantRun, variant_policy
 from mark.simulator.rng import stream
 from mark.studies.plot import Curve, Plot
-from mark.studies.study import Row, StudyContext, View
+from mark.studies.study import Row, Study, StudyContext, View
 
 Floats = NDArray[np.float64]
 
@@ -79,26 +79,20 @@ class Case:
             for name, run in runs.items():
                 where = (*self.where, ("noise", noise), ("policy", name))
                 percent = None if run.accuracy is None else 100 * run.accuracy
-                yield Row(where=where, quantity="attained", unit="share", ours=run.attained)
-                yield Row(where=where, quantity="accuracy", unit="percent", ours=percent)
-                yield Row(where=where, quantity="mean_batch", unit="requests", ours=run.mean_batch)
+                yield Row(where, "attained", run.attained)
+                yield Row(where, "accuracy", percent)
+                yield Row(where, "mean_batch", run.mean_batch)
             where = (*self.where, ("noise", noise), ("policy", SLACKFIT))
-            yield Row(where=where, quantity="over_cheapest", unit="points", ours=points(runs), claim=GAIN_CLAIM)
+            yield Row(where, "over_cheapest", points(runs), claim=GAIN_CLAIM)
             twin = same_accuracy(runs)
             yield Row(
-                where=where,
-                quantity="over_same_accuracy",
-                unit="x",
-                ours=None if twin is None else ratio(runs, twin),
+                where,
+                "over_same_accuracy",
+                None if twin is None else ratio(runs, twin),
                 notes=(f"least accurate variant that is no less accurate: {twin}",) if twin else (),
             )
-            yield Row(
-                where=where,
-                quantity="same_accuracy_bound",
-                unit="share",
-                ours=None if twin is None else self.bound(twin),
-            )
-            yield Row(where=where, quantity="dominated_by", unit="count", ours=len(dominating(runs)))
+            yield Row(where, "same_accuracy_bound", None if twin is None else self.bound(twin))
+            yield Row(where, "dominated_by", len(dominating(runs)))
 
     def bound(self, name: str) -> float:
         """The largest share that a variant alone could answer, always busy with full batches: most in overload."""
@@ -168,7 +162,7 @@ def dominating(runs: Mapping[str, VariantRun]) -> list[str]:
     return [name for name, it in pairs.items() if it != ours and it[0] >= ours[0] and it[1] >= ours[1]]
 
 
-def summary(cases: tuple[Case, ...], published: Published) -> Iterator[Row]:
+def _summary(cases: tuple[Case, ...], published: Published) -> Iterator[Row]:
     """Rows over all cases, by noise: what the text states numbers of."""
     for noise in cases[0].runs:
         where = (("noise", noise), ("policy", SLACKFIT))
@@ -179,34 +173,41 @@ def summary(cases: tuple[Case, ...], published: Published) -> Iterator[Row]:
         ratios = [found for one, twin in twins if twin and (found := ratio(one, twin)) is not None]
         gained = [found for one in kept if (found := points(one)) is not None]
         yield Row(
-            where=where,
-            quantity="least_attained",
-            unit="share",
-            ours=min((one[SLACKFIT].attained for one in kept), default=None),
+            where,
+            "least_attained",
+            min((one[SLACKFIT].attained for one in kept), default=None),
             published=published.attained,
             notes=(f"{len(kept)} of {len(runs)} cases, in which some variant alone attains {SLO.target:g}",),
         )
-        yield Row(
-            where=where,
-            quantity="most_over_cheapest",
-            unit="points",
-            ours=max(gained, default=None),
-            published=published.points,
-        )
-        yield Row(
-            where=where,
-            quantity="most_over_same_accuracy",
-            unit="x",
-            ours=max(ratios, default=None),
-            published=published.ratio,
-        )
-        yield Row(
-            where=where, quantity="dominated_cases", unit="count", ours=sum(bool(dominating(one)) for one in runs)
-        )
-        yield Row(where=where, quantity="cases", unit="count", ours=len(runs))
+        yield Row(where, "most_over_cheapest", max(gained, default=None), published=published.points)
+        yield Row(where, "most_over_same_accuracy", max(ratios, default=None), published=published.ratio)
+        yield Row(where, "dominated_cases", sum(bool(dominating(one)) for one in runs))
+        yield Row(where, "cases", len(runs))
 
 
-def second_plots(name: str, case: Case, noise: str = "none") -> tuple[Plot, ...]:
+def study_of(
+    name: str,
+    title: str,
+    cases: tuple[Case, ...],
+    scope: Scope,
+    *,
+    published: Published,
+    views: tuple[View, ...],
+    assumed: tuple[str, ...],
+    more: Iterable[Row] = (),
+) -> Study:
+    """A figure of the paper: its cases, of which the last one is drawn, what is published of them, `more` rows."""
+    return Study(
+        name=f"superserve-{name}",
+        title=f"SuperServe, figure {name.removeprefix('fig')}: {title}",
+        rows=(*_summary(cases, published), *(row for case in cases for row in case.rows()), *more),
+        assumptions=(*_assumptions(scope), *assumed),
+        views=(SUMMARY, *views),
+        series=_second_plots(f"superserve-{name}", cases[-1]),
+    )
+
+
+def _second_plots(name: str, case: Case, noise: str = "none") -> tuple[Plot, ...]:
     """Requests, attainment and accuracy of each second of a case."""
     runs = {policy: case.runs[noise][policy] for policy in (SLACKFIT, *RIVALS, CHEAPEST)}
     load = runs[SLACKFIT].arrived
@@ -229,7 +230,7 @@ def second_plots(name: str, case: Case, noise: str = "none") -> tuple[Plot, ...]
     )
 
 
-def assumptions(scope: Scope) -> tuple[str, ...]:
+def _assumptions(scope: Scope) -> tuple[str, ...]:
     """Assumptions of every study of SuperServe."""
     rough = NOISES["rough"]
     return (

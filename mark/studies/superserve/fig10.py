@@ -12,19 +12,7 @@ from mark.simulator.request_streams import arrivals_of_rates
 from mark.simulator.traces.generators import diurnal_floods
 from mark.simulator.traces.trace import Trace
 from mark.studies.study import Study, StudyContext, View
-from mark.studies.superserve.cases import (
-    QUANTITIES,
-    SUMMARY,
-    Case,
-    Floats,
-    Published,
-    Scope,
-    assumptions,
-    case_rng,
-    second_plots,
-    serve,
-    summary,
-)
+from mark.studies.superserve.cases import QUANTITIES, Case, Floats, Published, Scope, case_rng, serve, study_of
 
 DAY_S = 86_400.0
 PEAK_RPS = 8750
@@ -50,20 +38,12 @@ def superserve_fig10(context: StudyContext, scope: Scope | None = None) -> Study
     source = (
         f"the last day of {trace.name}" if context.trace is not None else "generated: a daily cycle with floods"
     )
-    return Study(
-        name="superserve-fig10",
-        title="SuperServe, figure 10: a real trace, compressed",
-        rows=(*summary(cases, PUBLISHED), *(row for case in cases for row in case.rows())),
-        assumptions=(
-            *assumptions(asked),
-            (
-                f"Load: {source}, {asked.duration_s:g} s long; mean {rates.mean():,.0f} requests/s. The paper's "
-                "day of Azure Functions (mean 6400) is another trace: published numbers are of that one. "
-                "`--trace` names yours."
-            ),
-        ),
-        views=(SUMMARY, _VIEW),
-        series=second_plots("superserve-fig10", cases[0]),
+    load = (
+        f"Load: {source}, {asked.duration_s:g} s long; mean {rates.mean():,.0f} requests/s. The paper's day of "
+        "Azure Functions (mean 6400) is another trace: published numbers are of that one. `--trace` names yours."
+    )
+    return study_of(
+        "fig10", "a real trace, compressed", cases, asked, published=PUBLISHED, views=(_VIEW,), assumed=(load,)
     )
 
 

@@ -8,19 +8,7 @@ import numpy as np
 
 from mark.simulator.request_streams import bursty_arrivals
 from mark.studies.study import Row, Study, StudyContext, View
-from mark.studies.superserve.cases import (
-    QUANTITIES,
-    SUMMARY,
-    WORKERS,
-    Case,
-    Published,
-    Scope,
-    assumptions,
-    case_rng,
-    second_plots,
-    serve,
-    summary,
-)
+from mark.studies.superserve.cases import QUANTITIES, WORKERS, Case, Published, Scope, case_rng, serve, study_of
 
 BASE_RPS, BURST_RPS, CV2 = 1500, 2000, 2.0
 KILLED = WORKERS // 2
@@ -43,23 +31,19 @@ def superserve_fig11(context: StudyContext, scope: Scope | None = None) -> Study
     until_s[:KILLED] = every_s * np.arange(1, KILLED + 1)
     arrived_s = bursty_arrivals(BASE_RPS, BURST_RPS, CV2, asked.duration_s, case_rng(context, "faults"))
     cases = serve(context, asked, [Case((), arrived_s)], until_s=until_s)
-    return Study(
-        name="superserve-fig11",
-        title="SuperServe, figure 11: faults",
-        rows=(
-            *summary(cases, PUBLISHED),
-            *(row for case in cases for row in case.rows()),
-            *_by_workers(cases[0], every_s),
-        ),
-        assumptions=(
-            *assumptions(asked),
-            (
-                f"One worker is lost every {every_s:g} s; what it holds goes back to the queue. Load: even "
-                f"{BASE_RPS} requests/s and {BURST_RPS} with CV^2 {CV2:g}: assumed, the text states neither."
-            ),
-        ),
-        views=(SUMMARY, _VIEW, _LEFT),
-        series=second_plots("superserve-fig11", cases[0]),
+    load = (
+        f"One worker is lost every {every_s:g} s; what it holds goes back to the queue. Load: even "
+        f"{BASE_RPS} requests/s and {BURST_RPS} with CV^2 {CV2:g}: assumed, the text states neither."
+    )
+    return study_of(
+        "fig11",
+        "faults",
+        cases,
+        asked,
+        published=PUBLISHED,
+        views=(_VIEW, _LEFT),
+        assumed=(load,),
+        more=_by_workers(cases[0], every_s),
     )
 
 
@@ -74,12 +58,5 @@ def _by_workers(case: Case, every_s: float) -> Iterator[Row]:
                 worth = np.nansum((run.accuracy_by_second[here] * answered)[answered > 0])
                 where = (("workers", WORKERS - lost), ("noise", noise), ("policy", name))
                 total = answered.sum()
-                yield Row(
-                    where=where, quantity="attained", unit="share", ours=float(total / run.arrived[here].sum())
-                )
-                yield Row(
-                    where=where,
-                    quantity="accuracy",
-                    unit="percent",
-                    ours=float(100 * worth / total) if total else None,
-                )
+                yield Row(where, "attained", float(total / run.arrived[here].sum()))
+                yield Row(where, "accuracy", float(100 * worth / total) if total else None)

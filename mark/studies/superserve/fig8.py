@@ -4,18 +4,7 @@ from __future__ import annotations
 
 from mark.simulator.request_streams import bursty_arrivals
 from mark.studies.study import Study, StudyContext, View
-from mark.studies.superserve.cases import (
-    QUANTITIES,
-    SUMMARY,
-    Case,
-    Published,
-    Scope,
-    assumptions,
-    case_rng,
-    second_plots,
-    serve,
-    summary,
-)
+from mark.studies.superserve.cases import QUANTITIES, Case, Published, Scope, case_rng, serve, study_of
 from mark.studies.superserve.optimum import LARGEST, REQUESTS, VIEW, WORKERS, optimum_rows
 
 BASE_RPS = 1500
@@ -46,16 +35,14 @@ def superserve_fig8(context: StudyContext, scope: Scope | None = None) -> Study:
             for cv2 in CV2
         ],
     )
-    return Study(
-        name="superserve-fig8",
-        title="SuperServe, figure 8: bursty streams",
-        rows=(
-            *summary(cases, PUBLISHED),
-            *optimum_rows(context),
-            *(row for case in cases for row in case.rows()),
-        ),
-        assumptions=(
-            *assumptions(asked),
+    return study_of(
+        "fig8",
+        "bursty streams",
+        cases,
+        asked,
+        published=PUBLISHED,
+        views=(VIEW, _VIEW),
+        assumed=(
             (
                 f"lambda_b {BASE_RPS} and lambda_v {', '.join(map(str, BURST_RPS))} requests/s, CV^2 "
                 f"{', '.join(map(str, CV2))}: assumed. The text as we have it states a mean of 7000 (appendix "
@@ -66,6 +53,5 @@ def superserve_fig8(context: StudyContext, scope: Scope | None = None) -> Study:
                 "rounded up to 1/512 s; the program knows all arrivals, no rule knows one before it comes."
             ),
         ),
-        views=(SUMMARY, VIEW, _VIEW),
-        series=second_plots("superserve-fig8", cases[-1]),
+        more=optimum_rows(context),
     )

@@ -4,18 +4,7 @@ from __future__ import annotations
 
 from mark.simulator.request_streams import accelerating_rates, arrivals_of_rates
 from mark.studies.study import Study, StudyContext, View
-from mark.studies.superserve.cases import (
-    QUANTITIES,
-    SUMMARY,
-    Case,
-    Published,
-    Scope,
-    assumptions,
-    case_rng,
-    second_plots,
-    serve,
-    summary,
-)
+from mark.studies.superserve.cases import QUANTITIES, Case, Published, Scope, case_rng, serve, study_of
 
 FROM_RPS, TO_RPS = 2500, (4800, 6800, 7400)
 ACCELERATIONS = (250, 500, 5000)
@@ -36,12 +25,14 @@ def superserve_fig9(context: StudyContext, scope: Scope | None = None) -> Study:
     """Run it."""
     asked = scope or Scope(duration_s=24.0)
     cases = serve(context, asked, [_case(context, asked, to, tau) for to in TO_RPS for tau in ACCELERATIONS])
-    return Study(
-        name="superserve-fig9",
-        title="SuperServe, figure 9: accelerating streams",
-        rows=(*summary(cases, PUBLISHED), *(row for case in cases for row in case.rows())),
-        assumptions=(
-            *assumptions(asked),
+    return study_of(
+        "fig9",
+        "accelerating streams",
+        cases,
+        asked,
+        published=PUBLISHED,
+        views=(_VIEW,),
+        assumed=(
             (
                 f"Gamma gaps of CV^2 {CV2:g} throughout. Steady at {FROM_RPS} requests/s for "
                 f"{asked.duration_s * BEGINS_SHARE:g} s, then up by tau to lambda_2. The accelerations' range is "
@@ -49,8 +40,6 @@ def superserve_fig9(context: StudyContext, scope: Scope | None = None) -> Study:
             ),
             "Appendix A.2 has accuracies of 79.2 % at tau 250 and 77.5 % at tau 5000, without the rates.",
         ),
-        views=(SUMMARY, _VIEW),
-        series=second_plots("superserve-fig9", cases[-1]),
     )
 
 

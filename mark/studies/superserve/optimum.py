@@ -51,9 +51,9 @@ def optimum_rows(context: StudyContext, instances: int = INSTANCES) -> Iterator[
     for name, shares in found.items():
         where = (("instances", instances), ("policy", name))
         near = sum(share >= 0.95 for share in shares) / instances
-        yield Row(where=where, quantity="of_optimum_mean", unit="share", ours=float(np.mean(shares)))
-        yield Row(where=where, quantity="of_optimum_worst", unit="share", ours=min(shares))
-        yield Row(where=where, quantity="within_5_percent", unit="share", ours=near)
+        yield Row(where, "of_optimum_mean", float(np.mean(shares)))
+        yield Row(where, "of_optimum_worst", min(shares))
+        yield Row(where, "within_5_percent", near)
 
 
 def ticked_table() -> VariantTable:
