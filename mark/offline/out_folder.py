@@ -6,7 +6,6 @@ failure to write is kept and ends the writing, not the runs: they may have taken
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -16,25 +15,12 @@ from mark.controller.state import Decision, Observation
 from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.fleet import FleetView
 from mark.policies.bundles import policy_names
+from mark.report.files import make_folder
 from mark.report.page import DOCUMENT_NAME, REPORT_NAME, write_report, write_runs
 from mark.report.runs.comparison import ComparedRun
 from mark.telemetry.journal_file import JournalFile
 
 JOURNAL_NAME = "journal.jsonl"
-
-
-def make_folder(path: Path) -> None:
-    """Make the folder that `--out` names where it is missing, before anything is computed for it.
-
-    Misconfigured where it is none, or cannot be written to.
-    """
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=path).close()
-    except (FileExistsError, NotADirectoryError) as error:
-        raise Misconfigured(f"cannot write to --out {path}: it is no folder; name another") from error
-    except OSError as error:
-        raise Misconfigured(f"cannot write to --out {path}: {error.strerror}; name another folder") from error
 
 
 class OutFolder:

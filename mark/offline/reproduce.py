@@ -6,11 +6,10 @@ from pathlib import Path
 
 from mark.config.policies import usable_cache
 from mark.config.settings import Settings
-from mark.domain.documents import json_text
 from mark.domain.errors import unknown
 from mark.offline.trace_source import given_trace
 from mark.plugins.load import build_forecaster
-from mark.report.page import write_whole
+from mark.report.files import write_json, write_whole
 from mark.report.terminal import note, progress, show, show_json
 from mark.simulator.engine.compiled import compiled_central_kernel, compiled_kernel, compiled_variant_kernel
 from mark.studies.registry import STUDIES, Study, StudyContext
@@ -55,7 +54,7 @@ def _print(study: Study) -> None:
 
 
 def _write(study: Study, out: Path) -> None:
-    write_whole(out / f"{study.name}.json", json_text(study.document(), indent=2) + "\n")
+    write_json(out / f"{study.name}.json", study.document())
     for name, svg in study.figures().items():
         write_whole(out / f"{name}.svg", svg)
         note(f"plot: {out / name}.svg")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,9 +10,8 @@ from pathlib import Path
 from jinja2 import Environment
 from markupsafe import Markup, escape
 
-from mark.domain.documents import json_text
-from mark.domain.errors import Misconfigured
 from mark.domain.figures import figure
+from mark.report.files import write_json, write_whole
 from mark.report.formatting import format_duration, over_yardstick, percent, ratio, served_percent, unbroken, usd
 from mark.report.html import make_environment, trusted
 from mark.report.runs.comparison import (
@@ -117,37 +114,7 @@ def write_report(
 
 def write_runs(out_dir: Path, runs: Sequence[ComparedRun]) -> None:
     """Write `runs.json` whole; Misconfigured with one line when the folder cannot be written."""
-    write_whole(out_dir / DOCUMENT_NAME, json_text(simulate_document(runs), indent=2) + "\n")
-
-
-def check_file(path: Path) -> None:
-    """Misconfigured where `path` cannot be a file: before anything is computed for it."""
-    if path.is_dir():
-        raise Misconfigured(f"{path} is a folder; name a file with --out, such as {path / REPORT_NAME}")
-    if not path.parent.is_dir():
-        raise Misconfigured(
-            f"cannot write {path}: there is no folder {path.parent}; make it, or name another --out"
-        )
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Through a file beside it, so that a reader never meets half a page; the old one stays on failure."""
-    draft: str | None = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        Path(draft).chmod(0o644)  # mkstemp's 0600 would hide a report on a shared folder
-        Path(draft).replace(path)
-    except OSError as error:
-        if draft is not None:
-            Path(draft).unlink(missing_ok=True)
-        if isinstance(error, (FileExistsError, NotADirectoryError)):
-            raise Misconfigured(f"cannot write {path}: {path.parent} is no folder; name another --out") from error
-        raise Misconfigured(
-            f"cannot write {path}: {error.strerror or error}; free space there or name another --out folder"
-        ) from error
+    write_json(out_dir / DOCUMENT_NAME, simulate_document(runs))
 
 
 def _environment() -> Environment:

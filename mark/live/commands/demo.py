@@ -16,8 +16,8 @@ from mark.config.settings import FaultSettings, InterruptSettings, Settings, Tra
 from mark.domain.demand import UNIT_S
 from mark.domain.offering import Market
 from mark.live.commands.rehearsal import Rehearsed, rehearse
-from mark.offline.out_folder import make_folder
 from mark.offline.simulate import simulate_settings
+from mark.report.files import make_folder
 from mark.report.formatting import format_count, format_duration, plural
 from mark.report.live.rehearsal import (
     agreement,

@@ -25,10 +25,10 @@ from mark.policies.bundles import policy_names
 from mark.report.cost.archive_reader import ArchiveReader
 from mark.report.cost.read import Period, read_cost_report, report_period
 from mark.report.cost.report import report_document
+from mark.report.files import check_file, write_whole
 from mark.report.mail.message import Mail, mime, render, standalone
 from mark.report.mail.text import mail_text
 from mark.report.mail.view import mail_view
-from mark.report.page import check_file, write_whole
 from mark.report.terminal import note, progress, show, show_json
 from mark.steady_time import steady_time
 from mark.store.connect import connect

@@ -22,8 +22,8 @@ from mark.config.settings import Settings
 from mark.domain.demand import HORIZON
 from mark.domain.errors import MarkError, Misconfigured, unknown
 from mark.offline.forecast.forecasters import build, check_predictors, history_units, split_workload
-from mark.offline.out_folder import make_folder
 from mark.plugins.deadline import DEADLINE_S, PunctualForecaster
+from mark.report.files import make_folder
 from mark.report.forecast.documents import BacktestRun, backtest_document, backtest_headline
 from mark.report.forecast.page import write_backtest
 from mark.report.forecast.table import backtest_table

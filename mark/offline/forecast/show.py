@@ -11,8 +11,8 @@ from mark.config.settings import Settings
 from mark.domain.demand import HORIZON, UNIT_S, Demand, Forecast
 from mark.domain.errors import Misconfigured
 from mark.offline.forecast.forecasters import Built, ask, build, check_predictor
-from mark.offline.out_folder import make_folder
 from mark.offline.workloads import chosen_workload
+from mark.report.files import make_folder
 from mark.report.forecast.page import write_forecast
 from mark.report.forecast.table import forecast_table
 from mark.report.formatting import format_duration

@@ -12,12 +12,11 @@ from mark.domain.demand import Demand
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.offline.forecast.forecasters import Built, ask, build, check_predictor, history_units, split_workload
-from mark.offline.out_folder import make_folder
 from mark.offline.workloads import chosen_workload
+from mark.report.files import make_folder, write_whole
 from mark.report.forecast.documents import plain
 from mark.report.forecast.table import card_lines, card_table
 from mark.report.formatting import format_duration
-from mark.report.page import write_whole
 from mark.report.terminal import progress, show, show_json
 
 FORMS = (".json", ".md")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mark.domain.errors import Misconfigured
+from mark.report.files import write_whole
 from mark.report.terminal import show
 
 CONFIG = """\
@@ -81,9 +82,5 @@ def write_config(path: Path, *, force: bool) -> None:
     """Write the file; Misconfigured where one is there or it cannot be written."""
     if path.exists() and not force:
         raise Misconfigured(f"{path} is there already; --force overwrites it, --out names another")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(CONFIG, encoding="utf-8")
-    except OSError as error:
-        raise Misconfigured(f"cannot write {path}: {error.strerror}") from error
+    write_whole(path, CONFIG)
     show(f"wrote {path}; `mark up --config {path}` starts the service")

@@ -29,6 +29,7 @@ from mark.offline.own_model.targets import class_name, existing_source
 from mark.plugins.load import make_model
 from mark.protocols.exchange import zeros
 from mark.protocols.model_contract import class_mistakes
+from mark.report.files import write_whole
 from mark.report.formatting import percent
 from mark.report.terminal import show
 
@@ -85,12 +86,8 @@ def write_model(options: InitOptions) -> None:
     needs = _asked_needs(options, name, tried, profile)
     text = _model_text(needs)
     parse_file(text, ModelFile, "the model")  # what flags gave is checked as the file would be
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / MODEL_FILE).write_text(text, encoding="utf-8")
-        (folder / CONFIG_FILE).write_text(_config_text(options.target, folder, needs), encoding="utf-8")
-    except OSError as error:
-        raise Misconfigured(f"cannot write {folder}: {error.strerror}") from error
+    write_whole(folder / MODEL_FILE, text)
+    write_whole(folder / CONFIG_FILE, _config_text(options.target, folder, needs))
     if profile is not None:
         write_profiles(folder / PROFILE_FILE, (profile,))
         note_if_busy()

@@ -22,6 +22,7 @@ from mark.domain.tensor import TensorSpec
 from mark.plugins.load import load_model
 from mark.ports import Backend, InferRequest
 from mark.protocols.oip.bodies import example_body
+from mark.report.files import write_whole
 from mark.report.tables import Column, make_table
 from mark.report.terminal import note, progress, show, show_json, unheard
 from mark.serving.backends.oip_server import OipBackend
@@ -199,11 +200,7 @@ def others_of(file: Path | None, model: str, types: Sequence[str]) -> tuple[Prof
 
 def write_profiles(path: Path, profiles: Sequence[Profile]) -> None:
     """Write a profile file."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(profile_text(profiles), encoding="utf-8")
-    except OSError as error:
-        raise Misconfigured(f"cannot write {path}: {error.strerror}") from error
+    write_whole(path, profile_text(profiles))
 
 
 def machine_here() -> str:

@@ -17,6 +17,7 @@ from mark.domain.models.profile import Profile
 from mark.domain.supernet import Actuation, TrainedSupernet
 from mark.offline.own_model.profile import write_profiles
 from mark.offline.supernet.card import card_text
+from mark.report.files import write_whole
 
 SHIPPED = "models.supernet:Supernet"
 """The supernet whose figures come with MArk; its weights are made by training it."""
@@ -79,10 +80,5 @@ def write_artifact(folder: Path, artifact: Artifact) -> None:
         "actuation": TypeAdapter(Actuation).dump_python(artifact.actuation, mode="json"),
     }
     write_profiles(folder / PROFILE_FILE, artifact.profiles)
-    try:
-        (folder / FIGURES_FILE).write_text(json_text(figures, indent=1) + "\n", encoding="utf-8")
-        (folder / CARD_FILE).write_text(
-            card_text(artifact.trained, artifact.actuation, artifact.profiles), encoding="utf-8"
-        )
-    except OSError as error:
-        raise Misconfigured(f"cannot write to {folder}: {error.strerror}") from error
+    write_whole(folder / FIGURES_FILE, json_text(figures, indent=1) + "\n")
+    write_whole(folder / CARD_FILE, card_text(artifact.trained, artifact.actuation, artifact.profiles))

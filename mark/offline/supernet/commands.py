@@ -14,7 +14,6 @@ from mark.catalog.load import load_prices
 from mark.domain.errors import MarkError, Misconfigured, failure_words
 from mark.domain.models.profile import Evidence, Profile
 from mark.domain.supernet import Subnet
-from mark.offline.out_folder import make_folder
 from mark.offline.own_model.profile import USUAL_BATCHES, USUAL_TYPE, machine_here, request_for
 from mark.offline.own_model.targets import class_name
 from mark.offline.supernet.artifact import (
@@ -28,6 +27,7 @@ from mark.offline.supernet.artifact import (
 from mark.offline.supernet.card import ABOUT_COLUMNS, cells, columns, provenance, sentences
 from mark.plugins.load import make_supernet, make_workshop
 from mark.ports import OpenSupernet, PythonModel
+from mark.report.files import make_folder
 from mark.report.tables import figures, make_table, texts
 from mark.report.terminal import progress, show, show_json, unheard
 from mark.serving.backends.python import PythonBackend

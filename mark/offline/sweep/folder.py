@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from mark.domain.documents import json_text
-from mark.domain.errors import Misconfigured
 from mark.offline.sweep.job import Finished, SweepJob
-from mark.report.page import write_whole
+from mark.report.files import make_folder, write_whole
 
 Document = Mapping[str, Any]
 
@@ -24,13 +23,8 @@ class SweepFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            for name in ("cells", "yardsticks"):
-                (path / name).mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, NotADirectoryError) as error:
-            raise Misconfigured(f"cannot write to --out {path}: it is no folder; name another") from error
-        except OSError as error:
-            raise Misconfigured(f"cannot write to --out {path}: {error.strerror}; name another folder") from error
+        for folder in (path, path / "cells", path / "yardsticks"):
+            make_folder(folder)
 
     def kept(self, jobs: Sequence[SweepJob]) -> dict[str, Document]:
         """The results, by key, of those jobs that are finished."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mark.domain.demand import Demand, Forecast
-from mark.domain.documents import json_text
+from mark.report.files import write_json, write_whole
 from mark.report.forecast.documents import (
     TARGET_WORDS,
     BacktestRun,
@@ -20,7 +20,6 @@ from mark.report.forecast.documents import (
 from mark.report.forecast.table import card_lines
 from mark.report.formatting import format_duration
 from mark.report.html import make_environment, trusted
-from mark.report.page import write_whole
 from mark.simulator.backtest import SCORED, BacktestSpan
 
 BACKTEST_PAGE = "forecasts.html"
@@ -35,8 +34,7 @@ def write_backtest(
 
     Raises Misconfigured with one line when the folder cannot be written.
     """
-    document = json_text(backtest_document(runs, span, leave_out), indent=2) + "\n"
-    write_whole(out_dir / BACKTEST_DOCUMENT, document)
+    write_json(out_dir / BACKTEST_DOCUMENT, backtest_document(runs, span, leave_out))
     write_whole(out_dir / BACKTEST_PAGE, render_backtest(runs, span, leave_out=leave_out, command=command))
     return out_dir / BACKTEST_PAGE
 

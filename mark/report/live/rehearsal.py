@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mark.domain.demand import WINDOW_S
-from mark.domain.documents import json_text
+from mark.report.files import write_json, write_whole
 from mark.report.formatting import MISSING, finite, plural, usd
 from mark.report.live.chart import ChartSeries, Stretch, pair_chart
 from mark.report.live.formatting import (
@@ -29,7 +29,6 @@ from mark.report.live.formatting import (
 )
 from mark.report.live.page import NARROW, WIDE, live_environment
 from mark.report.live.service_status import ModelStatus
-from mark.report.page import write_whole
 from mark.report.runs.documents import RunDocument
 from mark.report.tables import figures, make_table, texts
 from mark.simulator.results import RunResult
@@ -236,7 +235,7 @@ def write_comparison(
     command: str,
 ) -> Path:
     """Writes `live.json`, then `live.html`; returns the page's path. Misconfigured when the folder cannot be."""
-    write_whole(out_dir / DOCUMENT_NAME, json_text(document, indent=2) + "\n")
+    write_json(out_dir / DOCUMENT_NAME, document)
     page = comparison_page(document, live=live, replayed=replayed, title=title, command=command)
     write_whole(out_dir / PAGE_NAME, page)
     return out_dir / PAGE_NAME
