@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from functools import cache
@@ -20,6 +21,10 @@ from tests.same_ids import pytest_pycollect_makeitem
 __all__ = ["kernel", "pytest_pycollect_makeitem"]
 
 pytest_plugins = ["tests.command_line"]
+
+# A service has ten processes: without bytecode on disk, each of them compiles all of mark anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # No test uses one of the 1,300 machine images that moto makes for each of its clouds.
 os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
