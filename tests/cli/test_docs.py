@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from mark.config.settings import Settings, types_of
 from mark.live.commands import demo
+from mark.simulator.qos import training
 from mark.simulator.traces.generators import constant
 from mark.simulator.workload import Workload
 from mark.studies import registry
@@ -93,9 +94,13 @@ def test_every_command_of_the_documents_page_is_described():
 
 @pytest.fixture
 def quick(monkeypatch):
-    """A demo of five minutes and studies of no time: the examples show that they run, not what they find."""
+    """A demo of five minutes, studies of no time, trainings of few steps: the examples show that they run."""
     workload = Workload(trace=constant(20, duration_s=900), seed=0, start_s=600.0)
     monkeypatch.setattr(demo.generators, "demo_workload", lambda _seed: workload)
+
+    for number in ("IMITATION_STREAMS", "STREAMS", "CHOOSE_STREAMS"):
+        monkeypatch.setattr(training, number, 1)
+    monkeypatch.setattr(training, "IMITATION_STEPS", 10)
 
     class Nothing:
         name = "none"
