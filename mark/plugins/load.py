@@ -7,8 +7,10 @@ file or a model's folder holds may be imported (`mark.plugins.files`): behind th
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from importlib.metadata import EntryPoint, entry_points
+from importlib import metadata
+from importlib.metadata import EntryPoint, EntryPoints
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
@@ -33,6 +35,12 @@ WORKSHOP = "models.supernet.workshop:Workshop"
 """Trains supernets."""
 INSTALLED_BY = {"torch": "mark-serving[lstm]", "sklearn": "mark-serving[models]"}
 """Modules that an extra of this distribution brings."""
+
+
+@functools.cache
+def entry_points(group: str) -> EntryPoints:
+    """Entry points of a group; to find them, the metadata of all that is installed is read."""
+    return metadata.entry_points(group=group)
 
 
 def forecaster_names() -> tuple[str, ...]:
@@ -166,7 +174,8 @@ def _located(name: str, kind: str, folder: Path | None = None) -> object:
 
 def _entry_point(name: str) -> EntryPoint:
     # The same distribution may be found twice (installed, and in its source tree): the first by value counts.
-    entries = sorted(entry_points(group=FORECASTERS, name=name), key=lambda entry: entry.value)
+    named = [entry for entry in entry_points(group=FORECASTERS) if entry.name == name]
+    entries = sorted(named, key=lambda entry: entry.value)
     if entries:
         return entries[0]
     if name.endswith(".py"):
