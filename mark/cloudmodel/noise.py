@@ -7,6 +7,7 @@ normal and sigma^2 = ln(1 + cv^2): never below zero, its mean unchanged, a few l
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from statistics import NormalDist
 
 SUREST = 0.9999
@@ -15,8 +16,14 @@ SUREST = 0.9999
 
 def noise_factor(cv: float, normal: float) -> float:
     """The factor on an expected time that a standard normal number stands for; 1 without noise."""
+    return noise_factors(cv, (normal,))[0]
+
+
+def noise_factors(cv: float, normals: Iterable[float]) -> list[float]:
+    """`noise_factor` of each of these numbers."""
     variance = math.log1p(cv * cv)
-    return math.exp(math.sqrt(variance) * normal - variance / 2)
+    sigma, half = math.sqrt(variance), variance / 2
+    return [math.exp(sigma * normal - half) for normal in normals]
 
 
 def noise_quantile(cv: float, share: float) -> float:

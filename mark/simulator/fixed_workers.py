@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from mark.cloudmodel.noise import noise_factor, noise_quantile
+from mark.cloudmodel.noise import noise_factors, noise_quantile
 from mark.dispatch.slackfit import SLACKS, Choices, VariantRule, build_choices
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.models.variants import VariantTable
@@ -97,7 +97,7 @@ class FixedWorkers:
         self._latency_s = np.concatenate((np.zeros((len(rows), 1)), rows), axis=1)[None]
         self._planned = noise_quantile(noise_cv, (1 + slo.target) / 2)
         normals = stream(seed, "batch times").standard_normal(NOISES if noise_cv else 1)
-        self._noise = np.array([noise_factor(noise_cv, float(normal)) for normal in normals])
+        self._noise = np.array(noise_factors(noise_cv, normals.tolist()))
         self._accuracies = np.array([variant.accuracy for variant in table.variants])
         self._choices = cache(self._build)
 

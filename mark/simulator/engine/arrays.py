@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from mark.cloudmodel.noise import noise_factor
+from mark.cloudmodel import noise
 from mark.controller.policy import MonitorPolicy
 from mark.dispatch.overflow import BUCKETS
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
@@ -168,7 +168,7 @@ def pool(made: Record, overflow: LambdaOffering | None, rng: np.random.Generator
 
 def noise_factors(cv: float, normals: Floats) -> Floats:
     """Factors on an expected time, one for each standard normal number."""
-    return np.array([noise_factor(cv, float(normal)) for normal in normals])
+    return np.array(noise.noise_factors(cv, normals.tolist()))
 
 
 def tally(start_at: float, seconds: int) -> RunTally:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mark.cloudmodel.noise import noise_factor
+from mark.cloudmodel.noise import noise_factors
 from mark.cloudmodel.world import TYPICAL
 from mark.dispatch.qos import (
     BIN_S,
@@ -124,7 +124,7 @@ class QosEpisode:
                 from_s=np.zeros(devices),
                 until_s=np.full(devices, np.inf),
                 latency_s=pool.latency_s,
-                noise=np.array([noise_factor(conditions.noise_cv, float(normal)) for normal in normals]),
+                noise=np.array(noise_factors(conditions.noise_cv, normals.tolist())),
             ),
             _NO_TABLE,
             kernels.VariantRules(asks=True, drop_late=conditions.drop_late, wait_s=BIN_S),
