@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 from mark.config.settings import Settings
-from mark.offline.advice_changes import does_settings
-from mark.offline.advise import printed
+from mark.offline import advise
+from mark.offline.advice_changes import changes_of, does_settings
+from mark.offline.advise import AdviceDocument, printed
 from mark.report.terminal import show
 from tests.cli.test_bad_input import refused
+from tests.once import once_a_run
 
 DAY_S = 86_400
 SETTINGS = """model: inception-v3
@@ -26,16 +28,40 @@ simulate: {world: typical}
 """
 
 
-@pytest.fixture
-def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def write_load() -> list[str]:
     """Two days of a wave in the working directory, and settings; the arguments that name them."""
-    monkeypatch.chdir(tmp_path)
     minutes = np.arange(2 * 1440)
     rates = 12 + 8 * np.sin(minutes / 229) + np.where(minutes % 97 < 3, 10, 0)
     lines = "".join(f"{60 * at},{rate:.3f}\n" for at, rate in zip(minutes, rates, strict=True))
     Path("days.csv").write_text(f"timestamp_s,rate_rps\n{lines}")
     Path("mark.yaml").write_text(SETTINGS)
     return ["--trace", "days.csv", "--config", "mark.yaml"]
+
+
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.chdir(tmp_path)
+    return write_load()
+
+
+ASKED = ("--days", "1", "--savings-plan", "0.3", "--json", "--seed", "3")
+
+
+@pytest.fixture
+def advised(mark, load: list[str], tmp_path_factory: pytest.TempPathFactory) -> AdviceDocument:
+    """Advice on the load with these arguments; each of its changes is a replay of a day, so it is made once."""
+
+    def made() -> AdviceDocument:
+        done = mark("advise", *load, *ASKED)
+        assert done.status == 0, done.err
+        return json.loads(done.out)
+
+    return once_a_run(tmp_path_factory, "advised", made)
+
+
+def only(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    """Try no other changes than those whose setting names this part."""
+    monkeypatch.setattr(advise, "changes_of", lambda *given: (c for c in changes_of(*given) if part in c.setting))
 
 
 def month_usd(mark, load: list[str], *flags: str) -> float:
@@ -46,10 +72,8 @@ def month_usd(mark, load: list[str], *flags: str) -> float:
     return float(json.loads(done.out)["runs"][0]["usd_per_month"])
 
 
-def test_the_first_pieces_of_advice_save_what_they_said(mark, load, capsys):
-    done = mark("advise", *load, "--days", "1", "--savings-plan", "0.3", "--json", "--seed", "3")
-    assert done.status == 0, done.err
-    document = json.loads(done.out)
+def test_the_first_pieces_of_advice_save_what_they_said(mark, load, advised, capsys):
+    document = advised
     assert len(document["advice"]) >= 3
     before = month_usd(mark, load)
     assert document["usd_per_month"] == pytest.approx(before, rel=0.05)
@@ -121,7 +145,8 @@ COVERED = {
 }
 
 
-def test_nothing_is_advised_to_be_bought_twice(mark, load):
+def test_nothing_is_advised_to_be_bought_twice(mark, load, monkeypatch):
+    only(monkeypatch, "offerings.overflow")
     Path("owned.json").write_text(json.dumps(COVERED))
     asked = ("advise", *load, "--days", "1", "--savings-plan", "0.3", "--json")
     done = mark(*asked, "--commitments", "owned.json")
@@ -133,11 +158,8 @@ def test_nothing_is_advised_to_be_bought_twice(mark, load):
     assert (plan["change"].split()[0], plan["saved_usd_per_month"]) == ("another", pytest.approx(0.0))
 
 
-def test_a_type_that_nobody_profiled_is_tried_by_what_is_assumed_of_it(mark, load):
-    done = mark("advise", *load, "--days", "1", "--json")
-    assert done.status == 0, done.err
-    document = json.loads(done.out)
-    (one,) = (one for one in (*document["advice"], *document["tried"]) if one["change"].startswith("profile "))
+def test_a_type_that_nobody_profiled_is_tried_by_what_is_assumed_of_it(advised):
+    (one,) = (one for one in (*advised["advice"], *advised["tried"]) if one["change"].startswith("profile "))
     assert "c7i.large" in one["change"]
     assert one["flags"] == "--types current --profiles assumed-current"
     profiles, _, serves = one["does"].partition(" && ")
@@ -146,8 +168,9 @@ def test_a_type_that_nobody_profiled_is_tried_by_what_is_assumed_of_it(mark, loa
     assert one["setting"] == "profiles: [measured.json]; offerings.types: [current]"
 
 
-def test_what_stands_around_the_fleet_is_tried_as_it_would_be_refused_or_replayed(mark, load, tmp_path):
+def test_what_stands_around_the_fleet_is_tried_as_it_would_be_refused_or_replayed(mark, load, monkeypatch):
     """Three zones behind endpoints, which lean nodes do not have, to two; and a peak that they would not carry."""
+    only(monkeypatch, "rollout")
     shape = "shape: ha, network: {private: true, zones: [us-east-1a, us-east-1b, us-east-1c]}"
     Path("mark.yaml").write_text(f"{SETTINGS}rollout: {{{shape}}}\n")
     document = json.loads(mark("advise", *load, "--days", "1", "--json").out)
