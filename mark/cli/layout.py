@@ -6,12 +6,12 @@ import re
 import textwrap
 from collections.abc import Sequence
 
-PANELS = SERVE, MODEL, REPLAY, FORECAST, ROLL_OUT, INSPECT, RESEARCH, COMMANDS = (
+PANELS = SERVE, MODEL, REPLAY, FORECAST, DEPLOYMENT, INSPECT, RESEARCH, COMMANDS = (
     "Serve on this machine",
     "Bring your own model",
     "Replay traffic",
     "Forecast",
-    "Roll out to AWS",
+    "Deploy to AWS",
     "Inspect",
     "Research",
     "Commands",

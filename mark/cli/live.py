@@ -366,9 +366,9 @@ def profile(
     settings = given.settings_of(locals(), "name")
     sizes = None if batches is None else tuple(round(size) for size in given.number_list("--batches", batches))
     if on is not None:
+        from mark.deployment.profile_on.options import ProfileOnOptions
+        from mark.deployment.profile_on.run import profile_on
         from mark.offline.own_model.profile import USUAL_BATCHES
-        from mark.rollout.profile_on.options import ProfileOnOptions
-        from mark.rollout.profile_on.run import profile_on
 
         rented = ProfileOnOptions(
             types=tuple(dict.fromkeys(given.split_list(on))),

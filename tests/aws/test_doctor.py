@@ -33,13 +33,13 @@ from mark.aws.session import Aws
 from mark.aws.stacks.cloudformation import Stacks
 from mark.catalog.load import load_prices
 from mark.config.settings import Settings
+from mark.deployment.doctor import check_image, check_machine_images
+from mark.deployment.refresh_prices import refresh_prices
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.domain.offering import Market
 from mark.domain.quota import VcpuQuota
 from mark.emulator.pricing import PAGE
 from mark.live.models import make_live_models
-from mark.rollout.doctor import check_image, check_machine_images
-from mark.rollout.refresh_prices import refresh_prices
 from tests.aws.builders import aws
 from tests.aws.iam import NAMES
 from tests.aws.recording import Recorder

@@ -11,7 +11,7 @@ import pytest
 
 from mark.catalog.load import load_prices
 from mark.cli.main import run
-from mark.rollout import destroy
+from mark.deployment import destroy
 from tests.emulator.conftest import World, config_for, fleet, template
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/shop/agent:1"

@@ -22,14 +22,14 @@ from mark.catalog.schema import parse_profiles
 from mark.cli.main import run
 from mark.config.rollout import RolloutSettings
 from mark.config.settings import Settings
+from mark.deployment.profile_on import run as profile_on
+from mark.deployment.profile_on.cost import LEAST_S, Meter, Price
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
 from mark.emulator.config import EmulatedAwsConfig
 from mark.live.aws_resources import make_resources
 from mark.live.local.running import Running
 from mark.live.models import make_live_models, service_spec
-from mark.rollout.profile_on import run as profile_on
-from mark.rollout.profile_on.cost import LEAST_S, Meter, Price
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.service import ServiceStore

@@ -12,12 +12,12 @@ from mark.catalog.load import load_prices
 from mark.config.carried import carried_settings, carry_files
 from mark.config.footprint import footprint_of
 from mark.config.settings import Settings, load_settings
+from mark.deployment.synth import LEFT_OUT
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
 from mark.live.models import make_live_models
 from mark.plugins.load import build_forecaster
 from mark.ports import ForecasterSetup
-from mark.rollout.synth import LEFT_OUT
 from scripts.rehearsal.region_prices import CATALOG, lay_prices
 
 TOKYO = "ap-northeast-1"

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from infra.app import what_is_missing
-from mark.rollout import templates
-from mark.rollout.synth import Synthesis, synthesise
+from mark.deployment import templates
+from mark.deployment.synth import Synthesis, synthesise
 from tests.examples.shell import EXAMPLES
 from tests.infra.conftest import LEAN, settings
 from tests.once import once_a_run

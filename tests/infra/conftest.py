@@ -12,8 +12,8 @@ import pytest
 from infra.app import what_is_missing
 from infra.user_data import PACKED_AWS_CALL
 from mark.config.settings import Settings
-from mark.rollout.synth import Synthesis, synthesise
-from mark.rollout.trial import trial_settings
+from mark.deployment.synth import Synthesis, synthesise
+from mark.deployment.trial import trial_settings
 from scripts.rehearsal.ministack import recorded_zones
 from scripts.rehearsal.region_prices import PRICES, SERVICES, lay_prices
 from tests.once import once_a_run

@@ -12,11 +12,11 @@ from pydantic import ValidationError
 from infra.app import what_is_missing
 from infra.bundles.build import packed
 from mark.config.settings import Settings
+from mark.deployment.bundles import find_bundles
+from mark.deployment.images import FOR_FUNCTIONS, FOR_PROCESSES, builds, process_images
+from mark.deployment.synth import synthesise
 from mark.domain.errors import Misconfigured
 from mark.live.models import make_live_models
-from mark.rollout.bundles import find_bundles
-from mark.rollout.images import FOR_FUNCTIONS, FOR_PROCESSES, builds, process_images
-from mark.rollout.synth import synthesise
 from tests.infra.conftest import settings
 
 REGISTRY = "123456789012.dkr.ecr.us-east-1.amazonaws.com/shop"

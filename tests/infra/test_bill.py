@@ -11,9 +11,9 @@ import pytest
 from mark.catalog.billing import Load, bill_overhead, bill_running
 from mark.config.footprint import TRAINING_GIB_S, footprint_of
 from mark.config.settings import Settings
+from mark.deployment.synth import LEFT_OUT
 from mark.domain.billing.footprint import Footprint
 from mark.live.models import make_live_models
-from mark.rollout.synth import LEFT_OUT
 from tests.infra.conftest import LEAN, PRIVATE, Template, of_type, settings
 
 BILLED: Mapping[str, tuple[str, ...]] = {

@@ -30,8 +30,8 @@ from mark.aws.stacks.deployer import (
     rollout_policies,
     stack_statements,
 )
-from mark.rollout.synth import Synthesis
-from mark.rollout.templates import ACCESS, SCRIPT, types_of, write_templates
+from mark.deployment.synth import Synthesis
+from mark.deployment.templates import ACCESS, SCRIPT, types_of, write_templates
 from tests.aws.builders import aws
 from tests.aws.iam import reference
 from tests.infra.conftest import ACCOUNT, COLLECTOR_SECRET, REGION, WEBHOOK, of_type, plain, settings

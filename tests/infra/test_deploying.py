@@ -14,11 +14,11 @@ from botocore.exceptions import ClientError
 
 from mark.aws.stacks.cloudformation import StackEvent, StackState
 from mark.config.settings import Settings
+from mark.deployment import destroy
+from mark.deployment.deploy import finish, refuse_images, settle
+from mark.deployment.show import agreed
 from mark.domain.errors import Misconfigured
 from mark.live.models import make_live_models
-from mark.rollout import destroy
-from mark.rollout.deploy import finish, refuse_images, settle
-from mark.rollout.show import agreed
 from tests.infra.conftest import Template
 
 NAME = "mark-shop-events"

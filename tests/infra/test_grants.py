@@ -14,7 +14,7 @@ from pathlib import Path
 
 from mark.aws.permissions.calls import ROLES
 from mark.aws.permissions.policies import PLATFORM
-from mark.rollout.synth import Synthesis
+from mark.deployment.synth import Synthesis
 from tests.aws.iam import NAMES, NEVER_ASKED, policy
 from tests.end_to_end.grants import stale
 from tests.infra.conftest import of_type, plain
@@ -26,7 +26,7 @@ UNRECORDED = {
     "agent": "calls nothing of itself: its start script and its model's metadata do (BY_AWS)",
     "deployer": "CloudFormation's calls are judged by nobody here; `scripts.rehearsal` makes them all",
     "probe": "calls nothing: it sends HTTPS within the network",
-    "rotator": "a person's; tests/rollout/test_rotate.py holds it to what `mark rotate` used",
+    "rotator": "a person's; tests/deployment/test_rotate.py holds it to what `mark rotate` used",
 }
 """Roles whose calls no test records, and why."""
 BY_AWS: Mapping[str, str] = {

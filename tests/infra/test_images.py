@@ -13,9 +13,9 @@ import pytest
 
 from infra.user_data import SCRATCH
 from mark.aws.resources import RUNTIME, handler_of
+from mark.deployment.images import FOLDER, FOR_FUNCTIONS, FOR_PROCESSES, LAMBDA_TAKES
 from mark.live.processes import cloud_controller
 from mark.plugins.load import forecaster_names
-from mark.rollout.images import FOLDER, FOR_FUNCTIONS, FOR_PROCESSES, LAMBDA_TAKES
 
 DOCS = FOLDER.parents[1] / "docs"
 BUILD_ARG = re.compile(r"--build-arg (\w+)=")

@@ -17,12 +17,12 @@ from mark.aws.names import AGENTS_PASSWORD
 from mark.aws.permissions.calls import ROLES
 from mark.aws.permissions.policies import needs
 from mark.config.footprint import footprint_of
+from mark.deployment.synth import Synthesis, synthesise
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.live.aws_resources import launches_of
 from mark.live.processes.cloud_controller import deployed, resources
 from mark.live.processes.cloud_gateway import start_of
 from mark.live.store_link import at_node, follows_lease, port_of, table_of
-from mark.rollout.synth import Synthesis, synthesise
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.keys import Keys

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from mark.deployment.synth import Synthesis, synthesise
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.domain.fleet import InstanceState, Role
 from mark.domain.load.traffic import ModelTraffic
@@ -28,7 +29,6 @@ from mark.live.processes.cloud_controller import (
     main,
     resources,
 )
-from mark.rollout.synth import Synthesis, synthesise
 from mark.store.published_status import MODEL, FailedTraining, ForecasterStatus, PublishedInstance, PublishedModel
 from tests.infra.conftest import WEBHOOK, Template, of_type, plain, settings
 from tests.planner.builders import offering

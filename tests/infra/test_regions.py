@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from mark.config.footprint import footprint_of
+from mark.deployment.synth import Synthesis, _blueprint
+from mark.deployment.zones import check_zones, in_zones
 from mark.domain.errors import Misconfigured
 from mark.live.processes.cloud_controller import deployed, live_models
-from mark.rollout.synth import Synthesis, _blueprint
-from mark.rollout.zones import check_zones, in_zones
 from scripts.rehearsal.ministack import recorded_zones
 from scripts.rehearsal.trial import REGIONS
+from tests.deployment.test_zones import account, stacks
 from tests.infra.conftest import TOKYO, Template, by_part, of_type, plain, trial_in
-from tests.rollout.test_zones import account, stacks
 
 USER_DATA = 16_384
 """Bytes that EC2 takes (user guide, "Instance user data")."""

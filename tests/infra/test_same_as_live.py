@@ -17,15 +17,15 @@ from mark.aws.ec2.launch import FleetSetup, fleet_request
 from mark.aws.ec2.tags import OWNER
 from mark.aws.names import HANDLERS, TRAIN, template_name
 from mark.config.settings import load_settings
+from mark.deployment.model_versions import first_bundles
+from mark.deployment.spending import Spending
+from mark.deployment.synth import _blueprint
 from mark.domain.fleet import Role
 from mark.domain.offering import InstanceType
 from mark.domain.orders import Launch
 from mark.live.aws_resources import make_resources
 from mark.live.local.running import Running
 from mark.live.models import make_live_models
-from mark.rollout.model_versions import first_bundles
-from mark.rollout.spending import Spending
-from mark.rollout.synth import _blueprint
 from tests.aws.builders import aws
 from tests.emulator.conftest import TYPES, World, config_for
 from tests.infra.conftest import REGION, Template, of_type, plain, settings

@@ -10,9 +10,9 @@ import pytest
 
 from infra.app import what_is_missing
 from mark.config.settings import Settings
+from mark.deployment.doctor import check_sizes
+from mark.deployment.synth import Synthesis, synthesise
 from mark.domain.errors import Misconfigured
-from mark.rollout.doctor import check_sizes
-from mark.rollout.synth import Synthesis, synthesise
 from tests.infra.conftest import LEAN, settings
 
 

@@ -14,7 +14,7 @@ from infra.app import what_is_missing
 from infra.bundles.build import packed
 from mark.config.rollout import MAIL_ENDPOINTS, PROCESS_ENDPOINTS
 from mark.config.service import ServedSettings
-from mark.rollout.synth import Synthesis, synthesise
+from mark.deployment.synth import Synthesis, synthesise
 from scripts.own_venvs import tool
 from scripts.rehearsal.run import PARTS, rehearse
 from scripts.rehearsal.trial import REGIONS

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mark.config.settings import Settings
+from mark.deployment.synth import check_settings
 from mark.domain.errors import Misconfigured
-from mark.rollout.synth import check_settings
 from tests.infra.conftest import TELEMETRY, Template
 
 PORT, SECRET = 4318, str(TELEMETRY["headers_secret"])

@@ -24,13 +24,13 @@ from mark.aws.permissions.calls import ROLES
 from mark.aws.permissions.policies import Names, statements
 from mark.config.rollout import RolloutSettings
 from mark.config.settings import Settings
+from mark.deployment.plan import _password_number
+from mark.deployment.synth import Synthesis, synthesise
+from mark.deployment.templates import ACCESS, write_templates
 from mark.domain.times import CloudTimes
 from mark.live.aws_resources import launches_of
 from mark.live.processes.cloud_controller import resources as resources_of_controllers
 from mark.live.processes.metadata import PORT
-from mark.rollout.plan import _password_number
-from mark.rollout.synth import Synthesis, synthesise
-from mark.rollout.templates import ACCESS, write_templates
 from mark.store.users import PROCESSES, rules_of
 from tests.infra.conftest import ACCOUNT, GRPC_PORT, REGION, Template, by_part, of_type, plain, settings
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from mark.deployment.synth import Synthesis
 from mark.protocols.alert_messages import ADVICE, UNPOSTED, kind_of
-from mark.rollout.synth import Synthesis
 from tests.infra.conftest import WEBHOOK, Template, of_type, plain
 
 

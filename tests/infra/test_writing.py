@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from mark.config.settings import Settings
-from mark.rollout import templates
-from mark.rollout.synth import Synthesis
+from mark.deployment import templates
+from mark.deployment.synth import Synthesis
 from tests.infra.conftest import ACCOUNT, REGION, settings
 
 

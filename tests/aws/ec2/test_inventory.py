@@ -11,8 +11,8 @@ from moto import mock_aws
 from mark.aws.ec2.inventory import loose_volumes
 from mark.aws.session import Aws
 from mark.aws.tagged import tagged_resources
+from mark.deployment import destroy
 from mark.domain.errors import Misconfigured
-from mark.rollout import destroy
 from tests.aws.builders import aws
 
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from mark.config.service import RetrainSettings
 from mark.config.settings import Settings
 from mark.config.training import models_trained_in_function, trains_in_function
+from mark.deployment.images import process_images
 from mark.domain.demand import Demand
 from mark.live.aws_resources import trains_forecasters
 from mark.live.forecasting.retraining import due_cause
@@ -33,7 +34,6 @@ from mark.plugins.trained import (
     read_result,
 )
 from mark.ports import ForecasterSetup
-from mark.rollout.images import process_images
 from tests.aws.builders import service
 
 ORDER = TrainingOrder(

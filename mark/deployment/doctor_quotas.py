@@ -10,10 +10,10 @@ from mark.aws.account.quotas import code_of_quota, lambda_concurrency, read_quot
 from mark.aws.session import Aws
 from mark.config.rollout import FUNCTION_MIB
 from mark.config.settings import Settings
+from mark.deployment.findings import Finding
 from mark.domain.offering import Market, Offering
 from mark.domain.quota import quota_family
 from mark.live.models import LiveModel
-from mark.rollout.findings import Finding
 
 LAMBDA_QUOTA = "L-B99A9384"
 """Lambda's concurrent executions in Service Quotas."""

@@ -15,9 +15,9 @@ from typing import Any, Literal
 from mark.aws.ec2.tags import SERVICE
 from mark.aws.names import name_of
 from mark.aws.stacks.cloudformation import FAILED_NEW, LONGEST_BODY, STUCK, Change, ChangeSet, Stacks, StackState
+from mark.deployment.synth import Synthesis
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
-from mark.rollout.synth import Synthesis
 
 Act = Literal["create", "create again", "update", "keep", "delete"]
 TEMPLATES = "templates/"

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from mark.accounting.budget import Reached
 from mark.config.footprint import footprint_of
 from mark.config.settings import Settings
+from mark.deployment.bundles import fits_function
+from mark.deployment.plan import compare
+from mark.deployment.spending import spending_of
+from mark.deployment.synth import check_settings
+from mark.deployment.trial import trial_settings, tried
 from mark.domain.errors import Misconfigured
 from mark.domain.offering import Market
 from mark.emulator.ec2.account_limits import NEW, NEW_CONCURRENCY, NEW_MEMORY_MB
 from mark.live.models import make_live_models, served_models
-from mark.rollout.bundles import fits_function
-from mark.rollout.plan import compare
-from mark.rollout.spending import spending_of
-from mark.rollout.synth import check_settings
-from mark.rollout.trial import trial_settings, tried
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/mark:1"
 DIGITS = {"model": "digits", "backend": {"kind": "python", "target": "models.digits:Digits"}, "market": "spot"}

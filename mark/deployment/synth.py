@@ -20,6 +20,11 @@ from mark.config.carried import carry_files
 from mark.config.footprint import footprint_of, gateway_machine, sized
 from mark.config.settings import Settings
 from mark.config.telemetry import TelemetrySettings, telemetry_of
+from mark.deployment.bundles import Bundle, find_bundles, overflowing
+from mark.deployment.model_versions import first_bundles, in_versions
+from mark.deployment.spending import Spending, limited, rounded_up, spending_of
+from mark.deployment.template_sizes import TemplateSize, require_room, template_sizes
+from mark.deployment.zones import require_zones
 from mark.domain.billing.footprint import Footprint
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
@@ -27,11 +32,6 @@ from mark.live.aws_resources import MODEL_FOLDER, function_of, trains_forecaster
 from mark.live.gateway_settings import lambda_calls
 from mark.live.models import LiveModel, make_live_models
 from mark.live.version_bundles import VersionBundle
-from mark.rollout.bundles import Bundle, find_bundles, overflowing
-from mark.rollout.model_versions import first_bundles, in_versions
-from mark.rollout.spending import Spending, limited, rounded_up, spending_of
-from mark.rollout.template_sizes import TemplateSize, require_room, template_sizes
-from mark.rollout.zones import require_zones
 
 SYNTH_S = 300
 STACK = "aws:cloudformation:stack"

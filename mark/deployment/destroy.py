@@ -22,13 +22,13 @@ from mark.aws.stacks.lock import RolloutLock
 from mark.aws.tagged import tagged_resources
 from mark.config.rollout import node_name
 from mark.config.settings import Settings
+from mark.deployment.account import Account, lock, open_account
+from mark.deployment.deploy import finish, logged, settle
+from mark.deployment.plan import STAYS
+from mark.deployment.show import EventLog, agreed
 from mark.domain.errors import MarkError, RetryLater
 from mark.report.formatting import plural
 from mark.report.terminal import show
-from mark.rollout.account import Account, lock, open_account
-from mark.rollout.deploy import finish, logged, settle
-from mark.rollout.plan import STAYS
-from mark.rollout.show import EventLog, agreed
 
 ORDER = (
     "watch",

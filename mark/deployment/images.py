@@ -12,10 +12,10 @@ from typing import Literal
 import mark
 from mark.config.footprint import gateway_machine
 from mark.config.settings import Settings
+from mark.deployment.bundles import overflowing
 from mark.live.aws_resources import trains_forecasters
 from mark.live.models import LiveModel
 from mark.plugins.trained import may_train_elsewhere, may_train_with_torch
-from mark.rollout.bundles import overflowing
 
 FOLDER = Path(mark.__file__).parents[1] / "infra" / "image"
 """Beside MArk's packages, in a clone as in an installation."""

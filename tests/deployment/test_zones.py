@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from mark.aws.stacks.cloudformation import StackState
 from mark.config.settings import Settings
+from mark.deployment.zones import check_zones, chosen_zones, in_zones, require_zones
 from mark.domain.errors import Misconfigured
-from mark.rollout.zones import check_zones, chosen_zones, in_zones, require_zones
 
 TOKYO = ("ap-northeast-1a", "ap-northeast-1c", "ap-northeast-1d")
 """Zones of an account there, as DescribeAvailabilityZones has them: most accounts see no ap-northeast-1b."""

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from mark.config.footprint import footprint_of
 from mark.config.settings import Settings
+from mark.deployment import deploy
+from mark.deployment.spending import limited, rounded_up, spending_line, spending_of
 from mark.domain.errors import Misconfigured
 from mark.live.models import make_live_models
-from mark.rollout import deploy
-from mark.rollout.spending import limited, rounded_up, spending_line, spending_of
 
 DIGITS = {"model": "digits", "backend": {"kind": "python", "target": "models.digits:Digits"}}
 

@@ -8,9 +8,9 @@ import pytest
 
 from mark.config.policies import chosen_limits
 from mark.config.settings import Settings
+from mark.deployment.doctor_quotas import check_function_memory
 from mark.live.aws_resources import function_of
 from mark.live.models import make_live_models
-from mark.rollout.doctor_quotas import check_function_memory
 
 
 def served(model: str = "inception-v3", **functions: Any) -> Any:

@@ -16,11 +16,11 @@ from mark.catalog.load import ProfileSet, load_models, load_prices, load_profile
 from mark.catalog.offerings import make_offerings, standby_offering
 from mark.config.policies import as_rolled_out, chosen_world
 from mark.config.settings import Settings
+from mark.deployment.show import offerings_line
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet import Role
 from mark.domain.offering import Market
 from mark.live.models import make_live_models
-from mark.rollout.show import offerings_line
 
 PRICES = load_prices()
 TYPES = tuple(sorted(item.name for item in PRICES.types))

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.domain.errors import Misconfigured
-from mark.rollout.template_sizes import (
+from mark.deployment.template_sizes import (
     TASK_BYTES,
     USER_DATA_BYTES,
     VARIABLES_BYTES,
@@ -20,6 +19,7 @@ from mark.rollout.template_sizes import (
     require_room,
     template_sizes,
 )
+from mark.domain.errors import Misconfigured
 
 texts = st.text(max_size=20)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from mark.deployment.plan import _refuse_skipped
 from mark.domain.errors import Misconfigured
-from mark.rollout.plan import _refuse_skipped
 
 
 def template(number: int) -> dict[str, Any]:

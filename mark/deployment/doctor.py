@@ -16,19 +16,19 @@ from mark.aws.session import Aws
 from mark.catalog.load import PriceSnapshot, load_prices
 from mark.catalog.refreshed import age_days
 from mark.config.settings import Settings
+from mark.deployment.deep import check_deep
+from mark.deployment.doctor_quotas import check_lambda, check_vcpus
+from mark.deployment.findings import Finding
+from mark.deployment.images import OF_ONE_PROCESSOR, remedy_of, rollout_images, unfit_for_processors
+from mark.deployment.refresh_prices import refresh_prices
+from mark.deployment.show import offerings_line
+from mark.deployment.synth import draft
+from mark.deployment.zones import any_zones, check_zones
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.live.models import LiveModel, make_live_models
 from mark.live.service_session import service_aws
 from mark.report.tables import make_table, texts
 from mark.report.terminal import note, progress, show, show_json
-from mark.rollout.deep import check_deep
-from mark.rollout.doctor_quotas import check_lambda, check_vcpus
-from mark.rollout.findings import Finding
-from mark.rollout.images import OF_ONE_PROCESSOR, remedy_of, rollout_images, unfit_for_processors
-from mark.rollout.refresh_prices import refresh_prices
-from mark.rollout.show import offerings_line
-from mark.rollout.synth import draft
-from mark.rollout.zones import any_zones, check_zones
 
 ERRORS_FOUND = 1
 """Exit status where something must be fixed."""

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 import typer
 from rich.table import Table
 
+from mark.deployment.profile_on.cost import Meter, Price
+from mark.deployment.profile_on.options import ProfileOnOptions
 from mark.domain.errors import Misconfigured
 from mark.offline.own_model.profile import point_document
 from mark.report.tables import Column, make_table
 from mark.report.terminal import note, show, show_json
-from mark.rollout.profile_on.cost import Meter, Price
-from mark.rollout.profile_on.options import ProfileOnOptions
 from mark.serving.profiling import MeasuredPoint
 
 

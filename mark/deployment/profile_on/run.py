@@ -25,6 +25,10 @@ from mark.catalog.machines import unlaunchable_reason
 from mark.catalog.schema import LAMBDA
 from mark.config.policies import as_rolled_out, chosen_world
 from mark.config.settings import Settings
+from mark.deployment.profile_on.cost import LAMBDA_CALLS_PER_S, SECONDS_PER_HOUR, Meter, Price
+from mark.deployment.profile_on.on_lambda import LambdaBackend
+from mark.deployment.profile_on.options import ProfileOnOptions
+from mark.deployment.profile_on.show import confirm, format_usd, show_result
 from mark.domain.errors import MarkError, Misconfigured, NoCapacity, RetryLater, unknown
 from mark.domain.fleet import Role
 from mark.domain.models.profile import Profile
@@ -35,10 +39,6 @@ from mark.live.standalone_agent import LARGEST
 from mark.offline.own_model.profile import others_of, request_for, write_profiles
 from mark.ports import Backend
 from mark.report.terminal import Report, note, progress
-from mark.rollout.profile_on.cost import LAMBDA_CALLS_PER_S, SECONDS_PER_HOUR, Meter, Price
-from mark.rollout.profile_on.on_lambda import LambdaBackend
-from mark.rollout.profile_on.options import ProfileOnOptions
-from mark.rollout.profile_on.show import confirm, format_usd, show_result
 from mark.serving.backends.oip_server import OipBackend
 from mark.serving.profiling import MeasuredPoint, measure, profile_of
 

@@ -28,12 +28,12 @@ from mark.aws.permissions.policies import Names
 from mark.aws.session import Aws
 from mark.cli.main import run
 from mark.config.settings import Settings
+from mark.deployment import rotate as rotating
+from mark.deployment.rotate import OURS, READ_S, Move, Versions, after, answered_at, next_step, steps_left
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.emulator.config import ACCOUNT, REGION
 from mark.live.control.node import AgentsPasswords
 from mark.live.processes.metadata import Kept
-from mark.rollout import rotate as rotating
-from mark.rollout.rotate import OURS, READ_S, Move, Versions, after, answered_at, next_step, steps_left
 from mark.store.connect import AsyncLink, connect, connect_async
 from mark.store.embedded import EmbeddedRedis
 from mark.store.keys import Keys

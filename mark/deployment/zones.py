@@ -15,8 +15,8 @@ from mark.aws.session import Aws
 from mark.aws.stacks.cloudformation import FAILED_NEW, Stacks
 from mark.config.footprint import DEFAULT_ZONES
 from mark.config.settings import Settings
+from mark.deployment.findings import Finding
 from mark.domain.errors import Misconfigured
-from mark.rollout.findings import Finding
 
 NETWORK, SUBNET = "network", "AWS::EC2::Subnet"
 ASK = "aws ec2 describe-availability-zones"

@@ -32,15 +32,15 @@ from mark.aws.resources import called_as, launch_templates
 from mark.aws.session import Aws
 from mark.aws.stacks.cloudformation import Stacks
 from mark.config.settings import Settings
+from mark.deployment.bundles import overflowing
+from mark.deployment.findings import Finding
+from mark.deployment.model_versions import first_bundles, in_versions
 from mark.domain.errors import MarkError
 from mark.domain.fleet import Role
 from mark.domain.offering import Offering
 from mark.domain.orders import Launch
 from mark.live.aws_resources import function_of, trains_forecasters
 from mark.live.models import LiveModel
-from mark.rollout.bundles import overflowing
-from mark.rollout.findings import Finding
-from mark.rollout.model_versions import first_bundles, in_versions
 
 DRY_RUN = "dry-run"
 """The order's token and the life that the tags of a DryRun name."""

@@ -13,10 +13,10 @@ from mark.aws.account.role_checks import CallCheck
 from mark.aws.permissions.policies import Names
 from mark.aws.session import Aws
 from mark.config.settings import Settings
+from mark.deployment.deep import RoleFacts, check_deep, role_findings
+from mark.deployment.findings import Finding
 from mark.emulator.config import ACCOUNT, REGION
 from mark.live.models import make_live_models
-from mark.rollout.deep import RoleFacts, check_deep, role_findings
-from mark.rollout.findings import Finding
 from tests.aws.builders import aws
 from tests.emulator.conftest import World, config_for
 

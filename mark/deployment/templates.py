@@ -17,14 +17,14 @@ from mark.aws.stacks.access import access_template
 from mark.aws.stacks.cloudformation import LONGEST_BODY
 from mark.config.settings import Settings
 from mark.config.training import trains_in_function
+from mark.deployment.account import tags_of
+from mark.deployment.plan import TEMPLATES
+from mark.deployment.spending import spending_line
+from mark.deployment.synth import STACK, Synthesis, synthesise
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.report.overhead import overhead_line
 from mark.report.terminal import show
-from mark.rollout.account import tags_of
-from mark.rollout.plan import TEMPLATES
-from mark.rollout.spending import spending_line
-from mark.rollout.synth import STACK, Synthesis, synthesise
 
 SCRIPT, UPLOADS = "deploy.sh", "bundles.sh"
 MANIFEST, CDK, BLUEPRINT = "manifest.json", "cdk.json", "blueprint.json"

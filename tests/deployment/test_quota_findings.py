@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from mark.deployment import doctor_quotas
+from mark.deployment.doctor_quotas import check_vcpus
 from mark.domain.quota import VcpuQuota
-from mark.rollout import doctor_quotas
-from mark.rollout.doctor_quotas import check_vcpus
 from tests.planner.builders import offering
 
 

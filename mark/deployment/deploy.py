@@ -20,19 +20,19 @@ from mark.aws.stacks.cloudformation import StackEvent, Stacks, first_failure
 from mark.aws.stacks.lock import RolloutLock
 from mark.config.service import Mode
 from mark.config.settings import Settings
+from mark.deployment.account import Account, lock, open_account, tags_of
+from mark.deployment.images import remedy_of, rollout_images, unfit_for_processors
+from mark.deployment.plan import STAYS, TEMPLATES, StackPlan, compare, is_long, refuse_stuck, with_change_sets
+from mark.deployment.show import EventLog, agreed, offerings_line, plan_document, plan_table
+from mark.deployment.spending import spending_line
+from mark.deployment.synth import Synthesis, check_settings, synthesise
+from mark.deployment.zones import in_zones
 from mark.domain.documents import json_text
 from mark.domain.errors import MarkError, Misconfigured
 from mark.live.models import LiveModel, served_models
 from mark.live.version_bundles import upload
 from mark.report.overhead import overhead_line
 from mark.report.terminal import note, show, show_json
-from mark.rollout.account import Account, lock, open_account, tags_of
-from mark.rollout.images import remedy_of, rollout_images, unfit_for_processors
-from mark.rollout.plan import STAYS, TEMPLATES, StackPlan, compare, is_long, refuse_stuck, with_change_sets
-from mark.rollout.show import EventLog, agreed, offerings_line, plan_document, plan_table
-from mark.rollout.spending import spending_line
-from mark.rollout.synth import Synthesis, check_settings, synthesise
-from mark.rollout.zones import in_zones
 
 
 def show_difference(settings: Settings, *, as_json: bool) -> int:

@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.table import Table
 
 from mark.aws.stacks.cloudformation import Change, StackEvent
+from mark.deployment.plan import StackPlan
 from mark.domain.errors import Misconfigured
 from mark.live.models import LiveModel
 from mark.report.formatting import plural
 from mark.report.tables import make_table, texts
-from mark.rollout.plan import StackPlan
 
 SIGNS = {"Add": "+", "Modify": "~", "Remove": "-"}
 SHOWN_NEW = 6
