@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import wraps
 from importlib import import_module
 from typing import Any
 
@@ -22,6 +23,7 @@ from mark.cli.layout import (
     SERVE,
     examples_epilog,
 )
+from mark.extras import require_extra
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +35,13 @@ class Row:
     summary: str
     #: "module" or "module:function", within mark.cli; a function is named like its command otherwise.
     target: str
+    #: What it needs of mark.extras, if anything.
+    extra: str = ""
 
     def load(self) -> Any:
         """The command, its module imported."""
         alone = typer.Typer(rich_markup_mode=None, add_completion=False)
-        _add(alone, self.panel, self.name, self.target)
+        _add(alone, self.panel, self.name, self.target, self.extra, self.name)
         return typer.main.get_command(alone)
 
 
@@ -49,6 +53,7 @@ class Group:
     name: str
     summary: str
     targets: Mapping[str, str]
+    extra: str = ""
 
     def load(self) -> Any:
         """The group, its commands imported."""
@@ -57,7 +62,7 @@ class Group:
         )
         group.callback()(_nothing)
         for name, target in self.targets.items():
-            _add(group, COMMANDS, name, target)
+            _add(group, COMMANDS, name, target, self.extra, f"{self.name} {name}")
         return typer.main.get_command(group)
 
 
@@ -99,12 +104,28 @@ class Panels(TyperGroup):
                 formatter.write_dl(panels[panel])
 
 
-def _add(group: typer.Typer, panel: str, name: str, target: str) -> None:
-    """Add a command. Its examples are those of its name in the module, `LIST_EXAMPLES`, or the only ones there."""
+def _add(group: typer.Typer, panel: str, name: str, target: str, extra: str, path: str) -> None:
+    """Add a command. Its examples are those of its name in the module, `LIST_EXAMPLES`, or the only ones there.
+
+    path: the command in full, such as `client list`.
+    """
     module, _, function = target.partition(":")
     room, function = import_module(f"mark.cli.{module}"), function or name
     examples = getattr(room, f"{function.rstrip('_').upper()}_EXAMPLES", None) or room.EXAMPLES
-    group.command(name, rich_help_panel=panel, epilog=examples_epilog(examples))(getattr(room, function))
+    needs = f"\n\nNeeds the extra {extra}: pip install 'mark-serving[{extra}]'." if extra else ""
+    command = _needing(extra, f"mark {path}", getattr(room, function)) if extra else getattr(room, function)
+    group.command(name, rich_help_panel=panel, epilog=f"{examples_epilog(examples)}{needs}")(command)
+
+
+def _needing(extra: str, what: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which says what is not installed before it begins."""
+
+    @wraps(function)
+    def run(*args: Any, **flags: Any) -> Any:
+        require_extra(extra, what)
+        return function(*args, **flags)
+
+    return run
 
 
 def _nothing() -> None:
@@ -112,10 +133,10 @@ def _nothing() -> None:
 
 
 ROWS = (
-    Row(SERVE, "demo", "Serve a surge on this machine, beside what its replay predicts.", "demo"),
-    Row(SERVE, "up", "Start the service on this machine, with an emulated AWS.", "live"),
+    Row(SERVE, "demo", "Serve a surge on this machine, beside what its replay predicts.", "demo", extra="local"),
+    Row(SERVE, "up", "Start the service on this machine, with an emulated AWS.", "live", extra="local"),
     Row(SERVE, "load", "Send requests to the service, at a rate or after a trace.", "live"),
-    Row(SERVE, "try", "Send one request, and say who answered it and how fast.", "live:try_"),
+    Row(SERVE, "try", "Send one request, and say who answered it and how fast.", "live:try_", extra="replay"),
     Group(SERVE, "alerts", "Try the webhook that alarms are posted to.", {"test": "live:alerts_test"}),
     Row(SERVE, "interrupt", "Interrupt spot instances of the emulated AWS, with notice.", "live"),
     Row(SERVE, "chaos", "Kill a process of the service, or inject a fault of AWS.", "live"),
@@ -138,15 +159,34 @@ ROWS = (
         "rollout",
         "Replace a served model's version in steps.",
         {"start": "versions", "status": "versions", "promote": "versions", "abort": "versions"},
+        extra="replay",
     ),
     Row(SERVE, "down", "End the service; logs and clients stay, announced events go.", "live"),
     Row(MODEL, "init", "Write a mark.yaml, or with --target a model's whole folder.", "own_model"),
     Row(MODEL, "predict", "Call a model once, without a service.", "own_model"),
-    Row(MODEL, "profile", "Measure a model's latency by batch size, here or on AWS.", "live"),
-    Row(REPLAY, "simulate", "Replay a trace under each policy: its cost and latency.", "offline.simulate"),
-    Row(REPLAY, "sweep", "Replay a grid of settings in parallel; find the Pareto front.", "offline.sweep"),
-    Row(REPLAY, "plan", "Plan a fleet once for a rate, and explain the choice.", "offline.plan"),
-    Row(REPLAY, "bound", "Compute the least cost that perfect knowledge could reach.", "offline.bound"),
+    Row(MODEL, "profile", "Measure a model's latency by batch size, here or on AWS.", "live", extra="replay"),
+    Row(
+        REPLAY,
+        "simulate",
+        "Replay a trace under each policy: its cost and latency.",
+        "offline.simulate",
+        extra="replay",
+    ),
+    Row(
+        REPLAY,
+        "sweep",
+        "Replay a grid of settings in parallel; find the Pareto front.",
+        "offline.sweep",
+        extra="replay",
+    ),
+    Row(REPLAY, "plan", "Plan a fleet once for a rate, and explain the choice.", "offline.plan", extra="replay"),
+    Row(
+        REPLAY,
+        "bound",
+        "Compute the least cost that perfect knowledge could reach.",
+        "offline.bound",
+        extra="replay",
+    ),
     Group(
         REPLAY,
         "trace",
@@ -158,17 +198,36 @@ ROWS = (
         "forecast",
         "Train, score and show forecasters.",
         {"train": "offline.forecast", "backtest": "offline.forecast", "show": "offline.forecast"},
+        extra="replay",
     ),
-    Row(DEPLOYMENT, "doctor", "Check the account: credentials, quotas, images, prices.", "doctor"),
-    Row(DEPLOYMENT, "synth", "Write the service as plain CloudFormation.", "deployment"),
-    Row(DEPLOYMENT, "diff", "Show what a deploy would change; change nothing.", "deployment"),
-    Row(DEPLOYMENT, "deploy", "Deploy the service to an AWS account, or update it.", "deployment"),
+    Row(DEPLOYMENT, "doctor", "Check the account: credentials, quotas, images, prices.", "doctor", extra="replay"),
+    Row(DEPLOYMENT, "synth", "Write the service as plain CloudFormation.", "deployment", extra="infra"),
+    Row(DEPLOYMENT, "diff", "Show what a deploy would change; change nothing.", "deployment", extra="infra"),
+    Row(DEPLOYMENT, "deploy", "Deploy the service to an AWS account, or update it.", "deployment", extra="infra"),
     Row(DEPLOYMENT, "rotate", "Rotate a deployed service's secrets; lose no request.", "deployment"),
-    Row(DEPLOYMENT, "destroy", "Remove the service from the account.", "deployment"),
+    Row(DEPLOYMENT, "destroy", "Remove the service from the account.", "deployment", extra="replay"),
     Row(INSPECT, "status", "Show fleet, rates, objective and spend of the service.", "live"),
-    Row(INSPECT, "explain", "Explain what the controller did and why, in a replay or live.", "explain"),
-    Row(INSPECT, "report", "Report the service's cost and objective, and other policies'.", "report"),
-    Row(INSPECT, "advise", "Say what each change of the settings would have saved.", "offline.advise"),
+    Row(
+        INSPECT,
+        "explain",
+        "Explain what the controller did and why, in a replay or live.",
+        "explain",
+        extra="replay",
+    ),
+    Row(
+        INSPECT,
+        "report",
+        "Report the service's cost and objective, and other policies'.",
+        "report",
+        extra="replay",
+    ),
+    Row(
+        INSPECT,
+        "advise",
+        "Say what each change of the settings would have saved.",
+        "offline.advise",
+        extra="replay",
+    ),
     Row(INSPECT, "policies", "List policies, forecasters and dispatch rules.", "lists"),
     Row(INSPECT, "models", "List models, their objectives and profiles.", "lists"),
     Group(
@@ -182,13 +241,15 @@ ROWS = (
         "pool",
         "Choose and evaluate pools of unlike instances.",
         {"choose": "offline.pool_choose", "evaluate": "offline.pool_evaluate"},
+        extra="replay",
     ),
     Group(
         RESEARCH,
         "qos",
         "Train and judge quality-aware schedulers.",
         {"train": "offline.qos", "evaluate": "offline.qos"},
+        extra="replay",
     ),
-    Row(RESEARCH, "reproduce", "Repeat an experiment of a published paper.", "offline.reproduce"),
+    Row(RESEARCH, "reproduce", "Repeat an experiment of a published paper.", "offline.reproduce", extra="replay"),
 )
 """The commands, in the order of the help, which loads none of their modules."""

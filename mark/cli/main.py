@@ -18,6 +18,7 @@ import typer
 from mark import __version__
 from mark.cli.commands import Panels
 from mark.domain.errors import MarkError
+from mark.extras import missing_extra
 from mark.report.terminal import INTERRUPTED, fail, note, show_json_error
 
 WRONG_USE = 2
@@ -78,8 +79,8 @@ def _run(arguments: list[str]) -> int:
         where = context.command_path if context else "mark"
         said = error.format_message().rstrip(".")
         return failed(f"{said}{'' if said.endswith('?') else ';'} see `{where} --help`")
-    except MarkError as error:
-        return failed(str(error))
+    except (MarkError, ModuleNotFoundError) as error:
+        return failed(_explained(error, f"mark {' '.join(arguments[:1])}"))
     except BrokenPipeError:
         # whoever read our output has seen enough, as in `mark models | head`
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - open until the interpreter has flushed it
@@ -91,6 +92,14 @@ def _run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     return status if isinstance(status, int) else 0
+
+
+def _explained(error: MarkError | ModuleNotFoundError, command: str) -> str:
+    """The error's line; a module that no extra installs is a fault of ours."""
+    known = missing_extra(command, error) if isinstance(error, ModuleNotFoundError) else error
+    if known is None:
+        raise error
+    return str(known)
 
 
 def _fail(text: str, *, as_json: bool) -> int:

@@ -25,7 +25,7 @@ from mark.controller.step import apply_observation, decide
 from mark.controller.surges import is_surging
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.commitments.owned import Commitments
-from mark.domain.demand import Demand, Forecast
+from mark.domain.demand import KEEP_HISTORY, Demand, Forecast
 from mark.domain.errors import PlanInfeasible, failure_words
 from mark.domain.fleet import FleetView
 from mark.domain.load.announced_events import Events, no_events
@@ -33,8 +33,6 @@ from mark.domain.orders import Fact, ForecastFailed, LaunchRefused, PlanFailed
 from mark.domain.quota import Quotas
 from mark.ports import Clock, Cloud, DataPlane, Forecaster
 
-KEEP_HISTORY = 14 * 24 * 60
-"""Units of history that a forecaster is shown: two weeks."""
 PUNCTUAL = 1e-6
 """A tick this share of a period early counts as on time."""
 

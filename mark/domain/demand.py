@@ -18,6 +18,8 @@ WINDOW_S = 5.0
 """P_s, the sample window whose maximum a unit keeps (MArk section 4.2)."""
 HORIZON = 60
 """P_w, how many units a forecast spans (MArk section 4.2)."""
+KEEP_HISTORY = 14 * 24 * 60
+"""Units of history that a forecaster is shown: two weeks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,8 +28,6 @@ IMAGE = "ami-0123456789abcdef0"
 """Any image will do where instances are processes."""
 OWNED_BY = "mark"
 """Owner of what stands on this machine."""
-RESOURCES = "resources"
-"""The status document that says where queues and templates are."""
 
 
 def make_resources(

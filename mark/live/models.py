@@ -26,11 +26,10 @@ from mark.config.policies import (
 from mark.config.service import BackendSettings, Mode, OfferingSettings, ServedSettings
 from mark.config.settings import Settings
 from mark.config.telemetry import telemetry_of
-from mark.controller.runner import KEEP_HISTORY
 from mark.dispatch.policy import Routing
 from mark.dispatch.qos import QosRule
 from mark.dispatch.slackfit import VariantRule
-from mark.domain.demand import UNIT_S, WINDOW_S, Demand, unit_of_windows
+from mark.domain.demand import KEEP_HISTORY, UNIT_S, WINDOW_S, Demand, unit_of_windows
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.models.versions import functions_of
 from mark.domain.objective import Slo

@@ -11,12 +11,12 @@ from mark.aws.session import Aws, AwsSettings
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
 from mark.live.aws_clients import credentials_of
-from mark.live.aws_resources import RESOURCES
 from mark.live.local.run_dir import RunFolder, not_up
 from mark.live.model_files import VERSIONS, remove_versions
 from mark.live.store_link import open_link
 from mark.live.version_bundles import VersionBundle, upload
 from mark.service_spec import BackendSpec, ServedModel
+from mark.store.published_status import RESOURCES
 from mark.store.service import ServiceStore
 
 

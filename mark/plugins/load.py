@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import TypeGuard, cast
 
 from mark.domain.errors import MarkError, Misconfigured, failure_words, unknown
+from mark.extras import missing_extra
 from mark.plugins import files
 from mark.ports import (
     Forecaster,
@@ -33,8 +34,6 @@ FORECASTERS = "mark.forecasters"
 """The entry-point group; see pyproject.toml."""
 WORKSHOP = "models.supernet.workshop:Workshop"
 """Trains supernets."""
-INSTALLED_BY = {"torch": "mark-serving[lstm]", "sklearn": "mark-serving[models]"}
-"""Modules that an extra of this distribution brings."""
 
 
 @functools.cache
@@ -200,10 +199,9 @@ def _module(where: str, kind: str, folder: Path | None) -> ModuleType:
 
 def _refusal(name: str, error: BaseException, kind: str = "forecaster") -> Misconfigured:
     if isinstance(error, ModuleNotFoundError) and error.name:
-        package = error.name.partition(".")[0]
-        if package in INSTALLED_BY:
-            return Misconfigured(f"{name} needs {package}: pip install '{INSTALLED_BY[package]}'")
-        return Misconfigured(f"{name} needs the module {error.name}, which is not installed")
+        return missing_extra(name, error) or Misconfigured(
+            f"{name} needs the module {error.name}, which is not installed"
+        )
     hint = ""
     if isinstance(error, ImportError) and "relative import" in str(error):
         hint = "; a file in a package is named as its module, package.module:Name"

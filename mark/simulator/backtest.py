@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mark.controller.runner import KEEP_HISTORY, check_forecast
-from mark.domain.demand import HORIZON, Demand, Forecast
+from mark.controller.runner import check_forecast
+from mark.domain.demand import HORIZON, KEEP_HISTORY, Demand, Forecast
 from mark.domain.errors import Misconfigured
 from mark.ports import Forecaster
 from mark.simulator import scores

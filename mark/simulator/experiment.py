@@ -18,12 +18,12 @@ import numpy as np
 from mark.cloudmodel.spot_prices import SpotPrices
 from mark.controller.journal import Header
 from mark.controller.plan_request import tail
-from mark.controller.runner import KEEP_HISTORY, Journal
+from mark.controller.runner import Journal
 from mark.controller.state import Decision, Observation
 from mark.dispatch.slackfit import VariantRule
 from mark.dispatch.variants import VariantDispatch
 from mark.domain.billing.service_prices import ServiceItem
-from mark.domain.demand import HORIZON, UNIT_S, Demand
+from mark.domain.demand import HORIZON, KEEP_HISTORY, UNIT_S, Demand
 from mark.domain.errors import Misconfigured, PlanInfeasible
 from mark.domain.fleet import FleetView
 from mark.domain.offering import Offering

@@ -18,12 +18,12 @@ from mark.catalog.billing import Load, bill_fleet, bill_managed, bill_scheduled,
 from mark.catalog.commitment_bill import commitment_words
 from mark.cloudmodel.world import World
 from mark.controller.demand_units import counted_unit, recent_windows, window_rates
-from mark.controller.runner import KEEP_HISTORY, Controller, Journal
+from mark.controller.runner import Controller, Journal
 from mark.controller.state import Decision, Observation
 from mark.dispatch.qos import QosRule
 from mark.domain.billing.costs import BillLine, FleetUsage
 from mark.domain.billing.footprint import Footprint
-from mark.domain.demand import UNIT_S, WINDOW_S, DemandUnit
+from mark.domain.demand import KEEP_HISTORY, UNIT_S, WINDOW_S, DemandUnit
 from mark.domain.fleet import FleetView
 from mark.domain.load.outcomes import NO_OUTCOMES
 from mark.domain.load.size_window import SizeCounts, add_sizes, size_bin

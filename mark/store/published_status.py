@@ -566,6 +566,8 @@ MODEL = StoredStatus(PublishedModel, "model")
 BACKGROUND = StoredStatus(BackgroundStatus, "background-failures")
 """By process."""
 PROCESSES = StoredStatus(ProcessesStatus, "processes")
+RESOURCES = "resources"
+"""The status document that says where the queues and templates of a service in AWS are."""
 BUDGET = StoredStatus(BudgetStatus, "budget")
 COMMITMENTS = StoredStatus(AccountCommitments, "commitments")
 SPEND = StoredStatus(SpendHistory, "spend-by-hour")

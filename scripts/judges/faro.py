@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mark.controller.runner import KEEP_HISTORY
-from mark.domain.demand import UNIT_S, WINDOW_S, Demand, DemandUnit, unit_of_windows
+from mark.domain.demand import KEEP_HISTORY, UNIT_S, WINDOW_S, Demand, DemandUnit, unit_of_windows
 from mark.domain.objective import Slo
 from mark.domain.offering import Market, Offering
 from mark.plugins.load import build_forecaster

@@ -16,7 +16,7 @@ from mark.report.terminal import show_json, show_json_error
 from scripts.docs import commands, example_lines
 
 COMMANDS = dict(commands())
-PANELS = ("Serve on this machine", "Replay traffic", "Forecast", "Roll out to AWS", "Inspect")
+PANELS = ("Serve on this machine", "Replay traffic", "Forecast", "Deploy to AWS", "Inspect")
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from mark.deployment.synth import Synthesis, synthesise
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.domain.fleet import InstanceState, Role
 from mark.domain.load.traffic import ModelTraffic
-from mark.live.aws_resources import RESOURCES, launches_of
+from mark.live.aws_resources import launches_of
 from mark.live.background.cloudwatch import metric_line, spend, watch_metrics
 from mark.live.cloud_process import exit_after
 from mark.live.gateway_settings import lambda_calls
@@ -29,7 +29,14 @@ from mark.live.processes.cloud_controller import (
     main,
     resources,
 )
-from mark.store.published_status import MODEL, FailedTraining, ForecasterStatus, PublishedInstance, PublishedModel
+from mark.store.published_status import (
+    MODEL,
+    RESOURCES,
+    FailedTraining,
+    ForecasterStatus,
+    PublishedInstance,
+    PublishedModel,
+)
 from tests.infra.conftest import WEBHOOK, Template, of_type, plain, settings
 from tests.planner.builders import offering
 

@@ -18,10 +18,10 @@ from mark.aws.archive import make_bucket
 from mark.aws.resources import service_tags
 from mark.config.settings import load_settings
 from mark.domain.load.traffic import ClientTraffic, GatewayReport, ModelTraffic
-from mark.live.aws_resources import RESOURCES
 from mark.live.background.archive import OPEN_EACH_S, Archivist
 from mark.live.models import make_live_models, service_spec
 from mark.store.embedded import EmbeddedRedis
+from mark.store.published_status import RESOURCES
 from tests.aws.builders import HandClock, aws
 from tests.live.served_day import BEGAN, DAY_S, MODEL, NOW, RPS, SERVICE, write_service
 

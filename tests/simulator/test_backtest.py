@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from mark.controller.runner import KEEP_HISTORY
-from mark.domain.demand import Demand, Forecast, point_forecast
+from mark.domain.demand import KEEP_HISTORY, Demand, Forecast, point_forecast
 from mark.domain.errors import Misconfigured
 from mark.simulator.backtest import KEPT_LEVELS, BacktestScores, BacktestSpan, run_backtest
 from mark.simulator.backtest_span import demand_between, make_span

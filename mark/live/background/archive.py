@@ -20,9 +20,8 @@ from mark.aws.session import Aws
 from mark.controller.journal import read_journal
 from mark.domain.documents import json_text
 from mark.domain.errors import MarkError, Misconfigured
-from mark.live.aws_resources import RESOURCES
 from mark.ports import Clock
-from mark.store.published_status import ARCHIVE, ArchiveStatus
+from mark.store.published_status import ARCHIVE, RESOURCES, ArchiveStatus
 from mark.store.service import ServiceStore
 from mark.store.snapshot import take_snapshot
 

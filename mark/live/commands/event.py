@@ -9,8 +9,7 @@ from typing import TypeVar
 
 from mark.config.events import default_name, parse_duration, parse_expectation, parse_name, parse_time
 from mark.config.settings import Settings
-from mark.controller.runner import KEEP_HISTORY
-from mark.domain.demand import UNIT_S
+from mark.domain.demand import KEEP_HISTORY, UNIT_S
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.load.announced_events import AnnouncedEvent, Events
 from mark.live.clock import adopt_wall

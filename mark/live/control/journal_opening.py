@@ -21,8 +21,7 @@ from mark.config.settings import Settings
 from mark.controller.journal import BrokenLine, Header, Tick, header_line, read_journal, same_policy
 from mark.controller.plan_request import tail
 from mark.controller.recovery import Recovered, checkpoint_of, continue_under, recover, salvage, start_anew
-from mark.controller.runner import KEEP_HISTORY
-from mark.domain.demand import Demand
+from mark.domain.demand import KEEP_HISTORY, Demand
 from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.lease import Lease
 from mark.domain.quota import Quotas

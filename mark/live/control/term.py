@@ -23,7 +23,7 @@ from mark.domain.billing.footprint import Footprint
 from mark.domain.commitments.owned import Commitments
 from mark.domain.errors import RetryLater
 from mark.domain.lease import Lease
-from mark.live.aws_resources import RESOURCES, launches_of
+from mark.live.aws_resources import launches_of
 from mark.live.background.failures import BackgroundFailures
 from mark.live.clock import ServiceClock
 from mark.live.control.budget_watch import BudgetWatch
@@ -32,7 +32,7 @@ from mark.live.control.driver import ModelDriver
 from mark.live.control.driver_factory import MakeDriver, ModelForecasters, Shared
 from mark.live.control.quota_watch import QuotaWatch
 from mark.live.models import LiveModel
-from mark.store.published_status import OutsidePauseStatus
+from mark.store.published_status import RESOURCES, OutsidePauseStatus
 from mark.store.service import ServiceStore
 
 log = logging.getLogger(__name__)

@@ -29,7 +29,7 @@ from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.domain.load.traffic import Warmed
 from mark.emulator.signature import new_key
 from mark.live.aws_clients import aws_of
-from mark.live.aws_resources import RESOURCES, make_resources, remove_resources, resources_document
+from mark.live.aws_resources import make_resources, remove_resources, resources_document
 from mark.live.clock import adopt_wall
 from mark.live.gateway_settings import gateway_start
 from mark.live.local.access import bearer_token, collector_headers
@@ -62,7 +62,7 @@ from mark.steady_time import WALL, steady_time
 from mark.store.clients import clients_of
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
-from mark.store.published_status import MODEL, PublishedModel
+from mark.store.published_status import MODEL, RESOURCES, PublishedModel
 from mark.store.service import ServiceStore
 from mark.store.users import StoreUser, acl_file, make_passwords, url_of
 

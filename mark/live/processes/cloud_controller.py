@@ -33,7 +33,6 @@ from mark.config.carried import carried_settings
 from mark.config.policies import usable_cache
 from mark.config.settings import Settings
 from mark.domain.errors import RetryLater
-from mark.live.aws_resources import RESOURCES
 from mark.live.background.cloudwatch import watch_metrics
 from mark.live.background.failures import BackgroundFailures
 from mark.live.clock import adopt_wall
@@ -45,6 +44,7 @@ from mark.live.models import LiveModel, make_live_models, service_spec
 from mark.live.store_link import SOON, at_node, follows_lease, open_link, port_of, table_of
 from mark.service_spec import BackendKind, BackendSpec, ServedModel
 from mark.store.connect import connect
+from mark.store.published_status import RESOURCES
 from mark.store.replication import NodeStore
 from mark.store.service import ServiceStore
 from mark.store.users import StoreUser, for_user

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from mark.config.settings import Settings
-from mark.controller.runner import KEEP_HISTORY, check_forecast
-from mark.domain.demand import HORIZON, UNIT_S, Demand, Forecast
+from mark.controller.runner import check_forecast
+from mark.domain.demand import HORIZON, KEEP_HISTORY, UNIT_S, Demand, Forecast
 from mark.domain.errors import Misconfigured, failure_words
 from mark.offline.workloads import chosen_workload
 from mark.plugins.load import build_forecaster, load_forecaster

@@ -22,13 +22,12 @@ from mark.domain.demand import Demand, DemandUnit
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet import FleetView
 from mark.live.archived_load import archived_load, archived_segments
-from mark.live.aws_resources import RESOURCES
 from mark.live.background.archive import AGAIN_S, OPEN_EACH_S, Archivist, may_drop
 from mark.live.control.driver import SEGMENT_BYTES, WAITING_BYTES, ModelDriver
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.journal import StoreJournal
-from mark.store.published_status import ARCHIVE
+from mark.store.published_status import ARCHIVE, RESOURCES
 from mark.store.service import ServiceStore
 from mark.store.snapshot import read_snapshot
 from tests.aws.builders import HandClock, aws, wire

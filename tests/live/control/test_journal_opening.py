@@ -20,7 +20,6 @@ from mark.domain.fleet import InstanceState
 from mark.domain.offering import Market
 from mark.domain.orders import Launch
 from mark.domain.quota import Quotas, VcpuQuota
-from mark.live.aws_resources import RESOURCES
 from mark.live.commands import explain
 from mark.live.control.budget_watch import BudgetWatch
 from mark.live.control.journal_opening import OpenedJournal, open_journal
@@ -33,7 +32,7 @@ from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.journal import KEEP_SEGMENTS
 from mark.store.keys import Keys
-from mark.store.published_status import ARCHIVE, BUDGET, ArchiveStatus
+from mark.store.published_status import ARCHIVE, BUDGET, RESOURCES, ArchiveStatus
 from mark.store.service import ServiceStore
 from tests.controller.test_runner import World
 

