@@ -38,7 +38,18 @@ from mark.simulator.traces.generators import mmpp
 from mark.simulator.traces.trace import Trace
 from scripts.acceptance import ablation, days, elsewhere, forecasts, page, rivals, run, sensitivity
 from scripts.acceptance import loads as acceptance_loads
-from scripts.acceptance.figures_page import Check, FigureTable, Gap, Line, joined_checks, line_rows, part_text
+from scripts.acceptance.figures_page import (
+    CHECKS,
+    Check,
+    FigureTable,
+    Gap,
+    Line,
+    geometric_mean,
+    joined_checks,
+    kept,
+    line_rows,
+    part_tables,
+)
 from scripts.acceptance.loads import AcceptanceLoad, Foretold, Remembering
 from scripts.acceptance.parts import PARTS, FigureTask, Part, tasks
 from scripts.acceptance.results import MeasuredFigures, ResultFolder, clean_commit
@@ -63,24 +74,15 @@ def simple(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_a_part_counts_what_is_kept_and_names_what_is_not() -> None:
+def test_a_part_has_a_table_of_each_kind_of_figure() -> None:
     gap = Gap(where="a day", policy="mark", gaps=(0.9, 1.0, 1.0, 1.2))
-    text = part_text(
-        "A part", "A note.", FigureTable(checks=[KEPT, MISSED], gaps=[gap], rows=[("1", "2")]), ("a", "b")
-    )
-    assert text.startswith("## A part\n")
-    assert "1 of 2 kept." in text
-    assert "| ratio | 1.73 | >= 1.45 | yes |" in text
-    assert "| shed | 2.000% | <= 0.1% | **no** |" in text
-    assert "| a day | mark | 4 | 0.915 | 1.000 | 1.170 | 1.200 | 25.0% |" in text
-    assert "| a | b |\n| --- | --- |\n| 1 | 2 |" in text
-
-
-def test_of_many_checks_only_the_missed_are_listed() -> None:
-    text = part_text("A part", "", FigureTable(checks=[KEPT, MISSED]), every_check=False)
-    assert "1 of 2 kept." in text
-    assert "ratio" not in text
-    assert "| shed |" in text
+    figures = FigureTable(checks=[KEPT, MISSED], gaps=[gap], rows=[("1", "2")])
+    tables = part_tables(figures, "own", ("a", "b"))
+    assert list(tables) == [CHECKS, "own", "gaps"]
+    assert tables[CHECKS][1:] == [("ratio", "1.73", ">= 1.45", "yes"), ("shed", "2.000%", "<= 0.1%", "no")]
+    assert [kept(check) for check in tables[CHECKS][1:]] == [True, False]
+    assert tables["own"] == [("a", "b"), ("1", "2")]
+    assert tables["gaps"][1:] == [("a day", "mark", "4", "0.915", "1.000", "1.170", "1.200", "25.0%")]
 
 
 def line(serving_usd: float, *, over_floor: float | None = 1.5) -> Line:
@@ -104,12 +106,30 @@ def test_a_check_is_kept_where_every_seed_keeps_it() -> None:
     assert joined_checks([KEPT, other, missed])[0].kept is False
 
 
-def test_the_page_that_ships_is_made_of_known_parts() -> None:
-    text = page.PAGE.read_text()
-    assert text.startswith(page.HEAD)
-    told = [part for part in PARTS if f"<!-- {part} -->" in text]
-    assert told
-    assert text.count("\n<!-- end of ") == len(told)
+def test_the_page_that_ships_is_made_of_the_tables_that_ship() -> None:
+    text, there = page.PAGE.read_text(), page.tables_there()
+    commit = re.search(r"Measured at commit `([0-9a-f]{12})`\.", text)
+    assert commit is not None
+    assert text == page.page_text(commit[1], there)
+    assert sum(len(tables) for tables in there.values()) == len(list(page.PAGE.with_suffix("").iterdir()))
+    for tables in there.values():
+        for head, *rows in tables.values():
+            assert rows
+            assert {len(row) for row in rows} == {len(head)}
+
+
+def test_the_summary_that_ships_follows_from_the_cases_behind_it() -> None:
+    tables = page.tables_there()["elsewhere"]
+    head, *cases = tables["cases"]
+    ratios = {}
+    for market in Market:
+        cells = [row[head.index("/ rival")] for row in cases if row[head.index("market")] == market.value]
+        ratios[market.value] = [float(cell) for cell in cells if not cell.startswith("(")]
+    means = {row[0]: row[1] for row in tables["means"][1:]}
+    for market, named in ((Market.ON_DEMAND, "on demand"), (Market.SPOT, "spot")):
+        mean, _, count = means[named].partition(" ")
+        assert float(mean) == pytest.approx(geometric_mean(ratios[market.value]), abs=0.001)
+        assert count == f"({len(ratios[market.value])})"
 
 
 WHOLE = FigureTable(
@@ -134,11 +154,11 @@ def two_parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A page of two parts, of one and of two tasks; the folder of their results."""
     chosen = [FigureTask("days", "first", forbidden), FigureTask("days", "second", forbidden)]
     chosen.append(FigureTask("risk", "only", forbidden))
-    parts = {"risk": Part(partial(part_text, "Risk", "R.")), "days": Part(partial(part_text, "Days", "D."))}
+    parts = {"risk": Part("Risk", "R."), "days": Part("Days", "D.")}
     for module in (page, run):
         monkeypatch.setattr(module, "tasks", lambda: iter(chosen))
         monkeypatch.setattr(module, "PARTS", parts)
-        monkeypatch.setattr(module, "PAGE", tmp_path / "figures.md")
+    monkeypatch.setattr(page, "PAGE", tmp_path / "figures.md")
     monkeypatch.setattr(run, "clean_commit", lambda: "abc")
     monkeypatch.setenv("MARK_DATA", str(tmp_path))
     return tmp_path / "kept"
@@ -167,13 +187,14 @@ def test_parts_of_the_same_commit_stay_on_the_page(two_parts: Path, capsys: pyte
     assert "not measured" not in capsys.readouterr().out
     text = page.PAGE.read_text()
     assert text.index("## Risk") < text.index("## Days")
-    assert text.count("<!-- end of ") == 2
+    assert len(list((two_parts.parent / "figures").iterdir())) == 4
     assert "Not measured at it" not in text
     run.main(["--jobs", "1", "--out", str(two_parts / "elsewhere")])  # nothing misses
     for task in ("first", "second"):
         keep(two_parts / "later", "days", task, commit="def")
     page.main([str(two_parts / "later")])
     assert "## Risk" not in page.PAGE.read_text()
+    assert {path.name for path in (two_parts.parent / "figures").iterdir()} == {"days-checks.csv", "days-runs.csv"}
 
 
 def test_what_misses_on_the_page_misses_when_nothing_is_measured(two_parts: Path) -> None:
@@ -309,7 +330,7 @@ def test_a_model_is_compared_in_both_markets(
     for row, check in zip(found.rows, (c for c in found.checks if "hedged / mark" in c.what), strict=True):
         assert float(row[6]) == float(check.value)
         assert check.kept == (found.numbers[f"a quiet hour, lstm-ptb, {row[2]} / mark"] <= elsewhere.MOST)
-    assert "| all | " in elsewhere.summary(found)
+    assert elsewhere.tables(found)["means"][1][0] == "all"
     assert all(row[4].strip("()") in ("mark", "autoscaler", "autoscaler-spill", "serverless", "sagemaker",
                "sagemaker-fast") for row in found.rows)  # fmt: skip
 
@@ -321,14 +342,14 @@ def test_inceptions_ratio_stands_beside_the_mixed_one_and_without_what_others_mi
         "a day, nasnet, spot / mark": 0.2,
         "a day, inception-v3, on-demand / mark": 0.9,
     }
-    text = elsewhere.summary(FigureTable(numbers=numbers))
-    assert "| all |  | 0.524 (3) |" in text
-    assert "| those where the other keeps the objective |  | 0.800 (1) |" in text
-    assert "| Inception-v3, spot |  | 0.800 (1) |" in text
-    assert "| Inception-v3, on demand |  | 0.900 (1) |" in text
+    means = {row[0]: row[2] for row in elsewhere.tables(FigureTable(numbers=numbers))["means"]}
+    assert means["all"] == "0.524 (3)"
+    assert means["those where the other keeps the objective"] == "0.800 (1)"
+    assert means["Inception-v3, spot"] == "0.800 (1)"
+    assert means["Inception-v3, on demand"] == "0.900 (1)"
 
 
-def test_cases_in_which_no_rival_keeps_the_objective_are_counted_and_in_no_mean() -> None:
+def test_cases_in_which_no_rival_keeps_the_objective_are_in_no_mean() -> None:
     numbers = {
         "a day, inception-v3, spot / mark": 0.8,
         "a day, inception-v3, spot / rival": 0.6,
@@ -339,7 +360,7 @@ def test_cases_in_which_no_rival_keeps_the_objective_are_counted_and_in_no_mean(
         "a day, nasnet, on-demand / rival": 0.5,
     }
     found = elsewhere.completed(FigureTable(numbers=numbers))
-    assert "In 1 of 4 cases no rival keeps the objective" in elsewhere.summary(found)
+    assert elsewhere.tables(found)["means"][1][1:3] == ("0.646 (3)", "0.412 (4)")
     assert [(check.value, check.wanted, check.kept) for check in found.checks] == [
         ("0.500 (1)", "<= 0.8", True),
         ("0.735 (2)", "<= 0.65", False),
@@ -389,11 +410,9 @@ def test_hedged_is_held_against_the_cheapest_rival_of_each_day_that_keeps_the_ob
     found = rivals.completed(FigureTable(lines=three_days))
     ratio = next(check for check in found.checks if "cheapest rival" in check.what)
     assert (ratio.what.partition(":")[0], ratio.value, ratio.kept) == ("paper, spot", "0.800", True)
-    text = rivals.summary(found)
-    row = next(row for row in text.splitlines() if row.startswith("| paper | spot |"))
-    assert row == (
-        "| paper | spot | 0.800 | <= 0.84 | yes | 0.464 | 0.900 | 0.800 (autoscaler-spill 0.9950) "
-        "| 0.800 (autoscaler-spill 0.9950) | 0.800 (reactive 0.9950) |"
+    assert rivals.tables(found)["ratios"][2] == (
+        *("paper", "spot", "0.800", "<= 0.84", "yes", "0.464", "0.900", "0.800 (autoscaler-spill 0.9950)"),
+        *("0.800 (autoscaler-spill 0.9950)", "0.800 (reactive 0.9950)"),
     )
 
 
@@ -486,8 +505,8 @@ def test_every_constant_is_told_with_its_source_and_can_be_changed() -> None:
     listed = list(sensitivity.constants())
     assert len({item.name for item in listed}) == len(listed)
     assert all(item.source and item.value for item in listed)
-    text = sensitivity.summary(FigureTable())
-    assert "| 1 - planner.spot_pools.MOST_IN_ONE_POOL | 0.1 | ours (decision 0011) |" in text
+    told = sensitivity.tables(FigureTable())["constants"]
+    assert ("1 - planner.spot_pools.MOST_IN_ONE_POOL", "0.1", "ours (decision 0011)") in told
 
 
 def place_of(module: ModuleType, name: str) -> str:
@@ -532,7 +551,7 @@ def test_no_number_that_is_changed_is_frozen_in_machine_code() -> None:
 def test_what_no_run_changes_is_told_with_its_reason() -> None:
     ((name, value, source),) = sensitivity.UNCHANGED
     assert (name, float(value)) == ("dispatch.routing.OVERDUE_SHARE", routing.OVERDUE_SHARE)
-    assert f"| {name} | {value} | {source} |" in sensitivity.summary(FigureTable())
+    assert (name, value, source) in sensitivity.tables(FigureTable())["constants"]
 
 
 def test_the_window_of_the_error_budget_is_changed_with_its_decay() -> None:
@@ -752,10 +771,10 @@ def _setup() -> ForecasterSetup:
 
 def test_times_stand_in_a_table_of_their_own() -> None:
     numbers = {"lstm: made in s": 90.04, "lstm: update ms": 3.1, "a window, mean lstm / classical": 0.9}
-    text = forecasts.summary(FigureTable(numbers=numbers))
-    assert "Times, of Twitter, days 10-13, with nothing else on the machine." in text
-    assert text.endswith("| forecaster | made in s | update ms |\n| --- | --- | --- |\n| lstm | 90.0 | 3.1 |\n")
-    assert "made in s" not in forecasts.summary(FigureTable())
+    assert forecasts.tables(FigureTable(numbers=numbers)) == {
+        "times": [("forecaster", "made in s", "update ms"), ("lstm", "90.0", "3.1")]
+    }
+    assert forecasts.tables(FigureTable()) == {}
 
 
 def test_windows_learn_before_they_forecast() -> None:

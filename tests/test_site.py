@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from scripts.site.pages import HOUSE, site_pages, with_lists_apart, with_site_links
+from scripts.site.pages import HOUSE, site_pages, table_page, with_lists_apart, with_site_links
 
 PAGES = {
     "README.md": "index.md",
     "docs/README.md": "pages.md",
     "docs/live.md": "live.md",
+    "docs/figures/days-runs.csv": "figures/days-runs.md",
     "docs/decisions": "decisions/index.md",
     "docs/decisions/0018-rooms.md": "decisions/0001-rooms.md",
 }
@@ -31,6 +32,7 @@ PAGES = {
         ("docs/decisions/0018-rooms.md", "[a](../live.md)", "[a](../live.md)"),
         ("docs/live.md", "[a](#time), [b](https://example.com/README.md)", None),
         ("docs/live.md", "[a](nowhere.md)", None),
+        ("docs/live.md", "[a](figures/days-runs.csv)", "[a](figures/days-runs.md)"),
     ],
 )
 def test_a_link_goes_to_the_page_that_its_file_became(source: str, link: str, turned: str | None) -> None:
@@ -42,6 +44,14 @@ def test_a_list_behind_a_paragraph_is_a_list() -> None:
 
     assert with_lists_apart(text) == text.replace("**So.**\n", "**So.**\n\n")
     assert with_lists_apart(with_lists_apart(text)) == with_lists_apart(text)
+
+
+def test_a_table_is_a_page(tmp_path: Path) -> None:
+    path = tmp_path / "days-runs.csv"
+    path.write_text('load,"a|b"\n"one, two",3\n')
+
+    assert table_page(path).splitlines()[0] == "# Days: runs"
+    assert table_page(path).splitlines()[-3:] == ["| load | a\\|b |", "| --- | --- |", "| one, two | 3 |"]
 
 
 def test_every_page_is_a_file_and_no_two_are_one() -> None:

@@ -23,9 +23,10 @@ from scripts.acceptance.days import JUDGED_DAY
 from scripts.acceptance.figures_page import (
     Check,
     FigureTable,
+    Tables,
     geometric_mean,
     over_yardsticks,
-    part_text,
+    part_tables,
     shed_share,
 )
 from scripts.acceptance.loads import Foretold, experiment_of, spec_of, twitter_day, waking
@@ -59,12 +60,10 @@ HEAD = (
     "wakes",
 )
 TITLE = "What each part of hedged is worth"
-NOTE = f"""`hedged` with one part changed, on Twitter's day {DEVELOPMENT_DAY}, on which choices were made, on spot,
-and on the judged day {JUDGED_DAY} in both markets. "/ as it is" is the serving cost over that of the policy as
-it ships, which plans on `mixture`. What each forecaster is worth stands in the rows that name it; the perfect
-one, `{PERFECT}`, knows each minute's mean and maximum to come. Standbys on demand are there for surges alone, so
-that without the bridge there are none. "Launches not counted on": a plan prices what exceeds it as if no instance
-were launched once it does ([decision 0043](decisions/0043-no-more-than-there-is.md)).
+NOTE = f"""`hedged` with one part changed, on the judged day {JUDGED_DAY} in both markets, and on Twitter's day
+{DEVELOPMENT_DAY} on spot, on which choices were made. "/ as it is" is the serving cost over that of the policy
+as it ships. The forecaster `{PERFECT}` knows the load to come. "Launches not counted on": a plan prices what
+exceeds it as if nothing were launched for it ([0043](decisions/0043-no-more-than-there-is.md)).
 """
 
 
@@ -204,9 +203,9 @@ def completed(figures: FigureTable) -> FigureTable:
     return replace(figures, checks=[*figures.checks, over_all])
 
 
-def summary(figures: FigureTable) -> str:
-    """The part of the page."""
-    return part_text(TITLE, NOTE, figures, HEAD)
+def tables(figures: FigureTable) -> Tables:
+    """Tables of the part."""
+    return part_tables(figures, "changes", HEAD)
 
 
 def _standing_by(name: str, spec: ExperimentSpec) -> ExperimentSpec:

@@ -46,20 +46,15 @@ SOONER_S = 60.0
 POOL_LOST_AT_S = 3600.0
 STRESSED: dict[str, tuple[str, ...]] = {"the paper's types": (PAPER,), "c5 only": ("c5.large", "c5.xlarge")}
 """The paper's make a fleet of a few GPUs; without them there are instances by the dozen to lose."""
-JUDGED_NOTE = f"""Day {JUDGED_DAY} of the Twitter trace, second by second, under policies that nobody tunes, and
-under `hedged` and `mark` with further seeds. A rival that misses the objective, as `sagemaker` does here, is
-no yardstick: what `hedged` costs beside the cheapest that keeps it is judged above, with the tuned rivals. The
-rows with standbys that serve {SOONER_S:g} s after they are woken (median; else 75 s) are reported, not judged.
-So is "{UNCAPPED}": Algorithm 1 whose plans may use all of the latency objective, with a cool-down of
-{SHORT_COOLDOWN_MIN:g} minute instead of the paper's six.
-Planners were chosen on days 1 to 4, forecasters on all of that week, this day included.
+JUDGED_TITLE, RISK_TITLE, DAYS_TITLE = "The judged day", "Instances are interrupted", "More days"
+JUDGED_NOTE = f"""Day {JUDGED_DAY} of the Twitter trace, second by second, under policies that nobody tunes.
+Rows with standbys that serve {SOONER_S:g} s after they are woken (else 75 s) and "{UNCAPPED}" are reported, not
+judged. `gaps` is the rent of each of greedy's plans over that of the cheapest fleet of one type.
 """
-RISK_NOTE = """The first six hours of that day on spot, for each policy by itself. One interruption per
-instance-day: the spot hazards are multiplied so that their mean is one a day, offerings weighed by the
-instance-hours that they run in the same hours without a fault. The pool that is lost in minute 60 is the one
-with the most ready instances in that minute of those hours. The account has no quotas where p2 is rented.
+RISK_NOTE = """The first six hours of that day on spot: once with one interruption per instance-day, once with
+the loss of the largest pool in minute 60. The account has no quotas for p2.
 """
-DAYS_NOTE = """On demand. The World Cup days, on which ours run too, stand with the other loads and models.
+DAYS_NOTE = """Other days of the Twitter trace, on demand.
 """
 
 

@@ -1,4 +1,4 @@
-"""The page of acceptance figures, docs/figures.md: what was measured, and what it had to reach.
+"""Acceptance figures as tables: what was measured, and what it had to reach.
 
 Figures are plain values, so that they can be kept as files (`results.py`) and put together later (`page.py`). What
 several seeds measured is one row: the mean, and the range where they differ.
@@ -17,10 +17,17 @@ from mark.report.runs.comparison import ComparedRun
 from mark.simulator.experiment import Yardsticks
 from mark.simulator.results import RunResult
 
-GAP = """Rent of each plan over that of the cheapest fleet of one type that carries the same rate
-(`mark.planner.greedy.single_type_gap`).
-"""
 Row = tuple[str, ...]
+Tables = dict[str, list[Row]]
+"""Tables of a part by name, each with its head first."""
+CHECKS = "checks"
+"""Name of the table of what had to be reached."""
+CHECKS_HEAD: Row = ("figure", "measured", "wanted", "kept")
+RUNS_HEAD: Row = (
+    *("load", "policy", "serving USD", "total USD", "x reference", "x floor", "attained", "shed"),
+    *("p99 ms", "interruptions", "requests"),
+)
+GAPS_HEAD: Row = ("load", "policy", "plans", "5 %", "median", "95 %", "largest", "plans above 1")
 Item = TypeVar("Item")
 Key = TypeVar("Key")
 UNKNOWN = Yardsticks(None, None)
@@ -177,27 +184,24 @@ def shed_share(run: RunResult) -> float:
     return run.served.shed / max(1, run.requests)
 
 
-def part_text(title: str, note: str, figures: FigureTable, head: Row = (), *, every_check: bool = True) -> str:
-    """A part of the page; `head` is that of its own table. Without `every_check` only what is missed is listed."""
-    checks = joined_checks(figures.checks)
-    missed = [check for check in checks if not check.kept]
-    shown = checks if every_check else missed
-    texts = [f"## {title}\n", note]
-    if checks:
-        texts.append(f"{len(checks) - len(missed)} of {len(checks)} kept.\n")
-    if shown:
-        rows = ((c.what, c.value, c.wanted, "yes" if c.kept else "**no**") for c in shown)
-        texts.append(table(("figure", "measured", "wanted", "kept"), rows))
+def part_tables(figures: FigureTable, own: str = "", head: Row = ()) -> Tables:
+    """Tables of a part: its checks, its own rows under the name `own`, its runs, and greedy beside one type."""
+    tables: Tables = {}
+    if figures.checks:
+        rows = ((c.what, c.value, c.wanted, "yes" if c.kept else "no") for c in joined_checks(figures.checks))
+        tables[CHECKS] = [CHECKS_HEAD, *rows]
     if figures.rows:
-        texts.append(table(head, figures.rows))
+        tables[own] = [head, *figures.rows]
     if figures.lines:
-        names = ("load", "policy", "serving USD", "total USD", "x reference", "x floor", "attained", "shed")
-        texts.append(table((*names, "p99 ms", "interruptions", "requests"), line_rows(figures.lines)))
+        tables["runs"] = [RUNS_HEAD, *line_rows(figures.lines)]
     if figures.gaps:
-        texts += ["### Greedy beside one type\n", GAP]
-        names = ("load", "policy", "plans", "5 %", "median", "95 %", "largest", "plans above 1")
-        texts.append(table(names, gap_rows(figures.gaps)))
-    return "\n".join(texts)
+        tables["gaps"] = [GAPS_HEAD, *gap_rows(figures.gaps)]
+    return tables
+
+
+def kept(check: Row) -> bool:
+    """True for a row of a table of checks that reaches what it has to."""
+    return check[-1] == "yes"
 
 
 def table(head: Row, rows: Iterable[Row]) -> str:

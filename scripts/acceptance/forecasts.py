@@ -22,7 +22,7 @@ from mark.ports import Forecaster
 from mark.simulator.backtest import KEPT_LEVELS, TARGETS, BacktestScores, BacktestSpan, run_backtest
 from mark.simulator.backtest_span import make_span
 from mark.simulator.workload import Workload
-from scripts.acceptance.figures_page import Check, FigureTable, Row, part_text, table
+from scripts.acceptance.figures_page import Check, FigureTable, Row, Tables, part_tables
 from scripts.acceptance.loads import SEED, TWITTER, TWITTER_TWO_WEEKS, WORLD_CUP, Remembering, trace_of
 
 DAY_MIN = 1440
@@ -46,17 +46,10 @@ HEAD = (
 )
 TIMES_HEAD = ("forecaster", "made in s", "update ms")
 TITLE = "Forecasts"
-NOTE = f"""Every family on windows that no choice was made on, an origin every {EVERY_MIN} minutes, leads of 1
-to {HORIZON} minutes. wQL is the mean quantile loss at 0.5, 0.75, 0.9 and 0.95 over the load, WAPE that of the
-median. A minute's highest 5 s rate is measured where the trace has seconds; else it is of arrivals drawn from
-the minute's mean, as a replay draws them. The Twitter trace has measured maxima in its first week only, on
-which choices were made: those rows are reported, not judged. The filled-in last minutes of its days are left
-out. After one, six and eighteen hours of data the mixture is held against the simple rules. A forecaster that
-gives a point is scored with that value as every quantile.
-"""
-TIMES_NOTE = f"""Times, of {{window}}, with nothing else on the machine. "Made in" includes training on one core
-(the mixture's LSTM is the one trained before); an update is the median of {UPDATES} forecasts of both rates,
-minute after minute.
+NOTE = f"""Every forecaster on windows that no choice was made on, with leads of 1 to {HORIZON} minutes. wQL is
+the mean quantile loss at 0.5, 0.75, 0.9 and 0.95 over the load, WAPE that of the median. The Twitter trace has
+measured maxima in its first week only, on which choices were made: those rows are reported, not judged. `times`
+has training on one core and the median update of both rates.
 """
 
 
@@ -142,16 +135,15 @@ def main(given: Sequence[str] | None = None) -> None:
         FigureTable().add(measure(replace(window, names=tuple(name for name in window.names if name in chosen))))
 
 
-def summary(figures: FigureTable) -> str:
-    """The part of the page."""
+def tables(figures: FigureTable) -> Tables:
+    """Tables of the part."""
     found = figures.numbers
     took = [
         (name, *(f"{found[f'{name}: {what}']:.1f}" for what in TIMES_HEAD[1:]))
         for name in LEARNED
         if f"{name}: {TIMES_HEAD[1]}" in found
     ]
-    times = f"\n{TIMES_NOTE.format(window=_timed_window().label)}\n{table(TIMES_HEAD, took)}" if took else ""
-    return part_text(TITLE, NOTE, figures, HEAD) + times
+    return part_tables(figures, "scores", HEAD) | ({"times": [TIMES_HEAD, *took]} if took else {})
 
 
 def times() -> FigureTable:

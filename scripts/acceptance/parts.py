@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
 from mark.studies.setups import SETUPS
 from scripts.acceptance import ablation, elsewhere, forecasts, rivals, sensitivity
-from scripts.acceptance.days import DAYS_NOTE, JUDGED_NOTE, OTHER_DAYS, RISK_NOTE, judged_day, one_day, taken_back
-from scripts.acceptance.figures_page import FigureTable, part_text
+from scripts.acceptance.days import (
+    DAYS_NOTE,
+    DAYS_TITLE,
+    JUDGED_NOTE,
+    JUDGED_TITLE,
+    OTHER_DAYS,
+    RISK_NOTE,
+    RISK_TITLE,
+    judged_day,
+    one_day,
+    taken_back,
+)
+from scripts.acceptance.figures_page import FigureTable, Tables, part_tables
 from scripts.acceptance.loads import ELSEWHERE, SEEDS
 
 
@@ -57,20 +68,25 @@ def _same(figures: FigureTable) -> FigureTable:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of the page: its text, and what only all of its tasks together tell."""
+    """A part of the page, and what only all of its tasks together tell."""
 
-    text: Callable[[FigureTable], str]
+    title: str
+    #: How to read its tables.
+    note: str
+    tables: Callable[[FigureTable], Tables] = part_tables
     completed: Callable[[FigureTable], FigureTable] = _same
+    #: Tables that the page itself shows, and so many of their columns.
+    shown: Mapping[str, int] = field(default_factory=dict)
 
 
 PARTS = {
-    "rivals": Part(rivals.summary, rivals.completed),
-    "judged": Part(partial(part_text, "The judged day", JUDGED_NOTE)),
-    "elsewhere": Part(elsewhere.summary, elsewhere.completed),
-    "risk": Part(partial(part_text, "Instances are taken back", RISK_NOTE)),
-    "days": Part(partial(part_text, "Other days", DAYS_NOTE)),
-    "ablation": Part(ablation.summary, ablation.completed),
-    "sensitivity": Part(sensitivity.summary),
-    "forecasts": Part(forecasts.summary, forecasts.completed),
+    "rivals": Part(rivals.TITLE, rivals.NOTE, rivals.tables, rivals.completed, {"ratios": 7}),
+    "judged": Part(JUDGED_TITLE, JUDGED_NOTE),
+    "elsewhere": Part(elsewhere.TITLE, elsewhere.NOTE, elsewhere.tables, elsewhere.completed, {"means": 4}),
+    "risk": Part(RISK_TITLE, RISK_NOTE),
+    "days": Part(DAYS_TITLE, DAYS_NOTE),
+    "ablation": Part(ablation.TITLE, ablation.NOTE, ablation.tables, ablation.completed),
+    "sensitivity": Part(sensitivity.TITLE, sensitivity.NOTE, sensitivity.tables),
+    "forecasts": Part(forecasts.TITLE, forecasts.NOTE, forecasts.tables, forecasts.completed),
 }
 """By name, in the order of the page."""

@@ -23,7 +23,7 @@ from mark.policies.tuning import RULES
 from mark.report.runs.rivals import best_of
 from mark.simulator.experiment import Experiment, ExperimentSpec
 from mark.simulator.results import RunResult
-from scripts.acceptance.figures_page import Check, FigureTable, Line, Row, geometric_mean, part_text, table
+from scripts.acceptance.figures_page import Check, FigureTable, Line, Row, Tables, geometric_mean, part_tables
 from scripts.acceptance.loads import (
     SEED,
     SEEDS,
@@ -73,20 +73,11 @@ NEAR = 0.005
 """A rival that misses the target by no more with one seed may keep it in the mean: it is run with all seeds."""
 HEAD: Row = ("load and types", "policy", "tuned to", "settings tried", "attained the day before")
 TITLE = "Beside the cheapest rival that keeps the objective"
-NOTE = f"""Serving cost of `hedged` (mean of the seeds {", ".join(map(str, SEEDS))}) over that of the cheapest
-rival that keeps the objective, by serving cost, both choosing from the same types, on three judged days:
-{", ".join(DAYS)} (the last by the minute; policies were chosen on days 1 to 4, forecasters on the first
-week). Rivals are all policies that are not ours ([what they are](decisions/0020-rivals.md)). One of the same
-market that keeps the objective with seed {SEED}, or misses it by at most {100 * NEAR:g} % of the requests, is run
-with the other seeds, too, tuned as with that one: spot prices differ with the seed, means of the same seeds are
-compared, and the mean has to keep the objective. `mark` as published stands beside them
-and is none; it and "perfect", the same ratio with a forecast that knows each minute to come, are compared
-with seed {SEED} alone. The world is `typical`, without quotas for the paper's types (an account has no P
-instances until AWS raises that one). `{CURRENT}` is with Inception-v3's assumed profiles on c7i and g4dn, the
-other sets with published ones alone: `{CPU}` is c5. Those that teams tune are tuned on the day before:
-{" and ".join(f"`{name}`" for name in FULLY_TUNED)} on all settings of their grid, the others, to
-save hours, on each second one. `rough`: 25 % of variation, half of the wakes refused, a
-pool lost in every hour.
+NOTE = f"""Serving cost of `hedged` over that of the cheapest rival that keeps the objective, both choosing from
+the same types, as a geometric mean over {", ".join(DAYS)}. Rivals are [all policies that are not
+ours](decisions/0020-rivals.md), tuned on the day before. `{PAPER}` is the paper's types without quotas, `{CPU}`
+is c5, and `{CURRENT}` adds c7i and g4dn by assumed profiles. "perfect" is the same ratio if the forecast knew
+each minute to come; it and "hedged / mark" are of seed {SEED}.
 """
 
 
@@ -223,15 +214,15 @@ def completed(figures: FigureTable) -> FigureTable:
     return replace(figures, checks=[*figures.checks, *checks])
 
 
-def summary(figures: FigureTable) -> str:
-    """The part of the page: the ratios, serving over the reference, then all runs."""
-    ratios = table(
-        ("types", "market", "hedged / rival", "wanted", "kept", "perfect", "hedged / mark", *DAYS),
-        _rows(figures.lines),
-    )
-    shown = [("types", "world", "market", "hedged / reference", "wanted", "kept"), *_reference_rows(figures.lines)]
-    told = f"{NOTE}\n{ratios}\nServing over the reference, geometric means over the days:\n\n"
-    return part_text(TITLE, told + table(shown[0], shown[1:]), figures, HEAD)
+def tables(figures: FigureTable) -> Tables:
+    """Tables of the part: the ratios, serving over the reference, then all runs."""
+    head = ("types", "market", "hedged / rival", "wanted", "kept", "perfect", "hedged / mark", *DAYS)
+    reference = ("types", "world", "market", "hedged / reference", "wanted", "kept")
+    return {
+        "ratios": [head, *_rows(figures.lines)],
+        "reference": [reference, *_reference_rows(figures.lines)],
+        **part_tables(figures, "tuned", HEAD),
+    }
 
 
 def _spec(load: AcceptanceLoad, market: Market, types: str, world: World) -> ExperimentSpec:
@@ -338,4 +329,4 @@ def _shown(value: float | None) -> str:
 def _kept(value: float | None, goal: float | None) -> str:
     if value is None or goal is None:
         return ""
-    return "yes" if value <= goal else "**no**"
+    return "yes" if value <= goal else "no"

@@ -4,8 +4,9 @@
 and rivals that nobody tunes (`sagemaker`, `reactive`, `static-peak`, `lambda-only`) on one day of the Twitter
 trace, on demand and on spot; other loads and models; six hours on spot in which instances are taken back; other
 days; what each part and each constant of `hedged` is worth; forecasts. What is measured is kept at once, and a
-command that was stopped goes on from there. Parts that are whole at this commit are written to docs/figures.md;
-one that stands there already, of this commit, is measured again only where it is named.
+command that was stopped goes on from there. Parts that are whole at this commit are written to
+docs/figures/ and docs/figures.md; one that is there already, of this commit, is measured again only where it is
+named.
 Ends with code 1 when a figure misses what it has to reach, on the page or measured now, with 2 when the tree has
 changes.
 """
@@ -23,7 +24,7 @@ from pathlib import Path
 
 from scripts.acceptance.figures_page import FigureTable, joined_checks
 from scripts.acceptance.loads import data_folder, keep_forecasts_in
-from scripts.acceptance.page import PAGE, figures_of, misses_on, missing_parts, page_before, page_text, parts_on
+from scripts.acceptance.page import figures_of, misses, missing_parts, tables_at, write
 from scripts.acceptance.parts import PARTS, FigureTask, tasks
 from scripts.acceptance.results import RESULTS, MeasuredFigures, ResultFolder, clean_commit, refuse
 
@@ -34,7 +35,7 @@ def main(given: Sequence[str] | None = None) -> None:
     data_folder()
     commit, folder = clean_commit(), ResultFolder(asked.out)
     print(f"measuring {commit}", flush=True)
-    there = parts_on(page_before(), commit)
+    there = tables_at(commit)
     parts = asked.parts or [part for part in PARTS if part not in there]
     chosen = [task for task in tasks() if task.part in parts]
     found = measured(chosen, folder, commit, jobs=asked.jobs)
@@ -43,12 +44,10 @@ def main(given: Sequence[str] | None = None) -> None:
     lacking = missing_parts({task: one for task, one in current.items() if task.part not in there})
     if lacking:
         print(f"at {commit} these parts are not measured: {', '.join(lacking)}")
-    text = page_text(current, page_before())
-    if text is not None:
-        PAGE.write_text(text)
+    write(current)
     figures = {part: PARTS[part].completed(figures_of(part, found)) for part in dict.fromkeys(parts)}
     missed = [c.what for table in figures.values() for c in joined_checks(table.checks) if not c.kept]
-    missed += [what for part, text in there.items() if part not in figures for what in misses_on(text)]
+    missed += [what for part, tables in there.items() if part not in figures for what in misses(tables)]
     if missed:
         sys.exit(f"{len(missed)} figures miss: " + "; ".join(missed))
 

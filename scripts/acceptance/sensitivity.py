@@ -28,7 +28,7 @@ from mark.policies.bundles import PolicyBundle
 from mark.simulator.experiment import ExperimentSpec
 from mark.simulator.results import RunResult
 from scripts.acceptance.ablation import Ablated, Variant
-from scripts.acceptance.figures_page import FigureTable, Row, part_text, table
+from scripts.acceptance.figures_page import FigureTable, Row, Tables, part_tables
 from scripts.acceptance.loads import AcceptanceLoad, Foretold, spec_of, twitter_day
 
 DAYS, MARKETS = (3,), (Market.SPOT,)
@@ -42,12 +42,10 @@ HEAD: Row = (
     *("day", "market", "case", "constant", "serving x0.5", "serving x2", "attained as it is", "at x0.5", "at x2"),
 )
 TITLE = "Sensitivity of hedged to its constants"
-NOTE = """Serving cost of `hedged` over that of the policy as it is, with one constant at half and at twice its
-value, on a development day on spot, where all of them act. "Lambda too late" is NASNet, where alone the price of a
-miss counts, and "without Lambda" Inception-v3 with Lambda switched off. "=" where nothing changes, to the cent
-and the request. The rows of other seeds say how far runs of the same policy lie apart: a smaller change is
-none. "Ours" says that no paper or price list has the value; nobody kept a record of other values that were
-tried, so take all of them as chosen on the development days.
+NOTE = """Serving cost of `hedged` with one constant at half and at twice its value, over that of the policy as
+it is, on a development day on spot. "=" means that nothing changes. "Lambda too late" is NASNet. A change
+smaller than that of other seeds is noise. `constants` has the source of each value; "ours" means chosen on the
+development days.
 """
 Policy = TypeVar("Policy", ControllerPolicy, BreakerPolicy, LaunchBreakerPolicy)
 DECIDING = (
@@ -189,12 +187,11 @@ def of_case(day: int, market: Market, case: str) -> FigureTable:
     return found
 
 
-def summary(figures: FigureTable) -> str:
-    """The part of the page: where each constant comes from, then what it is worth."""
+def tables(figures: FigureTable) -> Tables:
+    """Tables of the part: where each constant comes from, then what it is worth."""
     head = ("constant", "value", "where the value comes from")
     changed = ((item.name, f"{item.value:g}", item.source) for item in constants())
-    sources = table(head, (*changed, *UNCHANGED))
-    return part_text(TITLE, f"{NOTE}\n{sources}", figures, HEAD)
+    return {"constants": [head, *changed, *UNCHANGED], **part_tables(figures, "changes", HEAD)}
 
 
 def _specs(load: AcceptanceLoad, market: Market) -> dict[str, ExperimentSpec]:

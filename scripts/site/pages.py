@@ -1,4 +1,4 @@
-"""Pages of the site, a hook of MkDocs: those of docs/, and what the docs link to outside of it.
+"""Pages of the site, a hook of MkDocs: those of docs/ and its tables, and what the docs link to outside of it.
 
 Sources are read on GitHub as they are, so their links go by the repository's paths. Here each page of the site
 knows the file that it is made of, and a link to a file that is a page of the site is turned to that page.
@@ -6,6 +6,7 @@ knows the file that it is made of, and a link to a file that is a page of the si
 
 from __future__ import annotations
 
+import csv
 import posixpath
 import re
 from collections.abc import Mapping
@@ -28,7 +29,7 @@ OUTSIDE = {
     "LICENSE": "license.md",
 }
 """Files that have another name on the site."""
-DECISIONS, EXAMPLES = "docs/decisions", "examples"
+DECISIONS, EXAMPLES, TABLES = "docs/decisions", "examples", "docs/figures"
 CODE = (".py", ".yaml", ".yml", ".json")
 LINK = re.compile(r"(\]\()([^)\s#:]+)(#[^)\s]*)?\)")
 """A link within the repository: no scheme, not only an anchor."""
@@ -42,6 +43,9 @@ def site_pages(house: Path) -> dict[str, str]:
         f"{DOCS}/{path.relative_to(house / DOCS).as_posix()}": path.relative_to(house / DOCS).as_posix()
         for path in sorted((house / DOCS).rglob("*.md"))
     }
+    for path in sorted((house / TABLES).glob("*.csv")):
+        page = path.relative_to(house / DOCS).with_suffix(".md")
+        pages[path.relative_to(house).as_posix()] = page.as_posix()
     for path in sorted((house / EXAMPLES).rglob("README.md")):
         folder = path.parent.relative_to(house).as_posix()
         pages[f"{folder}/README.md"] = pages[folder] = f"{folder}/index.md"
@@ -82,17 +86,30 @@ def decisions_page(house: Path) -> str:
     )
 
 
+def table_page(path: Path) -> str:
+    """A CSV file as a page."""
+    with path.open(newline="", encoding="utf-8") as file:
+        head, *rows = [[cell.replace("|", "\\|") for cell in row] for row in csv.reader(file)]
+    table = ["| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), *rows)]
+    part, _, name = path.stem.partition("-")
+    title = f"# {part.capitalize()}: {name}"
+    return "\n".join([title, "", f'<a href="{path.name}" download>This table as CSV</a>', "", *table, ""])
+
+
 def _title(path: Path) -> str:
     found = TITLE.search(path.read_text(encoding="utf-8"))
     return found[1] if found else path.stem
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Add decisions and examples to the navigation."""
+    """Add tables, decisions and examples to the navigation."""
     pages = site_pages(HOUSE)
     examples = [pages[path] for path in pages if path.startswith(EXAMPLES) and path.endswith("README.md")]
     decisions = [pages[path] for path in pages if path.startswith(f"{DECISIONS}/")]
+    tables = [pages[path] for path in pages if path.startswith(f"{TABLES}/")]
     assert config.nav is not None
+    if tables:
+        config.nav.append({"Measured tables": tables})
     if examples:
         config.nav.append({"Examples": examples})
     config.nav.append({"Decisions": ["decisions/index.md", *decisions]})
@@ -118,6 +135,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def _content(source: str) -> str:
     if source == DECISIONS:
         return decisions_page(HOUSE)
+    if source.endswith(".csv"):
+        return table_page(HOUSE / source)
     text = (HOUSE / source).read_text(encoding="utf-8")
     return f"# Licence\n\n```text\n{text}```\n" if source == "LICENSE" else text
 
