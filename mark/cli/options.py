@@ -111,7 +111,7 @@ Sizes = Annotated[
     typer.Option(
         metavar="SPEC",
         help="Sizes of requests in items: lognormal:MU,SIGMA,MIN,MAX, normal:MU,SIGMA,MIN,MAX, constant:N, "
-        "kairos, or a CSV size,probability (docs/kairos.md).  [default: the model's, or one each]",
+        "kairos, or a CSV size,probability (docs/papers.md).  [default: the model's, or one each]",
     ),
 ]
 Seed = Annotated[int | None, typer.Option(metavar="NUMBER", help="Seed of all random draws.  [default: 0]")]

@@ -87,13 +87,13 @@ class ObjectiveSettings(Part):
     )
     accuracy_floor: Share | None = Field(
         None,
-        description="Share of answers that must be right, for a model with variants (docs/supernet.md): no less "
+        description="Share of answers that must be right, for a model with variants (docs/papers.md): no less "
         "accurate variant answers, and plans count on the first that does.",
     )
     soft_deadline_ms: Positive | None = Field(
         None,
-        description="In a replay with variants: until when an answer has its full quality (docs/qos.md), ms. The "
-        "default is the objective's latency.",
+        description="In a replay with variants: until when an answer has its full quality (docs/papers.md), ms. "
+        "The default is the objective's latency.",
     )
     hard_deadline_ms: Positive | None = Field(
         None,

@@ -78,7 +78,7 @@ class TraceSettings(Part):
     duration_s: Positive | None = Field(None, description="How long the replay lasts; to the end when left out.")
     sizes: str | None = Field(
         None,
-        description="Sizes of requests in items (docs/kairos.md): lognormal:MU,SIGMA,MIN,MAX, "
+        description="Sizes of requests in items (docs/papers.md): lognormal:MU,SIGMA,MIN,MAX, "
         "normal:MU,SIGMA,MIN,MAX, constant:N, kairos, or a CSV size,probability. Left out, the model's, or one "
         "item each.",
     )
@@ -279,13 +279,13 @@ class Settings(Part):
         None,
         description="Replaces the policies' rule that routes requests; for a model with variants also the "
         "rule that chooses them: slackfit (the default), slackfit-published, maxbatch, maxacc or "
-        "fixed:VARIANT; in a replay also qos-fixed, qos-heuristic and qos-rl (docs/qos.md). A live service "
-        "also knows the rules of a central queue: kairos, fcfs, clockwork or drs:SIZE (docs/kairos.md).",
+        "fixed:VARIANT; in a replay also qos-fixed, qos-heuristic and qos-rl (docs/papers.md). A live service "
+        "also knows the rules of a central queue: kairos, fcfs, clockwork or drs:SIZE (docs/papers.md).",
     )
     qos_policy: Path | None = Field(
         None,
         description="Policy of the dispatch rule qos-rl: a file that `mark qos train --model` wrote "
-        "(docs/qos.md); qos-policy.npz in the working directory when left out.",
+        "(docs/papers.md); qos-policy.npz in the working directory when left out.",
     )
     too_late: TooLate | None = Field(
         None,

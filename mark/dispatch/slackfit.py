@@ -7,7 +7,7 @@ SlackFit takes, of the pairs of batch and variant whose latency is closest below
 largest batch. What counts as close is a bucket. The published buckets are fixed and evenly spaced, so that slack
 is rounded down to a bound, and one width has to serve every load: narrow buckets give small batches where the
 queue is long, and lose throughput; wide ones give large batches where it is short, and lose accuracy. Ours end
-at the slack itself, and their width follows the queue (docs/superserve.md has both measured).
+at the slack itself, and their width follows the queue (docs/papers.md has both measured).
 """
 
 from __future__ import annotations

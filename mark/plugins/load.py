@@ -124,7 +124,7 @@ def make_supernet(name: str, folder: Path | None = None) -> SupernetSource:
     source = _made_by(name, "supernet", folder)
     lacking = [part for part in ("space", "network", "examples") if not hasattr(source, part)]
     if lacking:
-        raise Misconfigured(f"supernet {name!r} lacks {', '.join(lacking)}; docs/supernet.md says what it needs")
+        raise Misconfigured(f"supernet {name!r} lacks {', '.join(lacking)}; docs/papers.md says what it needs")
     return cast("SupernetSource", source)
 
 

@@ -350,7 +350,7 @@ def profiles_and_variants(spec: PolicySpec) -> tuple[ProfileSet, VariantServing 
             asked = with_floor if wishes.dispatch is None else f"the dispatch rule {wishes.dispatch}"
             raise Misconfigured(
                 f"{spec.model.name} has no variants, which {asked} is about: a profile of it needs several, each "
-                "with its accuracy (docs/supernet.md)"
+                "with its accuracy (docs/papers.md)"
             )
         return load_profiles(spec.model.name, spec.profile_sets), None
     if spec.model.sizes is not None and spec.model.sizes.largest > 1:

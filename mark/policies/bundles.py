@@ -356,7 +356,7 @@ def _hedged(given: Ingredients) -> PolicyBundle:
 
 
 def _kairos(given: Ingredients) -> PolicyBundle:
-    """A pool of unlike instances within a budget, for a central queue (docs/kairos.md, "Budget").
+    """A pool of unlike instances within a budget, for a central queue (docs/papers.md, "A budget").
 
     It follows prices, latencies and sizes, not the load: it has no standbys, monitor or cool-down, and its
     forecast decides nothing.

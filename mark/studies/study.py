@@ -26,7 +26,7 @@ Cell = str | float | list[str] | None
 
 
 class StudyDocument(TypedDict):
-    """The document of `mark reproduce --json`; docs/studies.md says what its figures mean."""
+    """The document of `mark reproduce --json`; docs/papers.md says what its figures mean."""
 
     study: str
     rows: list[dict[str, Cell]]

@@ -1,7 +1,7 @@
 """A supernet for handwritten digits: one network whose parts switch on and off in place, from exact to fast.
 
 `Supernet` is what `mark supernet train` takes: an ordinary network, which of its parts are elastic, and examples.
-A user's own class needs no more than these three (docs/supernet.md). torch is imported when a network is made.
+A user's own class needs no more than these three (docs/papers.md). torch is imported when a network is made.
 """
 
 from __future__ import annotations

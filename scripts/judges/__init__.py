@@ -1,1 +1,1 @@
-"""Other people's simulators, with our policies in them: how to run each stands in docs/judges.md."""
+"""Other people's simulators, with our policies in them: how to run each stands in docs/papers.md."""

@@ -1,7 +1,7 @@
 """Our policies in Faro's simulator, beside its own: `python -m scripts.judges.faro --faro DIR`.
 
 DIR is a clone of https://github.com/beomyeol/faro. Its stored results are read from it; what is named in
---policies is run, one process a run, and kept in --out: a run that is there is not run again. docs/judges.md says
+--policies is run, one process a run, and kept in --out: a run that is there is not run again. docs/papers.md says
 what came of it.
 """
 

@@ -1,4 +1,4 @@
-"""A supernet of one's own in torch behind a live agent, as docs/supernet.md serves it."""
+"""A supernet of one's own in torch behind a live agent, as docs/papers.md serves it."""
 
 from __future__ import annotations
 

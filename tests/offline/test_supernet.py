@@ -196,7 +196,7 @@ def test_the_shipped_card_has_the_shipped_figures():
 
 
 def test_the_page_s_own_network_is_trained_as_it_says(mark):
-    page = (ROOT / "docs" / "supernet.md").read_text()
+    page = (ROOT / "docs" / "papers.md").read_text()
     (code,) = re.findall(r"```python\n(# my_net.py\n.*?)```", page, re.DOTALL)
     (train,) = re.findall(r"^mark (supernet train --target my_net\S+ --out mine --epochs 40)$", page, re.MULTILINE)
     Path("my_net.py").write_text(code)

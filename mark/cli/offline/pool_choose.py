@@ -96,7 +96,7 @@ def choose(
     """Choose the mix of instance types that serves most within a budget.
 
     Every mix within the budget gets an upper bound of its throughput, from latencies and sizes alone; one is
-    chosen among the best bounds (docs/kairos.md).
+    chosen among the best bounds (docs/papers.md).
     """
     settings = given.settings_of(locals(), "seed")
     from mark.domain.objective import Slo

@@ -81,7 +81,7 @@ def evaluate(
     """Replay queries of many sizes on a fixed pool of unlike instances.
 
     Without --qps it searches the most queries/s that the pool serves within the objective; with it, it says what
-    share is in time at that rate (docs/kairos.md).
+    share is in time at that rate (docs/papers.md).
     """
     settings = given.settings_of(locals(), "seed")
     from mark.dispatch.central import policy as central

@@ -73,7 +73,7 @@ def train(
 
     Learns from the first half of the trace's last eight days which batch to take and which model answers it. With
     --model it is a policy of that model's instances, for `mark simulate --dispatch qos-rl`.
-    Interrupted, it goes on from its last checkpoint when it is called again (docs/qos.md).
+    Interrupted, it goes on from its last checkpoint when it is called again (docs/papers.md).
     """
     settings = given.settings_of(
         locals(), "trace", "model", "slo_ms", "slo_target", "accuracy_floor", "world", "profiles", "models", "seed"
@@ -119,7 +119,7 @@ def evaluate(
     """Judge a quality-aware scheduler on days that none learned from.
 
     Prints the mean quality of responses: the weight of the model that answered times the utility of the delay,
-    which falls from 1 at 1 s to 0 at 2 s, with --model from the soft deadline to the hard one (docs/qos.md).
+    which falls from 1 at 1 s to 0 at 2 s, with --model from the soft deadline to the hard one (docs/papers.md).
     """
     settings = given.settings_of(
         locals(), "trace", "model", "slo_ms", "slo_target", "accuracy_floor", "world", "profiles", "models", "seed"

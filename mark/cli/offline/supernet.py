@@ -46,7 +46,7 @@ def train(
         str | None,
         typer.Option(
             metavar="TARGET",
-            help="Your network's path/file.py:Name or module:Name (docs/supernet.md).  "
+            help="Your network's path/file.py:Name or module:Name (docs/papers.md).  "
             "[default: the shipped one, for digits]",
         ),
     ] = None,

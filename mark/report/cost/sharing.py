@@ -1,6 +1,6 @@
 """Cost of sharing a pool among gateways, kept beside the service's state.
 
-With several gateways each has a central queue for its share of the agents (`docs/kairos.md`). What that costs is
+With several gateways each has a central queue for its share of the agents (`docs/papers.md`). What that costs is
 known by replay alone: the same pool with one queue for all of it, and with one a gateway.
 """
 

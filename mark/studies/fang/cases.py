@@ -64,7 +64,7 @@ def fang_study(context: StudyContext, cluster: Cluster, scope: Scope) -> Study:
     """Judge the fixed baseline, the heuristic and the learned scheduler."""
     if context.trace is None:
         raise Misconfigured(
-            f"{cluster.name} needs a trace of real days, eight or more: --trace FILE (docs/qos.md names one)"
+            f"{cluster.name} needs a trace of real days, eight or more: --trace FILE (docs/papers.md names one)"
         )
     load = daily_load(context.trace)
     context.progress("load of the study", 0.0)

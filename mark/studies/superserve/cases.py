@@ -251,7 +251,7 @@ def _assumptions(scope: Scope) -> tuple[str, ...]:
         "`cheapest` is s1 alone: INFaaS without a floor of accuracy. `fixed:V` is one variant alone: Clipper+.",
         (
             "`slackfit` has buckets that end at the slack, `slackfit-published` the paper's fixed ones "
-            "(docs/superserve.md)."
+            "(docs/papers.md)."
         ),
     )
 
