@@ -1,6 +1,7 @@
 """Writes docs/settings.md, docs/cli.md and docs/hardware.md from settings, commands and catalogue: `make docs`.
 
-Grafana's dashboards and Prometheus' rules are written, too.
+Tables of docs/json.md are written from the types of documents. Grafana's dashboards and Prometheus' rules are
+written, too.
 
 With `--printed` it also runs the commands whose output README shows, a minute or two, and writes what they print.
 """
@@ -23,6 +24,7 @@ from mark.cli.main import app
 from mark.config.settings import Settings, types_of
 from scripts import dashboards, prometheus_rules
 from scripts.hardware_page import hardware_page
+from scripts.json_page import with_tables
 from scripts.printed import rewrite
 
 FOLDER = Path(__file__).parents[1] / "docs"
@@ -197,10 +199,12 @@ def _default_words(value: Any) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write the three pages, dashboards and rules, and with --printed README's printed output."""
+    """Write the pages, dashboards and rules, and with --printed README's printed output."""
     (FOLDER / "settings.md").write_text(settings_page(), encoding="utf-8")
     (FOLDER / "cli.md").write_text(cli_page(), encoding="utf-8")
     (FOLDER / "hardware.md").write_text(f"{NOTICE}\n{hardware_page()}", encoding="utf-8")
+    documents = FOLDER / "json.md"
+    documents.write_text(with_tables(documents.read_text(encoding="utf-8")), encoding="utf-8")
     dashboards.write()
     prometheus_rules.write()
     if "--printed" in arguments:

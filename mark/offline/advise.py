@@ -85,9 +85,11 @@ class AdviceOptions:
 class AdviceObject(TypedDict):
     """One change. Null figures: it could not be replayed, and `unable` says why."""
 
+    #: What it is.
     change: str
+    #: The line of `mark.yaml` that says it.
     setting: str
-    #: The command that makes it, after the setting is in the file; buys what is a commitment.
+    #: The command that makes it once the file has that line, or that buys a commitment.
     does: str
     #: Flags of `mark simulate` for its replay, beside those of the document's `command`.
     flags: str
@@ -95,12 +97,16 @@ class AdviceObject(TypedDict):
     command: str
     #: What a file has that `--commitments` of the flags names; null where they name none.
     commitments_file: dict[str, object] | None
+    #: False where clients are promised less.
     same_promise: bool
+    #: Of 730 h like the replay; null where it could not be replayed.
     usd_per_month: float | None
     saved_usd_per_month: float | None
     #: Share of the finished requests that were in time.
     attained: float | None
+    #: Whether that is the target, or no less than the service's own share.
     keeps_objective: bool
+    #: Why it could not be replayed.
     unable: str | None
 
 
@@ -110,9 +116,11 @@ class AdviceDocument(TypedDict):
     load: str
     model: str
     policy: str
+    #: Days that were replayed.
     days: float
     seed: int
     world: str
+    #: Of the service as it is.
     usd_per_month: float
     attained: float
     #: The command that replays the service as it is.

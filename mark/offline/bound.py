@@ -45,6 +45,7 @@ class TargetObject(TypedDict):
     """An objective: the share `target` of the requests within a latency."""
 
     latency_ms: float
+    #: Share that must be in time.
     target: float
 
 
@@ -57,14 +58,20 @@ class BoundDocument(TypedDict):
     world: str
     seed: int
     requests: int
+    #: Over how long.
     duration_s: float
     slo: TargetObject
-    #: The reference; None where no fleet can serve every request in time.
+    #: The reference; null where no fleet can serve every request in time.
     reference_usd: float | None
+    #: The floor.
     floor_usd: float | None
+    #: What may be rented.
     offerings: list[str]
+    #: Profiles that nobody measured.
     assumed_profiles: list[str]
+    #: What was filled, cut or drawn of the trace.
     notes: list[str]
+    #: Profiles that were measured on another machine than their type.
     stand_in_profiles: list[str]
 
 

@@ -46,14 +46,18 @@ class ChooseOptions:
 class PoolObject(TypedDict):
     """A pool and its bound."""
 
+    #: Instances by type.
     pool: dict[str, int]
+    #: Its cost.
     usd_per_hour: float
+    #: Its bound.
     bound_qps: float
 
 
 class MeasuredPool(PoolObject):
     """A pool that was measured."""
 
+    #: Queries/s within the objective.
     allowable_qps: float
 
 
@@ -61,6 +65,7 @@ class ChooseDocument(TypedDict):
     """The document of `mark pool choose --json` (docs/json.md)."""
 
     model: str
+    #: `latency_ms` and `target`.
     slo: dict[str, float]
     sizes: str
     budget_usd_per_hour: float
@@ -68,19 +73,23 @@ class ChooseDocument(TypedDict):
     seed: int
     #: The type that a homogeneous pool would have.
     base: str
+    #: The chosen pool: instances by type.
     pool: dict[str, int]
+    #: Its cost.
     usd_per_hour: float
+    #: Its bound.
     bound_qps: float
     #: Place among the bounds, from 1.
     bound_rank: int
-    #: None where nothing was measured.
+    #: Queries/s that it served within the objective; null where nothing was measured.
     allowable_qps: float | None
     #: Pools within the budget.
     pools: int
     #: Pools that were measured.
     evaluations: int
-    #: In the order of the search.
+    #: Measured pools, in the order of the search.
     measured: list[MeasuredPool]
+    #: The ten best.
     best_bounds: list[PoolObject]
 
 

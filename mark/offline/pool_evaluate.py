@@ -43,23 +43,29 @@ class EvaluateDocument(TypedDict):
     """The document of `mark pool evaluate --json` (docs/json.md)."""
 
     model: str
+    #: `latency_ms` and `target`.
     slo: dict[str, float]
+    #: Instances by type; the first is the base.
     pool: dict[str, int]
     dispatch: str
     sizes: str
     arrivals: str
+    #: `mean` or `sample`.
     latency: str
+    #: Queries of a run.
     queries: int
+    #: Gateways that share the pool.
     gateways: int
     seed: int
     #: Under drs: the size above which a query goes to the base type.
     threshold: NotRequired[int]
-    #: Without a rate; 0 where no rate is low enough.
+    #: Without `--qps`: the most queries/s within the objective; 0 where no rate is low enough.
     allowable_qps: NotRequired[float]
-    #: With a rate.
+    #: With `--qps`: the rate.
     qps: NotRequired[float]
+    #: Share of all queries that were in time.
     attained: NotRequired[float]
-    #: Of what was answered; None for the oracle, which queues nothing.
+    #: `mean`, `p50`, `p95`, `p99`; null for the oracle, which queues nothing.
     latency_ms: NotRequired[Mapping[str, float] | None]
     #: Share of Kairos' decisions that were made in parts.
     partitioned: NotRequired[float]

@@ -64,31 +64,42 @@ class EvaluateOptions:
 class TrainDocument(TypedDict):
     """The document of `mark qos train --json` (docs/json.md)."""
 
+    #: Devices by type.
     pool: dict[str, int]
     trace: str
+    #: Mean queries/s.
     qps: float
     seed: int
+    #: Iterations in all.
     iterations: int
-    #: Mean loss a decision, by iteration.
+    #: Mean quality lost a decision, by iteration.
     lost: list[float]
+    #: The checkpoint's file.
     policy: str
 
 
 class QosDocument(TypedDict):
     """The document of `mark qos evaluate --json` (docs/json.md)."""
 
+    #: Devices by type.
     pool: dict[str, int]
     trace: str
+    #: Mean queries/s.
     qps: float
     scheduler: str
     seed: int
+    #: Mean quality of responses.
     quality: float
+    #: Its standard deviation.
     quality_deviation: float
+    #: Answers by the small model.
     small_percent: float
+    #: Queries without an answer.
     dropped_percent: float
     decisions: int
     #: Of these, the heuristic's because the network gave no number.
     fallback_decisions: int
+    #: How many fewer than of a clock that asks every device each hundredth of a soft deadline.
     fewer_actions_percent: float
 
 

@@ -29,6 +29,7 @@ class StudyDocument(TypedDict):
     """The document of `mark reproduce --json`; docs/papers.md says what its figures mean."""
 
     study: str
+    #: One quantity of one case each.
     rows: list[dict[str, Cell]]
     assumptions: list[str]
 

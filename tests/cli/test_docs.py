@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,14 @@ from pydantic import BaseModel
 
 from mark.config.settings import Settings, types_of
 from mark.live.commands import demo
+from mark.offline.pool_choose import ChooseDocument
 from mark.simulator.qos import training
 from mark.simulator.traces.generators import constant
 from mark.simulator.workload import Workload
 from mark.studies import registry
 from scripts.docs import FOLDER, NOTICE, cli_page, commands, example_lines, settings_page
 from scripts.hardware_page import hardware_page
+from scripts.json_page import BLOCK, keys, with_tables
 from tests.offline.own_model.test_profile_here import MODEL
 
 COMMANDS = dict(commands())
@@ -62,6 +65,22 @@ def test_the_pages_are_up_to_date():
     assert (FOLDER / "settings.md").read_text() == settings_page(), "run make docs"
     assert (FOLDER / "cli.md").read_text() == cli_page(), "run make docs"
     assert (FOLDER / "hardware.md").read_text() == f"{NOTICE}\n{hardware_page()}", "run make docs"
+    assert (FOLDER / "json.md").read_text() == with_tables((FOLDER / "json.md").read_text()), "run make docs"
+
+
+def test_the_page_of_documents_has_a_table_of_each_type_that_it_names():
+    blocks = BLOCK.findall((FOLDER / "json.md").read_text())
+    assert len(blocks) > 10
+    for text, module, name, _ in blocks:
+        assert list(keys(getattr(import_module(module), name))), text
+
+
+def test_keys_within_a_document_are_told_by_their_path():
+    found = {key.path: (key.kind, key.words) for key in keys(ChooseDocument)}
+    assert found["allowable_qps"][0] == "number or null"
+    assert found["measured"][0] == "list of object"
+    assert found["measured[].bound_qps"] == ("number", "Its bound.")
+    assert found["slo"] == ("number by key", "`latency_ms` and `target`.")
 
 
 def test_every_setting_has_a_description():

@@ -30,6 +30,7 @@ class ChaosDocument(TypedDict):
     #: The kind of process, one of `KILLABLE`.
     killed: NotRequired[str]
     pid: NotRequired[int]
+    #: What was injected into AWS.
     fault: NotRequired[InjectedFault]
 
 

@@ -44,14 +44,18 @@ class ClientDocument(TypedDict):
     name: str
     #: Models that it may use; empty for all.
     models: list[str]
+    #: Limit; null for none.
     rate_rps: float | None
+    #: Requests at once beyond the rate.
     burst: int
+    #: Limit; null for none.
     concurrency: int | None
     priority: Priority
     #: Of the async class, seconds; null for the others.
     deadline_s: float | None
     #: Epoch seconds.
     created_at: float
+    #: Epoch seconds; null while it is valid.
     revoked_at: float | None
     #: Of each valid key, newest first, when it counts no more; null for good.
     keys_expire_at: list[float | None]

@@ -67,13 +67,18 @@ class LoadDocument(TypedDict):
     """The document of `mark load --json` (docs/json.md)."""
 
     sent: int
+    #: Requests that were answered.
     answered: int
+    #: Share of the finished requests in time, from when each was due; refused input (4xx but 408 and 429) does
+    #: not count.
     attained: float | None
+    #: Not answered when the load ended.
     in_flight: int
-    #: By mean, quantile and maximum; null where nothing was answered.
+    #: `mean`, `p50`, `p95`, `p98`, `p99`, `max`; null where nothing was answered.
     latency_ms: dict[str, float | None]
-    #: Requests by who answered, and those that were shed.
+    #: `instance`, `standby`, `lambda`, `shed` (503).
     by: dict[str, int]
+    #: `retried` after a reset, and what went wrong: `http_...`, `reset`, `timeout`, `refused`.
     errors: dict[str, int]
 
 

@@ -55,9 +55,13 @@ class TryDocument(TypedDict):
     """The document of `mark try --json` (docs/json.md)."""
 
     service: str
+    #: The model that was asked.
     model: str
+    #: Where from: `this machine`, or a function and its region.
     through: str
+    #: What was asked.
     url: str
+    #: HTTP status; 0 where nothing answered.
     status: int
     #: instance, standby or lambda; null where no model answered.
     served_by: str | None
@@ -65,6 +69,7 @@ class TryDocument(TypedDict):
     latency_ms: float
     #: From this machine, the way there included.
     total_ms: float
+    #: The answer, parsed where it is JSON; else why there is none.
     answer: object
 
 

@@ -27,11 +27,13 @@ class TrainDocument(TypedDict):
 
     predictor: str
     trace: str
+    #: Length of what it learned from.
     history_s: float
+    #: How long that took.
     train_s: float
     #: How a first forecast was made; null where it failed.
     source: str | None
-    #: The forecaster's own card.
+    #: What it says of itself.
     card: Mapping[str, object] | None
 
 

@@ -15,6 +15,7 @@ class AttainmentObject(TypedDict):
     """The objective of a run and how it was kept."""
 
     latency_ms: float | None
+    #: Share of the requests that must be in time.
     target: float | None
     #: Share of the finished requests that were in time; null without any.
     attained: float | None
@@ -25,9 +26,13 @@ class TunedObject(TypedDict):
 
     rule: str
     utilisation: float
+    #: Cost of the load before the run.
     cost_usd: float | None
+    #: Share in time on the load before the run.
     attained: float | None
+    #: Settings that were tried.
     replays: int
+    #: Length of the load before the run, seconds.
     load_s: float
 
 
@@ -36,11 +41,14 @@ class BestRivalObject(TypedDict):
 
     policy: str
     market: str
+    #: Its total cost.
     total_usd: float | None
     attained: float | None
+    #: Whether that meets the objective.
     keeps_objective: bool
-    #: The policy of ours that it is compared with, and the rival's total over that one's.
+    #: The policy of ours that it is compared with.
     against: str
+    #: Its total over that policy's.
     cost_ratio: float | None
 
 
@@ -59,24 +67,32 @@ class RunDocument(TypedDict):
     """One run of `mark simulate --json`; null stands for what is no finite number."""
 
     policy: str
+    #: What it rents: `spot` or `on-demand`.
     market: str
     model: str
     trace: str
+    #: How many times as fast the trace ran; requests count what was sent, costs what it stands for.
     speed: float | None
-    #: The world of the replay.
+    #: How kind the cloud was.
     world: str
+    #: Seed of all random draws.
     seed: int
+    #: Requests that arrived: the sum of `served`.
     requests: int
+    #: Over how long.
     duration_s: float | None
-    #: USD by component and sum (`COMPONENTS`).
+    #: `instances`, `standby`, `lambda`, their sum `serving`, `overhead`, `total`.
     cost_usd: dict[str, float | None]
-    #: The reference.
+    #: Serving cost with perfect knowledge; null where no fleet can serve the load in time.
     reference_usd: float | None
+    #: Serving cost that no run that meets its objective undercuts.
     floor_usd: float | None
+    #: The total for 730 h like the run.
     usd_per_month: float | None
+    #: The total for a million requests.
     usd_per_million: float | None
     cost_over_reference: float | None
-    #: Null also where the run misses its objective or is shorter than a day.
+    #: Serving cost over the floor; null also where the run misses its objective or is shorter than a day.
     cost_over_floor: float | None
     slo: AttainmentObject
     #: Mean share of right answers of the variants that answered; null for a model without variants.
@@ -85,23 +101,33 @@ class RunDocument(TypedDict):
     quality: float | None
     #: The same policy with one variant alone; null but for the headline's run where variants were asked for.
     most_accurate: OneVariantObject | None
-    #: By mean and quantile; null where nothing was answered.
+    #: `mean`, `p50`, `p95`, `p99` of what was answered; null where nothing was.
     latency_ms: dict[str, float | None]
-    #: Requests by who answered, and those that were shed or are in flight.
+    #: Requests by who answered: `instance`, `standby`, `lambda`, `shed`, `in_flight`.
     served: dict[str, int]
+    #: Cold starts per Lambda call.
     cold_start_rate: float | None
+    #: Calls that Lambda refused.
     throttled: int
+    #: Forecasts that were made.
     forecasts: int
-    #: Forecasts that a fallback made.
+    #: Forecasts for which the last value stood in, because the forecaster failed.
     stood_in: int
+    #: Profiles that nobody measured, with their formulas.
     assumed_profiles: list[str]
+    #: Profiles that were measured on another machine than their type.
     stand_in_profiles: list[str]
+    #: Instances started.
     launches: int
+    #: Instances taken away.
     interruptions: int
+    #: Standbys woken.
     wakes: int
+    #: Launches and wakes refused.
     refusals: int
-    #: Null for a policy that nobody tunes.
+    #: What a rival was set to; null for a policy that nobody tunes.
     tuned: TunedObject | None
+    #: What a reader must know: what was cut, replaced, or failed.
     notes: list[str]
     #: Real seconds that the replay took.
     wall_s: float | None
@@ -110,6 +136,7 @@ class RunDocument(TypedDict):
 class SimulateDocument(TypedDict):
     """The document of `mark simulate --json`."""
 
+    #: One run a policy.
     runs: list[RunDocument]
     #: Null where no rival ran beside one of ours.
     best_rival: BestRivalObject | None

@@ -19,30 +19,45 @@ class SpreadDocument(TypedDict):
 class SweepRowDocument(TypedDict):
     """One choice of settings, over its seeds."""
 
+    #: What runs are compared within.
     group: str
     policy: str
+    #: Swept settings that make a difference.
     settings: dict[str, object]
+    #: Seeds that were replayed.
     seeds: list[int]
+    #: Seeds that were not.
     missing: int
+    #: Total cost; null where a replay has none.
     total_usd: SpreadDocument | None
     serving_usd: SpreadDocument | None
     attained: SpreadDocument | None
     cost_over_reference: SpreadDocument | None
     cost_over_floor: SpreadDocument | None
+    #: Share of right answers; null for a model without variants.
     accuracy: SpreadDocument | None
+    #: Share that must be in time.
     target: float
+    #: Whether the mean is at least that.
     keeps_objective: bool
+    #: Whether it knew the load to come; never on the front then.
     foreseeing: bool
+    #: Forecasts, over the seeds.
     forecasts: int
+    #: Of these, replaced by the last value because the forecaster failed; never on the front then.
     stood_in: int
+    #: Whether nothing beats it.
     on_front: bool
 
 
 class SweepDocument(TypedDict):
     """Settings over their seeds, single replays, and what did not run."""
 
+    #: One choice of settings, over its seeds.
     rows: list[SweepRowDocument]
+    #: Single replays: a run of `mark simulate` with `group` and `settings`.
     cells: list[dict[str, object]]
+    #: What did not run: `label` and `reason`.
     failed: list[dict[str, object]]
 
 
