@@ -14,6 +14,12 @@ from mark.config.events import parse_event
 from mark.config.settings import Settings, load_settings
 from mark.domain.errors import Misconfigured
 
+
+def choice(names: str, text: str) -> Any:
+    """A flag that takes one of these names, with `|` between them; shells complete it."""
+    return typer.Option(metavar=names, help=text, autocompletion=complete.choices(*names.split("|")))
+
+
 # A flag without a value leaves the settings file's in place; [default: ...] is what holds where neither says any.
 Config = Annotated[
     Path | None,
@@ -40,11 +46,7 @@ ServedModel = Annotated[
 ]
 Market = Annotated[
     str | None,
-    typer.Option(
-        metavar="on-demand|spot",
-        help="Market in which instances are rented.  [default: on-demand]",
-        autocompletion=complete.choices("on-demand", "spot"),
-    ),
+    choice("on-demand|spot", "Market in which instances are rented.  [default: on-demand]"),
 ]
 Trace = Annotated[
     str | None,
@@ -64,19 +66,14 @@ Where = Annotated[
 ]
 Rows = Annotated[
     str | None,
-    typer.Option(
-        metavar="counts|rates|requests",
-        help="Meaning of a CSV's rows where its header does not say.  [default: inferred from the numbers]",
-        autocompletion=complete.choices("counts", "rates", "requests"),
+    choice(
+        "counts|rates|requests",
+        "Meaning of a CSV's rows where its header does not say.  [default: inferred from the numbers]",
     ),
 ]
 Bursts = Annotated[
     str | None,
-    typer.Option(
-        metavar="none|typical|strong",
-        help="Bursts to draw within bins of more than a minute.  [default: typical]",
-        autocompletion=complete.choices("none", "typical", "strong"),
-    ),
+    choice("none|typical|strong", "Bursts to draw within bins of more than a minute.  [default: typical]"),
 ]
 SloMs = Annotated[
     float | None,
@@ -134,11 +131,9 @@ Models = Annotated[
 ]
 World = Annotated[
     str | None,
-    typer.Option(
-        metavar="ideal|typical|rough",
-        help="How far service times, wakes, capacity and spot prices depart from their averages.  "
-        "[default: typical]",
-        autocompletion=complete.choices("ideal", "typical", "rough"),
+    choice(
+        "ideal|typical|rough",
+        "How far service times, wakes, capacity and spot prices depart from their averages.  [default: typical]",
     ),
 ]
 Commitments = Annotated[

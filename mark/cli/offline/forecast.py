@@ -91,11 +91,7 @@ def backtest(
     ] = None,
     target: Annotated[
         str,
-        typer.Option(
-            metavar="mean|max",
-            help="Score a minute's mean rate, or its highest 5 s rate.",
-            autocompletion=complete.choices("mean", "max"),
-        ),
+        given.choice("mean|max", "Score a minute's mean rate, or its highest 5 s rate."),
     ] = "mean",
     train_days: TrainDays = None,
     start_s: Annotated[

@@ -9,7 +9,6 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from mark.cli import complete
 from mark.cli import options as given
 from mark.domain.errors import unknown
 
@@ -36,19 +35,11 @@ Sizes = Annotated[
 ]
 Arrivals = Annotated[
     str,
-    typer.Option(
-        metavar="poisson|integer",
-        help="Gaps between queries: exponential, or Poisson in whole milliseconds.",
-        autocompletion=complete.choices("poisson", "integer"),
-    ),
+    given.choice("poisson|integer", "Gaps between queries: exponential, or Poisson in whole milliseconds."),
 ]
 ServiceTimes = Annotated[
     str,
-    typer.Option(
-        metavar="mean|sample",
-        help="Time of a query: the mean of its row, or one of the row's single timings.",
-        autocompletion=complete.choices("mean", "sample"),
-    ),
+    given.choice("mean|sample", "Time of a query: the mean of its row, or one of the row's single timings."),
 ]
 Queries = Annotated[int, typer.Option(metavar="NUMBER", help="Queries of one run.")]
 
@@ -80,10 +71,8 @@ def choose(
     sizes: Sizes = "kairos",
     method: Annotated[
         str,
-        typer.Option(
-            metavar="|".join(METHODS),
-            help="kairos measures no pool; the others search and measure, with the same prunings.",
-            autocompletion=complete.choices(*METHODS),
+        given.choice(
+            "|".join(METHODS), "kairos measures no pool; the others search and measure, with the same prunings."
         ),
     ] = "kairos",
     arrivals: Arrivals = "poisson",

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from mark.cli import complete
 from mark.cli import options as given
 from mark.cli.offline import pool_choose as flags
 from mark.dispatch.central.policy import CentralRule
@@ -31,11 +30,7 @@ def evaluate(
     ],
     dispatch: Annotated[
         str,
-        typer.Option(
-            metavar="|".join(DISPATCH),
-            help="Rule of the central queue.",
-            autocompletion=complete.choices(*DISPATCH),
-        ),
+        given.choice("|".join(DISPATCH), "Rule of the central queue."),
     ] = "kairos",
     qps: Annotated[
         float | None,
@@ -53,20 +48,15 @@ def evaluate(
     ] = 0.0,
     too_late: Annotated[
         str,
-        typer.Option(
-            metavar="hold|commit|overflow",
-            help="What becomes of a query that no instance can answer in time any more: served when an instance "
+        given.choice(
+            "hold|commit|overflow",
+            "What becomes of a query that no instance can answer in time any more: served when an instance "
             "would idle, served in turn, or handed on and missed.",
-            autocompletion=complete.choices("hold", "commit", "overflow"),
         ),
     ] = "hold",
     feasible: Annotated[
         str,
-        typer.Option(
-            metavar="earliest|latest|first",
-            help="Instance that clockwork takes among those in time.",
-            autocompletion=complete.choices("earliest", "latest", "first"),
-        ),
+        given.choice("earliest|latest|first", "Instance that clockwork takes among those in time."),
     ] = "earliest",
     gateways: Annotated[
         int,

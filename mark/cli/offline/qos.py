@@ -92,11 +92,7 @@ def evaluate(
     qps: Qps,
     scheduler: Annotated[
         str,
-        typer.Option(
-            metavar="|".join(SCHEDULERS),
-            help="Scheduler to judge.",
-            autocompletion=complete.choices(*SCHEDULERS),
-        ),
+        given.choice("|".join(SCHEDULERS), "Scheduler to judge."),
     ] = "qos-rl",
     policy: Annotated[Path, typer.Option(metavar="FILE", help="What `mark qos train` wrote, for qos-rl.")] = Path(
         "qos-policy.npz"

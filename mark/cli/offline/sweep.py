@@ -77,11 +77,7 @@ def sweep(
     ] = None,
     engine: Annotated[
         str,
-        typer.Option(
-            metavar="local|ray",
-            help="Run replays in processes of this machine, or on Ray.",
-            autocompletion=complete.choices("local", "ray"),
-        ),
+        given.choice("local|ray", "Run replays in processes of this machine, or on Ray."),
     ] = "local",
     workers: Annotated[
         int | None, typer.Option(metavar="NUMBER", min=1, help="Local processes.  [default: one a core]")
