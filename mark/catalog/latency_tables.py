@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from mark.catalog.load import load_prices, load_profiles
+from mark.catalog.load import load_prices, load_profiles, read_text
 from mark.domain.errors import Misconfigured
 from mark.domain.load.sizes import SizeDistribution, is_formula, sizes_from_csv, sizes_from_formula
 from mark.domain.models.latency_table import LatencyTable, read_latency_table
@@ -14,7 +14,7 @@ from mark.domain.models.latency_table import LatencyTable, read_latency_table
 def load_latency_table(model: str, path: Path | None = None) -> LatencyTable:
     """The table of `model` in a CSV, or its shipped profiles, whose batches are then sizes."""
     if path is not None:
-        return read_latency_table(str(path), _lines(path), model)
+        return read_latency_table(str(path), read_text(path).splitlines(), model)
     profiles = load_profiles(model).profiles
     sizes = tuple(point.batch for point in profiles[0].points)
     if any(tuple(point.batch for point in profile.points) != sizes for profile in profiles):
@@ -33,7 +33,9 @@ def load_latency_table(model: str, path: Path | None = None) -> LatencyTable:
 
 def load_sizes(spec: str) -> SizeDistribution:
     """The sizes of a formula, or of a CSV `size,probability`."""
-    return sizes_from_formula(spec) if is_formula(spec) else sizes_from_csv(spec, _lines(Path(spec)))
+    return (
+        sizes_from_formula(spec) if is_formula(spec) else sizes_from_csv(spec, read_text(Path(spec)).splitlines())
+    )
 
 
 def type_prices(table: LatencyTable) -> dict[str, float]:
@@ -41,11 +43,3 @@ def type_prices(table: LatencyTable) -> dict[str, float]:
     listed = {item.name: item.on_demand_usd_per_hour for item in load_prices().types}
     known: Mapping[str, float] = {**listed, **table.usd_per_hour}
     return {name: known[name] for name in table.mean_ms if name in known}
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise Misconfigured(f"{path}: cannot be read: {reason}") from error

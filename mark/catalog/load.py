@@ -99,7 +99,7 @@ def load_prices(path: Path | None = None) -> PriceSnapshot:
         (item for item in _data().iterdir() if item.name.startswith("prices_")), key=lambda item: item.name
     )
     source = path or shipped[-1]
-    file = parse_file(_text(source), PriceFile, str(path or source.name))
+    file = parse_file(read_text(source), PriceFile, str(path or source.name))
     return PriceSnapshot(
         region=file.region,
         date=file.date,
@@ -129,7 +129,7 @@ def load_service_prices(region: str, path: Path | None = None) -> ServicePrices:
             )
         name = names[-1]
         source = _data() / name
-    file = parse_file(_text(source), ServicePriceFile, name)
+    file = parse_file(read_text(source), ServicePriceFile, name)
     if file.region != region:
         raise Misconfigured(
             f"{name} has the prices of {file.region}, and instances are priced in {region}: name a file of that "
@@ -142,7 +142,7 @@ def load_service_prices(region: str, path: Path | None = None) -> ServicePrices:
 def load_models(path: Path | None = None) -> dict[str, ModelSpec]:
     """The models in `path`, or the shipped ones, by name."""
     sources = (path,) if path else (_data() / "models.json", _supernet() / "model.json")
-    read = (parse_file(_text(source), ModelFile, str(path or source.name)) for source in sources)
+    read = (parse_file(read_text(source), ModelFile, str(path or source.name)) for source in sources)
     return {entry.name: entry.to_domain() for file in read for entry in file.models}
 
 
@@ -232,13 +232,13 @@ def load_profiles(model: str, extra: Sequence[Path | str] = (), *, variant: str 
 
 def _read_profiles(named: Path | str) -> tuple[Profile, ...]:
     if named == SUPERNET:
-        return parse_profiles(_text(_supernet() / "profile.json"), f"{SUPERNET}.json")
+        return parse_profiles(read_text(_supernet() / "profile.json"), f"{SUPERNET}.json")
     if isinstance(named, str) and named in shipped_sets():
-        return parse_profiles(_text(_profiles() / f"{named}.json"), f"{named}.json")
+        return parse_profiles(read_text(_profiles() / f"{named}.json"), f"{named}.json")
     path = Path(named)
     if isinstance(named, str) and not path.suffix and not path.exists():
         raise unknown("profile set", named, shipped_sets())
-    return parse_profiles(_text(path), str(path))
+    return parse_profiles(read_text(path), str(path))
 
 
 def _dip_warnings(profile: Profile) -> list[str]:
@@ -271,9 +271,10 @@ def _supernet() -> Path:
     return Path(__file__).parents[2] / "models" / SUPERNET
 
 
-def _text(source: Path | Traversable) -> str:
+def read_text(source: Path | Traversable) -> str:
+    """The text of a file, without the mark of bytes that some editors begin it with; one line of why not."""
     try:
-        return source.read_text(encoding="utf-8")
+        return source.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise Misconfigured(f"{source}: cannot be read: {reason}") from error

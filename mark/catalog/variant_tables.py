@@ -11,36 +11,30 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from mark.catalog.schema import parse_file
+from mark.catalog.schema import Entry, Name, Positive, parse_file
 from mark.domain.errors import unknown
 from mark.domain.models.profile import Evidence
 from mark.domain.models.variants import Variant, VariantTable
 
-Positive = Annotated[float, Field(gt=0)]
 
-
-class _Entry(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class _Source(_Entry):
+class _Source(Entry):
     evidence: Evidence
-    source: Annotated[str, Field(min_length=1)]
+    source: Name
     formula: str = ""
 
 
-class _VariantEntry(_Entry):
-    name: Annotated[str, Field(min_length=1)]
+class _VariantEntry(Entry):
+    name: Name
     accuracy: Annotated[float, Field(ge=0, le=1)]
 
 
-class VariantFile(_Entry):
+class VariantFile(Entry):
     """A file of variants. latency_ms: by instance type a row a variant, batches of 1, 2, ... items."""
 
     format: Literal["mark-variants/1"]
-    model: Annotated[str, Field(min_length=1)]
+    model: Name
     accuracy: _Source
     latency: _Source
     variants: Annotated[list[_VariantEntry], Field(min_length=1)]

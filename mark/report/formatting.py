@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 
+from mark.domain.billing.costs import CostUsd
 from mark.simulator.results import ServedCounts
 
 MISSING = "-"
@@ -21,6 +22,20 @@ HUNDRED = 99.5
 def finite(value: float | None) -> float | None:
     """The number, or None for NaN and infinity, which JSON has not."""
     return None if value is None or not math.isfinite(value) else float(value)
+
+
+def cost_document(cost: CostUsd) -> dict[str, float | None]:
+    """The cost words as documents have them: USD by component and sum."""
+    amounts = {
+        "instances": cost.instances,
+        "standby": cost.standby,
+        "lambda": cost.lambda_,
+        "serving": cost.serving,
+        "overhead": cost.overhead,
+        "total": cost.total,
+        **({"commitments": cost.commitments} if cost.commitments else {}),
+    }
+    return {word: finite(amount) for word, amount in amounts.items()}
 
 
 def usd(amount: float) -> str:

@@ -20,7 +20,7 @@ from mark.dispatch.objective import attainment, burn_rate
 from mark.domain.billing.costs import BillLine, CostUsd
 from mark.domain.objective import Slo
 from mark.report.cost.sharing import SharingCost
-from mark.report.formatting import finite
+from mark.report.formatting import cost_document, finite
 from mark.store.published_status import LoadSeries
 
 COUNTED = ("instance", "standby", "lambda_", "late", "shed", "failed", "rejected")
@@ -381,19 +381,6 @@ def report_document(report: CostReport) -> dict[str, object]:
         ],
         "advice": list(report.advice),
         "notes": list(report.notes),
-    }
-
-
-def cost_document(cost: CostUsd) -> dict[str, float]:
-    """The cost words as `mark status --json` has them."""
-    return {
-        "instances": cost.instances,
-        "standby": cost.standby,
-        "lambda": cost.lambda_,
-        "serving": cost.serving,
-        "overhead": cost.overhead,
-        "total": cost.total,
-        **({"commitments": cost.commitments} if cost.commitments else {}),
     }
 
 

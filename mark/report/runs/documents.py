@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypedDict
 
-from mark.report.formatting import finite
+from mark.report.formatting import cost_document, finite
 from mark.report.runs.comparison import ComparedRun, headline_run
 from mark.report.runs.rivals import best_rival, usd_per_million, usd_per_month
 from mark.simulator.results import RunResult
@@ -168,7 +168,7 @@ def run_document(run: ComparedRun) -> RunDocument:
         "seed": int(result.seed),
         "requests": int(result.requests),
         "duration_s": finite(result.duration_s),
-        "cost_usd": _cost_object(run),
+        "cost_usd": cost_document(result.cost),
         "reference_usd": finite(run.reference_usd),
         "floor_usd": finite(run.floor_usd),
         "usd_per_month": finite(usd_per_month(result)),
@@ -241,20 +241,7 @@ def _one_variant_object(run: ComparedRun) -> OneVariantObject | None:
         "variant": alone.variant,
         "accuracy": finite(alone.result.accuracy),
         "attained": finite(alone.result.attained) if other.finished else None,
-        "cost_usd": _cost_object(other),
-    }
-
-
-def _cost_object(run: ComparedRun) -> dict[str, float | None]:
-    cost = run.result.cost
-    return {
-        "instances": finite(cost.instances),
-        "standby": finite(cost.standby),
-        "lambda": finite(cost.lambda_),
-        "serving": finite(cost.serving),
-        "overhead": finite(cost.overhead),
-        "total": finite(cost.total),
-        **({"commitments": finite(cost.commitments)} if cost.commitments else {}),
+        "cost_usd": cost_document(alone.result.cost),
     }
 
 
