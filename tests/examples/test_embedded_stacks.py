@@ -8,29 +8,25 @@ import re
 import shutil
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from infra.app import what_is_missing
-from mark.deployment import templates
-from mark.deployment.synth import Synthesis, synthesise
+from mark.rollout import templates
+from mark.rollout.synth import Synthesis
 from tests.examples.shell import EXAMPLES
-from tests.infra.conftest import LEAN, settings
-from tests.once import once_a_run
+from tests.infra.conftest import lean_synthesis, settings, synthesis
+
+__all__ = ["lean_synthesis", "synthesis"]
 
 TERRAFORM = shutil.which("terraform")
 MODULE = re.compile(r'^module "(\w+)" \{\n(.*?)^\}', re.MULTILINE | re.DOTALL)
 needs_terraform = pytest.mark.skipif(TERRAFORM is None, reason="there is no terraform to read the files with")
 
 
-@pytest.fixture(scope="module", params=[{}, LEAN], ids=["ha", "lean"])
-def shape(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
-    if lacking := what_is_missing():
-        pytest.skip(lacking)
-    made = partial(synthesise, settings(tmp_path_factory.mktemp("bundles"), **request.param))
-    return once_a_run(tmp_path_factory, f"embedded_{request.param.get('shape', 'ha')}", made)
+@pytest.fixture(scope="module", params=["synthesis", "lean_synthesis"], ids=["ha", "lean"])
+def shape(request: pytest.FixtureRequest) -> Synthesis:
+    return request.getfixturevalue(request.param)
 
 
 @pytest.fixture
