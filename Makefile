@@ -36,12 +36,15 @@ test-all: setup
 	$(BIN)/pytest -n 2 --hypothesis-profile=new --ignore tests/end_to_end
 
 # The wheel, installed with all that it asks of the index into an empty environment, and tried from an empty folder:
-# alone, then along docs/first-report.md, whose model needs scikit-learn, then with the extra that rollouts need.
+# alone, with the extra local, then along docs/first-report.md, whose model needs scikit-learn, then with the extra
+# infra.
 wheel:
 	rm -rf out/wheel build
 	$(PYTHON) -m venv $(EMPTY)
 	$(EMPTY)/bin/pip wheel -q --no-deps -w out/wheel .
 	$(EMPTY)/bin/pip install -q --no-compile out/wheel/*.whl
+	$(EMPTY)/bin/python -m scripts.try_wheel base
+	$(EMPTY)/bin/pip install -q --no-compile "$$(ls out/wheel/*.whl)[local]"
 	$(EMPTY)/bin/python -m scripts.try_wheel alone
 	$(EMPTY)/bin/pip install -q --no-compile scikit-learn
 	$(EMPTY)/bin/python -m scripts.try_wheel first-report
@@ -57,7 +60,7 @@ bench: setup
 
 # The figures on real traces, forecasts included: some hours on two cores; MARK_DATA names the folder that holds the
 # traces. It measures a committed tree only, keeps what is done, and writes what is whole at one commit to
-# docs/figures.md.
+# docs/figures/*.csv and docs/figures.md.
 acceptance: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m scripts.acceptance.run
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from scripts.try_wheel.commands import try_alone, try_rollout
+from scripts.try_wheel.commands import try_alone, try_base, try_rollout
 from scripts.try_wheel.first_report import follow
 from scripts.try_wheel.installation import Broken, Installation, installed_here
 
 PARTS: Mapping[str, Callable[[Installation], list[str]]] = {
+    "base": try_base,
     "alone": try_alone,
     "first-report": follow,
     "rollout": try_rollout,

@@ -1,4 +1,4 @@
-"""What a wheel promises without anything beside it, and with the extra `infra`."""
+"""What a wheel promises without an extra, with `local`, and with `infra`."""
 
 from __future__ import annotations
 
@@ -85,13 +85,37 @@ REPLAYS: tuple[tuple[str, ...], ...] = (
     ("simulate", "--trace", "load.csv.gz", "--model", "inception-v3", "--policy", "reactive"),
     ("init", "--out", "first.yaml"),
 )
+BASE: tuple[tuple[str, ...], ...] = (
+    ("--help",),
+    ("simulate", "--help"),
+    ("policies",),
+    ("models",),
+    ("trace", "generate", "constant", "--rps", "20", "--duration-s", "900", "--out", "load.csv.gz"),
+    ("init", "--out", "first.yaml"),
+)
 CONFIG = ("--config", "mark.yaml")
 BUNDLES = ("-P", "-m", "infra.bundles.build", "warm", "interruption", "probe")
 WHEEL = ("-P", "-m", "infra.wheel", "--to", "wheel")
 
 
+def try_base(there: Installation) -> list[str]:
+    """What needs no extra, and who says which it needs; a line for each. Errors: Broken."""
+    done = []
+    for words in BASE:
+        there.mark(*words)
+        done.append(f"mark {' '.join(words)}")
+    there.call("-c", "import mark.live.processes.agent, mark.live.processes.cloud_gateway")
+    for words, extra in (
+        (("simulate", "--trace", "load.csv.gz"), "replay"),
+        (("up",), "local"),
+        (("synth",), "infra"),
+    ):
+        there.mark(*words, refused=f"pip install 'mark-serving[{extra}]'")
+    return [*done, "an agent, a gateway", "mark simulate, up and synth say which extra they need"]
+
+
 def try_alone(there: Installation) -> list[str]:
-    """Everything that needs no extra; a line for each. Errors: Broken."""
+    """Everything that the extra `local` is enough for; a line for each. Errors: Broken."""
     done = [_imports(there, PACKAGES, OF_EXTRAS)]
     for words in REPLAYS:
         there.mark(*words)

@@ -14,6 +14,7 @@ import pytest
 from infra.user_data import SCRATCH
 from mark.aws.resources import RUNTIME, handler_of
 from mark.deployment.images import FOLDER, FOR_FUNCTIONS, FOR_PROCESSES, LAMBDA_TAKES
+from mark.extras import EXTRAS
 from mark.live.processes import cloud_controller
 from mark.plugins.load import forecaster_names
 
@@ -72,9 +73,7 @@ def test_the_target_without_torch_is_the_other_but_for_the_extra_models() -> Non
 
 
 LACKING = ("torch", "sklearn", "onnx", "onnxruntime", "aws_cdk", "ray")
-"""Packages that the target `service` is made without, beside those that it uninstalls."""
-PACKAGES = {"cfn-lint": "cfnlint", "aws-sam-translator": "samtranslator"}
-"""Names of modules that differ from their distributions'."""
+"""Packages that the target `service` is made without, beside those of the extra `local`."""
 STARTS = """
 import importlib, sys
 from pathlib import Path
@@ -99,8 +98,7 @@ print("started")
 
 
 def test_every_process_starts_without_torch_and_the_emulator(tmp_path: Path) -> None:
-    [uninstalled] = re.findall(r"pip uninstall -y (.*)", (FOLDER / FOR_PROCESSES).read_text(encoding="utf-8"))
-    lacking = {*LACKING, *(PACKAGES.get(name, name) for name in uninstalled.split())}
+    lacking = {*LACKING, *EXTRAS["local"]}
     names = ",".join(sorted(set(forecaster_names()) - {"oracle", "lstm-vanilla"}))
     done = subprocess.run(  # noqa: S603 - our own code
         [sys.executable, "-c", STARTS, ",".join(sorted(lacking)), names, str(tmp_path)],

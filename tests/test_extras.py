@@ -1,0 +1,60 @@
+"""The extras that commands name are those that pyproject.toml has, with the modules that these install."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+from mark.cli import commands, main
+from mark.cli.commands import ROWS
+from mark.domain.errors import Misconfigured
+from mark.extras import EXTRAS, WITH_REPLAY, missing_extra, require_extra
+
+PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", re.split(r"[\[<>=;~ ]", name)[0]).lower()
+
+
+def test_each_module_is_of_a_package_that_its_extra_installs():
+    distributions = packages_distributions()
+    base = {normal(one) for one in PROJECT["dependencies"]}
+    for extra, modules in EXTRAS.items():
+        installed = {normal(one) for one in PROJECT["optional-dependencies"][extra]}
+        assert not installed & base
+        for module in modules:
+            if module in distributions:  # ray is in no environment of ours
+                assert {normal(one) for one in distributions[module]} & installed, (extra, module)
+
+
+def test_extras_that_replay_come_with_it():
+    having = {name for name, needs in PROJECT["optional-dependencies"].items() if "mark-serving[replay]" in needs}
+    assert having == set(WITH_REPLAY)
+
+
+def test_each_command_names_an_extra_that_there_is():
+    assert {row.extra for row in ROWS} - {""} <= set(EXTRAS)
+
+
+def test_a_command_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setitem(EXTRAS, "local", ("no_such_module",))
+    assert main.run(["up"]) == 2
+    assert capsys.readouterr().err == "mark: mark up needs the extra local: pip install 'mark-serving[local]'\n"
+    with pytest.raises(Misconfigured, match=r"mark-serving\[local\]"):
+        require_extra("local", "mark demo")
+    require_extra("replay", "mark simulate")
+
+
+def test_a_module_that_is_missing_names_its_extra(monkeypatch, capsys):
+    def lacking(_name):
+        raise ModuleNotFoundError("No module named 'moto'", name="moto.core")
+
+    monkeypatch.setattr(commands, "import_module", lacking)
+    assert main.run(["down"]) == 2
+    assert capsys.readouterr().err == "mark: mark down needs moto: pip install 'mark-serving[local]'\n"
+    assert missing_extra("mark down", ModuleNotFoundError(name="json2")) is None
