@@ -40,7 +40,7 @@ def synth(
     rollout.network.zones. It needs the extra `infra` and Node.js, which CDK runs on.
     """
     settings = given.settings_of(locals())
-    from mark.rollout.templates import write_templates
+    from mark.deployment.templates import write_templates
 
     write_templates(settings, to)
 
@@ -51,7 +51,7 @@ def diff(*, trial: given.Trial = False, json: given.Json = False, config: given.
     The exit status is 1 when there is a difference.
     """
     settings = given.settings_of(locals())
-    from mark.rollout.deploy import show_difference
+    from mark.deployment.deploy import show_difference
 
     raise typer.Exit(show_difference(settings, as_json=json))
 
@@ -65,7 +65,7 @@ def deploy(*, trial: given.Trial = False, yes: Yes = False, config: given.Config
     node, no domain, no certificate, no mail, at most 1 USD an hour for instances.
     """
     settings = given.settings_of(locals())
-    from mark.rollout.deploy import deploy as roll_out
+    from mark.deployment.deploy import deploy as roll_out
 
     roll_out(settings, yes=yes)
 
@@ -97,7 +97,7 @@ def rotate(
     cannot be rotated so are named, with the reason.
     """
     settings = given.settings_of(locals())
-    from mark.rollout.rotate import rotate as rotate_secrets
+    from mark.deployment.rotate import rotate as rotate_secrets
 
     rotate_secrets(settings, tuple(names or ()), keep_old_s=keep_old, plan_only=plan)
 
@@ -108,6 +108,6 @@ def destroy(*, yes: Yes = False, config: given.Config = None) -> None:
     Removes controllers, then instances, then the rest. The bucket and the logs stay.
     """
     settings = given.settings_of(locals())
-    from mark.rollout.destroy import destroy as remove
+    from mark.deployment.destroy import destroy as remove
 
     remove(settings, yes=yes)

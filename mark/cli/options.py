@@ -179,7 +179,7 @@ def settings_of(flags: Mapping[str, Any], *names: str) -> Settings:
     settings = load_settings(flags["config"], known)
     if not flags.get("trial"):
         return settings
-    from mark.rollout.trial import tried  # noqa: PLC0415 - it takes long to import
+    from mark.deployment.trial import tried  # noqa: PLC0415 - it takes long to import
 
     return tried(settings)
 

@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from mark.rollout import templates
-from mark.rollout.synth import Synthesis
 
+from mark.deployment import templates
+from mark.deployment.synth import Synthesis
 from tests.examples.shell import EXAMPLES
 from tests.infra.conftest import lean_synthesis, settings, synthesis
 
