@@ -26,6 +26,7 @@ test: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
+	@if command -v npm > /dev/null; then $(MAKE) -s prose; else echo "npm is missing: the docs' language is not checked"; fi
 	$(BIN)/pytest -n 2 --dist loadfile -m "not slow" tests/end_to_end
 	$(BIN)/mypy & types=$$!; \
 	$(BIN)/pytest -n 3 --dist loadfile -m "not slow" --ignore tests/end_to_end; tests=$$?; \

@@ -97,7 +97,7 @@ class QosDocument(TypedDict):
     #: Queries without an answer.
     dropped_percent: float
     decisions: int
-    #: Of these, the heuristic's because the network gave no number.
+    #: Decisions of the heuristic, because the network gave no number.
     fallback_decisions: int
     #: How many fewer than of a clock that asks every device each hundredth of a soft deadline.
     fewer_actions_percent: float

@@ -57,7 +57,7 @@ class ClientDocument(TypedDict):
     created_at: float
     #: Epoch seconds; null while it is valid.
     revoked_at: float | None
-    #: Of each valid key, newest first, when it counts no more; null for good.
+    #: When each valid key expires, newest first; null: never.
     keys_expire_at: list[float | None]
 
 

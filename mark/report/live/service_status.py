@@ -45,7 +45,7 @@ class ObjectiveStatus:
     measured: Literal["answer", "first_byte"] = "answer"
     #: Requests that got an answer from the model.
     answered: int = 0
-    #: Of those, answered too late.
+    #: Those that were answered too late.
     late: int = 0
     #: Requests that were refused.
     shed: int = 0
@@ -125,7 +125,7 @@ class ObservedInstance:
     zone: str = ""
     #: Whether it serves or stands by.
     role: Role
-    #: A word of `InstanceState`, or `broken` where its model answers no more.
+    #: A word of `InstanceState`, or `broken` where its model no longer answers.
     state: str
     #: Seconds until its spot notice takes it away; None without a notice.
     gone_in_s: float | None = None
@@ -211,7 +211,7 @@ class ClientStatus:
     requests: int = 0
     #: Requests that were answered.
     answered: int = 0
-    #: Of those, answered too late.
+    #: Those that were answered too late.
     late: int = 0
     #: Requests refused for lack of capacity.
     shed: int = 0
@@ -339,7 +339,7 @@ class ServiceStatus:
     behind_wall_s: float = 0.0
     #: Who acts.
     controller: ControllerStatus = field(default_factory=ControllerStatus)
-    #: Whether what stands here is of now.
+    #: Whether this document is current.
     store: StoreStatus = field(default_factory=StoreStatus)
     #: By process, ends that nobody asked for; empty without a supervisor, as in an account.
     restarts: Mapping[str, RestartStatus] = field(default_factory=dict)

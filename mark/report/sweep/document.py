@@ -44,7 +44,7 @@ class SweepRowDocument(TypedDict):
     foreseeing: bool
     #: Forecasts, over the seeds.
     forecasts: int
-    #: Of these, replaced by the last value because the forecaster failed; never on the front then.
+    #: Forecasts replaced by the last value because the forecaster failed; such a row is never on the front.
     stood_in: int
     #: Whether nothing beats it.
     on_front: bool
