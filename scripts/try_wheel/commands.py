@@ -122,14 +122,11 @@ def try_alone(there: Installation) -> list[str]:
         done.append(f"mark {' '.join(words)}")
     _write_model(there)
     done += _serves(there)
-    there.mark("synth", *CONFIG, refused="rollout.image is missing")
-    (there.folder / "rollout.yaml").write_text(ROLLOUT, encoding="utf-8")
     there.call(*BUNDLES)
-    there.mark("synth", "--trial", "--config", "rollout.yaml", refused="infra")
     there.call(*WHEEL)
     if not list((there.folder / "wheel").glob("mark_serving-*.whl")):
         raise Broken("infra.wheel made no wheel")
-    return [*done, "bundles of functions, its own wheel", "mark synth says which extra it needs"]
+    return [*done, "bundles of functions, its own wheel"]
 
 
 def try_rollout(there: Installation) -> list[str]:
@@ -140,6 +137,8 @@ def try_rollout(there: Installation) -> list[str]:
     _write_model(there)
     (there.folder / "rollout.yaml").write_text(ROLLOUT, encoding="utf-8")
     config = ("--config", "rollout.yaml")
+    (there.folder / "bare.yaml").write_text(SERVICE, encoding="utf-8")
+    there.mark("synth", "--config", "bare.yaml", refused="rollout.image is missing")
     there.call(*BUNDLES)
     there.mark("synth", "--trial", *config, "--out", "stacks")
     if not list((there.folder / "stacks").glob("*.template.json")):

@@ -28,7 +28,7 @@ from mark.simulator.traces.trace import Trace
 
 APART = (
     *("accounting/", "aws/", "config/budget", "config/rollout", "config/service", "config/telemetry"),
-    "offline/out_folder",
+    *("extras", "offline/out_folder", "report/files"),
     *("offline/sweep/keys", "offline/trace_source", "report/page", "report/runs/plots", "report/runs/series"),
     *("report/figures", "report/html", "report/runs/table", "report/table", "report/terminal", "telemetry/"),
 )
