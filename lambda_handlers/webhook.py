@@ -14,7 +14,7 @@ from aws_lambda_powertools import Logger
 from lambda_handlers.environment import required_variable
 from mark.domain.errors import MarkError, Misconfigured
 from mark.protocols.alert_messages import TEST, AlertMessage, messages_of, slack_body
-from mark.protocols.webhook import post
+from mark.protocols.webhook_post import post
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

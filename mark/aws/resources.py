@@ -53,7 +53,7 @@ CALLER = "AWS_SDK_UA_APP_ID"
 """Has the SDK name who calls, as `session.py` does: the account's trail then says who called what."""
 INFER_TIMEOUT_S, INTERRUPTION_TIMEOUT_S, PROBE_TIMEOUT_S, REPORT_TIMEOUT_S, WARM_TIMEOUT_S = 60, 10, 45, 120, 60
 WEBHOOK_TIMEOUT_S = 45
-"""The secret is read, and some addresses of a host may each take `mark.protocols.webhook.TIMEOUT_S`."""
+"""The secret is read, and some addresses of a host may each take `mark.protocols.webhook_post.TIMEOUT_S`."""
 TRAIN_TIMEOUT_S = 900
 """The most that Lambda allows."""
 HANDLER_MEMORY_MIB, REPORT_MEMORY_MIB, TRAIN_MEMORY_MIB = 256, 1024, 2048

@@ -13,7 +13,7 @@ from mark.aws.archive import get_object, put_object
 from mark.aws.errors import translated
 from mark.aws.names import TRAIN, TRAININGS, name_of
 from mark.aws.session import Aws
-from mark.plugins.train import train_by_order
+from mark.plugins.train_by_name import train_by_order
 from mark.plugins.trained import PENDING, TrainingOrder, compose_order, read_order
 
 if TYPE_CHECKING:

@@ -46,7 +46,7 @@ def explain(
     """
     service = given.settings_of(locals(), "name").service.name
     if run_dir is None:
-        from mark.live.commands.explain import explain_live
+        from mark.live.commands.explain_live import explain_live
 
         explain_live(service, model=model, minute=at, as_json=json)
         return

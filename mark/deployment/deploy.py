@@ -21,8 +21,16 @@ from mark.aws.stacks.lock import RolloutLock
 from mark.config.service import Mode
 from mark.config.settings import Settings
 from mark.deployment.account import Account, lock, open_account, tags_of
+from mark.deployment.deployment_plan import (
+    STAYS,
+    TEMPLATES,
+    StackPlan,
+    compare,
+    is_long,
+    refuse_stuck,
+    with_change_sets,
+)
 from mark.deployment.images import remedy_of, rollout_images, unfit_for_processors
-from mark.deployment.plan import STAYS, TEMPLATES, StackPlan, compare, is_long, refuse_stuck, with_change_sets
 from mark.deployment.show import EventLog, agreed, offerings_line, plan_document, plan_table
 from mark.deployment.spending import spending_line
 from mark.deployment.synth import Synthesis, check_settings, synthesise

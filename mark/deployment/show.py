@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mark.aws.stacks.cloudformation import Change, StackEvent
-from mark.deployment.plan import StackPlan
+from mark.deployment.deployment_plan import StackPlan
 from mark.domain.errors import Misconfigured
 from mark.live.models import LiveModel
 from mark.report.formatting import plural

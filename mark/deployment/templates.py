@@ -18,7 +18,7 @@ from mark.aws.stacks.cloudformation import LONGEST_BODY
 from mark.config.settings import Settings
 from mark.config.training import trains_in_function
 from mark.deployment.account import tags_of
-from mark.deployment.plan import TEMPLATES
+from mark.deployment.deployment_plan import TEMPLATES
 from mark.deployment.spending import spending_line
 from mark.deployment.synth import STACK, Synthesis, synthesise
 from mark.domain.documents import json_text

@@ -2,7 +2,7 @@
 
 An action is to wait (0), or a variant with a batch size: 1 + variant x sizes + place of the size. Sizes that the
 queue cannot fill are left out but for the smallest of them, as are batches whose time is unknown. How the weights
-are learned: `mark.simulator.qos.training`.
+are learned: `mark.simulator.qos.policy_gradient`.
 
 `learned_pair` decides, here and compiled in the engine of a fleet; the other functions lend it their names for a
 state and a pool. It loops over what is short: as expressions over arrays it takes four times as long to compile.

@@ -37,8 +37,8 @@ from mark.simulator.engine.compiled import compiled_kernel
 from mark.simulator.experiment import Experiment, ExperimentSpec
 from mark.simulator.faults import FaultScript, Interrupt, LateBoots, Refuse
 from mark.simulator.qos.checkpoint import Made, read_checkpoint, train_command
-from mark.simulator.qos.load import daily_load
-from mark.simulator.qos.training import Progress
+from mark.simulator.qos.drawn_load import daily_load
+from mark.simulator.qos.policy_gradient import Progress
 from mark.simulator.traces.generators import constant
 from mark.simulator.workload import Workload
 

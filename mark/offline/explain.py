@@ -29,7 +29,7 @@ from mark.domain.orders import (
 from mark.domain.plan import Plan
 from mark.offline.out_folder import JOURNAL_NAME
 from mark.report.formatting import plural
-from mark.report.runs.explain import ExplainedTick, explain_document, explain_text
+from mark.report.runs.explanation import ExplainedTick, explain_document, explain_text
 from mark.report.terminal import progress, show, show_json
 from mark.telemetry.journal_file import journal_lines
 

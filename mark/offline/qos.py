@@ -19,10 +19,10 @@ from mark.policies.assemble import VariantWishes, profiles_and_variants
 from mark.report.terminal import note, progress, show, show_json
 from mark.simulator.engine.compiled import compiled_variant_kernel
 from mark.simulator.qos.checkpoint import read_checkpoint, train_command
+from mark.simulator.qos.drawn_load import DailyLoad, daily_load
 from mark.simulator.qos.episode import PAPER, Conditions, Scheduler
 from mark.simulator.qos.judge import Jobs, judge_scheduler, outcome_of, still_clock
 from mark.simulator.qos.learned import Lesson, learn
-from mark.simulator.qos.load import DailyLoad, daily_load
 from mark.studies.fang.published import FIXED, HEURISTIC, LEARNED, SCHEDULERS, pool_of
 
 USUAL_POOL = "p2.xlarge=1"

@@ -35,8 +35,8 @@ from mark.report.runs.comparison import (
     headline,
     headline_run,
 )
-from mark.report.runs.documents import simulate_document
-from mark.report.runs.table import comparison_table
+from mark.report.runs.run_documents import simulate_document
+from mark.report.runs.runs_table import comparison_table
 from mark.report.terminal import INTERRUPTED, Report, note, progress, show, show_json
 from mark.simulator.engine.central_plane import CentralServing
 from mark.simulator.engine.compiled import compiled_central_code

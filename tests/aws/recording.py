@@ -12,7 +12,7 @@ from moto.awslambda_simple.models import lambda_simple_backends
 from moto.ec2.exceptions import InvalidInstanceIdError
 
 from mark.aws.permissions.calls import ROLES
-from mark.aws.permissions.evaluate import Access
+from mark.aws.permissions.evaluation import Access
 from mark.aws.permissions.policies import Names
 from mark.emulator.authorization.accesses import Account, accesses
 from mark.emulator.authorization.inventory import EmulatedInventory

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.aws.permissions.evaluate import Access, evaluate, matches_arn
+from mark.aws.permissions.evaluation import Access, evaluate, matches_arn
 from mark.domain.errors import Misconfigured
 
 INSTANCE = "arn:aws:ec2:us-east-1:123456789012:instance/i-1"

@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 
 from mark.aws.ec2.launch import FleetSetup, fleet_request
-from mark.aws.permissions.evaluate import Access, evaluate
+from mark.aws.permissions.evaluation import Access, evaluate
 from mark.aws.permissions.policies import policy
 from mark.aws.resources import service_tags
 from mark.domain.fleet import Role

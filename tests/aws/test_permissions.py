@@ -12,7 +12,7 @@ import pytest
 from botocore import xform_name
 
 from mark.aws.permissions.calls import ROLES
-from mark.aws.permissions.evaluate import Access
+from mark.aws.permissions.evaluation import Access
 from mark.aws.permissions.policies import Names, Statement, policy, statements
 from mark.domain.errors import Misconfigured
 from tests.aws.iam import NAMES, action_of, decided, reference

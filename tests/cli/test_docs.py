@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from mark.config.settings import Settings, types_of
 from mark.live.commands import demo
 from mark.offline.pool_choose import ChooseDocument
-from mark.simulator.qos import training
+from mark.simulator.qos import policy_gradient
 from mark.simulator.traces.generators import constant
 from mark.simulator.workload import Workload
 from mark.studies import registry
@@ -118,8 +118,8 @@ def quick(monkeypatch):
     monkeypatch.setattr(demo.generators, "demo_workload", lambda _seed: workload)
 
     for number in ("IMITATION_STREAMS", "STREAMS", "CHOOSE_STREAMS"):
-        monkeypatch.setattr(training, number, 1)
-    monkeypatch.setattr(training, "IMITATION_STEPS", 10)
+        monkeypatch.setattr(policy_gradient, number, 1)
+    monkeypatch.setattr(policy_gradient, "IMITATION_STEPS", 10)
 
     class Nothing:
         name = "none"

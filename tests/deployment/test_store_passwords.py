@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mark.deployment.plan import _refuse_skipped
+from mark.deployment.deployment_plan import _refuse_skipped
 from mark.domain.errors import Misconfigured
 
 

@@ -15,7 +15,7 @@ from mark.accounting.budget import Reached
 from mark.config.footprint import footprint_of
 from mark.config.settings import Settings
 from mark.deployment.bundles import fits_function
-from mark.deployment.plan import compare
+from mark.deployment.deployment_plan import compare
 from mark.deployment.spending import spending_of
 from mark.deployment.synth import check_settings
 from mark.deployment.trial import trial_settings, tried

@@ -21,8 +21,8 @@ from botocore.config import Config
 
 from mark.domain.clock import ClockAnchor
 from mark.domain.offering import InstanceType
+from mark.emulator.aws_server import EmulatedAws
 from mark.emulator.config import Draws, EmulatedAwsConfig, LambdaLimits
-from mark.emulator.server import EmulatedAws
 from mark.simulator.rng import stream
 from tests.waiting import until
 

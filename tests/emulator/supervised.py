@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-from mark.emulator.server import EmulatedAws
+from mark.emulator.aws_server import EmulatedAws
 from tests.emulator.conftest import config_for
 
 

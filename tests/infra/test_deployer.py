@@ -18,7 +18,7 @@ from moto import mock_aws
 from infra.app import what_is_missing
 from mark.aws.names import bucket_pattern, role_name
 from mark.aws.permissions.calls import ROLES
-from mark.aws.permissions.evaluate import Access, evaluate
+from mark.aws.permissions.evaluation import Access, evaluate
 from mark.aws.permissions.policies import Names, statements
 from mark.aws.stacks.access import access_template, boundary
 from mark.aws.stacks.actions import STACK_ACTIONS, stack_actions

@@ -20,7 +20,7 @@ from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from mark.report.live.metrics import service_metrics
+from mark.report.live.status_metrics import service_metrics
 from scripts import dashboards, prometheus_rules
 from tests.report.live.fakes import busy_model, status
 from tests.serving.harness import Client, live, run, until

@@ -18,7 +18,7 @@ from moto import mock_aws
 from mark.aws.session import Aws
 from mark.aws.stacks.cloudformation import Change, StackEvent, Stacks, StackState, first_failure
 from mark.aws.stacks.lock import STALE_S, Holder, RolloutLock
-from mark.deployment.plan import StackPlan, compare, is_long, refuse_stuck, template_changes
+from mark.deployment.deployment_plan import StackPlan, compare, is_long, refuse_stuck, template_changes
 from mark.deployment.show import plan_document, plan_table
 from mark.deployment.spending import Spending
 from mark.deployment.synth import Synthesis

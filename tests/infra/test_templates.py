@@ -24,7 +24,7 @@ from mark.aws.permissions.calls import ROLES
 from mark.aws.permissions.policies import Names, statements
 from mark.config.rollout import RolloutSettings
 from mark.config.settings import Settings
-from mark.deployment.plan import _password_number
+from mark.deployment.deployment_plan import _password_number
 from mark.deployment.synth import Synthesis, synthesise
 from mark.deployment.templates import ACCESS, write_templates
 from mark.domain.times import CloudTimes

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mark.config.settings import Settings
-from mark.live.commands import explain
+from mark.live.commands import explain_live
 from mark.live.local.run_dir import RunFolder
 
 
@@ -23,17 +23,17 @@ def explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         (folder.path / one["model"]).mkdir()
         (folder.path / one["model"] / "journal.jsonl").touch()
     found: list[str] = []
-    monkeypatch.setattr(explain, "explain_run", lambda path, **_: found.append(path.name))
+    monkeypatch.setattr(explain_live, "explain_run", lambda path, **_: found.append(path.name))
     return found
 
 
 def test_the_first_model_of_the_settings_is_explained_unless_another_is_named(explained: list[str]) -> None:
     for model in (None, "inception-v3"):
-        explain.explain_live("shop", model=model, minute=None, as_json=False)
+        explain_live.explain_live("shop", model=model, minute=None, as_json=False)
     assert explained == ["resnet-50", "inception-v3"]
 
 
 def test_a_folder_with_settings_of_another_version_is_explained_all_the_same(explained: list[str]) -> None:
     (RunFolder.of("shop").path / "settings.json").write_text('{"of the next version": 1}')
-    explain.explain_live("shop", model=None, minute=None, as_json=False)
+    explain_live.explain_live("shop", model=None, minute=None, as_json=False)
     assert explained == ["inception-v3"]

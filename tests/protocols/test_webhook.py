@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.protocols.alert_messages import TEST, slack_body
-from mark.protocols.webhook import check_webhook_url, post
+from mark.protocols.webhook_post import check_webhook_url, post
 from tests.webhook_receiver import SECRET_PATH, Receiver, receiver
 
 

@@ -23,8 +23,8 @@ from mark.report.runs.comparison import (
     headline_run,
     run_labels,
 )
-from mark.report.runs.explain import ExplainedTick, explain_document, explain_text
-from mark.report.runs.table import comparison_table
+from mark.report.runs.explanation import ExplainedTick, explain_document, explain_text
+from mark.report.runs.runs_table import comparison_table
 from mark.report.table_layout import fit_table
 from mark.simulator.results import Latency, ServedCounts
 from tests.report.fakes import POLICIES, fake_run

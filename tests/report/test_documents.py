@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.report.runs.comparison import ComparedRun
-from mark.report.runs.documents import simulate_document
+from mark.report.runs.run_documents import simulate_document
 from mark.simulator.results import ServedCounts
 from tests.report.fakes import fake_run
 

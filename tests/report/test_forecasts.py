@@ -17,7 +17,7 @@ from matplotlib.image import imread
 from rich.console import Console
 
 from mark.domain.demand import Demand, Forecast
-from mark.report.forecast.documents import (
+from mark.report.forecast.forecast_documents import (
     BacktestRun,
     backtest_document,
     backtest_headline,
@@ -27,8 +27,8 @@ from mark.report.forecast.documents import (
     plain,
     scored_runs,
 )
-from mark.report.forecast.page import render_backtest, write_backtest, write_forecast
-from mark.report.forecast.table import backtest_table, card_table, forecast_table
+from mark.report.forecast.forecast_page import render_backtest, write_backtest, write_forecast
+from mark.report.forecast.forecast_table import backtest_table, card_table, forecast_table
 from mark.simulator.backtest import MEDIAN, BacktestSpan, run_backtest
 from tests.report.browser import CHROMIUM, needs_browser
 

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from mark.report.sweep.document import sweep_document
-from mark.report.sweep.page import render_sweep
 from mark.report.sweep.pareto import (
     SweptRun,
     by_group,
@@ -19,7 +18,8 @@ from mark.report.sweep.pareto import (
     row_label,
     short_names,
 )
-from mark.report.sweep.table import group_headline, pareto_tables
+from mark.report.sweep.sweep_page import render_sweep
+from mark.report.sweep.sweep_table import group_headline, pareto_tables
 
 POINTS = st.lists(
     st.tuples(st.integers(0, 6).map(float), st.sampled_from([0.5, 0.9, 0.97, 0.98, 0.99, 1.0])), max_size=25

@@ -12,7 +12,6 @@ from mark.domain.billing.costs import CostUsd
 from mark.policies.overrides import OWN_POLICIES
 from mark.policies.tuning import Setting, Trial, TunedSetting
 from mark.report.runs.comparison import ComparedRun
-from mark.report.runs.documents import run_document, simulate_document
 from mark.report.runs.rivals import (
     best_of,
     best_rival,
@@ -23,6 +22,7 @@ from mark.report.runs.rivals import (
     usd_per_million,
     usd_per_month,
 )
+from mark.report.runs.run_documents import run_document, simulate_document
 from mark.simulator.results import RunResult
 from tests.report.fakes import fake_run
 

@@ -28,7 +28,7 @@ from mark.serving.gateway.routes import Routes
 from mark.serving.gateway.server import Gateway
 from mark.serving.http.content_codings import INLINE_BYTES
 from mark.serving.http.exchange import HttpExchange
-from mark.serving.http.server import HttpServer
+from mark.serving.http.http_server import HttpServer
 from mark.serving.unexpected_errors import UnexpectedErrors
 from tests.serving.harness import BODY, LAMBDA, Client, Live, live, run, served, until
 from tests.serving.test_agent import frames_to, request

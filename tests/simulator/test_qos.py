@@ -19,11 +19,11 @@ from mark.dispatch.qos_policy import action_choice, action_count, allowed_action
 from mark.domain.errors import Misconfigured
 from mark.simulator.engine.compiled import compiled_variant_kernel, plain_variant_kernel
 from mark.simulator.qos.checkpoint import Made, checkpoint_bytes, read_checkpoint
+from mark.simulator.qos.drawn_load import DailyLoad, daily_load, level_for
 from mark.simulator.qos.environment import QosEnvironment, nearest_allowed
 from mark.simulator.qos.episode import PAPER, Conditions, QosEpisode, QosQueries, draw_queries, serve_queries
 from mark.simulator.qos.judge import Jobs, judge_scheduler, outcome_of
 from mark.simulator.qos.learned import CODE, Lesson, learn
-from mark.simulator.qos.load import DailyLoad, daily_load, level_for
 from mark.simulator.traces.trace import Trace
 from mark.studies.fang.published import pool_of
 from tests.dispatch.test_qos import POOL

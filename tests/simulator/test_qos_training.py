@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from mark.dispatch.qos_policy import HIDDEN, QosNetwork
-from mark.simulator.qos import training
+from mark.simulator.qos import policy_gradient
 from mark.simulator.qos.environment import QosEnvironment
-from mark.simulator.qos.training import Progress, _chances, _chosen, _gradient, _Played, train_further
+from mark.simulator.qos.policy_gradient import Progress, _chances, _chosen, _gradient, _Played, train_further
 
 FEATURES, ACTIONS = 3, 4
 
@@ -65,8 +65,8 @@ def start(weights: QosNetwork, **differs: object) -> Progress:
 
 def test_what_loses_less_becomes_likelier(monkeypatch: pytest.MonkeyPatch) -> None:
     turns = iter(range(100))
-    monkeypatch.setattr(training, "_play", lambda *_: played(next(turns), decisions=300, better=2))
-    monkeypatch.setattr(training, "_chosen", lambda _environment, progress, _seed: progress)
+    monkeypatch.setattr(policy_gradient, "_play", lambda *_: played(next(turns), decisions=300, better=2))
+    monkeypatch.setattr(policy_gradient, "_chosen", lambda _environment, progress, _seed: progress)
     progress, judged = start(network(1)), played(99)
     before = _chances(progress.network, judged)[:, 2].mean()
     for _ in range(20):
@@ -79,9 +79,9 @@ def test_the_weights_that_lose_less_are_kept(
     lost: float, keeps_new: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = played(1)
-    monkeypatch.setattr(training, "_play", lambda *_: one._replace(lost=np.array([lost])))
+    monkeypatch.setattr(policy_gradient, "_play", lambda *_: one._replace(lost=np.array([lost])))
     old, new = network(1), network(2)
-    before = start(new, best=old, best_lost=training.CHOOSE_STREAMS * 1.0)
+    before = start(new, best=old, best_lost=policy_gradient.CHOOSE_STREAMS * 1.0)
     found = _chosen(cast("QosEnvironment", None), before, 0)
     assert (found.best is new) == keeps_new
-    assert found.best_lost == pytest.approx(training.CHOOSE_STREAMS * min(lost, 1.0))
+    assert found.best_lost == pytest.approx(policy_gradient.CHOOSE_STREAMS * min(lost, 1.0))

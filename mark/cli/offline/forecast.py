@@ -68,7 +68,7 @@ def train(
     it.
     """
     settings = given.settings_of(locals(), "trace", "start_s", "mean_rps", "seed")
-    from mark.offline.forecast.train import train_settings
+    from mark.offline.forecast.train_forecaster import train_settings
 
     train_settings(settings, given.split_list(predictor), train_days=train_days, out=out, as_json=json)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from mark.aws.permissions.evaluate import Access
+from mark.aws.permissions.evaluation import Access
 from mark.emulator.ec2.machine import tags_for
 
 Params = Mapping[str, Any]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from mark.aws.permissions.calls import PROCESSES, ROLES
-from mark.aws.permissions.evaluate import Access, evaluate
+from mark.aws.permissions.evaluation import Access, evaluate
 from mark.aws.permissions.policies import Names, policy
 from mark.emulator.authorization.accesses import Account, Params, accesses
 from mark.emulator.errors import ApiError

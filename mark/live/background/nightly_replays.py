@@ -24,8 +24,8 @@ from pydantic import TypeAdapter
 from mark.accounting.daily_costs import DAY_S, days_between
 from mark.config.settings import Settings
 from mark.domain.errors import RetryLater
+from mark.live.forecasting.forecaster_training import ONE_THREAD
 from mark.live.forecasting.retraining import REST, pause_after
-from mark.live.forecasting.training import ONE_THREAD
 from mark.live.local.running import Running
 from mark.report.cost.read import Period, report_period
 from mark.report.cost.replays import KEEP_DAYS

@@ -8,7 +8,7 @@ from mark.aws.functions.webhook import post_test
 from mark.aws.names import WEBHOOK, name_of
 from mark.config.settings import Settings, process_environment
 from mark.domain.errors import Misconfigured
-from mark.live.background.webhook import webhook_of
+from mark.live.background.webhook_address import webhook_of
 from mark.live.local.run_dir import RunFolder
 from mark.live.service_session import service_aws
 from mark.protocols.alert_messages import TEST

@@ -28,7 +28,7 @@ from mark.offline.experiments import make_experiment
 from mark.offline.trace_source import TraceReading
 from mark.report.live.service_status import ModelStatus
 from mark.report.runs.comparison import ComparedRun
-from mark.report.runs.documents import RunDocument, run_document
+from mark.report.runs.run_documents import RunDocument, run_document
 from mark.report.terminal import note, progress
 from mark.simulator.results import RunResult
 from mark.steady_time import steady_time

@@ -13,7 +13,7 @@ from mark.config.service import Mode, ServiceSettings
 from mark.config.settings import Settings, process_environment
 from mark.config.telemetry import telemetry_of
 from mark.domain.errors import Misconfigured
-from mark.live.background.webhook import webhook_of
+from mark.live.background.webhook_address import webhook_of
 from mark.live.commands.down import end
 from mark.live.commands.rollout import edited_models
 from mark.live.local.access import bearer_token, collector_headers, exposed_secrets

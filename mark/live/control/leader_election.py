@@ -22,7 +22,7 @@ from mark.domain.lease import Lease, LeaseLost
 from mark.live.aws_clients import aws_of
 from mark.live.background.failures import BackgroundFailures
 from mark.live.background.nightly_replays import NightlyReplays
-from mark.live.background.webhook import webhook_of
+from mark.live.background.webhook_address import webhook_of
 from mark.live.background.worker import all_tasks, start_background_worker
 from mark.live.control.clients_copy import keep_clients_copied
 from mark.live.control.driver_factory import DriverFactory, ModelForecasters

@@ -23,7 +23,7 @@ from mark.config.settings import Settings
 from mark.config.training import trains_in_function
 from mark.domain.errors import MarkError, RetryLater
 from mark.live.aws_clients import aws_of
-from mark.live.forecasting.training import Task, Trainer, TrainingFailed
+from mark.live.forecasting.forecaster_training import Task, Trainer, TrainingFailed
 from mark.live.local.running import Running
 from mark.live.models import LiveModel
 from mark.plugins.trained import PENDING, ResultRefused, TrainingOrder, may_train_elsewhere, read_result

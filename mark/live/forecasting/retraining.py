@@ -29,8 +29,8 @@ from mark.domain.demand import Demand, Forecast
 from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.fleet import FleetView
 from mark.live.forecasting.drift import Drift, DriftPolicy, update_drift, worsening
+from mark.live.forecasting.forecaster_training import Task, Trainer, Training
 from mark.live.forecasting.own_clock import OwnClock
-from mark.live.forecasting.training import Task, Trainer, Training
 from mark.live.models import LiveModel
 from mark.plugins.deadline import PunctualForecaster
 from mark.plugins.load import build_forecaster

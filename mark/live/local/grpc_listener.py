@@ -12,8 +12,8 @@ from mark.domain.errors import Misconfigured
 from mark.live.local.tls import server_identity
 
 if TYPE_CHECKING:
-    from mark.serving.grpc.server import GrpcServer
-    from mark.serving.http.server import HttpServer
+    from mark.serving.grpc.grpc_server import GrpcServer
+    from mark.serving.http.http_server import HttpServer
 
 EXTRA = "service.grpc_port needs grpcio: pip install 'mark-serving[grpc]'"
 
@@ -30,7 +30,7 @@ def grpc_listener(
     # its own library writes a line for each handshake that fails: any stranger could fill the log
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
-        from mark.serving.grpc.server import GrpcConfig, GrpcServer  # noqa: PLC0415
+        from mark.serving.grpc.grpc_server import GrpcConfig, GrpcServer  # noqa: PLC0415
     except ImportError as error:
         raise Misconfigured(EXTRA) from error
     config = GrpcConfig(host=host, port=port, identity=server_identity(certificate, key))

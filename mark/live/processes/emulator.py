@@ -23,9 +23,9 @@ from mark.config.settings import Settings, cache_dir
 from mark.config.training import trains_in_function
 from mark.domain.clock import ClockAnchor
 from mark.domain.models.versions import functions_of
+from mark.emulator.aws_server import EmulatedAws
 from mark.emulator.config import ACCOUNT, REGION, Draws, EmulatedAwsConfig, LambdaLimits
 from mark.emulator.ec2.account_limits import NEW, NEW_CONCURRENCY, NEW_LISTING_LAG_S, NEW_MEMORY_MB
-from mark.emulator.server import EmulatedAws
 from mark.emulator.signature import AccessKey
 from mark.live.local.heartbeat import keep_beating
 from mark.live.local.process_start import begin

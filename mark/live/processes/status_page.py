@@ -10,7 +10,7 @@ from mark.live.local.heartbeat import beat_on_thread
 from mark.live.local.process_start import begin
 from mark.live.local.run_dir import RunFolder
 from mark.live.status.watch import view_of
-from mark.report.live.server import serve_status
+from mark.report.live.page_server import serve_status
 
 
 def main(folder: RunFolder, port: int) -> None:

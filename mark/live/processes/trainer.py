@@ -6,7 +6,7 @@ import os
 import sys
 
 from mark.domain.errors import MarkError
-from mark.live.forecasting.training import read_task
+from mark.live.forecasting.forecaster_training import read_task
 from mark.live.local.process_start import begin
 from mark.plugins.load import build_forecaster
 

@@ -17,7 +17,7 @@ from mark.live.local.running import Running
 from mark.live.local.startup import look_at_start, start_lines
 from mark.live.status.view import LiveView
 from mark.report.live.service_status import SERVICE, STARTING, StartingStatus, StartStep
-from mark.report.live.table import status_table
+from mark.report.live.status_table import status_table
 from mark.report.terminal import note, show, show_json
 from mark.store.connect import connect
 from mark.store.service import ServiceStore

@@ -24,9 +24,9 @@ from mark.domain.errors import MarkError, Misconfigured, unknown
 from mark.offline.forecast.forecasters import build, check_predictors, history_units, split_workload
 from mark.plugins.deadline import DEADLINE_S, PunctualForecaster
 from mark.report.files import make_folder
-from mark.report.forecast.documents import BacktestRun, backtest_document, backtest_headline
-from mark.report.forecast.page import write_backtest
-from mark.report.forecast.table import backtest_table
+from mark.report.forecast.forecast_documents import BacktestRun, backtest_document, backtest_headline
+from mark.report.forecast.forecast_page import write_backtest
+from mark.report.forecast.forecast_table import backtest_table
 from mark.report.terminal import INTERRUPTED, Report, note, progress, show, show_json
 from mark.simulator.backtest import TARGETS, BacktestSpan, run_backtest
 from mark.simulator.backtest_span import make_span

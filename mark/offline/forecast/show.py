@@ -13,8 +13,8 @@ from mark.domain.errors import Misconfigured
 from mark.offline.forecast.forecasters import Built, ask, build, check_predictor
 from mark.offline.workloads import chosen_workload
 from mark.report.files import make_folder
-from mark.report.forecast.page import write_forecast
-from mark.report.forecast.table import forecast_table
+from mark.report.forecast.forecast_page import write_forecast
+from mark.report.forecast.forecast_table import forecast_table
 from mark.report.formatting import format_duration
 from mark.report.terminal import note, progress, show, show_json
 from mark.simulator.backtest_span import demand_between, history_before

@@ -20,7 +20,7 @@ from mark.offline.simulate import run_remarks
 from mark.offline.sweep.keys import code_digest
 from mark.offline.workloads import workload_on
 from mark.report.runs.comparison import ComparedRun
-from mark.report.runs.documents import RunDocument, run_document
+from mark.report.runs.run_documents import RunDocument, run_document
 from mark.simulator.traces.trace import Trace
 
 

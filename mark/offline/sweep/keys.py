@@ -31,7 +31,12 @@ DECIDING = (
     *("config/capacity.py", "config/events.py", "config/training.py", "config/account.py"),
     "config/settings.py",
     *("offline/experiments.py", "offline/simulate.py", "offline/sweep/job.py", "offline/workloads.py"),
-    *("report/formatting.py", "report/runs/comparison.py", "report/runs/documents.py", "report/runs/rivals.py"),
+    *(
+        "report/formatting.py",
+        "report/runs/comparison.py",
+        "report/runs/run_documents.py",
+        "report/runs/rivals.py",
+    ),
 )
 """What of `mark` a result's document depends on; the rest shows it or serves live."""
 COMPUTES_WITH = ("numpy", "scipy", "numba", "pulp", "highspy", "statsmodels", "lightgbm", "torch", "pydantic")

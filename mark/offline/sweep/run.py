@@ -29,9 +29,9 @@ from mark.offline.sweep.job import SweepJob
 from mark.offline.sweep.progress import sweep_progress
 from mark.report.runs.comparison import cost_over, floor_says
 from mark.report.sweep.document import sweep_document
-from mark.report.sweep.page import DOCUMENT_NAME, PAGE_NAME, render_sweep
 from mark.report.sweep.pareto import ParetoRow, SweptRun, format_value, pareto_rows
-from mark.report.sweep.table import pareto_tables
+from mark.report.sweep.sweep_page import DOCUMENT_NAME, PAGE_NAME, render_sweep
+from mark.report.sweep.sweep_table import pareto_tables
 from mark.report.terminal import INTERRUPTED, note, progress, show, show_json
 
 """Exit status after Ctrl-C: 128 + SIGINT."""

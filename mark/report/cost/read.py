@@ -51,8 +51,7 @@ from mark.domain.models.profile import assumed_words, evidence_line, stand_in_wo
 from mark.domain.orders import Launch, WarmLambda
 from mark.report.cost.advice import advice_of
 from mark.report.cost.archive_reader import ArchiveReader
-from mark.report.cost.replays import LATE_S, ReplayedDay, replayed_days
-from mark.report.cost.report import (
+from mark.report.cost.cost_document import (
     COUNTED,
     Answers,
     Baseline,
@@ -69,6 +68,7 @@ from mark.report.cost.report import (
     VersionBill,
     spend_by_day,
 )
+from mark.report.cost.replays import LATE_S, ReplayedDay, replayed_days
 from mark.report.cost.sharing import SharingCost, sharing_cost
 from mark.report.mail.formatting import money_of
 from mark.service_spec import ServedModel, ServiceSpec

@@ -26,7 +26,7 @@ from mark.report.figures import (
     percents,
     time_axis,
 )
-from mark.report.forecast.documents import BacktestRun, observed_shares, scored_runs
+from mark.report.forecast.forecast_documents import BacktestRun, observed_shares, scored_runs
 from mark.simulator.backtest import KEPT_LEVELS, MEDIAN, LeadPath
 from mark.simulator.scores import Floats
 

@@ -25,9 +25,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from mark.domain.documents import json_text
 from mark.protocols.local_names import REFUSAL, is_local_name
 from mark.report.live.auth import Gate
-from mark.report.live.metrics import service_metrics
-from mark.report.live.page import Fragments, LivePage
 from mark.report.live.service_status import SERVICE, ServiceStatus
+from mark.report.live.status_metrics import service_metrics
+from mark.report.live.status_page import Fragments, LivePage
 from mark.telemetry.metrics import CONTENT_TYPE
 
 View = Callable[[], ServiceStatus]

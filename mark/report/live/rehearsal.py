@@ -27,9 +27,9 @@ from mark.report.live.formatting import (
     format_share,
     quantiles,
 )
-from mark.report.live.page import NARROW, WIDE, live_environment
 from mark.report.live.service_status import ModelStatus
-from mark.report.runs.documents import RunDocument
+from mark.report.live.status_page import NARROW, WIDE, live_environment
+from mark.report.runs.run_documents import RunDocument
 from mark.report.tables import figures, make_table, texts
 from mark.simulator.results import RunResult
 from mark.store.published_status import LoadSeries

@@ -33,7 +33,7 @@ from mark.serving.agent.queue import AgentCore
 from mark.serving.agent.streams import StreamCore
 from mark.serving.agent.variants import AgentVariants
 from mark.serving.frame_link import HANDSHAKE_S
-from mark.serving.http.server import HttpServer
+from mark.serving.http.http_server import HttpServer
 from mark.serving.tracing.agent import AgentTracing
 from mark.steady_time import steady_time
 from mark.telemetry.otlp.sender import TelemetrySender

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from mark.serving.http.http_server import HttpServer
 from mark.serving.http.limits import HttpLimits
-from mark.serving.http.server import HttpServer
 
 
 class Listener(Protocol):

@@ -34,10 +34,10 @@ from mark.serving.gateway.agent_pool import AgentConnections
 from mark.serving.gateway.central.router import CentralRouter
 from mark.serving.gateway.clients import Account, ClientUse
 from mark.serving.gateway.config import GatewayConfig, TokenReader
+from mark.serving.gateway.gateway_metrics import gateway_families, render_gateway, render_shared
 from mark.serving.gateway.held_requests import ForwardedWait, HeldRequests, HeldRoom
 from mark.serving.gateway.idempotency import IdempotencyCache
 from mark.serving.gateway.lambda_overflow import LambdaCalls
-from mark.serving.gateway.metrics import gateway_families, render_gateway, render_shared
 from mark.serving.gateway.model_router import ModelRouter
 from mark.serving.gateway.parsed_head import MAX_ID_BYTES, ParsedHead, parse_head
 from mark.serving.gateway.peers import FORWARDED, PeerGateway, Peers, forwarded_headers
@@ -56,7 +56,7 @@ from mark.serving.gateway.store_sync import StoreSync
 from mark.serving.gateway.streams import NO_STREAM, StreamedAnswer
 from mark.serving.http.body_budget import HELD, UNCOUNTED_BYTES
 from mark.serving.http.content_codings import ACCEPTED, decode, decode_small, is_plain
-from mark.serving.http.server import HttpServer
+from mark.serving.http.http_server import HttpServer
 from mark.serving.tracing.gateway import GatewayTracing
 from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 from mark.telemetry.metrics import CONTENT_TYPE

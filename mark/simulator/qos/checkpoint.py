@@ -17,7 +17,7 @@ from mark.dispatch.qos import QosPool
 from mark.dispatch.qos_policy import HIDDEN, QosNetwork, action_count, feature_count
 from mark.domain.errors import Misconfigured
 from mark.simulator.qos.episode import PAPER
-from mark.simulator.qos.training import Progress
+from mark.simulator.qos.policy_gradient import Progress
 
 FORMAT = "mark-qos/2"
 _GROUPS = ("network", "first", "second", "best")

@@ -11,8 +11,8 @@ import numpy as np
 from mark.dispatch.qos import QosPool
 from mark.domain.errors import Misconfigured
 from mark.simulator.engine.compiled import VariantKernel
+from mark.simulator.qos.drawn_load import HOUR_S, SCALED_H, DailyLoad
 from mark.simulator.qos.episode import PAPER, Conditions, QosRun, Scheduler, serve_queries
-from mark.simulator.qos.load import HOUR_S, SCALED_H, DailyLoad
 
 PERIOD_H = 3
 PERIODS = (SCALED_H[1] - SCALED_H[0]) // PERIOD_H

@@ -13,7 +13,7 @@ import mark
 from mark.dispatch.qos import QosPool
 from mark.domain.errors import Misconfigured
 from mark.simulator.engine.compiled import VariantKernel
-from mark.simulator.qos import load, training
+from mark.simulator.qos import drawn_load, policy_gradient
 from mark.simulator.qos.checkpoint import Made, checkpoint_bytes, figures_of, read_checkpoint
 from mark.simulator.qos.episode import PAPER, Conditions
 
@@ -22,8 +22,13 @@ SAVE_EACH = 10
 CODE = (
     *("cloudmodel/noise.py", "cloudmodel/world.py", "dispatch/qos.py", "dispatch/qos_policy.py"),
     *("dispatch/slackfit.py", "simulator/engine/kernel_variants.py", "simulator/request_streams.py"),
-    *("simulator/rng.py", "simulator/qos/environment.py", "simulator/qos/episode.py", "simulator/qos/load.py"),
-    "simulator/qos/training.py",
+    *(
+        "simulator/rng.py",
+        "simulator/qos/environment.py",
+        "simulator/qos/episode.py",
+        "simulator/qos/drawn_load.py",
+    ),
+    "simulator/qos/policy_gradient.py",
 )
 """Files that what is learned hangs on."""
 
@@ -33,7 +38,7 @@ class Lesson:
     """Inputs of a training. qps: mean load of a day; job_s: length of a stream."""
 
     pool: QosPool
-    load: load.DailyLoad
+    load: drawn_load.DailyLoad
     qps: float
     job_s: float
     iterations: int
@@ -71,9 +76,9 @@ def learn(
     progress: Callable[[float], None],
     *,
     save_each: int = SAVE_EACH,
-) -> training.Progress:
+) -> policy_gradient.Progress:
     """Train to the end. A checkpoint at `path` is gone on with, and written again each `save_each` iterations."""
-    state: training.Progress | None = None
+    state: policy_gradient.Progress | None = None
     if path is not None and path.exists():
         state, made = read_checkpoint(path, lesson.pool)
         if made.model_copy(update={"iterations": lesson.iterations}) != lesson.made:
@@ -88,10 +93,10 @@ def learn(
     draw = lesson.load.drawing(lesson.job_s, lesson.qps, lesson.conditions)
     environment = QosEnvironment(lesson.pool, draw, kernel, lesson.conditions)
     if state is None:
-        state = training.start_training(environment, lesson.seed)
+        state = policy_gradient.start_training(environment, lesson.seed)
     while state.iterations < lesson.iterations:
         progress(state.iterations / lesson.iterations)
-        state = training.train_further(environment, state, lesson.iterations, lesson.seed)
+        state = policy_gradient.train_further(environment, state, lesson.iterations, lesson.seed)
         if path is not None and (state.iterations % save_each == 0 or state.iterations == lesson.iterations):
             _replace(path, checkpoint_bytes(state, lesson.made))
     return state

@@ -10,10 +10,10 @@ import numpy as np
 from mark.dispatch.qos import HARD_S, SOFT_S, QosPool, fixed_choice, heuristic_choice
 from mark.dispatch.qos_policy import LearnedScheduler, QosNetwork
 from mark.domain.errors import Misconfigured
+from mark.simulator.qos.drawn_load import DAYS, LEARNED_H, SCALED_H, DailyLoad, daily_load, level_for
 from mark.simulator.qos.episode import NOISE_CV, UPSTREAM_LEAST_S, UPSTREAM_SHAPE, Scheduler
 from mark.simulator.qos.judge import Jobs, JudgedJob, judge_scheduler, outcome_of, still_clock
 from mark.simulator.qos.learned import Lesson, learn
-from mark.simulator.qos.load import DAYS, LEARNED_H, SCALED_H, DailyLoad, daily_load, level_for
 from mark.studies.fang.published import FIXED, HEURISTIC, LEARNED, PERIODS, SCHEDULERS, TABLE2, Reported, pool_of
 from mark.studies.study import Row, Study, StudyContext, View
 

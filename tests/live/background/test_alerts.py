@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mark.config.service import ServiceSettings
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.live.background.alerts import changes, post_changes
-from mark.live.background.webhook import webhook_of
+from mark.live.background.webhook_address import webhook_of
 from mark.protocols.alert_messages import AlertMessage, AlertPhase
 from mark.report.live.formatting import alert_banners
 from mark.store.published_status import ALERTS, AlarmStatus, AlertsStatus

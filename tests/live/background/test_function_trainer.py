@@ -13,8 +13,8 @@ from mark.aws.archive import bucket_name
 from mark.aws.permissions.policies import Names
 from mark.aws.provision import set_up
 from mark.emulator.config import ACCOUNT, REGION
+from mark.live.forecasting.forecaster_training import Task, TrainingFailed
 from mark.live.forecasting.function_trainer import FunctionTrainer
-from mark.live.forecasting.training import Task, TrainingFailed
 from mark.plugins.trained import ResultRefused
 from tests.aws.builders import aws, service
 from tests.emulator.conftest import World as EmulatedAws

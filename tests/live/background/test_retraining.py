@@ -30,11 +30,11 @@ from mark.domain.fleet import FleetView
 from mark.domain.lease import LeaseTimes
 from mark.live.background.failures import BackgroundFailures
 from mark.live.control import leader_election
+from mark.live.forecasting.forecaster_training import Task, Training
 from mark.live.forecasting.retraining import FollowedJournal, Retraining, pause_after
-from mark.live.forecasting.training import Task, Training
 from mark.offline.explain import explain_journal
 from mark.ports import ForecasterSetup
-from mark.report.live.table import status_table
+from mark.report.live.status_table import status_table
 from mark.store.published_status import FailedTraining, RunningTraining
 from tests.controller.builders import POLICY
 from tests.report.live.fakes import busy_model, status

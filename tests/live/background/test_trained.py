@@ -23,7 +23,7 @@ from mark.live.aws_resources import trains_forecasters
 from mark.live.forecasting.retraining import due_cause
 from mark.live.models import make_live_models
 from mark.plugins.load import build_forecaster
-from mark.plugins.train import train_by_order
+from mark.plugins.train_by_name import train_by_order
 from mark.plugins.trained import (
     ResultRefused,
     TrainingOrder,

@@ -20,7 +20,7 @@ from mark.domain.fleet import InstanceState
 from mark.domain.offering import Market
 from mark.domain.orders import Launch
 from mark.domain.quota import Quotas, VcpuQuota
-from mark.live.commands import explain
+from mark.live.commands import explain_live
 from mark.live.control.budget_watch import BudgetWatch
 from mark.live.control.journal_opening import OpenedJournal, open_journal
 from mark.live.control.observe_mode import ShadowCloud
@@ -302,11 +302,11 @@ def test_explain_says_that_lines_are_missing(
 ) -> None:
     begin(store, NOON).run(10)
     running = SimpleNamespace(store=redis.url, models=[{"name": "inception-v3"}], step="")
-    monkeypatch.setattr(explain, "find_known", lambda _: running)
-    monkeypatch.setattr(explain, "chosen", lambda *_: {"name": "inception-v3"})
+    monkeypatch.setattr(explain_live, "find_known", lambda _: running)
+    monkeypatch.setattr(explain_live, "chosen", lambda *_: {"name": "inception-v3"})
 
     def explained(*, as_json: bool = False) -> str:
-        explain.explain_live("shop", model=None, minute=None, as_json=as_json)
+        explain_live.explain_live("shop", model=None, minute=None, as_json=as_json)
         said = capsys.readouterr()
         return " ".join((said.out + said.err).split())
 

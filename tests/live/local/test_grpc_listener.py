@@ -10,12 +10,12 @@ from mark.live.local.grpc_listener import grpc_listener
 
 
 def test_no_port_no_listener_and_no_import(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "mark.serving.grpc.server", None)
+    monkeypatch.setitem(sys.modules, "mark.serving.grpc.grpc_server", None)
     assert grpc_listener("127.0.0.1", None) is None
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "mark.serving.grpc.server", None)
+    monkeypatch.setitem(sys.modules, "mark.serving.grpc.grpc_server", None)
     with pytest.raises(Misconfigured, match=r"pip install 'mark-serving\[grpc\]'"):
         grpc_listener("127.0.0.1", 0)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from mark.report.live.server import status_server
+from mark.report.live.page_server import status_server
 from mark.report.live.service_status import ServiceStatus
 
 DEADLINE_S = 120.0

@@ -221,7 +221,7 @@ def test_too_many_readers_are_turned_away(monkeypatch: pytest.MonkeyPatch) -> No
 SCRIPT = """
 import socket, sys
 from pathlib import Path
-from mark.report.live.server import serve_status
+from mark.report.live.page_server import serve_status
 listening = socket.create_server(("127.0.0.1", 0))
 print(listening.getsockname()[1], flush=True)
 certificate, key = (Path(name) for name in sys.argv[1:3])

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from mark.report.live.page import LivePage
 from mark.report.live.service_status import ServiceStatus
+from mark.report.live.status_page import LivePage
 from tests.report.browser import CHROMIUM, look_at, needs_browser, seen_by_readers
 from tests.report.live.fakes import (
     busy_model,

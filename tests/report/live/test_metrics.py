@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from mark.report.live.metrics import MOST_OFFERINGS, service_metrics
 from mark.report.live.service_status import (
     ControllerStatus,
     FleetStatus,
@@ -13,6 +12,7 @@ from mark.report.live.service_status import (
     ServiceStatus,
     StoreStatus,
 )
+from mark.report.live.status_metrics import MOST_OFFERINGS, service_metrics
 from tests.report.live.fakes import busy_model, empty_model, instance, status
 
 

@@ -23,7 +23,6 @@ from mark.report.live.formatting import (
     format_plan_times,
     format_span,
 )
-from mark.report.live.page import LivePage
 from mark.report.live.service_status import (
     ControllerStatus,
     FleetStatus,
@@ -32,6 +31,7 @@ from mark.report.live.service_status import (
     ServiceStatus,
     StoreStatus,
 )
+from mark.report.live.status_page import LivePage
 from mark.store.published_status import (
     AlarmStatus,
     AlertsStatus,

@@ -21,7 +21,7 @@ from mark.report.live.rehearsal import (
     write_comparison,
 )
 from mark.report.live.service_status import ModelStatus
-from mark.report.runs.documents import simulate_document
+from mark.report.runs.run_documents import simulate_document
 from tests.report.fakes import fake_run
 from tests.report.live.fakes import busy_model, empty_model
 from tests.report.test_page import outline

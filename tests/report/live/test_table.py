@@ -8,7 +8,7 @@ from rich.console import Console
 
 from mark.domain.billing.spending import SpendingLimit
 from mark.report.live.service_status import LatencyStatus, ModelStatus, ServiceStatus, StoreStatus
-from mark.report.live.table import status_table
+from mark.report.live.status_table import status_table
 from mark.store.published_status import AssumedLoad, BudgetStatus, ForecasterStatus, PoolStatus
 from tests.report.live.fakes import busy_model, empty_model, interrupted_model, pooled_model, status
 

@@ -21,10 +21,10 @@ from tritonclient.utils import InferenceServerException
 
 from mark.domain.clients import Client, ClientDirectory, HashedKey, Limits, Priority, hash_of_key
 from mark.domain.errors import Misconfigured
+from mark.serving.grpc.grpc_server import STREAMS, GrpcConfig, GrpcServer
 from mark.serving.grpc.messages import SERVICE
-from mark.serving.grpc.server import STREAMS, GrpcConfig, GrpcServer
+from mark.serving.http.http_server import HttpServer
 from mark.serving.http.limits import HttpLimits
-from mark.serving.http.server import HttpServer
 from tests.serving.fakes import EchoBackend
 from tests.serving.harness import Live, live, run, served, until
 from tests.serving.streams.backends import ScriptedBackend, streaming

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from mark.serving.http.exchange import HttpExchange
+from mark.serving.http.http_server import HttpServer
 from mark.serving.http.limits import HttpLimits
-from mark.serving.http.server import HttpServer
 from tests.serving.harness import BODY, INFER, live, run, until
 from tests.serving.http.test_http_server import Sink
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from mark.serving.http.exchange import HttpExchange
 from mark.serving.http.head_cache import Head
+from mark.serving.http.http_server import HttpServer
 from mark.serving.http.limits import HttpLimits
-from mark.serving.http.server import HttpServer
 from tests.serving.harness import BODY, INFER, Client, Live, live, run, truth, until
 
 HEAD = b"POST %b HTTP/1.1\r\nhost: x\r\n" % INFER.encode()

@@ -9,7 +9,7 @@ from mark.config.service import ServiceSettings
 from mark.domain.errors import Misconfigured
 from mark.live.background.alerts import Post
 from mark.protocols.alert_messages import AlertMessage, slack_body
-from mark.protocols.webhook import check_webhook_url, post
+from mark.protocols.webhook_post import check_webhook_url, post
 
 
 def webhook_of(service: ServiceSettings, environment: Mapping[str, str]) -> Post | None:

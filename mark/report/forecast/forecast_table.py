@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mark.domain.demand import Demand, Forecast
-from mark.report.forecast.documents import (
+from mark.report.forecast.forecast_documents import (
     TARGET_WORDS,
     BacktestRun,
     figure,

@@ -27,8 +27,8 @@ from mark.serving.grpc.status import code_of, details_of, headers_of, read_lines
 from mark.serving.grpc.translation import SMALL_BYTES, Translated, compose_response, model_target, parse, translate
 from mark.serving.http.body_budget import HELD, UNCOUNTED_BYTES, BodyLease
 from mark.serving.http.exchange import HttpExchange
+from mark.serving.http.http_server import HttpServer
 from mark.serving.http.limits import HttpLimits
-from mark.serving.http.server import HttpServer
 
 STREAMS = 256
 """Calls at once on one connection; a client's further ones wait in it."""

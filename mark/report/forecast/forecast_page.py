@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mark.domain.demand import Demand, Forecast
 from mark.report.files import write_json, write_whole
-from mark.report.forecast.documents import (
+from mark.report.forecast.forecast_documents import (
     TARGET_WORDS,
     BacktestRun,
     backtest_document,
@@ -17,7 +17,7 @@ from mark.report.forecast.documents import (
     marked_scores,
     scored_runs,
 )
-from mark.report.forecast.table import card_lines
+from mark.report.forecast.forecast_table import card_lines
 from mark.report.formatting import format_duration
 from mark.report.html import make_environment, trusted
 from mark.simulator.backtest import SCORED, BacktestSpan

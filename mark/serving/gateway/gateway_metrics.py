@@ -16,7 +16,7 @@ from mark.serving.gateway.config import GatewayConfig
 from mark.serving.gateway.model_router import ModelRouter
 from mark.serving.gateway.peers import Peers
 from mark.serving.gateway.request import InferenceRequest
-from mark.serving.http.server import HttpServer
+from mark.serving.http.http_server import HttpServer
 from mark.serving.unexpected_errors import UnexpectedErrors
 from mark.telemetry.metrics import counter, exposition, gauge, labelled, merged
 from mark.telemetry.otlp.sender import TelemetrySender

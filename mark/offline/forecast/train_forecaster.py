@@ -14,8 +14,8 @@ from mark.domain.errors import Misconfigured
 from mark.offline.forecast.forecasters import Built, ask, build, check_predictor, history_units, split_workload
 from mark.offline.workloads import chosen_workload
 from mark.report.files import make_folder, write_whole
-from mark.report.forecast.documents import plain
-from mark.report.forecast.table import card_lines, card_table
+from mark.report.forecast.forecast_documents import plain
+from mark.report.forecast.forecast_table import card_lines, card_table
 from mark.report.formatting import format_duration
 from mark.report.terminal import progress, show, show_json
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from mark.report.formatting import MISSING, over_yardstick, usd
 from mark.report.html import make_environment, trusted
 from mark.report.sweep.pareto import ParetoRow, by_group, format_value, short_names, swept_keys
-from mark.report.sweep.table import (
+from mark.report.sweep.sweep_table import (
     format_accuracy,
     format_attainment,
     format_mean,
