@@ -30,7 +30,7 @@ APART = (
     *("accounting/", "aws/", "config/budget", "config/rollout", "config/service", "config/telemetry"),
     *("extras", "offline/out_folder", "report/files"),
     *("offline/sweep/keys", "offline/trace_source", "report/page", "report/runs/plots", "report/runs/series"),
-    *("report/figures", "report/html", "report/runs/table", "report/table", "report/terminal", "telemetry/"),
+    *("report/figures", "report/html", "report/runs/runs_table", "report/table", "report/terminal", "telemetry/"),
 )
 """What the worker imports and no document depends on: it shows, or reads the trace, whose content counts."""
 FILES = (
