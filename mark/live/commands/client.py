@@ -140,7 +140,7 @@ def delete_client(settings: Settings, name: str, *, as_json: bool) -> None:
     if as_json:
         show_json({"service": settings.service.name, "deleted": name, "left": left})
         return
-    show(f"the client {name} is deleted: gateways know its keys no more within a few seconds")
+    show(f"the client {name} is deleted: gateways refuse its keys within a few seconds")
     if not left:
         show(NO_CLIENTS)
 
