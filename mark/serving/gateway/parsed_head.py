@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from mark.protocols.oip.bodies import BadRequest
@@ -11,11 +10,10 @@ from mark.serving.gateway.clients import ClientUse
 from mark.serving.gateway.model_router import ModelRouter
 from mark.serving.gateway.request import ONLY_VARIANT, InferenceRequest
 from mark.serving.gateway.routes import Route
+from mark.serving.inference_headers import MAX_TYPE_BYTES, Headers, accept_of, header_length, size_of
 
 MAX_ID_BYTES = 128
 MAX_TRACE_BYTES = 127
-MAX_TYPE_BYTES = 255
-Headers = Mapping[str, bytes]
 
 
 class ParsedHead(NamedTuple):
@@ -72,7 +70,7 @@ def parse_head(request: InferenceRequest, route: Route, router: ModelRouter, use
         route.shape,
         path,
         content_type,
-        _header_length(headers, len(request.body)),
+        header_length(headers, len(request.body)),
         0 < len(traceparent) <= MAX_TRACE_BYTES,  # W3C: one that cannot be read is none
         variant,
         _allowed_s(headers, router),
@@ -83,28 +81,6 @@ def parse_head(request: InferenceRequest, route: Route, router: ModelRouter, use
         use,
         route.version,
     )
-
-
-def size_of(headers: Headers, largest: int, *, from_rows: bool = False) -> int:
-    """The size in items that a client gives; without one 1, or 0 where the body's rows are to be counted."""
-    text = headers.get("x-mark-size")
-    if text is None:
-        return 0 if from_rows else 1
-    if not text.isdigit() or len(text) > 9 or not 1 <= (size := int(text)) <= largest:
-        raise BadRequest(f"x-mark-size must be a whole number of items from 1 to {largest}")
-    return size
-
-
-def accept_of(headers: Headers, route: Route) -> bytes:
-    """The Accept header, where it decides the response's media type."""
-    return headers.get("accept", b"") if route.shape == "sagemaker" else b""
-
-
-def _header_length(headers: Headers, body_bytes: int) -> int:
-    length = headers.get("inference-header-content-length", b"0")
-    if not length.isdigit() or len(length) > 10 or int(length) > body_bytes:
-        raise BadRequest("inference-header-content-length does not fit the body")
-    return int(length)
 
 
 def _counts_rows(route: Route, router: ModelRouter) -> bool:
