@@ -1,8 +1,8 @@
 """Deduplication by idempotency key: a retry with the same request id gets the first execution's response.
 
-Only ids that clients chose are kept, for one to two minutes, up to MAX_IDS of them and MAX_BYTES of responses.
-Under a high request rate these bounds shorten the time. An id stands for one request: with another body, another
-variant or another accuracy floor it is refused.
+Only ids that clients chose are kept, for one to two minutes, in two generations of up to MAX_IDS ids and MAX_BYTES
+of responses each. Under a high request rate these bounds shorten the time. An id stands for one request: with
+another body, another variant or another accuracy floor it is refused.
 """
 
 from __future__ import annotations
