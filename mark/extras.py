@@ -26,15 +26,20 @@ WITH_REPLAY = ("local", "infra")
 _EXTRA_OF = {module: extra for extra, modules in EXTRAS.items() for module in modules}
 
 
+def pip_install(extra: str) -> str:
+    """The command that installs an extra."""
+    return f"pip install 'mark-serving[{extra}]'"
+
+
 def require_extra(extra: str, what: str) -> None:
     """Misconfigured where a module of the extra is not installed. what: who needs it, such as `mark up`."""
     modules = EXTRAS[extra] + (EXTRAS["replay"] if extra in WITH_REPLAY else ())
     if any(find_spec(module) is None for module in modules):
-        raise Misconfigured(f"{what} needs the extra {extra}: pip install 'mark-serving[{extra}]'")
+        raise Misconfigured(f"{what} needs the extra {extra}: {pip_install(extra)}")
 
 
 def missing_extra(what: str, error: ModuleNotFoundError) -> Misconfigured | None:
     """The error for who asked for `what`; None where no extra installs the module that is missing."""
     package = (error.name or "").partition(".")[0]
     extra = _EXTRA_OF.get(package)
-    return Misconfigured(f"{what} needs {package}: pip install 'mark-serving[{extra}]'") if extra else None
+    return Misconfigured(f"{what} needs {package}: {pip_install(extra)}") if extra else None

@@ -1,4 +1,4 @@
-"""How much code each package holds: code lines and statements of the working tree, by package.
+"""Code lines and statements of the working tree, by package.
 
 A code line holds a token that is neither a comment nor part of a docstring. A call spread over five lines counts
 five, so the table also counts statements: when code lines fall and statements do not, lines were only squeezed.

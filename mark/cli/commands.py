@@ -23,7 +23,7 @@ from mark.cli.layout import (
     SERVE,
     examples_epilog,
 )
-from mark.extras import require_extra
+from mark.extras import pip_install, require_extra
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def _add(group: typer.Typer, panel: str, name: str, target: str, extra: str, pat
     module, _, function = target.partition(":")
     room, function = import_module(f"mark.cli.{module}"), function or name
     examples = getattr(room, f"{function.rstrip('_').upper()}_EXAMPLES", None) or room.EXAMPLES
-    needs = f"\n\nNeeds the extra {extra}: pip install 'mark-serving[{extra}]'." if extra else ""
+    needs = f"\n\nNeeds the extra {extra}: {pip_install(extra)}." if extra else ""
     command = _needing(extra, f"mark {path}", getattr(room, function)) if extra else getattr(room, function)
     group.command(name, rich_help_panel=panel, epilog=f"{examples_epilog(examples)}{needs}")(command)
 

@@ -36,7 +36,7 @@ SECRETS_EXISTS: Any = _ResourceExists
 
 
 def backend_of(service: str) -> Any:
-    """What moto keeps of a service in the account: functions, queues, networks, rules, alarms."""
+    """Moto's state of a service in the account: functions, queues, networks, rules, alarms."""
     find: Any = get_backend
     return find(service)[ACCOUNT][REGION]
 

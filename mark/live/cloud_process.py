@@ -1,4 +1,4 @@
-"""What the service's processes on an instance in AWS share: their environment, their address, their last word.
+"""Environment, address and exit of the service's processes on an instance in AWS.
 
 The rollout's templates make the environment (infra/user_data.py, infra/stacks/control.py).
 """

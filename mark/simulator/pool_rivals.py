@@ -71,7 +71,7 @@ def _bayesian(search: PoolSearch, rng: np.random.Generator) -> Iterator[int]:
         from sklearn.gaussian_process import GaussianProcessRegressor  # noqa: PLC0415
         from sklearn.gaussian_process.kernels import Matern, WhiteKernel  # noqa: PLC0415
     except ImportError as error:
-        raise Misconfigured("--method bayesian needs scikit-learn: pip install 'mark-serving[models]'") from error
+        raise Misconfigured("--method bayesian needs scikit-learn: pip install 'mark-serving[pool]'") from error
     from scipy.stats import norm  # noqa: PLC0415
 
     for _ in range(DRAWN_FIRST):

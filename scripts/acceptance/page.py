@@ -132,7 +132,7 @@ def figures_of(part: str, measured: Sequence[MeasuredFigures]) -> FigureTable:
 
 
 def _part_text(name: str, part: Part, tables: Tables) -> str:
-    """What the page says of a part: how to read it, the tables that it shows, where the others are."""
+    """A part of the page: how to read it, the tables that it shows, where the others are."""
     checks = _checks(tables)
     reached = f" {sum(map(kept, checks))} of {len(checks)} goals are kept." if checks else ""
     links = ", ".join(f"[{one}]({PAGE.stem}/{name}-{one}.csv)" for one in tables)

@@ -1,4 +1,4 @@
-"""What a wheel promises without an extra, with `local`, and with `infra`."""
+"""Promises of a wheel without an extra, with `local`, and with `infra`."""
 
 from __future__ import annotations
 
@@ -85,6 +85,14 @@ REPLAYS: tuple[tuple[str, ...], ...] = (
     ("simulate", "--trace", "load.csv.gz", "--model", "inception-v3", "--policy", "reactive"),
     ("init", "--out", "first.yaml"),
 )
+WEIGHT = """
+import sysconfig
+from importlib import metadata
+from pathlib import Path
+packages = {one.name for one in metadata.distributions()} - {"pip", "setuptools", "wheel"}
+size = sum(file.stat().st_size for file in Path(sysconfig.get_path("purelib")).rglob("*") if file.is_file())
+print(f"{len(packages)} packages, {size / 1e6:.0f} MB with pip")
+"""
 BASE: tuple[tuple[str, ...], ...] = (
     ("--help",),
     ("simulate", "--help"),
@@ -99,8 +107,8 @@ WHEEL = ("-P", "-m", "infra.wheel", "--to", "wheel")
 
 
 def try_base(there: Installation) -> list[str]:
-    """What needs no extra, and who says which it needs; a line for each. Errors: Broken."""
-    done = []
+    """Try the base: commands that need no extra, and the others' errors; a line for each. Errors: Broken."""
+    done = [there.call("-c", WEIGHT).strip()]
     for words in BASE:
         there.mark(*words)
         done.append(f"mark {' '.join(words)}")

@@ -1,4 +1,4 @@
-"""What an agent's backend can do it can do while its machine boots: streams and variants are passed on."""
+"""A backend keeps its abilities while its machine boots: streams and variants are passed on."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import numpy as np
 from mark.accounting.hourly_spend import HourSpend
 from mark.domain.billing.costs import BillLine
 from mark.domain.objective import Slo
-from mark.report.cost.cost_document import (
+from mark.report.cost.cost_report import (
     Answers,
     Baseline,
     Capacity,

@@ -8,7 +8,7 @@ import pytest
 
 from mark.domain.billing.costs import BillLine, CostUsd
 from mark.report.cost.advice import advice_of
-from mark.report.cost.cost_document import Answers, Capacity, DayLine
+from mark.report.cost.cost_report import Answers, Capacity, DayLine
 from mark.report.mail.formatting import money_of
 from tests.report.cost_fakes import baseline, model_report
 

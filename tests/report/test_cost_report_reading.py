@@ -24,7 +24,7 @@ from mark.domain.models.versions import VersionCounts
 from mark.domain.objective import ModelSpec
 from mark.domain.orders import Launch, SpotWarned
 from mark.live.status.view import LiveView
-from mark.report.cost.cost_document import LoadAhead, report_document
+from mark.report.cost.cost_report import LoadAhead, report_document
 from mark.report.cost.read import read_cost_report, report_period
 from mark.report.cost.replays import ReplayedDay, ReplayedPolicy, keep_replayed_days, replayed_days
 from mark.report.mail import message

@@ -16,7 +16,7 @@ from matplotlib.image import imread
 
 from mark.accounting.budget import MonthSpend
 from mark.domain.errors import Misconfigured
-from mark.report.cost.cost_document import Answers, CostReport, report_document, spend_by_day, spend_by_item
+from mark.report.cost.cost_report import Answers, CostReport, report_document, spend_by_day, spend_by_item
 from mark.report.cost.sharing import SharingCost
 from mark.report.formatting import MISSING
 from mark.report.mail.message import Mail, mime, render, standalone

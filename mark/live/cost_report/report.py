@@ -23,7 +23,7 @@ from mark.live.local.running import Running
 from mark.live.service_session import service_aws
 from mark.policies.bundles import policy_names
 from mark.report.cost.archive_reader import ArchiveReader
-from mark.report.cost.cost_document import report_document
+from mark.report.cost.cost_report import report_document
 from mark.report.cost.read import Period, read_cost_report, report_period
 from mark.report.files import check_file, write_whole
 from mark.report.mail.message import Mail, mime, render, standalone

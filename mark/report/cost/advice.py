@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from mark.report.cost.cost_document import LEAST_REQUESTS, ModelReport
+from mark.report.cost.cost_report import LEAST_REQUESTS, ModelReport
 from mark.report.formatting import format_duration, percent
 from mark.report.mail.formatting import Money
 

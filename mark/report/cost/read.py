@@ -51,7 +51,7 @@ from mark.domain.models.profile import assumed_words, evidence_line, stand_in_wo
 from mark.domain.orders import Launch, WarmLambda
 from mark.report.cost.advice import advice_of
 from mark.report.cost.archive_reader import ArchiveReader
-from mark.report.cost.cost_document import (
+from mark.report.cost.cost_report import (
     COUNTED,
     Answers,
     Baseline,

@@ -7,7 +7,7 @@ changed are sent. What a reader scrolls or opens lies around the fragments, so t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -19,7 +19,7 @@ from mark.report.html import make_environment, trusted
 from mark.report.live import formatting
 from mark.report.live.chart import load_chart, spend_chart
 from mark.report.live.processes import format_restarts, process_banners
-from mark.report.live.service_status import ModelStatus, ServiceStatus
+from mark.report.live.service_status import ModelStatus, ObservedInstance, ServiceStatus
 
 WIDE, NARROW, WIDE_SPEND = (1112, 300), (360, 240), (1112, 200)
 """Charts in CSS pixels: on a desk, on a phone."""
@@ -140,8 +140,24 @@ def _top(status: ServiceStatus) -> dict[str, str]:
     }
 
 
-def _cells(model: ModelStatus, *, now: float, prefix: str) -> dict[str, Any]:
-    """What the macros print beside the status itself and its words, which are filters of theirs."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cells:
+    """Values of a model that the macros print beside its status and the words of their filters."""
+
+    wide: Markup
+    narrow: Markup
+    objective: str
+    keeps: bool
+    budget: formatting.ErrorBudget
+    rows: Sequence[formatting.FleetRow]
+    observed: Sequence[ObservedInstance]
+    unshown: int
+    answerers: Sequence[_Bar]
+    quantiles: Sequence[_Bar]
+    limit_share: float
+
+
+def _cells(model: ModelStatus, *, now: float, prefix: str) -> _Cells:
     rows, limit_ms = formatting.fleet_rows(model), model.objective.latency_ms
     observed = sorted(model.fleet.observed, key=lambda row: (row.offering, row.role, row.id))
     planned_rps = model.plan.capacity_rps if model.plan is not None else None
@@ -153,19 +169,19 @@ def _cells(model: ModelStatus, *, now: float, prefix: str) -> dict[str, Any]:
     )
     latencies = formatting.quantiles(formatting.judged(model))
     end_ms = max(SLOWEST_SHOWN * limit_ms, *(ms or 0.0 for _, ms in latencies))
-    return {
-        "wide": wide,
-        "narrow": narrow,
-        "objective": formatting.format_objective(
+    return _Cells(
+        wide=wide,
+        narrow=narrow,
+        objective=formatting.format_objective(
             target=model.objective.target, latency_ms=limit_ms, measured=model.objective.measured
         ),
-        "keeps": formatting.keeps_objective(model),
-        "budget": formatting.budget_of(model),
-        "rows": rows,
-        "observed": observed[:INSTANCES_SHOWN],
-        "unshown": max(0, len(observed) - INSTANCES_SHOWN),
-        "answerers": _answerers(model),
-        "quantiles": [
+        keeps=formatting.keeps_objective(model),
+        budget=formatting.budget_of(model),
+        rows=rows,
+        observed=observed[:INSTANCES_SHOWN],
+        unshown=max(0, len(observed) - INSTANCES_SHOWN),
+        answerers=_answerers(model),
+        quantiles=[
             _Bar(
                 name=name,
                 value=formatting.format_ms(ms),
@@ -174,8 +190,8 @@ def _cells(model: ModelStatus, *, now: float, prefix: str) -> dict[str, Any]:
             )
             for name, ms in latencies
         ],
-        "limit_share": limit_ms / end_ms,
-    }
+        limit_share=limit_ms / end_ms,
+    )
 
 
 def _answerers(model: ModelStatus) -> list[_Bar]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from mark.domain.billing.costs import CostUsd
-from mark.report.cost.cost_document import Baseline, CostReport, ModelReport
+from mark.report.cost.cost_report import Baseline, CostReport, ModelReport
 
 SMALL_USD = 1.0
 """A period that cost less than this is told with four digits: cents would hide it."""

@@ -11,7 +11,7 @@ from email.policy import SMTP
 from markupsafe import Markup
 
 from mark.domain.errors import Misconfigured
-from mark.report.cost.cost_document import CostReport
+from mark.report.cost.cost_report import CostReport
 from mark.report.formatting import unbroken
 from mark.report.html import make_environment
 from mark.report.mail.text import mail_text

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from mark.accounting.hourly_spend import HOUR_S, HourSpend
-from mark.report.cost.cost_document import CostReport, LoadAhead, ModelReport, spend_by_day
+from mark.report.cost.cost_report import CostReport, LoadAhead, ModelReport, spend_by_day
 from mark.report.figures import DARK, LIGHT, Theme, add_legend, drawing_rules, new_figure, percents, style_axes
 from mark.report.formatting import percent
 from mark.report.live.chart import LEAST_HOURS, ChartSeries, Stretch

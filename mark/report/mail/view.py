@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mark.domain.billing.costs import BillLine, CostUsd
 from mark.domain.figures import figure
-from mark.report.cost.cost_document import CostReport, ModelReport, spend_by_day, spend_by_item
+from mark.report.cost.cost_report import CostReport, ModelReport, spend_by_day, spend_by_item
 from mark.report.formatting import MISSING, format_duration, pays_from, percent
 from mark.report.live.chart import ChartSeries, describe, describe_spend
 from mark.report.mail.formatting import (
