@@ -261,6 +261,7 @@ SETTINGS = {
     "model": "model",
     "models": "models",
     "name": "service.name",
+    "now": "simulate.now",
     "out": "out",
     "policy": "policies",
     "pool_usd_per_hour": "policy.budget_usd_per_hour",

@@ -24,7 +24,7 @@ from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import LAMBDA_PROFILED_GIB, MachineKind
 from mark.plugins.load import is_oracle, load_forecaster
 from mark.policies.assemble import Overrides, PolicySpec, VariantWishes
-from mark.policies.bundles import KAIROS, policy_names
+from mark.policies.bundles import KAIROS, check_policy
 from mark.policies.overrides import Tuning
 from mark.policies.supply import OverflowLimits
 
@@ -155,8 +155,8 @@ def chosen_policies(settings: Settings) -> PolicySpec:
 def check_names(settings: Settings) -> None:
     """Refuse unknown policies, types and forecasters before a trace is read."""
     for name in settings.policies:
-        if name not in (*policy_names(), ALL):
-            raise unknown("policy", name, (*policy_names(), ALL))
+        if name != ALL:
+            check_policy(name)
     _check_budget(settings)
     prices = load_prices(settings.prices)
     single = (settings.offerings.standby_type, settings.policy.monitor.instance_type)

@@ -12,10 +12,10 @@ import os
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from mark.cloudmodel.world import WorldName
@@ -44,6 +44,7 @@ from mark.domain.errors import Misconfigured, unknown
 from mark.domain.load.size_window import WINDOW
 from mark.domain.offering import LambdaOffering, Market
 from mark.policies.bundles import MANAGED_CPU_FACTOR, MANAGED_GPU_FACTOR
+from mark.policies.present import parse_present
 
 MOST_SHOWN = 60
 """Characters of a wrong value that an error repeats."""
@@ -232,6 +233,14 @@ class PolicySettings(Part):
     managed: ManagedSettings = Field(ManagedSettings(), description="Price premium of managed endpoints.")
 
 
+def _known_present(text: str) -> str:
+    try:
+        parse_present(text)
+    except Misconfigured as error:
+        raise ValueError(str(error)) from error
+    return text
+
+
 class SimulateSettings(Part):
     """World of replays and of the emulated AWS: how kind the cloud is."""
 
@@ -240,6 +249,11 @@ class SimulateSettings(Part):
         description="`ideal`: every batch takes what its profile says and nothing is refused but by script. "
         "`typical`: times vary, wakes and launches are refused at times, spot prices differ by zone and move. "
         "`rough`: a bad day. Plans and admission expect the same, on AWS too.",
+    )
+    now: Annotated[str, AfterValidator(_known_present)] = Field(
+        "sagemaker",
+        description="What you run now, which a replay's verdict compares with: `sagemaker` and `hpa` as you would "
+        "set them up, `static:N` for N instances around the clock, or your bill in USD a month.",
     )
     quotas: bool = Field(
         default=True,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 
@@ -32,6 +32,7 @@ from mark.offline.trace_source import given_trace
 from mark.offline.workloads import chosen_workload
 from mark.plugins.load import build_forecaster, load_forecaster
 from mark.policies.bundles import KAIROS, MANAGED, policy_names, tuning_grid
+from mark.policies.present import Present
 from mark.report.terminal import Report
 from mark.simulator.engine.compiled import compiled_kernel
 from mark.simulator.experiment import Experiment, ExperimentSpec
@@ -171,14 +172,28 @@ def learned_days(settings: Settings, experiment: Experiment) -> int:
     return sum(day in made.days for day in load.day_hashes(replayed))
 
 
-def line_up(settings: Settings, experiment: Experiment) -> Lineup:
-    """The policies to run. One that cannot is left out of `all`, and an error where it was named."""
+def verdict_rivals(experiment: Experiment, now: Present) -> tuple[str, ...]:
+    """The policies that a verdict measures ours by; the longest replay last: Ctrl-C keeps the others.
+
+    With Lambda the best that a team could build overflows to it as ours does.
+    """
+    tuned = "autoscaler" if experiment.supply.overflow is None else "autoscaler-spill"
+    return tuple(filter(None, (now.policy, "lambda-only", tuned)))
+
+
+def line_up(settings: Settings, experiment: Experiment, rivals: Sequence[str] = ()) -> Lineup:
+    """The policies to run. One that cannot is left out of `all` and `rivals`, and an error where it was named."""
     named = dict.fromkeys(name for name in settings.policies if name != ALL)
+    able: list[str] = []
+    left_out: list[str] = []
     if ALL not in settings.policies:
         for name in named:
             _check_can_run(name, settings, experiment)
-        return Lineup(policies=tuple(named))
-    able, left_out = [], []
+        able += named
+        for name in rivals:
+            if name not in named:
+                _add_able(name, settings, experiment, able, left_out)
+        return Lineup(policies=tuple(able), left_out=tuple(left_out))
     tuned = [name for name in policy_names() if tuning_grid(name) and name not in named]
     if tuned:
         left_out.append(f"{', '.join(tuned)} are left out: each is tuned by replays of the day before; name them")
@@ -188,17 +203,24 @@ def line_up(settings: Settings, experiment: Experiment) -> Lineup:
         if name in NAMED_ONLY and name not in named:
             left_out.append(f"{name} is left out: {NAMED_ONLY[name]}")
             continue
-        try:
+        if name in named:
             _check_can_run(name, settings, experiment)
-        except MarkError as error:
-            if name in named:
-                raise
-            left_out.append(f"{name} is left out: {error}")
-        else:
             able.append(name)
+        else:
+            _add_able(name, settings, experiment, able, left_out)
     if not able:
         raise Misconfigured(f"no policy can run: {'; '.join(left_out)}")
     return Lineup(policies=tuple(able), left_out=tuple(left_out))
+
+
+def _add_able(name: str, settings: Settings, experiment: Experiment, able: list[str], left_out: list[str]) -> None:
+    """Add the policy to those that can run, or the reason why it cannot to the others."""
+    try:
+        _check_can_run(name, settings, experiment)
+    except MarkError as error:
+        left_out.append(f"{name} is left out: {error}")
+    else:
+        able.append(name)
 
 
 def warm_engine(experiment: Experiment, report: Report) -> None:

@@ -15,6 +15,7 @@ from mark.controller.state import Decision, Observation
 from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.fleet import FleetView
 from mark.policies.bundles import policy_names
+from mark.policies.present import SAGEMAKER, Present
 from mark.report.files import make_folder
 from mark.report.page import DOCUMENT_NAME, REPORT_NAME, write_report, write_runs
 from mark.report.runs.comparison import ComparedRun
@@ -29,12 +30,12 @@ class OutFolder:
     `page` is the report once it is written whole, None before.
     """
 
-    def __init__(self, path: Path, *, title: str, command: str) -> None:
+    def __init__(self, path: Path, *, title: str, command: str, now: Present = SAGEMAKER) -> None:
         self.path = path
         self.failure: MarkError | None = None
         self.page: Path | None = None
         self._first: str | None = None
-        self._title = title
+        self._title, self._now = title, now
         self._command = command
         make_folder(path)
         try:
@@ -61,7 +62,7 @@ class OutFolder:
         if self.failure is not None:
             return
         try:
-            write_runs(self.path, runs)
+            write_runs(self.path, runs, self._now)
         except Misconfigured as error:
             self.failure = error
 
@@ -71,7 +72,12 @@ class OutFolder:
             return None
         try:
             self.page = write_report(
-                self.path, runs, title=self._title, command=self._command, assumptions=assumptions
+                self.path,
+                runs,
+                title=self._title,
+                command=self._command,
+                assumptions=assumptions,
+                now=self._now,
             )
         except Misconfigured as error:
             self.failure = error

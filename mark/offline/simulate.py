@@ -22,20 +22,27 @@ from mark.dispatch.qos import QosRule
 from mark.dispatch.variants import VariantServing
 from mark.domain.commitments.owned import Commitments
 from mark.domain.errors import MarkError, Misconfigured
-from mark.offline.experiments import learned_days, line_up, make_experiment, shared_changes, warm_engine
+from mark.offline.experiments import (
+    learned_days,
+    line_up,
+    make_experiment,
+    shared_changes,
+    verdict_rivals,
+    warm_engine,
+)
 from mark.offline.out_folder import OutFolder
 from mark.policies.bundles import KAIROS
+from mark.policies.present import Present, parse_present
 from mark.policies.supply import Supply
 from mark.report.formatting import percent, plural
 from mark.report.runs.comparison import (
     ComparedRun,
     OneVariant,
     accuracy_sentence,
-    break_even_sentence,
-    headline,
     headline_run,
 )
 from mark.report.runs.run_documents import simulate_document
+from mark.report.runs.run_verdict import verdict_of
 from mark.report.runs.runs_table import comparison_table
 from mark.report.terminal import INTERRUPTED, Report, note, progress, show, show_json
 from mark.simulator.engine.central_plane import CentralServing
@@ -69,21 +76,25 @@ def simulate_settings(
     workload: Workload | None = None,
     owned: Commitments | None = None,
     reference: bool = True,
+    compare: bool = False,
 ) -> None:
     """Run the policies that the settings name, on `workload` where one is given instead of a trace file.
 
     owned: commitments of the account instead of the settings' own. reference: compute reference and floor, too.
+    compare: also run what a verdict measures them by.
 
     Raises the MarkError that ended the runs, and typer.Exit after Ctrl-C, both after what is finished was printed.
     """
     central = replayed_central(settings)
     experiment = make_experiment(settings, workload=workload, owned=owned)
     serving = None if central is None else central_serving(experiment, central)
-    lineup = line_up(settings, experiment)
+    now = parse_present(settings.simulate.now)
+    rivals = verdict_rivals(experiment, now) if compare and serving is None else ()
+    lineup = line_up(settings, experiment, rivals)
     folder = None
     if settings.out is not None:
         command = shlex.join(["mark", *sys.argv[1:]])
-        folder = OutFolder(settings.out, title=TITLE, command=command)
+        folder = OutFolder(settings.out, title=TITLE, command=command, now=now)
     for text in lineup.left_out:
         note(text)
     outcome = SimulationOutcome()
@@ -108,7 +119,7 @@ def simulate_settings(
         try:
             _draw(outcome, folder)
         finally:
-            _print(outcome, folder, as_json=as_json)
+            _print(outcome, folder, now, as_json=as_json)
     if outcome.interrupted:
         note(f"interrupted: {len(outcome.runs)} of {len(lineup.policies)} policies finished")
         raise typer.Exit(INTERRUPTED)
@@ -273,14 +284,15 @@ def _draw(outcome: SimulationOutcome, folder: OutFolder | None) -> None:
         outcome.interrupted = True
 
 
-def _print(outcome: SimulationOutcome, folder: OutFolder | None, *, as_json: bool) -> None:
+def _print(outcome: SimulationOutcome, folder: OutFolder | None, now: Present, *, as_json: bool) -> None:
     if as_json:
         if outcome.runs or outcome.interrupted:
-            show_json(simulate_document(outcome.runs))
+            show_json(simulate_document(outcome.runs, now))
         return
     if not outcome.runs:
         return
-    said = (headline(outcome.runs), accuracy_sentence(outcome.runs), break_even_sentence(outcome.runs))
-    show(*filter(None, said), "", comparison_table(outcome.runs))
+    show(*filter(None, [accuracy_sentence(outcome.runs)]), comparison_table(outcome.runs), "")
     if folder is not None and folder.failure is None and folder.page is not None:
-        show("", f"report: {folder.page}")
+        show(f"report: {folder.page}", "")
+    verdict = verdict_of(outcome.runs, now)
+    show(*filter(None, [verdict.changes_at]), verdict.sentence)

@@ -26,6 +26,7 @@ from mark.domain.pool_policy import PoolPolicy
 from mark.planner.baselines import cheapest_type, peak_count, single_rps
 from mark.planner.batching import tune_batching
 from mark.planner.budget_pool import check_budget
+from mark.policies.present import static_count
 from mark.policies.tuning import Setting, grid
 
 DAY_UNITS = 24 * 60
@@ -279,8 +280,13 @@ def _managed_instances(given: Ingredients) -> PolicyBundle:
 def _static_peak(given: Ingredients) -> PolicyBundle:
     if not len(given.history):
         raise Misconfigured("static-peak sizes for the highest minute before the run: give a --start-s above 0")
-    bundle = _autoscaled(STATIC_PEAK, "static", given.slo, _single(given), PATIENT)
-    count = peak_count(given.history, bundle.controller.offerings[0].capacity_rps)
+    count = peak_count(given.history, _single(given)[0].capacity_rps)
+    return _static(STATIC_PEAK, given, count)
+
+
+def _static(name: str, given: Ingredients, count: int) -> PolicyBundle:
+    """So many instances all the time."""
+    bundle = _autoscaled(name, "static", given.slo, _single(given), PATIENT)
     return replace(bundle, controller=replace(bundle.controller, static_count=count))
 
 
@@ -435,13 +441,21 @@ def policy_names() -> tuple[str, ...]:
     return tuple(_BUNDLES)
 
 
+def check_policy(name: str) -> None:
+    """Misconfigured where there is no policy of that name; `static:N` is one for any N."""
+    if name not in _BUNDLES and static_count(name) is None:
+        raise unknown("policy", name, _BUNDLES)
+
+
 def make_bundle(name: str, given: Ingredients, setting: Setting | None = None) -> PolicyBundle:
     """The policy of that name. Misconfigured for an unknown one, or when something it needs is missing.
 
     Without `setting` an autoscaler keeps what the real thing documents.
     """
-    if name not in _BUNDLES:
-        raise unknown("policy", name, _BUNDLES)
+    check_policy(name)
+    count = static_count(name)
+    if count is not None:
+        return _static(name, given, count)
     if setting is not None and setting.rule == PROVISIONED:
         return _serverless(given, setting.utilisation)
     bundle = _BUNDLES[name](given)

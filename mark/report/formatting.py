@@ -13,8 +13,10 @@ MISSING = "-"
 """Stands where there is no figure."""
 UNIT = re.compile(r"(?<=\d) (?=(?:%|ms|s|min|h|d|k|M|G|USD|rps|GiB|MiB)(?!\w))")
 """The space between a number and its unit."""
-MOST_TIMES = 1000.0
+MOST_TIMES = 10.0
 """Of a cost over a yardstick: beyond it the yardstick is next to nothing, and digits say nothing."""
+MANY_TIMES = 2.0
+"""From here on a cost is so many times another."""
 HUNDRED = 99.5
 """From here on two digits would be a power of ten."""
 
@@ -48,6 +50,13 @@ def usd(amount: float) -> str:
     return f"{amount:,.2f}"
 
 
+def usd_per_month_words(amount: float) -> str:
+    """`1.43 USD`, `3,285 USD`; what is not worth a digit is `under 1 cent`."""
+    if 0 < amount < 0.01:
+        return "under 1 cent"
+    return f"{amount:,.0f} USD" if amount >= 999.995 else f"{amount:.2f} USD"
+
+
 def percent(share: float, *, digits: int | None = None) -> str:
     """`98.94 %`, rounded down: a share just below the target must never read as the target.
 
@@ -70,8 +79,22 @@ def ratio(times: float | None, *, digits: int = 2) -> str:
 
 
 def over_yardstick(times: float | None) -> str:
-    """`2.14x`; where hardly anything was to be served, all that it says is `>1,000x`."""
-    return f">{MOST_TIMES:,.0f}x" if times is not None and times > MOST_TIMES else ratio(times)
+    """`114 %`, what a cost is above a yardstick; `-` where so little was to be served that digits say nothing."""
+    if times is None or not math.isfinite(times) or times > MOST_TIMES:
+        return MISSING
+    return f"{100 * (times - 1):.0f} %".replace("-0 %", "0 %")
+
+
+def compared_words(times: float | None) -> str:
+    """`33 % less`, `71 % more`, `the same`, from twice on `2.5 times`: one cost over another."""
+    if times is None or not math.isfinite(times):
+        return MISSING
+    if times >= MANY_TIMES:
+        return f"{times:,.0f} times" if times >= HUNDRED / 10 else f"{times:.1f} times"
+    share = round(100 * abs(1 - times))
+    if not share:
+        return "the same"
+    return f"{share} % {'less' if times < 1 else 'more'}"
 
 
 def format_count(count: int) -> str:

@@ -10,30 +10,62 @@ from pathlib import Path
 from jinja2 import Environment
 from markupsafe import Markup, escape
 
+from mark.domain.billing.costs import BillLine
 from mark.domain.figures import figure
+from mark.policies.present import SAGEMAKER, Present
 from mark.report.files import write_json, write_whole
-from mark.report.formatting import format_duration, over_yardstick, percent, ratio, served_percent, unbroken, usd
+from mark.report.formatting import (
+    compared_words,
+    format_duration,
+    over_yardstick,
+    percent,
+    served_percent,
+    unbroken,
+    usd,
+)
 from mark.report.html import make_environment, trusted
 from mark.report.runs.comparison import (
     ComparedRun,
     accuracy_sentence,
-    break_even_sentence,
     comparison_notes,
     cost_ratio,
     format_accuracy,
     format_attainment,
     format_latency,
     format_quality,
-    headline,
     headline_run,
-    run_labels,
+    outcomes,
 )
+from mark.report.runs.rivals import usd_per_month
 from mark.report.runs.run_documents import simulate_document
+from mark.report.runs.run_verdict import verdict_of
 
 PUBLISHED_COLD_START_RATE = 0.0023
 """MArk, section 4.5: never exceeded over more than 3 million requests."""
+LEAST_SHARE = 0.001
+"""Of a bill: a smaller line is not read."""
 REPORT_NAME = "report.html"
 DOCUMENT_NAME = "runs.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bill:
+    """The lines of a bill that are worth reading, and how many others there are, USD together."""
+
+    lines: tuple[BillLine, ...]
+    others: int
+    others_usd: float
+
+
+def folded_bill(lines: Sequence[BillLine]) -> Bill:
+    """The bill with the lines below a thousandth of its total in one."""
+    least = LEAST_SHARE * sum(line.usd for line in lines)
+    small = [line for line in lines if abs(line.usd) < least]
+    return Bill(
+        lines=tuple(line for line in lines if abs(line.usd) >= least),
+        others=len(small),
+        others_usd=sum(line.usd for line in small),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +79,16 @@ class _Section:
     cells: dict[str, str]
     served: tuple[str, ...]
     load: Markup
+    bill: Bill
 
 
 def render_report(
-    runs: Sequence[ComparedRun], *, title: str, command: str, assumptions: Sequence[str] = ()
+    runs: Sequence[ComparedRun],
+    *,
+    title: str,
+    command: str,
+    assumptions: Sequence[str] = (),
+    now: Present = SAGEMAKER,
 ) -> str:
     """The page as text. `command` repeats the runs; `assumptions` join the runs' own notes.
 
@@ -59,8 +97,8 @@ def render_report(
     # matplotlib takes a second to import and only a page needs it
     from mark.report.runs import plots  # noqa: PLC0415
 
-    lead = headline_run(runs)
-    labelled = tuple(zip(run_labels(runs), runs, strict=True))
+    lead, verdict = headline_run(runs), verdict_of(runs, now)
+    labelled = outcomes(runs)
     offerings, end_rps = plots.named_offerings(runs), plots.top_rps(runs)
     sections = [
         _Section(
@@ -73,6 +111,7 @@ def render_report(
             load=trusted(
                 plots.load_figure(label, run, offerings=offerings, end_rps=end_rps, prefix=f"load{number}")
             ),
+            bill=folded_bill(run.result.bill),
         )
         for number, (label, run) in enumerate(labelled)
     ]
@@ -81,9 +120,9 @@ def render_report(
         .get_template("report.html.j2")
         .render(
             title=title,
-            headline=headline(runs),
+            headline=verdict.sentence,
             bought=accuracy_sentence(runs),
-            pays_from=break_even_sentence(runs),
+            changes_at=verdict.changes_at,
             has_variants=any(run.result.accuracy is not None for run in runs),
             facts=_facts(runs),
             sections=sections,
@@ -99,22 +138,28 @@ def render_report(
 
 
 def write_report(
-    out_dir: Path, runs: Sequence[ComparedRun], *, title: str, command: str, assumptions: Sequence[str] = ()
+    out_dir: Path,
+    runs: Sequence[ComparedRun],
+    *,
+    title: str,
+    command: str,
+    assumptions: Sequence[str] = (),
+    now: Present = SAGEMAKER,
 ) -> Path:
     """Writes `runs.json`, then `report.html`, each whole or not at all; returns the page's path.
 
     The figures come first, so that a page which cannot be drawn or stored loses nothing already computed.
     Raises Misconfigured with one line when the folder cannot be written.
     """
-    write_runs(out_dir, runs)
-    page = render_report(runs, title=title, command=command, assumptions=assumptions)
+    write_runs(out_dir, runs, now)
+    page = render_report(runs, title=title, command=command, assumptions=assumptions, now=now)
     write_whole(out_dir / REPORT_NAME, page)
     return out_dir / REPORT_NAME
 
 
-def write_runs(out_dir: Path, runs: Sequence[ComparedRun]) -> None:
+def write_runs(out_dir: Path, runs: Sequence[ComparedRun], now: Present = SAGEMAKER) -> None:
     """Write `runs.json` whole; Misconfigured with one line when the folder cannot be written."""
-    write_json(out_dir / DOCUMENT_NAME, simulate_document(runs))
+    write_json(out_dir / DOCUMENT_NAME, simulate_document(runs, now))
 
 
 def _environment() -> Environment:
@@ -133,7 +178,8 @@ def _cells(run: ComparedRun, lead: ComparedRun) -> dict[str, str]:
     p50, p95, p99 = format_latency(run)
     return {
         "total": usd(result.cost.total),
-        "times": ratio(cost_ratio(run, lead)),
+        "month": usd(usd_per_month(result)),
+        "times": compared_words(cost_ratio(run, lead)) if run is not lead else "",
         "over_reference": over_yardstick(run.cost_over_reference),
         "over_floor": "" if run.cost_over_floor is None else over_yardstick(run.cost_over_floor),
         "attained": format_attainment(run, digits=2),

@@ -1,4 +1,4 @@
-"""Names, ratios, notes and the headline; the terminal's table."""
+"""Names, ratios and notes; the terminal's table."""
 
 import dataclasses
 import io
@@ -11,16 +11,23 @@ from rich.table import Table
 from mark.domain.billing.costs import CostUsd
 from mark.domain.errors import Misconfigured
 from mark.domain.plan import CostParts, Excuse, PlannedCount
-from mark.report.formatting import format_count, format_duration, format_rps, over_yardstick, percent, usd
+from mark.report.formatting import (
+    compared_words,
+    format_count,
+    format_duration,
+    format_rps,
+    over_yardstick,
+    percent,
+    usd,
+)
 from mark.report.runs.comparison import (
     ComparedRun,
     OneVariant,
     accuracy_sentence,
-    break_even_sentence,
     comparison_notes,
     cost_ratio,
-    headline,
     headline_run,
+    outcomes,
     run_labels,
 )
 from mark.report.runs.explanation import ExplainedTick, explain_document, explain_text
@@ -43,9 +50,32 @@ def printed(renderable: object, width: int = 100) -> str:
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
-def test_a_cost_far_beyond_a_yardstick_shows_no_digits():
-    shown = [over_yardstick(times) for times in (None, 2.137, 999.6, 8912.52)]
-    assert shown == ["-", "2.14x", "999.60x", ">1,000x"]
+def test_a_cost_far_beyond_a_yardstick_shows_no_digits() -> None:
+    shown = [over_yardstick(times) for times in (None, 2.137, 0.999, 8912.52)]
+    assert shown == ["-", "114 %", "0 %", "-"]
+
+
+def test_one_cost_over_another_is_said_in_words() -> None:
+    shown = [compared_words(times) for times in (None, 0.672, 1.004, 1.71, 2.46, 12.3, 8912.52)]
+    assert shown == ["-", "33 % less", "the same", "71 % more", "2.5 times", "12 times", "8,913 times"]
+
+
+def test_policies_that_did_the_same_are_one_row() -> None:
+    ours, rival = costing("hedged", 1.0), costing("sagemaker", 2.0)
+    twin = dataclasses.replace(rival, result=dataclasses.replace(rival.result, policy="static-peak"))
+    rows = outcomes([ours, rival, twin])
+    assert [label for label, _ in rows] == ["hedged", "sagemaker, static-peak"]
+    table = printed(comparison_table([ours, rival, twin]))
+    assert "sagemaker," in table
+    again = dataclasses.replace(ours, result=dataclasses.replace(ours.result, policy="reactive"))
+    label, lead = outcomes([again, ours])[0]
+    assert label == "reactive, hedged"
+    assert lead is ours
+
+
+def test_a_forecaster_that_failed_is_in_the_notes() -> None:
+    failed = fake_run("mark", duration_s=60, forecasts=10, fallback_forecasts=4, notes=())
+    assert "the forecaster failed: last-value stood in 4 of 10 times" in comparison_notes([failed])
 
 
 def test_reference_is_the_first_of_our_own_policies_else_the_cheapest() -> None:
@@ -60,46 +90,9 @@ def test_reference_is_the_first_of_our_own_policies_else_the_cheapest() -> None:
         headline_run([])
 
 
-def test_from_which_load_ours_pays_stands_beside_what_came() -> None:
-    run = costing("hedged", 1.0, duration_s=100)
-    assert break_even_sentence([run]) == ""
-    known = dataclasses.replace(run, break_even_rps=1.42)
-    came = format_rps(run.result.requests / 100)
-    assert break_even_sentence([known, run]) == (
-        f"MArk costs less than Lambda alone from a constant load of 1.4 requests/s on; {came} came on average."
-    )
-    twice = dataclasses.replace(known, result=dataclasses.replace(run.result, speed=2.0))
-    assert f"{format_rps(run.result.requests / 50)} came" in break_even_sentence([twice])
-
-
 @pytest.mark.parametrize(("rps", "said"), [(0.123, "0.12"), (99.4, "99"), (99.7, "100"), (1234.0, "1,234")])
 def test_a_rate_has_no_exponent(rps: float, said: str) -> None:
     assert format_rps(rps) == said
-
-
-def test_headline_says_cost_share_and_rival() -> None:
-    runs = [costing("mark", 54.2, attained=0.98997), costing("sagemaker", 113.82, attained=0.985)]
-    requests = format_count(runs[0].result.requests)
-    assert headline(runs) == (
-        f"mark: 54.20 USD for {requests} requests ({1e6 * 54.2 / runs[0].result.requests:,.2f} a million, "
-        "1,186,980.00 a month like this), 98.9 % within 600 ms; sagemaker, the cheapest rival that keeps the "
-        "objective, would have cost 2.10x."
-    )
-
-
-def test_headline_is_told_for_hedged_where_it_ran() -> None:
-    runs = [costing("mark", 3.0), costing("sagemaker", 6.0), costing("hedged", 2.0)]
-    assert headline(runs).startswith("hedged: 2.00 USD for ")
-    assert "; sagemaker, the cheapest rival that keeps the objective, would have cost 3.00x" in headline(runs)
-    _, units, *_ = printed(comparison_table(runs)).splitlines()
-    assert units.split()[:3] == ["policy", "USD", "hedged"]
-
-
-def test_headline_says_when_the_objective_is_missed() -> None:
-    runs = [costing("mark", 1.0, attained=0.97999), costing("sagemaker", 2.0, attained=0.5)]
-    assert "97.9 % within 600 ms, below the objective of 98 %" in headline(runs)
-    said = "; no rival keeps the objective: sagemaker, the nearest, cost 2.00x and kept 50.0 %."
-    assert headline(runs).endswith(said)
 
 
 def test_labels_tell_runs_apart() -> None:
@@ -192,35 +185,14 @@ def test_explain_prints_and_documents_a_tick() -> None:
     assert "no tick" in printed(explain_text([]))
 
 
-def test_headline_names_who_of_ours_was_cheaper_and_kept_the_objective() -> None:
-    prices = {"hedged": 10.0, "sagemaker": 20.0, "mark": 4.0, "greedy-oracle": 1.0}
-    runs = [costing(policy, usd_total, attained=0.99) for policy, usd_total in prices.items()]
-    runs[3] = costing("greedy-oracle", 1.0, attained=0.99, uses_truth=True)
-    assert headline(runs).endswith("Cheapest that kept the objective: mark, 4.00 USD.")
-    assert "Cheapest" not in headline(runs[:2])
-    assert "Cheapest" not in headline([runs[0], runs[3]])
-
-
-def test_headline_says_who_stood_in_and_recommends_no_failed_forecaster() -> None:
-    lead = fake_run("mark", duration_s=60, attained=0.99, forecasts=10, fallback_forecasts=4)
-    assert "(last-value stood in 4 of 10 times for its forecaster)" in headline([lead])
-    ours, rival = costing("hedged", 10.0, attained=0.99), costing("sagemaker", 20.0, attained=0.99)
-    runs = [ours, rival, costing("mark", 1.0, attained=0.99)]
-    assert headline(runs).endswith("Cheapest that kept the objective: mark, 1.00 USD.")
-    failed = costing("mark", 1.0, attained=0.99, forecasts=3, fallback_forecasts=1)
-    assert "Cheapest" not in headline([ours, rival, failed])
-
-
 def test_where_nobody_asked_shares_and_latencies_are_dashes() -> None:
     nobody = ServedCounts(instance=0, standby=0, lambda_=0, shed=0, in_flight=0)
     quiet = costing("mark", 1.0, served=nobody, attained=1.0)
     row = next(line for line in printed(comparison_table([quiet])).splitlines() if line.startswith("mark"))
     assert "-/-/-" in row
     assert "100" not in row
-    assert headline([quiet]) == "mark: 1.00 USD for 0 requests."
     shed = costing("mark", 1.0, served=dataclasses.replace(nobody, shed=9), attained=0.0)
     assert "-/-/-" in printed(comparison_table([shed]))
-    assert "0.0 % within 600 ms" in headline([shed])
 
 
 def test_every_column_is_whole_where_the_headline_policy_has_a_long_name() -> None:
@@ -231,7 +203,7 @@ def test_every_column_is_whole_where_the_headline_policy_has_a_long_name() -> No
     lines = printed(comparison_table(runs)).splitlines()
     assert any(line.rstrip().endswith("lost") for line in lines)
     row = next(line for line in lines if line.startswith("reactive"))
-    assert "2.00x" in row
+    assert "2.0 times" in row
     assert row.split()[-1] == f"{runs[0].result.launches:,}/{runs[0].result.interruptions:,}"
     assert max(map(len, lines)) <= 100
 
@@ -241,8 +213,8 @@ def test_the_floor_stands_beside_the_reference_after_a_whole_day_only() -> None:
     shown = printed(comparison_table([day, missed]))
     assert "floor" in shown
     kept_row, missed_row = (line for line in shown.splitlines() if line.startswith("mark"))
-    assert f"{day.cost_over_reference:.2f}/{day.cost_over_floor:.2f}" in kept_row
-    assert f"{missed.cost_over_reference:.2f}/-" in missed_row
+    assert f"{100 * (day.cost_over_reference - 1):.0f} %/{100 * (day.cost_over_floor - 1):.0f} %" in kept_row
+    assert f"{100 * (missed.cost_over_reference - 1):.0f} %/-" in missed_row
     hours = costing("mark", 3.0, duration_s=3600)
     assert "floor" not in printed(comparison_table([hours]))
 

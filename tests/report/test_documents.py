@@ -34,12 +34,6 @@ def test_run_has_the_documented_keys() -> None:
     assert (run["slo"]["latency_ms"], run["slo"]["target"]) == (600.0, 0.98)
 
 
-def test_the_document_says_from_which_load_ours_pays() -> None:
-    assert simulate_document([dataclasses.replace(RUN, break_even_rps=1.4)])["break_even_rps"] == 1.4
-    assert simulate_document([RUN])["break_even_rps"] is None
-    assert simulate_document([])["break_even_rps"] is None
-
-
 def test_costs_add_up() -> None:
     cost = simulate_document([RUN])["runs"][0]["cost_usd"]
     assert math.isclose(cost["serving"], cost["instances"] + cost["standby"] + cost["lambda"])

@@ -165,7 +165,7 @@ def test_the_table_says_what_is_on_the_front_and_what_misses():
     )
 
     assert "Cheapest that keeps its objective: mark, lead_min 3: 2.00 USD, 99.000 % in time." in text
-    assert re.search(r"1 +reactive +- +1\.00 +1\.50 +97\.999 % < 98 % +1\.50x", text)
+    assert re.search(r"1 +reactive +- +1\.00 +1\.50 +97\.999 % < 98 % +50 %", text)
     assert re.search(r"2 +mark +3 +2\.00", text)
 
 

@@ -9,20 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.domain.billing.costs import CostUsd
-from mark.policies.overrides import OWN_POLICIES
 from mark.policies.tuning import Setting, Trial, TunedSetting
 from mark.report.runs.comparison import ComparedRun
 from mark.report.runs.rivals import (
     best_of,
-    best_rival,
     best_run,
-    keeps_objective,
     serving_usd,
     total_usd,
     usd_per_million,
     usd_per_month,
 )
-from mark.report.runs.run_documents import run_document, simulate_document
+from mark.report.runs.run_documents import run_document
 from mark.simulator.results import RunResult
 from tests.report.fakes import fake_run
 
@@ -36,34 +33,6 @@ def result(policy: str, usd: float, attained: float, **changed: object) -> RunRe
 
 
 OURS = result("hedged", 10.0, 0.99)
-
-
-@given(
-    st.lists(
-        st.builds(
-            result,
-            st.sampled_from((*RIVALS, *OWN_POLICIES)),
-            st.floats(0.1, 100.0),
-            st.floats(0.9, 1.0),
-            uses_truth=st.booleans(),
-        )
-    )
-)
-def test_no_rival_that_keeps_the_objective_is_cheaper(results: list[RunResult]) -> None:
-    found = best_rival([OURS, *results], OURS)
-    able = [one for one in results if one.policy in RIVALS and not one.uses_truth]
-    assert (found is None) == (not able)
-    if found is None:
-        return
-    keeping = [one.cost.total for one in able if keeps_objective(one)]
-    assert found.keeps_objective == bool(keeping)
-    if keeping:
-        assert found.result.cost.total == min(keeping)
-    else:
-        assert found.result.attained == max(one.attained for one in able)
-    again = best_rival([*reversed(results), OURS], OURS)
-    assert again is not None
-    assert again.result.cost.total == found.result.cost.total
 
 
 def test_the_cheapest_is_another_by_total_than_by_serving() -> None:
@@ -89,28 +58,10 @@ def test_what_lacks_something_is_best_only_where_all_lack_something(
         assert lacking == min(one[0] for one in rivals)
 
 
-def test_ours_are_no_rivals_and_another_load_is_no_comparison() -> None:
-    other = result("reactive", 1.0, 1.0, trace="another")
-    assert best_rival([OURS, result("mark", 1.0, 1.0), other], OURS) is None
-
-
 def test_costs_a_month_and_a_million_requests() -> None:
     run = result("hedged", 7.3, 0.99, duration_s=36000.0, speed=2.0)
     assert usd_per_month(run) == pytest.approx(7.3 * 73)
     assert usd_per_million(run) == pytest.approx(7.3e6 / (2 * run.requests))
-
-
-def test_the_document_names_the_best_rival() -> None:
-    runs = [
-        ComparedRun(result=one)
-        for one in (OURS, result("reactive", 12.0, 0.95), result("autoscaler", 15.0, 0.985))
-    ]
-    assert simulate_document(runs)["best_rival"] == {
-        "policy": "autoscaler", "market": OURS.market, "total_usd": 15.0, "attained": 0.985,
-        "keeps_objective": True, "against": "hedged", "cost_ratio": 1.5,
-    }  # fmt: skip
-    assert simulate_document(runs[:1])["best_rival"] is None
-    assert simulate_document([])["best_rival"] is None
 
 
 def test_the_document_tells_what_a_rival_was_tuned_to() -> None:

@@ -40,8 +40,17 @@ def simulate(
         list[str] | None,
         typer.Option(
             metavar="NAME,...",
-            help="Policies, or all; may repeat. `mark policies` lists them.  [default: hedged]",
+            help="Policies, or all; may repeat. `mark policies` lists them.  [default: hedged and what the "
+            "verdict compares it with]",
             autocompletion=complete.policies,
+        ),
+    ] = None,
+    now: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|USD",
+            help="What you run now: sagemaker, hpa, static:N for N instances around the clock, or your bill in "
+            "USD a month.  [default: sagemaker]",
         ),
     ] = None,
     pool_usd_per_hour: Annotated[
@@ -149,4 +158,11 @@ def simulate(
 
         owned = owned_by(settings, journal)
         settings, workload = journalled_run(settings, journal)
-    simulate_settings(settings, as_json=json, workload=workload, owned=owned, reference=not no_reference)
+    simulate_settings(
+        settings,
+        as_json=json,
+        workload=workload,
+        owned=owned,
+        reference=not no_reference,
+        compare=policy is None,
+    )

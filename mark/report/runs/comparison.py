@@ -11,16 +11,12 @@ from mark.domain.errors import Misconfigured
 from mark.domain.models.profile import evidence_line
 from mark.report.formatting import (
     MISSING,
-    format_count,
-    format_duration,
     format_fallbacks,
     milliseconds,
-    pays_from,
     percent,
-    ratio,
     usd,
 )
-from mark.report.runs.rivals import best_rival, keeps_objective, usd_per_million, usd_per_month
+from mark.report.runs.rivals import keeps_objective
 from mark.simulator.results import RunResult
 
 DAY_S = 86_400.0
@@ -150,43 +146,28 @@ def run_labels(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
     return tuple(unique)
 
 
-def headline(runs: Sequence[ComparedRun]) -> str:
-    """The outcome in words: what the lead cost and kept, what the best rival would, and who was cheaper."""
+def outcomes(runs: Sequence[ComparedRun]) -> tuple[tuple[str, ComparedRun], ...]:
+    """Each outcome once, with the names of all runs that had it: two policies may rent the same instance."""
+    found: dict[tuple[object, ...], tuple[list[str], ComparedRun]] = {}
     lead = headline_run(runs)
-    labels = dict(zip(map(id, runs), run_labels(runs), strict=True))
-    result = lead.result
-    sentence = f"{labels[id(lead)]}: {usd(result.cost.total)} USD for {format_count(result.requests)} requests"
-    if not lead.finished:
-        return f"{sentence}."
-    each = usd_per_million(result)
-    sentence += f" ({usd(each or 0.0)} a million, {usd(usd_per_month(result))} a month like this)"
-    sentence += f", {format_attainment(lead, digits=1)} within {format_duration(result.slo.latency_s)}"
-    if not lead.keeps_objective:
-        sentence += f", below the objective of {percent(result.slo.target)}"
-    if result.fallback_forecasts:
-        sentence += f" ({format_fallbacks(result.fallback_forecasts, result.forecasts)} for its forecaster)"
-    rival, cheaper = _rival(runs, lead), _cheaper(runs, lead)
-    times = cost_ratio(rival, lead) if rival else None
-    if rival is not None and times is not None:
-        name = labels[id(rival)]
-        if rival.keeps_objective:
-            sentence += f"; {name}, the cheapest rival that keeps the objective, would have cost {ratio(times)}"
-        else:
-            kept = format_attainment(rival, digits=1)
-            sentence += f"; no rival keeps the objective: {name}, the nearest, cost {ratio(times)} and kept {kept}"
-    if cheaper is not None and cheaper is not rival:
-        sentence += (
-            f". Cheapest that kept the objective: {labels[id(cheaper)]}, {usd(cheaper.result.cost.total)} USD"
-        )
-    return f"{sentence}."
+    for label, run in zip(run_labels(runs), runs, strict=True):
+        labels, first = found.setdefault(_outcome(run.result), ([], run))
+        labels.append(label)
+        if run is lead and first is not lead:
+            found[_outcome(run.result)] = labels, run
+    return tuple((", ".join(labels), run) for labels, run in found.values())
 
 
-def break_even_sentence(runs: Sequence[ComparedRun]) -> str:
-    """From which load MArk pays, beside the mean of the headline's; empty where that is not known."""
-    run = headline_run(runs)
-    result = run.result
-    mean_rps = result.requests * result.speed / result.duration_s if result.duration_s > 0 else None
-    return pays_from(run.break_even_rps, mean_rps=mean_rps)
+def _outcome(result: RunResult) -> tuple[object, ...]:
+    """What a reader sees of a run but its name."""
+    seen = (result.model, result.trace, result.market, result.seed, result.cost, result.served, result.attained)
+    times = (result.latency.p50_s, result.latency.p95_s, result.latency.p99_s)
+    return (*seen, *times, result.launches, result.interruptions, result.accuracy, result.quality)
+
+
+def mean_rps(result: RunResult) -> float | None:
+    """Mean load of a run at the trace's own speed, requests/s; None for a run of no length."""
+    return result.requests * result.speed / result.duration_s if result.duration_s > 0 else None
 
 
 def accuracy_sentence(runs: Sequence[ComparedRun]) -> str:
@@ -211,30 +192,6 @@ def accuracy_sentence(runs: Sequence[ComparedRun]) -> str:
     return f"{sentence}: {accuracy}, {cost}."
 
 
-def _cheaper(runs: Sequence[ComparedRun], lead: ComparedRun) -> ComparedRun | None:
-    """The cheapest run on the same workload that anybody could have had, if it is not the headline's own.
-
-    One whose forecaster failed says nothing of that forecaster, and is no choice to recommend.
-    """
-    same = (lead.result.model, lead.result.trace)
-    able = [
-        run
-        for run in runs
-        if run.keeps_objective
-        and not run.result.uses_truth
-        and not run.result.fallback_forecasts
-        and (run.result.model, run.result.trace) == same
-    ]
-    best = min(able, key=lambda run: (run.result.cost.total, run.result.policy), default=None)
-    return None if best is lead else best
-
-
-def _rival(runs: Sequence[ComparedRun], lead: ComparedRun) -> ComparedRun | None:
-    """The run of the best rival; None where no rival ran."""
-    found = best_rival([run.result for run in runs], lead.result)
-    return next((run for run in runs if found is not None and run.result is found.result), None)
-
-
 def comparison_notes(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
     """Notes on the figures: the sources of profiles, and the notes of the runs.
 
@@ -248,8 +205,15 @@ def comparison_notes(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
     ]
     owners: dict[str, list[str]] = {}
     for label, run in zip(run_labels(runs), runs, strict=True):
-        for note in dict.fromkeys(run.result.notes):
+        for note in dict.fromkeys((*run.result.notes, *_stood_in(run.result))):
             owners.setdefault(note, []).append(label)
     for note, labels in owners.items():
         notes.append(note if len(labels) == len(runs) else f"{', '.join(labels)}: {note}")
     return tuple(notes)
+
+
+def _stood_in(result: RunResult) -> tuple[str, ...]:
+    """A note where the forecaster failed."""
+    if not result.fallback_forecasts:
+        return ()
+    return (f"the forecaster failed: {format_fallbacks(result.fallback_forecasts, result.forecasts)}",)

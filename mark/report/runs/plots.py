@@ -28,7 +28,7 @@ from mark.report.figures import (
     percents,
     time_axis,
 )
-from mark.report.formatting import format_duration, percent, usd
+from mark.report.formatting import format_duration, format_rps, percent, usd
 from mark.report.runs.comparison import ComparedRun
 from mark.report.runs.series import (
     Steps,
@@ -52,6 +52,8 @@ LABEL_BOX = {"facecolor": SURFACE, "edgecolor": "none", "alpha": 0.85, "pad": 1.
 """Behind a label among curves, so that it is read wherever they go."""
 MOST_STRETCHES = 300
 """Stretches of the run whose accuracy is drawn: more would look like noise."""
+MOST_ROOM = 4.0
+"""Times the load that a figure has room for."""
 SMALLEST_SHARE = 1e-4
 """Where the missed share's log axis ends: below it a stretch counts as clean."""
 Labelled = Sequence[tuple[str, ComparedRun]]
@@ -70,14 +72,19 @@ def named_offerings(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
 
 def top_rps(runs: Sequence[ComparedRun]) -> float:
     """The rate that the load figures share as the end of their axes, so that they compare by eye."""
-    peaks = [1.0]
+    load, capacity = 1.0, 0.0
     for run in runs:
         result = run.result
         band, minutes = arrivals_band(result.seconds, stands_for=result.speed), result.minutes
         finite = minutes.forecast_max_rps[np.isfinite(minutes.forecast_max_rps)]
-        peaks += [float(band.high_rps.max(initial=0.0)), float(finite.max(initial=0.0))]
-        peaks.append(float(minutes.capacity_rps.sum(axis=1).max(initial=0.0)))
-    return 1.05 * max(peaks)
+        load = max(load, float(band.high_rps.max(initial=0.0)), float(finite.max(initial=0.0)))
+        capacity = max(capacity, _most_capacity(minutes))
+    # a load that would lie on the axis is drawn as large as it can be, and capacity leaves the figure
+    return 1.05 * max(load, capacity) if capacity <= MOST_ROOM * load else 1.5 * load
+
+
+def _most_capacity(minutes: MinuteSeries) -> float:
+    return float(minutes.capacity_rps.sum(axis=1).max(initial=0.0))
 
 
 def load_figure(label: str, run: ComparedRun, *, offerings: tuple[str, ...], end_rps: float, prefix: str) -> str:
@@ -97,6 +104,12 @@ def load_figure(label: str, run: ComparedRun, *, offerings: tuple[str, ...], end
         else:
             axes.tick_params(labelbottom=False)
         axes.set_ylim(0, end_rps)
+        most = _most_capacity(result.minutes)
+        if most > end_rps:
+            axes.annotate(
+                f"capacity up to {format_rps(most)} requests/s, above this figure", (0.0, 1.0), (6, -6), va="top",
+                xycoords="axes fraction", textcoords="offset points", color=INK, bbox=LABEL_BOX,
+            )  # fmt: skip
         axes.set_ylabel("requests per second", color=INK)
         add_legend(figure, columns=3, handles=legend)
         return inline_svg(figure, prefix=prefix, description=f"Load, forecast and capacity of {label}")

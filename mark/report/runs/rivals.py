@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from mark.catalog.billing import HOURS_PER_MONTH, SECONDS_PER_HOUR
-from mark.policies.overrides import OWN_POLICIES
 from mark.simulator.results import RunResult
 
 MONTH_S = HOURS_PER_MONTH * SECONDS_PER_HOUR
 MILLION = 1e6
 Rival = TypeVar("Rival")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BestRival:
-    """A rival's run; where it does not keep the objective, no rival does."""
-
-    result: RunResult
-    keeps_objective: bool
 
 
 def keeps_objective(result: RunResult) -> bool:
@@ -56,24 +46,6 @@ def total_usd(run: RunResult) -> float:
 def serving_usd(run: RunResult) -> float:
     """Cost of instances, standbys and Lambda."""
     return run.cost.serving
-
-
-def best_rival(results: Sequence[RunResult], lead: RunResult) -> BestRival | None:
-    """The rival on the same load that is best by its total; None without any rival.
-
-    Policies of ours are no rivals, nor is one that knew the load to come.
-    """
-    same = (lead.model, lead.trace)
-    rivals = [
-        result
-        for result in results
-        if result is not lead
-        and result.policy not in OWN_POLICIES
-        and not result.uses_truth
-        and (result.model, result.trace) == same
-    ]
-    found = best_run(rivals, total_usd)
-    return None if found is None else BestRival(result=found, keeps_objective=keeps_objective(found))
 
 
 def usd_per_month(result: RunResult) -> float:

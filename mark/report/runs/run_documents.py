@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypedDict
 
+from mark.policies.present import SAGEMAKER, Present
 from mark.report.formatting import cost_document, finite
-from mark.report.runs.comparison import ComparedRun, headline_run
-from mark.report.runs.rivals import best_rival, usd_per_million, usd_per_month
+from mark.report.runs.comparison import ComparedRun
+from mark.report.runs.rivals import usd_per_million, usd_per_month
+from mark.report.runs.run_verdict import verdict_of
+from mark.report.verdict import VerdictObject, verdict_document
 from mark.simulator.results import RunResult
 
 
@@ -34,22 +37,6 @@ class TunedObject(TypedDict):
     replays: int
     #: Length of the load before the run, seconds.
     load_s: float
-
-
-class BestRivalObject(TypedDict):
-    """The cheapest rival that keeps the objective, else the one that attains most."""
-
-    policy: str
-    market: str
-    #: Its total cost.
-    total_usd: float | None
-    attained: float | None
-    #: Whether that meets the objective.
-    keeps_objective: bool
-    #: The policy of ours that it is compared with.
-    against: str
-    #: Its total over that policy's.
-    cost_ratio: float | None
 
 
 class OneVariantObject(TypedDict):
@@ -136,20 +123,17 @@ class RunDocument(TypedDict):
 class SimulateDocument(TypedDict):
     """The document of `mark simulate --json`."""
 
+    #: What to run; null where nothing ran.
+    verdict: VerdictObject | None
     #: One run a policy.
     runs: list[RunDocument]
-    #: Null where no rival ran beside one of ours.
-    best_rival: BestRivalObject | None
-    #: Constant load, requests/s, from which MArk costs less than Lambda alone; null where none does.
-    break_even_rps: float | None
 
 
-def simulate_document(runs: Sequence[ComparedRun]) -> SimulateDocument:
-    """One object a run, in the given order, the best rival, and what pays; what is no finite number is null."""
+def simulate_document(runs: Sequence[ComparedRun], now: Present = SAGEMAKER) -> SimulateDocument:
+    """The verdict, then one object a run, in the given order; what is no finite number is null."""
     return {
+        "verdict": verdict_document(verdict_of(runs, now)) if runs else None,
         "runs": [run_document(run) for run in runs],
-        "best_rival": _best_rival_object(runs),
-        "break_even_rps": finite(headline_run(runs).break_even_rps) if runs else None,
     }
 
 
@@ -198,23 +182,6 @@ def run_document(run: ComparedRun) -> RunDocument:
         "tuned": _tuned_object(result),
         "notes": list(result.notes),
         "wall_s": finite(result.wall_s),
-    }
-
-
-def _best_rival_object(runs: Sequence[ComparedRun]) -> BestRivalObject | None:
-    lead = headline_run(runs).result if runs else None
-    found = best_rival([run.result for run in runs], lead) if lead else None
-    if lead is None or found is None:
-        return None
-    total, ours = found.result.cost.total, lead.cost.total
-    return {
-        "policy": found.result.policy,
-        "market": found.result.market,
-        "total_usd": finite(total),
-        "attained": finite(found.result.attained),
-        "keeps_objective": found.keeps_objective,
-        "against": lead.policy,
-        "cost_ratio": finite(total / ours) if ours > 0 else None,
     }
 
 

@@ -8,7 +8,15 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from mark.report.formatting import MISSING, format_duration, over_yardstick, percent, ratio, served_percent, usd
+from mark.report.formatting import (
+    MISSING,
+    compared_words,
+    format_duration,
+    over_yardstick,
+    percent,
+    served_percent,
+    usd,
+)
 from mark.report.runs.comparison import (
     ComparedRun,
     comparison_notes,
@@ -18,31 +26,33 @@ from mark.report.runs.comparison import (
     format_latency,
     format_quality,
     headline_run,
+    outcomes,
     run_labels,
 )
+from mark.report.runs.rivals import usd_per_month
 from mark.report.tables import Column, figures, make_table, texts
 
 
 def comparison_table(runs: Sequence[ComparedRun]) -> Table:
     """One row a run, the notes as its caption. Misconfigured when nothing ran."""
     lead = headline_run(runs)
-    labels = run_labels(runs)
-    lead_label = next(label for label, run in zip(labels, runs, strict=True) if run is lead)
+    rows = outcomes(runs)
+    lead_label = next(label for label, run in zip(run_labels(runs), runs, strict=True) if run is lead)
     against = escape(lead_label).replace("-", "-\n")  # a narrow column leaves the others whole
     has_variants = any(run.result.accuracy is not None for run in runs)
     has_floor = any(run.cost_over_floor is not None for run in runs)
     columns = [
         *texts("policy", min_width=13),
-        *figures("total\nUSD"),
+        *figures("USD a\nmonth"),
         Column(title=f"vs\n{against}", is_figure=True, max_width=13),
-        *figures("x ref./\nfloor" if has_floor else "x ref."),
+        *figures("above ref./\nfloor" if has_floor else "above\nref."),
         Column(title=_kept_header(runs), whole=True),
         *(figures("accuracy/\nquality") if has_variants else ()),
         *figures("p50/p95/p99\nms", "served % inst/\nstby/Lambda/shed", "laun./\nlost"),
     ]
     # the box adds one more blank to the gap: 96 columns with the policies' own names
     table = make_table(columns, gap=1, notes=comparison_notes(runs))
-    for label, run in zip(labels, runs, strict=True):
+    for label, run in rows:
         table.add_row(*_cells(label, run, lead, has_floor=has_floor, has_variants=has_variants))
     return table
 
@@ -58,8 +68,8 @@ def _cells(
     result = run.result
     return (
         Text(label, style="bold" if run is lead else ""),
-        usd(result.cost.total),
-        ratio(cost_ratio(run, lead)),
+        usd(usd_per_month(result)),
+        compared_words(cost_ratio(run, lead)) if run is not lead else "",
         _over_yardsticks(run, has_floor=has_floor),
         _attained(run),
         *([_worth(run)] if has_variants else []),
@@ -76,7 +86,7 @@ def _worth(run: ComparedRun) -> str:
 
 def _over_yardsticks(run: ComparedRun, *, has_floor: bool) -> str:
     over = (run.cost_over_reference, *([run.cost_over_floor] if has_floor else []))
-    return "/".join(over_yardstick(value).removesuffix("x") for value in over)
+    return "/".join(over_yardstick(value) for value in over)
 
 
 def _attained(run: ComparedRun) -> Text:

@@ -97,7 +97,7 @@ def _table(rows: Sequence[ParetoRow]) -> Table:
         Column(title="policy", whole=True),
         *figures(*short_names(keys).values(), "total USD", "serving USD", "in time"),
         *(figures("accuracy") if has_variants else ()),
-        *figures("x reference", "x floor"),
+        *figures("above\nreference", "above\nfloor"),
         *([Column(title="left out", whole=True)] if remarks else []),
     ]
     table = make_table(columns, gap=1)

@@ -1,0 +1,56 @@
+"""What a user probably runs now: the present, by which every verdict measures.
+
+`sagemaker`, `hpa` and `static:N` are replayed; a bill in USD a month stands for itself.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from mark.domain.errors import Misconfigured
+
+STATIC = "static:"
+"""Prefix of the policy that rents so many instances all the time."""
+_COUNT = re.compile(rf"{STATIC}([1-9]\d{{0,4}})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Present:
+    """What runs now: the policy that stands for it, or else what it costs, USD a month."""
+
+    words: str
+    policy: str = ""
+    usd_per_month: float = 0.0
+
+
+SAGEMAKER = Present(words="SageMaker as you would set it up", policy="sagemaker")
+HPA = Present(words="an HPA as you would set it up", policy="reactive")
+_NAMED = {"sagemaker": SAGEMAKER, "hpa": HPA}
+
+
+def parse_present(text: str) -> Present:
+    """What `--now` names. Misconfigured where it names nothing of it."""
+    if text in _NAMED:
+        return _NAMED[text]
+    count = static_count(text)
+    if count is not None:
+        words = "one instance around the clock" if count == 1 else f"{count} instances around the clock"
+        return Present(words=words, policy=text)
+    try:
+        usd = float(text)
+    except ValueError:
+        usd = math.nan
+    if math.isfinite(usd) and usd >= 0:
+        return Present(words="what you run now", usd_per_month=usd)
+    raise Misconfigured(
+        f"{text!r} must be sagemaker, hpa, static:N for N instances around the clock, or what you pay in "
+        "USD a month, such as 1200"
+    )
+
+
+def static_count(policy: str) -> int | None:
+    """N of the policy `static:N`; None for any other policy."""
+    found = _COUNT.fullmatch(policy)
+    return None if found is None else int(found[1])

@@ -1,0 +1,168 @@
+"""The verdict: which of four ways to serve a load costs least and keeps its objective, as one value and in words.
+
+The ways are what the user probably runs now, the best autoscaler that a team could build, Lambda alone, and MArk.
+`mark simulate`, its page and its JSON make it of replays, a service's mail of the day's replays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypedDict
+
+from mark.domain.objective import Slo
+from mark.report.formatting import finite, format_duration, pays_from, percent, usd_per_month_words
+
+
+class Role(StrEnum):
+    """A way to serve a load. In order of effort: of two that cost the same, the first is less work."""
+
+    NOW = "now"
+    LAMBDA = "lambda"
+    TUNED = "tuned"
+    MARK = "mark"
+
+
+EFFORT = {role: place for place, role in enumerate(Role)}
+LEAST_LESS = 0.005
+"""Share from which one cost is called less than another: half a per cent reads as none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One way to serve the load."""
+
+    role: Role
+    #: How sentences call it, such as `Lambda alone`.
+    words: str
+    #: The policy that was replayed; empty for a bill that the user told.
+    policy: str
+    usd_per_month: float
+    #: Share answered in time; None where nobody measured it, or nobody asked.
+    attained: float | None
+    keeps_objective: bool
+
+    @property
+    def is_told(self) -> bool:
+        """The user told the bill; nothing was replayed."""
+        return not self.policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The options side by side, at most one a role.
+
+    break_even_rps: constant load, requests/s, from which MArk costs less than Lambda alone; None where none does.
+    mean_rps: what came, requests/s.
+    """
+
+    slo: Slo
+    options: tuple[Option, ...]
+    break_even_rps: float | None = None
+    mean_rps: float | None = None
+
+    @property
+    def best(self) -> Option | None:
+        """The cheapest that keeps the objective, to the cent; None where none does."""
+        able = [one for one in self.options if one.keeps_objective]
+        return min(able, key=lambda one: (round(one.usd_per_month, 2), EFFORT[one.role]), default=None)
+
+    def option(self, role: Role) -> Option | None:
+        """The option of that role; None where it was not compared."""
+        return next((one for one in self.options if one.role is role), None)
+
+    @property
+    def sentence(self) -> str:
+        """What to run and what it costs, then the others from the cheapest on."""
+        best = self.best
+        others = sorted((one for one in self.options if one is not best), key=lambda one: one.usd_per_month)
+        first = self._run(best) if best is not None else self._nothing_keeps()
+        parts = [first, *(self._other(one) for one in others)]
+        if self.options and self.option(Role.LAMBDA) is None:
+            parts.append("Lambda alone was not compared.")
+        return " ".join(part for part in parts if part)
+
+    @property
+    def changes_at(self) -> str:
+        """The load at which the answer changes; empty where that is not known."""
+        return pays_from(self.break_even_rps, mean_rps=self.mean_rps)
+
+    def _run(self, best: Option) -> str:
+        verb = "Keep" if best.role is Role.NOW else "Run"
+        unsure = ", if it keeps the objective" if best.is_told else ""
+        return f"{verb} {best.words}{unsure}: {usd_per_month_words(best.usd_per_month)} a month{self._less(best)}."
+
+    def _less(self, best: Option) -> str:
+        """`, 33 % less than ...`; empty where it is what runs now, or saves nothing."""
+        now = self.option(Role.NOW)
+        if now is None or now is best or now.usd_per_month <= 0:
+            return ""
+        share = 1 - best.usd_per_month / now.usd_per_month
+        return f", {less_words(share)} than {now.words}" if share >= LEAST_LESS else ""
+
+    def _nothing_keeps(self) -> str:
+        if not self.options:
+            return ""
+        promise = f"{percent(self.slo.target)} within {format_duration(self.slo.judged_s)}"
+        return f"Nothing that was replayed keeps {promise}."
+
+    def _other(self, one: Option) -> str:
+        first = f"{one.words[0].upper()}{one.words[1:]}"
+        missed = one.attained is not None and not one.keeps_objective
+        late = f", but only {percent(one.attained or 0.0, digits=1)} in time" if missed else ""
+        return f"{first}: {usd_per_month_words(one.usd_per_month)}{late}."
+
+
+def less_words(share: float) -> str:
+    """`33 % less`, of what is saved of a cost; nearly all of it is `99.9 % less`."""
+    digits = 1 if share > 0.99 else 0
+    return f"{percent(share, digits=digits)} less"
+
+
+class OptionObject(TypedDict):
+    """One way to serve the load."""
+
+    #: `now` what you probably run, `tuned` the best autoscaler that you could build, `lambda`, `mark`.
+    role: str
+    words: str
+    #: The policy that was replayed; null for a bill that was told.
+    policy: str | None
+    usd_per_month: float | None
+    #: Share in time; null where nobody measured it.
+    attained: float | None
+    keeps_objective: bool
+
+
+class VerdictObject(TypedDict):
+    """Which of the options costs least and keeps the objective."""
+
+    sentence: str
+    #: Role of the option to run; null where none keeps the objective.
+    run: str | None
+    options: list[OptionObject]
+    #: Constant load, requests/s, from which MArk costs less than Lambda alone; null where none does.
+    break_even_rps: float | None
+    #: What came, requests/s.
+    mean_rps: float | None
+
+
+def verdict_document(verdict: Verdict) -> VerdictObject:
+    """The verdict for JSON."""
+    best = verdict.best
+    return {
+        "sentence": verdict.sentence,
+        "run": None if best is None else best.role.value,
+        "options": [
+            {
+                "role": one.role.value,
+                "words": one.words,
+                "policy": one.policy or None,
+                "usd_per_month": finite(one.usd_per_month),
+                "attained": finite(one.attained),
+                "keeps_objective": one.keeps_objective,
+            }
+            for one in verdict.options
+        ],
+        "break_even_rps": finite(verdict.break_even_rps),
+        "mean_rps": finite(verdict.mean_rps),
+    }

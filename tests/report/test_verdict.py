@@ -1,0 +1,165 @@
+"""The verdict: the cheapest option that keeps the objective, and what it says."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mark.domain.billing.costs import CostUsd
+from mark.domain.errors import Misconfigured
+from mark.domain.objective import Slo
+from mark.policies.present import HPA, SAGEMAKER, parse_present, static_count
+from mark.report.formatting import format_rps
+from mark.report.runs.comparison import ComparedRun
+from mark.report.runs.run_documents import simulate_document
+from mark.report.runs.run_verdict import verdict_of
+from mark.report.verdict import Option, Role, Verdict, verdict_document
+from tests.report.fakes import fake_run
+
+SLO = Slo(latency_s=0.15, target=0.98)
+HOUR_OF_MONTH = 1 / 730
+
+
+def option(role: Role, usd: float, attained: float | None = 1.0) -> Option:
+    return Option(
+        role=role,
+        words=role.value,
+        policy=f"{role.value}-policy",
+        usd_per_month=usd,
+        attained=attained,
+        keeps_objective=attained is None or attained >= SLO.target,
+    )
+
+
+def run(policy: str, usd_per_month: float, attained: float = 1.0, **changed: object) -> ComparedRun:
+    """A run of an hour."""
+    cost = CostUsd(instances=usd_per_month * HOUR_OF_MONTH, standby=0.0, lambda_=0.0, overhead=0.0)
+    return fake_run(policy, duration_s=3600, cost=cost, attained=attained, **changed)
+
+
+@given(
+    st.lists(
+        st.builds(option, st.sampled_from(Role), st.floats(0, 1e5), st.none() | st.floats(0, 1)),
+        unique_by=lambda one: one.role,
+    )
+)
+def test_no_option_that_keeps_the_objective_is_cheaper_by_a_cent(options: list[Option]) -> None:
+    verdict = Verdict(slo=SLO, options=tuple(options))
+    able = [one for one in options if one.keeps_objective]
+    best = verdict.best
+    assert (best is None) == (not able)
+    if best is not None:
+        assert best in able
+        assert all(best.usd_per_month <= one.usd_per_month + 0.01 for one in able)
+        assert verdict.sentence.startswith(("Run", "Keep"))
+    assert all(one.words.lower() in verdict.sentence.lower() for one in options)
+
+
+def test_of_two_that_cost_the_same_the_one_that_is_less_work_is_run() -> None:
+    options = (option(Role.MARK, 1.0), option(Role.LAMBDA, 1.001), option(Role.TUNED, 1.0))
+    best = Verdict(slo=SLO, options=options).best
+    assert best is not None
+    assert best.role is Role.LAMBDA
+
+
+def test_a_manager_can_act_on_the_sentence() -> None:
+    runs = [run("hedged", 44.58), run("sagemaker", 74.0), run("lambda-only", 1.43), run("autoscaler-spill", 50.0)]
+    assert verdict_of(runs).sentence == (
+        "Run Lambda alone: 1.43 USD a month, 98 % less than SageMaker as you would set it up. MArk: 44.58 USD. "
+        "The best you could build (autoscaler-spill): 50.00 USD. SageMaker as you would set it up: 74.00 USD."
+    )
+
+
+def test_what_misses_the_objective_is_not_run_however_cheap() -> None:
+    runs = [run("hedged", 44.58), run("sagemaker", 40.0, 0.9712), run("lambda-only", 3285.0, 1.0)]
+    assert verdict_of(runs).sentence == (
+        "Run MArk: 44.58 USD a month. SageMaker as you would set it up: 40.00 USD, but only 97.1 % in time. "
+        "Lambda alone: 3,285 USD."
+    )
+    nothing = verdict_of([run("hedged", 44.58, 0.5)])
+    assert nothing.best is None
+    assert nothing.sentence == (
+        "Nothing that was replayed keeps 98 % within 600 ms. MArk: 44.58 USD, but only 50.0 % in time. "
+        "Lambda alone was not compared."
+    )
+
+
+def test_what_runs_now_is_what_the_user_says() -> None:
+    runs = [run("hedged", 60.0), run("reactive", 50.0), run("lambda-only", 80.0), run("sagemaker", 55.0)]
+    assert verdict_of(runs, HPA).sentence.startswith("Keep an HPA as you would set it up: 50.00 USD a month.")
+    tuned = verdict_of(runs).option(Role.TUNED)
+    assert tuned is not None
+    assert tuned.policy == "reactive"
+    told = verdict_of(runs, parse_present("20"))
+    assert told.sentence.startswith("Keep what you run now, if it keeps the objective: 20.00 USD a month.")
+    dear = verdict_of(runs[::2], parse_present("1200"))
+    assert dear.sentence.startswith("Run MArk: 60.00 USD a month, 95 % less than what you run now.")
+
+
+def test_nobody_is_told_to_run_what_knows_the_future() -> None:
+    runs = [run("hedged", 60.0), run("greedy-oracle", 1.0, uses_truth=True), run("sagemaker", 61.0)]
+    assert {one.policy for one in verdict_of(runs).options} == {"hedged", "sagemaker"}
+
+
+def test_runs_on_another_load_are_not_compared() -> None:
+    runs = [run("hedged", 60.0), run("sagemaker", 10.0, trace="other.csv"), run("lambda-only", 5.0, model="other")]
+    assert [one.role for one in verdict_of(runs).options] == [Role.MARK]
+
+
+def test_less_than_a_cent_has_no_digits() -> None:
+    assert "Run Lambda alone: under 1 cent a month" in verdict_of([run("lambda-only", 0.004)]).sentence
+
+
+def test_the_document_begins_with_the_verdict() -> None:
+    document = simulate_document([run("hedged", 44.58), run("lambda-only", 1.43)])
+    assert next(iter(document)) == "verdict"
+    verdict = document["verdict"]
+    assert verdict is not None
+    assert verdict["run"] == "lambda"
+    assert [(one["role"], one["policy"]) for one in verdict["options"]] == [
+        ("lambda", "lambda-only"),
+        ("mark", "hedged"),
+    ]
+    assert simulate_document([])["verdict"] is None
+    assert verdict_document(Verdict(slo=SLO, options=()))["run"] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "policy", "usd"),
+    [
+        ("sagemaker", "sagemaker", 0.0),
+        ("static:4", "static:4", 0.0),
+        ("1200", "", 1200.0),
+        ("0", "", 0.0),
+    ],
+)
+def test_what_runs_now_is_named_or_priced(text: str, policy: str, usd: float) -> None:
+    found = parse_present(text)
+    assert (found.policy, found.usd_per_month) == (policy, usd)
+
+
+@pytest.mark.parametrize("text", ["", "static:0", "static:", "-3", "nan", "inf", "eks", "static:123456"])
+def test_what_is_neither_is_refused_with_what_to_write(text: str) -> None:
+    with pytest.raises(Misconfigured, match=r"sagemaker, hpa, static:N"):
+        parse_present(text)
+
+
+def test_usual_words_stand_for_policies_that_exist() -> None:
+    assert {SAGEMAKER.policy, HPA.policy} == {"sagemaker", "reactive"}
+    assert static_count("static:12") == 12
+    assert static_count("static-peak") is None
+
+
+def test_from_which_load_ours_pays_stands_beside_what_came() -> None:
+    plain = run("hedged", 1.0)
+    assert verdict_of([plain]).changes_at == ""
+    known = dataclasses.replace(plain, break_even_rps=1.42)
+    came = format_rps(plain.result.requests / 3600)
+    assert verdict_of([known]).changes_at == (
+        f"MArk costs less than Lambda alone from a constant load of 1.4 requests/s on; {came} came on average."
+    )
+    twice = dataclasses.replace(known, result=dataclasses.replace(plain.result, speed=2.0))
+    assert f"{format_rps(plain.result.requests / 1800)} came" in verdict_of([twice]).changes_at
