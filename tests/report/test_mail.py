@@ -411,3 +411,22 @@ def test_a_forecast_with_gaps_and_without_a_plan_or_quantiles_is_drawn() -> None
     first = replace(cost_report(bare), hours=cost_report(bare).hours[:1])
 
     assert {"hours", "ahead-0"} <= {name for name, _ in render(first).images}
+
+
+def test_a_mail_begins_with_the_verdict_on_the_services_own_load() -> None:
+    model = model_report()
+    sagemaker, reactive = (
+        replace(model.baselines[0], policy=name, attained=0.99) for name in ("sagemaker", "reactive")
+    )
+    own = sagemaker.measured_usd
+    cheap = replace(sagemaker, policy="lambda-only", usd=0.5 * own)
+    mail = render(cost_report(replace(model, baselines=(sagemaker, reactive, cheap))))
+    first = " ".join(mail.text.split("\n\n")[0].split())
+    assert first.startswith("Run Lambda alone: ")
+    for words in ("MArk: ", "SageMaker as you would set it up: ", "The best you could build (reactive): "):
+        assert words in first
+    assert mail.html.index("Run Lambda alone") < mail.html.index("<h1")
+    observed = replace(cost_report(replace(model, baselines=(cheap,))), observed=True, existing_usd=0.1 * own)
+    assert "Keep the fleet that serves now, if it keeps the objective" in " ".join(render(observed).text.split())
+    alone = render(cost_report(replace(model, baselines=())))
+    assert not alone.text.startswith(("Run", "Keep"))

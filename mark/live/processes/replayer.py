@@ -13,8 +13,8 @@ from mark.live.clock import adopt_wall
 from mark.live.cost_report.replays import replay_days
 from mark.live.local.process_start import begin
 from mark.live.store_link import open_link
+from mark.report.cost.cost_verdict import nearest_baseline
 from mark.report.cost.read import Period, read_cost_report
-from mark.report.mail.view import nearest_baseline
 from mark.steady_time import steady_time
 from mark.store.published_status import COMPARED, ComparedCost
 from mark.store.service import ServiceStore

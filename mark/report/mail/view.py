@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from mark.domain.billing.costs import BillLine, CostUsd
 from mark.domain.figures import figure
 from mark.report.cost.cost_report import CostReport, ModelReport, spend_by_day, spend_by_item
+from mark.report.cost.cost_verdict import nearest_baseline, service_verdict
 from mark.report.formatting import MISSING, format_duration, pays_from, percent
 from mark.report.live.chart import ChartSeries, describe, describe_spend
 from mark.report.mail.formatting import (
@@ -22,7 +23,6 @@ from mark.report.mail.formatting import (
     money_of,
     signed,
 )
-from mark.report.runs.rivals import best_of
 
 COMPONENTS = (
     ("instances", "Instances"),
@@ -70,6 +70,8 @@ class MailView:
 
     subject: str
     title: str
+    #: What to run, by the replays of the service's days; empty without any.
+    verdict: str
     headline: str
     tiles: tuple[Tile, ...]
     sections: tuple[Section, ...]
@@ -98,10 +100,11 @@ def mail_view(report: CostReport) -> MailView:
         _reconciliation(report, money),
         _notes(report),
     )
-    headline = _headline(report, money)
+    headline, verdict = _headline(report, money), service_verdict(report)
     return MailView(
         subject=f"{report.service}: {headline[0].lower()}{headline[1:]}",
         title=f"{report.service}, {format_period(report)}",
+        verdict="" if verdict is None else verdict.sentence,
         headline=f"{headline}.",
         tiles=_tiles(report, money) if report.has_data else (),
         sections=tuple(part for part in parts if part is not None),
@@ -184,45 +187,6 @@ def _accuracy_tile(model: ModelReport, *, alone: bool) -> Tile:
 def _format_accuracy(model: ModelReport) -> str:
     accuracy = model.answers.accuracy
     return MISSING if accuracy is None else percent(accuracy, digits=2)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NearestBaseline:
-    """The rival that a service is measured by: its cost, ours of the same time, that time, what kept."""
-
-    policy: str
-    usd: float
-    measured_usd: float
-    replayed_s: float
-    #: By how much it missed an objective at most; 0 where it kept them all.
-    lacking: float
-
-    @property
-    def kept(self) -> bool:
-        """True where it kept every model's objective."""
-        return self.lacking <= 0.0
-
-
-def nearest_baseline(report: CostReport) -> NearestBaseline | None:
-    """The cheapest baseline that kept every model's objective, else the one that attained most."""
-    found = []
-    own_policies = {model.policy for model in report.models}
-    possible = {one.policy for model in report.models for one in model.baselines if not one.uses_truth}
-    for policy in possible - own_policies:
-        pairs = [(model, one) for model in report.models for one in model.baselines if one.policy == policy]
-        lacking = max(0.0 if one.attained is None else model.slo.target - one.attained for model, one in pairs)
-        usd = sum(one.usd for _, one in pairs)
-        if usd > 0 and len(pairs) == len(report.models):
-            found.append(
-                NearestBaseline(
-                    policy=policy,
-                    usd=usd,
-                    measured_usd=sum(one.measured_usd for _, one in pairs),
-                    replayed_s=max(one.replayed_s for _, one in pairs),
-                    lacking=lacking,
-                )
-            )
-    return best_of(found, lacking=lambda one: one.lacking, usd=lambda one: one.usd, name=lambda one: one.policy)
 
 
 def _advice(report: CostReport) -> Section | None:
