@@ -52,8 +52,14 @@ def init(
         typer.Option(metavar="GIB", help="Memory that the model needs.  [default: as measured]"),
     ] = None,
     rps: Annotated[
-        float | None, typer.Option(metavar="RPS", help="Load to expect at first, requests/s.  [default: 10]")
+        float | None,
+        typer.Option(
+            metavar="RPS", help="Load to expect at first, requests/s.  [default: the mean of --trace, else 10]"
+        ),
     ] = None,
+    trace: given.Trace = None,
+    where: given.Where = None,
+    rows: given.Rows = None,
     seconds: Annotated[
         float,
         typer.Option(metavar="SECONDS", help="With --target: time limit of measuring; 0: do not measure."),
@@ -67,7 +73,7 @@ def init(
     With --target it loads the model, calls it, measures it here, and writes model.json, profile.json and
     mark.yaml. On a terminal it asks for the objective; elsewhere flags and defaults count.
     """
-    given.settings_of({"config": config})
+    settings = given.settings_of({"config": config, "trace": trace, "where": where, "rows": rows})
     if target is None:
         from mark.offline.own_model.init import write_config
 
@@ -83,11 +89,16 @@ def init(
         share=slo_target,
         memory_gib=memory_gib,
         rps=rps,
+        trace=settings.trace,
         seconds=seconds,
         ask=not yes,
         force=force,
     )
-    write_model(options)
+    written = write_model(options)
+    if seconds > 0:
+        from mark.live.local.first_price import show_first_price
+
+        show_first_price(given.settings_of({"config": written}))
 
 
 def predict(

@@ -37,6 +37,7 @@ from mark.deployment.synth import Synthesis, check_settings, synthesise
 from mark.deployment.zones import in_zones
 from mark.domain.documents import json_text
 from mark.domain.errors import MarkError, Misconfigured
+from mark.live.local.first_price import first_price
 from mark.live.models import LiveModel, served_models
 from mark.live.version_bundles import upload
 from mark.report.overhead import overhead_line
@@ -81,7 +82,7 @@ def deploy(settings: Settings, *, yes: bool) -> None:
             return
         offered = (f"{model.name} may rent {offerings_line(model)}" for model in synthesis.models)
         lines = (overhead_line(synthesis.footprint), spending_line(synthesis.spending))
-        show(plan_table(work), *offered, *lines)
+        show(plan_table(work), *offered, *lines, *first_price(settings, synthesis.models).lines)
         try:
             goes_on = yes or agreed(f"Do this in account {account.id}, region {account.region}?")
         except MarkError:

@@ -15,6 +15,8 @@ UNIT = re.compile(r"(?<=\d) (?=(?:%|ms|s|min|h|d|k|M|G|USD|rps|GiB|MiB)(?!\w))")
 """The space between a number and its unit."""
 MOST_TIMES = 10.0
 """Of a cost over a yardstick: beyond it the yardstick is next to nothing, and digits say nothing."""
+NEARLY_ALL = 0.985
+"""A share that whole per cents would round to all."""
 MANY_TIMES = 2.0
 """From here on a cost is so many times another."""
 HUNDRED = 99.5
@@ -91,10 +93,14 @@ def compared_words(times: float | None) -> str:
         return MISSING
     if times >= MANY_TIMES:
         return f"{times:,.0f} times" if times >= HUNDRED / 10 else f"{times:.1f} times"
-    share = round(100 * abs(1 - times))
-    if not share:
+    if round(100 * abs(1 - times)) == 0:
         return "the same"
-    return f"{share} % {'less' if times < 1 else 'more'}"
+    return less_words(1 - times) if times < 1 else f"{100 * (times - 1):.0f} % more"
+
+
+def less_words(share: float) -> str:
+    """`33 % less`, of what is saved of a cost; nearly all of it is `99.9 % less`."""
+    return f"{percent(share, digits=1)} less" if share > NEARLY_ALL else f"{100 * share:.0f} % less"
 
 
 def format_count(count: int) -> str:

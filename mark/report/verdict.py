@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TypedDict
 
 from mark.domain.objective import Slo
-from mark.report.formatting import finite, format_duration, pays_from, percent, usd_per_month_words
+from mark.report.formatting import finite, format_duration, less_words, pays_from, percent, usd_per_month_words
 
 
 class Role(StrEnum):
@@ -111,12 +111,6 @@ class Verdict:
         missed = one.attained is not None and not one.keeps_objective
         late = f", but only {percent(one.attained or 0.0, digits=1)} in time" if missed else ""
         return f"{first}: {usd_per_month_words(one.usd_per_month)}{late}."
-
-
-def less_words(share: float) -> str:
-    """`33 % less`, of what is saved of a cost; nearly all of it is `99.9 % less`."""
-    digits = 1 if share > 0.99 else 0
-    return f"{percent(share, digits=digits)} less"
 
 
 class OptionObject(TypedDict):

@@ -2,6 +2,7 @@
 
 Sizes are measured in turn, up and then down again, so that a machine that warms up or slows harms none more than
 another. A size is stable once its median is known to TOLERANCE; measuring ends when all are, or with the time.
+What the time has no room for is left out: a slow model gets fewer calls and smaller batches.
 """
 
 from __future__ import annotations
@@ -21,7 +22,12 @@ from mark.domain.times import P95_SIGMAS
 from mark.ports import Backend, InferRequest
 
 WARM_UPS = 3
+WARM_SHARE = 0.3
+"""Of the time, after which no size is warmed up more than once."""
 LEAST_ROUNDS = 5
+"""From so many calls on their spread says something."""
+FAILURES = 2
+"""So many calls may fail, or as many as succeed: beyond that the model is broken, and not only unlucky."""
 STABLE_ROUNDS = 50
 """Fewer calls may look stable by chance."""
 TOLERANCE = 0.02
@@ -37,6 +43,43 @@ class MeasuredPoint:
     p95_s: float
     calls: int
     stable: bool
+    #: Calls that failed, which are in no figure.
+    failed: int = 0
+
+
+class _Timing:
+    """Calls of one size of one variant."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.taken: list[float] = []
+        self.failed = 0
+
+    async def call(self, backend: Backend, make_request: Callable[[], InferRequest]) -> float | None:
+        """Seconds of a call; None where it failed. Misconfigured where too many did."""
+        batch = [make_request() for _ in range(self.size)]
+        began = time.perf_counter()
+        replies = await backend.infer(batch)
+        took_s = time.perf_counter() - began
+        wrong = next((reply for reply in replies if reply.status != 200), None)
+        if wrong is None:
+            return took_s
+        self.failed += 1
+        if self.failed > max(FAILURES, len(self.taken)):
+            text = wrong.body[:200].decode("utf-8", "replace")
+            raise Misconfigured(f"the backend answered the example with status {wrong.status}: {text}")
+        return None
+
+    async def take(self, backend: Backend, make_request: Callable[[], InferRequest]) -> None:
+        """Call until it has one more time."""
+        took_s = None
+        while took_s is None:
+            took_s = await self.call(backend, make_request)
+        self.taken.append(took_s)
+
+    def point(self) -> MeasuredPoint:
+        """What is known by now."""
+        return _point(self.size, self.taken, self.failed)
 
 
 async def measure(
@@ -46,18 +89,23 @@ async def measure(
     *,
     seconds: float,
     progress: Callable[[float, tuple[MeasuredPoint, ...]], None] | None = None,
+    longest_s: float = math.inf,
 ) -> tuple[MeasuredPoint, ...]:
-    """Points by rising size, within some `seconds` (each size is called LEAST_ROUNDS times whatever that takes).
+    """Points by rising size, within some `seconds`: of the smallest size, and of those that they have room for.
 
-    The backend has been started. progress: called after each round with the share of the time that is used and
-    what is known by then. Errors: Misconfigured where the backend answers a request with an error.
+    The backend has been started. longest_s: no size is measured that takes longer, but for the smallest. progress:
+    called after each round with the share of the time that is used and what is known by then. Errors:
+    Misconfigured where the backend keeps answering with an error.
     """
 
     def tell(share: float, points: Mapping[str, tuple[MeasuredPoint, ...]]) -> None:
         if progress is not None:
             progress(share, points[""])
 
-    return (await measure_variants({"": backend}, make_request, sizes, seconds=seconds, progress=tell))[""]
+    found = await measure_variants(
+        {"": backend}, make_request, sizes, seconds=seconds, progress=tell, longest_s=longest_s
+    )
+    return found[""]
 
 
 async def measure_variants(
@@ -67,28 +115,59 @@ async def measure_variants(
     *,
     seconds: float,
     progress: Callable[[float, Mapping[str, tuple[MeasuredPoint, ...]]], None],
+    longest_s: float = math.inf,
 ) -> Mapping[str, tuple[MeasuredPoint, ...]]:
     """The points of each variant, as `measure` has them; all sizes of all variants are measured in turn."""
     ordered = sorted(set(sizes))
     if not ordered or ordered[0] < 1:
         raise Misconfigured(f"batch sizes must be 1 or more, not {list(sizes)}")
-    cells = [(name, size) for name in backends for size in ordered]
-    taken: dict[tuple[str, int], list[float]] = {cell: [] for cell in cells}
-    for name, size in cells:
-        for _ in range(WARM_UPS):
-            await _call(backends[name], make_request, size)
     began = time.perf_counter()
+
+    def used() -> float:
+        return (time.perf_counter() - began) / seconds
+
+    cells: list[tuple[str, _Timing]] = []
+    round_s = last_s = 0.0
+    for place, size in enumerate(ordered):
+        # a batch takes at most as much longer as it is larger; it is called here and in a round at least
+        expected_s = last_s * size / ordered[place - 1] if place else 0.0
+        if place and used() + (round_s + 2 * expected_s) / seconds > 1.0:
+            break
+        timings = [(name, _Timing(size)) for name in backends]
+        last_s = await _warmed_up(backends, timings, make_request, used)
+        if place and last_s > longest_s * len(backends):
+            break
+        round_s += last_s
+        cells += timings
+    cells = [cell for name in backends for cell in cells if cell[0] == name]
     rounds = 0
     while True:
-        for name, size in cells if rounds % 2 == 0 else reversed(cells):
-            taken[name, size].append(await _call(backends[name], make_request, size))
+        for name, timing in cells if rounds % 2 == 0 else reversed(cells):
+            await timing.take(backends[name], make_request)
         rounds += 1
-        used = (time.perf_counter() - began) / seconds
-        points = {name: tuple(_point(size, taken[name, size]) for size in ordered) for name in backends}
-        progress(min(1.0, used), points)
+        points = {name: tuple(timing.point() for owner, timing in cells if owner == name) for name in backends}
+        progress(min(1.0, used()), points)
         stable = rounds >= STABLE_ROUNDS and all(point.stable for known in points.values() for point in known)
-        if stable or (rounds >= LEAST_ROUNDS and used >= 1.0):
+        if stable or used() >= 1.0:
             return points
+
+
+async def _warmed_up(
+    backends: Mapping[str, Backend],
+    timings: Sequence[tuple[str, _Timing]],
+    make_request: Callable[[], InferRequest],
+    used: Callable[[], float],
+) -> float:
+    """Call each variant with a size until it is warm; seconds of the last call of them all."""
+    total_s = 0.0
+    for name, timing in timings:
+        took_s = 0.0
+        for number in range(WARM_UPS):
+            if number and used() > WARM_SHARE:
+                break
+            took_s = await timing.call(backends[name], make_request) or took_s
+        total_s += took_s
+    return total_s
 
 
 def profile_of(
@@ -107,11 +186,15 @@ def profile_of(
     evidence: measured where `machine` is of that type, else stand-in.
     """
     spread = max(point.p95_s / point.median_s for point in points)
+    known = [point for point in points if point.calls >= LEAST_ROUNDS]
     doubt = tuple(point.batch for point in points if not point.stable)
     source = (
         f"{command}: median of {min(point.calls for point in points)} calls a size or more, "
         f"95 % of them at most {spread:.2f} times as long"
     )
+    failed = sum(point.failed for point in points)
+    if failed:
+        source += f"; {failed} calls failed"
     if doubt:
         source += f"; not stable to {TOLERANCE:.0%} when time was up: {', '.join(map(str, doubt))}"
     return Profile(
@@ -122,7 +205,7 @@ def profile_of(
             evidence=evidence, source=source, date=date, machine=machine, unstable_batches=doubt
         ),
         variant=variant,
-        cv=round(min(MOST_CV, median(_cv(point) for point in points)), 4),
+        cv=round(min(MOST_CV, median(map(_cv, known))), 4) if known else None,
     )
 
 
@@ -137,19 +220,7 @@ def profile_text(profiles: Sequence[Profile]) -> str:
     return format_profiles(profiles)
 
 
-async def _call(backend: Backend, make_request: Callable[[], InferRequest], size: int) -> float:
-    batch = [make_request() for _ in range(size)]
-    began = time.perf_counter()
-    replies = await backend.infer(batch)
-    took_s = time.perf_counter() - began
-    for reply in replies:
-        if reply.status != 200:
-            text = reply.body[:200].decode("utf-8", "replace")
-            raise Misconfigured(f"the backend answered the example with status {reply.status}: {text}")
-    return took_s
-
-
-def _point(size: int, values: Sequence[float]) -> MeasuredPoint:
+def _point(size: int, values: Sequence[float], failed: int = 0) -> MeasuredPoint:
     ordered = np.sort(values)
     # 95 % interval of a median by ranks: half +- 0.98 roots of the count.
     reach = 0.98 * math.sqrt(len(ordered))
@@ -162,4 +233,5 @@ def _point(size: int, values: Sequence[float]) -> MeasuredPoint:
         p95_s=float(np.quantile(ordered, 0.95)),
         calls=len(ordered),
         stable=bool(ordered[high] - ordered[low] <= 2 * TOLERANCE * median_s),
+        failed=failed,
     )

@@ -82,8 +82,52 @@ def test_it_finds_the_known_times(clock):
 
 def test_sizes_are_taken_up_and_down_again_after_the_warm_up(clock):
     backend = Known(clock=clock)
-    asyncio.run(measure(backend, lambda: EXAMPLE, [1, 3], seconds=0.001))
-    assert backend.sizes == [1] * WARM_UPS + [3] * WARM_UPS + [1, 3, 3, 1, 1, 3, 3, 1, 1, 3]
+    asyncio.run(measure(backend, lambda: EXAMPLE, [1, 3], seconds=0.5))
+    assert backend.sizes[: 2 * WARM_UPS + 6] == [1] * WARM_UPS + [3] * WARM_UPS + [1, 3, 3, 1, 1, 3]
+
+
+@pytest.mark.parametrize("seconds", [0.001, 0.03, 0.2, 3.0])
+def test_a_slow_backend_keeps_the_time_with_fewer_calls_and_smaller_batches(clock, seconds):
+    class Slow(Known):
+        async def infer(self, batch):
+            self.clock.now_s += 0.02 * len(batch)
+            return [InferReply(status=200, content_type="text/plain", body=b"")] * len(batch)
+
+    points = asyncio.run(measure(Slow(clock=clock), lambda: EXAMPLE, [1, 2, 4, 8, 16], seconds=seconds))
+    sizes = [point.batch for point in points]
+    assert sizes[0] == 1
+    assert all(point.calls >= 1 for point in points)
+    one_round_s = 0.02 * sum(sizes)
+    assert clock.now_s <= max(seconds, 0.02) + one_round_s + 1e-9
+    assert (16 in sizes) == (seconds == 3.0)
+
+
+def test_no_batch_is_measured_that_takes_longer_than_asked(clock):
+    points = asyncio.run(
+        measure(Known(clock=clock), lambda: EXAMPLE, [1, 8, 64, 512], seconds=5.0, longest_s=0.05)
+    )
+    assert [point.batch for point in points] == [1, 8, 64]
+    (alone,) = asyncio.run(measure(Known(clock=clock), lambda: EXAMPLE, [1, 8], seconds=1.0, longest_s=0.0001))
+    assert alone.batch == 1
+
+
+def test_calls_that_fail_at_times_are_counted_and_are_in_no_figure(clock):
+    class Unlucky(Known):
+        async def infer(self, batch):
+            await super().infer(batch)
+            self.clock.now_s += 9.0 * (failed := len(self.sizes) % 7 == 6)
+            return [InferReply(status=500 if failed else 200, content_type="text/plain", body=b"")] * len(batch)
+
+    (point,) = asyncio.run(measure(Unlucky(clock=clock), lambda: EXAMPLE, [1], seconds=100.0))
+    assert point.failed > 3
+    assert point.p95_s < 0.1
+    profile = profile_of((point,), model="m", instance_type="c5.large", machine="here", date="2026-11-28")
+    assert f"{point.failed} calls failed" in profile.provenance.source
+
+
+def test_a_spread_is_not_told_of_a_few_calls():
+    few = MeasuredPoint(batch=1, median_s=2.0, p95_s=2.0, calls=2, stable=False)
+    assert profile_of((few,), model="m", instance_type="c5.large", machine="here", date="2026-11-28").cv is None
 
 
 def test_an_example_that_is_refused_is_named():
@@ -135,7 +179,7 @@ def test_variants_are_measured_in_turn(clock):
 
     backends = {"fast": Variant("fast"), "exact": Variant("exact")}
     points = asyncio.run(
-        measure_variants(backends, lambda: EXAMPLE, [2, 1], seconds=0.01, progress=lambda _share, _points: None)
+        measure_variants(backends, lambda: EXAMPLE, [2, 1], seconds=0.5, progress=lambda _share, _points: None)
     )
 
     cells = [("fast", 1), ("fast", 2), ("exact", 1), ("exact", 2)]

@@ -18,6 +18,7 @@ from mark.live.commands.down import end
 from mark.live.commands.rollout import edited_models
 from mark.live.local.access import bearer_token, collector_headers, exposed_secrets
 from mark.live.local.first_plan import check_first_plan
+from mark.live.local.first_price import first_price
 from mark.live.local.grpc_listener import grpc_listener
 from mark.live.local.ports import is_loopback
 from mark.live.local.run_dir import RunFolder
@@ -107,7 +108,11 @@ def _what_else(settings: Settings) -> str:
 def _prepare(settings: Settings) -> None:
     """Check everything and train what must be trained before any process starts; weights are kept in the cache."""
     with progress() as report:
-        for model in make_live_models(settings):
+        models = make_live_models(settings)
+        if settings.service.mode is Mode.SERVE:
+            for line in first_price(settings, models).lines:
+                note(line)
+        for model in models:
             for text in model.notes:
                 note(f"{model.name}: {text}")
             if settings.service.mode is Mode.SERVE:

@@ -12,32 +12,36 @@ import platform
 import re
 import resource
 import sys
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from mark.catalog.schema import ModelFile, parse_file
+from mark.catalog.schema import LAMBDA, ModelFile, parse_file
 from mark.catalog.shipped_models import MODEL_FILE, PROFILE_FILE
+from mark.config.settings import TraceSettings
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.domain.models.profile import Evidence, Profile
-from mark.offline.own_model.predict import Tried, try_model
+from mark.offline.own_model.predict import Tried, call_ms, try_model
 from mark.offline.own_model.profile import ProfileOptions, measured_profile, note_if_busy, write_profiles
 from mark.offline.own_model.targets import class_name, existing_source
+from mark.offline.trace_source import TraceReading, read_place
 from mark.plugins.load import make_model
+from mark.ports import PythonModel
 from mark.protocols.exchange import zeros
 from mark.protocols.model_contract import class_mistakes
 from mark.report.files import write_whole
 from mark.report.formatting import percent
-from mark.report.terminal import show
+from mark.report.terminal import note, show
 
 CONFIG_FILE = "mark.yaml"
 USUAL_LATENCY_MS = (50, 100, 200, 300, 500, 1000, 2000, 3000, 5000, 10_000, 20_000, 60_000)
 """Objectives that are proposed: the first that is TIMES the time of a single request, or more."""
 TIMES = 10.0
-USUAL_SHARE, USUAL_RPS = 0.99, 10.0
+USUAL_SHARE, USUAL_RPS, LEAST_RPS = 0.99, 10.0, 0.001
 MEMORY_STEP_GIB, PAYLOAD_STEP_MIB = 0.25, 0.001
 KIB_PER_GIB, BYTES_PER_MIB = 1024.0**2, 1024.0**2
 ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
@@ -57,6 +61,8 @@ class InitOptions:
     share: float | None
     memory_gib: float | None
     rps: float | None
+    #: A log or trace whose mean is the load to expect; `file` is None without one.
+    trace: TraceSettings
     seconds: float
     ask: bool
     force: bool
@@ -72,26 +78,40 @@ class _Needs:
     memory_gib: float
     payload_mib: float
     rps: float
+    #: Somebody said which latency is promised.
     stated: bool
 
 
-def write_model(options: InitOptions) -> None:
-    """Try the model, ask, write the three files, and say what can be done with them. Errors: Misconfigured."""
+def write_model(options: InitOptions) -> Path:
+    """Try the model, ask, write the three files, and say what can be done with them; the path of mark.yaml.
+
+    Errors: Misconfigured.
+    """
     source = existing_source(options.target, Path())
     folder = options.out or source.parent
     _refuse_existing(folder, options)
-    tried = _tried(options)
-    name = options.model or class_name(options.target)
-    profile = _measured(options, name) if options.seconds > 0 else None
-    needs = _asked_needs(options, name, tried, profile)
+    rps = _mean_rps(options.trace)
+    model, tried = _tried(options)
+    needs = _asked_needs(options, tried, rps)
+    profiles = _measured(options, needs, model) if options.seconds > 0 else ()
+    needs = _with_memory(options, needs)
     text = _model_text(needs)
     parse_file(text, ModelFile, "the model")  # what flags gave is checked as the file would be
     write_whole(folder / MODEL_FILE, text)
-    write_whole(folder / CONFIG_FILE, _config_text(options.target, folder, needs))
-    if profile is not None:
-        write_profiles(folder / PROFILE_FILE, (profile,))
+    write_whole(folder / CONFIG_FILE, _config_text(options, folder, needs))
+    if profiles:
+        write_profiles(folder / PROFILE_FILE, profiles)
         note_if_busy()
-    _show(folder, needs, profile)
+    _show(folder, needs, profiles)
+    return folder / CONFIG_FILE
+
+
+def _mean_rps(trace: TraceSettings) -> float | None:
+    """The mean of a log or trace, requests/s; None without one. Misconfigured where it cannot be read."""
+    if trace.file is None:
+        return None
+    reading = TraceReading(where=trace.where, rows=trace.rows, bursts=trace.bursts)
+    return max(LEAST_RPS, read_place(trace.file, reading).mean_rps)
 
 
 def _refuse_existing(folder: Path, options: InitOptions) -> None:
@@ -101,14 +121,14 @@ def _refuse_existing(folder: Path, options: InitOptions) -> None:
         raise Misconfigured(f"{', '.join(there)} is there already; --force overwrites, --out names another folder")
 
 
-def _tried(options: InitOptions) -> Tried | None:
-    """A call with zeros; None where nothing is to be measured. Misconfigured where it is no model."""
+def _tried(options: InitOptions) -> tuple[PythonModel, Tried | None]:
+    """The model and a call with zeros; None where nothing is measured. Misconfigured where it is no model."""
     target = options.target
     model = make_model(target, Path())
     if mistakes := class_mistakes(model):
         raise Misconfigured(f"model {target!r}: {'; '.join(mistakes)}")
     if options.seconds <= 0:
-        return None
+        return model, None
     try:
         tried = try_model(model, zeros(tuple(model.inputs), 1))
     except Misconfigured as error:
@@ -118,12 +138,15 @@ def _tried(options: InitOptions) -> Tried | None:
         ) from error
     if tried.mistakes:
         raise Misconfigured(f"model {target!r}: {'; '.join(tried.mistakes)}")
-    return tried
+    if tried.failed:
+        note(f"{tried.failed} of {tried.calls + tried.failed} calls of the model failed; the others are measured")
+    return model, tried
 
 
-def _measured(options: InitOptions, name: str) -> Profile:
+def _measured(options: InitOptions, needs: _Needs, model: PythonModel) -> tuple[Profile, ...]:
+    """Profiles for an instance and for Lambda, which answers one request at a time: the same calls tell both."""
     profiled = ProfileOptions(
-        model=name,
+        model=needs.name,
         target=options.target,
         folder=Path(),
         kind="python",
@@ -132,33 +155,54 @@ def _measured(options: InitOptions, name: str) -> Profile:
         seconds=options.seconds,
         body=None,
         to=None,
+        longest_s=needs.latency_ms / 1000,
+        made=model,
     )
-    return measured_profile(profiled)[2]
+    profile = measured_profile(profiled)[2]
+    known = replace(profile.provenance, evidence=Evidence.STAND_IN)
+    return profile, replace(profile, instance_type=LAMBDA, points=profile.points[:1], provenance=known)
 
 
-def _asked_needs(options: InitOptions, name: str, tried: Tried | None, profile: Profile | None) -> _Needs:
-    """Needs from flags, questions or defaults."""
-    single_ms = profile.latency_s(1) * 1000 if profile else (tried.median_s * 1000 if tried else 0.0)
-    usual_ms = next((ms for ms in USUAL_LATENCY_MS if ms >= single_ms * TIMES), USUAL_LATENCY_MS[-1])
-    peak_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / KIB_PER_GIB
-    memory_gib = math.ceil(peak_gib / MEMORY_STEP_GIB) * MEMORY_STEP_GIB
-    asks = options.ask and sys.stdin.isatty()
-
-    def one(given: float | None, question: str, default: float) -> float:
-        if given is not None or not asks:
-            return default if given is None else given
-        answer: float = typer.prompt(question, default=default, type=float, err=True)
-        return answer
-
+def _asked_needs(options: InitOptions, tried: Tried | None, mean_rps: float | None) -> _Needs:
+    """Needs from flags, questions or defaults; memory is known once it is measured."""
+    single_s = tried.median_s if tried else 0.0
+    usual_ms = next((ms for ms in USUAL_LATENCY_MS if ms >= single_s * 1000 * TIMES), USUAL_LATENCY_MS[-1])
+    usual_rps = USUAL_RPS if mean_rps is None else mean_rps
+    latency_ms = _one(options, options.latency_ms, "Answer within how many ms?", usual_ms)
+    if single_s * 1000 > latency_ms:
+        note(
+            f"one request takes {call_ms(single_s)} here, longer than the {latency_ms:g} ms that you promise: a "
+            "machine like this one cannot keep them"
+        )
     return _Needs(
-        name=name,
-        latency_ms=one(options.latency_ms, "Answer within how many ms?", usual_ms),
-        share=one(options.share, "Which share of the requests must be in time?", USUAL_SHARE),
-        memory_gib=one(options.memory_gib, "How many GiB of memory does it need?", memory_gib),
+        name=options.model or class_name(options.target),
+        latency_ms=latency_ms,
+        share=_one(options, options.share, "Which share of the requests must be in time?", USUAL_SHARE),
+        memory_gib=0.0,
         payload_mib=_payload_mib(tried),
-        rps=one(options.rps, "How many requests/s are expected at first?", USUAL_RPS),
-        stated=options.latency_ms is not None or asks,
+        rps=_one(options, options.rps, "How many requests/s are expected at first?", usual_rps),
+        stated=options.latency_ms is not None or _asks(options),
     )
+
+
+def _with_memory(options: InitOptions, needs: _Needs) -> _Needs:
+    """The needs with the memory that this process had at its peak, the measured batches included."""
+    peak_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / KIB_PER_GIB
+    usual_gib = math.ceil(peak_gib / MEMORY_STEP_GIB) * MEMORY_STEP_GIB
+    asked = _one(options, options.memory_gib, "How many GiB of memory does it need?", usual_gib)
+    return replace(needs, memory_gib=asked)
+
+
+def _asks(options: InitOptions) -> bool:
+    return options.ask and sys.stdin.isatty()
+
+
+def _one(options: InitOptions, given: float | None, question: str, default: float) -> float:
+    """A figure from its flag, from the terminal, or its default."""
+    if given is not None or not _asks(options):
+        return default if given is None else given
+    answer: float = typer.prompt(question, default=default, type=float, err=True)
+    return answer
 
 
 def _payload_mib(tried: Tried | None) -> float:
@@ -188,7 +232,8 @@ def _model_text(needs: _Needs) -> str:
     return json_text({"format": "mark-models/1", "models": [entry]}, indent=2) + "\n"
 
 
-def _config_text(target: str, folder: Path, needs: _Needs) -> str:
+def _config_text(options: InitOptions, folder: Path, needs: _Needs) -> str:
+    target, trace = options.target, options.trace
     where, _, attribute = target.rpartition(":")
     here = os.path.relpath(Path.cwd(), folder)
     is_file = where.endswith(".py")
@@ -202,7 +247,21 @@ def _config_text(target: str, folder: Path, needs: _Needs) -> str:
         rps=f"{needs.rps:g}",
         models=MODEL_FILE,
         profiles=PROFILE_FILE,
+        trace=_trace_text(folder, trace),
     )
+
+
+def _trace_text(folder: Path, trace: TraceSettings) -> str:
+    """The section `trace`, in a comment where there is none."""
+    if trace.file is None:
+        return "# trace: {file: load.csv.gz, start_s: 86400}"
+    given = {"file": _from(folder, trace.file), **({"where": trace.where} if trace.where else {})}
+    return f"trace: {json_text({**given, **({'rows': trace.rows} if trace.rows else {})})}"
+
+
+def _from(folder: Path, place: str) -> str:
+    """A file's path from that folder; another place as it is."""
+    return os.path.relpath(place, folder) if Path(place).exists() else place
 
 
 CONFIG = """\
@@ -236,12 +295,12 @@ service:
 {folder}\
       # The load to start with, requests/s, until there is a history.
       expected_rps: {rps}
-      # Lambda takes what instances cannot answer in time, once the profile has it:
-      # `mark profile --as lambda` measures a stand-in here, `mark profile --on lambda` in AWS.
+      # Lambda takes what instances cannot answer in time. The profile has a stand-in of it, measured here;
+      # `mark profile --on lambda` measures it in AWS.
       # offerings: {{overflow: false}}
 
 # A trace of your own traffic for `mark simulate`: what lies before start_s is what forecasters learn from.
-# trace: {{file: load.csv.gz, start_s: 86400}}
+{trace}
 
 # What may be spent in a day and a month (UTC), and what happens then: warn, floor or pause.
 # budget: {{daily_usd: 50, monthly_usd: 900, when_reached: floor}}
@@ -253,20 +312,19 @@ FOLDER = """\
 """
 
 
-def _show(folder: Path, needs: _Needs, profile: Profile | None) -> None:
+def _show(folder: Path, needs: _Needs, profiles: Sequence[Profile]) -> None:
     """Print the files that were written, how sure they are, and commands that work as they are."""
     config = folder / CONFIG_FILE
-    written = [config, folder / MODEL_FILE, *((folder / PROFILE_FILE,) if profile else ())]
+    written = [config, folder / MODEL_FILE, *((folder / PROFILE_FILE,) if profiles else ())]
     show(f"wrote {', '.join(map(str, written))}")
     promise = f"{percent(needs.share)} of the requests within {needs.latency_ms:g} ms"
     show(f"{needs.name}: {promise}; {needs.memory_gib:g} GiB of memory")
-    if profile is not None:
+    for profile in profiles:
         known = profile.provenance
         kind = "measured on" if known.evidence is Evidence.MEASURED else "a stand-in, measured on"
-        single_ms = profile.latency_s(1) * 1000
-        show(f"{profile.instance_type}: {single_ms:.3g} ms for one request, {kind} {known.machine}")
+        show(f"{profile.instance_type}: {call_ms(profile.latency_s(1))} for one request, {kind} {known.machine}")
     longer = f"mark profile --config {config} --out {folder / PROFILE_FILE}"
     show("next:", f"  mark predict --config {config}")
-    show(f"  {longer}{'   # measures for longer' if profile else '   # it has no profile yet'}")
+    show(f"  {longer}{'   # measures for longer' if profiles else '   # it has no profile yet'}")
     show(f"  mark up --config {config} --detach", f"  mark down --config {config}")
-    show(f"with your traffic: mark simulate --config {config} --trace ACCESS_LOG --start-s 86400 --policy all")
+    show(f"what to run, with your traffic: mark simulate --config {config} --trace ACCESS_LOG --start-s 86400")

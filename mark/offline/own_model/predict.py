@@ -36,6 +36,8 @@ from mark.report.terminal import note, show, show_json, unheard
 
 DIFFERS = 1
 """Exit status where the outputs differ from what the model declares."""
+FIRST_TRIES = 3
+"""A model that fails at random, as one that asks another service, gets so many chances to answer once."""
 REPEATS, REPEAT_S = 20, 1.0
 """Calls after the first one, and how long they may take together."""
 SHOWN = 400
@@ -65,6 +67,8 @@ class Tried:
     median_s: float
     calls: int
     mistakes: tuple[str, ...]
+    #: Calls that failed.
+    failed: int = 0
 
 
 def predict_once(settings: Settings, options: PredictOptions, *, as_json: bool) -> None:
@@ -93,17 +97,28 @@ def predict_once(settings: Settings, options: PredictOptions, *, as_json: bool) 
 
 
 def try_model(model: PythonModel, inputs: Tensors) -> Tried:
-    """Call the model with these inputs, a few times. Errors: Misconfigured where it raises."""
+    """Call the model with these inputs, a few times. Errors: Misconfigured where it never answers."""
+    failed = 0
     with redirect_stdout(sys.stderr):
-        first, first_s = _called(model, inputs)
+        while True:
+            try:
+                first, first_s = _called(model, inputs)
+                break
+            except Misconfigured:
+                failed += 1
+                if failed == FIRST_TRIES:
+                    raise
     mistakes = output_mistakes(first, tuple(model.outputs), row_count(inputs))
     if not isinstance(first, Mapping):
         raise Misconfigured("; ".join(mistakes))
     took: list[float] = []
     began = time.perf_counter()
     with unheard():
-        while len(took) < REPEATS and time.perf_counter() - began < REPEAT_S:
-            took.append(_called(model, inputs)[1])
+        while len(took) + failed < REPEATS and time.perf_counter() - began < REPEAT_S:
+            try:
+                took.append(_called(model, inputs)[1])
+            except Misconfigured:
+                failed += 1
     return Tried(
         inputs=inputs,
         outputs={str(name): np.asarray(value) for name, value in first.items()},
@@ -111,6 +126,7 @@ def try_model(model: PythonModel, inputs: Tensors) -> Tried:
         median_s=float(np.median(took)) if took else first_s,
         calls=1 + len(took),
         mistakes=mistakes,
+        failed=failed,
     )
 
 
@@ -289,7 +305,7 @@ def _values(array: NDArray[Any]) -> str:
     return text.replace("\n", "")[:SHOWN]
 
 
-def _ms(seconds: float) -> str:
+def call_ms(seconds: float) -> str:
     """Three digits below a second, whole milliseconds above: never an exponent."""
     return f"{seconds * 1000:,.0f} ms" if seconds >= 1 else f"{seconds * 1000:.3g} ms"
 
@@ -300,10 +316,12 @@ def _show(chosen: TriedModel, tried: Tried) -> None:
         for name, array in tensors.items():
             table.add_row(kind, Text(name), str(array.dtype), str(list(array.shape)), Text(_values(array)))
     rows, more = row_count(tried.inputs), tried.calls - 1
-    then = f", then {_ms(tried.median_s)} (median of {more} call{'s' if more > 1 else ''})" if more else ""
+    then = f", then {call_ms(tried.median_s)} (median of {more} call{'s' if more > 1 else ''})" if more else ""
     show(
-        f"{chosen.name} ({chosen.target}), a batch of {rows}: first call {_ms(tried.first_s)}{then}",
+        f"{chosen.name} ({chosen.target}), a batch of {rows}: first call {call_ms(tried.first_s)}{then}",
         table,
     )
+    if tried.failed:
+        note(f"{tried.failed} of {tried.calls + tried.failed} calls failed")
     if not tried.mistakes:
         show("outputs are as declared")

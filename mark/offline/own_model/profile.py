@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 import os
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,13 +23,14 @@ from mark.domain.errors import Misconfigured, unknown
 from mark.domain.models.profile import Evidence, Profile
 from mark.domain.tensor import TensorSpec
 from mark.plugins.load import load_model
-from mark.ports import Backend, InferRequest
+from mark.ports import Backend, InferRequest, PythonModel
 from mark.protocols.oip.bodies import example_body
 from mark.report.files import write_whole
 from mark.report.tables import Column, make_table
 from mark.report.terminal import note, progress, show, show_json, unheard
 from mark.serving.backends.oip_server import OipBackend
 from mark.serving.backends.python import PythonBackend
+from mark.serving.backends.python import log as backend_log
 from mark.serving.backends.servers import InvocationsBackend
 from mark.serving.backends.tf_serving import TfServingBackend
 from mark.serving.profiling import MeasuredPoint, measure, profile_of, profile_text
@@ -61,6 +65,10 @@ class ProfileOptions:
     body: Path | None
     to: Path | None
     named: tuple[Path, ...] = ()
+    #: No batch is measured that takes longer.
+    longest_s: float = math.inf
+    #: The model, where it has been made already.
+    made: PythonModel | None = None
 
 
 def profile_backend(options: ProfileOptions, *, as_json: bool) -> None:
@@ -78,6 +86,9 @@ def profile_backend(options: ProfileOptions, *, as_json: bool) -> None:
             f"until `mark profile --on {profile.instance_type}` has measured there"
         )
     note_if_busy()
+    left_out = sorted({*_sizes(options.batches, profile.instance_type)} - {point.batch for point in points})
+    if left_out:
+        note(f"batches of {', '.join(map(str, left_out))} are not measured: the time is too short; --seconds")
     unstable = [str(point.batch) for point in points if not point.stable]
     if unstable:
         note(f"batches of {', '.join(unstable)} were not stable when time was up; give a longer --seconds")
@@ -96,7 +107,7 @@ def measured_profile(options: ProfileOptions) -> tuple[tuple[Profile, ...], tupl
     if not options.seconds > 0:
         raise Misconfigured(f"--seconds must be above 0, not {options.seconds:g}")
     others = others_of(options.to, options.model, (instance_type,))
-    with progress() as report, unheard():
+    with progress() as report, unheard(), one_failure():
         points = asyncio.run(_measured(options, sizes, lambda share: report("measuring", share)))
     profile = profile_of(
         points,
@@ -107,6 +118,22 @@ def measured_profile(options: ProfileOptions) -> tuple[tuple[Profile, ...], tupl
         evidence=Evidence.MEASURED if here == instance_type else Evidence.STAND_IN,
     )
     return others, points, profile
+
+
+@contextmanager
+def one_failure() -> Iterator[None]:
+    """Meanwhile the first failure of a model is told with its cause, and no other: the profile counts them."""
+    told: list[logging.LogRecord] = []
+
+    def first(record: logging.LogRecord) -> bool:
+        told.append(record)
+        return len(told) == 1
+
+    backend_log.addFilter(first)
+    try:
+        yield
+    finally:
+        backend_log.removeFilter(first)
 
 
 def note_if_busy() -> None:
@@ -151,6 +178,7 @@ async def _measured(
             sizes,
             seconds=options.seconds,
             progress=lambda share, _points: report(share),
+            longest_s=options.longest_s,
         )
     finally:
         await backend.close()
@@ -159,7 +187,9 @@ async def _measured(
 def _backend(options: ProfileOptions) -> Backend:
     match options.kind:
         case "python":
-            return PythonBackend(load_model(options.target, options.folder), name=options.model)
+            made = options.made
+            make = load_model(options.target, options.folder) if made is None else lambda: made
+            return PythonBackend(make, name=options.model)
         case "oip":
             return OipBackend(options.target, name=options.model, ready_within_s=READY_WITHIN_S)
         case "tf-serving":

@@ -16,6 +16,14 @@ from mark.plugins import files
 from tests.offline.own_model.test_profile_here import MODEL
 from tests.offline.own_model.test_user_code import package
 
+SLOW = """def predict(self, tensors):
+        __import__("time").sleep(0.03)"""
+UNLUCKY = """calls = 0
+
+    def predict(self, tensors):
+        Doubler.calls += 1
+        if Doubler.calls % 40 == 1:
+            raise ValueError("bad luck")"""
 INIT = ("init", "--target", "own/doubler.py:Doubler", "--seconds", "0.2")
 
 
@@ -25,6 +33,10 @@ def model(mark):
     Path("own/doubler.py").write_text(MODEL)
     yield
     files.leave()
+
+
+def profiles(path: str) -> list[dict]:
+    return json.loads(Path(path).read_text())["profiles"]
 
 
 def served(path: str):
@@ -40,6 +52,10 @@ def test_the_folder_can_be_served_as_it_is(mark):
     assert (spec.slo.latency_s, spec.slo.target, spec.memory_gib) == (0.2, 0.995, 0.5)
     found = served("own/mark.yaml")
     assert {item.instance_type.name for item in found.offerings} == {"c5.large"}
+    assert found.overflow is not None, "Lambda is measured by the same calls"
+    assert "lambda: " in answer.out
+    assert "doubler: 3 requests/s are assumed (expected_rps): rents " in answer.out
+    assert re.search(r"first plan: [0-9.]+ USD an hour \(.*\), [0-9,.]+ USD a month", answer.out)
     assert [tensor.name for tensor in found.outputs] == ["y"]
     assert "a stand-in" in answer.out
     assert "#" in Path("own/mark.yaml").read_text()
@@ -56,6 +72,36 @@ def test_the_printed_commands_work(mark):
     assert served(commands[2][3]).name == "doubler"
     run = ("simulate", "--config", "own/mark.yaml", "--trace", "load.csv.gz", "--start-s", "600")
     assert json.loads(mark(*run, "--policy", "static-peak", "--json").out)["runs"][0]["model"] == "doubler"
+
+
+def test_the_load_to_expect_is_that_of_a_trace_and_the_file_names_it(mark):
+    rows = "".join(f"{60 * minute},{2 + 2 * (minute % 2)}\n" for minute in range(30))
+    Path("mine.csv").write_text(f"timestamp_s,rate_rps\n{rows}")
+    answer = mark(*INIT, "--trace", "mine.csv")
+    assert answer.status == 0, answer.err
+    settings = load_settings(Path("own/mark.yaml"), {})
+    assert settings.service.serve[0].expected_rps == 3.0
+    assert Path(settings.trace.file or "").resolve() == Path("mine.csv").resolve()
+    assert mark(*INIT, "--trace", "none.csv", "--force").status == 2
+
+
+def test_a_model_slower_than_its_objective_is_told_so_and_what_is_measured_is_kept(mark):
+    Path("own/doubler.py").write_text(MODEL.replace("def predict(self, tensors):", SLOW))
+    answer = mark(*INIT, "--slo-ms", "20")
+    assert answer.status == 0, answer.err
+    assert "longer than the 20 ms that you promise" in answer.err
+    assert "nothing can serve doubler within the objective" in answer.err
+    (batches,) = {tuple(one["latency_ms_by_batch"]) for one in profiles("own/profile.json")}
+    assert batches == ("1",)
+
+
+def test_a_model_that_fails_at_times_is_measured_and_told(mark):
+    Path("own/doubler.py").write_text(MODEL.replace("def predict(self, tensors):", UNLUCKY))
+    answer = mark(*INIT)
+    assert answer.status == 0, answer.err
+    assert "calls of the model failed" in answer.err
+    assert answer.err.count("bad luck") <= 2
+    assert "calls failed" in profiles("own/profile.json")[0]["source"]
 
 
 def test_another_folder_may_hold_the_files(mark):

@@ -45,7 +45,7 @@ def test_the_page_runs(mark, files):
     assert [run["model"] for run in by_flags] == ["my-classifier", "my-classifier"]
     assert by_flags[0]["slo"]["latency_ms"] == 400
     assert by_flags[0]["assumed_profiles"] == ["my-classifier on lambda: 1.8 times c5.large"]
-    assert [run["cost_usd"] for run in by_file] == [run["cost_usd"] for run in by_flags]
+    assert [run["cost_usd"] for run in by_file[:2]] == [run["cost_usd"] for run in by_flags]
 
 
 def test_models_of_ones_own_are_listed(mark, files):
