@@ -65,6 +65,10 @@ def load(
     trace: given.Trace = None,
     where: given.Where = None,
     rows: given.Rows = None,
+    time: given.Time = None,
+    value: given.Value = None,
+    tz: given.Tz = None,
+    dates: given.Dates = None,
     bursts: given.Bursts = None,
     rate: Annotated[
         float | None,
@@ -101,7 +105,7 @@ def load(
     forecasts follow a clock that runs X times as fast; service times and the objective stay real. The exit status
     is 1 when no request was answered.
     """
-    settings = given.settings_of(locals(), "where", "rows", "bursts")
+    settings = given.settings_of(locals(), "where", "rows", "time", "value", "tz", "dates", "bursts")
     from mark.catalog.latency_tables import load_sizes
     from mark.live.commands.load import LoadOptions, load_service
     from mark.offline.trace_source import TraceReading

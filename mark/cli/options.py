@@ -71,6 +71,20 @@ Rows = Annotated[
         "Meaning of a CSV's rows where its header does not say.  [default: inferred from the numbers]",
     ),
 ]
+Time = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="Column or JSON key of the time: data.time.  [default: by its name]"),
+]
+Value = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="Column or JSON key of the load.  [default: by its name]")
+]
+Tz = Annotated[
+    str | None,
+    typer.Option(metavar="ZONE", help="Zone of times that name none, such as Europe/Berlin.  [default: UTC]"),
+]
+Dates = Annotated[
+    str | None, choice("dmy|mdy", "Order of dates with slashes.  [default: where the file tells it]")
+]
 Bursts = Annotated[
     str | None,
     choice("none|typical|strong", "Bursts to draw within bins of more than a minute.  [default: typical]"),
@@ -276,7 +290,11 @@ SETTINGS = {
     "speed": "trace.speed",
     "start_s": "trace.start_s",
     "stress": "faults.stress",
+    "dates": "trace.dates",
+    "time": "trace.time",
     "trace": "trace.file",
+    "tz": "trace.tz",
+    "value": "trace.value",
     "types": "offerings.types",
     "where": "trace.where",
     "world": "simulate.world",

@@ -60,6 +60,10 @@ def init(
     trace: given.Trace = None,
     where: given.Where = None,
     rows: given.Rows = None,
+    time: given.Time = None,
+    value: given.Value = None,
+    tz: given.Tz = None,
+    dates: given.Dates = None,
     seconds: Annotated[
         float,
         typer.Option(metavar="SECONDS", help="With --target: time limit of measuring; 0: do not measure."),
@@ -73,7 +77,8 @@ def init(
     With --target it loads the model, calls it, measures it here, and writes model.json, profile.json and
     mark.yaml. On a terminal it asks for the objective; elsewhere flags and defaults count.
     """
-    settings = given.settings_of({"config": config, "trace": trace, "where": where, "rows": rows})
+    read = {"trace": trace, "where": where, "rows": rows, "time": time, "value": value, "tz": tz, "dates": dates}
+    settings = given.settings_of({"config": config, **read})
     if target is None:
         from mark.offline.own_model.init import write_config
 
@@ -89,7 +94,7 @@ def init(
         share=slo_target,
         memory_gib=memory_gib,
         rps=rps,
-        trace=settings.trace,
+        settings=settings,
         seconds=seconds,
         ask=not yes,
         force=force,

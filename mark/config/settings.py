@@ -21,7 +21,7 @@ from pydantic_core import ErrorDetails
 from mark.cloudmodel.world import WorldName
 from mark.config.account import AccountSettings
 from mark.config.budget import BudgetSettings
-from mark.config.capacity import CapacitySchedule
+from mark.config.capacity import CapacitySchedule, TimeZone
 from mark.config.events import EventSettings
 from mark.config.parts import (
     SECRET,
@@ -65,6 +65,19 @@ class TraceSettings(Part):
     rows: Literal["counts", "rates", "requests"] | None = Field(
         None,
         description="Meaning of a CSV's rows where its header does not say; inferred when left out.",
+    )
+    time: str | None = Field(
+        None, description="Column or JSON key of the time, such as data.time; found by name when left out."
+    )
+    value: str | None = Field(
+        None,
+        description="Column or JSON key of the load; found by name when left out. JSON lines are requests then.",
+    )
+    tz: TimeZone | None = Field(
+        None, description="Zone of times that name none, such as Europe/Berlin; UTC when left out."
+    )
+    dates: Literal["dmy", "mdy"] | None = Field(
+        None, description="Order of dates with slashes, where the file does not tell it."
     )
     bursts: Literal["none", "typical", "strong"] = Field(
         "typical", description="Bursts to draw within bins of more than a minute, which show none."

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from zoneinfo import ZoneInfo
 
 from mark.config.settings import Settings, TraceSettings
 from mark.simulator.traces.bursts import with_bursts
 from mark.simulator.traces.formats.filters import parse_where
 from mark.simulator.traces.formats.rows import RowKind, TraceOptions
 from mark.simulator.traces.formats.sources import S3, Objects
-from mark.simulator.traces.trace import Trace, read_trace
+from mark.simulator.traces.formats.times import DayOrder
+from mark.simulator.traces.trace import AS_IT_IS, Trace, read_trace
 
 DEFAULTS = TraceSettings()
 REGION = Settings().service.aws.region
@@ -19,20 +21,25 @@ REGION = Settings().service.aws.region
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceReading:
-    """Options of reading a trace. `rows`: what a CSV's rows hold where its header does not say; None: guessed."""
+    """How a trace is read, and the bursts to draw within its long bins."""
 
-    where: tuple[str, ...] = DEFAULTS.where
-    rows: str | None = DEFAULTS.rows
+    options: TraceOptions = AS_IT_IS
     bursts: str = DEFAULTS.bursts
     region: str = REGION
 
     @classmethod
     def of(cls, settings: Settings) -> TraceReading:
         """The reading that settings ask for."""
-        options = settings.trace
-        return cls(
-            where=options.where, rows=options.rows, bursts=options.bursts, region=settings.service.aws.region
+        given = settings.trace
+        options = TraceOptions(
+            where=parse_where(given.where),
+            rows=RowKind(given.rows) if given.rows else None,
+            time=given.time,
+            value=given.value,
+            zone=ZoneInfo(given.tz) if given.tz else None,
+            dates=DayOrder(given.dates) if given.dates else None,
         )
+        return cls(options=options, bursts=given.bursts, region=settings.service.aws.region)
 
 
 def read_place(place: str, reading: TraceReading) -> Trace:
@@ -42,9 +49,8 @@ def read_place(place: str, reading: TraceReading) -> Trace:
 
 def read_places(places: Sequence[str], reading: TraceReading) -> Trace:
     """The trace of several places, as a shell writes out a pattern."""
-    options = TraceOptions(where=parse_where(reading.where), rows=RowKind(reading.rows) if reading.rows else None)
     with _objects(places, reading.region) as objects:
-        return read_trace(places, options, objects)
+        return read_trace(places, reading.options, objects)
 
 
 def given_trace(settings: Settings) -> Trace | None:

@@ -24,6 +24,10 @@ def simulate(
     trace: given.Trace = None,
     where: given.Where = None,
     rows: given.Rows = None,
+    time: given.Time = None,
+    value: given.Value = None,
+    tz: given.Tz = None,
+    dates: given.Dates = None,
     bursts: given.Bursts = None,
     journal: Annotated[
         str | None,

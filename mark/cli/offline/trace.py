@@ -41,6 +41,10 @@ def import_(
     *,
     where: given.Where = None,
     rows: given.Rows = None,
+    time: given.Time = None,
+    value: given.Value = None,
+    tz: given.Tz = None,
+    dates: given.Dates = None,
     mean_rps: Annotated[
         float | None, typer.Option(metavar="RPS", help="Scale to this mean.  [default: as recorded]")
     ] = None,
@@ -54,7 +58,7 @@ def import_(
 
     CloudWatch, Prometheus, CSVs, and access logs of an ALB, nginx or Apache are recognised by their content.
     """
-    settings = given.settings_of(locals(), "where", "rows")
+    settings = given.settings_of(locals(), "where", "rows", "time", "value", "tz", "dates")
     from mark.offline.trace_source import TraceReading
     from mark.offline.traces import ImportOptions, import_places
 
@@ -67,11 +71,15 @@ def describe(
     *,
     where: given.Where = None,
     rows: given.Rows = None,
+    time: given.Time = None,
+    value: given.Value = None,
+    tz: given.Tz = None,
+    dates: given.Dates = None,
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
     """Describe a trace: level, peaks, daily rhythm, burstiness."""
-    settings = given.settings_of(locals(), "where", "rows")
+    settings = given.settings_of(locals(), "where", "rows", "time", "value", "tz", "dates")
     from mark.offline.trace_source import TraceReading
     from mark.offline.traces import describe_places
 

@@ -21,7 +21,7 @@ import typer
 
 from mark.catalog.schema import LAMBDA, ModelFile, parse_file
 from mark.catalog.shipped_models import MODEL_FILE, PROFILE_FILE
-from mark.config.settings import TraceSettings
+from mark.config.settings import Settings, TraceSettings
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.domain.models.profile import Evidence, Profile
@@ -61,8 +61,8 @@ class InitOptions:
     share: float | None
     memory_gib: float | None
     rps: float | None
-    #: A log or trace whose mean is the load to expect; `file` is None without one.
-    trace: TraceSettings
+    #: With the log or trace whose mean is the load to expect, if any.
+    settings: Settings
     seconds: float
     ask: bool
     force: bool
@@ -90,7 +90,7 @@ def write_model(options: InitOptions) -> Path:
     source = existing_source(options.target, Path())
     folder = options.out or source.parent
     _refuse_existing(folder, options)
-    rps = _mean_rps(options.trace)
+    rps = _mean_rps(options.settings)
     model, tried = _tried(options)
     needs = _asked_needs(options, tried, rps)
     profiles = _measured(options, needs, model) if options.seconds > 0 else ()
@@ -106,12 +106,11 @@ def write_model(options: InitOptions) -> Path:
     return folder / CONFIG_FILE
 
 
-def _mean_rps(trace: TraceSettings) -> float | None:
+def _mean_rps(settings: Settings) -> float | None:
     """The mean of a log or trace, requests/s; None without one. Misconfigured where it cannot be read."""
-    if trace.file is None:
+    if settings.trace.file is None:
         return None
-    reading = TraceReading(where=trace.where, rows=trace.rows, bursts=trace.bursts)
-    return max(LEAST_RPS, read_place(trace.file, reading).mean_rps)
+    return max(LEAST_RPS, read_place(settings.trace.file, TraceReading.of(settings)).mean_rps)
 
 
 def _refuse_existing(folder: Path, options: InitOptions) -> None:
@@ -233,7 +232,7 @@ def _model_text(needs: _Needs) -> str:
 
 
 def _config_text(options: InitOptions, folder: Path, needs: _Needs) -> str:
-    target, trace = options.target, options.trace
+    target, trace = options.target, options.settings.trace
     where, _, attribute = target.rpartition(":")
     here = os.path.relpath(Path.cwd(), folder)
     is_file = where.endswith(".py")
@@ -255,8 +254,8 @@ def _trace_text(folder: Path, trace: TraceSettings) -> str:
     """The section `trace`, in a comment where there is none."""
     if trace.file is None:
         return "# trace: {file: load.csv.gz, start_s: 86400}"
-    given = {"file": _from(folder, trace.file), **({"where": trace.where} if trace.where else {})}
-    return f"trace: {json_text({**given, **({'rows': trace.rows} if trace.rows else {})})}"
+    given = trace.model_dump(exclude_defaults=True, exclude={"file"})
+    return f"trace: {json_text({'file': _from(folder, trace.file), **given})}"
 
 
 def _from(folder: Path, place: str) -> str:

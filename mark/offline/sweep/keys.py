@@ -36,6 +36,8 @@ DECIDING = (
         "report/runs/comparison.py",
         "report/runs/run_documents.py",
         "report/runs/rivals.py",
+        "report/runs/run_verdict.py",
+        "report/verdict.py",
     ),
 )
 """What of `mark` a result's document depends on; the rest shows it or serves live."""

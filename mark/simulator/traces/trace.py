@@ -27,6 +27,8 @@ from mark.simulator.traces.formats.sources import Objects, Source, find_sources,
 
 Floats = NDArray[np.float64]
 
+LEAST_COPIED = 10
+"""Rows that two files share by chance are fewer."""
 ARRIVALS_BIN_S = 1.0
 AS_IT_IS = TraceOptions()
 """Nothing is left out, and the file says what its rows hold."""
@@ -166,10 +168,11 @@ def read_trace(
     places = [str(place)] if isinstance(place, Path | str) else list(place)
     shown = places[0] if len(places) == 1 else f"{places[0]} ... {places[-1]}"
     sources = [source for one in places for source in find_sources(one, objects)]
-    parts = _read_all(shown, sources, options)
+    read = _read_all(shown, sources, options)
+    parts, copies = without_copies(read)
     load, name = join(shown, parts, options), name_of(places[0])
-    empty = len(sources) - len(parts)
-    notes = (*load.notes, *((f"{empty} of {len(sources)} files hold nothing",) if empty else ()))
+    empty = len(sources) - len(read)
+    notes = (*load.notes, *copies, *((f"{empty} of {len(sources)} files hold nothing",) if empty else ()))
     if isinstance(load, Instants):
         return replace(trace_of_arrivals(name, load.times, keep_instants=not load.whole_seconds), notes=notes)
     return Trace(
@@ -194,6 +197,21 @@ def _read_all(shown: str, sources: Sequence[Source], options: TraceOptions) -> l
     if not parts:
         raise Misconfigured(f"{shown}: all {len(sources)} files are empty; check the path")
     return parts
+
+
+def without_copies(parts: Sequence[Rows]) -> tuple[list[Rows], tuple[str, ...]]:
+    """The parts, each once, and a note on those that hold the rows of another, such as a log beside its `.gz`."""
+    first: dict[tuple[bytes, bytes], str] = {}
+    kept: list[Rows] = []
+    notes: list[str] = []
+    for part in parts:
+        key = part.times.tobytes(), b"" if part.values is None else part.values.tobytes()
+        if key in first and len(part.times) >= LEAST_COPIED:
+            notes.append(f"{part.name} is a copy of {first[key]}, and counted once")
+            continue
+        first[key] = part.name
+        kept.append(part)
+    return kept, tuple(notes)
 
 
 def holds_whole_counts(rates_rps: Floats, bin_s: float) -> bool:

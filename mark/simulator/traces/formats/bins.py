@@ -142,7 +142,8 @@ class _Joined:
         twice = np.diff(self.times) == 0
         if twice.any():
             row = int(np.argmax(twice)) + 1
-            raise self.wrong(row, f"time {self.times[row]:.15g} stands twice; keep one row of it")
+            change = next((part.clock_change for part in self.parts if part.clock_change), "")
+            raise self.wrong(row, change or f"time {self.times[row]:.15g} stands twice; keep one row of it")
 
 
 def _bins(rows: _Joined, notes: tuple[str, ...]) -> Bins:

@@ -1,4 +1,4 @@
-"""Access logs: of an Application Load Balancer, and nginx's and Apache's combined format.
+"""Access logs: of an Application Load Balancer, nginx's and Apache's combined format, Envoy's and HAProxy's.
 
 Read block by block; of a request only its instant is kept. Logs are written when answers have left, and by several
 nodes, so the instants are sorted later. What a request is chosen by is read only where it is asked for.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime, timedelta, timezone
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -19,7 +19,7 @@ from mark.domain.errors import Misconfigured
 from mark.simulator.traces.formats.content import Text, rows_of
 from mark.simulator.traces.formats.filters import Where
 from mark.simulator.traces.formats.rows import RowKind, Rows, TraceOptions
-from mark.simulator.traces.formats.times import seconds_of
+from mark.simulator.traces.formats.times import names_zone, seconds_of
 
 Floats = NDArray[np.float64]
 Match = re.Match[str]
@@ -42,11 +42,28 @@ COMBINED_ENTRY = re.compile(
     r'"(?P<request>(?:[^"\\]|\\.)*)" (?P<status>\d{3}|-)(?: |$)'
 )
 """`remote - user [time] "request" status ...`, Apache's with the virtual host before it or without."""
+ENVOY_ENTRY = re.compile(
+    r'(?:\[pod/[^\]]*\] )?\[(?P<answered>\d{4}-\d\d-\d\dT[\d:.]+Z?)\] "(?P<request>[^"]*)" (?P<status>\d+)(?: |$)'
+)
+"""`[start] "request" status ...`, Envoy's and Istio's default, also as kubectl prints it."""
+HAPROXY_ENTRY = re.compile(
+    r".*?\[(?P<answered>\d\d/[A-Z][a-z][a-z]/\d{4}:\d\d:\d\d:\d\d\.\d{3})\] \S+ (?P<group>\S+) [-+\d/]+ "
+    r'(?P<status>-?\d+) .*"(?P<request>[^"]*)"?'
+)
+"""HAProxy's HTTP format, which writes the time that the request came by the machine's own clock."""
 LEFT_OUT_SHARE = 1e-3
 """Lines that no pattern fits, as a share of a log's lines, that are left out and noted: scanners and programs that
 write beside the log leave some in any. More of them are another format, or a broken copy."""
 REMEDY = "; remove the line"
-MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFormat:
+    """An access log: a pattern of its entries, with groups answered, request and status, and what chooses them."""
+
+    name: str
+    entry: re.Pattern[str]
+    keys: Mapping[str, Callable[[Match], str]]
 
 
 def read_alb(text: Text, options: TraceOptions) -> Rows:
@@ -75,25 +92,27 @@ def read_alb(text: Text, options: TraceOptions) -> Rows:
     )  # fmt: skip
 
 
-def read_combined(text: Text, options: TraceOptions) -> Rows:
-    """The time of every entry, a whole second: when its answer had left."""
-    options.where.check(COMBINED, COMBINED_KEYS)
+def read_log(text: Text, options: TraceOptions, log: LogFormat) -> Rows:
+    """The time of every entry: in nginx's and Apache's a whole second, when the answer had left."""
+    options.where.check(log.name, log.keys)
     known: dict[str, float] = {}
     parts = []
-    for number, entries in _entries(text, COMBINED_ENTRY, COMBINED_KEYS, options.where, COMBINED):
+    stamp = ""
+    for number, entries in _entries(text, log.entry, log.keys, options.where, log.name):
         seconds = np.empty(len(entries))
         for at, entry in enumerate(entries):
             stamp = entry["answered"]
             if stamp not in known:
                 try:
-                    known[stamp] = _clock_second(stamp)
+                    known[stamp] = float(seconds_of([stamp])[0])
                 except ValueError as error:
                     line = _line_of(text, number, entry)
                     raise text.wrong(line, f"{stamp!r} is no time; correct the entry") from error
             seconds[at] = known[stamp]
         known = {stamp: known[stamp]} if entries else {}
         parts.append(seconds)
-    return Rows(name=text.name, format=COMBINED, kind=RowKind.REQUEST, times=_joined(parts), notes=text.notes)
+    rows = Rows(name=text.name, format=log.name, kind=RowKind.REQUEST, times=_joined(parts), notes=text.notes)
+    return rows.in_zone(options.zone) if stamp and not names_zone(stamp) else rows
 
 
 def group_name(arn: str) -> str:
@@ -151,16 +170,6 @@ def _joined(parts: list[Floats]) -> Floats:
     return np.concatenate(parts) if parts else np.empty(0)
 
 
-def _clock_second(stamp: str) -> float:
-    """Epoch seconds of `10/Oct/2000:13:55:36 -0700`."""
-    day, month, rest = stamp.split("/")
-    year, hour, minute, second = (int(part) for part in rest[:13].split(":"))
-    ahead = timedelta(hours=int(rest[15:17]), minutes=int(rest[17:19])) * int(f"{rest[14]}1")
-    return datetime(
-        year, MONTHS.index(month) + 1, int(day), hour, minute, second, tzinfo=timezone(ahead)
-    ).timestamp()
-
-
 def _method(entry: Match) -> str:
     return entry["request"].partition(" ")[0]
 
@@ -203,3 +212,17 @@ COMBINED_KEYS: Mapping[str, Callable[[Match], str]] = {
     "path": _path,
     "status": lambda entry: entry["status"],
 }
+ENVOY_KEYS: Mapping[str, Callable[[Match], str]] = {
+    "method": _method,
+    "path": _path,
+    "status": lambda entry: entry["status"],
+}
+HAPROXY_KEYS: Mapping[str, Callable[[Match], str]] = {
+    **ENVOY_KEYS,
+    "backend": lambda entry: entry["group"].partition("/")[0],
+}
+LOGS = (
+    LogFormat(name=COMBINED, entry=COMBINED_ENTRY, keys=COMBINED_KEYS),
+    LogFormat(name="an Envoy access log", entry=ENVOY_ENTRY, keys=ENVOY_KEYS),
+    LogFormat(name="an HAProxy log", entry=HAPROXY_ENTRY, keys=HAPROXY_KEYS),
+)

@@ -23,6 +23,13 @@ Floats = NDArray[np.float64]
 
 RANGE = "an answer of Prometheus's query_range"
 COUNTER_ENDS = ("_total", "_count")
+LEAST_STEPS = 10
+RESET_SHARE = 0.05
+"""A counter that begins anew is at most at this share of what it was, and does so this rarely."""
+RISING = (
+    "a series that only rises is taken as a counter although no name says so; --rows rates takes its values as "
+    "requests per second"
+)
 MOST_SERIES = 3
 """Series that a note names at most."""
 MS = 1000
@@ -52,10 +59,12 @@ def read_range(text: Text, document: Mapping[str, Any], options: TraceOptions) -
     samples = [(times[good], values[good]) for (times, values), good in zip(sampled, finite, strict=True)]
     left_out = sum(int((~good).sum()) for good in finite)
     rates: dict[int, float] = {}
-    counters = 0
+    counters = rising = 0
     for one, (times, values) in zip(taken, samples, strict=True):
-        counter = options.rows is None and str(one["metric"].get("__name__", "")).endswith(COUNTER_ENDS)
+        named = str(one["metric"].get("__name__", "")).endswith(COUNTER_ENDS)
+        counter = options.rows is None and (named or _only_rises(values))
         counters += counter
+        rising += counter and not named
         for at, rate in _bins(times, values, step, counter=counter):
             rates[at] = rates.get(at, 0.0) + rate
     if not rates:
@@ -71,8 +80,21 @@ def read_range(text: Text, document: Mapping[str, Any], options: TraceOptions) -
         values=np.array([rates[at] for at in starts.tolist()]),
         bin_s=step / MS,
         exact=True,
-        notes=_notes(taken, counters, options, left_out),
+        notes=(*_notes(taken, counters, options, left_out), *((RISING,) if rising else ())),
     )
+
+
+def _only_rises(values: Floats) -> bool:
+    """True for a counter that has lost its name, as `sum` takes it away: it never falls but to about 0.
+
+    values: shape (samples,). A rate goes up and down.
+    """
+    steps = np.diff(values)
+    if len(steps) < LEAST_STEPS or not (steps > 0).any():
+        return False
+    falls = steps < 0
+    to_zero = values[1:][falls] <= RESET_SHARE * values[:-1][falls]
+    return bool(to_zero.all()) and float(falls.mean()) <= RESET_SHARE
 
 
 def _label(name: str) -> Callable[[Any], str]:
@@ -131,7 +153,7 @@ def _notes(taken: Sequence[Any], counters: int, options: TraceOptions, left_out:
     notes = [
         f"the values are taken as requests per {per}"
         if not counters
-        else f"{counters} of {len(taken)} series are counters (by name): rates are their differences"
+        else f"{counters} of {len(taken)} series are counters: rates are their differences"
     ]
     if len(taken) > 1:
         named = ", ".join(_words(one["metric"]) for one in taken[:MOST_SERIES])

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from zoneinfo import ZoneInfo
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mark.domain.errors import Misconfigured
 from mark.simulator.traces.formats.filters import Where
+from mark.simulator.traces.formats.times import DayOrder, clock_change, localised
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -34,6 +36,13 @@ class TraceOptions:
     where: Where = field(default_factory=Where)
     #: Meaning of a row where the file leaves it open; None: the file defines it.
     rows: RowKind | None = None
+    #: Name of the column, or the key, that holds the time, and of the one that holds the load; None: guessed.
+    time: str | None = None
+    value: str | None = None
+    #: Zone of times that name none; None for UTC.
+    zone: ZoneInfo | None = None
+    #: Order of dates with slashes; None where the file tells it.
+    dates: DayOrder | None = None
 
     def number_kind(self, default: RowKind, name: str) -> RowKind:
         """Meaning of the numbers of a metric: `default` unless the options set another."""
@@ -64,6 +73,15 @@ class Rows:
     #: Requests of each target group.
     groups: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    #: What shows that the times are of a zone that was not named; empty where nothing does.
+    clock_change: str = ""
+
+    def in_zone(self, zone: ZoneInfo | None) -> Rows:
+        """The rows, whose times name no zone, by that zone's clocks; with a note where they seem to be of one."""
+        if zone is not None:
+            return replace(self, times=localised(self.times, zone))
+        found = clock_change(self.times)
+        return replace(self, clock_change=found, notes=(*self.notes, found)) if found else self
 
     def wrong(self, row: int, what: str) -> Misconfigured:
         """The error about a row."""

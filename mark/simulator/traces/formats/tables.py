@@ -13,10 +13,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mark.domain.errors import Misconfigured
+from mark.domain.errors import Misconfigured, unknown
 from mark.simulator.traces.formats.content import EmptyFile, Text, rows_of
+from mark.simulator.traces.formats.json_lines import ambiguous
 from mark.simulator.traces.formats.rows import RowKind, Rows, TraceOptions
-from mark.simulator.traces.formats.times import MAX_TIME_S, is_instant, is_number, seconds_of, unit_of
+from mark.simulator.traces.formats.times import (
+    MAX_TIME_S,
+    AmbiguousDates,
+    DayOrder,
+    day_order,
+    is_instant,
+    is_number,
+    names_zone,
+    seconds_of,
+    unit_of,
+)
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -36,6 +47,16 @@ COUNT_NAMES = re.compile(
 RATE_NAMES = re.compile(
     r"rate|rate_rps|rps|qps|tps|(req|reqs|requests?|queries|calls)?[ _]*(/|per)[ _]*s(ec(ond)?)?|request[ _]rate"
 )
+NAMES = {RowKind.COUNT: COUNT_NAMES, RowKind.RATE: RATE_NAMES}
+DAY = re.compile(r"\d{4}[-/]\d\d[-/]\d\d|\d{1,2}[./]\d{1,2}[./]\d{4}")
+CLOCK = re.compile(r"\d{1,2}:\d\d(:\d\d([.,]\d{1,9})?)?")
+HOUR_NAMES = ("hour", "hr", "h", "stunde", "hour of day")
+FIELDS = "#Fields:"
+METRIC_COLUMN = "metric_name"
+"""Of k6's CSV."""
+DECIMAL_COMMA = re.compile(r"-?\d+(\.\d{3})*,\d+|-?\d{1,3}(\.\d{3})+")
+"""A number of a file whose columns semicolons part: `1.234,5`."""
+THOUSANDS = re.compile(r"-?\d{1,3}(,\d{3})+(\.\d+)?")
 NEUTRAL_NAMES = ("value", "values", "v", "y", "metric", "")
 """Names of a column that say nothing of it."""
 DELIMITERS = ",;\t"
@@ -56,6 +77,12 @@ class CsvLayout:
     kind: RowKind
     #: The header is MArk's own.
     own: bool
+    #: Index of the column of clock times or hours, where dates stand in a column of their own.
+    clock: int | None = None
+    #: Lines that begin with `#` hold no row: W3C's extended logs, as CloudFront's and IIS's.
+    comments: bool = False
+    #: Order of dates with slashes.
+    dates: DayOrder = DayOrder.MONTH_FIRST
 
     @property
     def format(self) -> str:
@@ -65,7 +92,10 @@ class CsvLayout:
 
 def find_layout(text: Text, options: TraceOptions) -> CsvLayout | None:
     """The layout of a CSV; None where its first line is none of a trace. Misconfigured where it is ambiguous."""
-    first = text.lines()[0]
+    lines = text.lines()
+    if lines[0].startswith("#"):
+        return _extended(lines, options)
+    first = lines[0]
     delimiter = next((mark for mark in DELIMITERS if mark in first), ",")
     fields = _split(first, delimiter)
     if not fields:
@@ -73,10 +103,13 @@ def find_layout(text: Text, options: TraceOptions) -> CsvLayout | None:
     if is_instant(fields[0]) or is_number(fields[0]):
         return _without_header(fields, delimiter, options)
     names = tuple(field.lower() for field in fields)
-    time = _time_column(text, names, delimiter)
+    rows = [_split(line, delimiter) for line in lines[1:] if line]
+    time = _column("--time", options.time, names)
+    time = _time_column(names, rows) if time is None else time
     if time is None:
         return None
-    value, kind = _value_column(text, names, time, options)
+    clock = _clock_column(names, rows, time)
+    value, kind = _value_column(text, names, rows, (time, clock), options)
     own = names == RATES_HEADER or (len(names) == 1 and names[0] in ARRIVALS_HEADERS)
     return CsvLayout(
         names=names,
@@ -87,7 +120,41 @@ def find_layout(text: Text, options: TraceOptions) -> CsvLayout | None:
         value=value,
         kind=kind,
         own=own,
+        clock=clock,
+        dates=_dates(text, rows, time, options),
     )
+
+
+def _extended(lines: Sequence[str], options: TraceOptions) -> CsvLayout | None:
+    """A W3C extended log: a request a line, by the names of its line `#Fields:`; None where it lacks that."""
+    fields = next((line for line in lines if line.startswith(FIELDS)), FIELDS)
+    names = tuple(name.lower() for name in fields.removeprefix(FIELDS).split())
+    if "date" not in names or "time" not in names:
+        return None
+    first = next((line for line in lines if line and not line.startswith("#")), "")
+    return CsvLayout(
+        names=names, header=False, delimiter="\t" if "\t" in first else " ", columns=len(names),
+        time=names.index("date"), value=None, kind=options.rows or RowKind.REQUEST, own=False,
+        clock=names.index("time"), comments=True,
+    )  # fmt: skip
+
+
+def _column(flag: str, name: str | None, names: Sequence[str]) -> int | None:
+    """Index of the column that a flag names. Misconfigured where there is none."""
+    if name is None:
+        return None
+    if name.lower() not in names:
+        raise unknown(f"column of {flag}", name.lower(), names)
+    return names.index(name.lower())
+
+
+def _dates(text: Text, rows: Sequence[Sequence[str]], time: int, options: TraceOptions) -> DayOrder:
+    if options.dates is not None:
+        return options.dates
+    try:
+        return day_order([row[time] for row in rows if len(row) > time])
+    except AmbiguousDates as error:
+        raise ambiguous(text.name, str(error)) from None
 
 
 def _split(line: str, delimiter: str) -> list[str]:
@@ -108,25 +175,46 @@ def _without_header(fields: Sequence[str], delimiter: str, options: TraceOptions
     )  # fmt: skip
 
 
-def _time_column(text: Text, names: Sequence[str], delimiter: str) -> int | None:
+def _time_column(names: Sequence[str], rows: Sequence[Sequence[str]]) -> int | None:
     """The column that is named as a time, or holds dates in the first row."""
+    row = rows[0] if rows else []
+    dated = [at for at, field in enumerate(row) if is_instant(field) and at < len(names)]
     named = [at for at, name in enumerate(names) if TIME_NAMES.fullmatch(name)]
-    if named:
-        return named[0]
-    row = next((line for line in text.lines()[1:] if line), "")
-    dated = [at for at, field in enumerate(_split(row, delimiter)) if is_instant(field)]
-    return dated[0] if dated and dated[0] < len(names) else None
+    sure = [at for at in named if at in dated]
+    return next(iter((*sure, *named, *dated)), None)
+
+
+def _clock_column(names: Sequence[str], rows: Sequence[Sequence[str]], time: int) -> int | None:
+    """The column of clock times, or of hours, where that of times holds days alone."""
+    row = rows[0] if rows else []
+    if len(row) != len(names) or not DAY.fullmatch(row[time]):
+        return None
+    clocks = [at for at, field in enumerate(row) if CLOCK.fullmatch(field)]
+    hours = [at for at, name in enumerate(names) if name in HOUR_NAMES and row[at].isdigit()]
+    return next(iter((*clocks, *hours)), None)
 
 
 def _value_column(
-    text: Text, names: Sequence[str], time: int, options: TraceOptions
+    text: Text,
+    names: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    time: tuple[int | None, ...],
+    options: TraceOptions,
 ) -> tuple[int | None, RowKind]:
     """The column of counts or rates, and which of them; none where a row is a request."""
-    others = [at for at in range(len(names)) if at != time]
+    others = [at for at in range(len(names)) if at not in time]
+    if METRIC_COLUMN in names and METRIC_COLUMN not in {clause.key for clause in options.where.clauses}:
+        raise Misconfigured(
+            f"{text.name} holds a row a metric, many of each request: --where {METRIC_COLUMN}=http_reqs --rows "
+            "requests takes one of each"
+        )
+    chosen = _column("--value", options.value, names)
+    if chosen is not None:
+        named = next((kind for kind, pattern in NAMES.items() if pattern.fullmatch(names[chosen])), None)
+        return chosen, options.rows or named or RowKind.UNSAID
     if not others or options.rows is RowKind.REQUEST:
         return None, RowKind.REQUEST
-    found = [(at, RowKind.COUNT) for at in others if COUNT_NAMES.fullmatch(names[at])]
-    found += [(at, RowKind.RATE) for at in others if RATE_NAMES.fullmatch(names[at])]
+    found = [(at, kind) for kind, pattern in NAMES.items() for at in others if pattern.fullmatch(names[at])]
     if len(found) == 1 or (
         found and options.rows and len([at for at, kind in found if kind is options.rows]) == 1
     ):
@@ -134,10 +222,22 @@ def _value_column(
         return at, options.rows or kind
     if len(others) == 1 and (options.rows or names[others[0]] in NEUTRAL_NAMES):
         return others[0], options.rows or RowKind.UNSAID
-    listed = ", ".join(names)
-    raise Misconfigured(
-        f"{text.name}: the columns {listed} do not show which of them holds the load; name one count (per bin) "
-        "or rate (per second), or use --rows requests where each row is one request"
+    raise _unsure(text, names, rows, [at for at, _ in found] or others)
+
+
+def _unsure(
+    text: Text, names: Sequence[str], rows: Sequence[Sequence[str]], possible: Sequence[int]
+) -> Misconfigured:
+    """The error about a load that several columns may hold, with what each reading would make of a row."""
+    row = rows[0] if rows else []
+    at = next((at for at in possible if at < len(row) and is_number(row[at])), None)
+    unsaid = f"{text.name}: the columns {', '.join(names)} do not show which of them holds the load"
+    if at is None:
+        return Misconfigured(f"{unsaid}: --value COLUMN names it; --rows requests takes each row as one request")
+    name = f"'{names[at]}'" if " " in names[at] else names[at]
+    return Misconfigured(
+        f"{unsaid}: --value {name} --rows counts reads the first row as {row[at]} requests a bin, --rows rates as "
+        f"{row[at]} requests/s; --rows requests takes each row as one request"
     )
 
 
@@ -159,7 +259,17 @@ def read_table(text: Text, layout: CsvLayout, options: TraceOptions) -> Rows:
         lines=lines,
         as_is=layout.own or (not layout.header and layout.value is None),
     )
-    return _rising(rows) if layout.own else _in_seconds(rows)
+    if layout.own:
+        return _rising(rows)
+    naive = not layout.comments and _is_naive(text, layout)
+    return _in_seconds(rows).in_zone(options.zone) if naive else _in_seconds(rows)
+
+
+def _is_naive(text: Text, layout: CsvLayout) -> bool:
+    """True where the file's times are dates that name no zone."""
+    rows = [line for line in text.lines()[layout.header :] if line]
+    field = _split(rows[0], layout.delimiter)[layout.time] if rows and _fits(rows[0], layout) else ""
+    return is_instant(field) and not names_zone(field)
 
 
 _NOTHING = (np.empty(0), np.empty(0), np.empty(0, dtype=np.int64))
@@ -169,7 +279,7 @@ Takes = Callable[[list[str]], bool]
 
 def _keys(layout: CsvLayout) -> dict[str, Callable[[list[str]], str]]:
     """The columns beside time and load, by name."""
-    others = [at for at in range(len(layout.names)) if at not in (layout.time, layout.value)]
+    others = [at for at in range(len(layout.names)) if at not in (layout.time, layout.clock, layout.value)]
     return {layout.names[at]: operator.itemgetter(at) for at in others}
 
 
@@ -248,31 +358,49 @@ def _fields(text: Text, layout: CsvLayout, number: int, block: str, takes: Takes
     stamps, values, lines = [], [], []
     try:
         for line, fields in enumerate(csv.reader(block.split("\n"), delimiter=layout.delimiter), start=number):
-            if not any(fields):
+            if not any(fields) or (layout.comments and fields[0].startswith("#")):
                 continue
             if len(fields) != layout.columns:
                 raise _bad_width(text, layout, line, fields)
             if takes is not None and not takes(fields):
                 continue
-            stamps.append(fields[layout.time].strip())
-            values.append(0.0 if layout.value is None else _number(fields[layout.value].strip()))
+            stamps.append(_stamp(fields, layout))
+            values.append(0.0 if layout.value is None else _load(fields[layout.value].strip(), layout.delimiter))
             lines.append(line)
     except ValueError as error:
         raise text.wrong(line, str(error)) from None
     except csv.Error as error:
         raise text.wrong(number, f"from here on it is no CSV ({error}); correct it") from error
     try:
-        times = _instants(stamps)
+        times = _instants(stamps, layout.dates)
     except ValueError as error:
         bad = int(error.args[0])
         raise text.wrong(lines[bad], f"{stamps[bad][:40]!r} is no time; correct the row") from error
     return times, np.array(values), np.array(lines, dtype=np.int64)
 
 
-def _instants(stamps: Sequence[str]) -> Floats:
-    """Times of ISO instants or of numbers. ValueError with the index of one that is neither."""
+def _stamp(fields: Sequence[str], layout: CsvLayout) -> str:
+    """The instant of a row, whose day and time may stand apart."""
+    day = fields[layout.time].strip()
+    if layout.clock is None:
+        return day
+    hour, colon, rest = fields[layout.clock].strip().partition(":")
+    return f"{day} {hour.zfill(2)}:{rest if colon else '00'}"
+
+
+def _load(field: str, delimiter: str) -> float:
+    """The number of a field, with thousands or a decimal comma as spreadsheets write them."""
+    if delimiter == ";" and DECIMAL_COMMA.fullmatch(field):
+        field = field.replace(".", "").replace(",", ".")
+    elif THOUSANDS.fullmatch(field):
+        field = field.replace(",", "")
+    return _number(field)
+
+
+def _instants(stamps: Sequence[str], order: DayOrder) -> Floats:
+    """Times of dates or of numbers. ValueError with the index of one that is neither."""
     if not stamps or not is_number(stamps[0]):
-        return seconds_of(stamps)
+        return seconds_of(stamps, order)
     times = np.empty(len(stamps))
     for at, stamp in enumerate(stamps):
         try:
