@@ -15,7 +15,7 @@ from mark.aws.ec2.tags import SERVICE
 from mark.aws.error_codes import NOT_THERE
 from mark.aws.errors import absent_is_done, code_of, translated
 from mark.aws.names import RAW, name_of
-from mark.aws.permissions.policies import Names, policy
+from mark.aws.permissions.policies import Names, PolicyDocument, policy
 from mark.aws.resources import RUNTIME, LambdaSpec, ReaderSpec, tag_list
 from mark.aws.session import Aws
 from mark.domain.errors import AlreadyDone, MarkError
@@ -44,7 +44,7 @@ def make_role(aws: Aws, names: Names, roles: Sequence[str], tags: Mapping[str, s
     return role_of(aws, name, principal="lambda", may=policy(names, *roles), tags=tags)
 
 
-def role_of(aws: Aws, name: str, *, principal: str, may: Mapping[str, Any], tags: Mapping[str, str]) -> str:
+def role_of(aws: Aws, name: str, *, principal: str, may: PolicyDocument, tags: Mapping[str, str]) -> str:
     """A role that `principal` of AWS takes, with what it may do; its ARN."""
     takes = {"Effect": "Allow", "Principal": {"Service": f"{principal}.amazonaws.com"}, "Action": "sts:AssumeRole"}
     try:

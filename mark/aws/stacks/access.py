@@ -12,8 +12,9 @@ from typing import Any
 
 from mark.aws.ec2.tags import SERVICE
 from mark.aws.names import boundary_name, bucket_pattern, name_of, rollout_role
-from mark.aws.permissions.policies import Statement
+from mark.aws.permissions.policies import PolicyDocument, Statement, policy_document
 from mark.aws.permissions.scopes import NO_RESOURCE, SCOPES, Conditions, Names
+from mark.aws.stacks.cloudformation import StackTemplate
 from mark.aws.stacks.deployer import deployer_policy, rollout_policies
 
 _LAUNCH = ("LaunchFrom", "LaunchTemplates", "LaunchedAlong", "LaunchedTagged")
@@ -51,7 +52,7 @@ _INTERFACES = tuple(
 """Lambda's own calls for functions in a network, which take no resource that could be named (its guide)."""
 
 
-def boundary(names: Names, secrets: Sequence[str] = ()) -> dict[str, Any]:
+def boundary(names: Names, secrets: Sequence[str] = ()) -> PolicyDocument:
     """The permissions boundary of the service's roles. `secrets`: ARNs of those that are not the service's own."""
     own = f"{name_of(names.service, '')}*"
     on_tagged: Conditions = {"StringEquals": {f"aws:ResourceTag/{SERVICE}": names.service}}
@@ -76,8 +77,7 @@ def boundary(names: Names, secrets: Sequence[str] = ()) -> dict[str, Any]:
         *(_scoped(scope, ("ec2:CreateFleet", "ec2:RunInstances"), names) for scope in _LAUNCH),
         *(_scoped(scope, actions, names) for scope, actions in _BESIDE.items()),
     )
-    statements = [item.document() for item in made if item.resources]
-    return {"Version": "2012-10-17", "Statement": statements}
+    return policy_document(item for item in made if item.resources)
 
 
 def _logs(names: Names) -> str:
@@ -97,7 +97,7 @@ def _statement(
 
 def access_template(
     names: Names, types: Iterable[str], *, secrets: Sequence[str] = (), more: Sequence[Statement] = ()
-) -> dict[str, Any]:
+) -> StackTemplate:
     """The CloudFormation template of all that, for stacks with resources of these types.
 
     `more`: what the role needs beside that. An account that is `${AWS::AccountId}` is filled in by CloudFormation.
