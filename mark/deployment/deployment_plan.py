@@ -20,7 +20,6 @@ from mark.aws.stacks.cloudformation import (
     STUCK,
     Change,
     ChangeSet,
-    StackResource,
     Stacks,
     StackState,
     StackTemplate,
@@ -135,7 +134,7 @@ def _refuse_repacked(before: StackTemplate, after: StackTemplate) -> None:
     for name, resource in after.get("Resources", {}).items():
         if resource["Type"] != FUNCTION or name not in old:
             continue
-        was, becomes = (_packed_as(one) for one in (old[name], resource))
+        was, becomes = (one.get("Properties", {}).get("PackageType", ZIP) for one in (old[name], resource))
         if was != becomes:
             called = resource["Properties"]["FunctionName"]
             raise Misconfigured(
@@ -189,10 +188,6 @@ def _refuse_reshaped(there: Mapping[str, StackState], synthesis: Synthesis, serv
                 f"would stay behind: write shape: {shape} to go on with it, or deploy the other shape under "
                 "another service.name and move your clients (docs/deploy.md, Move to the other shape)"
             )
-
-
-def _packed_as(function: StackResource) -> str:
-    return str(function.get("Properties", {}).get("PackageType", ZIP))
 
 
 def _leftover(state: StackState) -> StackPlan:

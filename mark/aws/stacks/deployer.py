@@ -38,7 +38,7 @@ def deployer_policy(names: Names) -> PolicyDocument:
     hands_over = Statement(
         sid="HandRolloutRole",
         actions=("iam:PassRole",),
-        resources=(_role_arn(names),),
+        resources=(f"arn:{names.partition}:iam::{names.account}:role/{rollout_role(names.service)}",),
         conditions={"StringEquals": {"iam:PassedToService": "cloudformation.amazonaws.com"}},
         why="CloudFormation acts in the role of the service's rollout",
     )
@@ -60,10 +60,6 @@ def rollout_policies(
 def length_of(policy: PolicyDocument) -> int:
     """Letters of a policy document as IAM counts them."""
     return len(json.dumps(policy, separators=(",", ":")))
-
-
-def _role_arn(names: Names) -> str:
-    return f"arn:{names.partition}:iam::{names.account}:role/{rollout_role(names.service)}"
 
 
 def boundary_arn(names: Names) -> str:

@@ -76,12 +76,9 @@ def _second(field: str) -> float:
     if parts is None:
         raise ValueError(field)
     year, month, day, hour, minute, second, fraction, _, sign, ahead_h, ahead_min = parts.groups()
-    zone = UTC if sign is None else timezone(int(f"{sign}1") * _ahead(ahead_h, ahead_min))
+    ahead = timedelta(hours=int(ahead_h or 0), minutes=int(ahead_min or 0))
+    zone = UTC if sign is None else timezone(int(f"{sign}1") * ahead)
     whole = datetime(
         int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0), tzinfo=zone
     )
     return whole.timestamp() + (float(f"0.{fraction}") if fraction else 0.0)
-
-
-def _ahead(hours: str, minutes: str | None) -> timedelta:
-    return timedelta(hours=int(hours), minutes=int(minutes or 0))
