@@ -30,6 +30,7 @@ __all__ = [
     "policy",
     "policy_document",
     "statements",
+    "trust_policy",
 ]
 
 
@@ -76,6 +77,14 @@ class PolicyDocument(TypedDict):
 def policy_document(items: Iterable[Statement]) -> PolicyDocument:
     """The policy of these statements."""
     return {"Version": "2012-10-17", "Statement": [item.document() for item in items]}
+
+
+def trust_policy(service: str, account: str = "") -> Mapping[str, object]:
+    """The trust policy of a role: a service of AWS takes it, for one account alone where that is given."""
+    condition = {"Condition": {"StringEquals": {"aws:SourceAccount": account}}} if account else {}
+    principal = {"Service": f"{service}.amazonaws.com"}
+    taken = {"Effect": "Allow", "Principal": principal, "Action": "sts:AssumeRole", **condition}
+    return {"Version": "2012-10-17", "Statement": [taken]}
 
 
 def statements(role: str, names: Names) -> tuple[Statement, ...]:
