@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from aws_cdk import Aws, aws_iam
 
 from infra.blueprint import Blueprint
-from infra.stack import ServiceStack, document, excuse, trusted
+from infra.stack import ServiceStack, excuse
 from mark.aws.names import TRAIN, boundary_name, repository_of
-from mark.aws.permissions.policies import NO_RESOURCE, Names, Statement, statements
+from mark.aws.permissions.policies import NO_RESOURCE, Names, Statement, policy_document, statements, trust_policy
 from mark.aws.resources import LambdaSpec, called_as
 from mark.config.rollout import RolloutSettings
 from mark.store.users import StoreUser
@@ -18,6 +18,8 @@ STORE, TOKEN = "store", "token"
 """The store, and the secret that clients must send."""
 
 
+TELL_ACCOUNT = ("ecs-tasks", "scheduler")
+"""Services that say for which account they take a role (their guides); EC2 and Lambda are not known to."""
 LIVE = "live"
 """The alias of a function that keeps environments provisioned."""
 
@@ -73,14 +75,13 @@ def make_role(
     """A role that `service` of AWS takes; each statement's `why` excuses the stars in its resources."""
     blueprint = stack.blueprint
     bounds = f"arn:{Aws.PARTITION}:iam::{Aws.ACCOUNT_ID}:policy/{boundary_name(blueprint.service)}"
-    policy = document(*(statement.document() for statement in may))
     role = aws_iam.CfnRole(
         stack,
         id_,
         role_name=name,
         permissions_boundary=bounds if blueprint.rollout.service_role else None,
-        assume_role_policy_document=trusted(service, Aws.ACCOUNT_ID),
-        policies=[{"policyName": "calls", "policyDocument": policy}] if may else None,
+        assume_role_policy_document=trust_policy(service, Aws.ACCOUNT_ID if service in TELL_ACCOUNT else ""),
+        policies=[{"policyName": "calls", "policyDocument": policy_document(may)}] if may else None,
     )
     for statement in may:
         for resource in statement.resources:

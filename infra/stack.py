@@ -59,18 +59,6 @@ def document(*statements: Mapping[str, Any]) -> dict[str, Any]:
     return {"Version": "2012-10-17", "Statement": list(statements)}
 
 
-TELL_ACCOUNT = ("ecs-tasks", "scheduler")
-"""Services that say for which account they take a role (their guides); EC2 and Lambda are not known to."""
-
-
-def trusted(service: str, account: str) -> dict[str, Any]:
-    """Trust policy of a role: a service of AWS, and for this account alone where it says for whom it asks."""
-    taken = {"Effect": "Allow", "Principal": {"Service": f"{service}.amazonaws.com"}, "Action": "sts:AssumeRole"}
-    if service not in TELL_ACCOUNT:
-        return document(taken)
-    return document({**taken, "Condition": {"StringEquals": {"aws:SourceAccount": account}}})
-
-
 def excuse(
     resource: CfnResource, reason: str, *, nag: tuple[str, ...] = (), checkov: tuple[str, ...] = ()
 ) -> None:

@@ -177,7 +177,7 @@ def _prepare_node(node: NodeStart) -> str:
         # it serves nobody before the node's controller says whether it leads, and whom it follows
         "replicaof 127.0.0.1 1\nreplica-serve-stale-data no\n"
     )
-    return _prepare(node.region, node.secrets, node.forms, images=_images(node)) + "\n".join(
+    return _prepare(node.region, node.secrets, node.forms, images=(node.image, node.store_image)) + "\n".join(
         [
             f"install -d -m 700 -o {USER} {TLS_FILES}.$$",
             f"cd {TLS_FILES}.$$",
@@ -203,10 +203,6 @@ def _prepare_node(node: NodeStart) -> str:
             "",
         ]
     )
-
-
-def _images(node: NodeStart) -> tuple[str, ...]:
-    return node.image, node.store_image
 
 
 def _read_certificate(node: NodeStart) -> list[str]:

@@ -37,7 +37,7 @@ class IncrementalUsage:
 
     def before_past(self, transitions: Sequence[Transition], at: float) -> FleetUsage:
         """Usage before an instant that is asked for again and again: only late transitions change it."""
-        count = bisect_left(transitions, at, key=_at)
+        count = bisect_left(transitions, at, key=lambda transition: transition.at)
         if at not in self._past or self._past[at][0] != count:
             sums, usage = _Sums(), usage_before(transitions[:count], at)
             over = [item for item in usage.usages if item.ended_at < at]
@@ -109,7 +109,3 @@ class _Sums:
         """All of them."""
         usages = usages_of(self._billed_s, self._surplus_vcpu_s)
         return FleetUsage(usages=usages, asleep_s=self._asleep_s, running_s=self._running_s)
-
-
-def _at(transition: Transition) -> float:
-    return transition.at

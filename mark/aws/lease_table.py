@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 from botocore.exceptions import ClientError
 
@@ -31,8 +31,19 @@ from mark.domain.lease import (
 )
 from mark.ports import TailLine
 
-LEASE: Mapping[str, Any] = {"part": {"S": "lease"}, "place": {"S": "lease"}}
-CLIENTS: Mapping[str, Any] = {"part": {"S": "clients"}, "place": {"S": "clients"}}
+
+class Attribute(TypedDict, total=False):
+    """An attribute of an item: a text, a number as text, bytes, or a truth value."""
+
+    S: str
+    N: str
+    B: bytes
+    BOOL: bool
+
+
+Item = Mapping[str, Attribute]
+LEASE: Item = {"part": {"S": "lease"}, "place": {"S": "lease"}}
+CLIENTS: Item = {"part": {"S": "clients"}, "place": {"S": "clients"}}
 SAME = "epoch = :epoch AND renewal = :renewal"
 OURS = "epoch = :epoch AND given_back = :no"
 REFUSED = "ConditionalCheckFailed"
@@ -125,7 +136,7 @@ class LeaseTable:
             found = self._tables.get_item(TableName=self._name, Key=CLIENTS, ConsistentRead=True).get("Item")
         return None if found is None else zlib.decompress(found["directory"]["B"])
 
-    def _write_fenced(self, lease: Lease, items: Sequence[Mapping[str, Any]]) -> None:
+    def _write_fenced(self, lease: Lease, items: Sequence[Item]) -> None:
         """Put items while the lease is held. LeaseLost where another has it."""
         check = {
             "ConditionCheck": {
@@ -139,7 +150,7 @@ class LeaseTable:
         if not self._write(lambda: self._tables.transact_write_items(TransactItems=[check, *puts])):
             raise _lost(lease)
 
-    def _query(self, model: str, first: str) -> Iterator[dict[str, Any]]:
+    def _query(self, model: str, first: str) -> Iterator[Item]:
         after: dict[str, Any] = {}
         while True:
             with refused_is_later():
@@ -155,7 +166,7 @@ class LeaseTable:
                 return
             after = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
 
-    def _item(self, model: str, line: TailLine, number: int, part: bytes, parts: int) -> dict[str, Any]:
+    def _item(self, model: str, line: TailLine, number: int, part: bytes, parts: int) -> Item:
         return {
             "part": {"S": f"journal/{model}"},
             "place": {"S": _place(line.segment, line.place, number)},
@@ -235,7 +246,7 @@ def _conditional(write: Callable[[], object]) -> None:
         raise
 
 
-def _fields(item: LeaseItem) -> dict[str, Any]:
+def _fields(item: LeaseItem) -> Item:
     return {
         "holder": {"S": item.holder},
         "epoch": _number(item.epoch),
@@ -246,7 +257,7 @@ def _fields(item: LeaseItem) -> dict[str, Any]:
     }
 
 
-def _lease_of(found: Mapping[str, Any]) -> LeaseItem:
+def _lease_of(found: Item) -> LeaseItem:
     return LeaseItem(
         holder=found["holder"]["S"],
         epoch=int(found["epoch"]["N"]),
@@ -261,7 +272,7 @@ def _place(segment: int, place: int, part: int) -> str:
     return f"{segment:010d}/{place:010d}/{part:04d}"
 
 
-def _number(value: int) -> dict[str, str]:
+def _number(value: int) -> Attribute:
     return {"N": str(value)}
 
 

@@ -9,6 +9,7 @@ from mark.aws.error_codes import NOT_THERE
 from mark.aws.errors import absent_is_done, code_of, translated
 from mark.aws.functions.management import role_of
 from mark.aws.names import REPORT, name_of
+from mark.aws.permissions.policies import Statement, policy_document
 from mark.aws.resources import ScheduleSpec
 from mark.aws.session import Aws
 from mark.domain.errors import MarkError
@@ -18,9 +19,16 @@ def make_schedule(
     aws: Aws, schedule: ScheduleSpec, *, service: str, tags: Mapping[str, str], function_arn: str
 ) -> None:
     """Have the function called; asking again changes nothing."""
-    allowed = {"Effect": "Allow", "Action": "lambda:InvokeFunction", "Resource": function_arn}
-    may = {"Version": "2012-10-17", "Statement": [allowed]}
-    role = role_of(aws, name_of(service, "schedule"), principal="scheduler", may=may, tags=tags)
+    calls = Statement(
+        sid="CallReport",
+        actions=("lambda:InvokeFunction",),
+        resources=(function_arn,),
+        conditions={},
+        why="the schedule calls the report",
+    )
+    role = role_of(
+        aws, name_of(service, "schedule"), principal="scheduler", may=policy_document([calls]), tags=tags
+    )
     retry = {"MaximumRetryAttempts": schedule.retries, "MaximumEventAgeInSeconds": schedule.retry_s}
     asked: dict[str, Any] = {
         "Name": schedule.name,

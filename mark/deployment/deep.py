@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mark.aws.account.preflight import Caller
 from mark.aws.account.quotas import read_quotas
@@ -41,6 +41,9 @@ from mark.domain.offering import Offering
 from mark.domain.orders import Launch
 from mark.live.aws_resources import function_of, trains_forecasters
 from mark.live.models import LiveModel
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.type_defs import CreateFleetRequestTypeDef
 
 DRY_RUN = "dry-run"
 """The order's token and the life that the tags of a DryRun name."""
@@ -184,7 +187,7 @@ def _tried_by_nodes(there: Aws, names: Names) -> Iterator[CallCheck]:
 
 def launch_requests(
     settings: Settings, models: Sequence[LiveModel], exports: Mapping[str, str]
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[CreateFleetRequestTypeDef]:
     """A CreateFleet request of each kind of machine and market that models may rent, as controllers make it."""
     service, rollout = settings.service.name, settings.rollout
     published = sorted(name for name in exports if name.startswith(name_of(service, "subnet-")))

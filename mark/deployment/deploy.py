@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from mark.aws.account.preflight import manifest_type
 from mark.aws.errors import translated
@@ -16,7 +15,7 @@ from mark.aws.names import name_of
 from mark.aws.objects import holds_object, put_file
 from mark.aws.outside_pause import read_pause
 from mark.aws.session import Aws
-from mark.aws.stacks.cloudformation import StackEvent, Stacks, first_failure
+from mark.aws.stacks.cloudformation import StackEvent, Stacks, StackTemplate, first_failure
 from mark.aws.stacks.lock import RolloutLock
 from mark.config.service import Mode
 from mark.config.settings import Settings
@@ -171,7 +170,7 @@ def _carry_out(
 
 
 def _change(
-    account: Account, plan: StackPlan, template: Mapping[str, Any], tags: Mapping[str, str], log: EventLog
+    account: Account, plan: StackPlan, template: StackTemplate, tags: Mapping[str, str], log: EventLog
 ) -> None:
     stacks = account.stacks
     url = _upload_template(account, plan.name, template) if is_long(template) else ""
@@ -218,7 +217,7 @@ def _upload(account: Account, archive: str, synthesis: Synthesis, log: EventLog)
             log.show_line(f"uploaded version {version.version} of {model} as s3://{bucket}/{version.key}")
 
 
-def _upload_template(account: Account, name: str, template: Mapping[str, Any]) -> str:
+def _upload_template(account: Account, name: str, template: StackTemplate) -> str:
     """Put a template that is too long for a call into the bucket; its URL."""
     service = name.removeprefix("mark-").rpartition("-")[0]
     bucket = _bucket(account, name_of(service, STAYS))

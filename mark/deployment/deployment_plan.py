@@ -14,7 +14,16 @@ from typing import Any, Literal
 
 from mark.aws.ec2.tags import SERVICE
 from mark.aws.names import name_of
-from mark.aws.stacks.cloudformation import FAILED_NEW, LONGEST_BODY, STUCK, Change, ChangeSet, Stacks, StackState
+from mark.aws.stacks.cloudformation import (
+    FAILED_NEW,
+    LONGEST_BODY,
+    STUCK,
+    Change,
+    ChangeSet,
+    Stacks,
+    StackState,
+    StackTemplate,
+)
 from mark.deployment.synth import Synthesis
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
@@ -26,6 +35,12 @@ STAYS = "archive"
 """The stack that outlives the service: bucket and logs."""
 FUNCTION, IMAGE, ZIP = "AWS::Lambda::Function", "Image", "Zip"
 ZONE = "AWS::Route53::HostedZone"
+SECTIONS: tuple[tuple[Literal["Resources", "Outputs", "Parameters"], str], ...] = (
+    ("Resources", ""),
+    ("Outputs", "Output"),
+    ("Parameters", "Parameter"),
+)
+"""Sections that are compared, and what a change in one is called; a resource's is its type."""
 STORE_PASSWORD = re.compile(r"-password-[a-z]+(?:-(\d+))?$")
 """Name of a secret with a password of the store's, and its number (`infra/stacks/state.py`)."""
 
@@ -83,14 +98,14 @@ def with_change_sets(
             yield replace(plan, changes=changes, change_set=made)
 
 
-def is_long(template: Mapping[str, Any]) -> bool:
+def is_long(template: StackTemplate) -> bool:
     """True where a template is so long that it must be uploaded to the bucket."""
     return len(json_text(template, compact=True).encode()) > LONGEST_BODY
 
 
-def template_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
+def template_changes(before: StackTemplate, after: StackTemplate) -> Iterator[Change]:
     """Resources and outputs that differ between two templates, and parameters; by name."""
-    for section, kind in (("Resources", ""), ("Outputs", "Output"), ("Parameters", "Parameter")):
+    for section, kind in SECTIONS:
         old, new = before.get(section) or {}, after.get(section) or {}
         for name in sorted({*old, *new}):
             if old.get(name) == new.get(name):
@@ -108,18 +123,18 @@ def _which(old: Any, new: Any) -> str:
     return ", ".join(key for key in sorted({*was, *becomes}) if was.get(key) != becomes.get(key))
 
 
-def _additions(template: Mapping[str, Any]) -> tuple[Change, ...]:
+def _additions(template: StackTemplate) -> tuple[Change, ...]:
     made = template.get("Resources", {}).items()
     return tuple(Change(action="Add", resource=name, type=resource["Type"]) for name, resource in made)
 
 
-def _refuse_repacked(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+def _refuse_repacked(before: StackTemplate, after: StackTemplate) -> None:
     """Misconfigured where a function would become an image, or a zip again: Lambda lets none change."""
     old = before.get("Resources", {})
     for name, resource in after.get("Resources", {}).items():
         if resource["Type"] != FUNCTION or name not in old:
             continue
-        was, becomes = (_packed_as(one) for one in (old[name], resource))
+        was, becomes = (one.get("Properties", {}).get("PackageType", ZIP) for one in (old[name], resource))
         if was != becomes:
             called = resource["Properties"]["FunctionName"]
             raise Misconfigured(
@@ -129,7 +144,7 @@ def _refuse_repacked(before: Mapping[str, Any], after: Mapping[str, Any]) -> Non
             )
 
 
-def _refuse_renamed(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+def _refuse_renamed(before: StackTemplate, after: StackTemplate) -> None:
     """Misconfigured where the nodes' own zone would change: nodes use it, and it holds their address."""
     was, becomes = (_zones(one) for one in (before, after))
     if was != becomes:
@@ -141,7 +156,7 @@ def _refuse_renamed(before: Mapping[str, Any], after: Mapping[str, Any]) -> None
         )
 
 
-def _refuse_skipped(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+def _refuse_skipped(before: StackTemplate, after: StackTemplate) -> None:
     """Misconfigured where the store would no longer take the passwords that processes have read."""
     had, gets = _password_number(before), _password_number(after)
     if had and gets not in (had, had + 1):
@@ -151,14 +166,14 @@ def _refuse_skipped(before: Mapping[str, Any], after: Mapping[str, Any]) -> None
         )
 
 
-def _password_number(template: Mapping[str, Any]) -> int:
+def _password_number(template: StackTemplate) -> int:
     """Number of the store's newest passwords; 0 where a template makes none."""
     resources = template.get("Resources", {}).values()
     found = (STORE_PASSWORD.search(str(one.get("Properties", {}).get("Name", ""))) for one in resources)
     return max((int(match[1] or 1) for match in found if match), default=0)
 
 
-def _zones(template: Mapping[str, Any]) -> tuple[str, ...]:
+def _zones(template: StackTemplate) -> tuple[str, ...]:
     """Names of the hosted zones that a template makes."""
     resources = template.get("Resources", {}).values()
     return tuple(sorted(str(one["Properties"]["Name"]).rstrip(".") for one in resources if one["Type"] == ZONE))
@@ -173,10 +188,6 @@ def _refuse_reshaped(there: Mapping[str, StackState], synthesis: Synthesis, serv
                 f"would stay behind: write shape: {shape} to go on with it, or deploy the other shape under "
                 "another service.name and move your clients (docs/deploy.md, Move to the other shape)"
             )
-
-
-def _packed_as(function: Mapping[str, Any]) -> str:
-    return str(function.get("Properties", {}).get("PackageType", ZIP))
 
 
 def _leftover(state: StackState) -> StackPlan:

@@ -186,7 +186,8 @@ def rotate(
             raise Misconfigured(f"{name} cannot be rotated: {kept[name]}")
         if name not in known:
             raise Misconfigured(f"unknown secret {name!r}; known: {', '.join((*known, *kept))}")
-    keeps = {name: _kept_s(name, keep_old_s) for name in known if not names or name in names}
+    chosen = (name for name in known if not names or name in names)
+    keeps = {name: max(keep_old_s, LEAST_S) if name == AGENTS_PASSWORD else keep_old_s for name in chosen}
     with closing(service_aws(settings, "rotator")) as aws:
         rotation = _Rotation(aws, settings.service.name, time_of or answered_at)
         if plan_only:
@@ -199,10 +200,6 @@ def rotate(
     if not names:
         for name, why in kept.items():
             show(f"{name}  not rotated: {why}")
-
-
-def _kept_s(name: str, keep_old_s: float) -> float:
-    return max(keep_old_s, LEAST_S) if name == AGENTS_PASSWORD else keep_old_s
 
 
 def answered_at(answer: Mapping[str, Any]) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import typer
 from rich.console import Console
@@ -74,16 +75,7 @@ def plan_document(plans: Sequence[StackPlan]) -> list[dict[str, object]]:
         {
             "stack": plan.name,
             "act": plan.act,
-            "changes": [
-                {
-                    "action": c.action,
-                    "resource": c.resource,
-                    "type": c.type,
-                    "replaced": c.replaced,
-                    "differs": c.differs,
-                }
-                for c in plan.changes
-            ],
+            "changes": [asdict(change) for change in plan.changes],
         }
         for plan in plans
     ]

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from mark.aws.resources import LambdaSpec, mails
+from mark.aws.stacks.cloudformation import StackTemplate
 from mark.config.carried import carry_files
 from mark.config.footprint import footprint_of, gateway_machine, sized
 from mark.config.settings import Settings
@@ -67,7 +68,7 @@ class Synthesis:
     `assembly`: what CDK's command line reads of the stacks beside their templates (the manifest of the app).
     """
 
-    templates: Mapping[str, Mapping[str, Any]]
+    templates: Mapping[str, StackTemplate]
     bundles: tuple[Bundle, ...]
     assembly: Mapping[str, Any]
     models: tuple[LiveModel, ...]
@@ -111,7 +112,9 @@ def draft(settings: Settings) -> Synthesis:
             for stack in manifest["artifacts"].values()
             if stack["type"] == STACK
         }
-        read = {name: json.loads((target / files[name]).read_text(encoding="utf-8")) for name in order}
+        read: dict[str, StackTemplate] = {
+            name: json.loads((target / files[name]).read_text(encoding="utf-8")) for name in order
+        }
     return Synthesis(
         templates=read,
         bundles=bundles,

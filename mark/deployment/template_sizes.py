@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from mark.aws.stacks.cloudformation import StackTemplate
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 
@@ -72,7 +73,7 @@ class TemplateSize:
 
 
 def template_sizes(
-    templates: Mapping[str, Mapping[str, Any]], region: str, *, settings: str, files: str
+    templates: Mapping[str, StackTemplate], region: str, *, settings: str, files: str
 ) -> tuple[TemplateSize, ...]:
     """The longest start script, variables of a function and task, as far as there are any.
 
@@ -95,7 +96,7 @@ def require_room(found: tuple[TemplateSize, ...]) -> None:
             raise Misconfigured(f"{one.words}; {one.remedy}")
 
 
-def _sizes(template: Mapping[str, Any], region: str, told: str, remedy: str) -> Iterator[TemplateSize]:
+def _sizes(template: StackTemplate, region: str, told: str, remedy: str) -> Iterator[TemplateSize]:
     mappings = template.get("Mappings", {})
     for resource in template["Resources"].values():
         match resource:
@@ -138,7 +139,7 @@ def _size(value: object) -> int:
     return len((value if isinstance(value, str) else json_text(value, compact=True)).encode())
 
 
-def filled(value: object, mappings: Mapping[str, Any], region: str) -> Any:
+def filled(value: object, mappings: Mapping[str, Mapping[str, Mapping[str, str]]], region: str) -> Any:
     """A value of a template with each function as the longest text that it becomes.
 
     Functions as the CloudFormation template reference has them ("Intrinsic functions").

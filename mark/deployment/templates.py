@@ -14,7 +14,7 @@ from mark.aws.names import bucket_pattern, name_of, repository_of, rollout_role
 from mark.aws.permissions.policies import Statement
 from mark.aws.permissions.scopes import Names
 from mark.aws.stacks.access import access_template
-from mark.aws.stacks.cloudformation import LONGEST_BODY
+from mark.aws.stacks.cloudformation import LONGEST_BODY, StackTemplate
 from mark.config.settings import Settings
 from mark.config.training import trains_in_function
 from mark.deployment.account import tags_of
@@ -61,7 +61,7 @@ def write_templates(settings: Settings, folder: Path) -> None:
     show(f"wrote {len(synthesis.templates)} templates, {len(synthesis.bundles)} bundles and {SCRIPT} to {folder}")
 
 
-def _access(settings: Settings, synthesis: Synthesis) -> dict[str, Any]:
+def _access(settings: Settings, synthesis: Synthesis) -> StackTemplate:
     """By the types that the templates have; buckets get their names from their stack's."""
     rollout, service = settings.rollout, settings.service
     names = Names(

@@ -5,14 +5,13 @@ A zone's letter says little: an account may lack us-east-1b, and Tokyo has no ap
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from string import ascii_lowercase
-from typing import Any
 
 from mark.aws.account.preflight import available_zones, zones_of
 from mark.aws.names import name_of
 from mark.aws.session import Aws
-from mark.aws.stacks.cloudformation import FAILED_NEW, Stacks
+from mark.aws.stacks.cloudformation import FAILED_NEW, Stacks, StackTemplate
 from mark.config.footprint import DEFAULT_ZONES
 from mark.config.settings import Settings
 from mark.deployment.findings import Finding
@@ -91,7 +90,7 @@ def _standing(stacks: Stacks, service: str) -> tuple[str, ...]:
     return subnet_zones(stacks.template(name))
 
 
-def subnet_zones(template: Mapping[str, Any]) -> tuple[str, ...]:
+def subnet_zones(template: StackTemplate) -> tuple[str, ...]:
     """The zones of a network's subnets, in the order of their numbers."""
     found = {
         int(name.removeprefix("Subnet")): str(resource["Properties"]["AvailabilityZone"])

@@ -96,15 +96,12 @@ def _signature(key: AccessKey, request: SignedRequest, given: dict[str, str], fo
         found["names"],
         content,
     ]
-    text = ["AWS4-HMAC-SHA256", given.get("x-amz-date", ""), found["scope"], _hash("\n".join(asked))]
+    digest = hashlib.sha256("\n".join(asked).encode()).hexdigest()
+    text = ["AWS4-HMAC-SHA256", given.get("x-amz-date", ""), found["scope"], digest]
     signing = ("AWS4" + key.secret).encode()
     for part in (found["date"], found["region"], found["service"], "aws4_request"):
         signing = hmac.digest(signing, part.encode(), "sha256")
     return hmac.digest(signing, "\n".join(text).encode(), "sha256").hex()
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _kind(service: str, body: bytes) -> str:

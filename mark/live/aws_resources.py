@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from mark.aws.provision import ServiceResources, ServiceSetup, set_up, tear_down
 from mark.aws.resources import INFER_TIMEOUT_S, LambdaSpec, describe
@@ -18,6 +18,7 @@ from mark.live.local.running import Running
 from mark.live.models import LiveModel
 from mark.plugins.trained import may_train_elsewhere
 from mark.service_spec import ServedModel
+from mark.store.published_status import PublishedResources
 from mark.store.users import StoreUser
 
 MODEL_FOLDER = "MARK_BACKEND_FOLDER"
@@ -72,14 +73,15 @@ def remove_resources(aws: Aws, service: str) -> None:
     tear_down(aws, service)
 
 
-def resources_document(resources: ServiceResources, rollout: RolloutSettings) -> dict[str, object]:
-    """Document of the resources that controllers read from the store."""
-    return {
-        "events_url": resources.events_url,
-        "bucket": resources.bucket,
-        "templates": {f"{role.value}/{machine}": name for (role, machine), name in resources.templates.items()},
-        "tags": dict(rollout.tags),
-    }
+def published_resources(resources: ServiceResources, rollout: RolloutSettings) -> PublishedResources:
+    """The resources as controllers read them from the store."""
+    return PublishedResources(
+        events_url=resources.events_url,
+        bucket=resources.bucket,
+        templates={f"{role.value}/{machine}": name for (role, machine), name in resources.templates.items()},
+        owner=OWNED_BY,
+        tags=rollout.tags,
+    )
 
 
 class LaunchSetup(TypedDict):
@@ -96,15 +98,15 @@ class LaunchSetup(TypedDict):
     version: str
 
 
-def launches_of(document: Mapping[str, Any]) -> LaunchSetup:
-    """Read the launch setup from the document of the service's resources."""
-    templates = {name.partition("/"): template for name, template in document["templates"].items()}
+def launches_of(resources: PublishedResources) -> LaunchSetup:
+    """The launch setup of a service with these resources."""
+    templates = {name.partition("/"): template for name, template in resources.templates.items()}
     return {
         "templates": {(Role(role), machine): template for (role, _, machine), template in templates.items()},
-        "subnets": tuple((zone, subnet) for zone, subnet in document.get("subnets", ())),
-        "owner": document.get("owner", OWNED_BY),
-        "tags": document.get("tags", {}),
-        "version": document.get("version", ""),
+        "subnets": resources.subnets,
+        "owner": resources.owner,
+        "tags": resources.tags,
+        "version": resources.version,
     }
 
 

@@ -51,12 +51,12 @@ def keep_bundle(
 
 
 def _upload(settings: Settings, store: ServiceStore, bundle: VersionBundle) -> None:
-    bucket = (store.status(RESOURCES) or {}).get("bucket")
-    if not bucket:
+    resources = RESOURCES.read(store)
+    if resources is None or not resources.bucket:
         raise Misconfigured(f"the service {store.service} has no bucket to keep versions in: deploy it again")
     aws = service_aws(settings, "releaser")
     try:
-        upload(aws, bucket, bundle)
+        upload(aws, resources.bucket, bundle)
     finally:
         aws.close()
 

@@ -14,9 +14,6 @@ from mark.report.terminal import note, progress, show, show_json
 from mark.simulator.engine.compiled import compiled_central_kernel, compiled_kernel, compiled_variant_kernel
 from mark.studies.registry import STUDIES, Study, StudyContext
 
-OTHER_LABELS = ("published: ", "measured here: ")
-"""What a study says of its figures beside what it assumes begins with its own label."""
-
 
 def reproduce_study(name: str, settings: Settings, *, as_json: bool) -> None:
     """Run a study, print it, and with `out` write its document and its plots there."""
@@ -49,8 +46,10 @@ def _print(study: Study) -> None:
     for table in study.tables():
         show(table)
         show("")
-    for text in study.document()["assumptions"]:
-        show(text if text.startswith(OTHER_LABELS) else f"assumed: {text}")
+    for text in study.provenance:
+        show(text)
+    for text in study.assumptions:
+        show(f"assumed: {text}")
 
 
 def _write(study: Study, out: Path) -> None:

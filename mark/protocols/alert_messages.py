@@ -171,7 +171,8 @@ def _of_alarm(document: Mapping[str, object], service: str) -> AlertMessage | No
 
 def _of_budget(text: str) -> AlertMessage | None:
     """A notification of AWS Budgets: `Budget Name: ...` and the like, a line each."""
-    found = {key.strip(): value.strip() for key, colon, value in _pairs(text) if colon}
+    pairs = (line.partition(":") for line in text.splitlines())
+    found = {key.strip(): value.strip() for key, colon, value in pairs if colon}
     name = found.get("Budget Name")
     if not name:
         return None
@@ -214,10 +215,6 @@ def _of_text(subject: str, text: str) -> AlertMessage:
 
 _SINCE = {AlertPhase.BEGAN: "Since", AlertPhase.ENDED: "Over at", AlertPhase.NOTICE: "At"}
 _WHY_OF_MAIL = ("bounceType", "complaintFeedbackType", "reason", "delayType")
-
-
-def _pairs(text: str) -> Iterator[tuple[str, str, str]]:
-    return (line.partition(":") for line in text.splitlines())
 
 
 def _text(fields: Mapping[str, object], name: str) -> str:

@@ -7,9 +7,8 @@ the span, so that nothing beyond it is looked at. All answers are brought to the
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,9 +31,10 @@ KEPT_LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 MEDIAN = KEPT_LEVELS.index(0.5)
 SCORED = tuple(KEPT_LEVELS.index(level) for level in SCORED_LEVELS)
 DAY_S = 86_400.0
+ForecastSource = tuple[str, str | None]
+"""A forecast's `source` and `degraded`."""
 MOST_SOURCES = 3
 """Sources of its forecasts that are passed on of a forecaster, at most."""
-NUMBER = re.compile(r"\d+(\.\d+)?")
 STEPS = 200
 """Reports of progress at most."""
 
@@ -143,15 +143,15 @@ def run_backtest(span: BacktestSpan, forecaster: Forecaster, progress: Callable[
 
 def _ask(
     span: BacktestSpan, forecaster: Forecaster, progress: Callable[[float], None]
-) -> tuple[Floats, Counter[tuple[float, ...]], Counter[str]]:
-    """Answers, shape (origins, leads, kept levels), and how often which levels and which source came with them."""
+) -> tuple[Floats, Counter[tuple[float, ...]], list[ForecastSource]]:
+    """Answers, shape (origins, leads, kept levels), how often which levels came with them, and their sources."""
     known = len(span.history)
     means = (*span.history.mean_rps, *span.future.mean_rps)
     maxima = (*span.history.max_rps, *span.future.max_rps)
     origins, rows = span.origins, np.array(span.leads) - 1
     answers = np.empty((len(origins), len(rows), len(KEPT_LEVELS)))
     levels: Counter[tuple[float, ...]] = Counter()
-    sources: Counter[str] = Counter()
+    sources: list[ForecastSource] = []
     step = max(1, len(origins) // STEPS)
     for place, origin in enumerate(origins.tolist()):
         units = slice(max(0, known + origin - KEEP_HISTORY), known + origin)
@@ -161,7 +161,7 @@ def _ask(
         rates = np.array(forecast.mean_rps if span.target == "mean" else forecast.max_rps)
         answers[place] = scores.at_levels(rates[rows], forecast.quantiles, KEPT_LEVELS)
         levels[tuple(forecast.quantiles)] += 1
-        sources[forecast.label] += 1
+        sources.append((forecast.source, forecast.degraded))
         if place % step == 0:
             progress((place + 1) / len(origins))
     return answers, levels, sources
@@ -247,16 +247,16 @@ def _level_notes(levels: Counter[tuple[float, ...]], total: int) -> tuple[str, .
     return tuple(notes)
 
 
-def _source_notes(sources: Counter[str]) -> tuple[str, ...]:
-    """A note on the sources of a forecaster's forecasts, where they differ in more than numbers."""
-    kinds: dict[str, tuple[str, int]] = {}
-    for source, count in sources.items():
-        kind = NUMBER.sub("0", source)
-        first, before = kinds.get(kind, (source, 0))
-        kinds[kind] = first, before + count
-    if len(kinds) == 1:
+def _source_notes(sources: Sequence[ForecastSource]) -> tuple[str, ...]:
+    """A note on the sources of a forecaster's forecasts, where they differ in name or some are degraded."""
+    counts = Counter((source, degraded is not None) for source, degraded in sources)
+    if len(counts) == 1:
         return ()
-    found = sorted(kinds.values(), key=lambda item: -item[1])
-    more = f"; {len(found) - MOST_SOURCES} more" if len(found) > MOST_SOURCES else ""
-    named = "; ".join(f"{source} ({count} times)" for source, count in found[:MOST_SOURCES])
-    return (f"sources of its forecasts: {named}{more}",)
+    first = {(source, degraded is not None): degraded for source, degraded in reversed(sources)}
+    named = [
+        f"{key[0]}, degraded ({count} times, first: {first[key]})" if first[key] else f"{key[0]} ({count} times)"
+        for key, count in counts.most_common(MOST_SOURCES)
+    ]
+    if len(counts) > MOST_SOURCES:
+        named.append(f"{len(counts) - MOST_SOURCES} more")
+    return (f"sources of its forecasts: {'; '.join(named)}",)

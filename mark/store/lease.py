@@ -25,7 +25,7 @@ class Leases:
     def renew(self, lease: Lease) -> None:
         """Hold it for another `ttl_s`. LeaseLost where another has taken it since."""
         if not self._link.run(RENEW, self._keys, (lease.holder, _ms(lease.ttl_s), lease.epoch)):
-            raise _lost(lease)
+            raise LeaseLost(f"{lease.holder} no longer holds the lease (epoch {lease.epoch})")
 
     def release(self, lease: Lease) -> None:
         """Let the next one have it at once; who has lost it already releases nothing."""
@@ -39,7 +39,3 @@ class Leases:
 
 def _ms(seconds: float) -> int:
     return max(1, round(1000 * seconds))
-
-
-def _lost(lease: Lease) -> LeaseLost:
-    return LeaseLost(f"{lease.holder} no longer holds the lease (epoch {lease.epoch})")

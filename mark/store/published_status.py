@@ -476,6 +476,27 @@ class BackgroundStatus:
     failing: Mapping[str, BackgroundFailure] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedResources:
+    """A service's resources in AWS, for its controllers."""
+
+    #: The queue of its events.
+    events_url: str = ""
+    bucket: str = ""
+    #: Launch templates by role and kind of machine: `serving/arm64`.
+    templates: Mapping[str, str] = field(default_factory=dict)
+    #: By zone.
+    subnets: tuple[tuple[str, str], ...] = ()
+    #: That of what stands on one machine where it is not named.
+    owner: str = "mark"
+    #: The owner's own, of instances.
+    tags: Mapping[str, str] = field(default_factory=dict)
+    #: What new instances run: see `RolloutSettings.agent_version`.
+    version: str = ""
+    #: Whether the archive keeps snapshots of the store, for a function that cannot reach it.
+    snapshot: bool = False
+
+
 # Their codecs.
 
 Document = TypeVar("Document")
@@ -566,8 +587,7 @@ MODEL = StoredStatus(PublishedModel, "model")
 BACKGROUND = StoredStatus(BackgroundStatus, "background-failures")
 """By process."""
 PROCESSES = StoredStatus(ProcessesStatus, "processes")
-RESOURCES = "resources"
-"""The status document that says where the queues and templates of a service in AWS are."""
+RESOURCES = StoredStatus(PublishedResources, "resources")
 BUDGET = StoredStatus(BudgetStatus, "budget")
 COMMITMENTS = StoredStatus(AccountCommitments, "commitments")
 SPEND = StoredStatus(SpendHistory, "spend-by-hour")

@@ -99,13 +99,13 @@ def take_snapshot(store: ServiceStore, at: float) -> bytes:
     """The snapshot of a store, packed."""
     spec = store.spec()
     names = [served.name for served in spec.models]
-    documents = {name: store.status(name) for model in names for name in _documents_of(model)}
+    documents = [f"{kind}:{model}" for model in names for kind in MODEL_DOCUMENTS]
     snapshot = Snapshot(
         at=at,
         described=spec,
         anchor=store.clock(),
         models={model: _stored(store, model) for model in names},
-        documents={name: document for name, document in documents.items() if document is not None},
+        documents={name: found for name in documents if (found := store.status(name)) is not None},
     )
     return gzip.compress(to_json(snapshot, inf_nan_mode="constants", fallback=plain), mtime=0)
 
@@ -118,10 +118,6 @@ def read_snapshot(packed: bytes) -> Snapshot:
         raise Misconfigured(
             f"the service's snapshot cannot be read ({str(error).splitlines()[0]}); wait for the next hour's"
         ) from error
-
-
-def _documents_of(model: str) -> tuple[str, ...]:
-    return tuple(f"{document}:{model}" for document in MODEL_DOCUMENTS)
 
 
 def _stored(store: ServiceStore, model: str) -> StoredModel:

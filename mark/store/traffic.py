@@ -76,7 +76,7 @@ def traffic_totals(model: str, answer: Sequence[Sequence[bytes]]) -> ModelTraffi
         lambda_warm=sum(gauge.warm for gauge in told),
         recent_known=sum(gauge.recent_known for gauge in told),
         recent_sum=sum(gauge.recent_sum for gauge in told),
-        clients=_clients(tallies),
+        clients=tuple(ClientTraffic(client=name, **one) for name, one in _counts(tallies, CLIENT, CLIENT_COUNTS)),
         sizes=add_sizes(_numbered(tallies, SIZE)),
         first_byte_counts=tuple(sorted(_numbered(tallies, FIRST_BYTE))),
         versions=tuple(
@@ -106,11 +106,6 @@ def _model_document(model: ModelTraffic) -> dict[str, Any]:
         "latencies": model.latency_counts,
         "gauges": f"{model.lambda_in_flight} {model.lambda_warm} {model.recent_known} {model.recent_sum!r}",
     }
-
-
-def _clients(tallies: Mapping[str, bytes]) -> tuple[ClientTraffic, ...]:
-    """Counts by client, by name."""
-    return tuple(ClientTraffic(client=name, **one) for name, one in _counts(tallies, CLIENT, CLIENT_COUNTS))
 
 
 def _counts(

@@ -146,6 +146,8 @@ class Study:
     title: str
     rows: tuple[Row, ...]
     assumptions: tuple[str, ...]
+    #: Which figures are published and which were measured here.
+    provenance: tuple[str, ...] = ()
     views: tuple[View, ...]
     series: tuple[Plot, ...] = ()
 
@@ -154,7 +156,7 @@ class Study:
         return {
             "study": self.name,
             "rows": [row.document() for row in self.rows],
-            "assumptions": list(self.assumptions),
+            "assumptions": [*self.provenance, *self.assumptions],
         }
 
     def tables(self) -> list[Table]:

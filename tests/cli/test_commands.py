@@ -262,6 +262,8 @@ def test_the_demo_says_what_happens_and_where_the_report_is(mark, monkeypatch):
 
 def test_a_study_is_printed_with_its_assumptions(mark, monkeypatch):
     class Study:
+        assumptions, provenance = ("a stated one",), ("measured here: ours",)
+
         def document(self):
             return {"study": "mark-fig9", "rows": [{"ours": 1}], "assumptions": ["a stated one"]}
 
@@ -276,7 +278,7 @@ def test_a_study_is_printed_with_its_assumptions(mark, monkeypatch):
     )
 
     assert document(mark("reproduce", "mark-fig9", "--seed", "7", "--json"))["rows"] == [{"ours": 1}]
-    assert "assumed: a stated one" in mark("reproduce", "mark-fig9").out
+    assert "\nmeasured here: ours\nassumed: a stated one\n" in mark("reproduce", "mark-fig9").out
     assert seeds == [7, 0]
 
 

@@ -123,6 +123,7 @@ def quick(monkeypatch):
 
     class Nothing:
         name = "none"
+        assumptions, provenance = ("no study ran",), ()
 
         def figures(self):
             return {"plot": "<svg></svg>"}

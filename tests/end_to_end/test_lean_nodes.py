@@ -27,7 +27,7 @@ from mark.controller.journal import read_journal
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import MarkError
 from mark.emulator.config import LambdaLimits
-from mark.live.aws_resources import make_resources, resources_document
+from mark.live.aws_resources import make_resources, published_resources
 from mark.live.local.running import Running
 from mark.live.models import make_live_models
 from mark.live.store_link import at_node
@@ -186,7 +186,7 @@ def service(tmp_path: Path) -> Iterator[tuple[World, Aws, Node, Node]]:
         "MARK_TOKEN": "a token of the clients",
         "MARK_EVENTS_URL": made.events_url,
         "MARK_BUCKET": made.bucket,
-        "MARK_TEMPLATES": json.dumps(resources_document(made, settings.rollout)["templates"]),
+        "MARK_TEMPLATES": json.dumps(dict(published_resources(made, settings.rollout).templates)),
         "MARK_SUBNETS": "[]",
         "MARK_OWNER": "mark",
         "MARK_ZONE": zone.rpartition("/")[2],

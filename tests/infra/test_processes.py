@@ -160,7 +160,7 @@ def test_a_controller_that_starts_leaves_what_another_said(
     monkeypatch.setattr(cloud_controller, "log_json", lambda _process: None)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     assert main(environment) == 0
-    assert told == ["shop", "inception-v3", RESOURCES]
+    assert told == ["shop", "inception-v3", RESOURCES.name()]
 
 
 def traffic(**counts: Any) -> ModelTraffic:

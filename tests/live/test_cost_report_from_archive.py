@@ -21,7 +21,7 @@ from mark.domain.load.traffic import ClientTraffic, GatewayReport, ModelTraffic
 from mark.live.background.archive import OPEN_EACH_S, Archivist
 from mark.live.models import make_live_models, service_spec
 from mark.store.embedded import EmbeddedRedis
-from mark.store.published_status import RESOURCES
+from mark.store.published_status import RESOURCES, PublishedResources
 from tests.aws.builders import HandClock, aws
 from tests.live.served_day import BEGAN, DAY_S, MODEL, NOW, RPS, SERVICE, write_service
 
@@ -64,7 +64,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
         totals = Totals(requests=RPS * (NOW - BEGAN), **counts)
         last = HourlyMark(at=NOW, counted_to=NOW, peak_rps=2 * RPS, totals=totals, clients=totals_of([shop]))
         store.put_status(marks_key(MODEL), dump_marks([first_mark(BEGAN), last]))
-        store.put_status(RESOURCES, {"bucket": BUCKET})
+        RESOURCES.write(store, PublishedResources(bucket=BUCKET))
         account, clock = aws(max_attempts=1), HandClock(NOW - OPEN_EACH_S)
         make_bucket(account, BUCKET, [], service_tags(SERVICE, "mark"))
         archivist = Archivist(store=store, aws=account, clock=clock)

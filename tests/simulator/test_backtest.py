@@ -157,14 +157,17 @@ def test_what_a_forecaster_says_of_its_forecasts_is_passed_on() -> None:
     class Unsure(Repeats):
         def forecast(self, history: Demand, horizon: int) -> Forecast:
             made = super().forecast(history, horizon)
-            source = "short of history" if len(history) < 5 else "sure"
             return point_forecast(
-                made.start_at, mean_rps=made.max_at(0.5), max_rps=made.max_at(0.5), source=source
+                made.start_at,
+                mean_rps=made.max_at(0.5),
+                max_rps=made.max_at(0.5),
+                source="mine" if len(history) < 7 else "other",
+                degraded=f"under 5 units of history: {len(history)}" if len(history) < 5 else None,
             )
 
     assert (
-        scored(span(6), Unsure()).notes[-1]
-        == "sources of its forecasts: sure (4 times); short of history (2 times)"
+        scored(span(6), Unsure()).notes[-1] == "sources of its forecasts: mine, degraded (2 times, "
+        "first: under 5 units of history: 3); mine (2 times); other (2 times)"
     )
 
 

@@ -6,9 +6,9 @@ would not (EC2 API reference, common query parameters, read 2026-11-23); Lambda'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from mark.aws.ec2.launch import LIVE
 from mark.aws.ec2.tags import MODEL, SERVICE
@@ -17,6 +17,9 @@ from mark.aws.permissions.policies import Statement
 from mark.aws.session import Aws, Credentials
 from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.orders import RefusalCause
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.type_defs import CreateFleetRequestTypeDef
 
 ALLOWED = "DryRunOperation"
 SESSION = "mark-doctor"
@@ -69,12 +72,13 @@ def check_call(action: str, call: Callable[[], object]) -> CallCheck:
     return CallCheck(action=action, answer="allowed")
 
 
-def check_launch(aws: Aws, request: Mapping[str, Any]) -> Iterator[CallCheck]:
+def check_launch(aws: Aws, request: CreateFleetRequestTypeDef) -> Iterator[CallCheck]:
     """Check a CreateFleet request and the RunInstances that EC2 makes of it in the caller's name.
 
     EC2 does not say that a DryRun of the first judges the second, so both are asked.
     """
-    yield check_call("ec2:CreateFleet", lambda: aws.ec2.create_fleet(**request, DryRun=True))
+    dry: CreateFleetRequestTypeDef = {**request, "DryRun": True}
+    yield check_call("ec2:CreateFleet", lambda: aws.ec2.create_fleet(**dry))
     config = request["LaunchTemplateConfigs"][0]
     override = config["Overrides"][0]
     tags = [one for one in request["TagSpecifications"] if one["ResourceType"] != "fleet"]

@@ -140,10 +140,7 @@ class Guard:
     def _running_usd_per_hour(self, there: Iterable[Ec2Row], asked: Iterable[Launch]) -> float:
         """The price of what runs, boots and is reserved, USD an hour."""
         running = sum(self._usd_per_hour(row) for row in there if row.state in AWAKE)
-        return running + sum(self._reserved_usd_per_hour(launch) for launch in asked)
-
-    def _reserved_usd_per_hour(self, order: Launch) -> float:
-        return order.count * self._dearest_of(order)
+        return running + sum(launch.count * self._dearest_of(launch) for launch in asked)
 
     def _dearest_of(self, order: Launch) -> float:
         """The price of one instance of the dearest offering that an order may bring, USD an hour."""

@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from mark.aws.ec2.observed import Ec2Row
 from mark.aws.ec2.tags import (
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import (
         CreateFleetErrorTypeDef,
         CreateFleetInstanceTypeDef,
+        CreateFleetRequestTypeDef,
         CreateFleetResultTypeDef,
         FleetLaunchTemplateOverridesTypeDef,
         InstanceTypeDef,
@@ -112,7 +113,7 @@ def tags_of(setup: FleetSetup, order: Launch) -> dict[str, str]:
     }
 
 
-def fleet_request(setup: FleetSetup, order: Launch) -> dict[str, Any]:
+def fleet_request(setup: FleetSetup, order: Launch) -> CreateFleetRequestTypeDef:
     """The CreateFleet call of an order: type instant, so that its answer says what was had and what was not.
 
     Nothing in it depends on the time: the same token with other parameters would be refused.
@@ -146,7 +147,7 @@ def fleet_request(setup: FleetSetup, order: Launch) -> dict[str, Any]:
             "AllocationStrategy": "price-capacity-optimized",
             "InstanceInterruptionBehavior": "terminate",
         }
-    return request
+    return cast("CreateFleetRequestTypeDef", request)  # the stubs spell every instance type out
 
 
 def _overrides(setup: FleetSetup, order: Launch, offering: Offering) -> list[dict[str, str]]:

@@ -32,7 +32,9 @@ class ObservedSpotPrices:
         self._aws = aws
         self._offerings = offerings
         self._zones = frozenset(zones)
-        self._spot = {name: item.instance_type.name for name, item in offerings.items() if _is_spot(item)}
+        self._spot = {
+            name: item.instance_type.name for name, item in offerings.items() if item.market is Market.SPOT
+        }
         self._prices: dict[str, dict[str, float]] = {}
         self._read_at = -math.inf
 
@@ -79,7 +81,3 @@ class ObservedSpotPrices:
             for name, kind in sorted(self._spot.items())
         )
         return tuple((name, min(prices)) for name, prices in found if prices)
-
-
-def _is_spot(item: Offering) -> bool:
-    return item.market is Market.SPOT

@@ -15,7 +15,7 @@ from mark.aws.ec2.tags import SERVICE
 from mark.aws.error_codes import NOT_THERE
 from mark.aws.errors import absent_is_done, code_of, translated
 from mark.aws.names import RAW, name_of
-from mark.aws.permissions.policies import Names, policy
+from mark.aws.permissions.policies import Names, PolicyDocument, policy, trust_policy
 from mark.aws.resources import RUNTIME, LambdaSpec, ReaderSpec, tag_list
 from mark.aws.session import Aws
 from mark.domain.errors import AlreadyDone, MarkError
@@ -44,9 +44,8 @@ def make_role(aws: Aws, names: Names, roles: Sequence[str], tags: Mapping[str, s
     return role_of(aws, name, principal="lambda", may=policy(names, *roles), tags=tags)
 
 
-def role_of(aws: Aws, name: str, *, principal: str, may: Mapping[str, Any], tags: Mapping[str, str]) -> str:
+def role_of(aws: Aws, name: str, *, principal: str, may: PolicyDocument, tags: Mapping[str, str]) -> str:
     """A role that `principal` of AWS takes, with what it may do; its ARN."""
-    takes = {"Effect": "Allow", "Principal": {"Service": f"{principal}.amazonaws.com"}, "Action": "sts:AssumeRole"}
     try:
         with translated():
             arn = aws.iam.get_role(RoleName=name)["Role"]["Arn"]
@@ -56,7 +55,7 @@ def role_of(aws: Aws, name: str, *, principal: str, may: Mapping[str, Any], tags
         with translated():
             made = aws.iam.create_role(
                 RoleName=name,
-                AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [takes]}),
+                AssumeRolePolicyDocument=json.dumps(trust_policy(principal)),
                 Tags=tag_list(tags),  # type: ignore[arg-type]
             )
         arn = made["Role"]["Arn"]

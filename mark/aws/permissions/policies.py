@@ -10,16 +10,28 @@ to it (`mark/emulator/authorization`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Literal, NotRequired, TypedDict
 
 from mark.aws.permissions.calls import ROLES
 from mark.aws.permissions.scopes import NO_RESOURCE, SCOPES, Conditions, Names
 from mark.domain.errors import unknown
 
-__all__ = ["NO_RESOURCE", "PLATFORM", "Names", "Need", "Statement", "needs", "policy", "statements"]
+__all__ = [
+    "NO_RESOURCE",
+    "PLATFORM",
+    "Names",
+    "Need",
+    "PolicyDocument",
+    "Statement",
+    "needs",
+    "policy",
+    "policy_document",
+    "statements",
+    "trust_policy",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,16 +44,47 @@ class Statement:
     conditions: Conditions
     why: str
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> StatementDocument:
         """The statement in the form of a policy document."""
-        conditions = {"Condition": {key: dict(value) for key, value in self.conditions.items()}}
-        return {
+        found: StatementDocument = {
             "Sid": self.sid,
             "Effect": "Allow",
             "Action": list(self.actions),
             "Resource": list(self.resources),
-            **(conditions if self.conditions else {}),
         }
+        if self.conditions:
+            found["Condition"] = {key: dict(value) for key, value in self.conditions.items()}
+        return found
+
+
+class StatementDocument(TypedDict):
+    """A statement as IAM has it."""
+
+    Sid: str
+    Effect: Literal["Allow", "Deny"]
+    Action: list[str]
+    Resource: list[str]
+    Condition: NotRequired[Conditions]
+
+
+class PolicyDocument(TypedDict):
+    """A policy as IAM has it."""
+
+    Version: str
+    Statement: list[StatementDocument]
+
+
+def policy_document(items: Iterable[Statement]) -> PolicyDocument:
+    """The policy of these statements."""
+    return {"Version": "2012-10-17", "Statement": [item.document() for item in items]}
+
+
+def trust_policy(service: str, account: str = "") -> Mapping[str, object]:
+    """The trust policy of a role: a service of AWS takes it, for one account alone where that is given."""
+    condition = {"Condition": {"StringEquals": {"aws:SourceAccount": account}}} if account else {}
+    principal = {"Service": f"{service}.amazonaws.com"}
+    taken = {"Effect": "Allow", "Principal": principal, "Action": "sts:AssumeRole", **condition}
+    return {"Version": "2012-10-17", "Statement": [taken]}
 
 
 def statements(role: str, names: Names) -> tuple[Statement, ...]:
@@ -49,9 +92,9 @@ def statements(role: str, names: Names) -> tuple[Statement, ...]:
     return _statements((role,), names)
 
 
-def policy(names: Names, *roles: str) -> dict[str, Any]:
+def policy(names: Names, *roles: str) -> PolicyDocument:
     """The policy document of what stands for all these roles."""
-    return {"Version": "2012-10-17", "Statement": [item.document() for item in _statements(roles, names)]}
+    return policy_document(_statements(roles, names))
 
 
 def _statements(roles: tuple[str, ...], names: Names) -> tuple[Statement, ...]:

@@ -12,8 +12,9 @@ from typing import Any
 
 from mark.aws.ec2.tags import SERVICE
 from mark.aws.names import boundary_name, bucket_pattern, name_of, rollout_role
-from mark.aws.permissions.policies import Statement
+from mark.aws.permissions.policies import PolicyDocument, Statement, policy_document, trust_policy
 from mark.aws.permissions.scopes import NO_RESOURCE, SCOPES, Conditions, Names
+from mark.aws.stacks.cloudformation import StackTemplate
 from mark.aws.stacks.deployer import deployer_policy, rollout_policies
 
 _LAUNCH = ("LaunchFrom", "LaunchTemplates", "LaunchedAlong", "LaunchedTagged")
@@ -51,11 +52,12 @@ _INTERFACES = tuple(
 """Lambda's own calls for functions in a network, which take no resource that could be named (its guide)."""
 
 
-def boundary(names: Names, secrets: Sequence[str] = ()) -> dict[str, Any]:
+def boundary(names: Names, secrets: Sequence[str] = ()) -> PolicyDocument:
     """The permissions boundary of the service's roles. `secrets`: ARNs of those that are not the service's own."""
     own = f"{name_of(names.service, '')}*"
     on_tagged: Conditions = {"StringEquals": {f"aws:ResourceTag/{SERVICE}": names.service}}
-    log_groups = tuple(names.arn("logs", f"log-group:{name}:*") for name in (f"/aws/lambda/{own}", _logs(names)))
+    logs = (f"/aws/lambda/{own}", f"/mark/{names.service}/*")
+    log_groups = tuple(names.arn("logs", f"log-group:{name}:*") for name in logs)
     named = (
         names.arn("cloudformation", f"stack/{own}"),
         names.arn("dynamodb", f"table/{own}"),
@@ -76,12 +78,7 @@ def boundary(names: Names, secrets: Sequence[str] = ()) -> dict[str, Any]:
         *(_scoped(scope, ("ec2:CreateFleet", "ec2:RunInstances"), names) for scope in _LAUNCH),
         *(_scoped(scope, actions, names) for scope, actions in _BESIDE.items()),
     )
-    statements = [item.document() for item in made if item.resources]
-    return {"Version": "2012-10-17", "Statement": statements}
-
-
-def _logs(names: Names) -> str:
-    return f"/mark/{names.service}/*"
+    return policy_document(item for item in made if item.resources)
 
 
 def _scoped(scope: str, actions: tuple[str, ...], names: Names) -> Statement:
@@ -97,7 +94,7 @@ def _statement(
 
 def access_template(
     names: Names, types: Iterable[str], *, secrets: Sequence[str] = (), more: Sequence[Statement] = ()
-) -> dict[str, Any]:
+) -> StackTemplate:
     """The CloudFormation template of all that, for stacks with resources of these types.
 
     `more`: what the role needs beside that. An account that is `${AWS::AccountId}` is filled in by CloudFormation.
@@ -109,15 +106,9 @@ def access_template(
         "People": (f"mark.{service}.deployer", deployer_policy(names)),
         **{f"Rights{place}": (f"{rollout_role(service)}-{place}", rule) for place, rule in enumerate(rights)},
     }
-    takes = {
-        "Effect": "Allow",
-        "Principal": {"Service": "cloudformation.amazonaws.com"},
-        "Action": "sts:AssumeRole",
-        "Condition": {"StringEquals": {"aws:SourceAccount": names.account}},
-    }
     role = {
         "RoleName": rollout_role(service),
-        "AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": [takes]},
+        "AssumeRolePolicyDocument": trust_policy("cloudformation", names.account),
         "ManagedPolicyArns": [{"Ref": f"Rights{place}"} for place in range(len(rights))],
     }
     resources = {

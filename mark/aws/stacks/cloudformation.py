@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 import yaml
 from botocore.exceptions import ClientError
@@ -19,7 +19,12 @@ from mark.aws.session import Aws
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
 
 if TYPE_CHECKING:
-    from mypy_boto3_cloudformation.type_defs import CreateChangeSetInputTypeDef
+    from mypy_boto3_cloudformation.type_defs import (
+        ChangeTypeDef,
+        CreateChangeSetInputTypeDef,
+        DescribeChangeSetOutputTypeDef,
+        ResourceChangeTypeDef,
+    )
 
 LONGEST_BODY = 51_200
 """Bytes of a template that a call may carry (CloudFormation quotas)."""
@@ -36,6 +41,23 @@ STUCK = ("UPDATE_ROLLBACK_FAILED", "UPDATE_FAILED")
 
 class _RoleGiven(TypedDict, total=False):
     RoleARN: str
+
+
+class StackResource(TypedDict):
+    """A resource of a template. The kind, `AWS::SQS::Queue`, says which properties it has."""
+
+    Type: str
+    Properties: NotRequired[Mapping[str, Any]]
+
+
+class StackTemplate(TypedDict, total=False):
+    """A template, as far as it is read here; each section is by name."""
+
+    Description: str
+    Parameters: Mapping[str, Mapping[str, object]]
+    Mappings: Mapping[str, Mapping[str, Mapping[str, str]]]
+    Resources: Mapping[str, StackResource]
+    Outputs: Mapping[str, Mapping[str, object]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,11 +158,11 @@ class Stacks:
         states = (self.state(name) for name in names if name.startswith(prefix))
         return tuple(state for state in states if state is not None)
 
-    def template(self, name: str) -> dict[str, Any]:
+    def template(self, name: str) -> StackTemplate:
         """The template that the stack was last made from; CDK's command line sends the same as YAML."""
         with translated():
             body: Any = self._client.get_template(StackName=name, TemplateStage="Original")["TemplateBody"]
-        found: dict[str, Any] = yaml.safe_load(body) if isinstance(body, str) else dict(body)
+        found: StackTemplate = yaml.safe_load(body) if isinstance(body, str) else body
         return found
 
     def resources(self, name: str) -> dict[str, str]:
@@ -154,7 +176,7 @@ class Stacks:
         }
 
     def prepare(
-        self, name: str, template: Mapping[str, Any], *, tags: Mapping[str, str], url: str = ""
+        self, name: str, template: StackTemplate, *, tags: Mapping[str, str], url: str = ""
     ) -> ChangeSet | None:
         """A change set from what is there to `template`; None where nothing would change.
 
@@ -195,7 +217,7 @@ class Stacks:
         changes = [self._change(change["ResourceChange"]) for change in self._all_changes(name, made, told)]
         return ChangeSet(stack=name, id=made, creates=creates, changes=tuple(changes))
 
-    def _all_changes(self, name: str, made: str, told: Any) -> Iterator[Any]:
+    def _all_changes(self, name: str, made: str, told: DescribeChangeSetOutputTypeDef) -> Iterator[ChangeTypeDef]:
         yield from told.get("Changes", [])
         while told.get("NextToken"):
             with translated():
@@ -205,7 +227,7 @@ class Stacks:
             yield from told.get("Changes", [])
 
     @staticmethod
-    def _change(told: Mapping[str, Any]) -> Change:
+    def _change(told: ResourceChangeTypeDef) -> Change:
         return Change(
             action=str(told.get("Action", "")),
             resource=str(told.get("LogicalResourceId", "")),

@@ -11,11 +11,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from mark.aws.ec2.tags import SERVICE
 from mark.aws.names import boundary_name, bucket_pattern, name_of, rollout_role
-from mark.aws.permissions.policies import Statement, statements
+from mark.aws.permissions.policies import PolicyDocument, Statement, policy_document, statements
 from mark.aws.permissions.scopes import NO_RESOURCE, Conditions, Names
 from mark.aws.stacks.actions import stack_actions
 
@@ -34,41 +33,33 @@ LONGEST_POLICY = 6144
 """Letters of a managed policy, white space not counted (IAM quotas)."""
 
 
-def deployer_policy(names: Names) -> dict[str, Any]:
+def deployer_policy(names: Names) -> PolicyDocument:
     """The policy document of people who deploy a service's stacks, and remove them."""
     hands_over = Statement(
         sid="HandRolloutRole",
         actions=("iam:PassRole",),
-        resources=(_role_arn(names),),
+        resources=(f"arn:{names.partition}:iam::{names.account}:role/{rollout_role(names.service)}",),
         conditions={"StringEquals": {"iam:PassedToService": "cloudformation.amazonaws.com"}},
         why="CloudFormation acts in the role of the service's rollout",
     )
-    return _document((*statements("deployer", names), hands_over))
+    return policy_document((*statements("deployer", names), hands_over))
 
 
 def rollout_policies(
     names: Names, types: Iterable[str], more: Sequence[Statement] = ()
-) -> tuple[dict[str, Any], ...]:
+) -> tuple[PolicyDocument, ...]:
     """The policy documents of the role in which CloudFormation acts, none longer than a managed policy may be."""
     packed: list[list[Statement]] = [[]]
     for item in (*stack_statements(names, types), *more):
-        if length_of(_document([*packed[-1], item])) > LONGEST_POLICY:
+        if length_of(policy_document([*packed[-1], item])) > LONGEST_POLICY:
             packed.append([])
         packed[-1].append(item)
-    return tuple(_document(items) for items in packed)
+    return tuple(policy_document(items) for items in packed)
 
 
-def length_of(policy: Mapping[str, Any]) -> int:
+def length_of(policy: PolicyDocument) -> int:
     """Letters of a policy document as IAM counts them."""
     return len(json.dumps(policy, separators=(",", ":")))
-
-
-def _document(items: Sequence[Statement]) -> dict[str, Any]:
-    return {"Version": "2012-10-17", "Statement": [item.document() for item in items]}
-
-
-def _role_arn(names: Names) -> str:
-    return f"arn:{names.partition}:iam::{names.account}:role/{rollout_role(names.service)}"
 
 
 def boundary_arn(names: Names) -> str:

@@ -82,7 +82,7 @@ def sizes_from_formula(spec: str) -> SizeDistribution:
             raise Misconfigured(f"sizes {spec!r}: SIGMA must be above 0, not {sigma:g}")
         if high < low:
             raise Misconfigured(f"sizes {spec!r}: MAX must be at least MIN")
-        below = _normal_below(mu, sigma) if kind == "normal" else _lognormal_below(mu, sigma)
+        below = NormalDist(mu, sigma).cdf if kind == "normal" else _lognormal_below(mu, sigma)
         return size_distribution(spec, _clipped(below, low, high))
     raise Misconfigured(f"sizes {spec!r} must read {FORMS}")
 
@@ -133,10 +133,6 @@ def _clipped(below: Callable[[float], float], low: int, high: int) -> dict[int, 
     """Probabilities of ceil(X) in low..high; what lies beyond an end counts there."""
     edges = [0.0, *(below(size) for size in range(low, high)), 1.0]
     return {low + k: edges[k + 1] - edges[k] for k in range(high - low + 1)}
-
-
-def _normal_below(mu: float, sigma: float) -> Callable[[float], float]:
-    return NormalDist(mu, sigma).cdf
 
 
 def _lognormal_below(mu: float, sigma: float) -> Callable[[float], float]:

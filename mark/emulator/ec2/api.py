@@ -6,7 +6,7 @@ import json
 import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mark.cloudmodel.lifecycle import Phase, caught_up
 from mark.domain.offering import InstanceType
@@ -21,6 +21,9 @@ from mark.emulator.ec2.machines import Machines, not_found
 from mark.emulator.errors import ApiError, not_emulated
 from mark.emulator.faults import Faults
 from mark.emulator.moto_parts import query_parameters, serialize
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.type_defs import CreateFleetRequestTypeDef, RunInstancesRequestTypeDef
 
 Params = dict[str, Any]
 
@@ -88,7 +91,7 @@ class Ec2Api:
         clock: ServiceClock,
         limits: AccountLimits,
         *,
-        reservations: Callable[[], list[dict[str, Any]]] = list,
+        reservations: Callable[[], list[Params]] = list,
         listing_lag_s: float = 0.0,
         sold: Sold = sold_everywhere,
     ) -> None:
@@ -98,7 +101,7 @@ class Ec2Api:
         self._clock = clock
         self._launches = Launches(machines, types, faults, limits, sold)
         self._replies: dict[tuple[str, str], tuple[str, str]] = {}
-        self._actions: dict[str, Callable[[Params], str]] = {
+        self._actions: dict[str, Callable[[Any], str]] = {
             "RunInstances": self._run_instances,
             "CreateFleet": self._create_fleet,
             "DescribeInstances": self._describe,
@@ -155,7 +158,7 @@ class Ec2Api:
             return _reply(action, {"FleetId": f"fleet-{secrets.token_hex(16)}", "Instances": [], "Errors": []})
         return known[1]
 
-    def _run_instances(self, params: Params) -> str:
+    def _run_instances(self, params: RunInstancesRequestTypeDef) -> str:
         reservation, machines = self._launches.run_instances(params)
         described = describe_instances([machines], "")
         inner = described.split("<instancesSet>", 1)[1].rsplit("</instancesSet>", 1)[0]
@@ -163,7 +166,7 @@ class Ec2Api:
         head = described.split("<reservationSet>", 1)[0].replace("DescribeInstances", "RunInstances")
         return f"{head}{from_id}</RunInstancesResponse>"
 
-    def _create_fleet(self, params: Params) -> str:
+    def _create_fleet(self, params: CreateFleetRequestTypeDef) -> str:
         return _reply("CreateFleet", self._launches.create_fleet(params))
 
     def _describe(self, params: Params) -> str:
@@ -195,7 +198,7 @@ class Ec2Api:
         statuses = [self._status(machine) for group in page for machine in group]
         return _reply("DescribeInstanceStatus", {"InstanceStatuses": statuses, "NextToken": token or None})
 
-    def _status(self, machine: Machine) -> dict[str, Any]:
+    def _status(self, machine: Machine) -> Params:
         word = "not-applicable"
         if machine.state is MachineState.RUNNING:
             booted = caught_up(machine.life, self._clock.now()).phase is Phase.READY
@@ -304,7 +307,7 @@ class Ec2Api:
         return _reply("DeleteTags", {})
 
 
-def _reply(action: str, result: Params) -> str:
+def _reply(action: str, result: Mapping[str, Any]) -> str:
     return serialize("ec2", action, result)
 
 

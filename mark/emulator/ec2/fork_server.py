@@ -2,10 +2,9 @@
 
     python -m mark.emulator.ec2.fork_server CONTROL_FD PARENT_PID MODULE:FUNCTION [PATH ...]
 
-Lines of JSON come in on the control socket, {"order": "spawn", "name", "environment", "log"} and
-{"order": "signal", "name", "signal"}, and go out, {"event": "ready"}, {"event": "started", "name", "pid"} and
-{"event": "exited", "name", "pid", "code"} (a negative code is a signal's number). Nothing survives the parent: the
-kernel kills this process when its parent is gone, and its children when it is.
+The control socket carries lines of JSON: a `ProcessOrder` each comes in, a `ProcessReport` each goes out, first
+that the server is ready. Nothing survives the parent: the kernel kills this process when its parent is gone, and
+its children when it is.
 """
 
 from __future__ import annotations
@@ -20,11 +19,33 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Literal, NotRequired, TypedDict
 
 from mark.emulator.child import die_with_parent, load
 
 Agent = Callable[[Mapping[str, str]], int | None]
+
+
+class ProcessOrder(TypedDict):
+    """What the hypervisor wants of the process of instance `name`."""
+
+    order: Literal["spawn", "signal"]
+    name: str
+    #: Of a new process.
+    environment: NotRequired[dict[str, str]]
+    log: NotRequired[str]
+    #: The signal's number.
+    signal: NotRequired[int]
+
+
+class ProcessReport(TypedDict):
+    """What became of the process of instance `name`, or that the server is ready."""
+
+    event: Literal["ready", "started", "exited"]
+    pid: int
+    name: NotRequired[str]
+    #: Exit status; a negative one is a signal's number.
+    code: NotRequired[int]
 
 
 class ForkServer:
@@ -60,7 +81,7 @@ class ForkServer:
             self._execute(json.loads(line))
         return bool(data)
 
-    def _execute(self, order: dict[str, Any]) -> None:
+    def _execute(self, order: ProcessOrder) -> None:
         if order["order"] == "spawn":
             self._spawn(order["name"], order["environment"], order["log"])
         elif order["name"] in self._pids:
@@ -120,7 +141,7 @@ class ForkServer:
         for pid in self._pids.values():
             os.waitpid(pid, 0)
 
-    def _send(self, line: dict[str, Any]) -> None:
+    def _send(self, line: ProcessReport) -> None:
         try:
             self._control.sendall(json.dumps(line).encode() + b"\n")
         except (BrokenPipeError, ConnectionResetError):

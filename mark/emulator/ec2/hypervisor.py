@@ -13,7 +13,8 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from mark.emulator.ec2.fork_server import ProcessOrder, ProcessReport
 
 LOG = logging.getLogger(__name__)
 
@@ -142,7 +143,7 @@ class Hypervisor:
     def _signal(self, name: str, number: signal.Signals) -> None:
         self._send({"order": "signal", "name": name, "signal": int(number)})
 
-    def _send(self, order: dict[str, Any]) -> None:
+    def _send(self, order: ProcessOrder) -> None:
         if self._writer is not None and not self._writer.is_closing():
             self._writer.write(json.dumps(order).encode() + b"\n")
 
@@ -169,7 +170,7 @@ class Hypervisor:
             else:
                 self._spawn(name)
 
-    def _on_message(self, line: dict[str, Any]) -> None:
+    def _on_message(self, line: ProcessReport) -> None:
         process = self._processes.get(line["name"])
         if process is None:
             return

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mark.emulator.ec2.machine import Machine, MachineState
 from mark.emulator.errors import ApiError
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.type_defs import FilterTypeDef
 
 Values = Callable[[Machine], Iterable[str]]
 
@@ -29,7 +32,7 @@ FIELDS: dict[str, Values] = {
 }
 
 
-def matching(machines: Iterable[Machine], filters: list[dict[str, Any]]) -> list[Machine]:
+def matching(machines: Iterable[Machine], filters: Iterable[FilterTypeDef]) -> list[Machine]:
     """The instances that all filters hold for."""
     tests = [(_values(entry["Name"]), entry.get("Values") or []) for entry in filters]
     return [machine for machine in machines if all(_holds(values(machine), wanted) for values, wanted in tests)]
@@ -44,5 +47,5 @@ def _values(name: str) -> Values:
     return FIELDS[name]
 
 
-def _holds(values: Iterable[str], wanted: list[str]) -> bool:
+def _holds(values: Iterable[str], wanted: Iterable[str]) -> bool:
     return any(fnmatchcase(value, pattern) for value in values for pattern in wanted)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 import secrets
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mark.domain.offering import InstanceType, Market
 from mark.emulator.ec2.account_limits import AccountLimits
-from mark.emulator.ec2.launch_templates import Template, find_template, named_zone, resolve
+from mark.emulator.ec2.launch_templates import Data, Template, find_template, named_zone, resolve
 from mark.emulator.ec2.machine import LaunchSpec, Machine, tags_for
 from mark.emulator.ec2.machines import Machines
 from mark.emulator.errors import ApiError, not_emulated
 from mark.emulator.faults import Faults
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import type_defs as ec2
 
 NO_CAPACITY = "InsufficientInstanceCapacity"
 NOT_SOLD = "InvalidFleetConfiguration"
@@ -52,7 +55,7 @@ class _Candidate:
     """One override of one template, in one market."""
 
     template: Template
-    override: dict[str, Any]
+    override: ec2.FleetLaunchTemplateOverridesRequestTypeDef
     market: Market
 
     @property
@@ -60,7 +63,7 @@ class _Candidate:
         return str(self.override.get("InstanceType") or self.template.data.get("InstanceType") or "")
 
     @property
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Data:
         """The template with the override merged; an empty value in an override means the template's."""
         return {**self.template.data, **{key: value for key, value in self.override.items() if value}}
 
@@ -68,10 +71,11 @@ class _Candidate:
     def weight(self) -> float:
         return float(self.override.get("WeightedCapacity") or 1.0)
 
-    @property
-    def described(self) -> dict[str, Any]:
+    def described(self, zone: str = "") -> Data:
+        """As a reply names it; `zone` is where it was launched."""
         named = {key: self.template.reference[key] for key in ("LaunchTemplateId", "Version")}
-        return {"LaunchTemplateSpecification": named, "Overrides": self.override}
+        override = {**self.override, "AvailabilityZone": zone} if zone else self.override
+        return {"LaunchTemplateSpecification": named, "Overrides": override}
 
     def __str__(self) -> str:
         return f"{self.type_name}:{self.market.value}"
@@ -94,11 +98,11 @@ class Launches:
         self._types = types
         self._faults = faults
 
-    def run_instances(self, params: dict[str, Any]) -> tuple[str, list[Machine]]:
+    def run_instances(self, params: ec2.RunInstancesRequestTypeDef) -> tuple[str, list[Machine]]:
         """RunInstances: all of them or an error; the reservation and its instances."""
         template = find_template(params["LaunchTemplate"]) if params.get("LaunchTemplate") else None
         given = {key: value for key, value in params.items() if value not in (None, [], {}, "")}
-        data = {**(template.data if template else {}), **given}
+        data: Data = {**(template.data if template else {}), **given}
         market = _market(data.get("InstanceMarketOptions"))
         name = str(data.get("InstanceType") or "m1.small")
         instance_type = self._types.get(name)
@@ -118,13 +122,13 @@ class Launches:
             raise ApiError(refusal or NO_CAPACITY, _no_capacity(name, spec.zone), 500)
         return self._launch(spec, count)
 
-    def create_fleet(self, params: dict[str, Any]) -> dict[str, Any]:
+    def create_fleet(self, params: ec2.CreateFleetRequestTypeDef) -> Data:
         """CreateFleet: as much as can be had; what cannot is in the reply's Errors."""
         if params.get("Type") != "instant":
             raise not_emulated(f"CreateFleet of type {params.get('Type', 'maintain')}: instant only")
         _refuse_duplicates(params["LaunchTemplateConfigs"])
-        instances: list[dict[str, Any]] = []
-        errors: list[dict[str, Any]] = []
+        instances: list[Data] = []
+        errors: list[Data] = []
         for market, target in _targets(params["TargetCapacitySpecification"]).items():
             got, lacking = self._fulfil(params, market, target)
             instances.extend(got)
@@ -141,9 +145,9 @@ class Launches:
         return self._limits.instances_left(item, market, self._machines, more)
 
     def _fulfil(
-        self, params: dict[str, Any], market: Market, target: int
-    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        options = params.get("SpotOptions" if market is Market.SPOT else "OnDemandOptions") or {}
+        self, params: ec2.CreateFleetRequestTypeDef, market: Market, target: int
+    ) -> tuple[list[Data], list[Data]]:
+        options = (params.get("SpotOptions") if market is Market.SPOT else params.get("OnDemandOptions")) or {}
         _check_known("fleet option", options, OPTIONS)
         if options.get("InstanceInterruptionBehavior", "terminate") != "terminate":
             raise not_emulated("spot interruption behaviours other than terminate")
@@ -179,17 +183,18 @@ class Launches:
             return [], errors
         return [self._launched(candidate, spec, count) for candidate, spec, count in chosen if count], errors
 
-    def _launched(self, candidate: _Candidate, spec: LaunchSpec, count: int) -> dict[str, Any]:
+    def _launched(self, candidate: _Candidate, spec: LaunchSpec, count: int) -> Data:
         _, machines = self._launch(spec, count)
-        override = {**candidate.override, "AvailabilityZone": spec.zone}
         return {
-            "LaunchTemplateAndOverrides": {**candidate.described, "Overrides": override},
+            "LaunchTemplateAndOverrides": candidate.described(spec.zone),
             "Lifecycle": candidate.market.value,
             "InstanceIds": [machine.id for machine in machines],
             "InstanceType": candidate.type_name,
         }
 
-    def _candidate(self, candidate: _Candidate, wanted: int, params: dict[str, Any]) -> tuple[LaunchSpec, int]:
+    def _candidate(
+        self, candidate: _Candidate, wanted: int, params: ec2.CreateFleetRequestTypeDef
+    ) -> tuple[LaunchSpec, int]:
         """Launch of this candidate, and the count that can be had."""
         instance_type = self._types.get(candidate.type_name)
         if instance_type is None:
@@ -222,7 +227,12 @@ class Launches:
                 f"price of {price}.",
             )
 
-    def _ordered(self, configs: list[dict[str, Any]], market: Market, options: dict[str, Any]) -> list[_Candidate]:
+    def _ordered(
+        self,
+        configs: Sequence[ec2.FleetLaunchTemplateConfigRequestTypeDef],
+        market: Market,
+        options: ec2.SpotOptionsRequestTypeDef | ec2.OnDemandOptionsRequestTypeDef,
+    ) -> list[_Candidate]:
         """Every override, the one to try first at the front."""
         candidates: list[_Candidate] = []
         for config in configs:
@@ -259,9 +269,7 @@ class Launches:
         fault = self._faults.hit(("partial",), "ec2", action, pool)
         return most if fault is None else math.floor(most * fault.share)
 
-    def _placed(
-        self, action: str, data: dict[str, Any], item: InstanceType, market: Market
-    ) -> tuple[dict[str, Any], str]:
+    def _placed(self, action: str, data: Data, item: InstanceType, market: Market) -> tuple[Data, str]:
         """A launch in the zone that it goes to, and the code of its refusal where it is refused."""
         fault = self._faults.hit(("capacity",), "ec2", action, f"{item.name}:{market.value}")
         if fault is not None:
@@ -293,7 +301,7 @@ def over_quota(market: Market) -> tuple[str, str]:
     )
 
 
-def _refuse_duplicates(configs: list[dict[str, Any]]) -> None:
+def _refuse_duplicates(configs: Sequence[ec2.FleetLaunchTemplateConfigRequestTypeDef]) -> None:
     """EC2 takes a type in a zone once a request (github-aws-runners/terraform-aws-github-runner #2904)."""
     pools = [
         (override.get("InstanceType"), _zone_of(override))
@@ -304,7 +312,7 @@ def _refuse_duplicates(configs: list[dict[str, Any]]) -> None:
         raise ApiError("InvalidFleetConfig", "The fleet configuration contains duplicate instance pools.")
 
 
-def _zone_of(override: dict[str, Any]) -> str:
+def _zone_of(override: ec2.FleetLaunchTemplateOverridesRequestTypeDef) -> str:
     """The zone that an override names; empty where its subnet is not there, which its launch says."""
     try:
         return named_zone(override)
@@ -312,7 +320,7 @@ def _zone_of(override: dict[str, Any]) -> str:
         return ""
 
 
-def _targets(capacity: dict[str, Any]) -> dict[Market, int]:
+def _targets(capacity: ec2.TargetCapacitySpecificationRequestTypeDef) -> dict[Market, int]:
     """Target capacity by market."""
     total = int(capacity["TotalTargetCapacity"])
     targets = {
@@ -326,13 +334,13 @@ def _targets(capacity: dict[str, Any]) -> dict[Market, int]:
     return {market: target for market, target in targets.items() if target}
 
 
-def _check_known(kind: str, given: Mapping[str, Any], known: set[str]) -> None:
+def _check_known(kind: str, given: Iterable[str], known: set[str]) -> None:
     unknown = sorted(set(given) - known)
     if unknown:
         raise not_emulated(f"CreateFleet's {kind} {', '.join(unknown)}")
 
 
-def _market(options: dict[str, Any] | None) -> Market:
+def _market(options: ec2.InstanceMarketOptionsRequestTypeDef | None) -> Market:
     if not options:
         return Market.ON_DEMAND
     spot = options.get("SpotOptions") or {}
@@ -357,9 +365,9 @@ def _no_capacity(type_name: str, zone: str) -> str:
     )
 
 
-def _fleet_error(candidate: _Candidate, code: str, message: str) -> dict[str, Any]:
+def _fleet_error(candidate: _Candidate, code: str, message: str) -> Data:
     return {
-        "LaunchTemplateAndOverrides": candidate.described,
+        "LaunchTemplateAndOverrides": candidate.described(),
         "Lifecycle": candidate.market.value,
         "ErrorCode": code,
         "ErrorMessage": message,

@@ -36,10 +36,7 @@ def find_template(reference: Data) -> Template:
         else:
             raise ApiError("MissingParameter", "Launch template id or name is required.")
         version = str(reference.get("Version") or "$Default")
-        numbers: dict[str, Any] = {
-            "$Default": template.default_version_number,
-            "$Latest": template.latest_version_number,
-        }
+        numbers = {"$Default": template.default_version_number, "$Latest": template.latest_version_number}
         number = int(numbers.get(version) or version)
         found = template.get_version(number)
     except ServiceException as error:

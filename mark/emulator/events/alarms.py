@@ -7,13 +7,12 @@ as they would never leave INSUFFICIENT_DATA. A state that changes is an event of
 from __future__ import annotations
 
 import operator
-import uuid
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from mark.emulator.clock import ServiceClock, iso
-from mark.emulator.config import ACCOUNT, REGION
+from mark.emulator.events.bus import BusEvent, event_of
 from mark.emulator.moto_parts import CLOUDWATCH_BACKEND, backend_of, instead_of
 
 MINUTE_S = 60.0
@@ -37,7 +36,7 @@ COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
 MOST_VALUES = 24 * 60
 """Minutes of a queue's values: an alarm looks back a day at most."""
 
-Emit = Callable[[dict[str, Any]], None]
+Emit = Callable[[BusEvent], None]
 
 
 class Alarms:
@@ -97,19 +96,11 @@ class Alarms:
         return state, f"{breaking} of the last {wanted} periods break the threshold {alarm.threshold:g}: {found}"
 
 
-def _event(alarm: Any, before: str, at: float) -> dict[str, Any]:
+def _event(alarm: Any, before: str, at: float) -> BusEvent:
     state = {"value": alarm.state_value, "reason": alarm.state_reason, "timestamp": iso(at)}
-    return {
-        "version": "0",
-        "id": str(uuid.uuid4()),
-        "detail-type": "CloudWatch Alarm State Change",
-        "source": "aws.cloudwatch",
-        "account": ACCOUNT,
-        "time": iso(at),
-        "region": REGION,
-        "resources": [alarm.alarm_arn],
-        "detail": {"alarmName": alarm.name, "state": state, "previousState": {"value": before}},
-    }
+    detail = {"alarmName": alarm.name, "state": state, "previousState": {"value": before}}
+    kind = "CloudWatch Alarm State Change"
+    return event_of(kind, source="aws.cloudwatch", resource=alarm.alarm_arn, detail=detail, at=at)
 
 
 def _refuse_what_has_no_value() -> None:

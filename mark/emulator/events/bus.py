@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
@@ -23,6 +23,26 @@ from mark.emulator.moto_parts import EVENT_TEMPLATES, RULE, backend_of, instead_
 LOG = logging.getLogger(__name__)
 
 CallFunction = Callable[[str, bytes], None]
+BusEvent = dict[str, Any]
+"""An event as rules match it and targets get it."""
+RuleTarget = Mapping[str, Any]
+"""A target of a rule, as moto keeps it."""
+
+
+def event_of(kind: str, *, source: str, resource: str, detail: Mapping[str, object], at: float) -> BusEvent:
+    """An event of one of AWS's services. resource: the ARN that it is about."""
+    return {
+        "version": "0",
+        "id": str(uuid.uuid4()),
+        "detail-type": kind,
+        "source": source,
+        "account": ACCOUNT,
+        # Whole seconds on AWS. Here with milliseconds: at speed 20 a second of service time is a long time.
+        "time": iso(at),
+        "region": REGION,
+        "resources": [resource],
+        "detail": detail,
+    }
 
 
 class Events:
@@ -50,26 +70,15 @@ class Events:
         self._emit("EC2 Spot Instance Interruption Warning", machine, detail, at)
 
     def _emit(self, kind: str, machine: Machine, detail: dict[str, str], at: float) -> None:
-        event = {
-            "version": "0",
-            "id": str(uuid.uuid4()),
-            "detail-type": kind,
-            "source": "aws.ec2",
-            "account": ACCOUNT,
-            # Whole seconds on AWS. Here with milliseconds: at speed 20 a second of service time is a long time.
-            "time": iso(at),
-            "region": REGION,
-            "resources": [f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/{machine.id}"],
-            "detail": detail,
-        }
-        self.send(event)
+        arn = f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/{machine.id}"
+        self.send(event_of(kind, source="aws.ec2", resource=arn, detail=detail, at=at))
 
-    def send(self, event: dict[str, Any]) -> None:
+    def send(self, event: BusEvent) -> None:
         """Send an event of the account's own services to the rules."""
         self.sent += 1
         self._sender.submit(_to_rules, event).add_done_callback(_say_failure)
 
-    def _to_target(self, rule: Any, target: dict[str, Any], event: dict[str, Any]) -> None:
+    def _to_target(self, rule: Any, target: RuleTarget, event: BusEvent) -> None:
         service = target["Arn"].split(":")[2]
         body = json.dumps(_shaped(target, event)).encode()
         if service == "sqs":
@@ -88,12 +97,12 @@ def _say_failure(sending: Future[None]) -> None:
         LOG.error("an event was not sent: %r", error)
 
 
-def _to_rules(event: dict[str, Any]) -> None:
+def _to_rules(event: BusEvent) -> None:
     for rule in list(backend_of("events").describe_event_bus("default").rules.values()):
         rule.send_to_targets(dict(event))
 
 
-def _shaped(target: dict[str, Any], event: dict[str, Any]) -> Any:
+def _shaped(target: RuleTarget, event: BusEvent) -> Any:
     """The event as the target asked for it."""
     if "Input" in target:
         return json.loads(target["Input"])
@@ -114,11 +123,11 @@ def _shaped(target: dict[str, Any], event: dict[str, Any]) -> Any:
     )
 
 
-def _send_ourselves(to_target: Callable[[Any, dict[str, Any], dict[str, Any]], None]) -> None:
+def _send_ourselves(to_target: Callable[[Any, RuleTarget, BusEvent], None]) -> None:
     """Moto's PutEvents goes the same way as our own events."""
 
     @instead_of(RULE, "send_to_targets")
-    def send_to_targets(_: Any, rule: Any, original_event: dict[str, Any], transform_input: bool = True) -> None:
+    def send_to_targets(_: Any, rule: Any, original_event: BusEvent, transform_input: bool = True) -> None:
         if not transform_input:
             raise NotImplementedError("EventBridge's replays")
         if rule.state == "ENABLED" and rule.event_pattern.matches_event(original_event):

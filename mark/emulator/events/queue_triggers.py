@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from mark.emulator.config import REGION
@@ -51,14 +52,15 @@ class EventSources:
         """Take what is visible, as many batches as may be in flight."""
         batches = self._batches.setdefault(mapping.uuid, set())
         while len(batches) < AT_ONCE:
-            records = _next_batch(mapping)
-            if not records:
+            messages = _next_batch(mapping)
+            if not messages:
                 return
-            task = asyncio.create_task(self._hand_over(mapping, records))
+            task = asyncio.create_task(self._hand_over(mapping, messages))
             batches.add(task)
             task.add_done_callback(batches.discard)
 
-    async def _hand_over(self, mapping: Any, records: list[dict[str, Any]]) -> None:
+    async def _hand_over(self, mapping: Any, messages: Sequence[Any]) -> None:
+        records = [_record(message, mapping.event_source_arn) for message in messages]
         event = json.dumps({"Records": records}).encode()
         try:
             invocation = await self._functions.call(mapping.function_arn, event)
@@ -67,47 +69,48 @@ class EventSources:
             return
         if invocation.outcome.failed:
             return
-        failed = _failures(mapping, invocation.outcome.payload, records)
+        failed = _failures(mapping, invocation.outcome.payload, {message.id for message in messages})
         queue = backend_of("sqs").get_queue(mapping.event_source_arn.rsplit(":", 1)[1])
         for record in records:
             if record["messageId"] not in failed:
                 queue.delete_message(record["receiptHandle"])
 
 
-def _next_batch(mapping: Any) -> list[dict[str, Any]]:
-    """One batch of messages as Lambda's event has them."""
+def _next_batch(mapping: Any) -> Sequence[Any]:
+    """One batch of moto's messages."""
     backend = backend_of("sqs")
     name = mapping.event_source_arn.rsplit(":", 1)[1]
     queue = backend.queues.get(name)
     if queue is None or not queue.messages:
         return []
-    messages = backend.receive_message(name, min(mapping.batch_size, 10), 0, queue.visibility_timeout)
-    return [
-        {
-            "messageId": message.id,
-            "receiptHandle": message.receipt_handle,
-            "body": message.body,
-            "attributes": {
-                "ApproximateReceiveCount": str(message.approximate_receive_count),
-                "SentTimestamp": str(message.sent_timestamp),
-                "ApproximateFirstReceiveTimestamp": str(message.approximate_first_receive_timestamp),
-                "SenderId": "emulated",
-            },
-            "messageAttributes": {},
-            "md5OfBody": message.body_md5,
-            "eventSource": "aws:sqs",
-            "eventSourceARN": mapping.event_source_arn,
-            "awsRegion": REGION,
-        }
-        for message in messages
-    ]
+    found: Sequence[Any] = backend.receive_message(name, min(mapping.batch_size, 10), 0, queue.visibility_timeout)
+    return found
 
 
-def _failures(mapping: Any, payload: bytes, records: list[dict[str, Any]]) -> set[str]:
+def _record(message: Any, queue_arn: str) -> dict[str, Any]:
+    """A message as Lambda's event has it."""
+    return {
+        "messageId": message.id,
+        "receiptHandle": message.receipt_handle,
+        "body": message.body,
+        "attributes": {
+            "ApproximateReceiveCount": str(message.approximate_receive_count),
+            "SentTimestamp": str(message.sent_timestamp),
+            "ApproximateFirstReceiveTimestamp": str(message.approximate_first_receive_timestamp),
+            "SenderId": "emulated",
+        },
+        "messageAttributes": {},
+        "md5OfBody": message.body_md5,
+        "eventSource": "aws:sqs",
+        "eventSourceARN": queue_arn,
+        "awsRegion": REGION,
+    }
+
+
+def _failures(mapping: Any, payload: bytes, everything: set[str]) -> set[str]:
     """Messages that are to come back: those named, or all where the answer names one that was not sent."""
     if "ReportBatchItemFailures" not in (mapping.function_response_types or ()):
         return set()
-    everything = {record["messageId"] for record in records}
     answer = json.loads(payload or b"null")
     if not isinstance(answer, dict):
         return set()

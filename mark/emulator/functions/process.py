@@ -12,12 +12,12 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from mark.emulator.functions.runtime import LENGTHS
+from mark.emulator.functions.runtime import LENGTHS, FunctionCall
 
 INIT_WITHIN_S = 60.0
 
@@ -124,19 +124,19 @@ class LambdaProcess:
         """Run the handler in this environment; a time-out or a dead process is the function's failure."""
         assert self._writer is not None
         spec = self.spec
-        head = {
-            "id": request,
-            "env": environment,
-            "name": spec.name,
-            "arn": spec.arn,
-            "version": spec.version,
-            "memory_mb": str(spec.memory_mb),
-            "deadline_at": time.time() + spec.timeout_s,
-        }
+        call = FunctionCall(
+            id=request,
+            env=environment,
+            name=spec.name,
+            arn=spec.arn,
+            version=spec.version,
+            memory_mb=str(spec.memory_mb),
+            deadline_at=time.time() + spec.timeout_s,
+        )
         answer = self._waiting[request] = asyncio.get_running_loop().create_future()
         if self.ended:
             answer.set_result(_exited())
-        self._write(head, payload)
+        self._write(asdict(call), payload)
         try:
             return await asyncio.wait_for(answer, spec.timeout_s)
         except TimeoutError:

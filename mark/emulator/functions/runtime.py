@@ -2,8 +2,8 @@
 
     python -m mark.emulator.functions.runtime CONTROL_FD PARENT_PID MODULE.HANDLER [PATH ...]
 
-Frames on the control socket, either way: a big-endian pair of lengths, a JSON head, a payload. In: {"id", "env",
-"deadline_at", "arn", ...} with the event, or {"drop": env}. Out: {"is": "ready"} or {"is": "failed"} once, then
+Frames on the control socket, either way: a big-endian pair of lengths, a JSON head, a payload. In: the fields of a
+`FunctionCall` with the event, or {"drop": env}. Out: {"is": "ready"} or {"is": "failed"} once, then
 {"id", "ms", "error", "peak_mb"} with the reply. Environments share what the handler's module holds.
 """
 
@@ -49,6 +49,24 @@ class Context:
         return max(0, int((self.deadline_at - time.time()) * 1000))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionCall:
+    """An invocation: the head of the frame that carries its event."""
+
+    id: str
+    #: Number of the environment that runs it.
+    env: int
+    name: str
+    arn: str
+    version: str
+    memory_mb: str
+    #: When it times out, epoch seconds.
+    deadline_at: float
+
+
+Inbox = queue.SimpleQueue[tuple[FunctionCall, bytes] | None]
+
+
 class Runtime:
     """Hands invocations to environments and their replies back."""
 
@@ -56,7 +74,7 @@ class Runtime:
         self._control = control
         self._handler = handler
         self._writing = threading.Lock()
-        self._environments: dict[int, queue.SimpleQueue[tuple[dict[str, Any], bytes] | None]] = {}
+        self._environments: dict[int, Inbox] = {}
 
     def serve(self) -> None:
         """Until the other end closes."""
@@ -68,7 +86,8 @@ class Runtime:
                 if head["drop"] in self._environments:
                     self._environments.pop(head["drop"]).put(None)
             else:
-                self._inbox(head["env"]).put((head, payload))
+                call = FunctionCall(**head)
+                self._inbox(call.env).put((call, payload))
 
     def send(self, head: Mapping[str, Any], payload: bytes = b"") -> None:
         """Send one frame."""
@@ -76,33 +95,33 @@ class Runtime:
         with self._writing:
             self._control.sendall(LENGTHS.pack(len(text), len(payload)) + text + payload)
 
-    def _inbox(self, number: int) -> queue.SimpleQueue[tuple[dict[str, Any], bytes] | None]:
+    def _inbox(self, number: int) -> Inbox:
         inbox = self._environments.get(number)
         if inbox is None:
             inbox = self._environments[number] = queue.SimpleQueue()
             threading.Thread(target=self._run, args=(inbox,), daemon=True).start()
         return inbox
 
-    def _run(self, inbox: queue.SimpleQueue[tuple[dict[str, Any], bytes] | None]) -> None:
+    def _run(self, inbox: Inbox) -> None:
         while (work := inbox.get()) is not None:
-            head, payload = work
+            call, payload = work
             started = time.perf_counter()
-            error, reply = self._invoke(head, payload)
+            error, reply = self._invoke(call, payload)
             elapsed_ms = (time.perf_counter() - started) * 1000
             peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-            self.send({"id": head["id"], "ms": elapsed_ms, "error": error, "peak_mb": peak_mb}, reply)
+            self.send({"id": call.id, "ms": elapsed_ms, "error": error, "peak_mb": peak_mb}, reply)
 
-    def _invoke(self, head: dict[str, Any], payload: bytes) -> tuple[bool, bytes]:
+    def _invoke(self, call: FunctionCall, payload: bytes) -> tuple[bool, bytes]:
         """Call the handler: true where it failed, and its reply or error as JSON."""
         context = Context(
-            function_name=head["name"],
-            function_version=head["version"],
-            memory_limit_in_mb=head["memory_mb"],
-            invoked_function_arn=head["arn"],
-            aws_request_id=head["id"],
-            log_group_name=f"/aws/lambda/{head['name']}",
-            log_stream_name=f"environment/{head['env']}",
-            deadline_at=head["deadline_at"],
+            function_name=call.name,
+            function_version=call.version,
+            memory_limit_in_mb=call.memory_mb,
+            invoked_function_arn=call.arn,
+            aws_request_id=call.id,
+            log_group_name=f"/aws/lambda/{call.name}",
+            log_stream_name=f"environment/{call.env}",
+            deadline_at=call.deadline_at,
         )
         try:
             event = json.loads(payload) if payload else {}
@@ -112,7 +131,7 @@ class Runtime:
             return True, json.dumps(error_document(error)).encode()
 
 
-def error_document(error: BaseException) -> dict[str, Any]:
+def error_document(error: BaseException) -> dict[str, str | list[str]]:
     """A failure as Lambda's runtime reports it."""
     return {
         "errorMessage": str(error),

@@ -44,9 +44,8 @@ class Archivist:
 
     def poll(self) -> None:
         """Copy what is due, where the service has a bucket."""
-        resources = self._store.status(RESOURCES) or {}
-        bucket, now = resources.get("bucket"), self._clock.now()
-        if not bucket or now < self._again_at:
+        resources, now = RESOURCES.read(self._store), self._clock.now()
+        if resources is None or not resources.bucket or now < self._again_at:
             return
         before = ARCHIVE.read(self._store) or ArchiveStatus()
         copied, whole_at = dict(before.copied), self._began_at if before.whole_at is None else before.whole_at
@@ -58,14 +57,14 @@ class Archivist:
         failed = None
         try:
             for model, segments in todo.items():
-                self._copy(bucket, model, segments, copied, whole=whole)
-            if whole and resources.get("snapshot"):
-                self._copy_snapshot(bucket, now)
+                self._copy(resources.bucket, model, segments, copied, whole=whole)
+            if whole and resources.snapshot:
+                self._copy_snapshot(resources.bucket, now)
         except MarkError as error:
             log.warning("the journal cannot be archived and is tried again later", extra={"why": str(error)})
             failed, self._again_at = str(error), now + AGAIN_S
         done_at = now if whole and failed is None else whole_at
-        told = ArchiveStatus(bucket=bucket, at=now, copied=copied, failed=failed, whole_at=done_at)
+        told = ArchiveStatus(bucket=resources.bucket, at=now, copied=copied, failed=failed, whole_at=done_at)
         ARCHIVE.write(self._store, told)
 
     def _copy(
@@ -126,6 +125,6 @@ class Archivist:
 
 def may_drop(store: ServiceStore, model: str, segment: int) -> bool:
     """True for a segment that is copied, or where there is no bucket to copy it to."""
-    bucket = (store.status(RESOURCES) or {}).get("bucket")
+    resources = RESOURCES.read(store)
     archive = ARCHIVE.read(store) or ArchiveStatus()
-    return segment < 1 or not bucket or segment <= archive.copied.get(model, 0)
+    return segment < 1 or resources is None or not resources.bucket or segment <= archive.copied.get(model, 0)

@@ -104,7 +104,7 @@ class Term:
         self, models: Sequence[LiveModel], forecasters: Mapping[str, ModelForecasters], opened: ExitStack
     ) -> list[Callable[[], None]]:
         """Make the driver of each model, recovered from its journal."""
-        resources = self._store.status(RESOURCES)
+        resources = RESOURCES.read(self._store)
         if resources is None:
             raise RetryLater("the service's queues are not set up yet")
         drivers: list[ModelDriver] = []
@@ -145,7 +145,7 @@ class Term:
             commitments=owned.left_for,
             inbox=EventInbox(
                 self._aws.sqs,
-                resources["events_url"],
+                resources.events_url,
                 wake=wake,
                 on_poll=lambda why: self._background.record("receiving spot notices", why),
                 poll_s=POLL_S,

@@ -108,10 +108,10 @@ def function_trainers(
     """For each model what makes its trainers in the function; None for one that trains in a child process."""
 
     def bucket() -> str:
-        document = store.status(RESOURCES)
-        if document is None:
+        resources = RESOURCES.read(store)
+        if resources is None:
             raise RetryLater("nobody has said yet what the service has in AWS")
-        return str(document["bucket"])
+        return resources.bucket
 
     def trainers(model: LiveModel) -> Callable[[bool], Trainer] | None:
         if not (trains_in_function(settings) and may_train_elsewhere(model.bundle.forecaster)):

@@ -29,7 +29,7 @@ from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.domain.load.traffic import Warmed
 from mark.emulator.signature import new_key
 from mark.live.aws_clients import aws_of
-from mark.live.aws_resources import make_resources, remove_resources, resources_document
+from mark.live.aws_resources import make_resources, published_resources, remove_resources
 from mark.live.clock import adopt_wall
 from mark.live.gateway_settings import gateway_start
 from mark.live.local.access import bearer_token, collector_headers
@@ -252,7 +252,7 @@ class Supervisor:
         if rollout.report.sender is not None:
             self._controls.verify(rollout.report.sender, *rollout.report.to)
         made = make_resources(self._aws, self._running, self._models, rollout)
-        self._store.put_status(RESOURCES, resources_document(made, rollout))
+        RESOURCES.write(self._store, published_resources(made, rollout))
         now = self._store.clock().service_time(steady_time())
         for model in self._models:
             if model.served.function_versions:  # those that were rolled out before an emulated AWS was lost

@@ -44,7 +44,7 @@ from mark.live.models import LiveModel, make_live_models, service_spec
 from mark.live.store_link import SOON, at_node, follows_lease, open_link, port_of, table_of
 from mark.service_spec import BackendKind, BackendSpec, ServedModel
 from mark.store.connect import connect
-from mark.store.published_status import RESOURCES
+from mark.store.published_status import RESOURCES, PublishedResources
 from mark.store.replication import NodeStore
 from mark.store.service import ServiceStore
 from mark.store.users import StoreUser, for_user
@@ -68,18 +68,19 @@ def deployed(environment: Mapping[str, str]) -> tuple[Settings, Running]:
     return settings, Running(name=settings.service.name, pid=os.getpid(), store=store)
 
 
-def resources(environment: Mapping[str, str]) -> dict[str, object]:
-    """Resources that controllers read from the store: `launches_of` understands it."""
-    return {
-        "events_url": required_variable(environment, "MARK_EVENTS_URL"),
-        "bucket": required_variable(environment, "MARK_BUCKET"),
-        "templates": json.loads(required_variable(environment, "MARK_TEMPLATES")),
-        "subnets": json.loads(environment.get("MARK_SUBNETS", "[]")),
-        "owner": required_variable(environment, "MARK_OWNER"),
-        "tags": json.loads(environment.get("MARK_TAGS", "{}")),
-        "version": environment.get("MARK_VERSION", ""),
-        "snapshot": bool(environment.get("MARK_SNAPSHOT")),
-    }
+def resources(environment: Mapping[str, str]) -> PublishedResources:
+    """The resources that controllers read from the store."""
+    subnets: list[tuple[str, str]] = json.loads(environment.get("MARK_SUBNETS", "[]"))
+    return PublishedResources(
+        events_url=required_variable(environment, "MARK_EVENTS_URL"),
+        bucket=required_variable(environment, "MARK_BUCKET"),
+        templates=json.loads(required_variable(environment, "MARK_TEMPLATES")),
+        subnets=tuple((zone, subnet) for zone, subnet in subnets),
+        owner=required_variable(environment, "MARK_OWNER"),
+        tags=json.loads(environment.get("MARK_TAGS", "{}")),
+        version=environment.get("MARK_VERSION", ""),
+        snapshot=bool(environment.get("MARK_SNAPSHOT")),
+    )
 
 
 def live_models(settings: Settings, qualifier: str, provisioned: int = 0) -> tuple[LiveModel, ...]:
@@ -136,7 +137,7 @@ def _control(settings: Settings, running: Running, environment: Mapping[str, str
     def publish() -> None:
         store.put_spec(spec)
         store.continue_versions(versions, spec)
-        store.put_status(RESOURCES, parts)
+        RESOURCES.write(store, parts)
 
     failures = BackgroundFailures(store, holder)
     leader = Leader(

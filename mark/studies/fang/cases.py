@@ -101,7 +101,8 @@ def fang_study(context: StudyContext, cluster: Cluster, scope: Scope) -> Study:
             *_margin_rows(judged, len(networks)),
             *_period_rows(cluster, judged),
         ),
-        assumptions=_assumptions(load, qps, scope),
+        assumptions=_assumptions(load, qps),
+        provenance=_provenance(load, scope),
         views=(_SUMMARY, _MARGINS, _VIEW),
     )
 
@@ -201,12 +202,24 @@ def _period_rows(cluster: Cluster, judged: Judged) -> Iterator[Row]:
                 yield Row((("scheduler", name), ("hours", hours)), quantity, ours, published=published)
 
 
-def _assumptions(load: DailyLoad, qps: float, scope: Scope) -> tuple[str, ...]:
+def _provenance(load: DailyLoad, scope: Scope) -> tuple[str, ...]:
     return (
         (
             "published: throughputs by batch (Table 1), weights 1 and 0.5, deadlines, alpha, beta, the threshold "
             "of 8, the fixed batch of 32, the numbers in brackets. Measured here: every number outside of them."
         ),
+        (
+            f"measured here: {scope.seeds} trainings of {scope.iterations} iterations on jobs of "
+            f"{scope.learned_job_s:g} s between {LEARNED_H[0]} and {LEARNED_H[1]} h of the first "
+            f"{len(load.learned)} days; judged on the last {len(load.judged)}, {scope.jobs.count} jobs "
+            f"of {scope.jobs.job_s:g} s in each period."
+        ),
+        "measured here: fewer_actions_percent, against a clock that asks every device each 10 ms.",
+    )
+
+
+def _assumptions(load: DailyLoad, qps: float) -> tuple[str, ...]:
+    return (
         (
             f"the load. The paper's curve (SogouQ) is drawn only. Ours is {load.name}, its last "
             f"{len(load.rates)} whole days (at most {DAYS}), each scaled to {qps:.4g} queries/s between "
@@ -228,11 +241,4 @@ def _assumptions(load: DailyLoad, qps: float, scope: Scope) -> tuple[str, ...]:
             "larger batch of tiny YOLO, the smallest that is enough, where full YOLO's throughput is below the "
             "device's share of alpha x arrival rate + beta x queue / (soft deadline - time of 8 on full YOLO)."
         ),
-        (
-            f"measured here: {scope.seeds} trainings of {scope.iterations} iterations on jobs of "
-            f"{scope.learned_job_s:g} s between {LEARNED_H[0]} and {LEARNED_H[1]} h of the first "
-            f"{len(load.learned)} days; judged on the last {len(load.judged)}, {scope.jobs.count} jobs "
-            f"of {scope.jobs.job_s:g} s in each period."
-        ),
-        "measured here: fewer_actions_percent, against a clock that asks every device each 10 ms.",
     )

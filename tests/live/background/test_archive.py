@@ -27,7 +27,7 @@ from mark.live.control.driver import SEGMENT_BYTES, WAITING_BYTES, ModelDriver
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.journal import StoreJournal
-from mark.store.published_status import ARCHIVE, RESOURCES
+from mark.store.published_status import ARCHIVE, RESOURCES, PublishedResources
 from mark.store.service import ServiceStore
 from mark.store.snapshot import read_snapshot
 from tests.aws.builders import HandClock, aws, wire
@@ -98,7 +98,7 @@ def kept(redis: EmbeddedRedis) -> Iterator[Kept]:
     link.call("FLUSHALL")
     store_service(redis.url, anchor=ServiceStore(link, "shop").clock())
     store = ServiceStore(link, "shop")
-    store.put_status(RESOURCES, {"bucket": BUCKET})
+    RESOURCES.write(store, PublishedResources(bucket=BUCKET))
     lease = store.leases.acquire("test", 600.0)
     assert lease is not None
     with mock_aws():
@@ -172,7 +172,7 @@ def test_what_fails_is_told_tried_again_and_loses_nothing(kept: Kept) -> None:
 
 
 def test_nobody_waits_for_an_archive_that_is_not_there(kept: Kept) -> None:
-    kept.store.put_status(RESOURCES, {})
+    RESOURCES.write(kept.store, PublishedResources())
     kept.write(0, 1)
     kept.rotate(1)
     kept.archivist.poll()
@@ -251,7 +251,7 @@ def test_a_snapshot_of_the_store_is_kept_where_a_report_is_made_of_it(kept: Kept
     kept.clock.at = BEGAN_AT + OPEN_EACH_S
     kept.archivist.poll()
     assert snapshot_key("shop") not in kept.objects()
-    kept.store.put_status(RESOURCES, {"bucket": BUCKET, "snapshot": True})
+    RESOURCES.write(kept.store, PublishedResources(bucket=BUCKET, snapshot=True))
     kept.clock.at += OPEN_EACH_S
     kept.archivist.poll()
     snapshot = read_snapshot(kept.objects()[snapshot_key("shop")])

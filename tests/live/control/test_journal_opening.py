@@ -32,7 +32,7 @@ from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.journal import KEEP_SEGMENTS
 from mark.store.keys import Keys
-from mark.store.published_status import ARCHIVE, BUDGET, RESOURCES, ArchiveStatus
+from mark.store.published_status import ARCHIVE, BUDGET, RESOURCES, ArchiveStatus, PublishedResources
 from mark.store.service import ServiceStore
 from tests.controller.test_runner import World
 
@@ -192,7 +192,7 @@ def test_quotas_that_cannot_be_read_stay_as_they_were_known(store: ServiceStore)
 
 
 def test_changed_settings_drop_no_segment_that_the_bucket_has_not(store: ServiceStore) -> None:
-    store.put_status(RESOURCES, {"bucket": "away"})
+    RESOURCES.write(store, PublishedResources(bucket="away"))
     for number in range(2 * KEEP_SEGMENTS):
         begin(store, NOON + 600.0 * number, objective={"latency_ms": 600 + number}).run(1)
     assert list(store.journal_segments("inception-v3")) == list(range(1, 2 * KEEP_SEGMENTS + 1))

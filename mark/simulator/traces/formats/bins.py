@@ -102,7 +102,7 @@ def _instants(parts: Sequence[Rows], notes: tuple[str, ...]) -> Instants:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Joined:
-    """Rows of all files in time order. `wrong` finds the file and line of one."""
+    """Rows of all files in time order. `find` tells the file of one and its place there."""
 
     name: str
     parts: Sequence[Rows]
@@ -124,10 +124,15 @@ class _Joined:
 
     def wrong(self, row: int, what: str) -> Misconfigured:
         """The error about a row in time order."""
+        part, at = self.find(row)
+        return part.wrong(at, what)
+
+    def find(self, row: int) -> tuple[Rows, int]:
+        """The file of a row in time order, and the row's index there."""
         at = int(self.order[row])
         for part in self.parts:
             if at < len(part.times):
-                return part.wrong(at, what)
+                return part, at
             at -= len(part.times)
         raise AssertionError(row)
 
@@ -171,8 +176,8 @@ def _bins(rows: _Joined, notes: tuple[str, ...]) -> Bins:
     filled[at] = rates
     missing = len(filled) - len(rates)
     if missing:
-        where = rows.wrong(int(np.argmax(np.diff(at) > 1)) + 1, "").args[0].rpartition(":")[0]
-        place = where.rpartition(", ")[2] if ", line " in where and len(rows.parts) == 1 else where
+        part, row = rows.find(int(np.argmax(np.diff(at) > 1)) + 1)
+        place = part.name_of(row, with_file=len(rows.parts) > 1)
         notes = (*notes, f"{missing} missing bins became 0 rps, the first before {place}")
     return Bins(start_at=float(rows.times[0]), bin_s=bin_s, rates_rps=filled, notes=notes)
 

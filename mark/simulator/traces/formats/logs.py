@@ -130,7 +130,7 @@ def _entries(
     """
     takes = where.on(keys) if where else None
     lines, odd = 0, 0
-    first: Misconfigured | None = None
+    first: tuple[int, str] | None = None
     for number, block in text.blocks():
         found = [pattern.match(row) for row in block.split("\n") if row]
         if None in found:
@@ -142,20 +142,21 @@ def _entries(
                 break
             bad = [row for row, entry in zip(rows, found, strict=True) if entry is None]
             odd += len(bad)
-            first = first or (_no_entry(text, *bad[0], name) if bad else None)
+            first = first or (bad[0] if bad else None)
         lines += len(found)
         entries = [entry for entry in found if entry is not None]
         if first is not None and not entries:
-            raise first
+            raise _no_entry(text, first, name, REMEDY)
         yield number, entries if takes is None else [entry for entry in entries if takes(entry)]
     if first is not None:
         if odd > lines * LEFT_OUT_SHARE:
-            raise first
-        text.notes += (f"{odd:,} of {lines:,} lines left out: {str(first).removesuffix(REMEDY)}",)
+            raise _no_entry(text, first, name, REMEDY)
+        text.notes += (f"{odd:,} of {lines:,} lines left out: {_no_entry(text, first, name)}",)
 
 
-def _no_entry(text: Text, line: int, row: str, name: str) -> Misconfigured:
-    return text.wrong(line, f"{row[:40]!r} is no {name.partition(' ')[2]} entry{REMEDY}")
+def _no_entry(text: Text, first: tuple[int, str], name: str, remedy: str = "") -> Misconfigured:
+    line, row = first
+    return text.wrong(line, f"{row[:40]!r} is no {name.partition(' ')[2]} entry{remedy}")
 
 
 def _line_of(text: Text, number: int, entry: Match) -> int:

@@ -85,5 +85,11 @@ class Rows:
 
     def wrong(self, row: int, what: str) -> Misconfigured:
         """The error about a row."""
-        at = "" if self.lines is None else f", line {int(self.lines[row])}"
-        return Misconfigured(f"{self.name}{at}: {what}")
+        return Misconfigured(f"{self.name_of(row)}: {what}")
+
+    def name_of(self, row: int, *, with_file: bool = True) -> str:
+        """A row's file and line, or its line alone; the file where lines are not counted."""
+        if self.lines is None:
+            return self.name
+        line = f"line {int(self.lines[row])}"
+        return f"{self.name}, {line}" if with_file else line

@@ -297,16 +297,12 @@ def _data_blocks(text: Text, layout: CsvLayout) -> Iterator[tuple[int, str]]:
 
 def _read_block(text: Text, layout: CsvLayout, number: int, block: str, takes: Takes | None) -> Columns:
     """Times, numbers (of no meaning where a row is a request) and lines of a block's rows."""
-    row = next(row for _, row in rows_of(number, block))
-    numeric = is_number(_split(row, layout.delimiter)[layout.time]) if _fits(row, layout) else True
+    fields = _split(next(row for _, row in rows_of(number, block)), layout.delimiter)
+    numeric = len(fields) != layout.columns or is_number(fields[layout.time])
     plain = layout.time == 0 and layout.columns <= 2 and layout.delimiter == "," and '"' not in block
     if numeric and plain and takes is None and (layout.value is not None or layout.columns == 1):
         return _numbers(text, layout, number, block)
     return _fields(text, layout, number, block, takes)
-
-
-def _fits(row: str, layout: CsvLayout) -> bool:
-    return len(_split(row, layout.delimiter)) == layout.columns
 
 
 def _numbers(text: Text, layout: CsvLayout, number: int, block: str) -> Columns:
