@@ -268,7 +268,8 @@ def read_table(text: Text, layout: CsvLayout, options: TraceOptions) -> Rows:
 def _is_naive(text: Text, layout: CsvLayout) -> bool:
     """True where the file's times are dates that name no zone."""
     rows = [line for line in text.lines()[layout.header :] if line]
-    field = _split(rows[0], layout.delimiter)[layout.time] if rows and _fits(rows[0], layout) else ""
+    fields = _split(rows[0], layout.delimiter) if rows else []
+    field = fields[layout.time] if len(fields) == layout.columns else ""
     return is_instant(field) and not names_zone(field)
 
 
