@@ -6,7 +6,7 @@ import pytest
 from mark.domain.errors import PlanInfeasible
 from mark.planner.milp import MilpPolicy, cheapest_schedule
 from mark.planner.solver import SearchLimits, solve
-from scripts.bench.planners import Enumeration, small_requests
+from tests.planner.enumeration import Enumeration, small_requests
 
 
 def knapsack(least: float, *, most: int | None = None) -> pulp.LpProblem:
