@@ -1,7 +1,6 @@
 """Writes docs/settings.md, docs/cli.md and docs/hardware.md from settings, commands and catalogue: `make docs`.
 
-Tables of docs/json.md are written from the types of documents. Grafana's dashboards and Prometheus' rules are
-written, too.
+Tables of docs/json.md are written from the types of documents.
 
 With `--printed` it also runs the commands whose output README shows, a minute or two, and writes what they print.
 """
@@ -22,7 +21,6 @@ from pydantic_core import PydanticUndefined
 from mark.cli.layout import examples_of
 from mark.cli.main import app
 from mark.config.settings import Settings, types_of
-from scripts import dashboards, prometheus_rules
 from scripts.hardware_page import hardware_page
 from scripts.json_page import with_tables
 from scripts.printed import rewrite
@@ -199,14 +197,12 @@ def _default_words(value: Any) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write the pages, dashboards and rules, and with --printed README's printed output."""
+    """Write the pages, and with --printed README's printed output."""
     (FOLDER / "settings.md").write_text(settings_page(), encoding="utf-8")
     (FOLDER / "cli.md").write_text(cli_page(), encoding="utf-8")
     (FOLDER / "hardware.md").write_text(f"{NOTICE}\n{hardware_page()}", encoding="utf-8")
     documents = FOLDER / "json.md"
     documents.write_text(with_tables(documents.read_text(encoding="utf-8")), encoding="utf-8")
-    dashboards.write()
-    prometheus_rules.write()
     if "--printed" in arguments:
         rewrite(README)
 

@@ -6,7 +6,7 @@ The drift is lognormal at each KNOT_S and goes straight from knot to knot, so th
 do since 2017. Both are hashes of the seed and of what they are about: every policy meets the same prices, and no
 order of questions changes one. Hours count from the start of the world. No spot price is above the one on demand.
 
-Where a figure comes from (`python -m scripts.fit_spot_prices`; none was tuned on a bill):
+Where a figure comes from (none was tuned on a bill):
 
 - Spread of levels, 10 %: of three zones of us-east-1 the cheapest is below the middle one by 8.2 % (geometric
   mean over 54 types; skypilot-org/skypilot-catalog 76b7d2d, a snapshot of late 2022) and by 8.5 % (343 types;

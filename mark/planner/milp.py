@@ -48,7 +48,7 @@ from mark.planner.milp_program import (
     trimmed,
     variable_name,
 )
-from mark.planner.solver import HighsSolver, MilpSolver, SearchLimits
+from mark.planner.solver import SearchLimits, solve
 
 BLOCKS_LIMITS = SearchLimits(max_nodes=10, relative_gap=1e-3)
 """Limits where units share fleets: blocks cost more than a longer search could still find."""
@@ -56,9 +56,8 @@ BLOCKS_LIMITS = SearchLimits(max_nodes=10, relative_gap=1e-3)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MilpPolicy:
-    """Solver, limits of its search, and the detail of the look-ahead."""
+    """Limits of the search and the detail of the look-ahead."""
 
-    solver: MilpSolver = field(default_factory=HighsSolver)
     limits: SearchLimits = field(default_factory=SearchLimits)
     #: Units from the lead on that have a fleet each.
     near_units: int = 8
@@ -71,13 +70,13 @@ class Schedule:
     """Fleets for all units from the lead on. counts: shape (units, offerings by name).
 
     `usd` is their rent and launches; no schedule is cheaper by more than the share `gap` of it, launch latency as
-    it is weighed included. `nodes` were searched, None where the solver does not say.
+    it is weighed included. `nodes` were searched.
     """
 
     counts: Ints
     usd: float
     gap: float
-    nodes: int | None
+    nodes: int
 
 
 QUICK = MilpPolicy()
@@ -158,13 +157,13 @@ def _search(given: Provisioning, policy: MilpPolicy) -> Schedule:
             max_nodes=min(limits.max_nodes, BLOCKS_LIMITS.max_nodes),
             relative_gap=max(limits.relative_gap, BLOCKS_LIMITS.relative_gap),
         )
-    solved = policy.solver.solve(build_problem(blocks), limits)
+    solved = solve(build_problem(blocks), limits)
     if solved.values:
         found = np.repeat(_counts(blocks, solved.values), blocks.lengths, axis=0)
         if given.carries(found):
             best = min((found if lossless else trimmed(given, found), best), key=given.cost)
     cost = given.cost(best) * GRAIN
-    relaxed = None if lossless else policy.solver.solve(build_problem(given, whole=False), policy.limits)
+    relaxed = None if lossless else solve(build_problem(given, whole=False), policy.limits)
     bound = solved.bound if relaxed is None else relaxed.bound
     gap = max(0.0, (cost - bound) / cost)
     return Schedule(counts=best, usd=given.cost(best) * given.usd_per_grain, gap=gap, nodes=solved.nodes)
@@ -197,8 +196,9 @@ def _excuses(request: PlanRequest, terms: tuple[CostTerms, ...], found: Schedule
 
 
 def _reason(required_rps: float, counts: tuple[PlannedCount, ...], found: Schedule) -> str:
-    nodes = "nodes not reported" if found.nodes is None else f"{found.nodes} nodes"
-    schedule = f"{figure(found.usd)} USD over {len(found.counts)} minutes, {nodes}, gap {found.gap:.2g}"
+    schedule = (
+        f"{figure(found.usd)} USD over {len(found.counts)} minutes, {found.nodes} nodes, gap {found.gap:.2g}"
+    )
     if not counts:
         return f"{figure(required_rps)} requests/s expected: nothing to rent yet; {schedule}"
     fleet = ", ".join(item.words for item in counts)

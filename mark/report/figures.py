@@ -27,8 +27,6 @@ SERIES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c
 """Okabe and Ito's colour-blind safe palette without its black and yellow, which one of the themes would hide."""
 OTHER = "#8a8f98"
 """What has no colour of its own."""
-DARK_SERIES = ("#3a9bdc", "#e8ad2e", "#22b68c", "#d890b8", "#7cc8f2", "#ec7a32", "#b3a12c", "#9a86d1")
-"""The same, lighter, for a dark background."""
 WIDTH_IN = 10.0
 """Of a figure in a page, inches."""
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (7, 2, 1.5, 2)), (0, (3, 1)), (0, (9, 3)))
@@ -37,7 +35,7 @@ DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (7, 2, 1.5, 2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Theme:
-    """Colours of a figure."""
+    """Colours of a figure, beside those of its data."""
 
     #: Text.
     ink: str
@@ -46,18 +44,12 @@ class Theme:
     grid: str
     #: The background.
     surface: str
-    #: What has no colour of its own.
-    other: str = OTHER
-    series: tuple[str, ...] = SERIES
 
 
 PAGE = Theme(ink=INK, frame=MUTED, grid=GRID, surface="none")
 """The markers, for a figure in a page."""
 LIGHT = Theme(ink="#1b2027", frame="#e3e6ea", grid="#e3e6ea", surface="#ffffff")
-DARK = Theme(
-    ink="#e6e9ed", frame="#343c47", grid="#343c47", surface="#1d2229", other="#7a818c", series=DARK_SERIES
-)
-"""LIGHT and DARK are for figures that stand alone."""
+"""For a figure that stands alone."""
 CSS_NAME = {
     INK: "--ink",
     MUTED: "--muted",

@@ -1,4 +1,4 @@
-"""Grafana's dashboards and Prometheus' rules: current, of metrics that exist, and read by Prometheus itself."""
+"""Grafana's dashboards and Prometheus' rules: of metrics that exist, and read by Prometheus itself."""
 
 from __future__ import annotations
 
@@ -21,10 +21,14 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from mark.report.live.status_metrics import service_metrics
-from scripts import dashboards, prometheus_rules
 from tests.report.live.fakes import busy_model, status
 from tests.serving.harness import Client, live, run, until
 
+INFRA = Path(__file__).parents[2] / "infra"
+BOARDS = sorted((INFRA / "grafana").glob("*.json"))
+COLUMNS = 24
+"""Of Grafana's grid."""
+RULES = INFRA / "prometheus" / "rules.yaml"
 UNIT_TESTS = Path(__file__).with_name("rules_test.yaml")
 NAMES = re.compile(r"\bmark_[a-z0-9_]+")
 SUFFIXES = {"histogram": ("_bucket", "_sum", "_count")}
@@ -35,13 +39,13 @@ needs_prometheus = pytest.mark.skipif(
 
 def queries() -> Iterator[str]:
     """Queries of all dashboards, as they are in the files."""
-    for path, _ in dashboards.files():
+    for path in BOARDS:
         panels = json.loads(path.read_text())["panels"]
         yield from (target["expr"] for panel in panels for target in panel.get("targets", ()))
 
 
 def rules() -> list[dict[str, str]]:
-    document = yaml.safe_load(prometheus_rules.PATH.read_text())
+    document = yaml.safe_load(RULES.read_text())
     return [rule for group in document["groups"] for rule in group["rules"]]
 
 
@@ -67,13 +71,6 @@ def exist() -> set[str]:
     found = names_of(service_metrics(status(busy_model())).decode())
     run(of_processes(found))
     return found
-
-
-def test_the_files_are_those_that_the_code_builds() -> None:
-    for path, text in dashboards.files():
-        assert path.read_text() == text, "run `make docs`"
-    assert prometheus_rules.PATH.read_text() == prometheus_rules.text(), "run `make docs`"
-    assert {path.name for path in dashboards.FOLDER.iterdir()} == {path.name for path, _ in dashboards.files()}
 
 
 def test_dashboards_and_rules_name_only_metrics_that_exist(exist: set[str]) -> None:
@@ -117,7 +114,7 @@ def written_again(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_grafana_s_schema_has_every_key_and_value_of_the_dashboards() -> None:
-    for path, _ in dashboards.files():
+    for path in BOARDS:
         document = json.loads(path.read_text())
         assert list(misfits(read_by_grafana_s_types(document))) == []
         assert written_again(document) == document
@@ -142,7 +139,7 @@ def test_grafana_s_schema_has_every_key_and_value_of_the_dashboards() -> None:
 def test_a_key_or_value_that_grafana_does_not_know_is_seen(
     place: tuple[str | int, ...], key: str, value: object, said: str
 ) -> None:
-    document = json.loads((dashboards.FOLDER / "data-plane.json").read_text())
+    document = json.loads((INFRA / "grafana" / "data-plane.json").read_text())
     panel = next(panel for panel in document["panels"] if panel["type"] == "timeseries")
     part: Any = document if place == ("time",) else panel
     for step in place:
@@ -155,12 +152,12 @@ def test_a_key_or_value_that_grafana_does_not_know_is_seen(
 
 
 def test_panels_have_units_legends_and_places_of_their_own() -> None:
-    for path, _ in dashboards.files():
+    for path in BOARDS:
         document = json.loads(path.read_text())
         panels = [panel for panel in document["panels"] if panel["type"] != "row"]
         places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}
         assert len(places) == len(panels)
-        assert all(panel["gridPos"]["x"] + panel["gridPos"]["w"] <= dashboards.WIDTH for panel in panels)
+        assert all(panel["gridPos"]["x"] + panel["gridPos"]["w"] <= COLUMNS for panel in panels)
         assert all(panel["fieldConfig"]["defaults"]["unit"] for panel in panels)
         assert all(target["legendFormat"] for panel in panels for target in panel["targets"])
         assert [one["name"] for one in document["templating"]["list"]] == ["source", "model"]
@@ -169,7 +166,7 @@ def test_panels_have_units_legends_and_places_of_their_own() -> None:
 @needs_prometheus
 def test_prometheus_reads_the_rules_and_they_ring_when_they_should(tmp_path: Path) -> None:
     told = tmp_path / "rules_test.yaml"
-    told.write_text(UNIT_TESTS.read_text().replace("RULES", str(prometheus_rules.PATH)))
+    told.write_text(UNIT_TESTS.read_text().replace("RULES", str(RULES)))
     command = [shutil.which("promtool") or "", "test", "rules", str(told)]
     said = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - Prometheus' own
     assert said.returncode == 0, said.stdout + said.stderr
@@ -187,7 +184,7 @@ def test_a_prometheus_scrapes_a_gateway_loads_the_rules_and_answers_each_panel(t
             assert (await running.ask()).status == 200
             config = {
                 "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-                "rule_files": [str(prometheus_rules.PATH)],
+                "rule_files": [str(RULES)],
                 "scrape_configs": [
                     {"job_name": "mark", "static_configs": [{"targets": [f"127.0.0.1:{running.port}"]}]}
                 ],

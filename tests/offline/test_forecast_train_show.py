@@ -154,27 +154,12 @@ def test_the_table_holds_some_minutes(ramp):
     assert ["60", "69.0", "-"] in rows
 
 
-def test_at_the_end_nothing_that_came_is_known_and_a_page_is_written(ramp):
-    answer = ramp(*SHOW, "mine.py:Counts", "--out", "page", "--json")
+def test_at_the_end_nothing_that_came_is_known(ramp):
+    answer = ramp(*SHOW, "mine.py:Counts", "--json")
 
     found = document(answer)
     assert (found["at_s"], found["minutes"][0]["mean_rps"]) == (6000, [100.0])
     assert {item["actual_mean_rps"] for item in found["minutes"]} == {None}
-    assert "note: page: page/forecast.html" in answer.err
-    page = Path("page/forecast.html").read_text()
-    assert page.count("<svg") == 2
-    assert "http://" not in page
-    assert "came afterwards</text>" not in page
-
-
-def test_the_page_names_what_was_given_and_what_came(ramp):
-    assert ramp(*SHOW, "mine.py:Upper", "--at", "3600", "--out", "page").status == 0
-
-    page = Path("page/forecast.html").read_text()
-    for name in ("came before", "came afterwards", "50 to 90 %", "50 to 75 %", "median", "95 %"):
-        assert page.count(f">{name}</text>") == 2
-    assert "10 to 90 %" not in page
-    assert "25 to 75 %" not in page
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from mark.planner.greedy import plan_greedy
 from mark.planner.milp import cheapest_schedule, plan_milp
-from scripts.bench.planners import INSTANCES, Enumeration, small_requests
+from tests.planner.enumeration import INSTANCES, Enumeration, small_requests
 
 A_FEW = 40
 

@@ -30,7 +30,7 @@ from mark.planner.shortfall_cost import (
     standby_target,
     wake_delay_s,
 )
-from scripts.acceptance.hedged_gap import gap_of, small_terms
+from tests.planner.best_layout import gap_of, small_terms
 from tests.planner.builders import SLO, offering
 
 LEVELS = (0.1, 0.5, 0.9)

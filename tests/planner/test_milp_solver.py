@@ -5,11 +5,8 @@ import pytest
 
 from mark.domain.errors import PlanInfeasible
 from mark.planner.milp import MilpPolicy, cheapest_schedule
-from mark.planner.solver import CbcSolver, HighsSolver, MilpSolver, SearchLimits
-from scripts.bench.planners import Enumeration, small_requests
-
-SOLVERS = (HighsSolver(), CbcSolver())
-each_solver = pytest.mark.parametrize("solver", SOLVERS, ids=["highs", "cbc"])
+from mark.planner.solver import SearchLimits, solve
+from tests.planner.enumeration import Enumeration, small_requests
 
 
 def knapsack(least: float, *, most: int | None = None) -> pulp.LpProblem:
@@ -21,47 +18,35 @@ def knapsack(least: float, *, most: int | None = None) -> pulp.LpProblem:
     return problem
 
 
-@each_solver
-def test_it_solves(solver: MilpSolver) -> None:
-    solved = solver.solve(knapsack(11.0), SearchLimits())
+def test_it_solves() -> None:
+    solved = solve(knapsack(11.0), SearchLimits())
     assert {name: round(value) for name, value in solved.values.items()} == {"three": 2, "five": 1}
     assert solved.objective == pytest.approx(14.0)
     assert solved.bound == pytest.approx(14.0, rel=1e-5)
 
 
-@each_solver
-def test_it_says_the_same_again(solver: MilpSolver) -> None:
-    assert solver.solve(knapsack(11.0), SearchLimits()) == solver.solve(knapsack(11.0), SearchLimits())
+def test_it_says_the_same_again() -> None:
+    assert solve(knapsack(11.0), SearchLimits()) == solve(knapsack(11.0), SearchLimits())
 
 
-@each_solver
-def test_no_solution_is_infeasible(solver: MilpSolver) -> None:
+def test_no_solution_is_infeasible() -> None:
     with pytest.raises(PlanInfeasible, match="found no fleet"):
-        solver.solve(knapsack(11.0, most=1), SearchLimits())
+        solve(knapsack(11.0, most=1), SearchLimits())
 
 
-@each_solver
-def test_it_is_silent(solver: MilpSolver, capfd: pytest.CaptureFixture[str]) -> None:
-    solver.solve(knapsack(11.0), SearchLimits())
+def test_it_is_silent(capfd: pytest.CaptureFixture[str]) -> None:
+    solve(knapsack(11.0), SearchLimits())
     assert capfd.readouterr() == ("", "")
 
 
-@each_solver
-def test_the_bound_of_a_search_that_ended_early_holds(solver: MilpSolver) -> None:
+def test_the_bound_of_a_search_that_ended_early_holds() -> None:
     for request in small_requests(3, seed=1):
-        found = cheapest_schedule(request, MilpPolicy(solver=solver, limits=SearchLimits(max_nodes=1)))
+        found = cheapest_schedule(request, MilpPolicy(limits=SearchLimits(max_nodes=1)))
         assert found.usd * (1.0 - found.gap) <= Enumeration(request).optimum_usd * (1 + 1e-6)
         assert 0.0 <= found.gap < 1.0
 
 
-@each_solver
-def test_it_finds_the_optimum(solver: MilpSolver) -> None:
+def test_it_finds_the_optimum() -> None:
     for request in small_requests(5, seed=2):
-        found = cheapest_schedule(request, MilpPolicy(solver=solver))
+        found = cheapest_schedule(request)
         assert found.usd == pytest.approx(Enumeration(request).optimum_usd, rel=1e-6)
-
-
-def test_a_program_that_cannot_be_run_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pulp.PULP_CBC_CMD, "pulp_cbc_path", "/nowhere/cbc")
-    with pytest.raises(PlanInfeasible, match="use HiGHS"):
-        CbcSolver().solve(knapsack(11.0), SearchLimits())

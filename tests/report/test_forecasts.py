@@ -27,7 +27,7 @@ from mark.report.forecast.forecast_documents import (
     plain,
     scored_runs,
 )
-from mark.report.forecast.forecast_page import render_backtest, write_backtest, write_forecast
+from mark.report.forecast.forecast_page import render_backtest, write_backtest
 from mark.report.forecast.forecast_table import backtest_table, card_table, forecast_table
 from mark.simulator.backtest import MEDIAN, BacktestSpan, run_backtest
 from tests.report.browser import CHROMIUM, needs_browser
@@ -267,15 +267,6 @@ def test_a_browser_shows_the_page(tmp_path: Path) -> None:
     written = write_backtest(tmp_path, RUNS, ASKED, leave_out=[], command="c")
 
     assert _inked(tmp_path, written, 1280) >= 12
-
-
-@needs_browser
-def test_a_browser_shows_a_forecast(tmp_path: Path) -> None:
-    forecast = Shaped((0.8, 1.0, 1.3)).forecast(sine(1500), 60)
-    written = write_forecast(tmp_path, EVIL, sine(1500), forecast, sine(0, 1500), facts=(("Trace", "<i>"),))
-
-    assert _inked(tmp_path, written, 1280) >= 7
-    assert outline(written.read_text()).tags.count("svg") == 2
 
 
 def _inked(folder: Path, page: Path, width: int) -> int:

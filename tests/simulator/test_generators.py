@@ -4,11 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mark.domain.errors import Misconfigured
-from mark.simulator.traces.floods import DAY_S, TWITTER_2021, find_floods
+from mark.simulator.traces.floods import DAY_S, find_floods
 from mark.simulator.traces.generators import constant, demo_workload, diurnal_floods, mmpp, surge
 from mark.simulator.traces.statistics import describe
 from mark.simulator.traces.trace import holds_whole_counts, read_trace
-from scripts import fit_floods
 
 DRAWS = {
     "constant": lambda seed: constant(12.5, duration_s=600, seed=seed),
@@ -135,11 +134,6 @@ def test_the_generator_agrees_with_days_it_was_not_fitted_to(data_dir):
     assert held_out.keys() == TOLERANCE.keys()
     for name, share in TOLERANCE.items():
         assert ours[name] == pytest.approx(held_out[name], rel=share), name
-
-
-def test_the_fit_script_gives_the_parameters_in_the_code(data_dir):
-    trace = read_trace(data_dir / fit_floods.TRACE)
-    assert fit_floods.fit(trace.rates_rps[: fit_floods.FIT_DAYS * DAY_S]) == TWITTER_2021
 
 
 def test_the_generator_agrees_with_the_published_figures():

@@ -40,7 +40,7 @@ BACKTEST_EXAMPLES = (
 )
 SHOW_EXAMPLES = (
     "mark forecast show --trace load.csv.gz --predictor last-value --at 600",
-    "mark forecast show --trace load.csv.gz --predictor last-value --out forecast --json",
+    "mark forecast show --trace load.csv.gz --predictor last-value --json",
 )
 
 
@@ -155,12 +155,11 @@ def show(
     ] = None,
     mean_rps: given.MeanRps = None,
     seed: given.Seed = None,
-    out: Out = None,
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
     """Show a forecast at one moment of a trace, and what came."""
-    settings = given.settings_of(locals(), "trace", "mean_rps", "seed", "out")
+    settings = given.settings_of(locals(), "trace", "mean_rps", "seed")
     from mark.offline.forecast.show import show_settings
 
     show_settings(settings, given.split_list(predictor), at_s=at, as_json=json)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import TypedDict
 
 from mark.config.policies import usable_cache
@@ -12,11 +11,9 @@ from mark.domain.demand import HORIZON, UNIT_S, Demand, Forecast
 from mark.domain.errors import Misconfigured
 from mark.offline.forecast.forecasters import Built, ask, build, check_predictor
 from mark.offline.workloads import chosen_workload
-from mark.report.files import make_folder
-from mark.report.forecast.forecast_page import write_forecast
 from mark.report.forecast.forecast_table import forecast_table
 from mark.report.formatting import format_duration
-from mark.report.terminal import note, progress, show, show_json
+from mark.report.terminal import progress, show, show_json
 from mark.simulator.backtest_span import demand_between, history_before
 from mark.simulator.workload import Workload
 
@@ -54,8 +51,6 @@ def show_settings(settings: Settings, predictors: list[str], *, at_s: float | No
     if not UNIT_S <= at_s <= end_s:
         raise Misconfigured(f"--at must lie from {UNIT_S:g} to {end_s} s, within the trace, not at {at_s:g}")
     history = history_before(workload, at_s)
-    if settings.out is not None:
-        make_folder(settings.out)
     with progress() as report:
         built = build(name, history, workload=workload, cache_dir=usable_cache(), report=report)
     forecast, infer_s = ask(built, history)
@@ -67,9 +62,6 @@ def show_settings(settings: Settings, predictors: list[str], *, at_s: float | No
         known = format_duration(len(history) * history.unit_s)
         show(f"{name} at {at_s:.10g} s of {workload.trace.name}, after {known}: {forecast.label or 'no source'}")
         show("", forecast_table(forecast, actual))
-    if settings.out is not None:
-        written = _write(settings.out, built, document, history, forecast, actual)
-        note(f"page: {written}")
 
 
 def _document(
@@ -96,15 +88,3 @@ def _document(
         "train_s": built.train_s,
         "infer_ms": 1000 * infer_s,
     }
-
-
-def _write(
-    out: Path, built: Built, document: ShownForecast, history: Demand, forecast: Forecast, actual: Demand
-) -> Path:
-    facts = (
-        ("Trace", document["trace"]),
-        ("Moment", f"{document['at_s']:.10g} s"),
-        ("History", format_duration(len(history) * history.unit_s)),
-        ("Source", forecast.label),
-    )
-    return write_forecast(out, built.name, history, forecast, actual, facts=facts)

@@ -1,11 +1,10 @@
-"""Backtests, and one forecast, as pages that need nothing beside them, in the style of the report."""
+"""Backtests as a page that needs nothing beside it, in the style of the report."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from mark.domain.demand import Demand, Forecast
 from mark.report.files import write_json, write_whole
 from mark.report.forecast.forecast_documents import (
     TARGET_WORDS,
@@ -24,7 +23,6 @@ from mark.simulator.backtest import SCORED, BacktestSpan
 
 BACKTEST_PAGE = "forecasts.html"
 BACKTEST_DOCUMENT = "forecasts.json"
-FORECAST_PAGE = "forecast.html"
 
 
 def write_backtest(
@@ -80,36 +78,6 @@ def render_backtest(
             command=command,
         )
     )
-
-
-def write_forecast(
-    out_dir: Path,
-    name: str,
-    history: Demand,
-    forecast: Forecast,
-    actual: Demand,
-    *,
-    facts: Sequence[tuple[str, str]],
-) -> Path:
-    """Write one forecast as `forecast.html`; returns its path. Misconfigured where it cannot be written."""
-    from mark.report.forecast.plots import forecast_figure  # noqa: PLC0415 - as above
-
-    figures = [
-        (words, trusted(forecast_figure(name, history, forecast, actual, target=target, prefix=target)))
-        for target, words in TARGET_WORDS.items()
-    ]
-    page = (
-        make_environment()
-        .get_template("forecast.html.j2")
-        .render(
-            title="What is expected",
-            headline=f"{name}: the next {len(forecast)} minutes",
-            facts=facts,
-            figures=figures,
-        )
-    )
-    write_whole(out_dir / FORECAST_PAGE, page)
-    return out_dir / FORECAST_PAGE
 
 
 def _cells(run: BacktestRun, runs: Sequence[BacktestRun]) -> dict[str, object] | None:

@@ -13,11 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from mark.domain.demand import Demand, Forecast
 from mark.report.figures import (
     INK,
     MUTED,
-    SERIES,
     add_legend,
     drawing_rules,
     inline_svg,
@@ -44,8 +42,6 @@ HONEST = (0.88, 0.92)
 LEGEND_SIGNS = 112
 """Letters that a legend's line has room for; each name has a line and a gap beside it."""
 LEAD_TICKS = (1, 5, 10, 15, 20, 30, 40, 50, 60)
-PAST_UNITS = 180
-"""Units of history before a forecast."""
 
 
 def path_figure(run: BacktestRun, path: LeadPath, *, number: int, end_rps: float, prefix: str) -> str:
@@ -204,31 +200,3 @@ def honesty_figure(runs: Sequence[BacktestRun], *, prefix: str) -> str:
         percents(left.xaxis, left.yaxis, right.yaxis)
         add_legend(figure, columns=_columns(runs), handlelength=3.2)
         return inline_svg(figure, prefix=prefix, description="Coverage of the quantiles")
-
-
-def forecast_figure(
-    name: str, history: Demand, forecast: Forecast, actual: Demand, *, target: str, prefix: str
-) -> str:
-    """The last hours, a forecast's quantiles, and what came where it is known."""
-    past, after = (
-        np.array(demand.mean_rps if target == "mean" else demand.max_rps) for demand in (history, actual)
-    )
-    past = past[-PAST_UNITS:]
-    predicted = np.array(forecast.mean_rps if target == "mean" else forecast.max_rps)
-    with drawing_rules(prefix):
-        figure, (axes,) = new_figure(3.2)
-        ahead = np.arange(0.5, len(predicted))
-        legend = _draw_quantiles(axes, ahead, predicted, forecast.quantiles, SERIES[0])
-        axes.plot(np.arange(-len(past), 0) + 0.5, past, color=INK, linewidth=1.1)
-        later: dict[str, Any] = {"color": INK, "linewidth": 1.1, "linestyle": (0, (2, 1))}
-        axes.plot(np.arange(len(after)) + 0.5, after, **later)
-        axes.axvline(0, color=MUTED, linewidth=0.9)
-        axes.set_xlim(-len(past), len(predicted))
-        axes.set_ylim(0, 1.1 * max(float(part.max(initial=1e-9)) for part in (past, after, predicted)))
-        axes.set_xlabel("minutes from now", color=INK)
-        axes.set_ylabel("requests per second", color=INK)
-        known = [Line2D([], [], color=INK, linewidth=1.2, label="came before")]
-        if len(after):
-            known.append(Line2D([], [], label="came afterwards", **later))
-        add_legend(figure, columns=6, handles=[*known, *legend])
-        return inline_svg(figure, prefix=prefix, description=f"Forecast by {name}")

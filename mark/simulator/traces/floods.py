@@ -3,8 +3,9 @@
 The source counts tweets and deletion notices per second: a daily cycle of 40 to 80 rps, and about ten times a
 day a flood of deletions that reaches about 240 rps within half a minute and lasts 3 to 26 minutes. Floods start
 at two and at thirty-two minutes past the hour: one in nearly every odd hour of the day, an irregular few in
-even hours. `scripts/fit_floods.py` fitted every number of `TWITTER_2021` to days 1 to 3 of the trace; days 4 and 5
-are kept for the test that compares what is generated here with what was recorded.
+even hours. Every number of `TWITTER_2021` is fitted to days 1 to 3 of the trace, without the last 29 minutes of
+each day, which the source mirrored; days 4 and 5 are kept for the test that compares what is generated here with
+what was recorded.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ TWITTER_2021 = FloodModel(
     tail_s=83.385,
     dispersion=1.119,
 )  # fmt: skip
-"""Fitted to twitter_2021_08_d01_07_1s, days 1-3, by scripts/fit_floods.py."""
+"""Fitted to twitter_2021_08_d01_07_1s, days 1-3."""
 
 
 def calm_rps(minute_rps: Floats) -> Floats:

@@ -1,36 +1,21 @@
-"""Optimality gap of the hedged planner under its own cost model: `scripts.acceptance.hedged_gap`.
+"""Small random instances whose best fleet, by the hedged planner's own costs, is found by trying every order.
 
-200 small random instances whose best fleet is found by trying every order of instances. The gap is what the
-planner's fleet costs, with all that it leaves to Lambda, over what the best one does.
+The gap is what the planner's fleet costs, with all that it leaves to Lambda, over what the best one does.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from statistics import mean
 
 import numpy as np
 
 from mark.planner.hedged import Terms, choose_fleet, worth_of
 from mark.planner.rates import LEVELS
-from scripts.bench.engine import say
 
-INSTANCES = 200
 UNITS = 30
 MOST_INSTANCES = 5
 """Instances in the largest fleet that is tried: the load needs no more."""
-
-
-def main() -> None:
-    """Print the gaps."""
-    gaps = [gap_of(terms) for terms in small_terms(INSTANCES)]
-    optimal = sum(1 for gap in gaps if gap < 1e-9)
-    say(
-        f"hedged, own cost model, {len(gaps)} instances: gap to the best fleet",
-        f"{mean(gaps):.2%} mean, {max(gaps):.1%} max",
-        f"<= 3% mean; {optimal} optimal",
-    )
 
 
 def gap_of(terms: Terms) -> float:
@@ -82,7 +67,3 @@ def small_terms(count: int, seed: int = 1) -> Iterator[Terms]:
             capacity=capacity,
             there=rng.integers(0, 2 if kinds > 1 else math.ceil(MOST_INSTANCES / 2), kinds),
         )
-
-
-if __name__ == "__main__":
-    main()
