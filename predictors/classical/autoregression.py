@@ -40,6 +40,7 @@ class Autoregression:
     """The rule: the profile, times what is left of how far the last two hours lay from it."""
 
     name = "autoregression"
+    is_level = False
 
     def __init__(self, weights: ArWeights, *, day: int = 1440) -> None:
         """`day`: units of a day: even the oldest lag has a profile."""

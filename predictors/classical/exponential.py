@@ -49,6 +49,7 @@ class HoltWinters:
     """The rule. Not for several threads: it keeps the state that it last followed."""
 
     name = "holt-winters"
+    is_level = False
 
     def __init__(self, smoothing: Smoothing, *, day: int = 1440) -> None:
         """`day`: units of a day; the first day of all starts the season."""
