@@ -68,6 +68,8 @@ class PointExpert:
         if kept is None or not kept.goes_on(series, oldest, horizon):
             kept = self._kept = _Kept.empty(oldest, horizon, self._window)
         kept.extend(self._rule, series, oldest, start + high)
+        if low == high:  # a live update; the days of a start are scored at once, and never asked for again
+            kept.shrink(oldest - SPARE)
         return kept
 
 
@@ -197,6 +199,11 @@ class _Kept:
         with np.errstate(over="ignore"):
             found[low - first : high - first] = np.minimum((actual - points) / scale, LARGEST)
         return found
+
+    def shrink(self, oldest: int) -> None:
+        """Drop the rows before `oldest`, where they are many."""
+        if oldest - self.first > self.window // 2:
+            self._make_room(oldest, self.first + self.filled - 1, self.points.shape[1])
 
     def _make_room(self, oldest: int, newest: int, leads: int) -> slice:
         """Drop the rows before `oldest` and have room up to `newest`; the rows that are new."""
