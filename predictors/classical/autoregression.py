@@ -40,6 +40,7 @@ class Autoregression:
     """The rule: the profile, times what is left of how far the last two hours lay from it."""
 
     name = "autoregression"
+    is_level = False
 
     def __init__(self, weights: ArWeights, *, day: int = 1440) -> None:
         """`day`: units of a day: even the oldest lag has a profile."""
@@ -73,12 +74,12 @@ def lags_of(series: Series) -> tuple[int, ...]:
 
 def fit_autoregression(series: Series) -> ArWeights | None:
     """The weights that explain each next unit of the history best; None where it is too short to learn from."""
-    from statsmodels.tools.sm_exceptions import SingularMatrixWarning  # noqa: PLC0415 - as below
-    from statsmodels.tsa.ar_model import AutoReg  # noqa: PLC0415 - pandas takes a second to import
-
     day, lags, known = season_units(series), lags_of(series), len(series.rates)
     if known < FEWEST_DAYS * day or not series.rates.any():
         return None
+    from statsmodels.tools.sm_exceptions import SingularMatrixWarning  # noqa: PLC0415 - as below
+    from statsmodels.tsa.ar_model import AutoReg  # noqa: PLC0415 - 100 MiB with pandas, for those who learn
+
     units = np.arange(max(day + SMOOTH, known - FIT_DAYS * day), known)
     logs = higher_than(profile_of(series, units, days=DAYS, smooth=SMOOTH), series, units)
     with warnings.catch_warnings():  # a constant load has many solutions, and statsmodels takes the least

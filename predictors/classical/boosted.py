@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from predictors.classical.boosted_features import LONGEST_LEAD, NAMES, Features, features_of, needed_units
+from predictors.classical.boosted_trees import read_trees
 from predictors.classical.points import season_units
 from predictors.classical.ridge import Direct
 from predictors.expert import LEVELS, Floats, Ints, Series
@@ -43,11 +44,9 @@ class Boosted:
 
     def __init__(self, models: tuple[str, ...], base: Floats, *, day: int = 1440) -> None:
         """Load the models. `day`: units of a day."""
-        from lightgbm import Booster  # noqa: PLC0415 - a second to import, for those who use it
-
         self.needs_units = needed_units(day)
         self._base = Direct(base, day=day)
-        self._boosters: list[Any] = [Booster(model_str=model) for model in models]
+        self._trees = [read_trees(model) for model in models]
 
     def forecast(self, series: Series, ends: Ints, horizon: int) -> Floats:
         """Quantiles after each origin, see `Expert`; leads beyond the longest that was learned repeat it."""
@@ -63,7 +62,7 @@ class Boosted:
         found = features_of(series, ends, leads)
         base = self._base.relative(found, leads)
         flat = seen_by_trees(found, base).reshape(-1, len(NAMES) + 1)
-        levels = [booster.predict(flat, num_threads=1) for booster in self._boosters]
+        levels = [trees.predict(flat) for trees in self._trees]
         logs = np.stack(levels, axis=-1).reshape(*base.shape, len(LEVELS)) + base[..., None]
         # Models of neighbouring levels are learned apart and may cross; sorted they are no worse.
         rates = found.rates(np.sort(logs, axis=-1))
@@ -79,7 +78,7 @@ def train_boosted(
     progress: Callable[[str, float], None] | None = None,
 ) -> tuple[str, ...]:
     """The models of all levels, as LightGBM writes them. `base`: fitted on the same series."""
-    from lightgbm import Dataset, train  # noqa: PLC0415 - as above
+    from lightgbm import Dataset, train  # noqa: PLC0415 - a second and 100 MiB to import, for those who train
 
     values, wanted = drawn_rows(series, base, settings, seed=seed)
     data = Dataset(values, label=wanted)

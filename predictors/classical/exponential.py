@@ -49,6 +49,7 @@ class HoltWinters:
     """The rule. Not for several threads: it keeps the state that it last followed."""
 
     name = "holt-winters"
+    is_level = False
 
     def __init__(self, smoothing: Smoothing, *, day: int = 1440) -> None:
         """`day`: units of a day; the first day of all starts the season."""
@@ -156,14 +157,14 @@ def first_state(logs: Floats, day: int) -> tuple[float, Floats]:
 
 def fit_smoothing(series: Series) -> Smoothing:
     """The parameters that explain each next quarter of an hour best; the defaults under four days of history."""
-    from statsmodels.tools.sm_exceptions import ConvergenceWarning  # noqa: PLC0415 - as below
-    from statsmodels.tsa.holtwinters import ExponentialSmoothing  # noqa: PLC0415 - pandas takes a second to import
-
     units = season_units(series)
     day, days = units // FIT_UNITS, min(FIT_DAYS, len(series.rates) // units)
     rates = series.rates[len(series.rates) - days * units :]
     if days < 4 or day < 4 or units % FIT_UNITS or not rates.any():
         return Smoothing()
+    from statsmodels.tools.sm_exceptions import ConvergenceWarning  # noqa: PLC0415 - as below
+    from statsmodels.tsa.holtwinters import ExponentialSmoothing  # noqa: PLC0415 - 100 MiB with pandas, to learn
+
     _, logs = logs_of(rates.reshape(-1, FIT_UNITS).mean(axis=1))
     first = max(1, days // 2) * day
     level, season = first_state(logs[:first], day)

@@ -25,6 +25,8 @@ class PointRule(Protocol):
     name: str
     #: History that it needs, units.
     needs_units: int
+    #: True where its point is the same for all units to come.
+    is_level: bool
 
     def points(self, series: Series, ends: Ints, horizon: int) -> Floats:
         """Rates of the `horizon` units after each origin, requests/s, at least 0.
@@ -40,6 +42,7 @@ class LastValueRule:
 
     name = "last-value"
     needs_units = 1
+    is_level = True
 
     def points(self, series: Series, ends: Ints, horizon: int) -> Floats:
         """Rates after each origin; see `PointRule`."""
@@ -51,6 +54,7 @@ class MovingMeanRule:
 
     name = "moving-mean"
     needs_units = 15
+    is_level = True
 
     def points(self, series: Series, ends: Ints, horizon: int) -> Floats:
         """Rates after each origin; see `PointRule`."""
@@ -66,6 +70,7 @@ class DriftRule:
 
     name = "drift"
     needs_units = 60
+    is_level = False
     _part = 15
     _share = 0.25
     _most = 3.0

@@ -32,6 +32,7 @@ class DayAgo:
     """The same unit a day ago; beyond a day ahead the last day repeats."""
 
     name = "seasonal-naive"
+    is_level = False
 
     def __init__(self, *, day: int = 1440) -> None:
         """`day`: units of a day."""
@@ -51,6 +52,8 @@ class Seasonal:
     better where floods come at any time and worse where weekdays differ. Beyond (almost) a day ahead the last
     value repeats.
     """
+
+    is_level = False
 
     def __init__(self, *, typical: bool = False, day: int = 1440) -> None:
         """`day`: units of a day. Profiles need it, and an hour more to be compared with."""

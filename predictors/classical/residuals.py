@@ -30,8 +30,8 @@ FLOOR_SHARE = 0.02
 """Of the last day's mean: what errors are relative to, beside the point."""
 LARGEST = 20.0
 """A relative error beyond this (the first minutes after a night without load) counts as this."""
-SPARE = 1024
-"""Rows that a live update may add before the kept arrays are moved."""
+SPARE = 64
+"""Rows that live updates may add before the kept arrays are moved: an hour's."""
 
 
 class PointExpert:
@@ -61,13 +61,15 @@ class PointExpert:
         return answer
 
     def _follow(self, series: Series, low: int, high: int, horizon: int) -> _Kept:
-        """The points and errors of all origins that the quantiles at [low, high] depend on."""
-        oldest = low - REFRESH - horizon - self._window + 1
+        """The points of all origins that the quantiles at [low, high] depend on."""
         start = first_unit(series)
+        oldest = start + max(0, low - REFRESH - horizon - self._window + 1)  # before it nothing is known
         kept = self._kept
-        if kept is None or not kept.goes_on(series, start + oldest, start + high, horizon):
-            kept = self._kept = _Kept.empty(start + oldest, high - oldest + 1 + SPARE, horizon, self._window)
-        kept.extend(self._rule, series, start + oldest, start + high)
+        if kept is None or not kept.goes_on(series, oldest, horizon):
+            kept = self._kept = _Kept.empty(oldest, horizon, self._window)
+        kept.extend(self._rule, series, oldest, start + high)
+        if low == high:  # a live update; the days of a start are scored at once, and never asked for again
+            kept.shrink(oldest - SPARE)
         return kept
 
 
@@ -91,43 +93,44 @@ class BarePoint:
 
 @dataclass(slots=True)
 class _Kept:
-    """Points and errors of consecutive origins; origins and units are counted from epoch 0.
+    """Points of consecutive origins; origins and units are counted from epoch 0.
 
-    first: the origin of row 0. filled: rows in use. points: shape (rows, horizon); errors: (horizon, rows), NaN
-    where unknown. floors: shape (rows,), what errors are relative to beside the point. refreshed: shape
-    (horizon,), when each lead's latest quantiles, `latest` (horizon, levels), were computed. seen: what all is
-    made from.
+    first: the origin of row 0. filled: rows in use. points: shape (rows, horizon), or (rows, 1) of a rule whose
+    point is the same for all leads; NaN where there is none. floors: shape (rows,), what errors are relative to
+    beside the point. refreshed: shape (horizon,), when each lead's latest quantiles, `latest` (horizon, levels),
+    were computed. seen: what all is made from. Errors follow from points and `seen` and are not kept: two days of
+    them, for every expert of every model, would be most of a controller's memory.
     """
 
     first: int
     filled: int
+    horizon: int
     window: int
     points: Floats
-    errors: Floats
     floors: Floats
     refreshed: Ints
     latest: Floats
     seen: Series | None = None
 
     @staticmethod
-    def empty(first: int, capacity: int, horizon: int, window: int) -> _Kept:
-        """Room for `capacity` origins from `first` on."""
+    def empty(first: int, horizon: int, window: int) -> _Kept:
+        """No origin yet; the first will be `first`."""
         return _Kept(
             first=first,
             filled=0,
+            horizon=horizon,
             window=window,
-            points=np.full((capacity, horizon), np.nan),
-            errors=np.full((horizon, capacity), np.nan),
-            floors=np.full(capacity, np.nan),
+            points=np.empty((0, horizon)),
+            floors=np.empty(0),
             refreshed=np.full(horizon, np.iinfo(np.int64).min),
             latest=np.full((horizon, len(LEVELS)), np.nan),
         )
 
-    def goes_on(self, series: Series, oldest: int, newest: int, horizon: int) -> bool:
-        """True where the kept rows serve [oldest, newest]: the same horizon, and the same series, continued."""
-        if self.seen is None or series.unit_s != self.seen.unit_s or horizon != self.points.shape[1]:
+    def goes_on(self, series: Series, oldest: int, horizon: int) -> bool:
+        """True where the kept rows serve origins from `oldest` on: the same horizon and series, continued."""
+        if self.seen is None or series.unit_s != self.seen.unit_s or horizon != self.horizon:
             return False
-        if not self.first <= oldest <= self.first + self.filled or newest - oldest >= len(self.points):
+        if not self.first <= oldest <= self.first + self.filled:
             return False
         old, new = first_unit(self.seen), first_unit(series)
         ended = old + len(self.seen.rates)
@@ -136,61 +139,79 @@ class _Kept:
         return np.array_equal(self.seen.rates[new - old :], series.rates[: ended - new])
 
     def extend(self, rule: PointRule, series: Series, oldest: int, newest: int) -> None:
-        """Add the origins up to `newest`, and the errors that became known with the units up to there."""
-        if newest - self.first >= len(self.points):
-            self._forget(oldest)
-        rows = slice(self.filled, newest - self.first + 1)
+        """Add the origins up to `newest`."""
         self.seen = series
+        rows = slice(self.filled, newest - self.first + 1)
         if rows.start >= rows.stop:
             return
         ends = np.arange(self.first + rows.start, newest + 1) - first_unit(series)
         able = ends >= max(1, rule.needs_units)
+        leads = 1 if rule.is_level else self.horizon
+        if rows.stop > len(self.points):
+            rows = self._make_room(oldest, newest, leads)
+        self.points[rows], self.floors[rows] = np.nan, np.nan
         if able.any():
-            self.points[rows][able] = rule.points(series, ends[able], self.points.shape[1])
+            self.points[rows][able] = rule.points(series, ends[able], leads)
             self.floors[rows][able] = FLOOR_SHARE * day_levels(series, ends[able])
         self.filled = rows.stop
-        known = slice(max(0, rows.start - self.points.shape[1]), rows.stop)
-        self.errors[:, known] = self._errors(series, known, newest).T
 
     def offsets(self, origins: Ints) -> Floats:
         """Quantiles of the relative errors known at each origin. Returns shape (origins, horizon, levels)."""
-        horizon = self.points.shape[1]
+        horizon = self.horizon
         refreshes = origins[:, None] - (origins[:, None] + np.arange(horizon)) % REFRESH
         found = np.repeat(self.latest[None], len(origins), axis=0)
         stale = np.flatnonzero((refreshes != self.refreshed).any(axis=0))
         if len(origins) == 1:  # a live update
             self.refreshed[stale] = refreshes[0, stale]
             for lead in stale:
-                self.latest[lead] = found[0, lead] = self._quantiles(lead, refreshes[:, lead])[0]
+                self.latest[lead] = found[0, lead] = self._quantiles(int(lead), refreshes[:, lead])[0]
         else:
             for lead in stale:
                 times, which = np.unique(refreshes[:, lead], return_inverse=True)
-                found[:, lead] = self._quantiles(lead, times)[which]
+                found[:, lead] = self._quantiles(int(lead), times)[which]
         if np.isnan(found).any():
             for longer in range(1, horizon):
                 found[:, longer] = np.where(np.isnan(found[:, longer]), found[:, longer - 1], found[:, longer])
         return found
 
-    def _errors(self, series: Series, rows: slice, newest: int) -> Floats:
-        """Relative errors of these rows' points as far as units before `newest` tell. Shape (rows, horizon)."""
-        origins = self.first + np.arange(rows.start, rows.stop)
-        units = origins[:, None] + np.arange(self.points.shape[1])
-        indexes = np.clip(units - first_unit(series), 0, len(series.rates) - 1)
-        points = self.points[rows]
-        scale = np.maximum(points + self.floors[rows][:, None], np.finfo(np.float64).tiny)
-        with np.errstate(over="ignore"):
-            errors = np.minimum((series.rates[indexes] - points) / scale, LARGEST)
-        return np.where(units < newest, errors, np.nan)
-
-    def _quantiles(self, lead: np.int64, times: Ints) -> Floats:
+    def _quantiles(self, lead: int, times: Ints) -> Floats:
         """Quantiles of a lead's errors in the window before each refresh: shape (times, levels)."""
-        return sliding_quantiles(self.errors[lead], times - lead - self.first, self.window, fewest=FEWEST)
+        ends = times - lead
+        first = int(ends[0]) - self.window
+        return sliding_quantiles(
+            self._errors(lead, first, int(ends[-1])), ends - first, self.window, fewest=FEWEST
+        )
 
-    def _forget(self, oldest: int) -> None:
-        """Move the rows from `oldest` on to the front."""
-        gone = oldest - self.first
-        left = self.filled - gone
-        self.points[:left] = self.points[gone : self.filled].copy()
-        self.errors[:, :left] = self.errors[:, gone : self.filled].copy()
-        self.floors[:left] = self.floors[gone : self.filled].copy()
-        self.first, self.filled = oldest, left
+    def _errors(self, lead: int, first: int, last: int) -> Floats:
+        """Relative errors of a lead's points at the origins [first, last), NaN where there is none.
+
+        The units that they tell of must have ended.
+        """
+        assert self.seen is not None
+        found, start = np.full(last - first, np.nan), first_unit(self.seen)
+        low, high = max(first, self.first, start), min(last, self.first + self.filled)
+        if low >= high:
+            return found
+        rows = slice(low - self.first, high - self.first)
+        points = self.points[rows, min(lead, self.points.shape[1] - 1)]
+        scale = np.maximum(points + self.floors[rows], np.finfo(np.float64).tiny)
+        actual = self.seen.rates[low + lead - start : high + lead - start]
+        with np.errstate(over="ignore"):
+            found[low - first : high - first] = np.minimum((actual - points) / scale, LARGEST)
+        return found
+
+    def shrink(self, oldest: int) -> None:
+        """Drop the rows before `oldest`, where they are many."""
+        if oldest - self.first > self.window // 2:
+            self._make_room(oldest, self.first + self.filled - 1, self.points.shape[1])
+
+    def _make_room(self, oldest: int, newest: int, leads: int) -> slice:
+        """Drop the rows before `oldest` and have room up to `newest`; the rows that are new."""
+        left = slice(oldest - self.first, self.filled)
+        capacity, count = newest - oldest + 1 + SPARE, self.filled - left.start
+        points, floors = np.empty((capacity, leads)), np.empty(capacity)
+        if count:
+            points[:count], floors[:count] = self.points[left], self.floors[left]
+        self.points, self.floors = points, floors
+        self.first, self.filled = oldest, count
+        return slice(count, newest - oldest + 1)

@@ -27,6 +27,7 @@ class Direct:
     """The rule. weights: shape (leads, columns), for relative logarithms; see `columns_of`."""
 
     name = "ridge"
+    is_level = False
 
     def __init__(self, weights: Floats, *, day: int = 1440) -> None:
         """`day`: units of a day."""

@@ -16,6 +16,7 @@ from mark.domain.errors import Misconfigured
 from mark.live.background.webhook_address import webhook_of
 from mark.live.commands.down import end
 from mark.live.commands.rollout import edited_models
+from mark.live.forecasting.forecaster_training import Task, note_learned
 from mark.live.local.access import bearer_token, collector_headers, exposed_secrets
 from mark.live.local.first_plan import check_first_plan
 from mark.live.local.first_price import first_price
@@ -122,6 +123,15 @@ def _prepare(settings: Settings) -> None:
                 make_model(model.served.backend.target, model.folder)
             report(f"{model.name}: {model.bundle.forecaster}", 0.0)
             build_forecaster(model.bundle.forecaster, model.setup)
+            if model.setup.cache_dir is not None:
+                note_learned(
+                    Task(
+                        forecaster=model.bundle.forecaster,
+                        history=model.setup.history,
+                        seed=model.setup.seed,
+                        cache_dir=model.setup.cache_dir,
+                    )
+                )
 
 
 def _spawn(folder: RunFolder, lock: ServiceLock, *, hold: bool) -> subprocess.Popen[bytes]:

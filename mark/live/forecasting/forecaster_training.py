@@ -21,8 +21,10 @@ from typing import Protocol
 
 from pydantic import TypeAdapter
 
+from mark import __version__
 from mark.domain.demand import Demand
 from mark.plugins.load import build_forecaster
+from mark.plugins.trained import TrainingOrder
 from mark.ports import Forecaster, ForecasterSetup
 
 log = logging.getLogger(__name__)
@@ -35,6 +37,10 @@ STOP_S = 3.0
 
 class TrainingFailed(Exception):
     """Nothing was trained; the message has the reason."""
+
+
+class TrainerLost(TrainingFailed):
+    """The trainer ended before it could say why, or had to be ended: nothing is known of the task itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,12 +150,14 @@ class ChildTrainer:
             try:
                 said, _ = child.communicate(_TASK.dump_json(task), timeout=limit_s)
             except subprocess.TimeoutExpired as error:
-                raise TrainingFailed(f"not done within {limit_s:g} s") from error
+                raise TrainerLost(f"not done within {limit_s:g} s") from error
             finally:
                 _end(child)
         if child.returncode != 0:
             lines = said.decode(errors="replace").splitlines()
-            raise TrainingFailed(lines[-1] if lines else f"its process ended with status {child.returncode}")
+            if not lines:
+                raise TrainerLost(f"its process ended with status {child.returncode}")
+            raise TrainingFailed(lines[-1])
 
     def stop(self) -> None:
         """End the child."""
@@ -158,6 +166,27 @@ class ChildTrainer:
             child = self._child
         if child is not None:
             _end(child)
+
+
+def learn_first(task: Task, limit_s: float, trainer: Trainer) -> None:
+    """Have the task's cache hold what its forecaster learned, unless a note says that it does.
+
+    Whoever makes the forecaster afterwards loads no library that only learning takes. Errors: TrainingFailed.
+    """
+    if not _learned_note(task).exists():
+        trainer.train(task, limit_s)
+        note_learned(task)
+
+
+def note_learned(task: Task) -> None:
+    """Note that the task's cache holds what its forecaster learned."""
+    with suppress(OSError):  # without the note it is made once more from the cache
+        _learned_note(task).touch()
+
+
+def _learned_note(task: Task) -> Path:
+    order = TrainingOrder(forecaster=task.forecaster, history=task.history, seed=task.seed, version=__version__)
+    return task.cache_dir / f"learned-{order.digest[:32]}"
 
 
 def _spawn() -> subprocess.Popen[bytes]:

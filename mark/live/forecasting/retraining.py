@@ -29,7 +29,15 @@ from mark.domain.demand import Demand, Forecast
 from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.fleet import FleetView
 from mark.live.forecasting.drift import Drift, DriftPolicy, update_drift, worsening
-from mark.live.forecasting.forecaster_training import Task, Trainer, Training
+from mark.live.forecasting.forecaster_training import (
+    ChildTrainer,
+    Task,
+    Trainer,
+    TrainerLost,
+    Training,
+    TrainingFailed,
+    learn_first,
+)
 from mark.live.forecasting.own_clock import OwnClock
 from mark.live.models import LiveModel
 from mark.plugins.deadline import PunctualForecaster
@@ -108,7 +116,9 @@ class Retraining:
         self._model, self._settings, self._slot, self._pause = model, settings, slot, pause
         cache_dir = model.setup.cache_dir
         self._cache = cache_dir / "services" / service / model.name if cache_dir else None
-        self._first = OwnClock(self._first_forecaster(), model.setup.history)
+        first = self._first_forecaster()
+        self._untrained = isinstance(first, _Untrained)
+        self._first = OwnClock(first, model.setup.history)
         self._current = PunctualForecaster(self._first, name=self.name)
         self._trained: Trained | None = None
         self._drift_policy = DriftPolicy(lead_units=model.bundle.controller.lead_units)
@@ -214,9 +224,23 @@ class Retraining:
     # Both.
 
     def _first_forecaster(self) -> Forecaster:
-        """The forecaster of the model's own past; one that is still to be trained, where this image cannot."""
+        """The forecaster of the model's own past; one that is still to be trained, where this image cannot.
+
+        A child learns, where there is enough to learn from. One that dies or hangs would be this process, if it
+        tried again itself.
+        """
+        setup, history = self._model.setup, self._model.setup.history
+        if setup.cache_dir is not None and len(history) * history.unit_s >= DAY_S:
+            task = Task(forecaster=self.name, history=history, seed=setup.seed, cache_dir=setup.cache_dir)
+            try:
+                learn_first(task, self._settings.limit_min * 60, ChildTrainer())
+            except TrainerLost as error:
+                log.warning("the first forecaster could not be trained", extra={"why": str(error)})
+                return _Untrained(str(error))
+            except TrainingFailed:
+                pass  # making it says why, and whether it can be used without
         try:
-            return build_forecaster(self.name, self._model.setup)
+            return build_forecaster(self.name, setup)
         except Misconfigured as error:
             if self._elsewhere is None:
                 raise
@@ -233,7 +257,7 @@ class Retraining:
             self._settings,
             since_trained_h=(now - trained.at) / HOUR_S,
             since_tried_h=(now - self._tried_at) / HOUR_S,
-            lacking=self._elsewhere is not None and trained.took_s is None and enough,
+            lacking=(self._elsewhere is not None or self._untrained) and trained.took_s is None and enough,
             drift=worsening(self._drift, self._drift_policy),
         )
 

@@ -25,7 +25,7 @@ from mark.controller.journal import Header, Tick, entry_line, header_line, read_
 from mark.controller.state import Decision, Note, NoteKind, Observation, State
 from mark.controller.step import NO_PLAN, step
 from mark.domain.demand import UNIT_S, Demand, DemandUnit, point_forecast
-from mark.domain.errors import RetryLater
+from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.domain.fleet import FleetView
 from mark.domain.lease import LeaseTimes
 from mark.live.background.failures import BackgroundFailures
@@ -43,6 +43,7 @@ from tests.waiting import is_gone, until
 TIMES = LeaseTimes(ttl_s=3.0, renew_s=0.75, retry_s=0.001)
 BEGAN_AT = 1_800_000_000.0
 HOUR_S = 3600.0
+DAY_MIN = 24 * 60
 EVERY_DAY = RetrainSettings(drift=None)
 FACTORY = '''
 import json, os, time
@@ -62,6 +63,8 @@ class Learner:
             mode.with_name(f"trains-{os.getpid()}").write_text(json.dumps(about))
             if self.mode == "refuse":
                 raise Misconfigured("nothing to\\nlearn from")
+            if self.mode == "die":
+                os.kill(os.getpid(), 9)
             if self.mode == "hang":
                 time.sleep(600)
             learned.write_text(json.dumps(setup.history.end_at))
@@ -104,9 +107,10 @@ class World:
             "pause": lambda _took_s: 0.0,
             "seed": 0,
             "name": "served",
+            "past_min": 60,
         }
         given = {**own, **changes}
-        self.model: Any = _model(folder, given["name"], given["seed"])
+        self.model: Any = _model(folder, given["name"], given["seed"], given["past_min"])
         self.history = self.model.history(BEGAN_AT)
         self.retraining = Retraining(
             self.model,
@@ -142,10 +146,10 @@ class World:
         return self.retraining.told()
 
 
-def _model(folder: Path, name: str, seed: int) -> Any:
+def _model(folder: Path, name: str, seed: int, past_min: int) -> Any:
     file = folder / "learner.py"
     file.write_text(FACTORY)
-    past = Demand(end_at=900.0, mean_rps=(5.0,) * 60, max_rps=(6.0,) * 60)
+    past = Demand(end_at=900.0, mean_rps=(5.0,) * past_min, max_rps=(6.0,) * past_min)
     policy = SimpleNamespace(lead_units=5, horizon=60)
     return SimpleNamespace(
         name=name,
@@ -296,6 +300,59 @@ def test_what_fails_or_is_late_leaves_the_old_one_and_the_status_says_so(
     world.tick_until(lambda: world.told.training is None)
     assert world.told.failed is None
     assert world.told.why == "schedule"
+
+
+def test_the_first_forecaster_of_a_days_history_learns_in_a_process_that_ends(folder: Path) -> None:
+    world = World(folder, Store(), past_min=DAY_MIN)
+
+    [trainer] = folder.glob("trains-*")
+    assert trainer.name != f"trains-{os.getpid()}"
+    assert all(map(is_gone, trainers(folder)))
+    world.retraining.begin(world.store, BEGAN_AT)
+    assert world.speaks_of() == 900.0
+
+
+def test_what_was_learned_for_the_first_forecaster_is_not_learned_by_the_next_process(folder: Path) -> None:
+    World(folder, Store(), past_min=DAY_MIN)
+    World(folder, Store(), past_min=DAY_MIN)
+
+    assert len(list(folder.glob("trains-*"))) == 1
+
+
+@pytest.mark.parametrize(("mode", "said"), [("die", "ended with status -9"), ("hang", "not done within")])
+def test_a_first_training_that_dies_or_hangs_leaves_the_fallback_and_is_tried_again(
+    folder: Path, mode: str, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (folder / "mode").write_text(mode)
+    settings = RetrainSettings(limit_min=(3 if mode == "hang" else 3600) / 60, at_least_h=3.0)
+    world = World(folder, Store(), past_min=DAY_MIN, settings=settings)
+    world.retraining.begin(world.store, BEGAN_AT)
+
+    [line] = caplog.records
+    assert said in line.why
+    assert all(map(is_gone, trainers(folder)))
+    with pytest.raises(MarkError, match=said):
+        world.retraining.forecast(world.history, 60)
+
+    world.tick()  # the cause goes on: the next try fails as well, and then the least pause holds
+    world.tick_until(lambda: world.told.training is None, hours=0.0)
+    assert world.told.failed.why == "first"
+    world.tick(2.9)
+    assert world.told.training is None
+    if mode == "hang":  # as above
+        return
+    (folder / "mode").unlink()
+    world.tick(0.2)
+    world.tick_until(lambda: world.told.training is None, hours=0.0)
+    assert world.told.failed is None
+    assert world.retraining.forecast(world.history, 60).source == "learner"
+
+
+def test_a_first_forecaster_that_refuses_its_history_refuses_to_start(folder: Path) -> None:
+    (folder / "mode").write_text("refuse")
+
+    with pytest.raises(Misconfigured, match=r"nothing to\s+learn from"):
+        World(folder, Store(), past_min=DAY_MIN)
 
 
 def test_an_unreachable_store_delays_the_new_one_and_loses_nothing(world: World) -> None:
