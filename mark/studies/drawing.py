@@ -7,7 +7,7 @@ import io
 import matplotlib as mpl
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from mark.report.figures import LIGHT, drawing_rules, line_style, new_figure
+from mark.report.figures import LIGHT, OTHER, drawing_rules, line_style, new_figure
 from mark.studies.plot import Plot
 
 
@@ -23,7 +23,7 @@ def svg_of(plot: Plot) -> str:
                 plot.level[1], (1, plot.level[0]), xycoords=("axes fraction", "data"), ha="right", va="bottom"
             )
         for at, text in plot.marks:
-            axes.axvline(at, color=LIGHT.other, linewidth=0.8)
+            axes.axvline(at, color=OTHER, linewidth=0.8)
             axes.annotate(text, (at, 1), xycoords=("data", "axes fraction"), ha="left", va="top")
         axes.set(
             title=plot.title,
