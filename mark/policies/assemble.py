@@ -19,7 +19,6 @@ from mark.catalog.offerings import make_offerings, standby_offering
 from mark.catalog.standbys import Surges, cheapest_standby, within_credits
 from mark.cloudmodel.noise import noise_quantile, second_quantile
 from mark.cloudmodel.world import IDEAL, World
-from mark.controller.plan_request import tail
 from mark.controller.policy import COVER_SHARE, StandbyPolicy
 from mark.dispatch.policy import Late, Routing
 from mark.dispatch.qos import HARD_S, SOFT_S, QosPool, QosRule
@@ -294,7 +293,7 @@ class Assembly:
         spec = self.spec
         if spec.standby_share <= 0:
             return None
-        surges = Surges.of(tail(history, WEEK_UNITS))
+        surges = Surges.of(history.last(WEEK_UNITS))
         if spec.standby_type is not None:
             offering = within_credits(self._standby_offering(spec.standby_type), surges)
         else:

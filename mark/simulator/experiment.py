@@ -17,7 +17,6 @@ import numpy as np
 
 from mark.cloudmodel.spot_prices import SpotPrices
 from mark.controller.journal import Header
-from mark.controller.plan_request import tail
 from mark.controller.runner import Journal
 from mark.controller.state import Decision, Observation
 from mark.dispatch.slackfit import VariantRule
@@ -137,7 +136,7 @@ class Experiment:
             policy=bundle.controller,
             catalogue=f"{self.prices.region} {self.prices.date}",
             seed=self.spec.workload.seed,
-            history=tail(setup.history, bundle.controller.history_units),
+            history=setup.history.last(bundle.controller.history_units),
             dispatch=bundle.dispatch,
             forecaster=bundle.forecaster,
             model=self.spec.model.name,
