@@ -116,14 +116,6 @@ def chosen_world(settings: Settings) -> World:
     return replace(WORLDS[settings.simulate.world], quotas=(), machines=machines)
 
 
-def as_rolled_out(settings: Settings) -> Settings:
-    """The settings with what a service has where they leave it out: kinds of machines, and memory of functions."""
-    rollout = settings.rollout
-    functions = rollout.functions.model_copy(update={"memory_mib": rollout.function_mib})
-    made = rollout.model_copy(update={"machines": rollout.machine_kinds, "functions": functions})
-    return settings.model_copy(update={"rollout": made})
-
-
 def chosen_policies(settings: Settings) -> PolicySpec:
     """Parts that policies are made of. Unknown names are refused."""
     model = chosen_model(settings)

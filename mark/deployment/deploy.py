@@ -18,6 +18,7 @@ from mark.aws.outside_pause import read_pause
 from mark.aws.session import Aws
 from mark.aws.stacks.cloudformation import StackEvent, Stacks, first_failure
 from mark.aws.stacks.lock import RolloutLock
+from mark.config.served import served_models
 from mark.config.service import Mode
 from mark.config.settings import Settings
 from mark.deployment.account import Account, lock, open_account, tags_of
@@ -37,7 +38,7 @@ from mark.deployment.synth import Synthesis, check_settings, synthesise
 from mark.deployment.zones import in_zones
 from mark.domain.documents import json_text
 from mark.domain.errors import MarkError, Misconfigured
-from mark.live.models import LiveModel, served_models
+from mark.live.models import LiveModel
 from mark.live.version_bundles import upload
 from mark.report.overhead import overhead_line
 from mark.report.terminal import note, show, show_json

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from mark.accounting.budget import Reached
 from mark.config.footprint import footprint_of
+from mark.config.served import served_models
 from mark.config.settings import Settings
 from mark.deployment.bundles import fits_function
 from mark.deployment.deployment_plan import compare
@@ -22,7 +23,7 @@ from mark.deployment.trial import trial_settings, tried
 from mark.domain.errors import Misconfigured
 from mark.domain.offering import Market
 from mark.emulator.ec2.account_limits import NEW, NEW_CONCURRENCY, NEW_MEMORY_MB
-from mark.live.models import make_live_models, served_models
+from mark.live.models import make_live_models
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/mark:1"
 DIGITS = {"model": "digits", "backend": {"kind": "python", "target": "models.digits:Digits"}, "market": "spot"}
