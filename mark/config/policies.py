@@ -23,9 +23,9 @@ from mark.domain.load.sizes import SizeDistribution
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import LAMBDA_PROFILED_GIB, MachineKind
 from mark.plugins.load import is_oracle, load_forecaster
-from mark.policies.assemble import Overrides, PolicySpec, VariantWishes
 from mark.policies.bundles import KAIROS, check_policy
 from mark.policies.overrides import Tuning
+from mark.policies.spec import Overrides, PolicySpec, VariantWishes
 from mark.policies.supply import OverflowLimits
 
 MIB_PER_GIB = 1024.0

@@ -34,8 +34,9 @@ from mark.domain.plan import Excuse
 from mark.live.backend_specs import backend_spec, can_switch, tensors_of
 from mark.offline.own_model.targets import existing_source
 from mark.offline.workloads import chosen_workload
-from mark.policies.assemble import Assembly, VariantWishes
+from mark.policies.assemble import Assembly
 from mark.policies.bundles import PolicyBundle
+from mark.policies.spec import VariantWishes
 from mark.ports import ForecasterSetup
 from mark.service_spec import ServedModel, ServiceSpec
 from mark.simulator.rng import stream

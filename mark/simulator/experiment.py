@@ -27,8 +27,9 @@ from mark.domain.errors import Misconfigured, PlanInfeasible
 from mark.domain.fleet import FleetView
 from mark.domain.offering import Offering
 from mark.planner.yardsticks import YardstickInput, floor_usd, reference_usd
-from mark.policies.assemble import Assembly, Overrides, PolicySpec, VariantWishes
+from mark.policies.assemble import Assembly
 from mark.policies.bundles import PREDICTIVE_SCALING, Ingredients, PolicyBundle, tuning_grid
+from mark.policies.spec import Overrides, PolicySpec, VariantWishes
 from mark.policies.tuning import DAY_S, Setting, Trial, TunedSetting, choose
 from mark.ports import Forecaster, ForecasterSetup
 from mark.simulator.engine.central_plane import CentralServing
