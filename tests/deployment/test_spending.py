@@ -13,6 +13,7 @@ from mark.config.settings import Settings
 from mark.deployment import deploy
 from mark.deployment.spending import limited, rounded_up, spending_line, spending_of
 from mark.domain.errors import Misconfigured
+from mark.live.local.first_plan import first_fleet_usd
 from mark.live.models import make_live_models
 
 DIGITS = {"model": "digits", "backend": {"kind": "python", "target": "models.digits:Digits"}}
@@ -44,16 +45,18 @@ def test_the_limit_that_nobody_named_has_room_for_the_busiest_minute_on_demand_a
     found = spending_of(settings, models, footprint_of(settings))
     assert not found.named
     assert found.limit_usd >= 2 * 0.68, "a c5.4xlarge, and another one that takes its place"
-    assert found.limit_usd >= 2 * found.fleet_usd > 0
+    assert found.limit_usd >= 2 * first_fleet_usd(models) > 0
     assert found.lambda_usd == 0
     assert limited(settings, models).service.aws.max_usd_per_hour == found.limit_usd
-    assert f"Instances cost at most {found.limit_usd:g} USD/h" in spending_line(found)
+    assert f"Instances cost at most {found.limit_usd:g} USD/h" in spending_line(found, 0.5)
+    assert f"About {0.5 + found.around_usd:.2f} USD/h now: instances 0.50" in spending_line(found, 0.5)
 
 
 def test_a_service_of_lambda_alone_has_a_limit_too() -> None:
     settings = service({"model": "inception-v3", "policy_name": "lambda-only"})
-    found = spending_of(settings, make_live_models(settings), footprint_of(settings))
-    assert found.limit_usd > 0 == found.fleet_usd
+    models = make_live_models(settings)
+    found = spending_of(settings, models, footprint_of(settings))
+    assert found.limit_usd > 0 == first_fleet_usd(models)
     assert found.lambda_usd > 0
 
 
@@ -67,7 +70,7 @@ def test_a_limit_that_is_named_stays_and_lambda_is_told_of_beside_it() -> None:
     (overflow,) = [model.served.overflow for model in models]
     assert overflow is not None
     assert found.lambda_usd == pytest.approx(175.8975 + 998 * 3600 / overflow.latency_s * 0.2e-6, rel=1e-4)
-    assert "USD/h (service.aws.max_usd_per_hour), and Lambda" in spending_line(found)
+    assert "USD/h (service.aws.max_usd_per_hour), and Lambda" in spending_line(found, 0.0)
 
 
 def test_an_emulated_model_is_not_deployed() -> None:

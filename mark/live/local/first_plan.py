@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mark.controller.plan_request import plan_fleet, plan_request
 from mark.controller.state import Observation, State
 from mark.domain.errors import Misconfigured, PlanInfeasible
@@ -20,6 +22,18 @@ def first_plan(model: LiveModel) -> Plan:
     forecast = build_forecaster(FORECASTER, model.setup).forecast(history, policy.horizon)
     seen = Observation(now=history.end_at, fleet=FleetView())
     return plan_fleet(plan_request(State(), seen, policy, history=history, forecast=forecast), policy)
+
+
+def first_fleet_usd(models: Sequence[LiveModel]) -> float:
+    """Instances of the plans that the models begin with, USD an hour."""
+    return sum(_first_usd(model) for model in models)
+
+
+def _first_usd(model: LiveModel) -> float:
+    try:
+        return first_plan(model).usd_per_hour
+    except PlanInfeasible:  # Lambda serves, or the controllers' own excuse says why nobody does
+        return 0.0
 
 
 def check_first_plan(model: LiveModel) -> None:
