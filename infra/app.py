@@ -5,7 +5,6 @@ What is missing on this machine is one line on stderr and exit status 2.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -13,6 +12,9 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+from mark.domain.errors import Misconfigured
+from mark.extras import require_extra
 
 WRONG_USE, REFUSED = 2, 3
 ORDER = "order.json"
@@ -39,11 +41,10 @@ def main(arguments: list[str]) -> int:
 
 def what_is_missing() -> str:
     """Missing prerequisites in one line, empty where all are there. Silences jsii's warnings."""
-    if importlib.util.find_spec("aws_cdk") is None or importlib.util.find_spec("cdk_nag") is None:
-        return (
-            "CDK for Python is not installed: `pip install 'mark-serving[infra]'` installs it beside MArk "
-            "(in a clone: `make setup`)"
-        )
+    try:
+        require_extra("infra", "making templates")
+    except Misconfigured as error:
+        return str(error)
     node = shutil.which("node")
     if node is None:
         return (

@@ -15,7 +15,7 @@ from mark.config.footprint import footprint_of
 from mark.config.settings import Settings, cache_dir
 from mark.domain.offering import Market
 from mark.plugins.load import build_forecaster
-from mark.policies.assemble import Overrides
+from mark.policies.spec import Overrides
 from mark.policies.tuning import Setting
 from mark.simulator.engine.compiled import Kernel, compiled_kernel
 from mark.simulator.experiment import Experiment, ExperimentSpec

@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import json
 import re
+import subprocess
+import sys
 import tomllib
+from collections.abc import Iterator
+from importlib import import_module
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 
 from mark.cli import commands, main
-from mark.cli.commands import ROWS
+from mark.cli.commands import ROWS, Group, Row
 from mark.domain.errors import Misconfigured
 from mark.extras import EXTRAS, WITH_REPLAY, missing_extra, require_extra
 
 PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+WITHOUT_EXTRAS = """
+import importlib, json, sys
+lacking = {}
+class WithoutExtras:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in extras:
+            raise ModuleNotFoundError(name, name=name)
+extras, modules = map(json.loads, sys.argv[1:])
+sys.meta_path.insert(0, WithoutExtras())
+for module in modules:
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        lacking[module] = error.name.partition(".")[0]
+print(json.dumps(lacking))
+"""
 
 
 def normal(name: str) -> str:
@@ -39,6 +63,33 @@ def test_extras_that_replay_come_with_it():
 
 def test_each_command_names_an_extra_that_there_is():
     assert {row.extra for row in ROWS} - {""} <= set(EXTRAS)
+
+
+def modules_of(row: Row | Group) -> Iterator[str]:
+    """The modules that a command imports once it is used, and its own."""
+    targets = {row.name: row.target} if isinstance(row, Row) else row.targets
+    for name, target in targets.items():
+        module, _, function = target.partition(":")
+        yield f"mark.cli.{module}"
+        room = import_module(f"mark.cli.{module}")
+        for node in ast.walk(ast.parse(inspect.getsource(getattr(room, function or name)))):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                yield node.module
+
+
+def test_a_command_names_an_extra_where_it_needs_one_and_only_there():
+    wanted = {row.name: sorted({*modules_of(row)}) for row in ROWS}
+    extras = [module for modules in EXTRAS.values() for module in modules]
+    every = sorted({module for modules in wanted.values() for module in modules})
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", WITHOUT_EXTRAS, json.dumps(extras), json.dumps(every)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lacking = json.loads(done.stdout)
+    needing = {name for name, modules in wanted.items() if any(module in lacking for module in modules)}
+    assert {row.name for row in ROWS if row.extra} == needing, lacking
 
 
 def test_a_command_says_what_to_install(monkeypatch, capsys):

@@ -23,9 +23,9 @@ from mark.domain.load.sizes import SizeDistribution
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import LAMBDA_PROFILED_GIB, MachineKind
 from mark.plugins.load import is_oracle, load_forecaster
-from mark.policies.assemble import Overrides, PolicySpec, VariantWishes
 from mark.policies.bundles import KAIROS, check_policy
 from mark.policies.overrides import Tuning
+from mark.policies.spec import Overrides, PolicySpec, VariantWishes
 from mark.policies.supply import OverflowLimits
 
 MIB_PER_GIB = 1024.0
@@ -114,14 +114,6 @@ def chosen_world(settings: Settings) -> World:
         else tuple(MachineKind(name=one.name, own_image=one.ami is not None) for one in kinds)
     )
     return replace(WORLDS[settings.simulate.world], quotas=(), machines=machines)
-
-
-def as_rolled_out(settings: Settings) -> Settings:
-    """The settings with what a service has where they leave it out: kinds of machines, and memory of functions."""
-    rollout = settings.rollout
-    functions = rollout.functions.model_copy(update={"memory_mib": rollout.function_mib})
-    made = rollout.model_copy(update={"machines": rollout.machine_kinds, "functions": functions})
-    return settings.model_copy(update={"rollout": made})
 
 
 def chosen_policies(settings: Settings) -> PolicySpec:

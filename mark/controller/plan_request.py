@@ -115,7 +115,7 @@ def plan_request(
     owned = policy.commitments if known.commitments is None else known.commitments
     return PlanRequest(
         now=seen.now,
-        history=tail(history, policy.history_units),
+        history=history.last(policy.history_units),
         forecast=forecast,
         offerings=candidates,
         running=running,
@@ -169,16 +169,6 @@ def _backup(policy: ControllerPolicy, fleet: FleetView) -> Backup:
         wake_refused=standby.wake_refused,
         asleep_usd_per_hour=standby.asleep_usd_per_hour,
         standbys=standbys,
-    )
-
-
-def tail(history: Demand, units: int) -> Demand:
-    """The last `units` of a history."""
-    return Demand(
-        end_at=history.end_at,
-        mean_rps=history.mean_rps[-units:],
-        max_rps=history.max_rps[-units:],
-        unit_s=history.unit_s,
     )
 
 

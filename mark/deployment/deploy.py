@@ -7,7 +7,7 @@ Deploying again goes on from whatever is found: nothing is remembered here that 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from mark.aws.account.preflight import manifest_type
 from mark.aws.errors import translated
@@ -15,8 +15,9 @@ from mark.aws.names import name_of
 from mark.aws.objects import holds_object, put_file
 from mark.aws.outside_pause import read_pause
 from mark.aws.session import Aws
-from mark.aws.stacks.cloudformation import StackEvent, Stacks, StackTemplate, first_failure
+from mark.aws.stacks.cloudformation import Stacks, StackTemplate
 from mark.aws.stacks.lock import RolloutLock
+from mark.config.served import served_models
 from mark.config.service import Mode
 from mark.config.settings import Settings
 from mark.deployment.account import Account, lock, open_account, tags_of
@@ -32,12 +33,13 @@ from mark.deployment.deployment_plan import (
 from mark.deployment.images import remedy_of, rollout_images, unfit_for_processors
 from mark.deployment.show import EventLog, agreed, offerings_line, plan_document, plan_table
 from mark.deployment.spending import spending_line
+from mark.deployment.stack_progress import finish, logged, settle
 from mark.deployment.synth import Synthesis, check_settings, synthesise
 from mark.deployment.zones import in_zones
 from mark.domain.documents import json_text
 from mark.domain.errors import MarkError, Misconfigured
 from mark.live.local.first_price import first_price
-from mark.live.models import LiveModel, served_models
+from mark.live.models import LiveModel
 from mark.live.version_bundles import upload
 from mark.report.overhead import overhead_line
 from mark.report.terminal import note, show, show_json
@@ -80,8 +82,12 @@ def deploy(settings: Settings, *, yes: bool) -> None:
             show(f"no difference: the {len(plans)} stacks of {service} are as the settings say")
             return
         offered = (f"{model.name} may rent {offerings_line(model)}" for model in synthesis.models)
-        lines = (overhead_line(synthesis.footprint), spending_line(synthesis.spending))
-        show(plan_table(work), *offered, *lines, *first_price(settings, synthesis.models).lines)
+        lines = (
+            overhead_line(synthesis.footprint),
+            spending_line(synthesis.spending),
+            *first_price(settings, synthesis.models).lines,
+        )
+        show(plan_table(work), *offered, *lines)
         try:
             goes_on = yes or agreed(f"Do this in account {account.id}, region {account.region}?")
         except MarkError:
@@ -128,15 +134,6 @@ def refuse_images(settings: Settings, models: Sequence[LiveModel], aws: Aws) -> 
             raise Misconfigured(f"rollout.{one.key}: {fault}; {remedy_of(one)}")
 
 
-def settle(stacks: Stacks, service: str) -> None:
-    """Wait for what an earlier, killed rollout left under way: the lock is ours, so nobody else watches it."""
-    for state in stacks.named(name_of(service, "")):
-        if state.busy:
-            note(f"{state.name} is {state.status}, left by an earlier rollout; waiting for it")
-            for _ in stacks.follow(state.name):
-                pass
-
-
 def _discard(stacks: Stacks, plans: list[StackPlan]) -> None:
     for plan in plans:
         if plan.change_set is not None:
@@ -178,31 +175,6 @@ def _change(
     if made is None:
         return
     finish(stacks, plan.name, list(logged(stacks.carry_out(made), log)))
-
-
-def logged(events: Iterable[StackEvent], log: EventLog) -> Iterator[StackEvent]:
-    """The events, each shown as it comes."""
-    for event in events:
-        log.event(event)
-        yield event
-
-
-def finish(stacks: Stacks, name: str, events: Sequence[StackEvent], *, gone: bool = False) -> None:
-    """Misconfigured, with the first failure, where the stack did not end as it should."""
-    state = stacks.state(name)
-    good = state is None if gone else state is not None and state.status in ("CREATE_COMPLETE", "UPDATE_COMPLETE")
-    if good:
-        return
-    failure = first_failure(events, name)
-    what = f"{failure.resource} ({failure.type}): {failure.reason}" if failure else "its events say why"
-    status = state.status if state else "gone"
-    after = {
-        "UPDATE_ROLLBACK_COMPLETE": "CloudFormation took it back: it is as it was before",
-        "ROLLBACK_COMPLETE": "CloudFormation took it back: only its name is left; deploying again replaces it",
-        "UPDATE_ROLLBACK_FAILED": "CloudFormation could not take it back; `mark deploy` says what to do",
-        "DELETE_FAILED": "what is left of it is still there; mend that, and do it again",
-    }.get(status, f"it is {status}")
-    raise Misconfigured(f"{name} failed at {what.rstrip('.')}. {after[0].upper()}{after[1:]}")
 
 
 def _upload(account: Account, archive: str, synthesis: Synthesis, log: EventLog) -> None:

@@ -23,9 +23,9 @@ from mark.aws.tagged import tagged_resources
 from mark.config.rollout import node_name
 from mark.config.settings import Settings
 from mark.deployment.account import Account, lock, open_account
-from mark.deployment.deploy import finish, logged, settle
 from mark.deployment.deployment_plan import STAYS
 from mark.deployment.show import EventLog, agreed
+from mark.deployment.stack_progress import finish, logged, settle
 from mark.domain.errors import MarkError, RetryLater
 from mark.report.formatting import plural
 from mark.report.terminal import show

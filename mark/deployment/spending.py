@@ -1,4 +1,4 @@
-"""Spending of a service an hour: about how much at first, and the most that its instances may cost.
+"""Spending of a service an hour: what stands around its fleet, and the most that its instances may cost.
 
 No service is made without such a limit: where the settings name none, it follows from the load that came before.
 """
@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from mark.catalog.billing import HOURS_PER_MONTH
 from mark.config.settings import Settings
 from mark.domain.billing.footprint import Footprint
-from mark.domain.errors import PlanInfeasible
 from mark.domain.offering import LambdaOffering
-from mark.live.local.first_plan import first_plan
 from mark.live.models import LiveModel
 from mark.report.overhead import overhead_usd_per_hour
 
@@ -31,8 +29,6 @@ SECONDS_PER_HOUR = 3600.0
 class Spending:
     """Spending of a service, USD an hour."""
 
-    #: Instances of the plans that the models begin with.
-    fleet_usd: float
     #: What stands around the fleet while nothing comes.
     around_usd: float
     #: The most that instances may cost.
@@ -64,7 +60,6 @@ def spending_of(settings: Settings, models: Sequence[LiveModel], footprint: Foot
     assert limit_usd is not None, "every service is limited"
     overflows = [model.served.overflow for model in models if model.served.overflow is not None]
     return Spending(
-        fleet_usd=sum(_first_usd(model) for model in models),
         around_usd=overhead_usd_per_hour(footprint),
         limit_usd=limit_usd,
         named=settings.service.aws.max_usd_per_hour is not None,
@@ -73,13 +68,9 @@ def spending_of(settings: Settings, models: Sequence[LiveModel], footprint: Foot
 
 
 def spending_line(spending: Spending) -> str:
-    """The spending in two sentences: now, and at most."""
-    fleet, around = spending.fleet_usd, spending.around_usd
+    """What the service spends at most, in a sentence."""
     why = "" if spending.named else f", {TIMES:g} times what the busiest minute so far takes on demand"
-    said = (
-        f"About {fleet + around:.2f} USD/h now: instances {fleet:.2f}, all around them {around:.2f}. "
-        f"Instances cost at most {spending.limit_usd:g} USD/h (service.aws.max_usd_per_hour{why})"
-    )
+    said = f"Instances cost at most {spending.limit_usd:g} USD/h (service.aws.max_usd_per_hour{why})"
     if not spending.lambda_usd:
         return f"{said}."
     return (
@@ -92,13 +83,6 @@ def rounded_up(usd: float) -> float:
     """The next number of two digits, as a person would write a limit."""
     step = 10.0 ** (math.floor(math.log10(usd)) - DIGITS + 1)
     return round(math.ceil(usd / step - 1e-9) * step, 12)
-
-
-def _first_usd(model: LiveModel) -> float:
-    try:
-        return first_plan(model).usd_per_hour
-    except PlanInfeasible:  # Lambda serves, or the controllers' own excuse says why nobody does
-        return 0.0
 
 
 def _busiest_usd(model: LiveModel) -> float:

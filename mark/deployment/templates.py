@@ -23,6 +23,7 @@ from mark.deployment.spending import spending_line
 from mark.deployment.synth import STACK, Synthesis, synthesise
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
+from mark.live.local.first_price import first_price
 from mark.report.overhead import overhead_line
 from mark.report.terminal import show
 
@@ -58,6 +59,7 @@ def write_templates(settings: Settings, folder: Path) -> None:
     except OSError as error:
         raise Misconfigured(f"cannot write {folder}: {error.strerror}") from error
     show(overhead_line(synthesis.footprint), spending_line(synthesis.spending))
+    show(*first_price(settings, synthesis.models).lines)
     show(f"wrote {len(synthesis.templates)} templates, {len(synthesis.bundles)} bundles and {SCRIPT} to {folder}")
 
 

@@ -15,12 +15,12 @@ from pydantic import BaseModel
 
 from mark.accounting.budget import Reached
 from mark.config.rollout import FUNCTION_MIB, MachineSettings, node_name
+from mark.config.served import served_models, settings_of_model
 from mark.config.service import BackendSettings, ServedSettings
 from mark.config.settings import Settings
 from mark.deployment.bundles import fits_function
 from mark.domain.errors import Misconfigured
 from mark.domain.offering import Market
-from mark.live.models import served_models, settings_of_model
 from mark.report.terminal import note
 
 MOST_USD_PER_HOUR, MOST_USD_A_DAY = 1.0, 5.0

@@ -75,6 +75,15 @@ class Demand:
     def __len__(self) -> int:
         return len(self.mean_rps)
 
+    def last(self, units: int) -> Demand:
+        """The same demand from `units` before its end on."""
+        return Demand(
+            end_at=self.end_at,
+            mean_rps=self.mean_rps[-units:],
+            max_rps=self.max_rps[-units:],
+            unit_s=self.unit_s,
+        )
+
     def followed_by(self, unit: DemandUnit, keep: int) -> Demand:
         """The same demand with one more unit, the oldest dropped beyond `keep`."""
         return Demand(

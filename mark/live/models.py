@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, cast
-from urllib.parse import urlsplit
 
 from mark.aws.names import HANDLERS, TRAIN
 from mark.catalog.load import PriceSnapshot, known_models, load_models, shipped_sets
-from mark.catalog.shipped_models import MODEL_FILE, PROFILE_FILE, folder_of
+from mark.catalog.shipped_models import MODEL_FILE, PROFILE_FILE
 from mark.config.footprint import footprint_of
 from mark.config.policies import (
-    as_rolled_out,
     check_events,
     chosen_central,
     chosen_overrides,
@@ -23,7 +19,8 @@ from mark.config.policies import (
     sized_model,
     usable_cache,
 )
-from mark.config.service import BackendSettings, Mode, OfferingSettings, ServedSettings
+from mark.config.served import each_model, lacks_torch, model_names
+from mark.config.service import Mode, ServedSettings
 from mark.config.settings import Settings
 from mark.config.telemetry import telemetry_of
 from mark.dispatch.policy import Routing
@@ -33,17 +30,15 @@ from mark.domain.demand import KEEP_HISTORY, UNIT_S, WINDOW_S, Demand, unit_of_w
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.models.versions import functions_of
 from mark.domain.objective import Slo
-from mark.domain.offering import Market
 from mark.domain.plan import Excuse
-from mark.domain.tensor import TensorSpec
+from mark.live.backend_specs import backend_spec, can_switch, tensors_of
 from mark.offline.own_model.targets import existing_source
 from mark.offline.workloads import chosen_workload
-from mark.plugins.load import load_model, make_model
-from mark.policies.assemble import Assembly, VariantWishes
-from mark.policies.bundles import KAIROS, PolicyBundle
-from mark.ports import ForecasterSetup, PythonModel
-from mark.protocols.model_contract import class_mistakes
-from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
+from mark.policies.assemble import Assembly
+from mark.policies.bundles import PolicyBundle
+from mark.policies.spec import VariantWishes
+from mark.ports import ForecasterSetup
+from mark.service_spec import ServedModel, ServiceSpec
 from mark.simulator.rng import stream
 
 EXPECTED_RPS = 10.0
@@ -51,25 +46,6 @@ EXPECTED_RPS = 10.0
 HOUR_S = 3600.0
 EXPECTED_UNITS = 60
 """An hour of it is what a forecaster learns from until real load comes."""
-ON_LAMBDA = ("emulated", "python")
-"""Backends that the Lambda handler runs; a server of its own has nothing to overflow to."""
-EMULATED_INPUTS = (TensorSpec(name="input", datatype="FP32", shape=(-1, 4)),)
-EMULATED_OUTPUTS = (TensorSpec(name="output", datatype="FP32", shape=(-1, 4)),)
-DEFAULT_SERVE = (
-    ServedSettings(
-        model="inception-v3",
-        market=Market.SPOT,
-        offerings=OfferingSettings(types=("c5.large", "c5.xlarge", "c5.2xlarge")),
-        expected_rps=40.0,
-    ),
-    ServedSettings(
-        model="digits",
-        backend=BackendSettings(kind="python", target="models.digits:Digits"),
-        expected_rps=5.0,
-    ),
-)
-"""Models that are served where settings name none and torch is installed."""
-NEEDS_TORCH = "digits"
 LEFT_OUT = "served without digits, which needs torch: pip install 'mark-serving[models]'"
 
 
@@ -119,44 +95,16 @@ def make_live_models(settings: Settings) -> tuple[LiveModel, ...]:
                 f"a model cannot be named {second} beside {name}, whose second function has that name; rename it"
             )
     check_events(settings, names)
-    models = [_make(one, entry, settings.service.name) for one, entry in _each(settings)]
+    models = [_make(one, entry, settings.service.name) for one, entry in each_model(settings)]
     budget = settings.policy.budget_usd_per_hour
     if budget is not None and all(model.bundle.controller.pool is None for model in models):
         raise Misconfigured(
             f"no model of the service has the policy kairos, which keeps a budget of {budget:g} USD/h: set its "
             "policy_name, or leave policy.budget_usd_per_hour out"
         )
-    if not (settings.service.serve or settings.model or _has_torch()):
+    if lacks_torch(settings):
         models[0] = replace(models[0], notes=(*models[0].notes, LEFT_OUT))
     return tuple(models)
-
-
-def default_serve() -> tuple[ServedSettings, ...]:
-    """Models that are served where settings name none: those whose libraries are installed."""
-    return tuple(one for one in DEFAULT_SERVE if one.model != NEEDS_TORCH or _has_torch())
-
-
-def _has_torch() -> bool:
-    """True where torch is installed; it is not imported, which takes seconds."""
-    return find_spec("torch") is not None
-
-
-def served_models(settings: Settings) -> tuple[ServedSettings, ...]:
-    """The models that the settings name, as they name them."""
-    return tuple(one for _, one in _each(settings))
-
-
-def model_names(settings: Settings) -> tuple[str, ...]:
-    """Names of the models that the settings name, in their order."""
-    return tuple(one.model for _, one in _each(settings))
-
-
-def settings_of_model(settings: Settings, name: str) -> Settings:
-    """Settings of one model of a service: its own, and the service's where it says nothing."""
-    found = {one.model: merged for merged, one in _each(settings)}
-    if name not in found:
-        raise unknown("model of the service", name, found)
-    return found[name]
 
 
 def service_spec(settings: Settings, models: Sequence[LiveModel]) -> ServiceSpec:
@@ -170,56 +118,6 @@ def service_spec(settings: Settings, models: Sequence[LiveModel]) -> ServiceSpec
         existing_usd_per_hour=settings.service.existing_usd_per_hour,
         telemetry=telemetry_of(settings.telemetry),
     )
-
-
-def _each(settings: Settings) -> list[tuple[Settings, ServedSettings]]:
-    """Settings of each model: its own, and the file's where it says nothing."""
-    serve = settings.service.serve
-    if not serve and settings.model is not None:
-        serve = (ServedSettings(model=settings.model),)
-    serve = serve or tuple(_with_offerings(one, settings) for one in default_serve())
-    return [(_settings_of(one, settings), one) for one in serve]
-
-
-def _with_offerings(one: ServedSettings, settings: Settings) -> ServedSettings:
-    """A default model with what the settings say of offerings: nobody has written its own."""
-    if one.offerings is None:
-        return one
-    usual, told = OfferingSettings(), settings.offerings
-    said = {name: value for name, value in told if value != getattr(usual, name)}
-    return one.model_copy(update={"offerings": one.offerings.model_copy(update=said)})
-
-
-def _settings_of(one: ServedSettings, settings: Settings) -> Settings:
-    own = {
-        "objective": one.objective,
-        "market": one.market,
-        "offerings": one.offerings,
-        "profiles": one.profiles,
-        "policies": None if one.policy_name is None else (one.policy_name,),
-        "forecaster": one.forecaster,
-        "dispatch": one.dispatch,
-        "too_late": one.too_late,
-        "capacity": one.capacity,
-    }
-    update: dict[str, Any] = {key: value for key, value in own.items() if value is not None}
-    merged = as_rolled_out(settings).model_copy(update={"model": one.model, **update})
-    if merged.policies[0] != KAIROS and one.policy_name is not None:  # the budget is that of other models' pools
-        policy = merged.policy.model_copy(update={"budget_usd_per_hour": None})
-        merged = merged.model_copy(update={"policy": policy})
-    if one.backend.kind not in ON_LAMBDA or one.backend.streams:  # Lambda's adapter answers whole
-        offerings = merged.offerings.model_copy(update={"overflow": False})
-        merged = merged.model_copy(update={"offerings": offerings})
-    beside = folder_of(one.backend.target, one.backend.folder) if one.backend.kind == "python" else None
-    if beside is None:
-        return merged
-    more: dict[str, Any] = {}
-    described = merged.models is not None and merged.models.is_file() and one.model in load_models(merged.models)
-    if not described and (beside / MODEL_FILE).is_file():
-        more["models"] = beside / MODEL_FILE
-    if (beside / PROFILE_FILE).is_file():
-        more["profiles"] = (*merged.profiles, str(beside / PROFILE_FILE))
-    return merged.model_copy(update=more)
 
 
 def _check_described(settings: Settings, entry: ServedSettings) -> None:
@@ -316,7 +214,7 @@ def _wishes(settings: Settings, entry: ServedSettings) -> VariantWishes | None:
             f"the dispatch rule {wishes.dispatch} is for replays (mark simulate): let dispatch name "
             f"{VariantRule.SLACKFIT}, {VariantRule.MAXBATCH}, {VariantRule.MAXACC} or fixed:VARIANT here"
         )
-    if backend.kind == "emulated" or (backend.kind == "python" and _can_switch(backend)):
+    if backend.kind == "emulated" or (backend.kind == "python" and can_switch(backend)):
         return wishes
     if wishes != VariantWishes():
         lacks = "its class has no method switch(variant)" if backend.kind == "python" else "its server runs one"
@@ -325,17 +223,6 @@ def _wishes(settings: Settings, entry: ServedSettings) -> VariantWishes | None:
             f"name a rule that routes ({', '.join(Routing)})"
         )
     return None
-
-
-def _can_switch(backend: BackendSettings) -> bool:
-    return callable(getattr(_model_of(backend), "switch", None))
-
-
-def _model_of(backend: BackendSettings) -> object:
-    """The model of a Python backend, or its class: one that says what it needs has not to be made, for seconds."""
-    factory = load_model(backend.target, backend.folder)
-    declared = getattr(factory, "inputs", None)
-    return factory if isinstance(declared, tuple | list) else make_model(backend.target, backend.folder)
 
 
 def _history(settings: Settings, entry: ServedSettings) -> Demand:
@@ -353,27 +240,5 @@ def _history(settings: Settings, entry: ServedSettings) -> Demand:
     )
 
 
-def backend_spec(entry: BackendSettings) -> BackendSpec:
-    """The backend of a model's settings."""
-    folder = "" if entry.folder is None else str(entry.folder.absolute())
-    return BackendSpec(kind=entry.kind, target=entry.target, folder=folder, streams=entry.streams)
-
-
 def _expected_rps(entry: ServedSettings) -> float:
     return entry.expected_rps or EXPECTED_RPS
-
-
-def tensors_of(backend: BackendSettings) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
-    """Inputs and outputs of the model; a server behind an agent tells its own."""
-    if backend.kind == "emulated":
-        return EMULATED_INPUTS, EMULATED_OUTPUTS
-    if backend.kind != "python":
-        url = urlsplit(backend.target)
-        if url.scheme not in ("http", "https") or not url.hostname:
-            raise Misconfigured(f"a backend of kind {backend.kind} needs http://HOST:PORT, not {backend.target!r}")
-        return (), ()
-    model = _model_of(backend)
-    if mistakes := class_mistakes(model):
-        raise Misconfigured(f"model {backend.target!r}: {'; '.join(mistakes)}")
-    model_ = cast("PythonModel", model)
-    return tuple(model_.inputs), tuple(model_.outputs)

@@ -20,6 +20,7 @@ from mark.accounting.load_history import joined, latest, load_key, read_load, st
 from mark.config.capacity import CapacitySettings
 from mark.config.events import EventSettings
 from mark.config.policies import chosen_model
+from mark.config.served import settings_of_model
 from mark.config.settings import Settings, TraceSettings
 from mark.controller.journal import Header, read_journal
 from mark.domain.commitments.owned import Commitments
@@ -28,7 +29,6 @@ from mark.domain.errors import Misconfigured, unknown
 from mark.domain.load.announced_events import Events, events_of
 from mark.live.archived_load import archived_load, archived_segments
 from mark.live.local.run_dir import RunFolder, find_running, not_up
-from mark.live.models import settings_of_model
 from mark.offline.explain import find_journal
 from mark.offline.workloads import workload_on
 from mark.report.cost.archive_reader import ArchiveReader

@@ -8,14 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 
 from mark.cloudmodel.world import WORLDS
-from mark.config.policies import (
-    ALL,
-    as_rolled_out,
-    chosen_overrides,
-    chosen_policies,
-    chosen_variants,
-    usable_cache,
-)
+from mark.config.policies import ALL, chosen_overrides, chosen_policies, chosen_variants, usable_cache
+from mark.config.served import as_rolled_out
 from mark.config.settings import (
     USUAL_QOS_POLICY,
     ManagedSettings,

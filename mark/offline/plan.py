@@ -15,7 +15,8 @@ from mark.catalog.commitment_bill import HourlyUsage, left_by_standing
 from mark.catalog.commitment_file import unknown_words
 from mark.catalog.load import load_prices
 from mark.config.footprint import advise_shape, footprint_of
-from mark.config.policies import as_rolled_out, chosen_policies, chosen_variants, sized_model
+from mark.config.policies import chosen_policies, chosen_variants, sized_model
+from mark.config.served import as_rolled_out
 from mark.config.settings import Settings
 from mark.domain.billing.footprint import Footprint
 from mark.domain.commitments.applied import apply

@@ -15,7 +15,8 @@ from mark.dispatch.variants import VariantDispatch
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.models.latency_table import parse_pool
 from mark.offline.trace_source import given_trace
-from mark.policies.assemble import VariantWishes, profiles_and_variants
+from mark.policies.assemble import profiles_and_variants
+from mark.policies.spec import VariantWishes
 from mark.report.terminal import note, progress, show, show_json
 from mark.simulator.engine.compiled import compiled_variant_kernel
 from mark.simulator.qos.checkpoint import read_checkpoint, train_command

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mark.protocols.oip.bodies import BadRequest
-from mark.serving.gateway.routes import Route
+from mark.serving.routes import Route
 
 MAX_TYPE_BYTES = 255
 Headers = Mapping[str, bytes]

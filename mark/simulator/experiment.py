@@ -17,7 +17,6 @@ import numpy as np
 
 from mark.cloudmodel.spot_prices import SpotPrices
 from mark.controller.journal import Header
-from mark.controller.plan_request import tail
 from mark.controller.runner import Journal
 from mark.controller.state import Decision, Observation
 from mark.dispatch.slackfit import VariantRule
@@ -28,8 +27,9 @@ from mark.domain.errors import Misconfigured, PlanInfeasible
 from mark.domain.fleet import FleetView
 from mark.domain.offering import Offering
 from mark.planner.yardsticks import YardstickInput, floor_usd, reference_usd
-from mark.policies.assemble import Assembly, Overrides, PolicySpec, VariantWishes
+from mark.policies.assemble import Assembly
 from mark.policies.bundles import PREDICTIVE_SCALING, Ingredients, PolicyBundle, tuning_grid
+from mark.policies.spec import Overrides, PolicySpec, VariantWishes
 from mark.policies.tuning import DAY_S, Setting, Trial, TunedSetting, choose
 from mark.ports import Forecaster, ForecasterSetup
 from mark.simulator.engine.central_plane import CentralServing
@@ -137,7 +137,7 @@ class Experiment:
             policy=bundle.controller,
             catalogue=f"{self.prices.region} {self.prices.date}",
             seed=self.spec.workload.seed,
-            history=tail(setup.history, bundle.controller.history_units),
+            history=setup.history.last(bundle.controller.history_units),
             dispatch=bundle.dispatch,
             forecaster=bundle.forecaster,
             model=self.spec.model.name,

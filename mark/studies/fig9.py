@@ -17,7 +17,7 @@ from mark.domain.errors import Misconfigured
 from mark.domain.offering import Market, Offering
 from mark.domain.plan import PlanRequest
 from mark.planner.greedy import plan_greedy
-from mark.policies.assemble import Overrides
+from mark.policies.spec import Overrides
 from mark.simulator.experiment import Experiment
 from mark.simulator.faults import FaultScript, Interrupt
 from mark.simulator.results import Ints, RunResult

@@ -13,7 +13,7 @@ from mark.controller.policy import COVER_SHARE
 from mark.dispatch.policy import Routing
 from mark.domain.objective import Slo
 from mark.domain.offering import Market
-from mark.policies.assemble import Overrides
+from mark.policies.spec import Overrides
 from mark.simulator.experiment import Experiment, ExperimentSpec
 from mark.simulator.faults import FaultScript
 from mark.simulator.results import RunResult

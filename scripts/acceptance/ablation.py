@@ -13,8 +13,8 @@ from mark.domain.demand import Demand, Forecast
 from mark.domain.offering import Market
 from mark.domain.plan import PlanRequest
 from mark.planner import spot_pools
-from mark.policies.assemble import Overrides
 from mark.policies.bundles import PolicyBundle
+from mark.policies.spec import Overrides
 from mark.ports import Forecaster, ForecasterSetup
 from mark.simulator.engine.compiled import compiled_kernel
 from mark.simulator.experiment import Experiment, ExperimentSpec, Yardsticks

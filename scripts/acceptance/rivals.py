@@ -16,9 +16,9 @@ from mark.catalog.load import model
 from mark.catalog.type_sets import CPU, CURRENT, PAPER
 from mark.cloudmodel.world import IDEAL, ROUGH, TYPICAL, World
 from mark.domain.offering import Market
-from mark.policies.assemble import Overrides
 from mark.policies.bundles import policy_names, tuning_grid
 from mark.policies.overrides import OWN_POLICIES
+from mark.policies.spec import Overrides
 from mark.policies.tuning import RULES
 from mark.report.runs.rivals import best_of
 from mark.simulator.experiment import Experiment, ExperimentSpec

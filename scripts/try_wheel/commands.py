@@ -119,7 +119,18 @@ def try_base(there: Installation) -> list[str]:
         (("synth",), "infra"),
     ):
         there.mark(*words, refused=f"pip install 'mark-serving[{extra}]'")
-    return [*done, "an agent, a gateway", "mark simulate, up and synth say which extra they need"]
+    _write_model(there)
+    there.mark("profile", "--target", "own/mean.py:Mean", "--model", "mean", "--seconds", "0.5")
+    (there.folder / "rollout.yaml").write_text(ROLLOUT, encoding="utf-8")
+    for words in (("try",), ("destroy", "--yes")):
+        there.mark(*words, "--config", "rollout.yaml", refused="Unable to locate credentials")
+    return [
+        *done,
+        "an agent, a gateway",
+        "mark simulate, up and synth say which extra they need",
+        "mark init --target, mark profile",
+        "mark try and mark destroy, up to their first call to AWS",
+    ]
 
 
 def try_alone(there: Installation) -> list[str]:

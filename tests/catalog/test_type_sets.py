@@ -8,11 +8,11 @@ from mark.catalog.load import load_models, load_prices, load_profiles, shipped_s
 from mark.catalog.offerings import make_offerings
 from mark.catalog.type_sets import TYPE_SETS, check_types, is_retired
 from mark.config.policies import chosen_policies
+from mark.config.served import DEFAULT_SERVE
 from mark.config.settings import Settings
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
 from mark.domain.offering import Market
-from mark.live.models import DEFAULT_SERVE
 from mark.policies.assemble import Assembly
 
 PRICES = load_prices()

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from mark.config.capacity import CapacitySettings
+from mark.config.served import settings_of_model
 from mark.config.settings import load_settings
 from mark.domain.capacity_schedule import CapacityWindow
 from mark.domain.errors import Misconfigured
-from mark.live.models import settings_of_model
 
 HOUR_S = 3600
 

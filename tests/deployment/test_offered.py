@@ -14,7 +14,8 @@ from mark.aws.ec2.launch import FleetSetup
 from mark.aws.resources import launch_templates
 from mark.catalog.load import ProfileSet, load_models, load_prices, load_profiles
 from mark.catalog.offerings import make_offerings, standby_offering
-from mark.config.policies import as_rolled_out, chosen_world
+from mark.config.policies import chosen_world
+from mark.config.served import as_rolled_out
 from mark.config.settings import Settings
 from mark.deployment.show import offerings_line
 from mark.domain.errors import Misconfigured

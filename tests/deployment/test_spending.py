@@ -13,6 +13,8 @@ from mark.config.settings import Settings
 from mark.deployment import deploy
 from mark.deployment.spending import limited, rounded_up, spending_line, spending_of
 from mark.domain.errors import Misconfigured
+from mark.domain.figures import figure
+from mark.live.local.first_price import first_price
 from mark.live.models import make_live_models
 
 DIGITS = {"model": "digits", "backend": {"kind": "python", "target": "models.digits:Digits"}}
@@ -44,16 +46,20 @@ def test_the_limit_that_nobody_named_has_room_for_the_busiest_minute_on_demand_a
     found = spending_of(settings, models, footprint_of(settings))
     assert not found.named
     assert found.limit_usd >= 2 * 0.68, "a c5.4xlarge, and another one that takes its place"
-    assert found.limit_usd >= 2 * found.fleet_usd > 0
+    assert found.limit_usd >= 2 * first_price(settings, models).instances_usd_per_hour > 0
     assert found.lambda_usd == 0
     assert limited(settings, models).service.aws.max_usd_per_hour == found.limit_usd
     assert f"Instances cost at most {found.limit_usd:g} USD/h" in spending_line(found)
+    price = first_price(settings, models)
+    assert price.overhead_usd_per_hour == pytest.approx(found.around_usd)
+    assert price.lines[-1].startswith(f"first plan: {figure(price.usd_per_hour)} USD an hour")
 
 
 def test_a_service_of_lambda_alone_has_a_limit_too() -> None:
     settings = service({"model": "inception-v3", "policy_name": "lambda-only"})
-    found = spending_of(settings, make_live_models(settings), footprint_of(settings))
-    assert found.limit_usd > 0 == found.fleet_usd
+    models = make_live_models(settings)
+    found = spending_of(settings, models, footprint_of(settings))
+    assert found.limit_usd > 0 == first_price(settings, models).instances_usd_per_hour
     assert found.lambda_usd > 0
 
 

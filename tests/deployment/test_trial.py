@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from mark.accounting.budget import Reached
 from mark.config.footprint import footprint_of
+from mark.config.served import served_models
 from mark.config.settings import Settings
 from mark.deployment.bundles import fits_function
 from mark.deployment.deployment_plan import compare
@@ -22,7 +23,8 @@ from mark.deployment.trial import trial_settings, tried
 from mark.domain.errors import Misconfigured
 from mark.domain.offering import Market
 from mark.emulator.ec2.account_limits import NEW, NEW_CONCURRENCY, NEW_MEMORY_MB
-from mark.live.models import make_live_models, served_models
+from mark.live.local.first_price import first_price
+from mark.live.models import make_live_models
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/mark:1"
 DIGITS = {"model": "digits", "backend": {"kind": "python", "target": "models.digits:Digits"}, "market": "spot"}
@@ -81,7 +83,7 @@ def test_a_trial_fits_a_new_account_and_its_limits_whatever_the_settings_are(who
     assert 2 + smallest <= NEW["L-1216C47A"], "a node, and an instance at least"
     spending = spending_of(trial, [model], footprint)
     assert spending.limit_usd <= 1.0
-    assert spending.fleet_usd + spending.around_usd < 1.0
+    assert first_price(trial, [model]).usd_per_hour < 1.0
     assert trial.budget.daily_usd is not None
     assert trial.budget.daily_usd <= 5.0
     assert trial.budget.when_reached is Reached.PAUSE

@@ -15,8 +15,9 @@ from botocore.exceptions import ClientError
 from mark.aws.stacks.cloudformation import StackEvent, StackState
 from mark.config.settings import Settings
 from mark.deployment import destroy
-from mark.deployment.deploy import finish, refuse_images, settle
+from mark.deployment.deploy import refuse_images
 from mark.deployment.show import agreed
+from mark.deployment.stack_progress import finish, settle
 from mark.domain.errors import Misconfigured
 from mark.live.models import make_live_models
 from tests.infra.conftest import Template

@@ -43,7 +43,7 @@ def synthesis(**templates: Any) -> Synthesis:
         models=(),
         versions={},
         footprint=FOOTPRINT,
-        spending=Spending(fleet_usd=0.1, around_usd=0.1, limit_usd=1.0, named=True, lambda_usd=0.0),
+        spending=Spending(around_usd=0.1, limit_usd=1.0, named=True, lambda_usd=0.0),
         sizes=(),
         blueprint="{}",
     )

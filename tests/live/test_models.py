@@ -99,7 +99,7 @@ def test_the_policy_kairos_has_a_pool_within_its_budget_and_a_central_queue() ->
 
 def test_without_torch_the_default_service_leaves_out_the_model_in_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     with_it = make_live_models(Settings())
-    monkeypatch.setattr("mark.live.models.find_spec", lambda _name: None)
+    monkeypatch.setattr("mark.config.served.find_spec", lambda _name: None)
     without = make_live_models(Settings())
 
     assert [model.name for model in with_it] == ["inception-v3", "digits"]

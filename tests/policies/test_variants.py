@@ -21,8 +21,9 @@ from mark.domain.errors import Misconfigured
 from mark.domain.load.sizes import sizes_from_formula
 from mark.domain.objective import Slo
 from mark.domain.offering import Market
-from mark.policies.assemble import Assembly, PolicySpec, VariantWishes, profiles_and_variants
+from mark.policies.assemble import Assembly, profiles_and_variants
 from mark.policies.bundles import STATIC_PEAK
+from mark.policies.spec import PolicySpec, VariantWishes
 
 
 def spec(name: str = "supernet", **wishes: object) -> PolicySpec:

@@ -26,7 +26,7 @@ from mark.domain.offering import Market
 from mark.domain.orders import Order
 from mark.domain.times import CloudTimes, LognormalTime
 from mark.plugins.load import build_forecaster
-from mark.policies.assemble import Overrides
+from mark.policies.spec import Overrides
 from mark.simulator import replay
 from mark.simulator.cloud import SimulatedCloud
 from mark.simulator.engine.compiled import Kernel

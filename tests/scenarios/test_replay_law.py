@@ -28,7 +28,7 @@ from mark.domain.orders import (
     WarmLambda,
 )
 from mark.plugins.load import build_forecaster
-from mark.policies.assemble import Overrides
+from mark.policies.spec import Overrides
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.experiment import Experiment
 from mark.simulator.faults import FaultScript, Interrupt, LateBoots, Refuse

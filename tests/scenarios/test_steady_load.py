@@ -19,8 +19,8 @@ from mark.domain.objective import Slo
 from mark.domain.offering import Market
 from mark.domain.orders import Launch
 from mark.plugins.load import build_forecaster
-from mark.policies.assemble import Overrides
 from mark.policies.bundles import PolicyBundle
+from mark.policies.spec import Overrides
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.experiment import Experiment, ExperimentSpec
 from mark.simulator.results import RunResult

@@ -15,7 +15,7 @@ from mark.domain.models.versions import ModelVersions
 from mark.ports import InferReply, InferRequest, OverflowReply
 from mark.protocols.oip import bodies as oip
 from mark.protocols.oip.replies import compose_infer_reply
-from mark.serving.tracing.passed_on import model_call, trace_of
+from mark.serving.passed_on_trace import model_call, trace_of
 
 
 class FakeStore:

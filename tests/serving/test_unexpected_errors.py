@@ -24,11 +24,11 @@ from mark.serving.gateway.idempotency import IdempotencyCache
 from mark.serving.gateway.members_view import AgentView
 from mark.serving.gateway.model_router import ModelRouter
 from mark.serving.gateway.request import InferenceRequest
-from mark.serving.gateway.routes import Routes
 from mark.serving.gateway.server import Gateway
 from mark.serving.http.content_codings import INLINE_BYTES
 from mark.serving.http.exchange import HttpExchange
 from mark.serving.http.http_server import HttpServer
+from mark.serving.routes import Routes
 from mark.serving.unexpected_errors import UnexpectedErrors
 from tests.serving.harness import BODY, LAMBDA, Client, Live, live, run, served, until
 from tests.serving.test_agent import frames_to, request

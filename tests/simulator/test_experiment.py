@@ -21,9 +21,9 @@ from mark.domain.fleet import Role
 from mark.domain.offering import Market
 from mark.domain.orders import Launch
 from mark.plugins.load import build_forecaster
-from mark.policies.assemble import Overrides
 from mark.policies.bundles import KAIROS
 from mark.policies.overrides import OWN_POLICIES, SETTINGS
+from mark.policies.spec import Overrides
 from mark.policies.tuning import Setting
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.experiment import Experiment

@@ -10,8 +10,8 @@ import pytest
 
 from mark.domain.errors import Misconfigured
 from mark.domain.offering import Market
-from mark.policies.assemble import Overrides
 from mark.policies.bundles import tuning_grid
+from mark.policies.spec import Overrides
 from mark.policies.tuning import DAY_S, Setting
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.experiment import Experiment

@@ -25,11 +25,11 @@ from mark.domain.models.versions import (
     RolloutVerb,
     VersionCounts,
 )
+from mark.live.backend_specs import backend_spec
 from mark.live.commands import up
 from mark.live.commands.rollout import abort_rollout, edited_models, give_command, promote_rollout, show_rollout
 from mark.live.local.run_dir import RunFolder
 from mark.live.local.running import Running
-from mark.live.models import backend_spec
 from mark.live.version_bundles import bundle_of
 from mark.store.published_status import ROLLOUT_COMMAND
 from mark.store.service import ServiceStore

@@ -23,7 +23,8 @@ from mark.aws.session import Aws
 from mark.catalog.load import PriceSnapshot, load_prices
 from mark.catalog.machines import unlaunchable_reason
 from mark.catalog.schema import LAMBDA
-from mark.config.policies import as_rolled_out, chosen_world
+from mark.config.policies import chosen_world
+from mark.config.served import as_rolled_out
 from mark.config.settings import Settings
 from mark.deployment.profile_on.cost import LAMBDA_CALLS_PER_S, SECONDS_PER_HOUR, Meter, Price
 from mark.deployment.profile_on.on_lambda import LambdaBackend

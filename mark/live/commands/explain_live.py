@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 
+from mark.config.served import model_names
 from mark.controller.journal import read_journal
 from mark.domain.errors import Misconfigured, unknown
 from mark.live.commands.load import chosen
 from mark.live.local.run_dir import RunFolder, find_known
-from mark.live.models import model_names
 from mark.offline.explain import explain_journal, explain_run
 from mark.offline.out_folder import JOURNAL_NAME
 from mark.report.terminal import note

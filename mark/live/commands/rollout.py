@@ -11,6 +11,7 @@ from pathlib import Path
 
 from mark.accounting.compaction import usage_of
 from mark.accounting.version_costs import VersionCost, version_costs
+from mark.config.served import served_models
 from mark.config.service import RolloutsSettings
 from mark.config.settings import Settings
 from mark.domain.errors import MarkError, Misconfigured, RetryLater, unknown
@@ -26,8 +27,8 @@ from mark.domain.models.versions import (
     counted_since,
     shadow_sentence,
 )
+from mark.live.backend_specs import backend_spec, tensors_of
 from mark.live.local.run_dir import RunFolder
-from mark.live.models import backend_spec, served_models, tensors_of
 from mark.live.service_session import keep_bundle, remove_copies, service_store
 from mark.live.version_bundles import MOST_IN_FUNCTION_MIB, VersionBundle, bundle_of, runs_in_function
 from mark.plugins.load import make_model

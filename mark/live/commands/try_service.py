@@ -21,14 +21,15 @@ from mark.aws.names import name_of
 from mark.aws.session import Aws
 from mark.aws.stacks.cloudformation import Stacks
 from mark.config.rollout import node_name
+from mark.config.served import served_models
 from mark.config.settings import Settings
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
+from mark.live.backend_specs import tensors_of
 from mark.live.commands.client import as_client, refusal_hint
 from mark.live.commands.load import NOT_ANSWERED, chosen
 from mark.live.local.run_dir import RunFolder
 from mark.live.local.running import Running
-from mark.live.models import make_live_models
 from mark.live.service_session import service_aws
 from mark.protocols.oip.bodies import example_body
 from mark.protocols.probe import ProbeReply, ask
@@ -116,15 +117,16 @@ def route_to_machine(running: Running, model: str | None) -> Route:
 
 def route_to_account(settings: Settings, aws: Aws, model: str | None, address: str | None) -> Route:
     """The way to a service in an AWS account: its function `probe`. An emulated model is never there."""
-    served = make_live_models(settings)
-    wanted = [one for one in served if model in (None, one.name)]
+    served = served_models(settings)
+    wanted = [one for one in served if model in (None, one.model)]
     if not wanted:
-        known = ", ".join(one.name for one in served)
+        known = ", ".join(one.model for one in served)
         raise Misconfigured(f"the settings have no model {model}; they have {known}")
-    found = next((one for one in wanted if one.served.backend.kind != "emulated"), wanted[0])
+    found = next((one for one in wanted if one.backend.kind != "emulated"), wanted[0])
     service, region = settings.service.name, settings.service.aws.region
-    url = f"https://{address or _address(settings, Stacks(aws))}{_path(found.name)}"
-    body = json_text(example_body(found.served.inputs), compact=True)
+    url = f"https://{address or _address(settings, Stacks(aws))}{_path(found.model)}"
+    inputs, _ = tensors_of(found.backend)
+    body = json_text(example_body(inputs), compact=True)
     if settings.rollout.gateway.scheme == "internet-facing":  # the function has no way out of its network
         through, asked = "the internet", lambda: ask(url, body, clients_token(aws, service))
     else:
@@ -132,7 +134,7 @@ def route_to_account(settings: Settings, aws: Aws, model: str | None, address: s
             f"{name_of(service, 'probe')} in {region}",
             lambda: ask_from_within(aws, service, url, body),
         )
-    return Route(service=service, model=found.name, through=through, url=url, body=body, ask=asked)
+    return Route(service=service, model=found.model, through=through, url=url, body=body, ask=asked)
 
 
 def described(route: Route, reply: ProbeReply, total_ms: float) -> TryDocument:

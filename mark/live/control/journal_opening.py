@@ -19,7 +19,6 @@ from mark.aws.account.quotas import read_quotas
 from mark.aws.session import Aws
 from mark.config.settings import Settings
 from mark.controller.journal import BrokenLine, Header, Tick, header_line, read_journal, same_policy
-from mark.controller.plan_request import tail
 from mark.controller.recovery import Recovered, checkpoint_of, continue_under, recover, salvage, start_anew
 from mark.domain.demand import KEEP_HISTORY, Demand
 from mark.domain.errors import MarkError, Misconfigured
@@ -183,7 +182,7 @@ def _new_header(model: LiveModel, settings: Settings, now: float, quotas: Quotas
         policy=replace(bundle.controller, quotas=quotas),
         catalogue=f"{model.prices.region} {model.prices.date}",
         seed=settings.seed,
-        history=tail(model.history(now), bundle.controller.history_units),
+        history=model.history(now).last(bundle.controller.history_units),
         dispatch=bundle.dispatch,
         forecaster=bundle.forecaster,
         model=model.name,

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from mark.accounting.daily_costs import DAY_S, days_between
 from mark.catalog.billing import bill_provisioned
 from mark.config.policies import chosen_model, chosen_overrides, chosen_sizes
+from mark.config.served import settings_of_model
 from mark.config.settings import Settings
 from mark.domain.commitments.owned import NO_COMMITMENTS, Commitments
 from mark.domain.demand import UNIT_S
 from mark.domain.errors import MarkError, Misconfigured
 from mark.live.cost_report.sharing import replay_sharing
-from mark.live.models import settings_of_model
 from mark.live.replay_from_journal import Journalled, demand_trace, service_journal, with_counted_events
 from mark.offline.experiments import make_experiment, warm_engine
 from mark.report.cost.archive_reader import ArchiveReader

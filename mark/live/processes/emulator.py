@@ -19,6 +19,7 @@ from mark.aws.names import TRAIN, name_of
 from mark.aws.permissions.policies import Names
 from mark.catalog.load import load_prices
 from mark.cloudmodel.world import WORLDS
+from mark.config.served import model_names
 from mark.config.settings import Settings, cache_dir
 from mark.config.training import trains_in_function
 from mark.domain.clock import ClockAnchor
@@ -31,7 +32,6 @@ from mark.live.local.heartbeat import keep_beating
 from mark.live.local.process_start import begin
 from mark.live.local.run_dir import RunFolder
 from mark.live.local.running import Running
-from mark.live.models import model_names
 from mark.simulator.rng import stream
 
 log = logging.getLogger(__name__)

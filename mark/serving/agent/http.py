@@ -19,12 +19,12 @@ from mark.protocols.handshake import token_digest
 from mark.protocols.oip import bodies as oip
 from mark.protocols.stream_window import ReceiveWindow
 from mark.service_spec import ServedModel, ServiceSpec
+from mark.serving.accuracy_floor import VARIANT, floor_of, pinned_variant, stricter_floor
 from mark.serving.agent.queue import AgentCore, Job
 from mark.serving.agent.streams import StreamCore
-from mark.serving.gateway.accuracy_floor import VARIANT, floor_of, pinned_variant, stricter_floor
-from mark.serving.gateway.routes import OPEN_TO_ALL, Endpoint, Route, Routes, versions_of
 from mark.serving.http.exchange import HttpExchange
 from mark.serving.inference_headers import MAX_TYPE_BYTES, accept_of, size_of
+from mark.serving.routes import OPEN_TO_ALL, Endpoint, Route, Routes, versions_of
 from mark.telemetry.metrics import CONTENT_TYPE, counter, exposition, gauge
 from mark.telemetry.otlp.sender import TelemetrySender
 

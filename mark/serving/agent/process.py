@@ -26,6 +26,7 @@ from mark.domain.offering import Offering
 from mark.ports import AgentLink, Backend, StreamingBackend, VariantBackend
 from mark.protocols.handshake import new_key
 from mark.service_spec import ServedModel
+from mark.serving.agent.batch_trace import AgentTracing
 from mark.serving.agent.certificate import make_certificate
 from mark.serving.agent.gateway_link import FramePort, GatewayConnection
 from mark.serving.agent.http import AgentAccess, AgentHttp
@@ -34,7 +35,6 @@ from mark.serving.agent.streams import StreamCore
 from mark.serving.agent.variants import AgentVariants
 from mark.serving.frame_link import HANDSHAKE_S
 from mark.serving.http.http_server import HttpServer
-from mark.serving.tracing.agent import AgentTracing
 from mark.steady_time import steady_time
 from mark.telemetry.otlp.sender import TelemetrySender
 

@@ -29,9 +29,9 @@ from mark.ports import Backend, InferReply, InferRequest, Trace, VariantBackend
 from mark.protocols.exchange import valid_reply
 from mark.protocols.frames import State
 from mark.protocols.oip.bodies import error_reply
+from mark.serving.agent.batch_trace import AgentTracing, BatchTrace
 from mark.serving.agent.variants import AgentVariants, Waiting
-from mark.serving.tracing.agent import AgentTracing, BatchTrace
-from mark.serving.tracing.passed_on import passed_on
+from mark.serving.passed_on_trace import passed_on
 from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 
 log = logging.getLogger("mark.agent")

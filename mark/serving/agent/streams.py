@@ -30,9 +30,9 @@ from mark.protocols.exchange import WITHOUT_BODY, is_content_type, valid_reply
 from mark.protocols.frames import State
 from mark.protocols.oip.bodies import error_reply
 from mark.protocols.stream_window import SendWindow
+from mark.serving.agent.batch_trace import AgentTracing, BatchTrace
 from mark.serving.agent.queue import FAILURES_IN_A_ROW, AgentCore, Client, Job
 from mark.serving.backends.answering import ModelFailed
-from mark.serving.tracing.agent import AgentTracing, BatchTrace
 
 log = logging.getLogger("mark.agent")
 MODEL_FAILED = "the model failed"

@@ -25,7 +25,7 @@ from mark.protocols.oip.generate import SSE_TYPE, write_event
 from mark.protocols.oip.replies import MODEL_VERSION
 from mark.serving.backends.answering import ModelFailed, answer_async
 from mark.serving.backends.cpu_credits import SECONDS_PER_CREDIT, CpuCredits
-from mark.serving.tracing.passed_on import model_call, trace_of
+from mark.serving.passed_on_trace import model_call, trace_of
 
 MOST_ANSWER_BYTES = 2**28
 """Zeros of a larger answer are not made: no frame takes it."""

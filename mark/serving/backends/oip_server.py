@@ -29,7 +29,7 @@ from mark.serving.backends.servers import (
     whole,
 )
 from mark.serving.http.client import MAX_CONNECTIONS, HttpClient
-from mark.serving.tracing.passed_on import trace_of
+from mark.serving.passed_on_trace import trace_of
 
 METADATA_WITHIN_S = 10.0
 BINARY = "binary_tensor_data"

@@ -20,7 +20,7 @@ from mark.protocols.oip.bodies import Tensors
 from mark.protocols.oip.replies import MODEL_VERSION
 from mark.serving.backends.answering import ModelFailed, answer, answering
 from mark.serving.backends.model_thread import ModelThread
-from mark.serving.tracing.passed_on import model_call, trace_of
+from mark.serving.passed_on_trace import model_call, trace_of
 
 log = logging.getLogger(__name__)
 CLOSE_WITHIN_S = 5.0

@@ -14,7 +14,7 @@ from mark.ports import InferReply, InferRequest, StreamedReply
 from mark.protocols.oip.bodies import HEADER_LENGTH, JSON_TYPE, error_reply
 from mark.serving.backends.answering import ModelFailed
 from mark.serving.http.client import MAX_CONNECTIONS, HttpAnswer, HttpClient
-from mark.serving.tracing.passed_on import model_call
+from mark.serving.passed_on_trace import model_call
 
 ANSWER_WITHIN_S = 60.0
 """The simulator's longest wait; a server that takes longer is taken for gone."""

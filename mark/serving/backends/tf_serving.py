@@ -18,7 +18,7 @@ from mark.protocols.oip.bodies import DTYPES, JSON_TYPE, Tensors
 from mark.serving.backends.answering import ModelFailed, answer_async
 from mark.serving.backends.servers import READY_WITHIN_S, post, wait_until_ready
 from mark.serving.http.client import HttpAnswer, HttpClient
-from mark.serving.tracing.passed_on import trace_of
+from mark.serving.passed_on_trace import trace_of
 
 NATURAL: dict[str, np.dtype[Any]] = {"f": np.dtype("<f4"), "i": np.dtype("<i8"), "b": np.dtype("?")}
 """Types of JSON's numbers where the service does not state an output's type."""

@@ -19,7 +19,7 @@ from mark.serving.gateway.agent import Agent
 from mark.serving.gateway.clients import ClientUse
 from mark.serving.gateway.held_use import HeldUse
 from mark.serving.gateway.request import InferenceRequest
-from mark.serving.gateway.stats import Tally
+from mark.serving.gateway.telemetry.traffic_tally import Tally
 from mark.serving.unexpected_errors import UnexpectedErrors
 
 MOST_HELD = 4096

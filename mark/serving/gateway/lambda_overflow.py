@@ -21,7 +21,7 @@ from mark.protocols.exchange import valid_reply
 from mark.protocols.frames import Response
 from mark.service_spec import ServedModel
 from mark.serving.gateway.request import InferenceRequest, Loss
-from mark.serving.gateway.stats import Server, Tally, VersionTally
+from mark.serving.gateway.telemetry.traffic_tally import Server, Tally, VersionTally
 from mark.serving.unexpected_errors import UnexpectedErrors
 
 log = logging.getLogger("mark.gateway")

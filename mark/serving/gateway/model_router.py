@@ -37,7 +37,7 @@ from mark.serving.gateway.idempotency import IdempotencyCache
 from mark.serving.gateway.lambda_overflow import LambdaCalls
 from mark.serving.gateway.members_view import AgentView, ModelView
 from mark.serving.gateway.request import InferenceRequest, Loss, StoredResponse
-from mark.serving.gateway.stats import Server, Tally, VersionTally
+from mark.serving.gateway.telemetry.traffic_tally import Server, Tally, VersionTally
 from mark.serving.gateway.versions.shadow import Shadows
 from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mark.protocols.oip.bodies import BadRequest
-from mark.serving.gateway.accuracy_floor import floor_of, pinned_variant
+from mark.serving.accuracy_floor import floor_of, pinned_variant
 from mark.serving.gateway.clients import ClientUse
 from mark.serving.gateway.model_router import ModelRouter
 from mark.serving.gateway.request import ONLY_VARIANT, InferenceRequest
-from mark.serving.gateway.routes import Route
 from mark.serving.inference_headers import MAX_TYPE_BYTES, Headers, accept_of, header_length, size_of
+from mark.serving.routes import Route
 
 MAX_ID_BYTES = 128
 MAX_TRACE_BYTES = 127

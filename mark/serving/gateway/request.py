@@ -15,11 +15,11 @@ from mark.protocols.oip.bodies import HEADER_LENGTH, JSON_TYPE, error_body
 from mark.protocols.trace_context import parse_context
 from mark.serving.gateway.clients import ClientUse
 from mark.serving.gateway.held_use import HeldUse
+from mark.serving.gateway.telemetry.request_trace import RequestTrace
 from mark.serving.http.content_codings import INLINE_BYTES, WORTH_BYTES, coding_for, encode
 from mark.serving.http.exchange import Answering, HttpExchange
 from mark.serving.http.head_cache import Head
-from mark.serving.tracing.gateway import RequestTrace
-from mark.serving.tracing.passed_on import PassedOn
+from mark.serving.passed_on_trace import PassedOn
 
 _JSON = JSON_TYPE.encode()
 _HEADER_LENGTH = HEADER_LENGTH.encode()

@@ -28,13 +28,12 @@ from mark.protocols.local_names import REFUSAL, is_local_name
 from mark.protocols.oip import bodies as oip
 from mark.protocols.trace_context import carried
 from mark.service_spec import ServedModel, ServiceSpec
+from mark.serving.accuracy_floor import pinned_variant, stricter_floor
 from mark.serving.gateway import triton_documents as triton
-from mark.serving.gateway.accuracy_floor import pinned_variant, stricter_floor
 from mark.serving.gateway.agent_pool import AgentConnections
 from mark.serving.gateway.central.router import CentralRouter
 from mark.serving.gateway.clients import Account, ClientUse
 from mark.serving.gateway.config import GatewayConfig, TokenReader
-from mark.serving.gateway.gateway_metrics import gateway_families, render_gateway, render_shared
 from mark.serving.gateway.held_requests import ForwardedWait, HeldRequests, HeldRoom
 from mark.serving.gateway.idempotency import IdempotencyCache
 from mark.serving.gateway.lambda_overflow import LambdaCalls
@@ -42,7 +41,14 @@ from mark.serving.gateway.model_router import ModelRouter
 from mark.serving.gateway.parsed_head import MAX_ID_BYTES, ParsedHead, parse_head
 from mark.serving.gateway.peers import FORWARDED, PeerGateway, Peers, forwarded_headers
 from mark.serving.gateway.request import InferenceRequest
-from mark.serving.gateway.routes import (
+from mark.serving.gateway.store_sync import StoreSync
+from mark.serving.gateway.streams import NO_STREAM, StreamedAnswer
+from mark.serving.gateway.telemetry.gateway_metrics import gateway_families, render_gateway, render_shared
+from mark.serving.gateway.telemetry.request_trace import GatewayTracing
+from mark.serving.http.body_budget import HELD, UNCOUNTED_BYTES
+from mark.serving.http.content_codings import ACCEPTED, decode, decode_small, is_plain
+from mark.serving.http.http_server import HttpServer
+from mark.serving.routes import (
     OF_OPERATORS,
     OPEN_TO_ALL,
     Endpoint,
@@ -52,12 +58,6 @@ from mark.serving.gateway.routes import (
     shape_of,
     versions_of,
 )
-from mark.serving.gateway.store_sync import StoreSync
-from mark.serving.gateway.streams import NO_STREAM, StreamedAnswer
-from mark.serving.http.body_budget import HELD, UNCOUNTED_BYTES
-from mark.serving.http.content_codings import ACCEPTED, decode, decode_small, is_plain
-from mark.serving.http.http_server import HttpServer
-from mark.serving.tracing.gateway import GatewayTracing
 from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 from mark.telemetry.metrics import CONTENT_TYPE
 from mark.telemetry.otlp.sender import TelemetrySender

@@ -20,7 +20,7 @@ from mark.protocols.stream_window import ReceiveWindow
 if TYPE_CHECKING:
     from mark.serving.gateway.model_router import ModelRouter
     from mark.serving.gateway.request import InferenceRequest
-    from mark.serving.gateway.stats import Server
+    from mark.serving.gateway.telemetry.traffic_tally import Server
 
 SSE_TYPE = b"text/event-stream"
 EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")

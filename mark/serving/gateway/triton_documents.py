@@ -14,8 +14,8 @@ import orjson
 from mark.domain.tensor import TensorSpec
 from mark.protocols.oip.bodies import BadRequest
 from mark.service_spec import ServedModel
-from mark.serving.gateway.routes import versions_of
-from mark.serving.gateway.stats import Tally
+from mark.serving.gateway.telemetry.traffic_tally import Tally
+from mark.serving.routes import versions_of
 
 _NO_INSTANCE = "no instance accepts requests"
 

@@ -20,7 +20,7 @@ from mark.serving.backends.python import PythonBackend
 from mark.serving.backends.python_streams import PythonStreamBackend
 from mark.serving.backends.servers import InvocationsBackend
 from mark.serving.http.client import HELD_BYTES
-from mark.serving.tracing.passed_on import passed_on
+from mark.serving.passed_on_trace import passed_on
 from tests.serving.harness import run
 
 STREAM = InferRequest("/v2/models/m/generate_stream", "application/json", b'{"text_input": "a b c"}')

@@ -12,9 +12,9 @@ import pytest
 from mark.domain.errors import RetryLater
 from mark.service_spec import ServedModel, ServiceSpec
 from mark.serving.gateway.config import GatewayConfig
-from mark.serving.gateway.gateway_metrics import render_gateway
 from mark.serving.gateway.peers import PeerGateway
 from mark.serving.gateway.server import Gateway, serve_gateway
+from mark.serving.gateway.telemetry.gateway_metrics import render_gateway
 from mark.serving.http.client import HttpAnswer, HttpClient
 from tests.serving.harness import BODY, Client, Live, Reply, live, run, served, until
 

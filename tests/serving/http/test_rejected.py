@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mark.domain.load.outcomes import Outcomes
-from mark.serving.gateway.stats import Tally
+from mark.serving.gateway.telemetry.traffic_tally import Tally
 from tests.serving.harness import live, run, until
 
 

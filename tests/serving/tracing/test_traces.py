@@ -17,7 +17,7 @@ from mark.protocols.oip import bodies as oip
 from mark.protocols.trace_context import MOST_CARRIED
 from mark.serving.backends.oip_server import OipBackend
 from mark.serving.backends.tf_serving import TfServingBackend
-from mark.serving.tracing.passed_on import PassedOn, passed_on
+from mark.serving.passed_on_trace import PassedOn, passed_on
 from mark.telemetry.otlp.sender import TelemetrySender, open_telemetry
 from tests.serving.backends.model_servers import Answer, model_server
 from tests.serving.fakes import EchoBackend

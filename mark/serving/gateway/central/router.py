@@ -42,7 +42,7 @@ from mark.serving.gateway.lambda_overflow import LambdaCalls
 from mark.serving.gateway.members_view import AgentView
 from mark.serving.gateway.model_router import GONE, ModelRouter
 from mark.serving.gateway.request import InferenceRequest, Loss
-from mark.serving.gateway.stats import Server
+from mark.serving.gateway.telemetry.traffic_tally import Server
 from mark.serving.unexpected_errors import UnexpectedErrors
 
 log = logging.getLogger("mark.gateway")

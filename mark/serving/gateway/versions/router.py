@@ -26,7 +26,7 @@ from mark.serving.gateway.versions.shadow import ShadowRequest, Shadows
 if TYPE_CHECKING:
     from mark.domain.models.versions import ModelVersions
     from mark.serving.gateway.lambda_overflow import LambdaCalls
-    from mark.serving.gateway.stats import Server
+    from mark.serving.gateway.telemetry.traffic_tally import Server
 
 
 class VersionRouter(ModelRouter):

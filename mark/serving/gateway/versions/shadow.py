@@ -21,7 +21,7 @@ from mark.serving.gateway.request import InferenceRequest
 from mark.serving.http.content_codings import INLINE_BYTES
 
 if TYPE_CHECKING:
-    from mark.serving.gateway.stats import VersionTally
+    from mark.serving.gateway.telemetry.traffic_tally import VersionTally
     from mark.serving.unexpected_errors import UnexpectedErrors
 
 log = logging.getLogger("mark.gateway")

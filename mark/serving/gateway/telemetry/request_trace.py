@@ -5,7 +5,7 @@
       agent               from when it is sent to one until the answer, the bounce or the loss
       lambda              the same for a call of Lambda
 
-What the agent does is below `agent` (`serving/tracing/agent.py`). Instants are the event loop's clock.
+What the agent does is below `agent` (`serving/agent/batch_trace.py`). Instants are the event loop's clock.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 
 from mark.ports import InferRequest, Trace
 from mark.protocols.trace_context import TraceContext, parse_carried
-from mark.serving.tracing.passed_on import PassedOn
+from mark.serving.passed_on_trace import PassedOn
 from mark.telemetry.otlp.queue import SpanQueue
 from mark.telemetry.otlp.span import Kind, Span, SpanId, epoch_ns, new_span_id
 

@@ -1,0 +1,1 @@
+"""What a gateway tells of itself: counts for the store, metrics for Prometheus, spans of a request."""
