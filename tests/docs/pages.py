@@ -7,10 +7,11 @@ A comment stands directly before its block, one for each word:
     <!-- into: NAME -->          settings that a reader adds to this file
     <!-- goes on -->             the commands run beside the rest of the page
 
-Two more stand anywhere:
+Three more stand anywhere:
 
     <!-- run: COMMANDS -->       what the page takes for granted: a trace, a log, a service that is up
     <!-- here: WORD=WORDS -->    what a placeholder stands for in the rest of the page
+    <!-- aws -->                 from here on commands meet an AWS account, which is empty and emulated
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ FILES = {"json", "csv", "toml"}
 SHOWN = "text"
 """What a command prints, or a drawing: a reader does nothing with it, unless it is a named file."""
 LANGUAGES = {*COMMANDS, *FILES, "python", "yaml", SHOWN}
-OF_A_BLOCK, ANYWHERE = {"not run", "file", "into", "goes on"}, {"run", "here"}
-COMMENT = re.compile(r"<!-- (?P<word>not run|file|into|goes on|run|here)\b:?\s*(?P<said>.*?)\s*-->", re.DOTALL)
+OF_A_BLOCK, ANYWHERE = {"not run", "file", "into", "goes on"}, {"run", "here", "aws"}
+COMMENT = re.compile(r"<!-- (?P<word>not run|file|into|goes on|run|here|aws)\b:?\s*(?P<said>.*?)\s*-->", re.DOTALL)
 NAMED = re.compile(r"# (?P<name>[\w./-]+\.py)\b.*\n")
 
 

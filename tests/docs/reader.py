@@ -17,15 +17,16 @@ from threading import Timer
 from typing import Any
 
 import yaml
+from moto.server import ThreadedMotoServer
 
 from mark.config.settings import load_settings
 from scripts.own_venvs import tool
-from tests.docs.pages import COMMANDS, Block
+from tests.docs.pages import COMMANDS, HOUSE, Block
 from tests.end_to_end.rig import Rig
 from tests.examples.shell import free_port
 
 COMMAND_S = 1200.0
-PRIVATE = ("AWS_", "MARK_", "XDG_", "PYTHONHASHSEED")
+PRIVATE = ("AWS_", "MARK_", "XDG_", "PYTHONPATH")
 """Variables that begin so would bring something of this machine along."""
 PLACES = {8080: "gateway", 8090: "status_page", 9000: "grpc"}
 """Ports as the pages have them; on this machine other programs may hold them."""
@@ -90,6 +91,7 @@ class Reader:
         self._rig = Rig(home, "mark")
         self._grpc = free_port()
         self._words: dict[str, str] = {}
+        self._aws: ThreadedMotoServer | None = None
         kept = {name: value for name, value in os.environ.items() if not name.startswith(PRIVATE)}
         programs = (str(Path(sys.executable).parent), str(tool("awscli")), kept["PATH"])
         self._shell = Shell(
@@ -99,6 +101,7 @@ class Reader:
             | {
                 "PATH": os.pathsep.join(programs),
                 "HOME": str(home / "user"),
+                "PYTHONPATH": str(HOUSE),
                 "MARK_STATE": str(home / "state"),
                 "MARK_CACHE": str(Path(tempfile.gettempdir()) / "mark-test-engine"),
                 "AWS_EC2_METADATA_DISABLED": "true",
@@ -114,6 +117,8 @@ class Reader:
         if block.language == "here":
             word, _, words = block.text.partition("=")
             self._words[word] = words
+        elif block.language == "aws":
+            self._type(self._account(), block)
         elif block.file is not None:
             self._save(block.file, text)
             if block.language == "yaml":
@@ -137,6 +142,15 @@ class Reader:
         if running:
             text = ADDRESS.sub(lambda found: _netloc(running[-1][PLACES[int(found[1])]], found[0]), text)
         return GRPC.sub(f"grpc_port: {self._grpc}", text)
+
+    def _account(self) -> str:
+        """Start an emulated AWS; the command that makes the shell use it."""
+        self._aws = ThreadedMotoServer(port=0, verbose=False)
+        self._aws.start()
+        host, port = self._aws.get_host_and_port()
+        given = {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_DEFAULT_REGION": "us-east-1"}
+        given |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+        return f"export {' '.join(f'{name}={value}' for name, value in given.items())}"
 
     def _type(self, command: str, block: Block) -> None:
         status, said = self._shell.type(command)
@@ -162,6 +176,8 @@ class Reader:
         self._shell.end()
         for pid in self._rig.processes():
             os.kill(pid, signal.SIGKILL)
+        if self._aws is not None:
+            self._aws.stop()
 
 
 @contextmanager
@@ -205,7 +221,11 @@ def merged(before: Any, more: Any) -> Any:
     """Settings with more of them: mappings by key, models to serve by name, everything else replaced."""
     if isinstance(before, dict) and isinstance(more, dict):
         return before | {key: merged(before.get(key), value) for key, value in more.items()}
-    if isinstance(before, list) and isinstance(more, list) and all(isinstance(o, dict) and "model" in o for o in more):
+    if (
+        isinstance(before, list)
+        and isinstance(more, list)
+        and all(isinstance(o, dict) and "model" in o for o in more)
+    ):
         named = {one["model"]: one for one in before}
         return list((named | {one["model"]: merged(named.get(one["model"]), one) for one in more}).values())
     return more

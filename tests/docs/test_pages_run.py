@@ -1,7 +1,7 @@
 """Every block of every page is followed as a reader would, in its order, or says why not (`pages.py`).
 
-docs/cli.md is generated from the commands' help, whose examples tests/cli/test_docs.py runs; READMEs of examples/ are
-followed by tests/examples and tests/end_to_end/test_examples.py.
+docs/cli.md is generated from the commands' help, whose examples tests/cli/test_docs.py runs. READMEs of examples/
+are followed by tests/examples and tests/end_to_end/test_examples.py.
 """
 
 from __future__ import annotations
