@@ -129,7 +129,8 @@ class Reader:
             self._save("snippet.py", text, self._home / "aside")
             self._type(f"python - < {shlex.quote(str(self._home / 'aside' / 'snippet.py'))}", block)
         elif "goes on" in block.comments:
-            self._type(f"{{ {' '.join(commands(block)).rstrip(';')}; }} > /dev/null 2>&1 &", block)
+            beside = "\n".join(commands(block))
+            self._type(f"{{\n{self._here(beside)}\n}} > /dev/null 2>&1 &", block)
         else:
             for command in commands(block):
                 self._type(self._here(command), block)
