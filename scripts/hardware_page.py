@@ -33,6 +33,7 @@ account without P instances ([worlds.md](worlds.md)), so replay the paper's type
 `simulate.quotas: false`. A service rents only what it has launch templates for: no GPUs, unless
 `rollout.machines` says so ([deploy.md](deploy.md)).
 
+<!-- run: mark trace generate surge --rps 20 --duration-s 1800 --seed 1 --out load.csv.gz -->
 ```sh
 mark simulate --trace load.csv.gz --model inception-v3 --types cpu
 mark plan --model resnet-50 --rate 2000 --types current --profiles assumed-current

@@ -183,7 +183,8 @@ def _up(there: RehearsalFolder, token: str) -> Iterator[str]:
     (there.folder / TOKEN).chmod(0o600)
     curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=x", "-days", "2")
     there.call("openssl", "req", "-x509", *curve, "-keyout", KEY, "-out", CERTIFICATE)
-    served = {"model": "digits", "backend": {"kind": "python", "target": "models.digits:Digits"}}
+    backend = {"kind": "python", "target": "models.digits:Digits"}
+    served = {"model": "digits", "backend": backend, "offerings": {"overflow": False}}  # as the trial serves it
     service = {
         "serve": [served],
         "port": port,

@@ -70,7 +70,7 @@ def follow(there: Installation, page: Path = PAGE) -> list[str]:
         if step.title == INSTALL:
             continue
         if step.title == TRAFFIC:
-            _write_log(there.folder / LOG)
+            write_log(there.folder / LOG)
         since = monotonic()
         said |= _typed(there, step)
         took.append(f"{monotonic() - since:6.1f} s  {step.title}")
@@ -99,7 +99,7 @@ def _check(folder: Path, said: dict[str, str]) -> None:
             raise Broken(f"{name} does not name {word}")
 
 
-def _write_log(path: Path) -> None:
+def write_log(path: Path) -> None:
     """A load balancer's log of 30 hours and two target groups, with failures and an odd line among its lines."""
     first, *rest = _lines(random.Random(1))  # noqa: S311 - no secret
     with gzip.open(path, "wt", encoding="utf-8", compresslevel=1) as log:

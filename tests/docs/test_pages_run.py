@@ -1,0 +1,81 @@
+"""Every block of every page is followed as a reader would, in its order, or says why not (`pages.py`).
+
+docs/cli.md is generated from the commands' help, whose examples tests/cli/test_docs.py runs. READMEs of examples/
+are followed by tests/examples and tests/end_to_end/test_examples.py.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.conftest import SHARE
+from tests.docs.pages import HOUSE, Block, blocks
+from tests.docs.reader import commands, merged, reading
+
+ELSEWHERE = {"cli.md"}
+PAGES = [
+    *sorted(HOUSE.glob("*.md")),
+    *(page for page in sorted((HOUSE / "docs").rglob("*.md")) if page.name not in ELSEWHERE),
+]
+WITH_BLOCKS = [page for page in PAGES if any(block.is_of_a_reader for block in blocks(page))]
+
+
+def ids(page: Path) -> str:
+    return str(page.relative_to(HOUSE))
+
+
+@pytest.mark.parametrize("page", WITH_BLOCKS, ids=ids)
+def test_every_block_of_the_page_is_run_or_says_why_not(page: Path) -> None:
+    complaints = [f"line {block.line}: {block.complaint}" for block in blocks(page) if block.complaint]
+
+    assert complaints == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", WITH_BLOCKS, ids=ids)
+def test_the_page_can_be_followed(page: Path, tmp_path: Path, record_property: pytest.RecordProperty) -> None:
+    found = blocks(page)
+    mine = [block for block in found if block.is_of_a_reader]
+    left_out = sum(block.left_out is not None for block in mine)
+    record_property(SHARE, f"{ids(page)}: {left_out} of {len(mine)} blocks are not run")
+    with reading(tmp_path) as reader:
+        for block in found:
+            reader.follow(block)
+
+
+def _block(language: str, text: str) -> Block:
+    return Block(line=1, language=language, text=text, comments={})
+
+
+def test_a_console_has_commands_and_what_they_print() -> None:
+    text = "$ one \\\n    --more   # why\n...\nprinted\n$ two '{\n  }'\nprinted\n"
+
+    assert list(commands(_block("console", text))) == ["one \\\n    --more   # why", "two '{\n  }'"]
+    assert list(commands(_block("sh", "# a note\none\n\nfor i in 1; do\n  two\ndone\n"))) == [
+        "one",
+        "for i in 1; do\n  two\ndone",
+    ]
+
+
+def test_settings_are_added_by_key_and_models_by_name() -> None:
+    before = {"service": {"port": 1, "serve": [{"model": "a", "market": "spot"}]}}
+    more = {"service": {"serve": [{"model": "a", "dispatch": "fcfs"}, {"model": "b"}]}}
+
+    assert merged(before, more) == {
+        "service": {"port": 1, "serve": [{"model": "a", "market": "spot", "dispatch": "fcfs"}, {"model": "b"}]}
+    }
+
+
+def test_a_comment_belongs_to_the_next_block(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("<!-- run: one\ntwo -->\n\n<!-- not run: an hour -->\n```sh\nthree\n```\n\n```json\n{}\n```\n")
+    first, second, third = blocks(page)
+
+    assert (first.language, first.text, first.complaint) == ("run", "one\ntwo", None)
+    assert (second.left_out, second.complaint) == ("an hour", None)
+    assert third.complaint == "neither named as a file nor marked as not run"
+    page.write_text("<!-- not run: an hour -->\n\nWords.\n")
+    with pytest.raises(ValueError, match="stands before no block"):
+        blocks(page)
