@@ -1,7 +1,8 @@
 """Rewrites prices, models and profiles of the public sources in our own schema: `python -m scripts.build_catalog`.
 
 Reads the folder named by MARK_DATA (`catalog/` and `profiles/`, each with a README that names its sources) and
-`scripts/benchmarks.py`, and writes `mark/catalog/data`. The result is committed: its users need no sources.
+writes `mark/catalog/data`. The result is committed: its users need no sources. Entries there of BENCHMARKED, and
+the file `assumed-current`, are edited by hand, and kept.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from mark.catalog.load import ASSUMED_PREFIX, load_models, load_prices, load_pro
 from mark.catalog.schema import LAMBDA, format_profiles
 from mark.domain.errors import MarkError
 from mark.domain.models.profile import Evidence, LatencyPoint, Profile, Provenance
-from scripts import benchmarks
 
 OUT = Path(__file__).parents[1] / "mark" / "catalog" / "data"
 PRICE_DATE = "2026-07-20"
@@ -70,6 +70,8 @@ MODEL_NAMES = {
     "lstm_ptb": "lstm-ptb",
     "opennmt_ende": "opennmt-ende",
 }
+BENCHMARKED = ("resnet-50", "bert-base")
+"""Models with published benchmarks on types of today; docs/hardware.md says how they were chosen."""
 KAIROS_MODELS = ("ncf", "rm2", "wnd", "mtwnd", "dien")
 KAIROS_DEEPRECSYS = {"ncf": "ncf", "rm2": "dlrm_rm2", "wnd": "wide_and_deep", "mtwnd": "mtwnd", "dien": "dien"}
 MARK_ACCELERATORS = {"lstm-ptb": [], "inception-v3": ["K80", "T4"]}
@@ -102,7 +104,7 @@ def main() -> int:
     _write_prices([*_rows(catalog / "ec2_us_east_1.csv"), *csv.DictReader(MORE_TYPES.splitlines())])
     _write_models(_rows(profiles / "mark_models_slo_batching.csv"), profiles)
     published = _mark_profiles(profiles)
-    for found in (*published.values(), *_kairos_profiles(profiles).values(), *benchmarks.PUBLISHED.values()):
+    for found in (*published.values(), *_kairos_profiles(profiles).values()):
         _write(f"profiles/{found[0].model}.json", format_profiles(found))
     for name, found in _assumed_profiles(published).items():
         _write(f"profiles/{ASSUMED_PREFIX}{name}.json", format_profiles(found))
@@ -185,7 +187,8 @@ def _write_models(rows: Iterable[Mapping[str, str]], profiles: Path) -> None:
     }
     tables = {row["model"]: row for row in _rows(profiles / "deeprecsys_models.csv")}
     entries += [_kairos_model(name, qos_ms[name], tables[KAIROS_DEEPRECSYS[name]]) for name in KAIROS_MODELS]
-    entries += [_benchmark_model(found) for found in benchmarks.MODELS]
+    kept = json.loads((OUT / "models.json").read_text(encoding="utf-8"))["models"]
+    entries += [entry for entry in kept if entry["name"] in BENCHMARKED]
     text = json.dumps({"format": "mark-models/1", "models": entries}, indent=2)
     _write("models.json", text + "\n")
 
@@ -229,24 +232,6 @@ def _kairos_model(name: str, qos_ms: float, shape: Mapping[str, str]) -> dict[st
         "cpu": True,
         "redispatch": True,
         "sizes": "kairos",
-    }
-
-
-def _benchmark_model(found: benchmarks.BenchmarkModel) -> dict[str, object]:
-    return {
-        "name": found.name,
-        "latency_ms": found.latency_ms,
-        "target_percent": 99,
-        "objective_source": found.objective,
-        "memory_gib": _up_to_a_tenth(found.parameters * 4e6 / GIB + 0.5),
-        "memory_source": f"a rule: {found.parameters:g} million parameters as 32-bit floats + 0.5 GiB, "
-        "rounded up to 0.1",
-        "payload_mib": IMAGE_MIB if found.is_image else TEXT_MIB,
-        "payload_source": IMAGE_SOURCE if found.is_image else TEXT_SOURCE,
-        "architectures": list(benchmarks.ARCHITECTURES),
-        "accelerators": list(benchmarks.ACCELERATORS),
-        "cpu": True,
-        "redispatch": True,
     }
 
 
@@ -321,13 +306,11 @@ def _assumed_profiles(published: Mapping[str, list[Profile]]) -> dict[str, list[
     known_ms = {
         (p.model, p.instance_type): p.points[0].latency_s * 1000 for found in published.values() for p in found
     }
-    inception_ms = {kind: ms for (name, kind), ms in known_ms.items() if name == "inception-v3"}
     return {
         "lambda": [
             *(_assumed_lambda(name, known_ms) for name in ("lstm-ptb", "nasnet")),
-            *benchmarks.assumed_lambda(inception_ms, LAMBDA_FACTOR),
+            *(load_profiles(name, (f"{ASSUMED_PREFIX}lambda",)).of(LAMBDA) for name in BENCHMARKED),
         ],
-        "current": list(benchmarks.assumed_current(inception_ms)),
         "t3": [
             _assumed("inception-v3", t3, {1: known_ms["inception-v3", t2]}, f"t3 = t2 of equal vCPUs: {t2}")
             for t3, t2 in T3_LIKE_T2.items()

@@ -8,9 +8,10 @@ from textwrap import wrap
 from mark.catalog.load import load_models, load_prices, load_profiles
 from mark.catalog.type_sets import RETIRED_FAMILIES, is_retired
 from mark.domain.models.profile import Evidence, Profile
-from scripts import benchmarks
+from scripts.build_catalog import BENCHMARKED
 
 WIDTH = 100
+INCEPTION = "inception-v3"
 ASSUMED_SETS = ("assumed-current", "assumed-lambda")
 INTRO = f"""
 For you if you want to know which instance types MArk can rent, and what it knows of them.
@@ -41,8 +42,7 @@ mark plan --model resnet-50 --rate 2000 --types current --profiles assumed-curre
 
 ## What is known of them
 
-Two models have published benchmarks on types that you can rent today. Three rules chose the figures
-(`scripts/benchmarks.py`):
+Two models have published benchmarks on types that you can rent today. Three rules chose the figures:
 
 - **One batch in one server.** Where a source keeps several batches in flight, their items count as
   one batch: inf2.xlarge has two cores, and they share its batch.
@@ -60,14 +60,14 @@ that follows by a formula is *assumed*, and used only with `--profiles assumed-c
 def hardware_page() -> str:
     """The page, from the shipped catalogue."""
     lines = [INTRO.strip("\n"), ""]
-    for name in (*(found.name for found in benchmarks.MODELS), benchmarks.INCEPTION):
+    for name in (*BENCHMARKED, INCEPTION):
         lines += [f"### {name}", "", *_needs(name), *_table(name), ""]
     return "\n".join(["# Hardware", "", *lines])
 
 
 def _needs(name: str) -> Iterator[str]:
     spec = load_models()[name]
-    if name == benchmarks.INCEPTION:
+    if name == INCEPTION:
         yield "Its published profiles are the paper's, on c5, p2, t2 and Lambda. These are assumed beside them:"
     else:
         yield from wrap(
@@ -84,7 +84,7 @@ def _table(name: str) -> Iterator[str]:
     yield "| type | USD an hour, spot | ms by batch | evidence | source |"
     yield "|---|---|---|---|---|"
     for profile in load_profiles(name, ASSUMED_SETS).profiles:
-        if name == benchmarks.INCEPTION and profile.provenance.evidence is not Evidence.ASSUMED:
+        if name == INCEPTION and profile.provenance.evidence is not Evidence.ASSUMED:
             continue
         item = prices.get(profile.instance_type)
         assert item is None or not is_retired(item)

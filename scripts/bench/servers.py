@@ -40,7 +40,6 @@ from mark.protocols.oip.bodies import InferCall
 from mark.protocols.oip.replies import compose_infer_reply
 from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
 from mark.serving.agent.process import AgentConfig, serve_agent
-from mark.serving.backends.oip_server import OipBackend
 from mark.serving.backends.python import PythonBackend
 from mark.serving.gateway.config import GatewayConfig
 from mark.serving.gateway.server import serve_gateway
@@ -230,77 +229,13 @@ class InstantBackend:
         """Nothing to end."""
 
 
-STREAM_HEAD = (
-    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-    b'f\r\ndata: {"n":0}\n\n\r\n'
-)
-STREAM_REST = b"".join(b'f\r\ndata: {"n":%d}\n\n\r\n' % number for number in range(1, 5)) + b"0\r\n\r\n"
-STREAM_LASTS_S = 0.05
-"""The rest of a stream comes so long after its first part."""
-STREAM_SLOTS = 1024
-
-
-class StreamServer(asyncio.Protocol):
-    """A model's server that begins each answer at once, and ends it a little later."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has come."""
-        self._transport = cast("asyncio.Transport", transport)
-
-    def data_received(self, data: bytes) -> None:
-        """Answer: a post with a stream, health and metadata at once."""
-        if data.startswith(b"POST"):
-            self._transport.write(STREAM_HEAD)
-            asyncio.get_running_loop().call_later(STREAM_LASTS_S, self._end)
-        else:
-            self._transport.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
-
-    def _end(self) -> None:
-        if not self._transport.is_closing():
-            self._transport.write(STREAM_REST)
-
-
-async def run_stream_server() -> None:
-    """That server."""
-    server = await asyncio.get_running_loop().create_server(StreamServer, "127.0.0.1", 0, backlog=4096)
-    _print_port(server.sockets[0].getsockname()[1])
-    await asyncio.Event().wait()
-
-
-def streaming() -> ServedModel:
-    """A model whose answers stream, with more slots than any bench takes."""
-    model = served(INSTANT)
-    offering = model.offerings[0]
-    points = (LatencyPoint(batch=1, latency_s=STREAM_LASTS_S), LatencyPoint(batch=STREAM_SLOTS, latency_s=1.0))
-    wide = replace(
-        offering,
-        profile=replace(offering.profile, points=points),
-        batch=BatchPolicy(max_batch=STREAM_SLOTS, max_wait_s=0.0),
-        capacity_rps=STREAM_SLOTS,
-    )
-    slo = Slo(latency_s=30.0, target=0.98)
-    return replace(model, slo=slo, offerings=(wide,), backend=BackendSpec(kind="oip", streams=True))
-
-
-async def run_streams(port: int) -> None:
-    """Gateway and real agent in one process, before the server of streams at that port."""
-    backend = OipBackend(f"http://127.0.0.1:{port}", name=INSTANT, connections=STREAM_SLOTS)
-    await _run_both(streaming(), backend)
-
-
 async def run_gateway(
     name: str, link: BenchLink, token: str | None = None, telemetry: TelemetrySender | None = None
 ) -> None:
     """A gateway before the agents of this link."""
-    await _serve(served(name), link, token, telemetry)
-
-
-async def _serve(
-    model: ServedModel, link: BenchLink, token: str | None = None, telemetry: TelemetrySender | None = None
-) -> None:
     await serve_gateway(
         GatewayConfig(name="bench", token=token),
-        spec=ServiceSpec(name="bench", models=(model,)),
+        spec=ServiceSpec(name="bench", models=(served(name),)),
         link=link,
         overflow=None,
         stop=asyncio.Event(),
@@ -381,11 +316,7 @@ async def run_collector() -> None:
 async def run_whole(name: str, telemetry: TelemetrySender | None = None) -> None:
     """Gateway and real agent in one process, with batching and admission."""
     backend: Backend = PythonBackend(models.digits.Digits, name=name) if name == DIGITS else InstantBackend()
-    await _run_both(served(name), backend, telemetry)
-
-
-async def _run_both(model: ServedModel, backend: Backend, telemetry: TelemetrySender | None = None) -> None:
-    link = BenchLink(model.name, ())
+    model, link = served(name), BenchLink(name, ())
 
     async def no_notice() -> float | None:
         return None
@@ -402,7 +333,7 @@ async def _run_both(model: ServedModel, backend: Backend, telemetry: TelemetrySe
             telemetry=telemetry,
         )
     )
-    await asyncio.gather(running, _serve(model, link, telemetry=telemetry))
+    await asyncio.gather(running, run_gateway(name, link, telemetry=telemetry))
 
 
 async def run_traced(ratio: float, port: int) -> None:
@@ -427,11 +358,11 @@ def _print_port(port: int) -> None:
     print(port, flush=True)
 
 
-def main() -> None:  # noqa: C901, PLR0912 - a case for each process
+def main() -> None:
     """Be one of them.
 
     `gateway PORT [TOKEN [KEY]]`, `grpc PORT`, `pool RULE PORT` (an agent's); `agent [oip]`; `whole MODEL`;
-    `traced RATIO PORT` (a collector's); `collector`; of streams `server`, or `streams PORT` before it.
+    `traced RATIO PORT` (a collector's); `collector`.
     """
     match sys.argv[1:]:
         case ["gateway", port]:
@@ -454,10 +385,6 @@ def main() -> None:  # noqa: C901, PLR0912 - a case for each process
             uvloop.run(run_agent(OUTPUTS))
         case ["whole", name]:
             uvloop.run(run_whole(name))
-        case ["server"]:
-            uvloop.run(run_stream_server())
-        case ["streams", port]:
-            uvloop.run(run_streams(int(port)))
         case other:
             raise SystemExit(f"no such role: {other}")
 

@@ -50,7 +50,6 @@ from scripts.bench.load import (
 from scripts.bench.load_grpc import grpc_message, paced_grpc
 from scripts.bench.peers import LITSERVE, MLSERVER, NoPeers, peers_python, start_peer
 from scripts.bench.servers import EARLY
-from scripts.bench.streams import at_once, first_bytes_ms
 
 TOKEN, KEY = "bench-token", "bench-key"
 SIZES = (250, 1_500, 4_000, 12_500, 100_000)
@@ -70,9 +69,8 @@ ZERO = (
 )
 """The first of scikit-learn's digits."""
 STARTS_WITHIN_S = 60.0
-PARTS = ["central", "clients", "traces", "grpc", "streams", "gateway", "bodies", "digits"]
+PARTS = ["central", "clients", "traces", "grpc", "gateway", "bodies", "digits"]
 RATIOS = (0.0, 0.01, 1.0)
-STREAM_ROUNDS, STREAMS_AT_ONCE = 200, 1_000
 CENTRAL = ("kairos", "fcfs")
 PACED_ROUNDS, PACED_S = 3, 1.0
 MEMORY_PARTS = 5
@@ -357,39 +355,6 @@ def bench_clients(length: Length) -> None:
                 say(f"gateway, {name}: CPU a request at {rps:,} requests/s", shown, beside)
 
 
-def bench_streams() -> None:
-    """The first byte of a stream through gateway and agent, beside its server's, and many streams at once."""
-    with ExitStack() as stack:
-        server = stack.enter_context(ours("server", core=LOAD_CORE))
-        both = stack.enter_context(ours("streams", str(server.port)))
-        wait_until_streamed(both)
-        found = uvloop.run(first_bytes_ms({"server": server.port, "gateway": both.port}, STREAM_ROUNDS))
-        direct, through = (statistics.median(found[name]) for name in ("server", "gateway"))
-        say("stream from its server: first byte, p50", f"{direct:.3f} ms", "")
-        say("stream through gateway and agent: added p50", f"{through - direct:.3f} ms", "<= 1")
-        pairs = zip(found["gateway"], found["server"], strict=True)
-        added = statistics.quantiles([late - soon for late, soon in pairs], n=100)
-        say("stream through gateway and agent: added p99 of pairs", f"{added[98]:.3f} ms", "")
-        whole, first_ms = uvloop.run(at_once(both.port, STREAMS_AT_ONCE))
-        say(f"{STREAMS_AT_ONCE:,} streams begun at once: whole", f"{whole:,}", f"{STREAMS_AT_ONCE:,}")
-        say(f"{STREAMS_AT_ONCE:,} streams begun at once: first byte, p50", f"{first_ms:.0f} ms", "")
-
-
-def wait_until_streamed(server: Server) -> None:
-    """Return as soon as the server streams. Errors: NoPeers if it never does."""
-    url = f"http://127.0.0.1:{server.port}/v2/models/bench/generate_stream"
-    end = time.monotonic() + STARTS_WITHIN_S
-    while True:
-        try:
-            with urllib.request.urlopen(url, b"{}", timeout=10) as answer:
-                answer.read()
-                return
-        except OSError as error:
-            if time.monotonic() > end:
-                raise NoPeers(f"no stream after {STARTS_WITHIN_S:g} s: {error}") from error
-            time.sleep(0.1)
-
-
 def bench_traces(length: Length) -> None:
     """Gateway and agent with a share of the requests traced: CPU of all threads, and what the collector took."""
     with ExitStack() as stack:
@@ -468,8 +433,6 @@ def main() -> None:
         bench_central(length)
     if "clients" in asked.part and shutil.which("taskset"):
         bench_clients(length)
-    if "streams" in asked.part and shutil.which("taskset"):
-        bench_streams()
     if "traces" in asked.part and shutil.which("taskset"):
         bench_traces(length)
     if "grpc" in asked.part and shutil.which("taskset"):
