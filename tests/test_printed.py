@@ -42,9 +42,9 @@ def test_a_block_is_what_its_command_prints(monkeypatch: pytest.MonkeyPatch) -> 
     page = with_printed(CHEAP)
     (block,) = PATTERN.finditer(page)
 
-    assert block["text"].startswith("static-peak: ")
+    assert "static-peak" in block["text"]
     assert "No assumed profiles: all are measured or published." in block["text"]
-    assert block["text"].endswith("report: run/report.html\n")
+    assert "report: run/report.html\n" in block["text"]
     assert digest_of(commands_of(block["commands"]), block["text"]) == block["digest"]
     assert (
         digest_of(commands_of(block["commands"].replace("--rps 5", "--rps 6")), block["text"]) != block["digest"]
