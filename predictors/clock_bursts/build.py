@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mark.ports import Forecaster, ForecasterSetup
 from predictors.adapter import ExpertForecaster
-from predictors.clock_bursts.expert import ClockBursts
+from predictors.clock_bursts.clock_bursts import ClockBursts
 
 
 def build(setup: ForecasterSetup) -> Forecaster:

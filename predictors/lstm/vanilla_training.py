@@ -1,4 +1,4 @@
-"""Training of the vanilla LSTM; only this and `quantile_training.py` need torch of all forecasters' modules.
+"""Training of the vanilla LSTM; only this and `quantile/training.py` need torch of all forecasters' modules.
 
 Mean squared error on standardised values, Adam, early stop on the last tenth of the history. One thread and a
 private random state make the weights a function of history, settings and seed; torch's own settings and global

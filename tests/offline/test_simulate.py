@@ -247,7 +247,7 @@ class NoTorch:
 
 @pytest.fixture
 def no_torch(monkeypatch):
-    needing = ("predictors.lstm.vanilla_training", "predictors.lstm.quantile_training")
+    needing = ("predictors.lstm.vanilla_training", "predictors.lstm.quantile.training")
     for name in [name for name in sys.modules if name.partition(".")[0] == "torch" or name in needing]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "meta_path", [NoTorch(), *sys.meta_path])

@@ -14,7 +14,7 @@ from mark.plugins.load import forecaster_names, load_forecaster
 from mark.ports import ForecasterSetup
 from mark.simulator.scores import SCORED_LEVELS, absolute_percentage, weighted_quantile_loss
 from predictors.classical.boosted import BoostedSettings
-from predictors.classical.build import CLASSICAL, classical_expert, why_not_learned
+from predictors.classical.expert_factory import CLASSICAL, classical_expert, why_not_learned
 from predictors.expert import LEVELS, Expert, Series
 from predictors.mixture.scores import targets
 from tests.predictors.series import DAY, last_units, noisy_days, until
@@ -38,7 +38,7 @@ def demand(series: Series) -> Demand:
 def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trees that are trained in half a second."""
     monkeypatch.setattr(
-        "predictors.classical.build.BoostedSettings", lambda: BoostedSettings(rows=6_000, trees=15)
+        "predictors.classical.expert_factory.BoostedSettings", lambda: BoostedSettings(rows=6_000, trees=15)
     )
 
 

@@ -13,11 +13,11 @@ from mark.ports import ForecasterSetup
 from predictors.classical.points import LastValueRule
 from predictors.classical.residuals import PointExpert
 from predictors.clock_bursts.bursts import extend_bursts, find_bursts
-from predictors.clock_bursts.expert import ClockBursts
+from predictors.clock_bursts.clock_bursts import ClockBursts
 from predictors.clock_bursts.onsets import learn_hazard
 from predictors.expert import LEVELS, Expert, Floats, Ints, Series
 from predictors.mixture.build import EXPERTS
-from predictors.mixture.expert import Mixture
+from predictors.mixture.mixture import Mixture
 from predictors.mixture.scores import pinball, targets
 from tests.predictors.series import DAY, until
 

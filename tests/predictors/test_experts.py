@@ -16,7 +16,7 @@ from predictors.classical.points import DriftRule, LastValueRule, MovingMeanRule
 from predictors.classical.points_seasonal import DayAgo, Seasonal
 from predictors.classical.residuals import PointExpert
 from predictors.classical.ridge import Direct
-from predictors.clock_bursts.expert import ClockBursts
+from predictors.clock_bursts.clock_bursts import ClockBursts
 from predictors.expert import LEVELS, Expert, Floats, Series
 from tests.predictors.series import DAY, last_units, noisy_days, until
 

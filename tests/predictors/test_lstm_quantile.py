@@ -13,13 +13,13 @@ import torch
 from predictors.classical.points import LastValueRule
 from predictors.classical.residuals import PointExpert
 from predictors.expert import LEVELS, Floats, Series
-from predictors.lstm import quantile_training
-from predictors.lstm.features import build_inputs
-from predictors.lstm.quantile import LstmQuantile, can_learn, fit_lstm
-from predictors.lstm.quantile_settings import QuantileSettings
-from predictors.lstm.quantile_store import read_arrays, read_card
-from predictors.lstm.quantile_training import train_quantiles
-from predictors.lstm.quantile_weights import QuantileForward, QuantileWeights
+from predictors.lstm.quantile import training
+from predictors.lstm.quantile.features import build_inputs
+from predictors.lstm.quantile.forward_pass import QuantileForward, QuantileWeights
+from predictors.lstm.quantile.lstm_quantile import LstmQuantile, can_learn, fit_lstm
+from predictors.lstm.quantile.settings import QuantileSettings
+from predictors.lstm.quantile.trained_networks import read_arrays, read_card
+from predictors.lstm.quantile.training import train_quantiles
 from predictors.mixture.scores import pinball, targets
 from tests.predictors.series import DAY, noisy_days
 
@@ -66,21 +66,21 @@ def test_it_learns_a_day_and_what_runs_by_the_clock():
 
 def test_forward_pass_agrees_with_torch():
     settings = replace(TINY, epochs=1)
-    networks: list[quantile_training.QuantileNetwork] = []
-    made = quantile_training.weights_of
+    networks: list[training.QuantileNetwork] = []
+    made = training.weights_of
 
     def caught(network, *args, **rest):
         networks.append(network)
         return made(network, *args, **rest)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(quantile_training, "weights_of", caught)
+        patch.setattr(training, "weights_of", caught)
         trained = train_quantiles(SERIES, settings, seed=3)
     ends = np.array([200, 1559, 1560, 3000])
     inputs = build_inputs(
         SERIES, ends, floor_rps=float(trained.weights.floor_rps), window=120, horizon=60, sees_days=True
     )
-    examples = quantile_training.examples_of(SERIES, inputs, np.arange(len(ends)), settings)
+    examples = training.examples_of(SERIES, inputs, np.arange(len(ends)), settings)
     with torch.inference_mode():
         expected = networks[0].eval()(examples).numpy()
 
@@ -192,7 +192,7 @@ def test_interrupted_training_goes_on_and_ends_at_the_same_weights(tmp_path, int
 
 def test_what_was_learned_is_cached_with_a_card(tmp_path, monkeypatch):
     first = fit_lstm(SERIES, replace(TINY, seeds=2), kind="max", seed=1, cache_dir=tmp_path / "new")
-    monkeypatch.setattr(quantile_training, "train_quantiles", None)
+    monkeypatch.setattr(training, "train_quantiles", None)
 
     again = fit_lstm(SERIES, replace(TINY, seeds=2), kind="max", seed=1, cache_dir=tmp_path / "new")
 
@@ -266,7 +266,7 @@ def test_the_end_of_the_history_is_never_learned_from():
 def test_only_training_needs_torch(tmp_path, monkeypatch):
     first = fit_lstm(SERIES, TINY, kind="mean", seed=1, cache_dir=tmp_path)
     monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.delitem(sys.modules, "predictors.lstm.quantile_training")
+    monkeypatch.delitem(sys.modules, "predictors.lstm.quantile.training")
 
     again = fit_lstm(SERIES, TINY, kind="mean", seed=1, cache_dir=tmp_path)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from predictors.classical.points import LastValueRule, MovingMeanRule
 from predictors.classical.residuals import BarePoint, PointExpert
 from predictors.expert import LEVELS, Expert, Floats, Ints, Series
-from predictors.mixture.expert import Mixture
+from predictors.mixture.mixture import Mixture
 from predictors.mixture.scores import pinball, targets
 from predictors.mixture.weights import DecayRate, MixtureSettings
 

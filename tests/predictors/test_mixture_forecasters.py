@@ -12,7 +12,7 @@ from mark.domain.demand import Demand, Forecast
 from mark.plugins.load import load_forecaster
 from mark.ports import Forecaster, ForecasterSetup
 from predictors.expert import LEVELS
-from predictors.lstm.quantile_settings import QuantileSettings
+from predictors.lstm.quantile.settings import QuantileSettings
 from predictors.mixture.build import build, build_lstm
 from tests.predictors.builders import first_units
 from tests.predictors.series import DAY, noisy_days
@@ -124,7 +124,7 @@ def test_experts_that_need_more_history_are_named():
 
 def test_without_torch_the_mixture_goes_on_and_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.delitem(sys.modules, "predictors.lstm.quantile_training", raising=False)
+    monkeypatch.delitem(sys.modules, "predictors.lstm.quantile.training", raising=False)
     monkeypatch.delitem(sys.modules, "predictors.lstm.vanilla_training", raising=False)
 
     forecast = build(setup(), experts=FEW, lstm=TINY).forecast(HISTORY, 60)

@@ -1,4 +1,4 @@
-"""Training of the quantile LSTM; with `vanilla_training.py` the only modules of the forecasters that need torch.
+"""Training of the quantile LSTM; with `vanilla_training.py` the only module of the forecasters that needs torch.
 
 Pinball loss of rates to a power, AdamW under one cycle of the learning rate; the epoch with the least loss on the
 last tenth of the history is kept. The linear skip starts at least squares and the increments at its residuals'
@@ -18,9 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from predictors.expert import LEVELS, Floats, Ints, Series
-from predictors.lstm.features import FARTHEST, HOUR, LOCAL, SLOTS, Inputs, build_inputs, season_of
-from predictors.lstm.quantile_settings import QuantileSettings
-from predictors.lstm.quantile_weights import (
+from predictors.lstm.quantile.features import FARTHEST, HOUR, LOCAL, SLOTS, Inputs, build_inputs, season_of
+from predictors.lstm.quantile.forward_pass import (
     LEAD,
     MEDIAN,
     SKIP,
@@ -32,6 +31,7 @@ from predictors.lstm.quantile_weights import (
     skip_inputs,
     step_inputs,
 )
+from predictors.lstm.quantile.settings import QuantileSettings
 from predictors.lstm.vanilla_training import alone
 
 GRADIENT_NORM = 1.0

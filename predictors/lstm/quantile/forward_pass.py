@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictors.expert import LEVELS, Floats
-from predictors.lstm.features import CALENDAR, FARTHEST, LAGGED, LOCAL, SLOTS, STEP_COLUMNS, Inputs
+from predictors.lstm.quantile.features import CALENDAR, FARTHEST, LAGGED, LOCAL, SLOTS, STEP_COLUMNS, Inputs
 
 Floats32 = NDArray[np.float32]
 
