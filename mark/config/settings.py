@@ -2,8 +2,8 @@
 
 Flags override the file, the file overrides the defaults; all are validated together, so an error names the flag
 or the file's key that is wrong. Paths in a file count from the file's folder, paths in flags from the working
-directory. This is the only module of `mark` that reads the environment: where the cache and the state of live
-services are kept.
+directory. The environment says where the cache and the state of live services are kept, and holds the variables
+that settings name; processes in AWS take their start from theirs (`live/cloud_process.py`).
 """
 
 from __future__ import annotations
