@@ -23,7 +23,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -215,15 +215,15 @@ def _own_lines(node: ast.stmt) -> range:
 _source = cache(SourceFile)
 
 
-def drawn(mutants: Iterable[Mutant], seed: int, count: int) -> Iterator[Mutant]:
+def drawn(mutants: Iterable[Mutant], seed: int, count: int, rooms: Collection[str] = ROOMS) -> Iterator[Mutant]:
     """As many of each room, no two at one place."""
-    for room in ROOMS:
+    for room in rooms:
         places: dict[tuple[str, int, int], list[Mutant]] = defaultdict(list)
         for mutant in mutants:
             if mutant.path.startswith(f"mark/{room}/"):
                 places[mutant.path, mutant.line, mutant.column].append(mutant)
         rng = random.Random(f"{seed} {room}")  # noqa: S311 - a sample
-        size = min(count // len(ROOMS), len(places))
+        size = min(count // len(rooms), len(places))
         yield from (rng.choice(places[place]) for place in rng.sample(sorted(places), size))
 
 
@@ -242,6 +242,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--rooms", nargs="+", choices=ROOMS, default=ROOMS)
     parser.add_argument("--at", default="HEAD", help="the commit whose code and tests run")
     parser.add_argument("--survivors-of", type=Path, help="a file of results: only what survived there")
     parser.add_argument("--limit-s", type=float, default=60.0, help="more on a busy machine")
@@ -253,7 +254,7 @@ def main() -> None:
         survivors = [Mutant(**entry["mutant"]) for entry in before if entry["outcome"] in {"survived", "untested"}]
         pairs = list(again(checkout.mutants, survivors))
     else:
-        pairs = [(mutant, mutant) for mutant in drawn(checkout.mutants, asked.seed, asked.count)]
+        pairs = [(mutant, mutant) for mutant in drawn(checkout.mutants, asked.seed, asked.count, asked.rooms)]
     kept: dict[str, Any] = {"commit": checkout.commit, "results": []}
     kept |= json.loads(asked.out.read_text()) if asked.out.exists() else {}
     assert kept["commit"] == checkout.commit, f"{asked.out} is of {kept['commit']}"
