@@ -229,11 +229,3 @@ def test_a_pool_follows_the_sizes_that_come_and_its_journal_folds_with_and_witho
     assert list(mismatches(*read_journal(lines))) == []
     older = [line.replace(b'"sizes":[[', b'"of another version":[[') for line in lines[1:]]
     assert [tick.seen.demand.sizes for tick in read_journal([lines[0], *older])[1] if tick.seen.demand] == [()] * 6
-
-
-def test_what_leaves_without_a_known_price_frees_no_money() -> None:
-    there = instances(20, SLOW)
-    gone = instances(1, offering("gone"), state=InstanceState.DRAINING, first=50)
-    made = Stepped(policy())
-    assert launched(made.see(seen(0.0, (*there, *gone), wanted=pool(fast=2, slow=10)))) == {}
-    assert len(drained(made.last.orders)) == 10
