@@ -12,6 +12,7 @@ from pathlib import Path
 
 TOOLS = Path(__file__).parents[1] / "out" / "tools"
 WANTED = {
+    "cosmic-ray": ("cosmic-ray==8.7.0",),  # SQLAlchemy, aiohttp and others
     "ministack": ("ministack==1.5.33", "boto3==1.43.106"),  # another botocore than ours; Lambda has boto3
     "checkov": ("checkov==3.3.30",),  # hundreds of packages
     "awscli": ("awscli==1.46.3",),  # another botocore

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.controller.rollout import RolloutSeen, advance, judge, obey, unsubmitted
+from mark.controller.rollout import REQUEST_TIMEOUT_S, RolloutSeen, advance, judge, obey, unsubmitted
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet import FleetView, Instance, InstanceState
 from mark.domain.models.versions import (
@@ -560,3 +560,24 @@ def test_every_shadow_ends_and_costs_no_client(
 def test_a_shadow_is_a_share_and_no_step_needs_one(policy: CanaryPolicy, says: str) -> None:
     with pytest.raises(Misconfigured, match=says):
         policy.check()
+
+
+def test_instances_without_a_version_are_the_stable_one_s() -> None:
+    world = World(stable=running("", 4, offering="large"))
+    world.command(START)
+    [launch] = world.move()
+    assert isinstance(launch, Launch)
+    assert (launch.offering, launch.count) == ("large", 1)
+
+
+def test_a_launch_that_never_appears_is_asked_for_again() -> None:
+    world = World()
+    world.command(replace(START, policy=replace(POLICY, ready_within_s=2 * REQUEST_TIMEOUT_S)))
+    made = []
+    while len(made) < 2 and not world.rollout.is_over:
+        made += [(world.now, order) for order in world.move()]
+        world.launched.clear()
+    (first_at, first), (second_at, second) = made
+    assert isinstance(first, Launch)
+    assert isinstance(second, Launch)
+    assert second_at - first_at == REQUEST_TIMEOUT_S

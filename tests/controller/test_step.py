@@ -446,3 +446,14 @@ def test_what_carries_more_than_the_schedule_allows_is_drained_whatever_the_load
     made.see(seen(0.0, instances(5), wanted=plan(small=5), load=50.0))
     wanted = replace(plan(small=3), limit_rps=limit_rps)
     assert len(drained(made.see(seen(60.0, instances(5), wanted=wanted, load=50.0)))) == gone
+
+
+def test_only_serving_instances_that_are_ready_are_counted_for_the_load_of_each() -> None:
+    fleet = (
+        *instances(2),
+        *instances(1, state=InstanceState.PENDING, first=10),
+        *instances(3, role=Role.STANDBY),
+    )
+    made = Stepped()
+    made.see(seen(0.0, fleet, load=5.0))
+    assert made.state.ready_history == (2,)

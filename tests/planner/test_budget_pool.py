@@ -14,7 +14,7 @@ from mark.domain.load.sizes import size_distribution
 from mark.domain.offering import Offering
 from mark.domain.plan import Plan, PlanRequest
 from mark.domain.pool_policy import PoolPolicy
-from mark.planner.budget_pool import check_budget, plan_pool
+from mark.planner.budget_pool import _within_budget, check_budget, plan_pool
 from tests.planner.builders import SLO, offering, request
 
 SMALL_SIZES = size_distribution("small", {1: 0.9, 4: 0.1})
@@ -127,3 +127,8 @@ def test_a_plan_never_costs_more_than_the_budget(
     assert plan.usd_per_hour <= budget * (1 + 1e-8)
     assert all(count <= there[name] for name, count in counts(plan).items() if name in refused)
     assert plan == plan_pool(policy)(replace(given_, offerings=offerings[::-1]))
+
+
+def test_what_runs_is_paid_for_by_the_instance_the_cheapest_first() -> None:
+    running = {SLOW.name: 3, FAST.name: 5}
+    assert _within_budget(running, (FAST, SLOW), 1.8) == {SLOW.name: 3, FAST.name: 3}

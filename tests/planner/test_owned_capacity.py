@@ -15,8 +15,8 @@ from mark.domain.capacity_schedule import CapacityBounds, CapacityWindow
 from mark.domain.commitments.eligible import Compute
 from mark.domain.commitments.owned import Commitments, PlanKind, ReservedInstances, SavingsPlan
 from mark.domain.offering import Market
-from mark.domain.plan import Backup, Plan, PlanRequest
-from mark.planner.owned_capacity import owned_capacity
+from mark.domain.plan import Backup, Plan, PlannedCount, PlanRequest
+from mark.planner.owned_capacity import _joined, owned_capacity
 from tests.planner.builders import SLO, offering, request
 
 CHEAP = offering("c5.large", rps=10.0, usd_per_hour=0.085, launch_usd=0.004)
@@ -160,3 +160,11 @@ def test_bounds_by_the_clock_hold_with_what_is_owned(planner: str, rate: float, 
     assert not least <= free.capacity_rps <= most, "without bounds it is another plan"
     bounded = plan_fleet(replace(asked(rate, owned), bounds=bounds), policy)
     assert least - 1e-6 <= bounded.capacity_rps <= most + 1e-6
+
+
+def test_instances_of_one_offering_cost_what_each_costs_on_average() -> None:
+    owned = PlannedCount(offering="owned", count=1, kept=0, usable_rps=9.0, usd_per_hour=0.0, launch_usd=0.01)
+    rented = PlannedCount(offering="c5.large", count=3, kept=0, usable_rps=9.0, usd_per_hour=0.08, launch_usd=0.05)
+    joined = _joined("c5.large", (owned, rented), running=2)
+    assert (joined.count, joined.kept, joined.usable_rps) == (4, 2, 9.0)
+    assert (joined.usd_per_hour, joined.launch_usd) == pytest.approx((0.06, 0.04))
