@@ -19,6 +19,8 @@ NEARLY_ALL = 0.985
 """A share that whole per cents would round to all."""
 MANY_TIMES = 2.0
 """From here on a cost is so many times another."""
+THOUSAND = 999.995
+"""From here on an amount with cents would read as a thousand."""
 HUNDRED = 99.5
 """From here on two digits would be a power of ten."""
 
@@ -52,11 +54,14 @@ def usd(amount: float) -> str:
     return f"{amount:,.2f}"
 
 
+def monthly_usd(amount: float) -> str:
+    """`1.43`, `3,285`: cents say nothing of thousands."""
+    return f"{amount:,.0f}" if amount >= THOUSAND else f"{amount:.2f}"
+
+
 def usd_per_month_words(amount: float) -> str:
     """`1.43 USD`, `3,285 USD`; what is not worth a digit is `under 1 cent`."""
-    if 0 < amount < 0.01:
-        return "under 1 cent"
-    return f"{amount:,.0f} USD" if amount >= 999.995 else f"{amount:.2f} USD"
+    return "under 1 cent" if 0 < amount < 0.01 else f"{monthly_usd(amount)} USD"
 
 
 def percent(share: float, *, digits: int | None = None) -> str:

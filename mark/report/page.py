@@ -17,6 +17,7 @@ from mark.report.files import write_json, write_whole
 from mark.report.formatting import (
     compared_words,
     format_duration,
+    monthly_usd,
     over_yardstick,
     percent,
     served_percent,
@@ -123,6 +124,7 @@ def render_report(
             headline=verdict.sentence,
             bought=accuracy_sentence(runs),
             changes_at=verdict.changes_at,
+            has_floor=any(run.cost_over_floor is not None for run in runs),
             has_variants=any(run.result.accuracy is not None for run in runs),
             facts=_facts(runs),
             sections=sections,
@@ -178,7 +180,7 @@ def _cells(run: ComparedRun, lead: ComparedRun) -> dict[str, str]:
     p50, p95, p99 = format_latency(run)
     return {
         "total": usd(result.cost.total),
-        "month": usd(usd_per_month(result)),
+        "month": monthly_usd(usd_per_month(result)),
         "times": compared_words(cost_ratio(run, lead)) if run is not lead else "",
         "over_reference": over_yardstick(run.cost_over_reference),
         "over_floor": "" if run.cost_over_floor is None else over_yardstick(run.cost_over_floor),

@@ -12,10 +12,10 @@ from mark.report.formatting import (
     MISSING,
     compared_words,
     format_duration,
+    monthly_usd,
     over_yardstick,
     percent,
     served_percent,
-    usd,
 )
 from mark.report.runs.comparison import (
     ComparedRun,
@@ -68,7 +68,7 @@ def _cells(
     result = run.result
     return (
         Text(label, style="bold" if run is lead else ""),
-        usd(usd_per_month(result)),
+        monthly_usd(usd_per_month(result)),
         compared_words(cost_ratio(run, lead)) if run is not lead else "",
         _over_yardsticks(run, has_floor=has_floor),
         _attained(run),
