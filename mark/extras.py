@@ -31,10 +31,15 @@ def pip_install(extra: str) -> str:
     return f"pip install 'mark-serving[{extra}]'"
 
 
+def has_extra(extra: str) -> bool:
+    """True where every module of the extra is installed; none is imported."""
+    modules = EXTRAS[extra] + (EXTRAS["replay"] if extra in WITH_REPLAY else ())
+    return all(find_spec(module) is not None for module in modules)
+
+
 def require_extra(extra: str, what: str) -> None:
     """Misconfigured where a module of the extra is not installed. what: who needs it, such as `mark up`."""
-    modules = EXTRAS[extra] + (EXTRAS["replay"] if extra in WITH_REPLAY else ())
-    if any(find_spec(module) is None for module in modules):
+    if not has_extra(extra):
         raise Misconfigured(f"{what} needs the extra {extra}: {pip_install(extra)}")
 
 

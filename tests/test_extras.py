@@ -72,9 +72,16 @@ def modules_of(row: Row | Group) -> Iterator[str]:
         module, _, function = target.partition(":")
         yield f"mark.cli.{module}"
         room = import_module(f"mark.cli.{module}")
-        for node in ast.walk(ast.parse(inspect.getsource(getattr(room, function or name)))):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                yield node.module
+        yield from imports_of(ast.parse(inspect.getsource(getattr(room, function or name))))
+
+
+def imports_of(node: ast.AST) -> Iterator[str]:
+    """Modules that are imported there, but for those under a condition that asks for an extra."""
+    if isinstance(node, ast.ImportFrom) and node.module:
+        yield node.module
+    guarded = isinstance(node, ast.If) and "has_extra(" in ast.unparse(node.test)
+    for child in node.orelse if guarded else ast.iter_child_nodes(node):
+        yield from imports_of(child)
 
 
 def test_a_command_names_an_extra_where_it_needs_one_and_only_there():

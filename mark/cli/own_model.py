@@ -10,6 +10,7 @@ import typer
 
 from mark.cli import complete
 from mark.cli import options as given
+from mark.extras import has_extra
 
 INIT_EXAMPLES = (
     "mark init",
@@ -100,7 +101,7 @@ def init(
         force=force,
     )
     written = write_model(options)
-    if seconds > 0:
+    if seconds > 0 and has_extra("replay"):  # it plans
         from mark.live.local.first_price import show_first_price
 
         show_first_price(given.settings_of({"config": written}))

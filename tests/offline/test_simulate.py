@@ -448,7 +448,7 @@ def test_ctrl_c_prints_what_is_finished(mark, tmp_path):
         "            os.kill(os.getpid(), signal.SIGINT)\n"
         "        return super().forecast(history, horizon)\n"
     )
-    command = [sys.executable, "-c", "from mark.cli.main import main; main()", *HEDGED, "--json", "--out", "run"]
+    command = [sys.executable, "-c", "from mark.cli.main import main; main()", *RUN, "--json", "--out", "run"]
 
     done = subprocess.run(  # noqa: S603 - our own program
         [*command, "--policy", "greedy-oracle,mark,reactive", "--forecaster", "stop.py:Stop"],
