@@ -28,6 +28,8 @@ MARK = str(Path(sys.executable).with_name("mark"))
 UP_S, COMMAND_S, GONE_S = 300.0, 200.0, 20.0
 PATIENCE_S = 60.0
 """How long a test waits for what no figure bounds: a busy machine is slow."""
+ENDED_S = 60.0
+"""A service that does not end by itself within this hangs."""
 
 LIGHT = """
 service:
@@ -139,6 +141,13 @@ class Rig:
 
     def down(self) -> Said:
         """End the service by the command; nothing of it may be left, and it called no more than is granted."""
+        self.judge()
+        said = self.mark("down", "--name", self.name)
+        self.assert_gone()
+        return said
+
+    def judge(self) -> None:
+        """The service that runs called no more than is granted; its processes are remembered."""
         self.seen |= self.processes()
         with suppress(OSError, RetryLater):  # it is down already, or its AWS was killed
             state = EmulatedControls(self.running["aws_endpoint"]).state()
@@ -146,9 +155,6 @@ class Rig:
             assert "" not in state["callers"]
             assert state["permissions"]["refused"] == {}
             note(state["permissions"]["used"])
-        said = self.mark("down", "--name", self.name)
-        self.assert_gone()
-        return said
 
     def assert_gone(self) -> None:
         """No process that ever was this service's runs."""

@@ -1,4 +1,4 @@
-"""One service as its user meets it: brought up, asked by real clients, loaded, looked at, ended."""
+"""One service as its user meets it: brought up, asked by real clients, loaded, looked at, traced, ended, up again."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import json
 import queue
 import re
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,8 +21,9 @@ import tritonclient.grpc.aio as triton_grpc_aio
 import tritonclient.http as triton
 from sklearn.datasets import load_digits
 
-from tests.end_to_end.rig import Rig, eventually, fetch, rig
+from tests.end_to_end.rig import ENDED_S, Rig, eventually, fetch, rig
 from tests.report.browser import CHROMIUM, needs_browser
+from tests.telemetry.receiver import Receiver, receiver
 
 CONFIG = """
 service:
@@ -29,7 +31,14 @@ service:
   port: 0
   grpc_port: 0
   status_port: 0
+telemetry:
+  endpoint: {collector}
+  headers_file: {headers}
+  traces: {{ratio: 1.0e-9}}
+  metrics: {{every_s: 0.5}}
 """
+TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+KEY = "a-key-of-the-collector"
 COST_WORDS = {"instances", "standby", "lambda", "serving", "overhead", "total"}
 
 RENTS = "inception-v3"
@@ -37,11 +46,23 @@ RENTS = "inception-v3"
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+def collector() -> Iterator[Receiver]:
+    with receiver() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory, collector: Receiver) -> Iterator[Rig]:
+    """The service, which the last test ends."""
     with rig(tmp_path_factory.mktemp("everyday"), "everyday") as made:
-        made.up(CONFIG.format(name=made.name))
+        headers = made.home / "headers"
+        headers.write_text(f"x-key={KEY}\n")
+        headers.chmod(0o600)
+        document = made.up(CONFIG.format(name=made.name, collector=collector.url, headers=headers))
+        keys = {"aws_access_key_id", "aws_secret_access_key"}
+        assert set(document) == {"gateway", "grpc", "status_page", "aws_endpoint", "token", "models", *keys}
+        assert set(document["models"][0]) == {"name", "example"}
         yield made
-        made.down()
 
 
 def url_of(live: Rig, path: str = "") -> str:
@@ -162,6 +183,30 @@ def test_sagemaker_runtime_reaches_a_model(live: Rig) -> None:
         client.close()
 
 
+def test_a_clients_trace_reaches_the_model(live: Rig, collector: Receiver) -> None:
+    (model,) = [one for one in live.running["models"] if one["name"] == RENTS]
+    headers = {"traceparent": f"00-{TRACE}-{SPAN}-01"}
+    url = f"{live.running['gateway']}/v2/models/{RENTS}/infer"
+    status, reply, _ = fetch(url, model["example"], more=headers)
+    assert status == 200, reply
+    eventually(lambda: {"batch", f"infer {RENTS}"} <= {span.name for span in collector.spans})
+    infer, agent, batch = (collector.one(name) for name in (f"infer {RENTS}", "agent", "batch"))
+    assert {span.trace_id for span in collector.spans} == {TRACE}
+    assert (infer.parent_id, agent.parent_id, batch.parent_id) == (SPAN, infer.span_id, agent.span_id)
+    assert collector.one("model").parent_id == batch.span_id
+    assert (infer.resource["service.name"], batch.resource["service.name"]) == ("mark-gateway", "mark-agent")
+    assert batch.attributes["mark.instance"] == agent.attributes["mark.instance"]
+
+
+def test_metrics_come_and_the_key_from_gateways_alone(live: Rig, collector: Receiver) -> None:
+    eventually(lambda: {"mark_gateway_responses", "mark_agent_responses"} <= collector.metrics.keys())
+    keys = {headers.get("x-key") for headers in collector.headers}
+    assert keys == {KEY, None}
+    logs = "".join(path.read_text() for path in live.folder.rglob("*.log"))
+    assert logs
+    assert KEY not in logs
+
+
 def test_a_load_is_answered_in_time_and_status_counts_it(live: Rig) -> None:
     before = model_status(live, "inception-v3")
     load = live.ask("load", "--rate", "20", "--duration", "4")
@@ -270,6 +315,8 @@ def test_metrics_are_of_both_gateways_whichever_is_asked(live: Rig) -> None:
 
 
 def test_down_leaves_nothing_and_up_works_again_at_once(live: Rig) -> None:
+    killed = live.ask("chaos", "kill", "agent")["pid"]  # down ends one that was started again, too
+    eventually(lambda: {row["pid"] for row in live.instances("running")}.isdisjoint({killed, None}))
     agents = {row["pid"] for row in live.instances("running")}
     assert agents
     assert agents < live.processes()
@@ -279,8 +326,26 @@ def test_down_leaves_nothing_and_up_works_again_at_once(live: Rig) -> None:
     assert after.status == 2
     assert after.err.count("\n") == 1
     assert "no service everyday is up" in after.err
-    document = live.up(CONFIG.format(name=live.name))
-    keys = {"aws_access_key_id", "aws_secret_access_key"}
-    assert set(document) == {"gateway", "grpc", "status_page", "aws_endpoint", "token", "models", *keys}
-    assert set(document["models"][0]) == {"name", "example"}
-    infer(live, document["models"][0])
+    what_init_writes_comes_up_and_ctrl_c_ends_it(live)
+
+
+def what_init_writes_comes_up_and_ctrl_c_ends_it(live: Rig) -> None:
+    written = live.mark("init", "--to", "mark.yaml")
+    assert written.status == 0
+    again = live.mark("init", "--to", "mark.yaml")
+    assert (again.status, again.out) == (2, "")
+    assert "is there already" in again.err
+    started = live.start("up", "--config", "mark.yaml", "--name", live.name)
+    try:
+        assert started.stdout is not None
+        said = started.stdout.readline()  # nothing is said before it is ready
+        infer(live, live.running["models"][0])
+        live.judge()
+        started.send_signal(signal.SIGINT)
+        _, err = started.communicate(timeout=ENDED_S)
+    finally:
+        started.kill()
+        started.communicate()
+    assert "is up and serves resnet-50, digits" in said, err
+    assert "Traceback" not in err
+    live.assert_gone()

@@ -1,4 +1,7 @@
-"""Whatever breaks under load: each request gets one answer, in time, and the service heals."""
+"""Whatever breaks under load: each request gets one answer, in time, and the service heals.
+
+Others reach the service, so a token guards it; and it refuses what cannot be done.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ import pytest
 
 from mark.domain.fleet import Role
 from tests.end_to_end.rig import LIGHT, Rig, eventually, fetch, launched_by_token, rig
+from tests.end_to_end.test_refusals import assert_refused
 
 SLOW = pytest.mark.slow
 """Each drives a load for some ten seconds and more, beside a service that needs both cores."""
@@ -29,14 +33,15 @@ TWO_PLANS_S = 2 * 60 / SPEED + 1
 SENT_BEFORE = 60
 """Requests before something breaks: two seconds of the load."""
 TAKEN_OVER_S = 4.5
+HOST = "0.0.0.0"  # noqa: S104 - what is asked for: others reach it
 
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    """The service, which the last test ends."""
     with rig(tmp_path_factory.mktemp("broken"), "broken") as made:
-        made.up(LIGHT.format(name=made.name))
+        made.up(LIGHT.format(name=made.name).replace("port: 0", f"host: {HOST}\n  port: 0", 1))
         yield made
-        made.down()
 
 
 @contextmanager
@@ -106,6 +111,23 @@ def assert_heals(live: Rig) -> None:
     assert_one_fleet_for_a_token(live)
 
 
+def test_a_token_guards_what_others_reach(live: Rig) -> None:
+    running = live.running
+    token = running["token"]
+    assert len(token) >= 32
+    gateway = running["gateway"].replace(HOST, "127.0.0.1")
+    page = running["status_page"].replace(HOST, "127.0.0.1")
+    model = running["models"][0]
+    for wrong in (None, "", token[:-1], f"{token}x"):
+        status, body, _ = fetch(f"{gateway}/v2/models/{model['name']}/infer", model["example"], token=wrong)
+        assert status == 401, body
+        assert fetch(page, token=wrong)[0] == 401
+    status, body, _ = fetch(f"{gateway}/v2/models/{model['name']}/infer", model["example"], token=token)
+    assert status == 200
+    assert json.loads(body)["outputs"]
+    assert fetch(page, token=token)[0] == 200
+
+
 @pytest.mark.parametrize(
     "victim", ["agent", *(pytest.param(name, marks=SLOW) for name in ("gateway", "controller", "store"))]
 )
@@ -157,7 +179,7 @@ def test_an_emulated_aws_that_ends_comes_back_with_what_the_service_needs(live: 
     assert told["restarts"]["aws"]["status"] == -signal.SIGKILL
     assert told["down"] == []
     url = f"{live.running['gateway']}/v2/models/{MODEL}/infer"
-    assert fetch(url, live.running["models"][0]["example"])[0] == 200
+    assert fetch(url, live.running["models"][0]["example"], token=live.running["token"])[0] == 200
 
 
 @SLOW
@@ -206,3 +228,27 @@ def test_aws_that_misbehaves_while_instances_are_taken_loses_nothing(live: Rig, 
     assert_nothing_lost(load, wall_s=FAULT_S)
     assert_heals(live)
     assert live.ask("explain")["reproduces"] is True
+
+
+def test_refusals_of_a_service_that_runs(live: Rig) -> None:
+    name = ("--name", live.name)
+    assert_refused(live.mark, "up", "--detach", *name, says=f"process {live.running['pid']} holds {live.folder}")
+    assert live.mark("interrupt", "--share", "0.01", *name).out.startswith("0.01 of ")
+    assert_refused(live.mark, "chaos", "nonsense", *name, says="throttle")
+    assert_refused(live.mark, "chaos", "kill", "nobody", *name, says="agent")
+    assert_refused(live.mark, "chaos", "refuse", "--offering", "c5.lrge:spot", *name, says="c5.large:spot")
+    assert_refused(live.mark, "interrupt", "--share", "1.5", *name, says="--share")
+    assert_refused(
+        live.mark, "load", "--rate", "5", "--duration", "1", "--model", "nope", *name, says="inception-v3"
+    )
+    assert_refused(live.mark, "load", "--duration", "1", *name, says="--trace FILE or --rate RPS")
+
+
+def test_a_dead_supervisor_leaves_nothing(live: Rig) -> None:
+    live.judge()
+    agents = {row["pid"] for row in live.instances("running")}
+    assert agents
+    assert agents <= live.seen
+    os.kill(live.running["pid"], signal.SIGKILL)
+    eventually(lambda: not live.processes())
+    assert_refused(live.mark, "status", "--name", live.name, says=f"no service {live.name} is up")

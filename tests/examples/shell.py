@@ -51,11 +51,16 @@ class Reader:
             "MARK_CACHE": str(Path(tempfile.gettempdir()) / "mark-test-engine"),
         }
 
-    def follow(self) -> dict[str, str]:
-        """Run every command of the README; what each printed on stdout. Ends what was started, come what may."""
+    def follow(self, *, until: str | None = None) -> dict[str, str]:
+        """Run every command of the README; what each printed on stdout. Ends what was started, come what may.
+
+        until: how the first command begins that is not run.
+        """
         said = {}
         try:
             for line in commands(self._example):
+                if until is not None and line.startswith(until):
+                    break
                 said[line] = self.run(line)
         finally:
             self._tidy()
