@@ -9,6 +9,9 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+# Threads of numpy that wait for a core that another worker has spin: a training took eight times as long.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import botocore.session
 import pytest
 from hypothesis import settings

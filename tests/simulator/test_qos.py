@@ -18,6 +18,7 @@ from mark.dispatch.qos import QosPool, fixed_choice, heuristic_choice
 from mark.dispatch.qos_policy import action_choice, action_count, allowed_actions, feature_count
 from mark.domain.errors import Misconfigured
 from mark.simulator.engine.compiled import compiled_variant_kernel, plain_variant_kernel
+from mark.simulator.qos import policy_gradient
 from mark.simulator.qos.checkpoint import Made, checkpoint_bytes, read_checkpoint
 from mark.simulator.qos.drawn_load import DailyLoad, daily_load, level_for
 from mark.simulator.qos.environment import QosEnvironment, nearest_allowed
@@ -29,6 +30,12 @@ from mark.studies.fang.published import pool_of
 from tests.dispatch.test_qos import POOL
 
 KERNEL = compiled_variant_kernel(Path(tempfile.gettempdir()) / "mark-test-engine")
+
+
+@pytest.fixture(autouse=True)
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainings imitate for a moment: no test asks how well."""
+    monkeypatch.setattr(policy_gradient, "IMITATION_STEPS", 20)
 
 
 def queries(seed: int, qps: float, duration_s: float) -> QosQueries:

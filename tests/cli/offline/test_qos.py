@@ -8,12 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mark.simulator.qos import policy_gradient
 from mark.simulator.qos.checkpoint import checkpoint_bytes, read_checkpoint
 from mark.studies.fang.published import pool_of
 from tests.cli.test_bad_input import refused
 
 TRACE = ["--trace", "waves.csv", "--qps", "25"]
 SHORT = ["--jobs", "1", "--job-s", "20"]
+
+
+@pytest.fixture(autouse=True)
+def brief(monkeypatch):
+    """Trainings imitate for a moment: no test asks how well."""
+    monkeypatch.setattr(policy_gradient, "IMITATION_STEPS", 20)
 
 
 @pytest.fixture
