@@ -1,4 +1,4 @@
-"""One service as its user meets it: brought up, asked by real clients, loaded, looked at, traced, ended, up again."""
+"""One service as its user meets it: up, asked by real clients, loaded, looked at, traced, ended, up again."""
 
 from __future__ import annotations
 
