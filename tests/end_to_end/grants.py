@@ -19,7 +19,7 @@ USED: set[Use] = set()
 """Grants that the services of this process used."""
 SET_UP = "setup"
 """Role that makes an emulated account; in AWS a deploy does, whose role is the deployer's."""
-_WAKES = "standbys fall asleep and are woken in `scripts.rehearsal.scarcity`, whose calls are judged, too"
+_WAKES = "standbys fall asleep and are woken in `tests/live/scarcity.py`, whose calls are judged, too"
 _TRAINS = (
     "a service on one machine trains its forecasters in processes; tests/aws/test_calls.py records the function's"
 )

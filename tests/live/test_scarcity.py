@@ -9,8 +9,8 @@ import pytest
 
 from mark.controller.journal import Tick
 from mark.domain.orders import LaunchRefused, RefusalCause, SpotWarned
-from scripts.rehearsal.scarcity import NO_CAPACITY, Scarcity, faults_of, figures_of, rehearse
 from tests.controller.builders import SMALL, forecast, seen
+from tests.live.scarcity import NO_CAPACITY, Scarcity, faults_of, figures_of, rehearse
 
 LOAD = {
     "sent": 100,

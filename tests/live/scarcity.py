@@ -1,21 +1,18 @@
-"""Minutes without capacity, live: `python -m scripts.rehearsal.scarcity [--minutes 10] [--speed 1]`.
+"""Minutes without capacity, live.
 
 A service on this machine that has its fleet and its standbys meets InsufficientInstanceCapacity for every
 CreateFleet and StartInstances, and a minute later loses 40 % of its spot instances. Meanwhile the controller has
 to go on ticking, each request to be answered once, and Lambda to keep the objective for what nothing else serves.
-Prints its figures; status 1 where one is not as it should be. It takes some minutes longer than the lack lasts.
+It takes some minutes longer than the lack lasts.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -188,25 +185,3 @@ def _settings(asked: Scarcity, file: Path) -> Settings:
             ),
         }
     )
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line; SystemExit where something is not as it should be."""
-    parser = argparse.ArgumentParser(prog="python -m scripts.rehearsal.scarcity", description=__doc__)
-    usual = Scarcity()
-    parser.add_argument("--minutes", type=float, default=usual.minutes, help="without capacity, more than 1")
-    parser.add_argument("--rps", type=float, default=usual.rps, help="requests a second")
-    parser.add_argument("--speed", type=float, default=usual.speed, help="of the service's clock")
-    parser.add_argument("--seed", type=int, default=usual.seed)
-    asked = parser.parse_args(arguments)
-    if asked.minutes <= TAKEN_AT_MIN:
-        parser.error(f"--minutes must be more than {TAKEN_AT_MIN:g}: then instances are taken away")
-    found = rehearse(Scarcity(minutes=asked.minutes, rps=asked.rps, speed=asked.speed, seed=asked.seed))
-    print(json.dumps(asdict(found), indent=2))
-    wrong = list(faults_of(found))
-    if wrong:
-        sys.exit(f"failed: {'; '.join(wrong)}")
-
-
-if __name__ == "__main__":
-    main()
