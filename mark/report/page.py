@@ -121,7 +121,8 @@ def render_report(
         .get_template("report.html.j2")
         .render(
             title=title,
-            headline=verdict.sentence,
+            headline=verdict.parts[0],
+            others=verdict.parts[1],
             bought=accuracy_sentence(runs),
             changes_at=verdict.changes_at,
             has_floor=any(run.cost_over_floor is not None for run in runs),

@@ -74,13 +74,18 @@ class Verdict:
     @property
     def sentence(self) -> str:
         """What to run and what it costs, then the others from the cheapest on."""
+        return " ".join(part for part in self.parts if part)
+
+    @property
+    def parts(self) -> tuple[str, str]:
+        """What to run and what it costs, and the others."""
         best = self.best
         others = sorted((one for one in self.options if one is not best), key=lambda one: one.usd_per_month)
         first = self._run(best) if best is not None else self._nothing_keeps()
-        parts = [first, *(self._other(one) for one in others)]
+        rest = [self._other(one) for one in others]
         if self.options and self.option(Role.LAMBDA) is None:
-            parts.append("Lambda alone was not compared.")
-        return " ".join(part for part in parts if part)
+            rest.append("Lambda alone was not compared.")
+        return first, " ".join(rest)
 
     @property
     def changes_at(self) -> str:
