@@ -147,8 +147,7 @@ def chosen_policies(settings: Settings) -> PolicySpec:
 def check_names(settings: Settings) -> None:
     """Refuse unknown policies, types and forecasters before a trace is read."""
     for name in settings.policies:
-        if name != ALL:
-            check_policy(name)
+        check_policy(name, also=(ALL,))
     _check_budget(settings)
     prices = load_prices(settings.prices)
     single = (settings.offerings.standby_type, settings.policy.monitor.instance_type)

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from mark.cloudmodel.noise import SUREST
@@ -441,10 +441,11 @@ def policy_names() -> tuple[str, ...]:
     return tuple(_BUNDLES)
 
 
-def check_policy(name: str) -> None:
-    """Misconfigured where there is no policy of that name; `static:N` is one for any N."""
-    if name not in _BUNDLES and static_count(name) is None:
-        raise unknown("policy", name, _BUNDLES)
+def check_policy(name: str, also: Sequence[str] = ()) -> None:
+    """Misconfigured where there is no policy of that name, nor another word; `static:N` is one for any N."""
+    known = (*_BUNDLES, *also)
+    if name not in known and static_count(name) is None:
+        raise unknown("policy", name, known)
 
 
 def make_bundle(name: str, given: Ingredients, setting: Setting | None = None) -> PolicyBundle:

@@ -90,12 +90,13 @@ async def measure(
     seconds: float,
     progress: Callable[[float, tuple[MeasuredPoint, ...]], None] | None = None,
     longest_s: float = math.inf,
+    every_size: bool = False,
 ) -> tuple[MeasuredPoint, ...]:
     """Points by rising size, within some `seconds`: of the smallest size, and of those that they have room for.
 
-    The backend has been started. longest_s: no size is measured that takes longer, but for the smallest. progress:
-    called after each round with the share of the time that is used and what is known by then. Errors:
-    Misconfigured where the backend keeps answering with an error.
+    The backend has been started. longest_s: no size is measured that takes longer, but for the smallest.
+    every_size: the time leaves no size out, and may be exceeded. progress: called after each round with the share
+    of the time that is used and what is known by then. Errors: Misconfigured where the backend keeps failing.
     """
 
     def tell(share: float, points: Mapping[str, tuple[MeasuredPoint, ...]]) -> None:
@@ -103,7 +104,13 @@ async def measure(
             progress(share, points[""])
 
     found = await measure_variants(
-        {"": backend}, make_request, sizes, seconds=seconds, progress=tell, longest_s=longest_s
+        {"": backend},
+        make_request,
+        sizes,
+        seconds=seconds,
+        progress=tell,
+        longest_s=longest_s,
+        every_size=every_size,
     )
     return found[""]
 
@@ -116,6 +123,7 @@ async def measure_variants(
     seconds: float,
     progress: Callable[[float, Mapping[str, tuple[MeasuredPoint, ...]]], None],
     longest_s: float = math.inf,
+    every_size: bool = False,
 ) -> Mapping[str, tuple[MeasuredPoint, ...]]:
     """The points of each variant, as `measure` has them; all sizes of all variants are measured in turn."""
     ordered = sorted(set(sizes))
@@ -131,7 +139,7 @@ async def measure_variants(
     for place, size in enumerate(ordered):
         # a batch takes at most as much longer as it is larger; it is called here and in a round at least
         expected_s = last_s * size / ordered[place - 1] if place else 0.0
-        if place and used() + (round_s + 2 * expected_s) / seconds > 1.0:
+        if place and not every_size and used() + (round_s + 2 * expected_s) / seconds > 1.0:
             break
         timings = [(name, _Timing(size)) for name in backends]
         last_s = await _warmed_up(backends, timings, make_request, used)

@@ -371,7 +371,7 @@ def test_no_folder_of_the_deploying_machine_is_in_a_template(tmp_path: Path) -> 
     models = make_live_models(read)
     assert models[0].folder == tmp_path
 
-    spending = Spending(fleet_usd=0.1, around_usd=0.1, limit_usd=1.0, named=True, lambda_usd=0.0)
+    spending = Spending(around_usd=0.1, limit_usd=1.0, named=True, lambda_usd=0.0)
     blueprint = _blueprint(read, models, (), spending, first_bundles(read, models))
 
     assert blueprint["infer"]

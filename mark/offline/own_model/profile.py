@@ -179,6 +179,7 @@ async def _measured(
             seconds=options.seconds,
             progress=lambda share, _points: report(share),
             longest_s=options.longest_s,
+            every_size=options.batches is not None,
         )
     finally:
         await backend.close()

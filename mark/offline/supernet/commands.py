@@ -167,7 +167,12 @@ async def _points(
         inputs = next(iter(backends.values())).inputs
         request = request_for(None, "/v2/models/supernet/infer", inputs)
         return await measure_variants(
-            backends, lambda: request, sizes, seconds=seconds, progress=lambda share, _points: report(share)
+            backends,
+            lambda: request,
+            sizes,
+            seconds=seconds,
+            progress=lambda share, _points: report(share),
+            every_size=True,  # variants are compared size by size
         )
 
 

@@ -146,7 +146,7 @@ class World:
         return self.retraining.told()
 
 
-def _model(folder: Path, name: str, seed: int, past_min: int) -> Any:
+def _model(folder: Path, name: str, seed: int, past_min: int = 15) -> Any:
     file = folder / "learner.py"
     file.write_text(FACTORY)
     past = Demand(end_at=900.0, mean_rps=(5.0,) * past_min, max_rps=(6.0,) * past_min)
