@@ -38,10 +38,11 @@ TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 
 
 def site_pages(house: Path) -> dict[str, str]:
-    """Each file or folder that is a page, by its path in the repository: the page's path on the site."""
+    """Each file or folder that is a page or a picture, by its path in the repository: its path on the site."""
     pages = {
         f"{DOCS}/{path.relative_to(house / DOCS).as_posix()}": path.relative_to(house / DOCS).as_posix()
-        for path in sorted((house / DOCS).rglob("*.md"))
+        for path in sorted((house / DOCS).rglob("*"))
+        if path.suffix in (".md", ".png")
     }
     for path in sorted((house / TABLES).glob("*.csv")):
         page = path.relative_to(house / DOCS).with_suffix(".md")
