@@ -316,10 +316,12 @@ def test_metrics_are_of_both_gateways_whichever_is_asked(live: Rig) -> None:
 
 def test_down_leaves_nothing_and_up_works_again_at_once(live: Rig) -> None:
     killed = live.ask("chaos", "kill", "agent")["pid"]  # down ends one that was started again, too
-    eventually(lambda: {row["pid"] for row in live.instances("running")}.isdisjoint({killed, None}))
-    agents = {row["pid"] for row in live.instances("running")}
-    assert agents
-    assert agents < live.processes()
+
+    def all_run() -> bool:
+        agents = {row["pid"] for row in live.instances("running")}  # 0 before its process is there
+        return bool(agents) and killed not in agents and agents < live.processes()
+
+    eventually(all_run)
     down = live.down()
     assert down.status == 0
     after = live.mark("status", "--name", live.name)
