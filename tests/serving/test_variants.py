@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,20 +45,32 @@ CHOOSERS = {
     rule: AgentVariants(replace(SERVING, dispatch=VariantDispatch(rule)), TYPE, horizon_s=HORIZON_S)
     for rule in (VariantRule.SLACKFIT, VariantRule.MAXACC, VariantRule.MAXBATCH)
 }
+LIFTED = {
+    rule: AgentVariants(replace(SERVING, dispatch=VariantDispatch(rule)), TYPE, horizon_s=HORIZON_S)
+    for rule in (VariantRule.SLACKFIT, VariantRule.MAXBATCH)
+}
+"""Each of their questions says the floors anew."""
 FASTEST_S = TABLE.latency_s[TYPE][0]
+
+
+@cache
+def replayed(rule: VariantRule) -> tuple[VariantServing, Any]:
+    """A replay's settings, and its variants, which take a moment to make."""
+    serving = replace(SERVING, dispatch=VariantDispatch(rule))
+    made = arrays.records(kernel.RULES, 1)[0]
+    made.objective_s, made.speed = HORIZON_S, 1.0
+    return serving, arrays.variants(serving, made)
 
 
 def in_a_replay(rule: VariantRule, ages_s: list[float], now: float) -> tuple[int, int]:
     """Requests and variant of the batch that a replay takes. ages_s: of what waits, the oldest first."""
-    serving = replace(SERVING, dispatch=VariantDispatch(rule))
-    made = arrays.records(kernel.RULES, 1)[0]
-    made.objective_s, made.speed = HORIZON_S, 1.0
+    serving, variants = replayed(rule)
     server = arrays.records(kernel.SERVER, 1)[0]
     server.kind, server.waiting, server.max_batch = serving.types.index(TYPE), len(ages_s), 8
     server.full_batch_s = FASTEST_S[-1]
     queue = np.zeros(64)
     queue[: len(ages_s)] = [now - age_s for age_s in ages_s]
-    most = kernel._choose_variant(now, server, queue, arrays.variants(serving, made), arrays.tally(0.0, 1).totals)
+    most = kernel._choose_variant(now, server, queue, variants, arrays.tally(0.0, 1).totals)
     return min(most, len(ages_s)), int(server.variant)
 
 
@@ -73,9 +87,7 @@ def test_the_choice_is_the_replays(rule: VariantRule, ages_s: list[float]) -> No
 
 @given(floors=st.lists(st.integers(0, 2), min_size=1, max_size=20), slack_s=st.floats(-0.1, 0.5))
 def test_a_floor_lifts_its_whole_batch(floors: list[int], slack_s: float) -> None:
-    chooser = AgentVariants(
-        replace(SERVING, dispatch=VariantDispatch(VariantRule.MAXBATCH)), TYPE, horizon_s=HORIZON_S
-    )
+    chooser = LIFTED[VariantRule.MAXBATCH]
     chooser.lift_for(floors)
     count, number = chooser.choose([Waiting(slack_s, floor) for floor in floors], 0.0)
     assert 1 <= count <= min(8, len(floors))
@@ -88,7 +100,7 @@ def test_a_floor_lifts_its_whole_batch(floors: list[int], slack_s: float) -> Non
     )
 )
 def test_a_pinned_variant_answers_and_floors_beside_it_are_kept(waiting: list[Waiting]) -> None:
-    chooser = AgentVariants(SERVING, TYPE, horizon_s=HORIZON_S)
+    chooser = LIFTED[VariantRule.SLACKFIT]
     chooser.lift_for([one.floor for one in waiting])
     count, number = chooser.choose(waiting, 0.0)
     assert 1 <= count <= len(waiting)
