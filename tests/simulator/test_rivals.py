@@ -33,11 +33,16 @@ def stepping(before: float, after: float) -> Trace:
     return Trace(name="steps", start_at=0.0, bin_s=1.0, rates_rps=rates, whole_counts=True)
 
 
+def untuned(policy: str) -> Overrides | None:
+    """One setting of those that an autoscaler is tuned among: to try all takes seconds."""
+    return Overrides(setting=tuning_grid(policy)[2]) if policy in TUNED else None
+
+
 @pytest.mark.parametrize("policy", ["autoscaler", pytest.param("sagemaker-tuned", marks=pytest.mark.slow)])
 def test_what_comes_in_the_run_changes_nothing_that_is_tuned(kernel: Kernel, policy: str) -> None:
     one, other = (
-        experiment(kernel, Market.ON_DEMAND, trace=stepping(20.0, after), types=("c5.large",))
-        for after in (20.0, 200.0)
+        experiment(kernel, Market.ON_DEMAND, trace=stepping(5.0, after), types=("c5.large",))
+        for after in (5.0, 50.0)
     )
     first, second = run(one, policy), run(other, policy)
     assert first.tuned is not None
@@ -46,7 +51,7 @@ def test_what_comes_in_the_run_changes_nothing_that_is_tuned(kernel: Kernel, pol
 
 
 def test_the_setting_that_runs_is_the_best_of_the_grid_on_the_load_before(kernel: Kernel) -> None:
-    load = stepping(20.0, 20.0)
+    load = stepping(5.0, 5.0)
     given = experiment(kernel, Market.ON_DEMAND, trace=load, types=("c5.large",))
     found = run(given, "autoscaler").tuned
     assert found is not None
@@ -90,7 +95,8 @@ def test_a_trace_without_load_before_the_run_says_what_to_do(kernel: Kernel, pol
 @pytest.mark.parametrize("policy", ["sagemaker", "sagemaker-fast", "reactive", "autoscaler"])
 @pytest.mark.parametrize("trace", [surging(40.0, plus=2.0), up_and_down()], ids=["surge", "waves"])
 def test_nobody_waits_for_an_answer_that_could_only_be_late(kernel: Kernel, policy: str, trace: Trace) -> None:
-    result = run(experiment(kernel, Market.ON_DEMAND, trace=trace, faults=CALM, types=("c5.large",)), policy)
+    given = experiment(kernel, Market.ON_DEMAND, trace=trace, faults=CALM, types=("c5.large",))
+    result = given.run(policy, overrides=untuned(policy))
     finished = result.requests - result.served.in_flight
     assert result.attained == pytest.approx(1.0 - result.served.shed / finished, abs=1e-9)
     assert result.latency.p99_s <= result.slo.latency_s
@@ -153,7 +159,7 @@ def test_what_spills_keeps_more_than_what_refuses(kernel: Kernel) -> None:
         types=("c5.large",),
         profile_sets=("assumed-lambda",),
     )
-    spilling, refusing = run(given, "autoscaler-spill"), run(given, "autoscaler")
+    spilling, refusing = (given.run(name, overrides=untuned(name)) for name in ("autoscaler-spill", "autoscaler"))
     assert spilling.served.lambda_ > 0
     assert spilling.attained > refusing.attained
     assert (refusing.served.lambda_, refusing.cost.lambda_) == (0, 0.0)
