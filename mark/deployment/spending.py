@@ -68,7 +68,7 @@ def spending_of(settings: Settings, models: Sequence[LiveModel], footprint: Foot
 
 
 def spending_line(spending: Spending) -> str:
-    """What the service spends at most, in a sentence."""
+    """The most that the service can spend, in a sentence."""
     why = "" if spending.named else f", {TIMES:g} times what the busiest minute so far takes on demand"
     said = f"Instances cost at most {spending.limit_usd:g} USD/h (service.aws.max_usd_per_hour{why})"
     if not spending.lambda_usd:

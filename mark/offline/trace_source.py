@@ -21,7 +21,7 @@ REGION = Settings().service.aws.region
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceReading:
-    """How a trace is read, and the bursts to draw within its long bins."""
+    """Options of reading a trace, and the bursts to draw within its long bins."""
 
     options: TraceOptions = AS_IT_IS
     bursts: str = DEFAULTS.bursts

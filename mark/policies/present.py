@@ -1,4 +1,4 @@
-"""What a user probably runs now: the present, by which every verdict measures.
+"""The fleet or service that a user probably runs now: the present, by which every verdict measures.
 
 `sagemaker`, `hpa` and `static:N` are replayed; a bill in USD a month stands for itself.
 """
@@ -18,7 +18,7 @@ _COUNT = re.compile(rf"{STATIC}([1-9]\d{{0,4}})")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Present:
-    """What runs now: the policy that stands for it, or else what it costs, USD a month."""
+    """The policy that stands for what runs now, or else its cost, USD a month."""
 
     words: str
     policy: str = ""
@@ -31,7 +31,7 @@ _NAMED = {"sagemaker": SAGEMAKER, "hpa": HPA}
 
 
 def parse_present(text: str) -> Present:
-    """What `--now` names. Misconfigured where it names nothing of it."""
+    """The present that `--now` names. Misconfigured where it names none."""
     if text in _NAMED:
         return _NAMED[text]
     count = static_count(text)

@@ -23,6 +23,8 @@ class Role(StrEnum):
     MARK = "mark"
 
 
+LAMBDA_ONLY = "lambda-only"
+"""The policy of Lambda alone."""
 EFFORT = {role: place for place, role in enumerate(Role)}
 LEAST_LESS = 0.005
 """Share from which one cost is called less than another: half a per cent reads as none."""
@@ -41,6 +43,18 @@ class Option:
     #: Share answered in time; None where nobody measured it, or nobody asked.
     attained: float | None
     keeps_objective: bool
+
+    @classmethod
+    def told(cls, words: str, usd_per_month: float) -> Option:
+        """The bill of what runs now, as the user told it: nobody knows whether that keeps the objective."""
+        return cls(
+            role=Role.NOW,
+            words=words,
+            policy="",
+            usd_per_month=usd_per_month,
+            attained=None,
+            keeps_objective=True,
+        )
 
     @property
     def is_told(self) -> bool:
@@ -73,12 +87,12 @@ class Verdict:
 
     @property
     def sentence(self) -> str:
-        """What to run and what it costs, then the others from the cheapest on."""
+        """The way to run and its cost, then the others from the cheapest on."""
         return " ".join(part for part in self.parts if part)
 
     @property
     def parts(self) -> tuple[str, str]:
-        """What to run and what it costs, and the others."""
+        """The way to run and its cost, and the others."""
         best = self.best
         others = sorted((one for one in self.options if one is not best), key=lambda one: one.usd_per_month)
         first = self._run(best) if best is not None else self._nothing_keeps()
@@ -116,6 +130,12 @@ class Verdict:
         missed = one.attained is not None and not one.keeps_objective
         late = f", but only {percent(one.attained or 0.0, digits=1)} in time" if missed else ""
         return f"{first}: {usd_per_month_words(one.usd_per_month)}{late}."
+
+
+def usual_words(role: Role, policy: str) -> str:
+    """A sentence's name for a way that the user did not name."""
+    known = {Role.LAMBDA: "Lambda alone", Role.MARK: "MArk"}
+    return known.get(role, f"the best you could build ({policy})")
 
 
 class OptionObject(TypedDict):

@@ -78,7 +78,7 @@ class _Timing:
         self.taken.append(took_s)
 
     def point(self) -> MeasuredPoint:
-        """What is known by now."""
+        """The point as it is known by now."""
         return _point(self.size, self.taken, self.failed)
 
 

@@ -14,7 +14,7 @@ from mark.domain.plan import Plan
 from mark.live.local.first_plan import first_plan
 from mark.live.models import LiveModel, make_live_models
 from mark.report.formatting import format_rps, usd_per_month_words
-from mark.report.overhead import overhead_usd_per_month
+from mark.report.overhead import overhead_usd_per_hour
 from mark.report.terminal import note, show
 
 
@@ -36,7 +36,7 @@ class FirstPrice:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What is rented first, and what that costs an hour and a month."""
+        """The first fleets, then their price an hour and a month."""
         month = usd_per_month_words(self.usd_per_hour * HOURS_PER_MONTH)
         instances, around = figure(self.instances_usd_per_hour), figure(self.overhead_usd_per_hour)
         hour = f"{figure(self.usd_per_hour)} USD an hour ({instances} for instances, {around} around them)"
@@ -46,11 +46,10 @@ class FirstPrice:
 def first_price(settings: Settings, models: Sequence[LiveModel]) -> FirstPrice:
     """The price of the first plans; a model without one rents nothing."""
     plans = [(model, _plan(model)) for model in models]
-    overhead = overhead_usd_per_month(footprint_of(settings, models=len(models)))
     return FirstPrice(
         fleets=tuple(f"{model.name}: {_load(model)} {_fleet(model, plan)}" for model, plan in plans),
         instances_usd_per_hour=sum(plan.usd_per_hour for _, plan in plans if plan is not None),
-        overhead_usd_per_hour=overhead / HOURS_PER_MONTH,
+        overhead_usd_per_hour=overhead_usd_per_hour(footprint_of(settings, models=len(models))),
     )
 
 

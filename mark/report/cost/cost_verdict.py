@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from mark.policies.present import SAGEMAKER
 from mark.report.cost.cost_report import CostReport, ModelReport
 from mark.report.runs.rivals import MONTH_S, best_of
-from mark.report.runs.run_verdict import LAMBDA_ONLY
-from mark.report.verdict import Option, Role, Verdict
+from mark.report.verdict import LAMBDA_ONLY, Option, Role, Verdict, usual_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +75,7 @@ def service_verdict(report: CostReport) -> Verdict | None:
     )
     ours = Option(
         role=Role.MARK,
-        words="MArk",
+        words=usual_words(Role.MARK, ""),
         policy=report.models[0].policy,
         usd_per_month=any_of.measured_usd / any_of.replayed_s * MONTH_S,
         attained=any_of.measured_attained,
@@ -84,8 +83,8 @@ def service_verdict(report: CostReport) -> Verdict | None:
     )
     options = (
         _now(report, found.get(SAGEMAKER.policy)),
-        _option(Role.TUNED, tuned, f"the best you could build ({tuned.policy})" if tuned else ""),
-        _option(Role.LAMBDA, found.get(LAMBDA_ONLY), "Lambda alone"),
+        _option(Role.TUNED, tuned),
+        _option(Role.LAMBDA, found.get(LAMBDA_ONLY)),
         ours,
     )
     return Verdict(slo=report.models[0].slo, options=tuple(one for one in options if one is not None))
@@ -95,22 +94,16 @@ def _now(report: CostReport, sagemaker: ServiceBaseline | None) -> Option | None
     """The fleet that serves where a service only observes it, else SageMaker as its users set it up."""
     if report.existing_usd is None:
         return _option(Role.NOW, sagemaker, SAGEMAKER.words)
-    return Option(
-        role=Role.NOW,
-        words="the fleet that serves now",
-        policy="",
-        usd_per_month=report.existing_usd / (report.until - report.since) * MONTH_S,
-        attained=None,
-        keeps_objective=True,
-    )
+    usd_per_month = report.existing_usd / (report.until - report.since) * MONTH_S
+    return Option.told("the fleet that serves now", usd_per_month)
 
 
-def _option(role: Role, found: ServiceBaseline | None, words: str) -> Option | None:
+def _option(role: Role, found: ServiceBaseline | None, words: str = "") -> Option | None:
     if found is None:
         return None
     return Option(
         role=role,
-        words=words,
+        words=words or usual_words(role, found.policy),
         policy=found.policy,
         usd_per_month=found.usd / found.replayed_s * MONTH_S,
         attained=found.attained,

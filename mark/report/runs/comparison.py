@@ -159,7 +159,7 @@ def outcomes(runs: Sequence[ComparedRun]) -> tuple[tuple[str, ComparedRun], ...]
 
 
 def _outcome(result: RunResult) -> tuple[object, ...]:
-    """What a reader sees of a run but its name."""
+    """Everything that a reader sees of a run but its name."""
     seen = (result.model, result.trace, result.market, result.seed, result.cost, result.served, result.attained)
     times = (result.latency.p50_s, result.latency.p95_s, result.latency.p99_s)
     return (*seen, *times, result.launches, result.interruptions, result.accuracy, result.quality)

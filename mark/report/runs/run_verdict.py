@@ -7,11 +7,9 @@ from collections.abc import Iterable, Sequence
 from mark.policies.overrides import OWN_POLICIES
 from mark.policies.present import SAGEMAKER, Present
 from mark.report.runs.comparison import ComparedRun, headline_run, mean_rps
-from mark.report.runs.rivals import best_run, total_usd, usd_per_month
-from mark.report.verdict import Option, Role, Verdict
+from mark.report.runs.rivals import best_run, keeps_objective, total_usd, usd_per_month
+from mark.report.verdict import LAMBDA_ONLY, Option, Role, Verdict, usual_words
 from mark.simulator.results import RunResult
-
-LAMBDA_ONLY = "lambda-only"
 
 
 def verdict_of(runs: Sequence[ComparedRun], now: Present = SAGEMAKER) -> Verdict:
@@ -38,14 +36,7 @@ def _same_load(run: ComparedRun, lead: ComparedRun) -> bool:
 
 def _now(results: Iterable[RunResult], now: Present) -> Option | None:
     if not now.policy:
-        return Option(
-            role=Role.NOW,
-            words=now.words,
-            policy="",
-            usd_per_month=now.usd_per_month,
-            attained=None,
-            keeps_objective=True,
-        )
+        return Option.told(now.words, now.usd_per_month)
     return _option(Role.NOW, next((one for one in results if one.policy == now.policy), None), now.words)
 
 
@@ -58,17 +49,12 @@ def _tuned(results: Iterable[RunResult], now: Present) -> RunResult | None:
 def _option(role: Role, result: RunResult | None, words: str = "") -> Option | None:
     if result is None:
         return None
-    usual = {
-        Role.MARK: "MArk",
-        Role.LAMBDA: "Lambda alone",
-        Role.TUNED: f"the best you could build ({result.policy})",
-    }
     asked = result.served.total > result.served.in_flight
     return Option(
         role=role,
-        words=words or usual[role],
+        words=words or usual_words(role, result.policy),
         policy=result.policy,
         usd_per_month=usd_per_month(result),
         attained=result.attained if asked else None,
-        keeps_objective=result.attained >= result.slo.target,
+        keeps_objective=keeps_objective(result),
     )

@@ -7,6 +7,7 @@ A trace's clock counts seconds from the start of its first bin; `start_at` is wh
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import math
 import os
@@ -201,17 +202,27 @@ def _read_all(shown: str, sources: Sequence[Source], options: TraceOptions) -> l
 
 def without_copies(parts: Sequence[Rows]) -> tuple[list[Rows], tuple[str, ...]]:
     """The parts, each once, and a note on those that hold the rows of another, such as a log beside its `.gz`."""
-    first: dict[tuple[bytes, bytes], str] = {}
+    if len(parts) == 1:
+        return list(parts), ()
+    first: dict[bytes, str] = {}
     kept: list[Rows] = []
     notes: list[str] = []
     for part in parts:
-        key = part.times.tobytes(), b"" if part.values is None else part.values.tobytes()
+        key = _digest(part)
         if key in first and len(part.times) >= LEAST_COPIED:
             notes.append(f"{part.name} is a copy of {first[key]}, and counted once")
             continue
         first[key] = part.name
         kept.append(part)
     return kept, tuple(notes)
+
+
+def _digest(part: Rows) -> bytes:
+    """Short for the rows: a folder of logs may hold more of them than are kept twice."""
+    made = hashlib.blake2b(np.ascontiguousarray(part.times).data)
+    if part.values is not None:
+        made.update(np.ascontiguousarray(part.values).data)
+    return made.digest()
 
 
 def holds_whole_counts(rates_rps: Floats, bin_s: float) -> bool:

@@ -174,7 +174,7 @@ def _load(text: Text, line: int, flat: Flat, key: str) -> float:
 def _times(
     text: Text, stamps: Sequence[str], lines: Sequence[int], options: TraceOptions
 ) -> tuple[bool, np.ndarray[Any, np.dtype[np.float64]]]:
-    """Whether the times name no zone, and epoch seconds. shape (rows,)."""
+    """True where the times name no zone, and epoch seconds, shape (rows,)."""
     if stamps and all(map(is_number, stamps[:LOOKED_AT])):
         numbers = np.array([float(stamp) if is_number(stamp) else np.nan for stamp in stamps])
         if np.isnan(numbers).any():

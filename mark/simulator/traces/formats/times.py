@@ -140,7 +140,7 @@ def localised(times: Floats, zone: ZoneInfo) -> Floats:
 
 
 def clock_change(times: Floats) -> str:
-    """What shows that times without a zone are those of clocks that were changed; empty where nothing does.
+    """Signs that times without a zone are those of clocks that were changed; empty without any.
 
     times: shape (rows,), in the file's order, as if the zone were UTC.
     """
