@@ -81,7 +81,7 @@ class EmulatedAws:
         """Answer on the port, with the fork server ready, when this returns."""
         config = self._config
         config.folder.mkdir(parents=True, exist_ok=True)
-        self._socket = socket.create_server((config.host, config.port), backlog=BACKLOG)
+        self._socket = socket.create_server((config.host, config.port), backlog=BACKLOG, reuse_port=True)
         # Inherited by connections; asyncio does not set it where the socket has no protocol number.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:

@@ -13,6 +13,7 @@ import logging
 import os
 import shutil
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -38,7 +39,7 @@ from mark.live.local.children import Children
 from mark.live.local.clock_control import first_anchor, set_clock
 from mark.live.local.emulator_client import EmulatedControls
 from mark.live.local.gateway_client import answers
-from mark.live.local.ports import choose_port
+from mark.live.local.ports import hold_port
 from mark.live.local.process_watch import ProcessStatus, StoreKeeper, WallWatch
 from mark.live.local.run_dir import RunFolder, started_at
 from mark.live.local.running import Running, RunningModel
@@ -107,6 +108,7 @@ class Supervisor:
         self._processes = ProcessStatus()
         self._wall = WallWatch(WALL.jumped_s)
         self._stop = threading.Event()
+        self._ports: dict[str, socket.socket] = {}
 
     def run(self) -> None:
         """Bring it up, watch it until SIGTERM, bring it down."""
@@ -227,7 +229,7 @@ class Supervisor:
         return MODEL.read(self._store, model.name)
 
     def _start_aws(self) -> EmulatedControls:
-        port = choose_port("127.0.0.1", 0)
+        port = self._port("aws", 0, host="127.0.0.1")
         key = new_key()
         self._note(
             aws_endpoint=f"http://127.0.0.1:{port}",
@@ -288,23 +290,30 @@ class Supervisor:
         self._start("status-page", "status_page", str(port))
 
     def _gateway_port(self) -> int:
-        """A port for the gateways. Misconfigured where the one of the settings is taken."""
-        return self._port(self._settings.service.port, default=8080)
+        """The gateways' port. Misconfigured where the one of the settings is taken."""
+        return self._port("gateway", self._settings.service.port, default=8080)
 
     def _grpc_port(self) -> int | None:
-        """A port for gRPC, likewise; None where none is spoken. It may not be the gateways' other one."""
+        """The port for gRPC, likewise; None where none is spoken. It may not be the gateways' other one."""
         wanted = self._settings.service.grpc_port
         if wanted is not None and wanted == self._gateway_port():
             raise Misconfigured(f"service.grpc_port {wanted} is the gateway's port, too; choose another")
-        return None if wanted is None else self._port(wanted, default=0)
+        return None if wanted is None else self._port("grpc", wanted)
 
     def _status_port(self) -> int:
-        """A port for the status page, likewise."""
-        return self._port(self._settings.service.status_port, default=8090)
+        """The status page's port, likewise."""
+        return self._port("status-page", self._settings.service.status_port, default=8090)
 
-    def _port(self, wanted: int | None, *, default: int) -> int:
-        host = self._settings.service.host
-        return choose_port(host, default if wanted is None else wanted, fall_back=wanted is None)
+    def _port(self, who: str, wanted: int | None, *, default: int = 0, host: str | None = None) -> int:
+        """A port held for `who` as long as the service lives, whoever else starts meanwhile."""
+        if who not in self._ports:
+            self._ports[who] = hold_port(
+                host or self._settings.service.host,
+                default if wanted is None else wanted,
+                fall_back=wanted is None,
+            )
+        port: int = self._ports[who].getsockname()[1]
+        return port
 
     def _start(self, name: str, module: str, *arguments: str) -> None:
         own = (str(self._folder.path), str(os.getpid()))
@@ -418,6 +427,8 @@ class Supervisor:
         self._children.stop()
         if self._redis is not None:
             self._redis.stop()
+        for held in self._ports.values():
+            held.close()
         with suppress(OSError):
             self._folder.remove_document()
         log.info("down")

@@ -18,7 +18,7 @@ def main(folder: RunFolder, port: int) -> None:
     beat_on_thread()
     service, running = folder.settings().service, folder.expected()
     family = socket.AF_INET6 if ":" in service.host else socket.AF_INET
-    with socket.create_server((service.host, port), family=family) as listening:
+    with socket.create_server((service.host, port), family=family, reuse_port=True) as listening:
         serve_status(
             view_of(running).status,
             listening,
