@@ -190,6 +190,11 @@ class AwsSettings(Part):
         description="No launch, and no standby's waking, that would take the fleet's price above this. Left out, "
         "`mark deploy` takes twice what the busiest minute so far costs on demand, and `mark up` no limit.",
     )
+    ask_above_usd_per_hour: Positive | None = Field(
+        None,
+        description="Ask before a first plan that costs more than this an hour, all in all. Left out, `mark "
+        "deploy` asks above 1 USD, and `mark up`, whose AWS is emulated, never.",
+    )
 
 
 class RetrainSettings(Part):
