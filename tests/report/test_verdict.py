@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from mark.domain.billing.costs import CostUsd
 from mark.domain.errors import Misconfigured
 from mark.domain.objective import Slo
+from mark.domain.offering import LambdaGuess
 from mark.policies.present import HPA, SAGEMAKER, parse_present, static_count
-from mark.report.formatting import format_rps
+from mark.report.formatting import format_rps, usd_per_month_words
 from mark.report.runs.comparison import ComparedRun
 from mark.report.runs.run_documents import simulate_document
 from mark.report.runs.run_verdict import verdict_of
@@ -107,6 +108,19 @@ def test_nobody_is_told_to_run_what_knows_the_future() -> None:
 def test_runs_on_another_load_are_not_compared() -> None:
     runs = [run("hedged", 60.0), run("sagemaker", 10.0, trace="other.csv"), run("lambda-only", 5.0, model="other")]
     assert [one.role for one in verdict_of(runs).options] == [Role.MARK]
+
+
+def test_what_was_not_measured_is_named_with_the_money_at_stake() -> None:
+    guess = LambdaGuess(instance_type="c5.large", usd_per_request=1e-6)
+    mine = dataclasses.replace(run("hedged", 60.0), lambda_guess=guess)
+    verdict = verdict_of([mine])
+    usd = 1e-6 * mine.result.requests * 730
+    assert verdict.lambda_guess_usd_per_month == pytest.approx(usd)
+    assert verdict.sentence.endswith(
+        f"Lambda alone was not compared: about {usd_per_month_words(usd)} a month if it is as fast as c5.large; "
+        "`mark profile --as lambda` measures that."
+    )
+    assert verdict_of([mine, run("lambda-only", 1.0)]).lambda_guess_usd_per_month is None
 
 
 def test_less_than_a_cent_has_no_digits() -> None:
