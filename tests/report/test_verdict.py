@@ -13,7 +13,7 @@ from mark.domain.errors import Misconfigured
 from mark.domain.objective import Slo
 from mark.domain.offering import LambdaGuess
 from mark.policies.present import HPA, SAGEMAKER, parse_present, static_count
-from mark.report.formatting import format_rps, usd_per_month_words
+from mark.report.formatting import rate_words, usd_per_month_words
 from mark.report.runs.comparison import ComparedRun
 from mark.report.runs.run_documents import simulate_document
 from mark.report.runs.run_verdict import verdict_of
@@ -171,9 +171,24 @@ def test_from_which_load_ours_pays_stands_beside_what_came() -> None:
     plain = run("hedged", 1.0)
     assert verdict_of([plain]).changes_at == ""
     known = dataclasses.replace(plain, break_even_rps=1.42)
-    came = format_rps(plain.result.requests / 3600)
+    came = rate_words(plain.result.requests / 3600)
     assert verdict_of([known]).changes_at == (
         f"MArk costs less than Lambda alone from a constant load of 1.4 requests/s on; {came} came on average."
     )
     twice = dataclasses.replace(known, result=dataclasses.replace(plain.result, speed=2.0))
-    assert f"{format_rps(plain.result.requests / 1800)} came" in verdict_of([twice]).changes_at
+    assert f"{rate_words(plain.result.requests / 1800)} came" in verdict_of([twice]).changes_at
+
+
+@pytest.mark.parametrize(
+    ("rps", "words"),
+    [
+        (1234.5, "1,234 requests/s"),
+        (40.0, "40 requests/s"),
+        (0.1, "0.1 requests/s"),
+        (9 / 3600, "9 requests an hour"),
+        (3 / 86400, "3 requests a day"),
+        (0.0, "0 requests a day"),
+    ],
+)
+def test_rates_are_said_as_people_say_them(rps: float, words: str) -> None:
+    assert rate_words(rps) == words

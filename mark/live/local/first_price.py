@@ -12,7 +12,7 @@ from mark.domain.errors import Misconfigured
 from mark.domain.figures import figure
 from mark.live.local.first_plan import FirstPlan, first_plan
 from mark.live.models import LiveModel, make_live_models
-from mark.report.formatting import format_rps, usd_per_month_words
+from mark.report.formatting import rate_words, usd_per_month_words
 from mark.report.overhead import overhead_usd_per_hour
 from mark.report.terminal import note, show
 
@@ -75,7 +75,7 @@ def show_first_price(settings: Settings) -> None:
 
 def _line(first: FirstPlan) -> str:
     rps = first.model.assumed_rps
-    load = "by its trace" if rps is None else f"{format_rps(rps)} requests/s are assumed (expected_rps):"
+    load = "by its trace" if rps is None else f"{rate_words(rps)} are assumed (expected_rps):"
     return f"{first.model.name}: {load} {_rents(first)}"
 
 
