@@ -56,6 +56,8 @@ ROLLOUT = {"mark synth", "mark diff", "mark deploy", "mark rotate", "mark destro
 """They need an account; scripts/rehearsal/run.py runs them."""
 TAKE_MINUTES = {"mark supernet train", "mark supernet profile", "mark advise"}
 """tests/offline runs them: test_supernet.py with a smaller network, test_advise.py on a day of load."""
+METRICS = {"mark trace prometheus"}
+"""They ask a store of metrics; tests/offline/test_trace_metrics.py runs them against one."""
 NEED_A_SERVICE = {"mark demo --out demo"}
 MAKERS = ("mark trace generate", "mark simulate", "mark qos train")
 """Their examples write what the others' examples read, so they run first."""
@@ -143,7 +145,7 @@ def test_every_example_of_a_replay_runs(mark, quick):
     """Those of the live service are run against one in tests/end_to_end."""
     Path("my.py").write_text(MODEL.replace("Doubler", "Model"))
     np.save("example.npy", np.ones((1, 4), np.float32))
-    replays = set(COMMANDS) - LIVE - ROLLOUT - TAKE_MINUTES
+    replays = set(COMMANDS) - LIVE - ROLLOUT - METRICS - TAKE_MINUTES
     ordered = sorted(replays, key=lambda name: (MAKERS.index(name) if name in MAKERS else len(MAKERS), name))
     assert set(ordered) == replays
 

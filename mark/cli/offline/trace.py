@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import time as time_now
 from typing import Annotated
 
 import typer
@@ -24,6 +25,10 @@ IMPORT_EXAMPLES = (
     "mark trace import load.csv.gz first.csv --duration-s 600",
 )
 DESCRIBE_EXAMPLES = ("mark trace describe load.csv.gz", "mark trace describe load.csv.gz --json")
+PROMETHEUS_EXAMPLES = (
+    "mark trace prometheus http://prometheus:9090 --query 'sum(rate(http_requests_total[1m]))' --out load.csv.gz",
+    "mark trace prometheus https://thanos.example.com --query http_requests_total --days 60 --out load.csv",
+)
 GENERATE_EXAMPLES = (
     "mark trace generate constant --rps 60 --duration-s 900 --out load.csv.gz",
     "mark trace generate surge --rps 60 --plus 0.75 --at-s 420 --out surge.csv.gz",
@@ -84,6 +89,40 @@ def describe(
     from mark.offline.traces import describe_places
 
     describe_places(sources, TraceReading.of(settings), as_json=json)
+
+
+def prometheus(
+    url: Annotated[
+        str, typer.Argument(metavar="URL", help="Address of Prometheus, such as http://localhost:9090.")
+    ],
+    *,
+    query: Annotated[
+        str,
+        typer.Option(metavar="PROMQL", help="Rate of requests, such as sum(rate(http_requests_total[1m]))."),
+    ],
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="File to write: timestamp_s,rate_rps; gzip where it ends in .gz.")
+    ],
+    days: Annotated[float, typer.Option(metavar="NUMBER", help="Days to ask for, up to now.")] = 14.0,
+    step_s: Annotated[int, typer.Option(metavar="SECONDS", help="Length of a bin.")] = 60,
+    where: given.Where = None,
+    rows: given.Rows = None,
+    config: given.Config = None,
+) -> None:
+    """Fetch a query of Prometheus as a trace.
+
+    Several series are summed. A counter without rate() becomes the rate at which it rises. Credentials come from
+    the environment: PROMETHEUS_TOKEN, or PROMETHEUS_USER and PROMETHEUS_PASSWORD.
+    """
+    settings = given.settings_of(locals(), "where", "rows")
+    from mark.config.settings import process_environment
+    from mark.offline.metrics.prometheus import Prometheus, import_prometheus
+    from mark.offline.metrics.span import Span
+    from mark.offline.trace_source import TraceReading
+
+    source = Prometheus.at(url, process_environment())
+    span = Span.until(time_now(), days, step_s)
+    import_prometheus(source, query, span, out, TraceReading.of(settings).options)
 
 
 def generate(

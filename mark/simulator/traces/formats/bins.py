@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mark.domain.errors import Misconfigured
 from mark.simulator.traces.formats.rows import RowKind, Rows, TraceOptions
+from mark.simulator.traces.formats.times import moment
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -177,7 +178,8 @@ def _bins(rows: _Joined, notes: tuple[str, ...]) -> Bins:
     missing = len(filled) - len(rates)
     if missing:
         part, row = rows.find(int(np.argmax(np.diff(at) > 1)) + 1)
-        place = part.name_of(row, with_file=len(rows.parts) > 1)
+        several = len(rows.parts) > 1
+        place = moment(float(part.times[row])) if part.lines is None else part.name_of(row, with_file=several)
         notes = (*notes, f"{missing} missing bins became 0 rps, the first before {place}")
     return Bins(start_at=float(rows.times[0]), bin_s=bin_s, rates_rps=filled, notes=notes)
 

@@ -81,6 +81,6 @@ def _read_document(text: Text, options: TraceOptions) -> Rows:
         if "MetricDataResults" in document:
             return read_data(text, document, options)
         if "status" in document and ("data" in document or "error" in document):
-            return read_range(text, document, options)
+            return read_range(text.name, document, options)
     seen = f"the keys {', '.join(list(document)[:5])}" if isinstance(document, dict) else "a list"
     raise Misconfigured(f"{text.name} is JSON with {seen[:80]}, no known export; understood are {UNDERSTOOD}")
