@@ -193,6 +193,7 @@ ROWS = (
         {
             "import": "offline.trace:import_",
             "prometheus": "offline.trace",
+            "cloudwatch": "offline.trace",
             "describe": "offline.trace",
             "generate": "offline.trace",
         },

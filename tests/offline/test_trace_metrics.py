@@ -1,4 +1,4 @@
-"""Traces from Prometheus and CloudWatch: what is asked for, what answers mean, and what goes wrong on the way."""
+"""Traces from Prometheus: what is asked for, what answers mean, and what goes wrong on the way."""
 
 from __future__ import annotations
 

@@ -19,6 +19,10 @@ Sources = Annotated[
         help="Files, a folder, a pattern or s3://bucket/prefix; formats: docs/traces.md.",
     ),
 ]
+Out = Annotated[
+    Path, typer.Option(metavar="FILE", help="File to write: timestamp_s,rate_rps; gzip where it ends in .gz.")
+]
+Days = Annotated[float, typer.Option(metavar="NUMBER", help="Days to ask for, up to now.")]
 
 IMPORT_EXAMPLES = (
     "mark trace import load.csv.gz copy.csv.gz --mean-rps 30",
@@ -28,6 +32,10 @@ DESCRIBE_EXAMPLES = ("mark trace describe load.csv.gz", "mark trace describe loa
 PROMETHEUS_EXAMPLES = (
     "mark trace prometheus http://prometheus:9090 --query 'sum(rate(http_requests_total[1m]))' --out load.csv.gz",
     "mark trace prometheus https://thanos.example.com --query http_requests_total --days 60 --out load.csv",
+)
+CLOUDWATCH_EXAMPLES = (
+    "mark trace cloudwatch AWS/ApplicationELB/RequestCount --dimension LoadBalancer=app/api/50dc6c495 --out l.csv",
+    "mark trace cloudwatch AWS/ApiGateway/Count --dimension ApiName=shop --days 60 --out load.csv.gz",
 )
 GENERATE_EXAMPLES = (
     "mark trace generate constant --rps 60 --duration-s 900 --out load.csv.gz",
@@ -100,10 +108,8 @@ def prometheus(
         str,
         typer.Option(metavar="PROMQL", help="Rate of requests, such as sum(rate(http_requests_total[1m]))."),
     ],
-    out: Annotated[
-        Path, typer.Option(metavar="FILE", help="File to write: timestamp_s,rate_rps; gzip where it ends in .gz.")
-    ],
-    days: Annotated[float, typer.Option(metavar="NUMBER", help="Days to ask for, up to now.")] = 14.0,
+    out: Out,
+    days: Days = 14.0,
     step_s: Annotated[int, typer.Option(metavar="SECONDS", help="Length of a bin.")] = 60,
     where: given.Where = None,
     rows: given.Rows = None,
@@ -125,6 +131,50 @@ def prometheus(
     import_prometheus(source, query, span, out, TraceReading.of(settings).options)
 
 
+def cloudwatch(
+    metric: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAMESPACE/METRIC",
+            help="Metric that counts requests, such as AWS/SageMaker/Invocations.",
+            autocompletion=complete.choices(
+                "AWS/ApplicationELB/RequestCount", "AWS/ApiGateway/Count", "AWS/SageMaker/Invocations"
+            ),
+        ),
+    ],
+    *,
+    dimension: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="A dimension of the metric; may repeat.  [default: none]"),
+    ] = None,
+    out: Out,
+    days: Days = 14.0,
+    step_s: Annotated[
+        int | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="Length of a bin.  [default: 60; from 15 days on 300, from 63 on 3600, as CloudWatch keeps them]",
+        ),
+    ] = None,
+    region: Annotated[
+        str | None, typer.Option(metavar="REGION", help="Region of the metric.  [default: service.aws.region]")
+    ] = None,
+    config: given.Config = None,
+) -> None:
+    """Fetch a metric of CloudWatch that counts requests as a trace.
+
+    It reads the sums of a load balancer, an API or an endpoint. It needs cloudwatch:GetMetricData, and
+    cloudwatch:ListMetrics to name the dimensions that exist where yours has no data.
+    """
+    settings = given.settings_of(locals(), "region")
+    from mark.offline.metrics.cloudwatch import SETTLED_S, import_cloudwatch, parse_metric, shortest_period_s
+    from mark.offline.metrics.span import Span
+
+    wanted = parse_metric(metric, dimension or ())
+    span = Span.until(time_now() - SETTLED_S, days, shortest_period_s(days) if step_s is None else step_s)
+    import_cloudwatch(wanted, span, out, settings.service.aws.region)
+
+
 def generate(
     kind: Annotated[
         str,
@@ -135,9 +185,7 @@ def generate(
         ),
     ],
     *,
-    out: Annotated[
-        Path, typer.Option(metavar="FILE", help="File to write: timestamp_s,rate_rps; gzip where it ends in .gz.")
-    ],
+    out: Out,
     rps: Annotated[
         float | None,
         typer.Option(metavar="RPS", help="constant, surge: rate before the surge.  [default: 60]"),

@@ -171,16 +171,17 @@ def meaning(query: str, step_s: int) -> tuple[RowKind | None, tuple[str, ...]]:
 def merged(pages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """One answer of those of several pages: the samples of each series, by its labels."""
     whole = dict(pages[0])
-    series: dict[bytes, dict[str, Any]] = {}
+    series: dict[str, dict[str, Any]] = {}
     for page in pages:
         data = page.get("data")
         found = data.get("result") if isinstance(data, dict) else None
         if page.get("status") != "success" or not isinstance(data, dict) or not isinstance(found, list):
             return dict(page)  # its reader says what is wrong
         for one in found:
-            if not isinstance(one, dict) or not isinstance(one.get("values"), list):
+            labels = one.get("metric") if isinstance(one, dict) else None
+            if not isinstance(labels, dict) or not isinstance(one.get("values"), list):
                 return dict(page)
-            key = orjson.dumps(one.get("metric"), option=orjson.OPT_SORT_KEYS)
+            key = repr(sorted(labels.items()))
             kept = series.setdefault(key, {**one, "values": []})
             kept["values"].extend(one["values"])
         whole["data"] = {**data, "result": list(series.values())}

@@ -13,8 +13,6 @@ from mark.simulator.traces.formats.times import moment
 from mark.simulator.traces.trace import Trace, trace_of_rows
 
 DAY_S = 86_400
-DAYS = 14.0
-"""What a store keeps by default: Prometheus 15 days, CloudWatch its minutes for 15 days."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
