@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.domain.errors import Misconfigured
+from mark.simulator.traces.formats.bins import spread
 from mark.simulator.traces.formats.filters import parse_where
 from mark.simulator.traces.formats.rows import RowKind, TraceOptions
 from mark.simulator.traces.formats.times import DayOrder, localised, seconds_of
@@ -262,3 +263,40 @@ def test_a_counter_without_its_name_is_told_by_rising(tmp_path: Path) -> None:
     assert as_said.rates_rps.max() > 1000
     wavy = [5.0 + number % 3 for number in range(30)]
     assert read(tmp_path, answer(wavy)).rates_rps.max() == 7.0
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(45, 75) | st.integers(2, 4).map((60.0).__mul__), st.integers(0, 10**6)), min_size=30
+    )
+)
+def test_an_uneven_grid_keeps_its_requests(rows: list[tuple[float, int]]) -> None:
+    steps, counts = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
+    times = np.concatenate(([0.0], np.cumsum(steps[:-1])))
+    lasts_s = np.minimum(steps, 75.0)
+    rates = spread(times, lasts_s, counts / lasts_s, 60.0)
+    assert rates.sum() * 60 == pytest.approx(counts.sum())
+    assert (rates >= -1e-6).all()
+    assert rates.max() <= (counts / lasts_s).max() * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("kind", ["count", "rate"])
+def test_an_export_whose_clock_was_uneven_is_resampled(tmp_path: Path, kind: str) -> None:
+    steps = [60, 61, 59, 120, 60, 58, 62] * 20
+    times = np.concatenate(([0], np.cumsum(steps)))
+    value = [2 * min(step, 60 if step == 120 else step) for step in (*steps, 60)] if kind == "count" else [2] * 141
+    rows = "".join(f"{START.timestamp() + at:.0f},{one}\n" for at, one in zip(times.tolist(), value, strict=True))
+    trace = read(tmp_path, f"time,{kind}\n{rows}")
+    assert (trace.start_at, trace.bin_s) == (START.timestamp(), 60)
+    assert trace.rates_rps.sum() * 60 == pytest.approx(2 * (sum(steps) - 20 * 60 + 60))
+    assert trace.rates_rps.max() == pytest.approx(2)
+    assert trace.notes[-2:] == (
+        "its rows are 58 to 62 s apart: their requests are spread over even bins of 60 s",
+        "20 missing bins became 0 rps, the first before line 6",
+    )
+
+
+def test_rows_on_no_grid_are_refused(tmp_path: Path) -> None:
+    times = np.cumsum(np.arange(1, 40) ** 2)
+    with pytest.raises(Misconfigured, match="use bins of equal width"):
+        read(tmp_path, "time,count\n" + "".join(f"{START.timestamp() + at:.0f},5\n" for at in times))
