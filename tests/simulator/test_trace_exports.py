@@ -185,6 +185,23 @@ def test_k6_writes_many_lines_a_request_and_one_of_each_is_taken(tmp_path: Path)
     assert requests(read(tmp_path, text, where=parse_where(["metric=http_reqs"])))[1] == len(MOMENTS)
 
 
+def test_locust_s_row_of_all_endpoints_is_not_added_to_theirs(tmp_path: Path) -> None:
+    head = "Timestamp,User Count,Type,Name,Requests/s,Failures/s,50%,99%,Total Request Count,Total Failure Count\n"
+    rows = "".join(
+        f"{at + START.timestamp():.0f},8,{kind},{name},{rate:.6f},0.000000,N/A,N/A,{int(rate * at)},0\n"
+        for at in range(60)
+        for kind, name, rate in (("POST", "/a", 3), ("POST", "/b", 5), ("", "Aggregated", 8))
+    )
+    trace = read(tmp_path, head + rows)
+    assert (set(trace.rates_rps), len(trace.rates_rps)) == ({8.0}, 60)
+    assert any("rows Aggregated are taken" in note for note in trace.notes)
+    one = read(tmp_path, head + rows, where=parse_where(["name=/a"]))
+    assert set(one.rates_rps) == {3.0}
+    assert not any("Aggregated" in note for note in one.notes)
+    with pytest.raises(Misconfigured, match="leave out --rows"):
+        read(tmp_path, head + rows, rows=RowKind.REQUEST)
+
+
 def test_requests_are_chosen_by_any_key(tmp_path: Path) -> None:
     text = json_lines(lambda at: {"ts": at.isoformat(), "http": {"ok": at.second % 2 == 0, "path": "/a"}})
     even = sum(at.second % 2 == 0 for at in MOMENTS)
