@@ -88,7 +88,7 @@ def test_a_query_tells_what_its_values_are(query: str, kind: RowKind | None, not
     ("query", "told"),
     [
         ("sum(increase(x_total[5m]))", r"write increase\(...\[60s\]\), or use rate"),
-        ("sum(rate(x_total[$__rate_interval]))", "a variable of Grafana's"),
+        ("sum(rate(x_total[$__rate_interval]))", "a Grafana variable"),
     ],
 )
 def test_a_query_that_would_mislead_is_refused(query: str, told: str) -> None:
@@ -149,11 +149,11 @@ def test_prometheus_itself_is_asked(tmp_path: Path, capsys: pytest.CaptureFixtur
             assert "missing bins became 0 rps, the first before 2024-05-02 03:" in said
             with pytest.raises(Misconfigured, match="as a sum of counters does"):
                 await asyncio.to_thread(asked, source, "sum(http_requests_total)")
-            with pytest.raises(Misconfigured, match=r"refuses the query: .*parse error.*mend --query"):
+            with pytest.raises(Misconfigured, match=r"rejects the query: .*parse error.*correct --query"):
                 await asyncio.to_thread(asked, source, "sum(rate(x[1m])")
             with pytest.raises(Misconfigured, match=r"could not evaluate the query: .*many-to-many"):
                 await asyncio.to_thread(asked, source, "http_requests_total * on(job) http_requests_total")
-            with pytest.raises(Misconfigured, match="check its names and labels"):
+            with pytest.raises(Misconfigured, match="check names and labels"):
                 await asyncio.to_thread(asked, source, "sum(rate(http_request_total[1m]))")
         finally:
             process.terminate()
@@ -230,8 +230,8 @@ def broken(asked: dict[str, str]) -> bytes:
 
 ASK = ("trace", "prometheus", "--query", "sum(rate(x_total[1m]))", "--out", "got.csv")
 TOLD = {
-    "page": ([failing(200, "<html>log in")], "answers 200 and nothing that Prometheus says"),
-    "no such page": ([failing(404, "404 page not found")], "answers 404 and nothing that Prometheus says"),
+    "page": ([failing(200, "<html>log in")], "answered 200, but not as Prometheus does"),
+    "no such page": ([failing(404, "404 page not found")], "answered 404, but not as Prometheus does"),
     "log in": ([failing(302, "")], "redirects to https://login.example.com/"),
     "forbidden": (
         [failing(401, "Unauthorized")],
@@ -239,14 +239,14 @@ TOLD = {
     ),
     "too much": (
         [failing(422, '{"status": "error", "error": "query processing would load too many samples"}')],
-        "too many samples; mend it, or ask for fewer --days",
+        "too many samples; correct --query, or take fewer --days",
     ),
     "busy": (
         [failing(503, '{"status": "error", "error": "query timed out"}')],
-        "query timed out; ask again later",
+        "query timed out; try again later",
     ),
-    "breaks off": ([fives, broken], "gives no whole answer"),
-    "silent": ([lambda _: b""], "gives no whole answer"),
+    "breaks off": ([fives, broken], "did not answer in full"),
+    "silent": ([lambda _: b""], "did not answer in full"),
     "no matrix": ([failing(200, '{"status": "success"}')], "ask /api/v1/query_range"),
 }
 
@@ -297,8 +297,8 @@ def test_credentials_come_from_the_environment(mark, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("prom:9090",), "prom:9090 is no address; it reads like http://prometheus:9090"),
-        (("http://ann:pass@prom:9090",), "leave it out, and set PROMETHEUS_TOKEN"),
+        (("prom:9090",), "prom:9090 is not an address; write it like http://prometheus:9090"),
+        (("http://ann:pass@prom:9090",), "leave it out and set PROMETHEUS_TOKEN"),
         (("http://prom:9090", "--days", "0"), "--days must be"),
         (("http://prom:9090", "--step-s", "0"), "--step-s must be"),
     ],

@@ -92,7 +92,7 @@ def test_what_is_unsure_names_the_flags_that_read_it(tmp_path: Path, name: str, 
             {},
             "level seems to hold a time; name it with --time",
         ),
-        ('{"ts": 1714557600}\n{"ts": 17145\n' * 30, {}, "is no object of JSON"),
+        ('{"ts": 1714557600}\n{"ts": 17145\n' * 30, {}, "is not a JSON object"),
         (
             '{"ts": 1714557600, "n": 1}\n{"ts": 1714557660, "n": "x"}\n',
             {"value": "n"},

@@ -56,9 +56,9 @@ class Prometheus:
         except ValueError:
             known = False
         if not known:
-            raise Misconfigured(f"{url} is no address; it reads like http://prometheus:9090")
+            raise Misconfigured(f"{url} is not an address; write it like http://prometheus:9090")
         if parts.username is not None:
-            raise Misconfigured(f"the address holds a user: leave it out, and {CREDENTIALS}")
+            raise Misconfigured(f"the address contains a user name; leave it out and {CREDENTIALS}")
         base = f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
         base = base.removesuffix("/query_range").removesuffix("/api/v1")
         return cls(url=base, headers=_credentials(environment))
@@ -68,7 +68,9 @@ class Prometheus:
         asked = urlencode({"query": query, "start": first, "end": last, "step": step_s})
         status, location, body = self._get(f"/api/v1/query_range?{asked}")
         if status in range(300, 400):
-            raise Misconfigured(f"{self.url} redirects to {location}; give that address, or a token")
+            raise Misconfigured(
+                f"{self.url} redirects to {location}; use that address, or, if it is a login page, {CREDENTIALS}"
+            )
         if status >= 400:
             raise self._refusal(status, body)
         return self._document(status, body)
@@ -86,7 +88,7 @@ class Prometheus:
         except (OSError, HTTPException, UnicodeError) as error:
             why = getattr(error, "reason", None) or str(error) or type(error).__name__
             raise RetryLater(
-                f"{self.url} gives no whole answer ({why}); check the address, and the way to it from here"
+                f"{self.url} did not answer in full ({why}); check the address, and that this machine reaches it"
             ) from error
 
     def _document(self, status: int, body: bytes) -> dict[str, Any]:
@@ -97,22 +99,23 @@ class Prometheus:
         if isinstance(document, dict) and "status" in document:
             return document
         raise Misconfigured(
-            f"{self.url} answers {status} and nothing that Prometheus says; give the address that /api/v1 follows"
+            f"{self.url} answered {status}, but not as Prometheus does; give the address in front of /api/v1"
         )
 
     def _refusal(self, status: int, body: bytes) -> Misconfigured | RetryLater:
         if status in (401, 403):
-            return Misconfigured(f"{self.url} refuses these credentials ({status}); {CREDENTIALS}")
+            return Misconfigured(f"{self.url} rejects the credentials ({status}); {CREDENTIALS}")
         said = str(self._document(status, body).get("error", "no reason"))[:SHOWN]
         if status >= 500 or status == 429:
             return RetryLater(
-                f"{self.url} could not answer ({status}): {said}; ask again later, or for fewer --days"
+                f"{self.url} could not answer ({status}): {said}; try again later or with fewer --days"
             )
         if status == 422:
             return Misconfigured(
-                f"{self.url} could not evaluate the query: {said}; mend it, or ask for fewer --days or a sum(...)"
+                f"{self.url} could not evaluate the query: {said}; correct --query, or take fewer --days or "
+                "a sum(...)"
             )
-        return Misconfigured(f"{self.url} refuses the query: {said}; mend --query")
+        return Misconfigured(f"{self.url} rejects the query: {said}; correct --query")
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -136,8 +139,8 @@ def import_prometheus(source: Prometheus, query: str, span: Span, target: Path, 
         rows = read_range(source.url, document, options, span.step_s)
     except EmptyFile as error:
         raise EmptyFile(
-            f"{source.url} has nothing for this query in these days; check its names and labels, and that its "
-            "window holds two scrapes, such as rate(...[5m])"
+            f"{source.url} has no data for this query in these days; check names and labels, and give rate() a "
+            "window of two scrapes or more, such as [5m]"
         ) from error
     trace = span.trace(source.url, rows, options)
     warnings = dict.fromkeys(str(text) for page in pages for text in page.get("warnings") or ())
@@ -149,7 +152,9 @@ def meaning(query: str, step_s: int) -> tuple[RowKind | None, tuple[str, ...]]:
     """What the values of a query are, None where their series must tell, and notes. Misconfigured for a misfit."""
     words = QUOTED.sub('""', query)
     if "$" in words:
-        raise Misconfigured("the query holds a variable of Grafana's; write its value, such as [1m] for a window")
+        raise Misconfigured(
+            "the query contains a Grafana variable; replace it by its value, such as [1m] for a window"
+        )
     windows_s = [
         sum(int(number) * UNITS_S[unit] for number, unit in LENGTH.findall(window))
         for window in WINDOW.findall(words)
@@ -163,7 +168,7 @@ def meaning(query: str, step_s: int) -> tuple[RowKind | None, tuple[str, ...]]:
         return RowKind.COUNT, ()
     if re.search(r"\bi?rate\s*\(", words):
         short = any(window_s < step_s for window_s in windows_s)
-        note = f"the query's window is shorter than its step of {step_s} s: what lies between is not seen"
+        note = f"the query's window is shorter than the step of {step_s} s: requests in between are not seen"
         return RowKind.RATE, (note,) if short else ()
     return None, ()
 

@@ -73,7 +73,7 @@ def _read_document(text: Text, options: TraceOptions) -> Rows:
         document: Any = orjson.loads(text.whole())
     except orjson.JSONDecodeError as error:
         raise Misconfigured(
-            f"{text.name} begins as JSON and is none ({error}); understood are {UNDERSTOOD}"
+            f"{text.name} begins like JSON but is not valid JSON ({error}); understood are {UNDERSTOOD}"
         ) from error
     if isinstance(document, dict):
         if "Datapoints" in document:
