@@ -85,18 +85,18 @@ def test_older_days_are_asked_for_in_the_periods_that_are_kept() -> None:
 
 @pytest.fixture
 def account(moto: None) -> int:
-    """An account whose load balancer counted 600 requests a minute for two hours, but one; its first minute."""
+    """First of two hours in which a load balancer counted 600 requests in each minute but one; an old one is idle."""
     first = int(time.time() / 60) * 60 - 7200
     made = aws()
-    for at in range(120):
-        if at != 30:
-            datum = {
-                "MetricName": "RequestCount",
-                "Dimensions": [{"Name": "LoadBalancer", "Value": "app/api/1"}],
-                "Timestamp": datetime.fromtimestamp(first + 60 * at, UTC),
-                "Value": 600.0,
-            }
-            made.metrics.put_metric_data(Namespace="AWS/ApplicationELB", MetricData=[datum])
+    counted = [("app/api/1", first + 60 * at) for at in range(120) if at != 30]
+    for balancer, at in (*counted, ("app/old/1", first - 30 * 86_400)):
+        datum = {
+            "MetricName": "RequestCount",
+            "Dimensions": [{"Name": "LoadBalancer", "Value": balancer}],
+            "Timestamp": datetime.fromtimestamp(at, UTC),
+            "Value": 600.0,
+        }
+        made.metrics.put_metric_data(Namespace="AWS/ApplicationELB", MetricData=[datum])
     made.close()
     return first
 
@@ -125,6 +125,10 @@ def test_the_command_asks_the_account(mark, account: int) -> None:
         (
             (*ASK, "--region", "eu-west-1"),
             "has no metric AWS/ApplicationELB/RequestCount in eu-west-1",
+        ),
+        (
+            (*ASK, "--dimension", "LoadBalancer=app/old/1"),
+            "no datapoint in these days; try more --days",
         ),
         ((*ASK, "--dimension", "api"), "must read NAME=VALUE"),
         (("trace", "cloudwatch", "RequestCount", "--out", "got.csv"), "must read NAMESPACE/METRIC"),

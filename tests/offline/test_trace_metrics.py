@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from mark.domain.errors import Misconfigured
 from mark.offline.metrics.prometheus import MOST_SAMPLES, Prometheus, import_prometheus, meaning, merged
 from mark.offline.metrics.span import Span
+from mark.simulator.traces.formats.filters import parse_where
 from mark.simulator.traces.formats.prometheus import read_range
 from mark.simulator.traces.formats.rows import RowKind, TraceOptions
 from mark.simulator.traces.trace import AS_IT_IS, Trace, read_trace
@@ -103,6 +104,15 @@ def test_a_sum_of_counters_that_falls_in_part_is_no_rate() -> None:
     as_said = read_range("here", matrix(total), TraceOptions(rows=RowKind.RATE))
     assert as_said.values is not None
     assert as_said.values.max() == max(total)
+
+
+def test_buckets_of_a_histogram_are_not_added_up() -> None:
+    buckets = [matrix([2.0, 2.0, 3.0], le=bound) for bound in ("0.1", "0.5", "+Inf")]
+    with pytest.raises(Misconfigured, match=r"ask for its _count, or take --where le=\+Inf"):
+        read_range("here", merged(buckets), AS_IT_IS)
+    one = read_range("here", merged(buckets), TraceOptions(where=parse_where(["le=+Inf"])))
+    assert one.values is not None
+    assert one.values.tolist() == [2, 2, 3]
 
 
 def written(folder: Path) -> None:

@@ -109,10 +109,15 @@ def prometheus(
         typer.Option(metavar="PROMQL", help="Rate of requests, such as sum(rate(http_requests_total[1m]))."),
     ],
     out: Out,
-    days: Days = 14.0,
+    days: Days = 14,
     step_s: Annotated[int, typer.Option(metavar="SECONDS", help="Length of a bin.")] = 60,
-    where: given.Where = None,
-    rows: given.Rows = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LABEL=PATTERN", help="Take only such series; may repeat.  [default: all]"),
+    ] = None,
+    rows: Annotated[
+        str | None, given.choice("counts|rates", "Meaning of the values.  [default: by the query and the series]")
+    ] = None,
     config: given.Config = None,
 ) -> None:
     """Fetch a query of Prometheus as a trace.
@@ -148,7 +153,7 @@ def cloudwatch(
         typer.Option(metavar="NAME=VALUE", help="A dimension of the metric; may repeat.  [default: none]"),
     ] = None,
     out: Out,
-    days: Days = 14.0,
+    days: Days = 14,
     step_s: Annotated[
         int | None,
         typer.Option(

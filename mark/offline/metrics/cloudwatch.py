@@ -67,6 +67,8 @@ def import_cloudwatch(metric: Metric, span: Span, target: Path, region: str) -> 
 def _nothing(name: str, metric: Metric, region: str, known: Sequence[Mapping[str, str]]) -> Misconfigured:
     if not known:
         return Misconfigured(f"CloudWatch has no metric {name} in {region}; check its name and --region")
+    if metric.dimensions in known:
+        return Misconfigured(f"{name} in {region} has no datapoint in these days; try more --days, or --step-s 60")
     shown = ", or ".join(_flags(one) for one in known[:MOST_SHOWN])
     more = f", and {len(known) - MOST_SHOWN} more" if len(known) > MOST_SHOWN else ""
     given = _flags(metric.dimensions)

@@ -23,6 +23,8 @@ Floats = NDArray[np.float64]
 
 RANGE = "an answer of Prometheus's query_range"
 COUNTER_ENDS = ("_total", "_count")
+BUCKET = "le"
+"""The label of a histogram's buckets."""
 LEAST_STEPS = 10
 LEAST_MOVES = 40
 """So many changes of a rate are never rises alone but for a few."""
@@ -51,6 +53,7 @@ def read_range(name: str, document: Mapping[str, Any], options: TraceOptions, st
     taken = [one for one in series if takes(one)]
     if not taken:
         return Rows(name=name, format=RANGE, kind=RowKind.RATE, times=np.empty(0), values=np.empty(0))
+    _check_histogram(name, taken)
     sampled = [_samples(name, one["values"]) for one in taken]
     step = round(step_s * MS) if step_s else int(np.gcd.reduce(np.concatenate([np.diff(at) for at, _ in sampled])))
     if step == 0:
@@ -83,6 +86,15 @@ def read_range(name: str, document: Mapping[str, Any], options: TraceOptions, st
         exact=True,
         notes=(*_notes(taken, counters, options, left_out), *((RISING,) if rising else ())),
     )
+
+
+def _check_histogram(name: str, taken: Sequence[Any]) -> None:
+    """Refuse several buckets of a histogram: each holds the requests of those below it, too."""
+    if len({one["metric"].get(BUCKET) for one in taken} - {None}) > 1:
+        raise Misconfigured(
+            f"{name} holds the buckets of a histogram, where a request counts several times: ask for its _count, "
+            f"or take --where {BUCKET}=+Inf"
+        )
 
 
 def _only_rises(name: str, values: Floats) -> bool:
