@@ -85,7 +85,7 @@ def test_older_days_are_asked_for_in_the_periods_that_are_kept() -> None:
 
 @pytest.fixture
 def account(moto: None) -> int:
-    """First of two hours in which a load balancer counted 600 requests in each minute but one; an old one is idle."""
+    """First minute of two hours with 600 requests in each minute but one; another load balancer is idle."""
     first = int(time.time() / 60) * 60 - 7200
     made = aws()
     counted = [("app/api/1", first + 60 * at) for at in range(120) if at != 30]
