@@ -287,6 +287,7 @@ SETTINGS = {
     "pool_usd_per_hour": "policy.budget_usd_per_hour",
     "profiles": "profiles",
     "qos_policy": "qos_policy",
+    "region": "service.aws.region",
     "rows": "trace.rows",
     "scale": "trace.scale",
     "seed": "seed",
