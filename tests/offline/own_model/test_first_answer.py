@@ -6,11 +6,11 @@ The replays of all four ways are the judge: the verdict is the cheapest of them 
 from __future__ import annotations
 
 import json
-import random
 import shlex
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from mark.plugins import files
@@ -77,17 +77,8 @@ def test_the_verdict_is_the_cheapest_that_keeps_the_objective(mark: Mark, second
 
 def _write_minutes(path: Path, rps: float) -> None:
     """A file as a dashboard exports it: a count a minute, drawn for that load."""
-    rng = random.Random(7)
     rows = ["time,requests"]
-    for minute in range(MINUTES):
+    for minute, count in enumerate(np.random.default_rng(7).poisson(rps * 60, MINUTES)):
         day, rest = divmod(minute, 24 * 60)
-        count = _poisson(rng, rps * 60)
         rows.append(f"2026-11-{1 + day:02}T{rest // 60:02}:{rest % 60:02}:00Z,{count}")
     path.write_text("\n".join(rows) + "\n")
-
-
-def _poisson(rng: random.Random, mean: float) -> int:
-    count, at = 0, rng.expovariate(1.0)
-    while at < mean:
-        count, at = count + 1, at + rng.expovariate(1.0)
-    return count
