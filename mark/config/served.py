@@ -99,6 +99,7 @@ def _settings_of(one: ServedSettings, settings: Settings) -> Settings:
         "objective": one.objective,
         "market": one.market,
         "offerings": one.offerings,
+        "trace": one.trace,
         "profiles": one.profiles,
         "policies": None if one.policy_name is None else (one.policy_name,),
         "forecaster": one.forecaster,

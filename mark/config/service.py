@@ -21,6 +21,7 @@ from mark.config.parts import (
     default_of,
     matching,
 )
+from mark.config.trace import TraceSettings
 from mark.controller.policy import COVER_SHARE
 from mark.dispatch.central.policy import TooLate
 from mark.dispatch.policy import Late
@@ -170,6 +171,11 @@ class ServedSettings(Part):
     )
     capacity: CapacitySchedule | None = Field(
         None, description="Its bounds of capacity by the clock, in place of those of the top of the file."
+    )
+    trace: TraceSettings | None = Field(
+        None,
+        description="Its own traffic: a file, or keys as under `trace`. A key that is left out is that of the top "
+        "of the file.",
     )
     expected_rps: Positive | None = Field(
         None, description="Load to start with where no trace says what came before; 10 when left out."

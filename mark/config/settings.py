@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import yaml
 from pydantic import AfterValidator, BaseModel, Field, ValidationError
@@ -21,7 +21,7 @@ from pydantic_core import ErrorDetails
 from mark.cloudmodel.world import WorldName
 from mark.config.account import AccountSettings
 from mark.config.budget import BudgetSettings
-from mark.config.capacity import CapacitySchedule, TimeZone
+from mark.config.capacity import CapacitySchedule
 from mark.config.events import EventSettings
 from mark.config.parts import (
     SECRET,
@@ -37,6 +37,7 @@ from mark.config.parts import (
 from mark.config.rollout import RolloutSettings
 from mark.config.service import ObjectiveSettings, OfferingSettings, ServiceSettings
 from mark.config.telemetry import TelemetrySettings
+from mark.config.trace import TraceSettings
 from mark.controller.policy import ControllerPolicy, MonitorPolicy, StandbyPolicy
 from mark.dispatch.central.policy import TooLate
 from mark.domain.demand import HORIZON
@@ -50,58 +51,6 @@ MOST_SHOWN = 60
 """Characters of a wrong value that an error repeats."""
 USUAL_QOS_POLICY = Path("qos-policy.npz")
 """File that `mark qos train` writes and that `qos-rl` serves by, unless told otherwise."""
-
-
-class TraceSettings(Part):
-    """The load that is replayed (docs/traces.md)."""
-
-    file: str | None = Field(
-        None,
-        description="What was recorded: a file, a folder, a pattern such as logs/*.gz, or s3://bucket/prefix.",
-    )
-    where: tuple[str, ...] = Field(
-        (), description="Requests or series to take, such as path=/v2/* or status!=5*; all when left out."
-    )
-    rows: Literal["counts", "rates", "requests"] | None = Field(
-        None,
-        description="Meaning of a CSV's rows where its header does not say; inferred when left out.",
-    )
-    time: str | None = Field(
-        None, description="Column or JSON key of the time, such as data.time; found by name when left out."
-    )
-    value: str | None = Field(
-        None,
-        description="Column or JSON key of the load; found by name when left out. JSON lines are requests then.",
-    )
-    tz: TimeZone | None = Field(
-        None, description="Zone of times that name none, such as Europe/Berlin; UTC when left out."
-    )
-    dates: Literal["dmy", "mdy"] | None = Field(
-        None, description="Order of dates with slashes, where the file does not tell it."
-    )
-    bursts: Literal["none", "typical", "strong"] = Field(
-        "typical", description="Bursts to draw within bins of more than a minute, which show none."
-    )
-    mean_rps: Positive | None = Field(None, description="Scale the trace so that the replayed part has this mean.")
-    scale: Positive = Field(
-        1.0, description="Multiply the whole load, its history too, after `mean_rps`: 2 asks for twice as much."
-    )
-    start_s: NotNegative = Field(
-        0.0, description="Where the replay starts on the trace's clock; what lies before is the history."
-    )
-    duration_s: Positive | None = Field(None, description="How long the replay lasts; to the end when left out.")
-    sizes: str | None = Field(
-        None,
-        description="Sizes of requests in items (docs/papers.md): lognormal:MU,SIGMA,MIN,MAX, "
-        "normal:MU,SIGMA,MIN,MAX, constant:N, kairos, or a CSV size,probability. Left out, the model's, or one "
-        "item each.",
-    )
-    speed: float = Field(
-        1.0,
-        ge=1,
-        allow_inf_nan=False,
-        description="Moves through the trace so many times as fast; one request stands for as many.",
-    )
 
 
 class InterruptSettings(Part):
@@ -354,7 +303,7 @@ def load_settings(config: Path | None, flags: Mapping[str, tuple[str, Any]]) -> 
     for key, (_, value) in flags.items():
         if key in given:
             _put(tree, key, value, str(config))
-    _inherit_offerings(tree)
+    _inherit(tree)
     try:
         return Settings.model_validate(tree)
     except ValidationError as error:
@@ -433,11 +382,7 @@ def _anchored(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
     account = tree.get("account")
     if isinstance(account, dict) and isinstance(account.get("commitments"), str):
         account["commitments"] = str(folder / account["commitments"])
-    trace = tree.get("trace")
-    if isinstance(trace, dict) and isinstance(trace.get("file"), str):
-        trace["file"] = trace["file"] if "://" in trace["file"] else str(folder / trace["file"])
-    if isinstance(trace, dict) and "sizes" in trace:
-        trace["sizes"] = _anchored_file(trace["sizes"], folder, ".csv")
+    _anchor_trace(tree.get("trace"), folder)
     if isinstance(tree.get("profiles"), list):
         tree["profiles"] = [_anchored_file(item, folder, ".json") for item in tree["profiles"]]
     tree.update({"forecaster": _anchored_file(tree["forecaster"], folder, ".py")} if "forecaster" in tree else {})
@@ -450,6 +395,15 @@ def _anchored(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
     if isinstance(functions, dict) and isinstance(functions.get("bundles"), str):
         functions["bundles"] = str(folder / functions["bundles"])
     return tree
+
+
+def _anchor_trace(trace: object, folder: Path) -> None:
+    if not isinstance(trace, dict):
+        return
+    if isinstance(trace.get("file"), str):
+        trace["file"] = trace["file"] if "://" in trace["file"] else str(folder / trace["file"])
+    if "sizes" in trace:
+        trace["sizes"] = _anchored_file(trace["sizes"], folder, ".csv")
 
 
 def _anchor_service(service: object, folder: Path) -> None:
@@ -466,6 +420,9 @@ def _anchor_service(service: object, folder: Path) -> None:
             one["profiles"] = [_anchored_file(item, folder, ".json") for item in one["profiles"]]
         if "forecaster" in one:
             one["forecaster"] = _anchored_file(one["forecaster"], folder, ".py")
+        if isinstance(one.get("trace"), str):
+            one["trace"] = {"file": one["trace"]}
+        _anchor_trace(one.get("trace"), folder)
         backend = one.get("backend")
         if isinstance(backend, dict) and "target" in backend:
             backend["target"] = _anchored_file(backend["target"], folder, ".py")
@@ -474,18 +431,20 @@ def _anchor_service(service: object, folder: Path) -> None:
             backend["folder"] = str(folder / own) if isinstance(own, str) else own
 
 
-def _inherit_offerings(tree: dict[str, Any]) -> None:
-    """A model's section `offerings` has what the file's says, too. Values of a wrong type are left for validation.
+def _inherit(tree: dict[str, Any]) -> None:
+    """A model's sections `offerings` and `trace` have what the file's say, too.
 
-    It is written into the model's: settings that are written and read again mean the same.
+    It is written into the model's: settings that are written and read again mean the same. Values of a wrong type
+    are left for validation.
     """
-    whole, service = tree.get("offerings"), tree.get("service")
+    service = tree.get("service")
     served = service.get("serve") if isinstance(service, dict) else None
-    if not isinstance(whole, dict):
-        return
     for one in served if isinstance(served, list) else ():
-        if isinstance(one, dict) and isinstance(one.get("offerings"), dict):
-            one["offerings"] = whole | one["offerings"]
+        if not isinstance(one, dict):
+            continue
+        for section in ("offerings", "trace"):
+            if isinstance(one.get(section), dict) and isinstance(whole := tree.get(section), dict):
+                one[section] = whole | one[section]
 
 
 def _anchored_file(value: object, folder: Path, suffix: str) -> object:

@@ -21,7 +21,8 @@ from mark.config.capacity import CapacitySettings
 from mark.config.events import EventSettings
 from mark.config.policies import chosen_model
 from mark.config.served import settings_of_model
-from mark.config.settings import Settings, TraceSettings
+from mark.config.settings import Settings
+from mark.config.trace import TraceSettings
 from mark.controller.journal import Header, read_journal
 from mark.domain.commitments.owned import Commitments
 from mark.domain.demand import UNIT_S, WINDOW_S, Demand

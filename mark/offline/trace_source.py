@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
-from mark.config.settings import Settings, TraceSettings
+from mark.config.settings import Settings
+from mark.config.trace import TraceSettings
 from mark.simulator.traces.bursts import with_bursts
 from mark.simulator.traces.formats.filters import parse_where
 from mark.simulator.traces.formats.rows import RowKind, TraceOptions

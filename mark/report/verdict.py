@@ -73,7 +73,8 @@ class Verdict:
     lambda_guess: what Lambda might cost where nobody measured it.
     """
 
-    slo: Slo
+    #: None for a service, whose models have objectives of their own.
+    slo: Slo | None
     options: tuple[Option, ...]
     break_even_rps: float | None = None
     mean_rps: float | None = None
@@ -144,6 +145,8 @@ class Verdict:
     def _nothing_keeps(self) -> str:
         if not self.options:
             return ""
+        if self.slo is None:
+            return "Nothing that was replayed keeps every model's objective."
         promise = f"{percent(self.slo.target)} within {format_duration(self.slo.judged_s)}"
         return f"Nothing that was replayed keeps {promise}."
 

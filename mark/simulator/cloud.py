@@ -83,7 +83,7 @@ class _Machine:
 
 
 class SimulatedCloud:
-    """The instances of a replay. Randomness comes from named streams of one seed."""
+    """The instances of a replay. Randomness comes from named streams of one seed, prices and refusals from another."""
 
     def __init__(
         self,
@@ -95,11 +95,12 @@ class SimulatedCloud:
         seed: int,
         start_at: float,
         redispatch: bool,
+        market_seed: int | None = None,
     ) -> None:
         self._engine = engine
         self._offerings = offerings
         self._times = world.times
-        self._capacity = Capacity(world, seed, start_at=start_at)
+        self._capacity = Capacity(world, seed if market_seed is None else market_seed, start_at=start_at)
         self._faults = faults
         self._start_at = start_at
         self._redispatch = redispatch

@@ -53,6 +53,8 @@ class ExperimentSpec(PolicySpec):
 
     workload: Workload
     faults: FaultScript = field(default_factory=FaultScript)
+    #: Of spot prices and refusals; None for that of the workload.
+    market_seed: int | None = None
     #: Where forecasters keep what they learned; None for nowhere.
     cache_dir: Path | None = None
 
@@ -251,7 +253,8 @@ class Experiment:
         if scenario.world.zones_of(item.market) == ("",):
             return item
         begin_s, end_s = scenario.start_s, scenario.start_s + scenario.duration_s
-        prices = SpotPrices(scenario.world, self.spec.workload.seed, start_at=begin_s)
+        seed = self.spec.workload.seed if scenario.market_seed is None else scenario.market_seed
+        prices = SpotPrices(scenario.world, seed, start_at=begin_s)
         return item.at_price(prices.lowest_usd_per_hour(item.instance_type, begin_s, end_s))
 
     @cached_property
@@ -264,6 +267,7 @@ class Experiment:
             world=spec.world,
             faults=spec.faults,
             footprint=spec.footprint,
+            market_seed=spec.market_seed,
             assumed=self.supply.assumed,
             stand_ins=self.supply.stand_ins,
         )

@@ -53,6 +53,8 @@ class Scenario:
     world: World
     faults: FaultScript
     footprint: Footprint
+    #: Of spot prices and refusals, which all that rent in an account meet; None for that of the workload.
+    market_seed: int | None = None
     #: Instance types that take part with an assumed profile.
     assumed: tuple[str, ...] = ()
     #: Instance types that take part with a profile measured on another machine.
@@ -230,6 +232,7 @@ class _ReplayRun:
             world=scenario.world,
             faults=scenario.faults,
             seed=workload.seed,
+            market_seed=scenario.market_seed,
             start_at=self._start_s,
             redispatch=scenario.model.redispatch,
         )
@@ -307,6 +310,7 @@ class _ReplayRun:
             cost=cost_of(bill),
             bill=bill,
             gateways=gateway_count(scenario.footprint, load.peak_rps, load.mib_per_s) if bundle.overhead else None,
+            load=load,
             cold_starts=cold,
             lambda_invocations=invocations,
             throttled=engine.throttled(),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mark.catalog.billing import Load
 from mark.domain.billing.costs import BillLine, CostUsd
 from mark.domain.objective import Slo
 from mark.policies.tuning import TunedSetting
@@ -104,6 +105,8 @@ class RunResult:
     latency: Latency
     cost: CostUsd
     bill: tuple[BillLine, ...]
+    #: What the overhead was billed by.
+    load: Load
     cold_starts: int
     lambda_invocations: int
     throttled: int

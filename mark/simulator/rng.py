@@ -13,6 +13,11 @@ import numpy as np
 from mark.domain.errors import Misconfigured
 
 
+def seed_of(seed: int, name: str) -> int:
+    """The seed of one of several under `seed`: models that are replayed together draw loads of their own."""
+    return int(stream(seed, f"seed of {name}").integers(2**63))
+
+
 def stream(seed: int, name: str) -> np.random.Generator:
     """The generator of the component `name` under `seed` (>= 0), the same on every machine.
 

@@ -13,7 +13,8 @@ import tempfile
 from pathlib import Path
 
 from mark.config.service import OfferingSettings, ServiceSettings
-from mark.config.settings import FaultSettings, Settings, TraceSettings
+from mark.config.settings import FaultSettings, Settings
+from mark.config.trace import TraceSettings
 from mark.domain.offering import Market
 from mark.live.commands.rehearsal import Rehearsed, rehearse
 from mark.report.live.rehearsal import agreement, comparison_document

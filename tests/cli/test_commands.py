@@ -10,7 +10,8 @@ from rich.table import Table
 from mark import __version__
 from mark.cli.main import run
 from mark.config.policies import sized_model
-from mark.config.settings import InterruptSettings, Settings, TraceSettings
+from mark.config.settings import InterruptSettings, Settings
+from mark.config.trace import TraceSettings
 from mark.domain.load.sizes import kairos_sizes, sizes_from_formula
 from mark.live.commands import demo
 from mark.live.commands.rehearsal import replay_slice

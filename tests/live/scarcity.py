@@ -17,7 +17,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from mark.config.service import OfferingSettings
-from mark.config.settings import FaultSettings, InterruptSettings, Settings, TraceSettings
+from mark.config.settings import FaultSettings, InterruptSettings, Settings
+from mark.config.trace import TraceSettings
 from mark.controller.journal import Tick, read_journal
 from mark.domain.offering import Market
 from mark.domain.orders import LaunchRefused, SpotWarned

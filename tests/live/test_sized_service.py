@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from mark.config.service import OfferingSettings, ServiceSettings
-from mark.config.settings import Settings, SimulateSettings, TraceSettings
+from mark.config.settings import Settings, SimulateSettings
+from mark.config.trace import TraceSettings
 from mark.domain.offering import Market
 from mark.live.commands.rehearsal import rehearse
 from mark.simulator.traces.generators import constant

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mark.catalog.billing import Load
 from mark.domain.billing.costs import CostUsd
 from mark.domain.objective import Slo
 from mark.report.runs.comparison import ComparedRun
@@ -65,7 +66,7 @@ def fake_run(policy: str = "mark", *, duration_s: int = 900, seed: int = 7, **ch
         "assumed_profiles": ("t2.xlarge from t3.xlarge", "Lambda 3 GiB from c5.large x 1.8"),
         "stand_in_profiles": (), "uses_truth": policy == "greedy-oracle",
         "launches": int(np.maximum(0, np.diff(minutes.ready, axis=0)).sum()), "refusals": 1, "interruptions": 0, "wakes": 2,
-        "wall_s": 3.2, "seconds": seconds, "minutes": minutes,
+        "wall_s": 3.2, "load": Load(duration_s=float(duration_s)), "seconds": seconds, "minutes": minutes,
         "notes": ("The Lambda account limit of 1,000 at once was reached for 41 s.",) if policy == "lambda-only" else (),
     }  # fmt: skip
     base = float(np.cumsum(load)[-1]) * 5.6e-6

@@ -12,7 +12,8 @@ import numpy as np
 
 from mark.config.policies import ALL
 from mark.config.service import OfferingSettings
-from mark.config.settings import FaultSettings, InterruptSettings, Settings, TraceSettings
+from mark.config.settings import FaultSettings, InterruptSettings, Settings
+from mark.config.trace import TraceSettings
 from mark.domain.demand import UNIT_S
 from mark.domain.offering import Market
 from mark.live.commands.rehearsal import Rehearsed, rehearse

@@ -21,7 +21,8 @@ import typer
 
 from mark.catalog.schema import LAMBDA, ModelFile, parse_file
 from mark.catalog.shipped_models import MODEL_FILE, PROFILE_FILE
-from mark.config.settings import Settings, TraceSettings
+from mark.config.settings import Settings
+from mark.config.trace import TraceSettings
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.domain.models.profile import Evidence, Profile

@@ -1,0 +1,1 @@
+"""A service of several models replayed: its verdict, tables, document and page."""

@@ -1,0 +1,83 @@
+"""The JSON of a service's replays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+from mark.policies.present import SAGEMAKER, Present
+from mark.report.formatting import finite
+from mark.report.runs.run_documents import CostObject, ServedObject, SloObject, cost_document, served_document
+from mark.report.service.service_verdict import service_replay_verdict, usd_per_month
+from mark.report.verdict import VerdictObject, verdict_document
+from mark.simulator.service_run import ModelRun, ServiceRun
+
+
+class ServiceModelObject(TypedDict):
+    """One model of a service under a policy."""
+
+    model: str
+    requests: int
+    slo: SloObject
+    #: Without what stands around all fleets.
+    cost_usd: CostObject
+    served: ServedObject
+    #: Rented and ready, in the mean over time.
+    instances_rented: float | None
+    notes: list[str]
+
+
+class ServiceRunObject(TypedDict):
+    """A service under a policy."""
+
+    policy: str
+    duration_s: float | None
+    cost_usd: CostObject
+    usd_per_month: float | None
+    #: Of all models, rented and ready, in the mean over time.
+    instances_rented: float | None
+    models: list[ServiceModelObject]
+
+
+class ServiceSimulateDocument(TypedDict):
+    """The document of `mark simulate --json` for a service of several models."""
+
+    #: What to run; null where nothing ran.
+    verdict: VerdictObject | None
+    #: One run a policy.
+    runs: list[ServiceRunObject]
+
+
+def service_document(runs: Sequence[ServiceRun], now: Present = SAGEMAKER) -> ServiceSimulateDocument:
+    """The verdict, then one object a run, in the given order."""
+    return {
+        "verdict": verdict_document(service_replay_verdict(runs, now)) if runs else None,
+        "runs": [_run(run) for run in runs],
+    }
+
+
+def _run(run: ServiceRun) -> ServiceRunObject:
+    return {
+        "policy": run.policy,
+        "duration_s": finite(run.duration_s),
+        "cost_usd": cost_document(run.cost),
+        "usd_per_month": finite(usd_per_month(run)),
+        "instances_rented": finite(run.instances_rented),
+        "models": [_model(model) for model in run.models],
+    }
+
+
+def _model(model: ModelRun) -> ServiceModelObject:
+    return {
+        "model": model.model,
+        "requests": int(model.served.total),
+        "slo": {
+            "latency_ms": finite(model.slo.latency_s * 1000),
+            "target": finite(model.slo.target),
+            "attained": finite(model.attained),
+        },
+        "cost_usd": cost_document(model.cost),
+        "served": served_document(model.served),
+        "instances_rented": finite(model.instances),
+        "notes": list(model.notes),
+    }

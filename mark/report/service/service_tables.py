@@ -1,0 +1,79 @@
+"""A service's replays in a terminal: a row a policy, then a row a model of the one that leads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from mark.report.formatting import (
+    MISSING,
+    compared_words,
+    format_duration,
+    format_rps,
+    milliseconds,
+    monthly_usd,
+    percent,
+    served_percent,
+    usd_per_month_words,
+)
+from mark.report.runs.rivals import MONTH_S
+from mark.report.service.service_verdict import lead_run, usd_per_month
+from mark.report.tables import figures, make_table, texts
+from mark.simulator.service_run import ModelRun, ServiceRun
+
+
+def policies_table(runs: Sequence[ServiceRun]) -> Table:
+    """A row a policy: the whole service's cost, the models that keep their objectives, the instances rented."""
+    lead = lead_run(runs)
+    columns = [*texts("policy"), *figures("USD a\nmonth", f"vs\n{lead.policy}", "models\nin time", "instances\nrented")]
+    table = make_table(columns, gap=2)
+    for run in runs:
+        kept = sum(model.keeps_objective for model in run.models)
+        ratio = run.cost.total / lead.cost.total if lead.cost.total > 0 else None
+        table.add_row(
+            Text(run.policy, style="bold" if run is lead else ""),
+            monthly_usd(usd_per_month(run)),
+            "" if run is lead else compared_words(ratio),
+            Text(f"{kept} of {len(run.models)}", style="" if run.keeps_objectives else "bold red"),
+            f"{run.instances_rented:.1f}",
+        )
+    return table
+
+
+def models_table(run: ServiceRun) -> Table:
+    """A row a model, the dearest first, without what stands around all of them."""
+    columns = [
+        *texts(f"model ({run.policy})"),
+        *figures("USD a\nmonth", "requests/s", "in time", "objective", "p99\nms", "inst/stby/\nLambda/shed %", "instances\nrented"),
+    ]
+    table = make_table(columns, gap=2, notes=(around_sentence(run),))
+    for model in by_money(run):
+        table.add_row(*model_cells(run, model))
+    return table
+
+
+def by_money(run: ServiceRun) -> tuple[ModelRun, ...]:
+    """The models, the dearest first."""
+    return tuple(sorted(run.models, key=lambda model: (-model.cost.total, model.model)))
+
+
+def model_cells(run: ServiceRun, model: ModelRun) -> tuple[str, ...]:
+    """The cells of a model's row."""
+    attained = MISSING if model.attained is None else percent(model.attained, digits=2)
+    return (
+        model.model,
+        monthly_usd(model.cost.total / run.duration_s * MONTH_S),
+        format_rps(model.mean_rps),
+        attained if model.keeps_objective else f"{attained} MISSED",
+        f"{percent(model.slo.target)} in {format_duration(model.slo.judged_s)}",
+        MISSING if model.p99_s is None else milliseconds(model.p99_s),
+        "/".join(f"{share:.0f}" for share in served_percent(model.served)),
+        f"{model.instances:.1f}",
+    )
+
+
+def around_sentence(run: ServiceRun) -> str:
+    """What stands around all fleets, once."""
+    return f"Around all of them: {usd_per_month_words(run.shared_usd / run.duration_s * MONTH_S)} a month."

@@ -1,0 +1,141 @@
+"""A service replayed: its models' runs under one policy, with one bill.
+
+Each model has a fleet of its own. What stands around the fleets is there once, sized by the load of all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mark.catalog.billing import Load, bill_shared, cost_of
+from mark.domain.billing.costs import BillLine, CostUsd
+from mark.domain.billing.footprint import Footprint
+from mark.domain.errors import Misconfigured
+from mark.domain.objective import Slo
+from mark.simulator.results import Ints, RunResult, ServedCounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRun:
+    """One model of a service under a policy. cost: without what stands around all fleets.
+
+    instances: rented and ready, in the mean over time. attained: None where nobody asked.
+    """
+
+    model: str
+    slo: Slo
+    served: ServedCounts
+    attained: float | None
+    cost: CostUsd
+    instances: float
+    mean_rps: float
+    p99_s: float | None
+    notes: tuple[str, ...]
+
+    @property
+    def keeps_objective(self) -> bool:
+        """At least the target share of its requests was answered in time."""
+        return self.attained is None or self.attained >= self.slo.target
+
+    @property
+    def is_on_lambda(self) -> bool:
+        """Lambda answers it alone: no instance was rented."""
+        return self.instances == 0 and self.served.lambda_ > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceRun:
+    """All models of a service under one policy. shared: what stands around all fleets, a part of the bill."""
+
+    policy: str
+    models: tuple[ModelRun, ...]
+    bill: tuple[BillLine, ...]
+    cost: CostUsd
+    shared_usd: float
+    duration_s: float
+
+    @property
+    def keeps_objectives(self) -> bool:
+        """Every model keeps its own."""
+        return all(model.keeps_objective for model in self.models)
+
+    @property
+    def instances_rented(self) -> float:
+        """Of all models, in the mean over time."""
+        return sum(model.instances for model in self.models)
+
+
+def join_runs(results: Sequence[RunResult], footprint: Footprint) -> ServiceRun:
+    """The runs of a service's models under one policy as one; `footprint` is the service's.
+
+    Misconfigured where they do not last equally long.
+    """
+    lengths = {result.duration_s for result in results}
+    if len(lengths) != 1:
+        raise Misconfigured("the models of a service are replayed for the same time; give a --duration-s")
+    (duration_s,) = lengths
+    own = [_own_lines(result, footprint) for result in results]
+    around = [result for result in results if result.gateways is not None]
+    shared = _shared(around, footprint, duration_s) if around else ()
+    bill = (*_added(line for lines in own for line in lines), *shared)
+    return ServiceRun(
+        policy=results[0].policy,
+        models=tuple(_model_run(result, lines) for result, lines in zip(results, own, strict=True)),
+        bill=bill,
+        cost=cost_of(bill),
+        shared_usd=sum(line.usd for line in shared),
+        duration_s=duration_s,
+    )
+
+
+def _own_lines(result: RunResult, footprint: Footprint) -> tuple[BillLine, ...]:
+    """The lines of a run's bill that are of its model alone."""
+    if result.gateways is None:
+        return result.bill
+    alone = bill_shared(footprint, result.load.peak_rps, result.duration_s, mib_per_s=result.load.mib_per_s)
+    names = {(line.component, line.item) for line in alone}
+    return tuple(line for line in result.bill if (line.component, line.item) not in names)
+
+
+def _shared(results: Sequence[RunResult], footprint: Footprint, duration_s: float) -> tuple[BillLine, ...]:
+    """What stands around the fleets, for the load of all models together."""
+    mib_per_s = sum(result.load.mib_per_s for result in results)
+    return bill_shared(footprint, peak_rps(results), duration_s, mib_per_s=mib_per_s)
+
+
+def peak_rps(results: Sequence[RunResult]) -> float:
+    """Arrivals of all models in the busiest second, requests/s."""
+    total: Ints = np.sum([result.seconds.arrivals * result.speed for result in results], axis=0)
+    return float(total.max(initial=0))
+
+
+def _added(lines: Iterable[BillLine]) -> tuple[BillLine, ...]:
+    """Lines of the same item as one."""
+    found: dict[tuple[str, str, str], tuple[float, float]] = {}
+    for line in lines:
+        key = line.component, line.item, line.unit
+        quantity, usd = found.get(key, (0.0, 0.0))
+        found[key] = quantity + line.quantity, usd + line.usd
+    return tuple(
+        BillLine(component=component, item=item, unit=unit, quantity=quantity, usd=usd)
+        for (component, item, unit), (quantity, usd) in found.items()
+    )
+
+
+def _model_run(result: RunResult, lines: Sequence[BillLine]) -> ModelRun:
+    finished = result.served.total - result.served.in_flight
+    answered = finished - result.served.shed
+    return ModelRun(
+        model=result.model,
+        slo=result.slo,
+        served=result.served,
+        attained=result.attained if finished else None,
+        cost=cost_of(lines),
+        instances=float(result.minutes.ready.sum(axis=1).mean()) if result.minutes.ready.size else 0.0,
+        mean_rps=result.requests * result.speed / result.duration_s,
+        p99_s=result.latency.p99_s if answered else None,
+        notes=result.notes,
+    )
