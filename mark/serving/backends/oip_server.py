@@ -70,7 +70,7 @@ class OipBackend:
             within_s=self._ready_within_s,
         )
         server, model = await self._document("/v2"), await self._document(self._path)
-        self._binary = BINARY in server.get("extensions", [])
+        self._binary = BINARY in (server.get("extensions") or ())
         self.inputs, self.outputs = _specs(model.get("inputs")), _specs(model.get("outputs"))
         self._takes_batches = bool(self.inputs) and all(spec.shape[:1] == (-1,) for spec in self.inputs)
 
