@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest
-from mark.protocols.json_values import check_texts, floats, integers, texts_of, truths, unnest
+from mark.protocols.json_values import check_texts, floats, integers, listed, texts_of, truths, unnest
 from mark.protocols.oip import bodies as oip
 from mark.protocols.oip.replies import compose_infer_reply
 from mark.protocols.sagemaker_media import (
@@ -272,7 +272,7 @@ def _keeps_values(array: NDArray[Any], dtype: np.dtype[Any]) -> bool:
 
 def _listed(array: NDArray[Any]) -> list[Any]:
     if array.dtype.kind != "O":
-        return list(array.tolist())
+        return list(listed(array))
     texts = [value.decode(errors="replace") if isinstance(value, bytes) else value for value in array.reshape(-1)]
     made = np.empty(array.shape, dtype=object)
     made.reshape(-1)[:] = texts

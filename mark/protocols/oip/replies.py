@@ -6,7 +6,6 @@ row by row, the JSON around them is cached by row count, and each response is jo
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
@@ -15,6 +14,7 @@ import orjson
 from numpy.typing import NDArray
 
 from mark.ports import InferReply
+from mark.protocols.json_values import name_of
 from mark.protocols.oip.bodies import (
     BINARY_TYPE,
     JSON_TYPE,
@@ -113,8 +113,12 @@ def _lines(array: NDArray[Any]) -> list[bytes]:
         return [dump_json([text_of(value) for value in row])[1:-1] for row in rows.tolist()]
     text = orjson.dumps(rows, option=orjson.OPT_SERIALIZE_NUMPY)
     lines = text[2:-2].split(b"],[")
-    if b"null" in text:  # NaN or infinite: the other writer has words for them
-        for place, row in enumerate(rows.tolist()):
-            if b"null" in lines[place]:
-                lines[place] = json.dumps(row)[1:-1].encode()
+    if b"null" in text:  # NaN or infinite: JSON has no number for them
+        for place, line in enumerate(lines):
+            if b"null" in line:
+                lines[place] = b",".join(map(_named, line.split(b","), rows[place].tolist()))
     return lines
+
+
+def _named(text: bytes, value: float) -> bytes:
+    return text if text != b"null" else b'"%b"' % name_of(value).encode()
