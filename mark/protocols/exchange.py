@@ -101,7 +101,10 @@ def too_large() -> BadRequest:
 def write_replies(
     exchanges: Sequence[Exchange], outputs: Tensors, version: str = MODEL_VERSION
 ) -> list[InferReply]:
-    """The answers, of outputs that hold the rows of all, one after another. Errors: ValueError if they do not."""
+    """The answers, of outputs that hold the rows of all, one after another.
+
+    Errors: ValueError if they do not, or cannot be written.
+    """
     total = sum(exchange.rows for exchange in exchanges)
     for name, array in outputs.items():
         if array.ndim == 0 or array.shape[0] != total:
@@ -117,7 +120,7 @@ def write_replies(
         except BadRequest as error:
             replies.append(error_reply(error.status, str(error)))
         except TypeError as error:  # values that JSON has no words for
-            replies.append(error_reply(500, f"the model's output is invalid: {error}"))
+            raise ValueError(str(error)) from error
     return replies
 
 

@@ -47,7 +47,7 @@ class ReplyWriter:
     def reply(self, call: InferCall, start: int, stop: int | None) -> InferReply:
         """The outputs that `call` asked for, as it asked for them; rows [start, stop) are its own, None for all.
 
-        Errors: BadRequest.
+        Errors: BadRequest; ValueError where an output cannot be written.
         """
         entries, tail = [], []
         wishes = call.outputs or call.binary_outputs
@@ -68,7 +68,10 @@ class ReplyWriter:
     def _added(self, name: str) -> _Column:
         if name not in self._outputs:
             raise BadRequest(f"unknown output {name!r}; the model gives {', '.join(sorted(self._outputs))}")
-        column = self._columns[name] = _Column(name, self._outputs[name])
+        try:
+            column = self._columns[name] = _Column(name, self._outputs[name])
+        except BadRequest as error:  # a type that the protocol has not: the model's mistake, not the client's
+            raise ValueError(f"output {name!r}: {error}") from None
         return column
 
 
