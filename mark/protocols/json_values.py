@@ -27,6 +27,8 @@ MAX_TEXTS = 2**20
 """Elements of type BYTES that are taken as text in one request."""
 NOT_FINITE: Mapping[str, float] = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 """Floats that JSON has no numbers for, by the texts that stand for them, as in protobuf's JSON mapping."""
+MAX_EXACT = 2**53 - 1
+"""Largest float that stands for one whole number: beyond it others are rounded to the same."""
 FEW = 32
 """Up to so many values numpy is faster than `struct`."""
 

@@ -101,6 +101,19 @@ def parse_infer_reply(body: bytes, header_length: int = 0) -> dict[str, NDArray[
         return _tensors(_mapping(document, "the body").get("outputs"), "outputs", _Tail(rest))
 
 
+def asked_outputs(outputs: Tensors, call: InferCall) -> Tensors:
+    """The outputs that the call asks for, in its order; all where it names none. Errors: BadRequest."""
+    for name in call.outputs:
+        if name not in outputs:
+            raise unknown_output(name, outputs)
+    return {name: outputs[name] for name in call.outputs or outputs}
+
+
+def unknown_output(name: str, outputs: Tensors) -> BadRequest:
+    """The error of a call for an output that the model does not give."""
+    return BadRequest(f"unknown output {name!r}; the model gives {', '.join(sorted(outputs))}")
+
+
 def check_inputs(inputs: Tensors, specs: Sequence[TensorSpec]) -> None:
     """Check inputs against the model's specs. Errors: BadRequest."""
     for spec in specs:

@@ -24,6 +24,7 @@ from mark.protocols.oip.bodies import (
     datatype_of,
     dump_json,
     text_of,
+    unknown_output,
 )
 from mark.protocols.oip.byte_tensors import pack_bytes
 
@@ -67,7 +68,7 @@ class ReplyWriter:
 
     def _added(self, name: str) -> _Column:
         if name not in self._outputs:
-            raise BadRequest(f"unknown output {name!r}; the model gives {', '.join(sorted(self._outputs))}")
+            raise unknown_output(name, self._outputs)
         try:
             column = self._columns[name] = _Column(name, self._outputs[name])
         except BadRequest as error:  # a type that the protocol has not: the model's mistake, not the client's
