@@ -18,8 +18,10 @@ import functools
 import re
 from collections import deque
 from contextlib import suppress
+from email.utils import formatdate
 from enum import Enum
 from http import HTTPStatus
+from time import time
 from typing import Any, Protocol, cast
 
 import httptools
@@ -32,6 +34,8 @@ from mark.serving.http.limits import Admits, Handler, HttpLimits, OnError
 from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 
 _STATUS = {status.value: f"{status.value} {status.phrase}".encode() for status in HTTPStatus}
+_WITHOUT_LENGTH = (204, 304)
+"""Statuses whose answers have no body, and so no Content-Length (RFC 9110, 8.6)."""
 _CLOSE = b"connection: close\r\n"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _RETRY = b"retry-after: 1\r\n"
@@ -72,9 +76,11 @@ TRANSITIONS = {
 
 
 @functools.lru_cache(maxsize=256)
-def _first_lines(status: int, content_type: bytes) -> bytes:
+def _first_lines(status: int, content_type: bytes, second: int) -> bytes:
+    """The status line, and the headers of each answer in that second: Date is demanded of one that has a clock."""
     line = _STATUS.get(status) or b"%d Unknown" % status
-    return b"HTTP/1.1 %b\r\ncontent-type: %b\r\n" % (line, content_type)
+    date = formatdate(second, usegmt=True).encode()
+    return b"HTTP/1.1 %b\r\ndate: %b\r\ncontent-type: %b\r\n" % (line, date, content_type)
 
 
 class ServerRoom(Protocol):
@@ -461,9 +467,12 @@ class HttpConnection(asyncio.Protocol):
     def send(self, exchange: HttpExchange, status: int, content_type: bytes, body: bytes, extra: bytes) -> None:
         """Write the answer of the exchange that is being handled, and turn to the next."""
         keep = exchange.keep_alive and not (self._server.is_leaving and self._has_nothing_behind)
-        head = b"%bcontent-length: %d\r\n%b%b\r\n" % (
-            _first_lines(status, content_type), len(body), extra, b"" if keep else _CLOSE
-        )  # fmt: skip
+        head = b"%b%b%b%b\r\n" % (
+            _first_lines(status, content_type, int(time())),
+            b"" if status in _WITHOUT_LENGTH else b"content-length: %d\r\n" % len(body),
+            extra,
+            b"" if keep else _CLOSE,
+        )
         large = len(body) > SMALL_BYTES
         if exchange.method == b"HEAD":
             large = False
@@ -503,7 +512,7 @@ class HttpConnection(asyncio.Protocol):
         transport.set_write_buffer_limits(high=STREAM_BUFFER_BYTES)
         transport.write(
             b"%btransfer-encoding: chunked\r\n%b%b\r\n"
-            % (_first_lines(status, content_type), extra, b"" if exchange.keep_alive else _CLOSE)
+            % (_first_lines(status, content_type, int(time())), extra, b"" if exchange.keep_alive else _CLOSE)
         )
 
     def write_part(self, body: bytes) -> None:
