@@ -49,6 +49,8 @@ CHUNK_HEAD_BYTES = 16
 """Framing bytes of a chunk; extensions and trailers of all chunks may take head_bytes more."""
 STREAM_BUFFER_BYTES = 16 * 1024
 """Bytes of a streamed answer that wait here for the client; beyond it the stream's source is held back."""
+PROBE_EACH_S = 0.2
+"""Time between two questions to a client that sends no more, while it waits for an answer."""
 LINGER_S = 2.0
 """Time that a refused client may go on sending before its connection is reset."""
 
@@ -196,7 +198,23 @@ class HttpConnection(asyncio.Protocol):
             return False  # TLS knows no half-closed connections
         if self._refusal is None:  # else what was wrong behind it is told, and that closes
             last.keep_alive = False
+        self._probe_later()
         return True
+
+    def _probe_later(self) -> None:
+        asyncio.get_running_loop().call_later(PROBE_EACH_S, self._probe)
+
+    def _probe(self) -> None:
+        """Find out whether a client that sends no more waits for its answer, or has gone: both look alike.
+
+        One that waits ignores an interim response (RFC 9110, 15.2). One that has gone resets the connection, on
+        which the next probe is lost.
+        """
+        if self._current is None or self._is_closing or self._transport is None:
+            return
+        if self.can_stream:
+            self._transport.write(_CONTINUE)
+            self._probe_later()
 
     def data_received(self, data: bytes) -> None:
         """Called by the loop."""
@@ -664,6 +682,4 @@ class HttpConnection(asyncio.Protocol):
             self._pending.pop().connection = None
         self._pending_bytes = 0
         if current is not None:
-            current.connection = None
-            if current.stream is not None:
-                current.stream.on_left()
+            current.leave()
