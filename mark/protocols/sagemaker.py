@@ -15,6 +15,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -79,13 +80,7 @@ def compose_predictions(
     """Answer in the way that was asked: CSV, JSON lines, `{"predictions": [...]}`, or an Open Inference body."""
     kind, outputs = answer_type(asked), oip.asked_outputs(outputs, call)
     if kind == CSV_TYPE:
-        if len(outputs) > 1:
-            raise oip.BadRequest(
-                f"the model gives {len(outputs)} outputs, and text/csv has room for one: "
-                f"accept {oip.JSON_TYPE} or {JSON_LINES_TYPE}",
-                406,
-            )
-        return InferReply(status=200, content_type=CSV_TYPE, body=_to_csv(next(iter(outputs.values()))))
+        return InferReply(status=200, content_type=CSV_TYPE, body=_to_csv(list(outputs.values())))
     if kind != JSON_LINES_TYPE and is_open_inference(asked):
         return compose_infer_reply(model, outputs, call)
     if len(outputs) == 1:
@@ -320,10 +315,16 @@ def _listed(array: NDArray[Any]) -> list[Any]:
     return list(made.tolist())
 
 
-def _to_csv(array: NDArray[Any]) -> bytes:
-    rows = array.reshape(array.shape[0], -1) if array.ndim else array.reshape(1, 1)
-    if array.dtype.kind not in "OSU":
-        return "\n".join(",".join(map(str, row)) for row in listed(rows)).encode()
+def _to_csv(outputs: Sequence[NDArray[Any]]) -> bytes:
+    """A row an item: the cells of all outputs, one after another."""
+    columns = [array.reshape(array.shape[0], -1) if array.ndim else array.reshape(1, 1) for array in outputs]
+    rows = [chain.from_iterable(parts) for parts in zip(*map(_cells_of, columns), strict=True)]
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(map(oip.text_of, row) for row in rows.tolist())
+    csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue().removesuffix("\n").encode()
+
+
+def _cells_of(rows: NDArray[Any]) -> list[list[object]]:
+    if rows.dtype.kind not in "OSU":
+        return list(listed(rows))
+    return [[oip.text_of(value) for value in row] for row in rows.tolist()]
