@@ -49,11 +49,13 @@ class Exchange(NamedTuple):
         """The arrays that the model is given."""
         return self.call.inputs
 
-    def reply(self, outputs: Tensors) -> InferReply:
+    def reply(self, outputs: Tensors, version: str = MODEL_VERSION) -> InferReply:
         """The answer, of outputs that are this request's alone. Errors: BadRequest."""
         if self.sagemaker:
-            return compose_predictions(outputs, asked=self.request, call=self.call, model=self.model)
-        return compose_infer_reply(self.model, outputs, self.call)
+            return compose_predictions(
+                outputs, asked=self.request, call=self.call, model=self.model, version=version
+            )
+        return compose_infer_reply(self.model, outputs, self.call, version)
 
 
 def read_exchange(request: InferRequest, model: str, inputs: Sequence[TensorSpec]) -> Exchange:
@@ -114,7 +116,8 @@ def write_replies(
         start, end = end, end + exchange.rows
         try:
             if exchange.sagemaker:
-                replies.append(exchange.reply({name: array[start:end] for name, array in outputs.items()}))
+                own = {name: array[start:end] for name, array in outputs.items()}
+                replies.append(exchange.reply(own, version))
             else:
                 replies.append(writer.reply(exchange.call, start, end))
         except BadRequest as error:

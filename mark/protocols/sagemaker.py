@@ -25,7 +25,7 @@ from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest
 from mark.protocols.json_values import MAX_EXACT, check_texts, floats, integers, listed, texts_of, truths, unnest
 from mark.protocols.oip import bodies as oip
-from mark.protocols.oip.replies import compose_infer_reply
+from mark.protocols.oip.replies import MODEL_VERSION, compose_infer_reply
 from mark.protocols.sagemaker_media import (
     CSV_TYPE,
     JSON_LINES_TYPE,
@@ -75,14 +75,19 @@ def parse_invocation(request: InferRequest, specs: Sequence[TensorSpec]) -> oip.
 
 
 def compose_predictions(
-    outputs: oip.Tensors, *, asked: InferRequest, call: oip.InferCall, model: str
+    outputs: oip.Tensors,
+    *,
+    asked: InferRequest,
+    call: oip.InferCall,
+    model: str,
+    version: str = MODEL_VERSION,
 ) -> InferReply:
     """Answer in the way that was asked: CSV, JSON lines, `{"predictions": [...]}`, or an Open Inference body."""
     kind, outputs = answer_type(asked), oip.asked_outputs(outputs, call)
     if kind == CSV_TYPE:
         return InferReply(status=200, content_type=CSV_TYPE, body=_to_csv(list(outputs.values())))
     if kind != JSON_LINES_TYPE and is_open_inference(asked):
-        return compose_infer_reply(model, outputs, call)
+        return compose_infer_reply(model, outputs, call, version)
     if len(outputs) == 1:
         predictions = _listed(next(iter(outputs.values())))
     else:

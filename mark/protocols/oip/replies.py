@@ -29,12 +29,12 @@ from mark.protocols.oip.bodies import (
 from mark.protocols.oip.byte_tensors import pack_bytes
 
 MODEL_VERSION = "1"
-"""Version of a model without variants."""
+"""Version of a model that has no other."""
 
 
-def compose_infer_reply(model: str, outputs: Tensors, call: InferCall) -> InferReply:
+def compose_infer_reply(model: str, outputs: Tensors, call: InferCall, version: str = MODEL_VERSION) -> InferReply:
     """The answer to `call`, which was alone. Errors: BadRequest."""
-    return ReplyWriter(model, outputs).reply(call, 0, None)
+    return ReplyWriter(model, outputs, version).reply(call, 0, None)
 
 
 class ReplyWriter:

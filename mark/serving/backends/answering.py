@@ -45,7 +45,7 @@ def answering(
     """The calls that a batch needs, one after another; returns the replies in the order of the requests.
 
     outputs: what the model declares of its answers, which are held to it; none: whatever comes. version: the
-    answers' `model_version`, the variant where the model has several.
+    answers' `model_version`: the variant where the model has several.
     """
     exchanges: dict[int, Exchange] = {}
     replies: dict[int, InferReply] = {}

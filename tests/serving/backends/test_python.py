@@ -7,6 +7,8 @@ import json
 import re
 import sys
 import threading
+import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,11 +18,14 @@ from mark.domain.tensor import TensorSpec
 from mark.offline.own_model import profile
 from mark.offline.own_model.profile import ProfileOptions
 from mark.protocols.oip.bodies import compose_infer
+from mark.service_spec import BackendSpec
+from mark.serving.backends.factory import make_backend
 from mark.serving.backends.python import PythonBackend
 from models.digits import Digits
 from models.digits.data import digits
 from models.transformer import Polarity
 from tests.serving.backends.asks import INPUTS, OUTPUTS, ask, error, invocation, outputs, run, tensor, wrong
+from tests.serving.harness import served
 
 
 class Sum:
@@ -282,6 +287,22 @@ def test_outputs_are_held_to_what_the_model_declares(wrong_outputs, said, monkey
     with pytest.raises(Misconfigured, match=re.escape(said)) as refused:
         profile.profile_backend(options, as_json=False)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", ["python", "emulated"])
+def test_answers_name_the_version_that_serves(kind):
+    for version, told in (("9d0e55ab1c33", "9d0e55ab1c33"), ("", "1")):
+        model = replace(served(), inputs=INPUTS, outputs=OUTPUTS, version=version)
+        backend = make_backend(
+            BackendSpec(kind=kind, target="m:Sum"),
+            model,
+            model.offerings[0],
+            load=lambda *_: Sum,
+            now=time.monotonic,
+            rng=np.random.default_rng(0),
+        )
+        (replies,) = run(backend, [ask([1, 1]), ask([1, 1])._replace(path="/invocations")])
+        assert [json.loads(reply.body)["model_version"] for reply in replies] == [told, told]
 
 
 def test_texts_are_held_to_bytes():
