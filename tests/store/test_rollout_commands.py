@@ -92,7 +92,10 @@ def test_an_abort_after_the_promotion_says_how_to_go_back(
     monkeypatch.setattr(store, "versions", lambda _: ModelVersions(model=MODEL, stable="new", rollout=rollout))
     monkeypatch.setattr("mark.live.commands.rollout.service_store", lambda _: (store, (MODEL,)))
     with pytest.raises(Misconfigured, match=r"new of shop serves since its promotion; .* `mark rollout start`$"):
-        abort_rollout(Settings(), MODEL, as_json=True)
+        abort_rollout(Settings(), None, as_json=True)  # its only model
+    monkeypatch.setattr("mark.live.commands.rollout.service_store", lambda _: (store, (MODEL, "bakery")))
+    with pytest.raises(Misconfigured, match="add --model with shop or bakery"):
+        abort_rollout(Settings(), None, as_json=True)
     with pytest.raises(Misconfigured, match=r"no version of shop is being rolled out"):
         promote_rollout(Settings(), MODEL, as_json=True)
 

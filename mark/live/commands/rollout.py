@@ -52,9 +52,12 @@ NO_CANARY = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartOptions:
-    """A rollout as its flags say it. canary: shares in percent, or none; flags: of `service.rollouts`, by key."""
+    """A rollout as its flags say it. canary: shares in percent, or none; flags: of `service.rollouts`, by key.
 
-    model: str
+    model: None for a service's only one.
+    """
+
+    model: str | None = None
     canary: Sequence[str] = ()
     flags: Mapping[str, float | None] = field(default_factory=dict)
 
@@ -83,20 +86,20 @@ def start_rollout(settings: Settings, options: StartOptions, *, given: bool, as_
     store, versions = _versions(settings, options.model)
     wanted = settings if given or folder.running() is None else folder.settings()
     policy = options.policy(wanted.service.rollouts)
-    entries = {one.model: one for one in served_models(wanted)}
-    if options.model not in entries:
-        raise unknown("model of the settings", options.model, entries)
-    entry, spec = entries[options.model].backend, store.spec()
-    served = spec.served(options.model)
+    entries, model = {one.model: one for one in served_models(wanted)}, versions.model
+    if model not in entries:
+        raise unknown("model of the settings", model, entries)
+    entry, spec = entries[model].backend, store.spec()
+    served = spec.served(model)
     check_may_start(served, versions, policy)
     if tensors_of(entry) != (served.inputs, served.outputs):
         raise Misconfigured(
-            f"the new {options.model} has other inputs or outputs, which clients see: serve it as another model"
+            f"the new {model} has other inputs or outputs, which clients see: serve it as another model"
         )
     bundle = bundle_of(backend_spec(entry))
     if bundle.version == versions.stable:
         raise Misconfigured(
-            f"nothing to roll out: {options.model} is version {bundle.version} as its files are, and that serves"
+            f"nothing to roll out: {model} is version {bundle.version} as its files are, and that serves"
         )
     if entry.kind == "python":
         with bundle.kept() as copy:
@@ -106,12 +109,10 @@ def start_rollout(settings: Settings, options: StartOptions, *, given: bool, as_
     backend = keep_bundle(settings, store, served, bundle)
     candidate = replace(served, version=bundle.version, backend=backend)
     store.put_version(candidate, spec)
-    versions = give_command(store, options.model, RolloutVerb.START, candidate=bundle.version, policy=policy)
-    remove_copies(settings, options.model, store.forget_versions(options.model))
+    versions = give_command(store, model, RolloutVerb.START, candidate=bundle.version, policy=policy)
+    remove_copies(settings, model, store.forget_versions(model))
     if versions.rollout is None or versions.rollout.candidate != bundle.version:
-        raise Misconfigured(
-            f"another rollout of {options.model} began at the same time; see `mark rollout status`"
-        )
+        raise Misconfigured(f"another rollout of {model} began at the same time; see `mark rollout status`")
     _show(store, versions, as_json=as_json)
 
 
@@ -135,28 +136,28 @@ def _candidate(versions: ModelVersions) -> tuple[str, ...]:
     return () if versions.rollout is None or versions.rollout.is_over else (versions.rollout.candidate,)
 
 
-def show_rollout(settings: Settings, model: str, *, as_json: bool) -> None:
+def show_rollout(settings: Settings, model: str | None, *, as_json: bool) -> None:
     """Show the versions of a model, and its rollout."""
     store, versions = _versions(settings, model)
     _show(store, versions, as_json=as_json)
 
 
-def promote_rollout(settings: Settings, model: str, *, as_json: bool) -> None:
+def promote_rollout(settings: Settings, model: str | None, *, as_json: bool) -> None:
     """Have the new version take over once its instances are ready. Misconfigured where none is rolled out."""
     store, versions = _versions(settings, model)
     rollout = _running(versions)
-    versions = give_command(store, model, RolloutVerb.PROMOTE)
+    versions = give_command(store, versions.model, RolloutVerb.PROMOTE)
     _check_not(RolloutPhase.ABORTED, rollout, versions)
     _show(store, versions, as_json=as_json)
 
 
-def abort_rollout(settings: Settings, model: str, *, as_json: bool) -> None:
+def abort_rollout(settings: Settings, model: str | None, *, as_json: bool) -> None:
     """Give all traffic back to the stable version; returns once no instance of the new one takes requests.
 
     Misconfigured where none is rolled out.
     """
     store, versions = _versions(settings, model)
-    rollout = versions.rollout
+    model, rollout = versions.model, versions.rollout
     if rollout is not None and rollout.phase is RolloutPhase.PROMOTED:
         raise Misconfigured(f"version {rollout.candidate} of {model} serves since its promotion; {GOING_BACK}")
     rollout = _running(versions)
@@ -172,9 +173,13 @@ def abort_rollout(settings: Settings, model: str, *, as_json: bool) -> None:
     _show(store, versions, as_json=as_json)
 
 
-def _versions(settings: Settings, model: str) -> tuple[ServiceStore, ModelVersions]:
-    """The service's store, and a model's versions in it."""
+def _versions(settings: Settings, model: str | None) -> tuple[ServiceStore, ModelVersions]:
+    """The service's store, and a model's versions in it; those of its only one where none is named."""
     store, models = service_store(settings)
+    if model is None:
+        if len(models) > 1:
+            raise Misconfigured(f"the service has {len(models)} models: add --model with {' or '.join(models)}")
+        model = models[0]
     if model not in models:
         raise unknown("model of the service", model, models)
     versions = store.versions(model)
