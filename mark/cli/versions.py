@@ -15,6 +15,7 @@ START_EXAMPLES = (
     "mark rollout start --model doubler --canary 1,10,50,100 --dwell 600 --config mark.yaml",
     "mark rollout start --model doubler --shadow 10 --shadow-dwell 600 --most-differing 1",
     "mark rollout start --model doubler --shadow 100 --canary none",
+    "mark rollout start --least-answers 500",
 )
 USUAL = " [default: as in service.rollouts]"
 STATUS_EXAMPLES = ("mark rollout status", "mark rollout status --model doubler --json")
@@ -47,6 +48,14 @@ def start(
             metavar="S",
             min=0.0,
             help="Seconds of service time for which each share is held at least. " + USUAL,
+        ),
+    ] = None,
+    least_answers: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Hold each share until the new version has given N answers, for a week at most. " + USUAL,
         ),
     ] = None,
     ready_within: Annotated[
@@ -109,6 +118,7 @@ def start(
         canary=given.split_list(canary),
         flags={
             "dwell_s": dwell,
+            "least_answers": least_answers,
             "ready_within_s": ready_within,
             "shadow": shadow,
             "shadow_dwell_s": shadow_dwell,

@@ -116,9 +116,12 @@ def test_a_rollout_counts_requests_from_its_start_as_it_does_hours(
         lambda *_, since, until: tuple(VersionCost(version=one) for one in ("old", "new")),
     )
     monkeypatch.setattr(store, "clock", ClockAnchor)
-    monkeypatch.setattr(store, "spec", lambda: SimpleNamespace(served=lambda _: None))
+    model = SimpleNamespace(offerings=(SimpleNamespace(boot_s=90.0),), slo=SimpleNamespace(target=0.98))
+    monkeypatch.setattr(store, "spec", lambda: SimpleNamespace(served=lambda _: model))
     show_rollout(Settings(), MODEL, as_json=True)
-    old, new = json.loads(capsys.readouterr().out)["versions"]
+    document = json.loads(capsys.readouterr().out)
+    assert document["step"].keys() == {"answers", "answers_needed", "twice_as_bad_passes", "left_s"}
+    old, new = document["versions"]
     assert (old["answered"], old["late"], round(old["mean_latency_s"], 6)) == (30, 2, 0.001)
     assert (new["answered"], new["late"]) == (0, 0)
 

@@ -22,6 +22,7 @@ from mark.domain.models.versions import (
     Rollout,
     RolloutCommand,
     RolloutPhase,
+    RolloutProgress,
     RolloutVerb,
     VersionCounts,
     counted_since,
@@ -29,6 +30,7 @@ from mark.domain.models.versions import (
 )
 from mark.live.backend_specs import backend_spec, tensors_of
 from mark.live.local.run_dir import RunFolder
+from mark.live.rollout_progress import progress_of
 from mark.live.service_session import keep_bundle, remove_copies, service_store
 from mark.live.version_bundles import MOST_IN_FUNCTION_MIB, VersionBundle, bundle_of, runs_in_function
 from mark.plugins.load import make_model
@@ -287,8 +289,9 @@ def _until(check: Callable[[], bool], otherwise: str, within_s: float) -> None:
 def _show(store: ServiceStore, versions: ModelVersions, *, as_json: bool) -> None:
     counts = _counts(store, versions)
     costs = _costs(store, versions)
+    progress = _progress(store, versions)
     if as_json:
-        show_json(_document(versions, counts, costs))
+        show_json(_document(versions, counts, costs, progress))
         return
     rollout = versions.rollout
     if rollout is None:
@@ -301,8 +304,10 @@ def _show(store: ServiceStore, versions: ModelVersions, *, as_json: bool) -> Non
     for row in _rows(versions, rollout, counts, costs):
         table.add_row(*row)
     show(table)
+    for text in () if progress is None else progress.sentences:
+        show(text)
     candidate = counts.get(rollout.candidate)
-    if candidate is not None and candidate.compared + candidate.shadow_dropped:
+    if not versions.shadow and candidate is not None and candidate.compared + candidate.shadow_dropped:
         show(f"shadow: {shadow_sentence(candidate)}")
     if rollout.verdict and rollout.verdict != rollout.reason:
         show(f"verdict: {rollout.verdict}")
@@ -313,6 +318,13 @@ def _counts(store: ServiceStore, versions: ModelVersions) -> dict[str, VersionCo
     before = {} if versions.rollout is None else {one.version: one for one in versions.rollout.counted_before}
     counted = store.traffic(versions.model).versions
     return {one.version: counted_since(one, before.get(one.version)) for one in counted}
+
+
+def _progress(store: ServiceStore, versions: ModelVersions) -> RolloutProgress | None:
+    if not versions.candidate:
+        return None
+    now = store.clock().service_time(steady_time())
+    return progress_of(store.spec().served(versions.model), versions, store.traffic(versions.model).versions, now)
 
 
 def _costs(store: ServiceStore, versions: ModelVersions) -> dict[str, VersionCost]:
@@ -367,7 +379,10 @@ def _share(versions: ModelVersions, version: str) -> float:
 
 
 def _document(
-    versions: ModelVersions, counts: dict[str, VersionCounts], costs: dict[str, VersionCost]
+    versions: ModelVersions,
+    counts: dict[str, VersionCounts],
+    costs: dict[str, VersionCost],
+    progress: RolloutProgress | None,
 ) -> dict[str, object]:
     """The document of `mark rollout --json` (docs/json.md)."""
     rollout = versions.rollout
@@ -384,6 +399,14 @@ def _document(
         "shadow": versions.shadow,
         "began_at": None if rollout is None else rollout.began_at,
         "since": None if rollout is None else rollout.since,
+        "step": None
+        if progress is None
+        else {
+            "answers": progress.answers,
+            "answers_needed": progress.answers_needed,
+            "twice_as_bad_passes": progress.twice_as_bad_passes,
+            "left_s": progress.left_s,
+        },
         "versions": [
             {
                 "version": name,
