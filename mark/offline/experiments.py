@@ -94,11 +94,13 @@ def make_experiment(
     workload: Workload | None = None,
     market: Market | None = None,
     owned: Commitments | None = None,
+    market_seed: int | None = None,
 ) -> Experiment:
     """The experiment that the settings describe, on `workload` where one is given instead of a trace file.
 
     With a section `rollout` it has what that deploys; without one, any kind of machine. owned: commitments of the
-    account, whatever their terms; None for those that the settings' file has today.
+    account, whatever their terms; None for those that the settings' file has today. market_seed: of spot prices
+    and refusals, where the settings' seed is a model's own.
     """
     if "rollout" in settings.model_fields_set:
         settings = as_rolled_out(settings)
@@ -122,6 +124,7 @@ def make_experiment(
         workload=load,
         faults=chosen_faults(settings),
         cache_dir=cache,
+        market_seed=market_seed,
     )
     if settings.simulate.quotas:
         spec = replace(spec, world=replace(spec.world, quotas=WORLDS[settings.simulate.world].quotas))

@@ -83,7 +83,10 @@ class _Machine:
 
 
 class SimulatedCloud:
-    """The instances of a replay. Randomness comes from named streams of one seed, prices and refusals from another."""
+    """The instances of a replay.
+
+    Randomness comes from named streams of one seed; spot prices and refusals come from `market_seed` where one is given.
+    """
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mark.catalog.billing import Load, bill_shared, cost_of
+from mark.catalog.billing import bill_shared, cost_of
 from mark.domain.billing.costs import BillLine, CostUsd
 from mark.domain.billing.footprint import Footprint
 from mark.domain.errors import Misconfigured

@@ -149,13 +149,19 @@ def simulate(
 ) -> None:
     """Replay a trace under each policy: its cost and latency.
 
+    Where --config serves several models and no --model is named, all of them are replayed, each on its own trace
+    (`service.serve[].trace`), with one bill.
     Forecasters train on the trace before --start-s. With --journal the model, market, objective and types are
     the service's own unless a flag overrides them. The first policy's journal is OUT/journal.jsonl, that of each
     other policy OUT/POLICY/journal.jsonl; `mark explain OUT` reads them.
     """
     settings = given.settings_of(locals())
     from mark.offline.simulate import simulate_settings
+    from mark.offline.simulate_service import is_service, simulate_service
 
+    if journal is None and is_service(settings):
+        simulate_service(settings, as_json=json, compare=policy is None)
+        return
     workload, owned = None, None
     if journal is not None:
         from mark.live.replay_from_journal import journalled_run, owned_by

@@ -11,7 +11,7 @@ from mark.report.runs.comparison import ComparedRun
 from mark.report.runs.rivals import usd_per_million, usd_per_month
 from mark.report.runs.run_verdict import verdict_of
 from mark.report.verdict import VerdictObject, verdict_document
-from mark.simulator.results import RunResult
+from mark.simulator.results import RunResult, ServedCounts
 
 
 class AttainmentObject(TypedDict):
@@ -168,7 +168,7 @@ def run_document(run: ComparedRun) -> RunDocument:
         "quality": finite(result.quality),
         "most_accurate": _one_variant_object(run),
         "latency_ms": _latency_object(result, answered=bool(answered)),
-        "served": _served_object(run),
+        "served": served_document(result.served),
         "cold_start_rate": finite(result.cold_start_rate),
         "throttled": int(result.throttled),
         "forecasts": int(result.forecasts),
@@ -218,8 +218,8 @@ def _latency_object(result: RunResult, *, answered: bool) -> dict[str, float | N
     return {name: _milliseconds(seconds) if answered else None for name, seconds in known.items()}
 
 
-def _served_object(run: ComparedRun) -> dict[str, int]:
-    served = run.result.served
+def served_document(served: ServedCounts) -> dict[str, int]:
+    """Requests by who answered."""
     return {
         "instance": int(served.instance),
         "standby": int(served.standby),

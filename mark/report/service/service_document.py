@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 from mark.policies.present import SAGEMAKER, Present
-from mark.report.formatting import finite
-from mark.report.runs.run_documents import CostObject, ServedObject, SloObject, cost_document, served_document
+from mark.report.formatting import cost_document, finite
+from mark.report.runs.run_documents import AttainmentObject, served_document
 from mark.report.service.service_verdict import service_replay_verdict, usd_per_month
 from mark.report.verdict import VerdictObject, verdict_document
 from mark.simulator.service_run import ModelRun, ServiceRun
@@ -18,10 +18,11 @@ class ServiceModelObject(TypedDict):
 
     model: str
     requests: int
-    slo: SloObject
+    slo: AttainmentObject
     #: Without what stands around all fleets.
-    cost_usd: CostObject
-    served: ServedObject
+    cost_usd: dict[str, float | None]
+    #: Requests by who answered: `instance`, `standby`, `lambda`, `shed`, `in_flight`.
+    served: dict[str, int]
     #: Rented and ready, in the mean over time.
     instances_rented: float | None
     notes: list[str]
@@ -32,7 +33,7 @@ class ServiceRunObject(TypedDict):
 
     policy: str
     duration_s: float | None
-    cost_usd: CostObject
+    cost_usd: dict[str, float | None]
     usd_per_month: float | None
     #: Of all models, rented and ready, in the mean over time.
     instances_rented: float | None
@@ -72,7 +73,7 @@ def _model(model: ModelRun) -> ServiceModelObject:
         "model": model.model,
         "requests": int(model.served.total),
         "slo": {
-            "latency_ms": finite(model.slo.latency_s * 1000),
+            "latency_ms": round(model.slo.latency_s * 1000, 9),
             "target": finite(model.slo.target),
             "attained": finite(model.attained),
         },

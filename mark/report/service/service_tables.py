@@ -27,7 +27,10 @@ from mark.simulator.service_run import ModelRun, ServiceRun
 def policies_table(runs: Sequence[ServiceRun]) -> Table:
     """A row a policy: the whole service's cost, the models that keep their objectives, the instances rented."""
     lead = lead_run(runs)
-    columns = [*texts("policy"), *figures("USD a\nmonth", f"vs\n{lead.policy}", "models\nin time", "instances\nrented")]
+    columns = [
+        *texts("policy"),
+        *figures("USD a\nmonth", f"vs\n{lead.policy}", "models\nin time", "instances\nrented"),
+    ]
     table = make_table(columns, gap=2)
     for run in runs:
         kept = sum(model.keeps_objective for model in run.models)
@@ -44,10 +47,9 @@ def policies_table(runs: Sequence[ServiceRun]) -> Table:
 
 def models_table(run: ServiceRun) -> Table:
     """A row a model, the dearest first, without what stands around all of them."""
-    columns = [
-        *texts(f"model ({run.policy})"),
-        *figures("USD a\nmonth", "requests/s", "in time", "objective", "p99\nms", "inst/stby/\nLambda/shed %", "instances\nrented"),
-    ]
+    served = "inst/stby/\nLambda/shed %"
+    found = figures("USD a\nmonth", "requests/s", "in time", "objective", "p99\nms", served, "instances\nrented")
+    columns = [*texts(f"model ({run.policy})"), *found]
     table = make_table(columns, gap=2, notes=(around_sentence(run),))
     for model in by_money(run):
         table.add_row(*model_cells(run, model))

@@ -1,0 +1,131 @@
+"""`mark simulate` for a service of several models: each policy replays all of them, with one bill."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import typer
+
+from mark.config.footprint import footprint_of
+from mark.config.policies import chosen_overrides
+from mark.config.served import each_model
+from mark.config.settings import Settings
+from mark.domain.commitments.owned import Commitments
+from mark.domain.errors import MarkError, Misconfigured
+from mark.offline.experiments import line_up, make_experiment, verdict_rivals, warm_engine
+from mark.policies.present import Present, parse_present
+from mark.report.files import make_folder
+from mark.report.service.service_document import service_document
+from mark.report.service.service_page import write_service_report
+from mark.report.service.service_tables import models_table, policies_table
+from mark.report.service.service_verdict import lead_run, service_replay_verdict
+from mark.report.terminal import INTERRUPTED, Report, note, progress, show, show_json
+from mark.simulator.experiment import Experiment
+from mark.simulator.rng import seed_of
+from mark.simulator.service_run import ServiceRun, join_runs
+
+
+def is_service(settings: Settings) -> bool:
+    """True where the settings serve several models and name none of them."""
+    return len(settings.service.serve) > 1 and settings.model is None
+
+
+@dataclass(slots=True)
+class _Outcome:
+    runs: list[ServiceRun] = field(default_factory=list)
+    failure: MarkError | None = None
+    interrupted: bool = False
+
+
+def simulate_service(settings: Settings, *, as_json: bool, compare: bool) -> None:
+    """Replay all models of the service under each policy; print the service's bill, its models and the verdict.
+
+    compare: also run what a verdict measures by. What has finished is printed before an error or Ctrl-C ends it.
+    """
+    now = parse_present(settings.simulate.now)
+    models = _experiments(settings)
+    policies = _policies(settings, models, now, compare=compare)
+    if settings.out is not None:
+        make_folder(settings.out)
+    outcome = _Outcome()
+    try:
+        with progress() as report:
+            warm_engine(models[0], report)
+            for place, policy in enumerate(policies):
+                label = f"{policy} ({place + 1} of {len(policies)})"
+                outcome.runs.append(_run(settings, models, policy, label, report))
+    except KeyboardInterrupt:
+        outcome.interrupted = True
+    except MarkError as error:
+        outcome.failure = error
+    finally:
+        _show(settings, outcome, now, as_json=as_json)
+    if outcome.interrupted:
+        note(f"interrupted: {len(outcome.runs)} of {len(policies)} policies finished")
+        raise typer.Exit(INTERRUPTED)
+    if outcome.failure is not None:
+        raise outcome.failure
+
+
+def _experiments(settings: Settings) -> list[Experiment]:
+    """An experiment a model, on its own trace. Misconfigured names the model whose settings do not do."""
+    models = []
+    for merged, entry in each_model(settings):
+        if merged.trace.file is None:
+            raise Misconfigured(
+                f"{entry.model} has no traffic: name its trace under service.serve, or --trace for all"
+            )
+        own = merged.model_copy(update={"seed": seed_of(settings.seed, entry.model)})
+        try:
+            models.append(make_experiment(own, owned=Commitments(), market_seed=settings.seed))
+        except Misconfigured as error:
+            raise Misconfigured(f"{entry.model}: {error}") from error
+    return models
+
+
+def _policies(settings: Settings, models: Sequence[Experiment], now: Present, *, compare: bool) -> tuple[str, ...]:
+    """The policies that every model can run; one that the settings name must."""
+    rivals = dict.fromkeys(name for model in models for name in verdict_rivals(model, now)) if compare else {}
+    named = dict.fromkeys(settings.policies)
+    lineups = [line_up(settings, model, tuple(rivals)) for model in models]
+    for model, lineup in zip(models, lineups, strict=True):
+        for text in lineup.left_out:
+            note(f"{model.spec.model.name}: {text}")
+    every = [set(lineup.policies) for lineup in lineups]
+    return tuple(name for name in (*named, *rivals) if all(name in able for able in every))
+
+
+def _run(settings: Settings, models: Sequence[Experiment], policy: str, label: str, report: Report) -> ServiceRun:
+    """All models under one policy."""
+    results = []
+    for place, model in enumerate(models):
+        name = model.spec.model.name
+
+        def told(_doing: str, share: float, name: str = name, place: int = place) -> None:
+            report(f"{label}: {name}", (place + share) / len(models))
+
+        results.append(model.run(policy, overrides=chosen_overrides(settings), progress=told))
+    return join_runs(results, footprint_of(settings, models=len(models)))
+
+
+def _show(settings: Settings, outcome: _Outcome, now: Present, *, as_json: bool) -> None:
+    runs = outcome.runs
+    page = None
+    if runs and settings.out is not None:
+        try:
+            page = write_service_report(settings.out, runs, command=shlex.join(["mark", *sys.argv[1:]]), now=now)
+        except MarkError as error:
+            outcome.failure = outcome.failure or error
+    if as_json:
+        if runs or outcome.interrupted:
+            show_json(service_document(runs, now))
+        return
+    if not runs:
+        return
+    show(policies_table(runs), "", models_table(lead_run(runs)), "")
+    if page is not None:
+        show(f"report: {page}", "")
+    show(service_replay_verdict(runs, now).sentence)

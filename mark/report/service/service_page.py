@@ -1,0 +1,59 @@
+"""The page of a service's replays: the verdict, a row a policy, a row a model of the one that leads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from mark.policies.present import SAGEMAKER, Present
+from mark.report.files import write_json, write_whole
+from mark.report.formatting import compared_words, monthly_usd, unbroken
+from mark.report.html import make_environment
+from mark.report.page import DOCUMENT_NAME, REPORT_NAME
+from mark.report.service.service_document import service_document
+from mark.report.service.service_tables import around_sentence, by_money, model_cells
+from mark.report.service.service_verdict import lead_run, service_replay_verdict, usd_per_month
+from mark.simulator.service_run import ServiceRun
+
+TITLE = "Replay of a service"
+
+
+def render_service_report(runs: Sequence[ServiceRun], *, command: str, now: Present = SAGEMAKER) -> str:
+    """The page as text; there is one run at least."""
+    lead = lead_run(runs)
+    headline, others = service_replay_verdict(runs, now).parts
+    return (
+        make_environment(unbroken=unbroken)
+        .get_template("service.html.j2")
+        .render(
+            title=TITLE,
+            headline=headline,
+            others=others,
+            lead=lead.policy,
+            policies=[_policy(run, lead) for run in runs],
+            models=[(model_cells(lead, model), model.keeps_objective) for model in by_money(lead)],
+            around=around_sentence(lead),
+            notes=tuple(dict.fromkeys(f"{one.model}: {text}" for one in lead.models for text in one.notes)),
+            command=command,
+        )
+    )
+
+
+def write_service_report(out: Path, runs: Sequence[ServiceRun], *, command: str, now: Present = SAGEMAKER) -> Path:
+    """Write `runs.json`, then `report.html`; the page's path. Misconfigured where the folder cannot be written."""
+    write_json(out / DOCUMENT_NAME, service_document(runs, now))
+    write_whole(out / REPORT_NAME, render_service_report(runs, command=command, now=now))
+    return out / REPORT_NAME
+
+
+def _policy(run: ServiceRun, lead: ServiceRun) -> dict[str, object]:
+    ratio = run.cost.total / lead.cost.total if lead.cost.total > 0 else None
+    return {
+        "name": run.policy,
+        "is_lead": run is lead,
+        "month": monthly_usd(usd_per_month(run)),
+        "times": "" if run is lead else compared_words(ratio),
+        "kept": f"{sum(model.keeps_objective for model in run.models)} of {len(run.models)}",
+        "keeps": run.keeps_objectives,
+        "instances": f"{run.instances_rented:.1f}",
+    }
