@@ -205,7 +205,7 @@ ROWS = (
     Row(DEPLOYMENT, "deploy", "Deploy the service to an AWS account, or update it.", "deployment", extra="infra"),
     Row(DEPLOYMENT, "rotate", "Rotate a deployed service's secrets; lose no request.", "deployment"),
     Row(DEPLOYMENT, "destroy", "Remove the service from the account.", "deployment"),
-    Row(INSPECT, "status", "Show fleet, rates, objective and spend of the service.", "live"),
+    Row(INSPECT, "status", "Show the service: a table of its models, and one model in full.", "live"),
     Row(
         INSPECT,
         "explain",

@@ -15,6 +15,7 @@ from mark.report.live.service_status import (
     LatencyStatus,
     ModelStatus,
     ObjectiveStatus,
+    Overview,
     ServiceStatus,
     SpentStatus,
 )
@@ -249,8 +250,14 @@ def format_hourly(model: ModelStatus) -> str:
     now = f"instances {usd(parts.instances)} now"
     if parts.mean_over_s <= 0:
         return now
-    means = f"Lambda {usd(parts.lambda_)}, overhead {usd(parts.overhead)}"
+    means = f"Lambda {usd(parts.lambda_)}, disks and addresses {usd(parts.overhead)}"
     return f"{now}; {means} as a mean of {format_span(parts.mean_over_s)}"
+
+
+def format_overhead(overview: Overview) -> str:
+    """What models share, once, and the sum of all."""
+    shared, whole = usd(overview.overhead_usd_per_hour), usd(overview.usd_per_hour)
+    return f"Overhead: {shared} USD/h for gateways, store, controllers and logs; {whole} USD/h in all"
 
 
 def format_pool_status(model: ModelStatus) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from mark.domain.fleet import Role
+from mark.report.live.overview import make_overview
 from mark.report.live.service_status import (
     AnswerCounts,
     ArrivalRates,
@@ -21,6 +22,7 @@ from mark.report.live.service_status import (
     ObjectiveStatus,
     ObservedInstance,
     OfferingCapacity,
+    OverheadStatus,
     ServiceStatus,
     SpentStatus,
 )
@@ -156,7 +158,16 @@ def interrupted_model(name: str = "inception-v3") -> ModelStatus:
 def status(*models: ModelStatus, **changed: Any) -> ServiceStatus:
     """A service of these models, its controller at work."""
     controller = ControllerStatus(holder="controller-0", silent_s=4.2)
-    told = ServiceStatus(service="mark", now=NOW, behind_wall_s=3.0, controller=controller, models=models)
+    overhead = OverheadStatus(usd=0.31, usd_per_hour=0.149)
+    told = ServiceStatus(
+        service="mark",
+        now=NOW,
+        behind_wall_s=3.0,
+        controller=controller,
+        overhead=overhead,
+        overview=make_overview(models, overhead),
+        models=models,
+    )
     return replace(told, **changed)
 
 

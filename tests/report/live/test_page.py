@@ -181,7 +181,10 @@ def test_a_plan_says_when_it_was_made_and_for_when() -> None:
 
 
 def test_spend_of_an_hour_says_what_of_and_over_how_long() -> None:
-    assert format_hourly(busy_model()) == "instances 0.80 now; Lambda 0.12, overhead 0.0700 as a mean of 2 h"
+    assert (
+        format_hourly(busy_model())
+        == "instances 0.80 now; Lambda 0.12, disks and addresses 0.0700 as a mean of 2 h"
+    )
     assert format_hourly(empty_model()) == "instances 0.00 now"
 
 
