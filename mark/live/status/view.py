@@ -180,6 +180,7 @@ class LiveView:
                 instance=traffic.instance, standby=traffic.standby, lambda_=traffic.lambda_, shed=traffic.shed
             ),
             failed=traffic.failed,
+            failures=traffic.failures,
             rejected=traffic.rejected,
             redispatched=traffic.redispatched,
             clients=_clients(traffic, cost),

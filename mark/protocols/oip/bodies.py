@@ -166,6 +166,16 @@ def error_body(text: str) -> bytes:
     return json.dumps({"error": text}).encode()
 
 
+def error_text(body: bytes, most: int) -> str:
+    """The text of an error document, or the beginning of another body: `most` characters."""
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        document = None
+    text = document.get("error") if isinstance(document, dict) else None
+    return str(body[: 4 * most].decode(errors="replace") if text is None else text)[:most]
+
+
 def dump_json(document: object) -> bytes:
     """JSON; arrays as lists, each number in the fewest digits that say it.
 

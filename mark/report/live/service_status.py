@@ -15,6 +15,7 @@ from pydantic import Field
 
 from mark.accounting.hourly_spend import HourSpend
 from mark.domain.fleet import Role
+from mark.domain.load.traffic import FailureKind
 from mark.store.published_status import (
     AlertsStatus,
     ArchiveStatus,
@@ -268,6 +269,8 @@ class ModelStatus:
     by: AnswerCounts = field(default_factory=AnswerCounts)
     #: Answers that are errors of the service or the model.
     failed: int = 0
+    #: Their latest kinds, the last one first.
+    failures: tuple[FailureKind, ...] = ()
     #: Requests that the model refused as wrong in themselves.
     rejected: int = 0
     #: Requests that were sent again after a lost agent.

@@ -141,8 +141,7 @@ def _hours(status: ServiceStatus) -> tuple[Markup, Markup] | tuple[None, None]:
 
 def _top(status: ServiceStatus) -> dict[str, str]:
     return {
-        "time": formatting.format_time(status.now),
-        "speed": formatting.format_clock_speed(status),
+        "clock": formatting.format_clock(status),
         "controller": formatting.format_controller(status),
         "restarted": format_restarts(status),
     }
@@ -157,6 +156,7 @@ class _Cells:
     objective: str
     keeps: bool
     budget: formatting.ErrorBudget
+    failures: Sequence[str]
     rows: Sequence[formatting.FleetRow]
     observed: Sequence[ObservedInstance]
     unshown: int
@@ -185,6 +185,7 @@ def _cells(model: ModelStatus, *, now: float, prefix: str) -> _Cells:
         ),
         keeps=formatting.keeps_objective(model),
         budget=formatting.budget_of(model),
+        failures=[formatting.format_failure(failure, now) for failure in model.failures],
         rows=rows,
         observed=observed[:INSTANCES_SHOWN],
         unshown=max(0, len(observed) - INSTANCES_SHOWN),

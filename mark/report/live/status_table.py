@@ -32,7 +32,7 @@ def status_table(status: ServiceStatus, *, model: str | None = None) -> list[Ren
         parts += [Text(""), _models(status), Text(formatting.format_overhead(status.overview), style="dim")]
     opened = next((one for one in status.models if one.name == (model or status.overview.opened)), None)
     if opened is not None:
-        parts += [Text(""), *_model(opened)]
+        parts += [Text(""), *_model(opened, status.now)]
     if len(status.models) > 1:
         parts += [Text(""), Text("another model in full: mark status --model NAME", style="dim")]
     return parts
@@ -53,9 +53,11 @@ def _models(status: ServiceStatus) -> Table:
     return table
 
 
-def _model(model: ModelStatus) -> list[RenderableType]:
+def _model(model: ModelStatus, now: float) -> list[RenderableType]:
     """A model's figures, fleet, clients, decisions and notes."""
-    parts: list[RenderableType] = [_model_line(model), _figures(model), _fleet(model)]
+    parts: list[RenderableType] = [_model_line(model), _figures(model)]
+    said = (f"failed {formatting.format_failure(failure, now)}" for failure in model.failures)
+    parts += [*(Text(words, style="red") for words in said), _fleet(model)]
     parts += [_clients(model)] if model.clients else []
     parts += [_decision(row) for row in model.decisions[:DECISIONS]]
     return [*parts, *(Text(f"note: {note}", style="dim") for note in model.notes)]
@@ -66,11 +68,8 @@ def _banner(banner: formatting.Banner) -> Text:
 
 
 def _service_line(status: ServiceStatus) -> Text:
-    line = Text.assemble((status.service, "bold"), f"  {formatting.format_time(status.now)} UTC")
-    speed = formatting.format_clock_speed(status)
-    if speed:
-        line.append(f"  {speed}", style="bold")
-    line.append(f"  controller {formatting.format_controller(status)}")
+    line = Text.assemble((status.service, "bold"), f"  {formatting.format_clock(status)}")
+    line.append(f"\ncontroller {formatting.format_controller(status)}")
     spent = formatting.format_spent(status)
     if spent:
         line.append(f"\nspent {spent}")

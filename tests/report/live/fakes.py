@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from mark.domain.fleet import Role
+from mark.domain.load.traffic import FailureKind
 from mark.report.live.overview import make_overview
 from mark.report.live.service_status import (
     AnswerCounts,
@@ -70,6 +71,7 @@ def busy_model(name: str = "inception-v3") -> ModelStatus:
         latency_ms=LatencyStatus(mean=212.4, p50=190.0, p95=404.0, p98=512.0, p99=571.0),
         by=AnswerCounts(instance=118_330, standby=2_100, lambda_=3_026, shed=17),
         failed=3,
+        failures=(FailureKind(text="the model failed: ValueError: row 3", count=3, since=NOW - 600, at=NOW - 30),),
         rejected=4,
         clients=(
             ClientStatus(client="(token)", requests=5, answered=5, attained=1.0, cost_usd=0.001),

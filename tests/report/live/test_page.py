@@ -11,13 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.accounting.hourly_spend import HourSpend
+from mark.domain.load.traffic import FailureKind
 from mark.report.live.chart import Stretch, load_chart, rate_ticks, time_ticks
 from mark.report.live.formatting import (
     banners,
     budget_of,
     fleet_rows,
     format_budget,
-    format_clock_speed,
+    format_clock,
+    format_failure,
     format_hourly,
     format_month,
     format_plan_times,
@@ -191,17 +193,28 @@ def test_spend_of_an_hour_says_what_of_and_over_how_long() -> None:
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({}, ""),
-        ({"speed": 20.0}, "clock runs 20x"),
-        ({"speed": 0.0, "clock_stands": True}, "clock stands still"),
-        ({"behind_wall_s": 43.2}, "the service's clock is 43 s behind real time"),
-        ({"behind_wall_s": -10_900.0}, "the service's clock is 3 h ahead of real time"),
-        ({"behind_wall_s": 43.2, "speed": 20.0}, "clock runs 20x"),
+        ({}, "updated 2026-02-02 02:40:33 UTC"),
+        ({"speed": 20.0}, "the service's clock runs 20x and shows 2026-02-02 02:40:30 UTC"),
+        (
+            {"speed": 0.0, "clock_stands": True},
+            "the service's clock stands at 2026-02-02 02:40:30 UTC until the load begins",
+        ),
+        (
+            {"behind_wall_s": 43.2},
+            "updated 2026-02-02 02:41:13 UTC; the service's clock is 43 s behind: it starts with the first fleet",
+        ),
+        ({"behind_wall_s": -10_900.0}, "updated 2026-02-01 23:38:50 UTC; the service's clock is 3 h ahead"),
     ],
 )
-def test_a_clock_that_is_not_the_walls_is_named(changed: dict[str, Any], says: str) -> None:
-    assert format_clock_speed(status(**changed)).startswith(says)
-    assert bool(format_clock_speed(status(**changed))) is bool(says)
+def test_the_clock_is_the_services_where_it_is_not_the_walls(changed: dict[str, Any], says: str) -> None:
+    assert format_clock(status(**changed)) == says
+
+
+def test_a_failure_says_how_often_and_since_when() -> None:
+    text = "the model failed: ValueError: row 3"
+    assert format_failure(FailureKind(text=text, at=NOW - 25.0), NOW) == f"once, at 02:40:05: {text}"
+    often = FailureKind(text=text, count=1200, since=NOW - 86_400.0, at=NOW)
+    assert format_failure(often, NOW) == f"1,200 times since 2026-02-01 02:40:30, last 02:40:30: {text}"
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_fits_100_columns_without_escapes(model: ModelStatus) -> None:
 def test_says_what_the_page_says() -> None:
     text = " ".join(printed(status(interrupted_model(), speed=20.0)).split())
     for part in (
-        "clock runs 20x", "controller controller-0, last tick 4 s ago", "4 spot instances are being taken away",
+        "clock runs 20x and shows", "controller controller-0, last tick 4 s ago", "4 spot instances are being taken away",
         "MISSES ITS OBJECTIVE", "97.47 %; 127 % of the error budget used", "290/584/812/1171 ms",
         "41.2 requests/s", "Lambda 3,026", "serving 1.95, overhead 0.41, total 2.36",
         "failed 3, rejected 4", "launch 1 c5.large:spot: 55.4 requests/s", "note: backend is emulated",
@@ -101,7 +101,7 @@ def test_markup_in_names_is_text() -> None:
 
 def test_a_store_that_is_away_is_said_first() -> None:
     away = ServiceStatus(service="mark", now=0.0, store=StoreStatus(reachable=False))
-    assert printed(away).splitlines()[1].startswith("! The store is unreachable")
+    assert printed(away).splitlines()[2].startswith("! The store is unreachable")
 
 
 @pytest.mark.parametrize(
