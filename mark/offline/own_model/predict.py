@@ -27,7 +27,7 @@ from mark.domain.tensor import TensorSpec
 from mark.offline.own_model.targets import TriedModel, existing_source, tried_model
 from mark.plugins.load import make_model
 from mark.ports import InferRequest, PythonModel
-from mark.protocols.exchange import read_exchange, row_count, zeros
+from mark.protocols.exchange import read_exchange, refused_by_model, row_count, zeros
 from mark.protocols.model_contract import class_mistakes, output_mistakes
 from mark.protocols.oip.bodies import DTYPES, JSON_TYPE, BadRequest, Tensors, check_inputs
 from mark.protocols.sagemaker_media import CSV_TYPE
@@ -135,6 +135,9 @@ def _called(model: PythonModel, inputs: Tensors) -> tuple[object, float]:
     try:
         outputs: object = model.predict(inputs)
     except (Exception, SystemExit) as error:  # a user's code may raise anything; the cause is chained
+        if (refused := refused_by_model(error)) is not None:
+            text = f"the model refuses these inputs as the client's mistake, status {refused.status}: {refused}"
+            raise Misconfigured(text) from error
         where = traceback.extract_tb(error.__traceback__)[-1]
         raise Misconfigured(
             f"the model failed: {failure_words(error)} ({Path(where.filename).name}, line {where.lineno})"

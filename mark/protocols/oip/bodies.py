@@ -21,9 +21,9 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from mark.domain.errors import BadRequest as BadRequest  # noqa: PLC0414 - protocols raise it as their own
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest
-from mark.protocols.bad_request import BadRequest as BadRequest  # noqa: PLC0414 - protocols raise it as their own
 from mark.protocols.json_values import MAX_DIMENSIONS, MAX_LISTS, from_json, has_too_many_lists, missized
 from mark.protocols.oip.byte_tensors import pack_bytes, unpack_bytes
 

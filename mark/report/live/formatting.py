@@ -140,6 +140,12 @@ def answerers(by: AnswerCounts) -> list[tuple[str, str, int]]:
     return [(key, label, count) for (key, label), count in zip(ANSWERERS, counts, strict=True)]
 
 
+def outcomes(model: ModelStatus) -> list[tuple[str, str, int]]:
+    """Key, words and requests of each that answered, of failures, and of what the model refused; none where 0."""
+    beside = (("failed", "failed (5xx)", model.failed), ("rejected", "client's mistake (4xx)", model.rejected))
+    return [*answerers(model.by), *(row for row in beside if row[2])]
+
+
 def components(cost: SpentStatus) -> list[tuple[str, str, float]]:
     """Key, words and USD of each component and sum."""
     amounts = (cost.instances, cost.standby, cost.lambda_, cost.serving, cost.overhead, cost.total)

@@ -204,7 +204,6 @@ def _cells(model: ModelStatus, *, now: float, prefix: str) -> _Cells:
 
 
 def _answerers(model: ModelStatus) -> list[_Bar]:
-    counts = formatting.answerers(model.by)
-    counts += [(key, key, n) for key, n in (("failed", model.failed), ("rejected", model.rejected)) if n]
+    counts = formatting.outcomes(model)
     total = max(1, sum(count for _, _, count in counts))
     return [_Bar(name=label, value=f"{n:,}", share=n / total, key=key) for key, label, n in counts]

@@ -101,9 +101,7 @@ def _quantiles(latency: LatencyStatus) -> Text:
 def _figures(model: ModelStatus) -> Table:
     """A grid of names and figures, two by two."""
     budget, rates = formatting.budget_of(model), model.rates
-    counts = [(label, count) for _, label, count in formatting.answerers(model.by)]
-    counts += [(name, count) for name, count in (("failed", model.failed), ("rejected", model.rejected)) if count]
-    answered = ", ".join(f"{label} {format_count(count)}" for label, count in counts)
+    answered = ", ".join(f"{label} {format_count(count)}" for _, label, count in formatting.outcomes(model))
     spent = ", ".join(f"{label} {usd(amount)}" for _, label, amount in formatting.components(model.cost_usd))
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
