@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from mark.report.live.service_status import ModelRow, ModelState, ModelStatus, OverheadStatus, Overview
@@ -41,11 +42,14 @@ def model_state(model: ModelStatus) -> ModelState:
         (any(one.state == BROKEN for one in observed), ModelState.BROKEN),
         (any(one.gone_in_s is not None for one in observed), ModelState.LOSING_SPOT),
         (model.policy is None, ModelState.STARTING),
-        (
-            any(model.fleet.requested.values()) or any(one.state == "pending" for one in observed),
-            ModelState.SCALING_UP,
-        ),
+        (_lacks_planned(model) or any(one.state == "pending" for one in observed), ModelState.SCALING_UP),
         (model.rates.max_rps > 0, ModelState.SERVING),
         (attained is None, ModelState.UNASKED),
     )
     return next((state for holds, state in found if holds), ModelState.IDLE)
+
+
+def _lacks_planned(model: ModelStatus) -> bool:
+    """True where fewer instances are ready than the plan wants; orders may be filled since the last tick."""
+    ready = Counter(one.offering for one in model.fleet.observed if one.state == "ready")
+    return any(ready[offering] < count for offering, count in model.fleet.planned.items())

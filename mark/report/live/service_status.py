@@ -312,7 +312,7 @@ class ModelState(StrEnum):
     LOSING_SPOT = "losing spot"
     #: No controller has planned for it yet.
     STARTING = "starting"
-    #: Instances are ordered or boot.
+    #: Fewer instances are ready than the plan wants, or some boot.
     SCALING_UP = "scaling up"
     #: No request has come yet.
     UNASKED = "no requests yet"

@@ -25,7 +25,18 @@ ASKED = replace(busy_model(), fleet=FleetStatus())
     [
         (empty_model(), ModelState.STARTING),
         (PLANNED, ModelState.UNASKED),
-        (replace(PLANNED, fleet=FleetStatus(requested={"c5.large:spot": 1})), ModelState.SCALING_UP),
+        (replace(PLANNED, fleet=FleetStatus(planned={"c5.large:spot": 1})), ModelState.SCALING_UP),
+        (
+            replace(
+                ASKED,
+                fleet=FleetStatus(
+                    planned={"c5.large:spot": 1},
+                    requested={"c5.large:spot": 1},
+                    observed=(instance(1, "c5.large:spot"),),
+                ),
+            ),
+            ModelState.SERVING,
+        ),
         (busy_model(), ModelState.SCALING_UP),
         (ASKED, ModelState.SERVING),
         (replace(ASKED, rates=ArrivalRates()), ModelState.IDLE),
