@@ -29,6 +29,8 @@ OTHER = "#8a8f98"
 """What has no colour of its own."""
 WIDTH_IN = 10.0
 """Of a figure in a page, inches."""
+NARROW_IN = 5.0
+"""Of the same figure drawn for a phone, inches: its letters keep their size there."""
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (7, 2, 1.5, 2)), (0, (3, 1)), (0, (9, 3)))
 """Of lines, so that colour alone tells none from another."""
 

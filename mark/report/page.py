@@ -96,6 +96,7 @@ def render_report(
     Raises Misconfigured when nothing ran.
     """
     # matplotlib takes a second to import and only a page needs it
+    from mark.report.figures import NARROW_IN  # noqa: PLC0415
     from mark.report.runs import plots  # noqa: PLC0415
 
     lead, verdict = headline_run(runs), verdict_of(runs, now)
@@ -131,6 +132,8 @@ def render_report(
             sections=sections,
             lead=next(section.label for section in sections if section.is_lead),
             costs=trusted(plots.cost_figure(labelled, prefix="cost")),
+            narrow_costs=trusted(plots.cost_figure(labelled, prefix="cost-narrow", width_in=NARROW_IN)),
+            is_small=plots.is_small(runs),
             latency=trusted(plots.latency_figure(labelled, prefix="latency")),
             missed=trusted(plots.missed_figure(labelled, prefix="missed")),
             notes=tuple(dict.fromkeys((*comparison_notes(runs), *assumptions))),

@@ -20,6 +20,7 @@ from mark.report.figures import (
     OTHER,
     SERIES,
     SURFACE,
+    WIDTH_IN,
     add_legend,
     drawing_rules,
     inline_svg,
@@ -72,6 +73,19 @@ def named_offerings(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
 
 def top_rps(runs: Sequence[ComparedRun]) -> float:
     """The rate that the load figures share as the end of their axes, so that they compare by eye."""
+    load, capacity = _tops(runs)
+    # a load that would lie on the axis is drawn as large as it can be, and capacity leaves the figure
+    return 1.5 * load if is_small(runs) else 1.05 * max(load, capacity)
+
+
+def is_small(runs: Sequence[ComparedRun]) -> bool:
+    """True for a load that is next to nothing beside the capacity of the least that can be rented."""
+    load, capacity = _tops(runs)
+    return capacity > MOST_ROOM * load
+
+
+def _tops(runs: Sequence[ComparedRun]) -> tuple[float, float]:
+    """The highest load or forecast of it, and the highest capacity, over all runs."""
     load, capacity = 1.0, 0.0
     for run in runs:
         result = run.result
@@ -79,8 +93,7 @@ def top_rps(runs: Sequence[ComparedRun]) -> float:
         finite = minutes.forecast_max_rps[np.isfinite(minutes.forecast_max_rps)]
         load = max(load, float(band.high_rps.max(initial=0.0)), float(finite.max(initial=0.0)))
         capacity = max(capacity, _most_capacity(minutes))
-    # a load that would lie on the axis is drawn as large as it can be, and capacity leaves the figure
-    return 1.05 * max(load, capacity) if capacity <= MOST_ROOM * load else 1.5 * load
+    return load, capacity
 
 
 def _most_capacity(minutes: MinuteSeries) -> float:
@@ -166,10 +179,11 @@ def _draw_accuracy(axes: Axes, accuracy: Steps, *, end_s: float) -> None:
     percents(axes.yaxis)
 
 
-def cost_figure(runs: Labelled, *, prefix: str) -> str:
+def cost_figure(runs: Labelled, *, prefix: str, width_in: float = WIDTH_IN) -> str:
     """One bar a run, cost of serving and overhead on top of it, the two lower limits drawn across the bar."""
+    is_narrow = width_in < WIDTH_IN
     with drawing_rules(prefix):
-        figure, (axes,) = new_figure(0.95 + 0.42 * len(runs))
+        figure, (axes,) = new_figure(0.95 + 0.42 * len(runs), width_in=width_in)
         legend: list[Patch | Line2D] = []
         left = np.zeros(len(runs))
         rows = np.arange(len(runs))
@@ -193,12 +207,12 @@ def cost_figure(runs: Labelled, *, prefix: str) -> str:
         legend += _draw_limits(axes, [run for _, run in runs])
         axes.set_yticks(rows, [label for label, _ in runs])
         axes.set_ylim(len(runs) - 0.5, -0.5)
-        axes.set_xlim(0, 1.16 * max(1e-9, float(left.max())))
+        axes.set_xlim(0, (1.45 if is_narrow else 1.16) * max(1e-9, float(left.max())))
         axes.set_xlabel("cost of the run (USD)", color=INK)
-        axes.xaxis.set_major_locator(MaxNLocator(8))
+        axes.xaxis.set_major_locator(MaxNLocator(4 if is_narrow else 8))
         axes.grid(visible=False, axis="y")
         axes.tick_params(axis="y", length=0)
-        add_legend(figure, columns=6, handles=legend)
+        add_legend(figure, columns=3 if is_narrow else 6, handles=legend)
         return inline_svg(figure, prefix=prefix, description="Cost by component and policy")
 
 

@@ -31,6 +31,7 @@ def render_sweep(
 ) -> str:
     """The page as text. `facts` say what was swept, `notes` what a reader must know, `failed` what did not run."""
     # matplotlib takes a second to import and only a page needs it
+    from mark.report.figures import NARROW_IN  # noqa: PLC0415
     from mark.report.sweep.plot import pareto_figure  # noqa: PLC0415
 
     groups = by_group(rows)
@@ -44,6 +45,9 @@ def render_sweep(
             "has_variants": any(row.accuracy is not None for row in members),
             "remarks": any(remark(row) for row in members),
             "figure": trusted(pareto_figure(members, policies=policies, prefix=f"front{number}")),
+            "narrow_figure": trusted(
+                pareto_figure(members, policies=policies, prefix=f"narrow-front{number}", width_in=NARROW_IN)
+            ),
         }
         for number, (group, members) in enumerate(groups.items())
     ]
