@@ -100,15 +100,23 @@ def _most_capacity(minutes: MinuteSeries) -> float:
     return float(minutes.capacity_rps.sum(axis=1).max(initial=0.0))
 
 
-def load_figure(label: str, run: ComparedRun, *, offerings: tuple[str, ...], end_rps: float, prefix: str) -> str:
+def load_figure(
+    label: str,
+    run: ComparedRun,
+    *,
+    offerings: tuple[str, ...],
+    end_rps: float,
+    prefix: str,
+    width_in: float = WIDTH_IN,
+) -> str:
     """Arrivals, the forecast of them, and the capacity ready by offering, over the time of the run."""
     result = run.result
     accuracy = accuracy_steps(result.seconds, stretches=MOST_STRETCHES)
     with drawing_rules(prefix):
         if accuracy is None:
-            figure, (axes,) = new_figure(3.3)
+            figure, (axes,) = new_figure(3.3, width_in=width_in)
         else:
-            figure, (axes, below) = new_figure(4.4, rows=2, sharex=True, height_ratios=(3, 1))
+            figure, (axes, below) = new_figure(4.4, rows=2, sharex=True, height_ratios=(3, 1), width_in=width_in)
             _draw_accuracy(below, accuracy, end_s=result.duration_s)
         legend = _draw_capacity(axes, result.minutes, offerings, end_s=result.duration_s)
         legend = _draw_load(axes, result) + legend
@@ -212,7 +220,7 @@ def cost_figure(runs: Labelled, *, prefix: str, width_in: float = WIDTH_IN) -> s
         axes.xaxis.set_major_locator(MaxNLocator(4 if is_narrow else 8))
         axes.grid(visible=False, axis="y")
         axes.tick_params(axis="y", length=0)
-        add_legend(figure, columns=3 if is_narrow else 6, handles=legend)
+        add_legend(figure, columns=6, handles=legend)
         return inline_svg(figure, prefix=prefix, description="Cost by component and policy")
 
 
@@ -230,10 +238,10 @@ def _draw_limits(axes: Axes, runs: Sequence[ComparedRun]) -> list[Line2D]:
     return legend
 
 
-def latency_figure(runs: Labelled, *, prefix: str) -> str:
+def latency_figure(runs: Labelled, *, prefix: str, width_in: float = WIDTH_IN) -> str:
     """Share of the answers slower than a latency, both axes logarithmic, the objective drawn."""
     with drawing_rules(prefix):
-        figure, (axes,) = new_figure(4.0)
+        figure, (axes,) = new_figure(4.0, width_in=width_in)
         for number, (label, run) in enumerate(runs):
             at_s, share = thinned_ccdf(run.result.latency)
             if at_s.size:
@@ -244,6 +252,8 @@ def latency_figure(runs: Labelled, *, prefix: str) -> str:
         for latency_s, target in sorted({(r.result.slo.latency_s, r.result.slo.target) for _, r in runs}):
             _draw_objective(axes, latency_s, target)
         axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=MOST_TICKS))
+        if width_in < WIDTH_IN:
+            axes.xaxis.set_major_locator(LogLocator(numticks=6))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_duration(value / 1000)))
         axes.xaxis.set_minor_formatter(NullFormatter())
         percents(axes.yaxis)
@@ -270,10 +280,10 @@ def _draw_objective(axes: Axes, latency_s: float, target: float) -> None:
         )  # fmt: skip
 
 
-def missed_figure(runs: Labelled, *, prefix: str) -> str:
+def missed_figure(runs: Labelled, *, prefix: str, width_in: float = WIDTH_IN) -> str:
     """Share of the requests that missed the objective over time, a strip a run, on one logarithmic scale."""
     with drawing_rules(prefix):
-        figure, strips = new_figure(0.6 + 0.72 * len(runs), rows=len(runs), sharex=True)
+        figure, strips = new_figure(0.6 + 0.72 * len(runs), rows=len(runs), sharex=True, width_in=width_in)
         for axes, (label, run) in zip(strips, runs, strict=True):
             _draw_missed(axes, label, run)
             axes.tick_params(axis="x", length=0)

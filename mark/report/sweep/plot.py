@@ -51,7 +51,7 @@ def pareto_figure(
         legend += _draw_front(axes, [row for row in shown if row.front])
         legend += _draw_target(axes, shown)
         _scale(axes, shown)
-        add_legend(figure, columns=6 if width_in == WIDTH_IN else 2, handles=legend)
+        add_legend(figure, columns=6 if width_in == WIDTH_IN else 4, handles=legend)
         return inline_svg(figure, prefix=prefix, description="Cost against the share answered in time")
 
 

@@ -242,6 +242,15 @@ def test_a_single_minute_is_drawn_over_its_length() -> None:
         assert float(right) - float(left) > 5
 
 
+def test_a_small_load_is_seen_beside_a_large_capacity() -> None:
+    series = LoadSeries(start_at=NOW - 120, mean_rps=(2.0, 3.0), max_rps=(3.0, 4.0), capacity_rps=(900.0, 900.0))
+    drawn = [load_chart(series, now=NOW, width=360, height=240, prefix="x", planned_rps=None)]
+    drawn.append(load_chart(replace(series, capacity_rps=(9.0, 9.0)), now=NOW, width=360, height=240, prefix="x"))
+    ticks = [max(map(float, re.findall(r'text-anchor="end">([\d.]+)</text>', text))) for text in drawn]
+    assert ticks == [5, 10]
+    assert ["capacity up to 900, above this chart" in text for text in drawn] == [True, False]
+
+
 def test_chart_of_nothing_says_so() -> None:
     text = load_chart(empty_model().series, now=NOW, width=360, height=240, prefix="x")
     assert "no minute is closed yet" in text
