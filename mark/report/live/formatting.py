@@ -39,6 +39,8 @@ COMPONENTS = (
     ("total", "total"),
 )
 """Keys of `cost_usd` and the words of the replay's report for them; serving and total are sums."""
+OWN_OVERHEAD = "disks and addresses"
+"""Words for a model's own part of the overhead."""
 SUMS = frozenset({"serving", "total"})
 HELD_BACK = {
     SpendingLimit.NONE: "",
@@ -147,9 +149,10 @@ def outcomes(model: ModelStatus) -> list[tuple[str, str, int]]:
 
 
 def components(cost: SpentStatus) -> list[tuple[str, str, float]]:
-    """Key, words and USD of each component and sum."""
+    """Key, words and USD of each component and sum. Of the overhead it has the model's own part."""
     amounts = (cost.instances, cost.standby, cost.lambda_, cost.serving, cost.overhead, cost.total)
-    return [(key, label, amount) for (key, label), amount in zip(COMPONENTS, amounts, strict=True)]
+    labels = ((key, OWN_OVERHEAD if key == "overhead" else label) for key, label in COMPONENTS)
+    return [(key, label, amount) for (key, label), amount in zip(labels, amounts, strict=True)]
 
 
 def quantiles(latency: LatencyStatus) -> list[tuple[str, float | None]]:
@@ -258,7 +261,7 @@ def format_hourly(model: ModelStatus) -> str:
     now = f"instances {usd(parts.instances)} now"
     if parts.mean_over_s <= 0:
         return now
-    means = f"Lambda {usd(parts.lambda_)}, disks and addresses {usd(parts.overhead)}"
+    means = f"Lambda {usd(parts.lambda_)}, {OWN_OVERHEAD} {usd(parts.overhead)}"
     return f"{now}; {means} as a mean of {format_span(parts.mean_over_s)}"
 
 

@@ -81,6 +81,18 @@ def test_page_is_well_formed_and_its_ids_are_unique(live_page: LivePage, model: 
     assert found.tags.count("h2") == 2
 
 
+def test_models_stand_by_cost_in_table_and_page_and_the_dearest_is_open(live_page: LivePage) -> None:
+    shown = status(empty_model("digits"), busy_model(), empty_model("words"))
+    html = live_page.fragments(shown)
+    assert re.findall(r'href="#(m\d)-tiles">([\w-]+)<', html.html["models"]) == [
+        ("m1", "inception-v3"), ("m0", "digits"), ("m2", "words")
+    ]  # fmt: skip
+    assert html.html["models"].count("0.15 USD/h for gateways") == 1
+    page = live_page.page(shown, html, nonce="n")
+    folds = re.findall(r'<details class="model"( open)?>\s*<summary id="(m\d)-head">', page)
+    assert folds == [(" open", "m1"), ("", "m0"), ("", "m2")]
+
+
 def test_nothing_in_a_status_is_markup(live_page: LivePage) -> None:
     shown = poisoned(status(interrupted_model()))
     text = page_of(live_page, shown)
