@@ -190,8 +190,8 @@ def honesty_figure(runs: Sequence[BacktestRun], *, prefix: str, width_in: float 
     """
     is_narrow = width_in < WIDTH_IN
     with drawing_rules(prefix):
-        shape = {"rows": 2} if is_narrow else {"columns": 2}
-        figure, (left, right) = new_figure(7.2 if is_narrow else 3.9, width_in=width_in, **shape)
+        rows, columns, height_in = (2, 1, 7.2) if is_narrow else (1, 2, 3.9)
+        figure, (left, right) = new_figure(height_in, width_in=width_in, rows=rows, columns=columns)
         left.plot([0, 1], [0, 1], color=MUTED, linewidth=0.9, linestyle=(0, (4, 3)))
         right.axhspan(*HONEST, facecolor=MUTED, alpha=0.18, linewidth=0)
         column = KEPT_LEVELS.index(0.9)
