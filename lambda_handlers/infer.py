@@ -49,7 +49,7 @@ def _answer(event: Mapping[str, Any], served: Served) -> InferReply:
         exchange = read_exchange(request_of(event), served.name, served.inputs)
         outputs = {name: np.asarray(value) for name, value in served.predict(exchange.inputs).items()}
         check_outputs(outputs, served.outputs)
-        return exchange.reply(outputs)
+        return exchange.reply(outputs, served.version)
     except Exception as error:  # a user's model may raise anything: the request is answered with it
         if (refused := refused_by_model(error)) is not None:
             return error_reply(refused.status, str(refused))

@@ -28,6 +28,7 @@ from mark.plugins.files import load_module
 from mark.ports import PythonModel
 from mark.protocols.exchange import row_count, zeros
 from mark.protocols.oip.bodies import Tensors
+from mark.protocols.oip.replies import MODEL_VERSION
 
 _loading = threading.Lock()
 _served: dict[str, Served] = {}
@@ -44,6 +45,8 @@ class Served:
     #: draws how long an answer takes at least, s: 0 for a real model
     least_s: Callable[[], float] = float
     outputs: Sequence[TensorSpec] = ()
+    #: answers' `model_version`
+    version: str = MODEL_VERSION
 
 
 def served_model(version: str = "") -> Served:
@@ -63,10 +66,11 @@ def served_model(version: str = "") -> Served:
 def load(version: str = "") -> Served:
     """The model that the environment describes, or a version of it. Errors as of `served_model`."""
     name, kind = required_variable("MARK_MODEL"), required_variable("MARK_BACKEND_KIND")
+    known = version or variable_or("MARK_BACKEND_VERSION", "") or MODEL_VERSION
     if kind == "python":
         own = (required_variable("MARK_BACKEND_TARGET"), variable_or("MARK_BACKEND_FOLDER", ""))
         model = _named(*(fetch_version(version) if version else own))()
-        return Served(name, model.inputs, model.predict, outputs=model.outputs)
+        return Served(name, model.inputs, model.predict, outputs=model.outputs, version=known)
     if kind != "emulated":
         raise Misconfigured(f"a function runs python or emulated models, not {kind}: that server is not there")
     inputs, outputs = (_specs(variable_or(key, "[]")) for key in ("MARK_INPUTS", "MARK_OUTPUTS"))
@@ -76,7 +80,7 @@ def load(version: str = "") -> Served:
     def least_s() -> float:
         return latency_s * noise_factor(cv, rng.gauss(0.0, 1.0))
 
-    return Served(name, inputs, lambda tensors: zeros(outputs, row_count(tensors)), least_s)
+    return Served(name, inputs, lambda tensors: zeros(outputs, row_count(tensors)), least_s, version=known)
 
 
 def _named(target: str, folder: str) -> Callable[[], PythonModel]:

@@ -1,6 +1,6 @@
 """Writes docs/settings.md, docs/cli.md and docs/hardware.md from settings, commands and catalogue: `make docs`.
 
-Tables of docs/json.md are written from the types of documents.
+Tables of docs/json.md are written from the types of documents, that of docs/traces.md from the tests' files.
 
 With `--printed` it also runs the commands whose output README shows, a minute or two, and writes what they print.
 """
@@ -24,6 +24,7 @@ from mark.config.settings import Settings, types_of
 from scripts.hardware_page import hardware_page
 from scripts.json_page import with_tables
 from scripts.printed import rewrite
+from scripts.trace_formats import with_formats
 
 FOLDER = Path(__file__).parents[1] / "docs"
 README = FOLDER.parent / "README.md"
@@ -201,8 +202,9 @@ def main(arguments: Sequence[str]) -> None:
     (FOLDER / "settings.md").write_text(settings_page(), encoding="utf-8")
     (FOLDER / "cli.md").write_text(cli_page(), encoding="utf-8")
     (FOLDER / "hardware.md").write_text(f"{NOTICE}\n{hardware_page()}", encoding="utf-8")
-    documents = FOLDER / "json.md"
-    documents.write_text(with_tables(documents.read_text(encoding="utf-8")), encoding="utf-8")
+    for name, made in (("json.md", with_tables), ("traces.md", with_formats)):
+        page = FOLDER / name
+        page.write_text(made(page.read_text(encoding="utf-8")), encoding="utf-8")
     if "--printed" in arguments:
         rewrite(README)
 

@@ -135,6 +135,11 @@ class Aws:
         return self._client("cloudwatch")
 
     @property
+    def metrics(self) -> Any:
+        """CloudWatch's metrics, of which a page may take its time."""
+        return self._client("cloudwatch", name="metrics", waits_s=60)
+
+    @property
     def schedules(self) -> Any:
         """EventBridge Scheduler."""
         return self._client("scheduler")

@@ -112,7 +112,7 @@ def make_lambda(model: ModelSpec, profiles: ProfileSet, slo: Slo) -> tuple[Lambd
     elif not model.cpu:
         reason = "needs an accelerator, Lambda has none"
     elif profile is None:
-        reason = f"no profile of {model.name} on lambda"
+        reason = f"no profile of {model.name} on lambda; `mark profile --as lambda` measures it"
     elif model.sizes is not None and model.sizes.largest > 1:
         reason = f"its profile is of one item, a request has up to {model.sizes.largest}"
     else:

@@ -189,8 +189,14 @@ ROWS = (
     Group(
         REPLAY,
         "trace",
-        "Import, describe and generate traces.",
-        {"import": "offline.trace:import_", "describe": "offline.trace", "generate": "offline.trace"},
+        "Import, fetch, describe and generate traces.",
+        {
+            "import": "offline.trace:import_",
+            "prometheus": "offline.trace",
+            "cloudwatch": "offline.trace",
+            "describe": "offline.trace",
+            "generate": "offline.trace",
+        },
     ),
     Group(
         FORECAST,

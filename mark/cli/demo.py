@@ -28,7 +28,8 @@ def demo(
     """Serve a surge on this machine, beside what its replay predicts.
 
     Drives 36 minutes of generated traffic through the live service, 20 times as fast. 40 % of the spot instances
-    are interrupted during the surge. Everything runs on this machine and ends afterwards.
+    are interrupted during the surge. Then replays say what else could have served it, and what costs least.
+    Everything runs on this machine and ends afterwards.
     """
     from mark.live.commands.demo import demonstrate, replay_all
 

@@ -10,8 +10,6 @@ import typer
 
 from mark.cli import options as given
 
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
-
 MOST_KEPT_S = 2_592_000.0
 """30 days: a rotation waits in the command that runs it."""
 
@@ -56,10 +54,17 @@ def diff(*, trial: given.Trial = False, json: given.Json = False, config: given.
     raise typer.Exit(show_difference(settings, as_json=json))
 
 
-def deploy(*, trial: given.Trial = False, yes: Yes = False, config: given.Config = None) -> None:
+def deploy(
+    *,
+    trial: given.Trial = False,
+    ask_above: given.AskAbove = None,
+    yes: given.Yes = False,
+    config: given.Config = None,
+) -> None:
     """Deploy the service to an AWS account, or update it.
 
-    Shows the change, and what the service costs an hour now and at most, and asks first. The account is that of
+    Shows the change, and what the service costs an hour now and at most, and asks first; the question says where
+    the first plan costs more than --ask-above. The account is that of
     the credentials that boto3 finds. A stack that fails is rolled back and the first failure is named; deploy
     again to go on from there. With --trial it is the same deploy with settings for a first day: one model and one
     node, no domain, no certificate, no mail, at most 1 USD an hour for instances.
@@ -102,7 +107,7 @@ def rotate(
     rotate_secrets(settings, tuple(names or ()), keep_old_s=keep_old, plan_only=plan)
 
 
-def destroy(*, yes: Yes = False, config: given.Config = None) -> None:
+def destroy(*, yes: given.Yes = False, config: given.Config = None) -> None:
     """Remove the service from the account.
 
     Removes controllers, then instances, then the rest. The bucket and the logs stay.

@@ -47,6 +47,8 @@ def up(
     detach: Annotated[
         bool, typer.Option("--detach", help="Return once the service answers, and leave it running.")
     ] = False,
+    ask_above: given.AskAbove = None,
+    yes: given.Yes = False,
     hold: Annotated[bool, typer.Option("--hold", help="Stop the service's clock until a load comes.")] = False,
     world: given.World = None,
     name: given.Name = None,
@@ -59,10 +61,10 @@ def up(
     spot, emulated by its published latencies, and the digits classifier in torch. Without --detach it shows the
     fleet until Ctrl-C, which ends it.
     """
-    settings = given.settings_of(locals(), "name", "world")
+    settings = given.settings_of(locals(), "ask_above", "name", "world")
     from mark.live.commands.up import bring_up
 
-    bring_up(settings, detach=detach, as_json=json, hold=hold)
+    bring_up(settings, detach=detach, as_json=json, hold=hold, yes=yes)
 
 
 def load(

@@ -25,6 +25,11 @@ Config = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Settings file (docs/settings.md); flags override it.  [default: none]"),
 ]
+AskAbove = Annotated[
+    float | None,
+    typer.Option(metavar="USD", help="Ask where the first plan costs more an hour.  [default: 1 in an account]"),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 Name = Annotated[
     str | None, typer.Option("--name", metavar="SERVICE", help="Name of the service.  [default: mark]")
 ]
@@ -263,6 +268,7 @@ def _value(name: str, given: Any) -> Any:
 
 SETTINGS = {
     "accuracy_floor": "objective.accuracy_floor",
+    "ask_above": "service.aws.ask_above_usd_per_hour",
     "bursts": "trace.bursts",
     "commitments": "account.commitments",
     "dispatch": "dispatch",
@@ -281,6 +287,7 @@ SETTINGS = {
     "pool_usd_per_hour": "policy.budget_usd_per_hour",
     "profiles": "profiles",
     "qos_policy": "qos_policy",
+    "region": "service.aws.region",
     "rows": "trace.rows",
     "scale": "trace.scale",
     "seed": "seed",

@@ -11,25 +11,30 @@ from mark.cli import complete
 from mark.cli import options as given
 
 START_EXAMPLES = (
-    "mark rollout start --model doubler",
+    "mark rollout start",
     "mark rollout start --model doubler --canary 1,10,50,100 --dwell 600 --config mark.yaml",
     "mark rollout start --model doubler --shadow 10 --shadow-dwell 600 --most-differing 1",
     "mark rollout start --model doubler --shadow 100 --canary none",
+    "mark rollout start --least-answers 500",
 )
 USUAL = " [default: as in service.rollouts]"
-STATUS_EXAMPLES = ("mark rollout status --model doubler", "mark rollout status --model doubler --json")
+STATUS_EXAMPLES = ("mark rollout status", "mark rollout status --model doubler --json")
 PROMOTE_EXAMPLES = ("mark rollout promote --model doubler",)
 ABORT_EXAMPLES = ("mark rollout abort --model doubler",)
 
 Model = Annotated[
-    str,
-    typer.Option(metavar="NAME", help="Model of the service.", autocompletion=complete.models),
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Model of the service.  [default: its only one]",
+        autocompletion=complete.models,
+    ),
 ]
 
 
 def start(
     *,
-    model: Model,
+    model: Model = None,
     canary: Annotated[
         str | None,
         typer.Option(
@@ -43,6 +48,14 @@ def start(
             metavar="S",
             min=0.0,
             help="Seconds of service time for which each share is held at least. " + USUAL,
+        ),
+    ] = None,
+    least_answers: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Hold each share until the new version has given N answers, for a week at most. " + USUAL,
         ),
     ] = None,
     ready_within: Annotated[
@@ -105,6 +118,7 @@ def start(
         canary=given.split_list(canary),
         flags={
             "dwell_s": dwell,
+            "least_answers": least_answers,
             "ready_within_s": ready_within,
             "shadow": shadow,
             "shadow_dwell_s": shadow_dwell,
@@ -116,7 +130,7 @@ def start(
 
 
 def status(
-    *, model: Model, name: given.Name = None, json: given.Json = False, config: given.Config = None
+    *, model: Model = None, name: given.Name = None, json: given.Json = False, config: given.Config = None
 ) -> None:
     """Show a model's versions, their shares and what they answered."""
     settings = given.settings_of(locals(), "name")
@@ -126,7 +140,7 @@ def status(
 
 
 def promote(
-    *, model: Model, name: given.Name = None, json: given.Json = False, config: given.Config = None
+    *, model: Model = None, name: given.Name = None, json: given.Json = False, config: given.Config = None
 ) -> None:
     """Have the new version take over without further dwells.
 
@@ -138,7 +152,9 @@ def promote(
     promote_rollout(settings, model, as_json=json)
 
 
-def abort(*, model: Model, name: given.Name = None, json: given.Json = False, config: given.Config = None) -> None:
+def abort(
+    *, model: Model = None, name: given.Name = None, json: given.Json = False, config: given.Config = None
+) -> None:
     """Give all requests back to the stable version at once.
 
     Returns when no instance of the new version takes requests any more.

@@ -190,6 +190,11 @@ class AwsSettings(Part):
         description="No launch, and no standby's waking, that would take the fleet's price above this. Left out, "
         "`mark deploy` takes twice what the busiest minute so far costs on demand, and `mark up` no limit.",
     )
+    ask_above_usd_per_hour: Positive | None = Field(
+        None,
+        description="Ask before a first plan that costs more than this an hour, all in all. Left out, `mark "
+        "deploy` asks above 1 USD, and `mark up`, whose AWS is emulated, never.",
+    )
 
 
 class RetrainSettings(Part):
@@ -219,6 +224,12 @@ class RolloutsSettings(Part):
     dwell_s: UpToAWeek = Field(
         default_of(CanaryPolicy, "dwell_s"),
         description="Seconds of service time for which each share is held at least.",
+    )
+    least_answers: Annotated[int, Field(ge=1)] | None = Field(
+        None,
+        description="Answers of the new version for which each share is held, for a week at most, after which the "
+        "rollout is aborted. Left out: as many as find out, in 95 % of cases, a version that misses the objective "
+        "twice as often as it may (781 for a target of 98 %), or what comes in four dwells.",
     )
     ready_within_s: Annotated[Positive, Field(le=LONGEST_S)] = Field(
         default_of(CanaryPolicy, "ready_within_s"),
@@ -259,6 +270,7 @@ class RolloutsSettings(Part):
         policy = CanaryPolicy(
             steps=tuple(share / 100 for share in self.canary),
             dwell_s=self.dwell_s,
+            least_answers=self.least_answers,
             ready_within_s=self.ready_within_s,
             shadow=self.shadow / 100,
             shadow_dwell_s=self.shadow_dwell_s,

@@ -8,6 +8,7 @@ that settings name; processes in AWS take their start from theirs (`live/cloud_p
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from enum import Enum
@@ -359,6 +360,12 @@ def load_settings(config: Path | None, flags: Mapping[str, tuple[str, Any]]) -> 
         return Settings.model_validate(tree)
     except ValidationError as error:
         raise _refusal(error.errors()[0], given, config) from error
+
+
+def settings_anywhere(settings: Settings) -> str:
+    """Settings as JSON that means the same in each folder: its paths are absolute."""
+    given = _anchored(json.loads(settings.model_dump_json(exclude_unset=True)), Path.cwd())
+    return Settings.model_validate(given).model_dump_json()
 
 
 def cache_dir(environment: Mapping[str, str] = os.environ) -> Path:

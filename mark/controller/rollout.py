@@ -17,7 +17,10 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
+from mark.domain.models.canary_evidence import most_missed
 from mark.domain.models.versions import (
+    LONGEST_S,
+    MOST_DWELLS,
     ModelVersions,
     Rollout,
     RolloutCommand,
@@ -26,6 +29,7 @@ from mark.domain.models.versions import (
     VersionCounts,
     VersionLaunch,
     counted_since,
+    evidence_sentence,
     shadow_sentence,
 )
 from mark.domain.orders import Drain, Launch, LaunchRefused, Order
@@ -34,8 +38,6 @@ REQUEST_TIMEOUT_S = 600.0
 """A launch that has not been seen for so long is forgotten, and ordered anew."""
 HOLD_S = 60.0
 """After a refused launch nothing is launched for so long."""
-MOST_DWELLS = 4
-"""A step without enough requests to judge by ends after so many dwells."""
 LEAST_CARRIED = 0.5
 """A candidate that answers less than this part of its share is too slow for what its instances are to carry."""
 LIMITED = "a budget is reached or the service is paused: no second fleet is rented"
@@ -207,9 +209,9 @@ def _moved(rollout: Rollout, stable: str, seen: RolloutSeen) -> Rollout:
     lacking = {name: count for name, count in wanted.items() if ready[name] < count}
     if wanted and not lacking:
         if is_held:
-            return _held(rollout, usual, new, now)
+            return _held(rollout, usual, new, stable, seen)
         return _promoted(rollout, now) if rollout.is_hurried else _given_its_share(rollout, seen)
-    patience_s = policy.ready_within_s + (MOST_DWELLS * _dwell_s(rollout) if is_held else 0.0)
+    patience_s = policy.ready_within_s + (rollout.most_held_s if is_held else 0.0)
     if now >= rollout.since + patience_s:
         return aborted(rollout, now, _never_ready(rollout, lacking, ready))
     return rollout
@@ -243,23 +245,44 @@ def _counts_since_its_share(
     return usual, new
 
 
-def _dwell_s(rollout: Rollout) -> float:
-    """How long the share is held at least that is held now."""
-    return rollout.policy.shadow_dwell_s if rollout.is_in_shadow else rollout.policy.dwell_s
-
-
-def _held(rollout: Rollout, usual: VersionCounts, new: VersionCounts, now: float) -> Rollout:
+def _held(rollout: Rollout, usual: VersionCounts, new: VersionCounts, stable: str, seen: RolloutSeen) -> Rollout:
     """Go on where the dwell of a share that is carried is over. usual, new: counts of both versions."""
-    dwell_s, held_s = _dwell_s(rollout), now - rollout.since
-    known = new.compared if rollout.is_in_shadow else new.finished
-    is_last = held_s >= MOST_DWELLS * dwell_s
-    if held_s < dwell_s or not (known >= rollout.policy.least_requests or is_last):
-        return rollout
+    policy, now, held_s = rollout.policy, seen.now, seen.now - rollout.since
+    known, needed_answers = new.finished, policy.answers_needed(seen.target)
+    if rollout.is_in_shadow:
+        known, needed_answers = new.compared, policy.least_requests
+    is_over = held_s >= rollout.most_held_s
+    if held_s < rollout.dwell_s or not (known >= needed_answers or is_over):
+        too_slow = judge_carried(rollout, usual, new) if held_s >= MOST_DWELLS * rollout.dwell_s else None
+        return rollout if too_slow is None else aborted(rollout, now, too_slow)
     if rollout.is_in_shadow:
         return _compared(rollout, new, now)
-    if (fault := judge_carried(rollout, usual, new)) is None:
-        return _next_step(rollout, now)
-    return aborted(rollout, now, fault) if is_last else rollout
+    if (fault := judge_carried(rollout, usual, new)) is not None:
+        return aborted(rollout, now, fault) if held_s >= MOST_DWELLS * rollout.dwell_s else rollout
+    if policy.least_answers is not None and known < needed_answers:
+        return aborted(rollout, now, f"{known:,} of {needed_answers:,} answers came within a week")
+    whole = {one.version: one for one in rollout.counted_before}.get(stable)
+    before = next((counted_since(one, whole) for one in seen.counts if one.version == stable), usual)
+    if (fault := judge_step(before, new, seen.target)) is not None:
+        return aborted(rollout, now, fault)
+    return _next_step(rollout, now, evidence_sentence(known, seen.target))
+
+
+def judge_step(stable: VersionCounts, candidate: VersionCounts, target: float) -> str | None:
+    """Why the candidate misses the objective more often than it may, for people; None where it is not known to.
+
+    It may miss as often as the target allows, or as the stable version did. stable: counts since the rollout
+    began; candidate: of the step that ends. The counts are looked at once: `judge` looks again and again, for what
+    is much worse.
+    """
+    allowed = max(1.0 - target, stable.missed_share)
+    if not candidate.finished or candidate.missed <= most_missed(candidate.finished, allowed):
+        return None
+    return (
+        f"misses too often: {candidate.missed:,} of its {candidate.finished:,} requests missed the objective "
+        f"({candidate.missed_share:.1%}); {1.0 - target:.1%} may, and {stable.missed_share:.1%} of the stable "
+        "version's did"
+    )
 
 
 def judge_carried(rollout: Rollout, stable: VersionCounts, candidate: VersionCounts) -> str | None:
@@ -278,12 +301,12 @@ def judge_carried(rollout: Rollout, stable: VersionCounts, candidate: VersionCou
     )
 
 
-def _next_step(rollout: Rollout, now: float) -> Rollout:
-    """The step after one whose dwell is over."""
+def _next_step(rollout: Rollout, now: float, evidence: str) -> Rollout:
+    """The step after one whose dwell is over. evidence: what its answers could tell."""
     step = rollout.step + 1
     if step == len(rollout.policy.steps):
-        return _promoted(rollout, now)
-    text = _preparing(rollout.policy.steps[step])
+        return _promoted(rollout, now, f"; {evidence}")
+    text = f"{_preparing(rollout.policy.steps[step])}; {evidence}"
     return replace(rollout, phase=RolloutPhase.PREPARING, step=step, since=now, reason=text)
 
 
@@ -358,13 +381,13 @@ def judge(
     return None
 
 
-def _promoted(rollout: Rollout, now: float) -> Rollout:
+def _promoted(rollout: Rollout, now: float, evidence: str = "") -> Rollout:
     return replace(
         rollout,
         phase=RolloutPhase.PROMOTED,
         weight=1.0,
         since=now,
-        reason="has all traffic",
+        reason=f"has all traffic{evidence}",
         requested=(),
         counts=(),
     )
@@ -373,9 +396,9 @@ def _promoted(rollout: Rollout, now: float) -> Rollout:
 def _longest_s(rollout: Rollout) -> float:
     """After this time a rollout ends whatever happens: each step may have lost its instances once."""
     policy = rollout.policy
-    dwells_s = [policy.dwell_s] * len(policy.steps) + [policy.shadow_dwell_s] * (policy.shadow > 0.0)
-    steps_s = sum(policy.ready_within_s + MOST_DWELLS * dwell_s for dwell_s in dwells_s)
-    return 2.0 * steps_s
+    hold_s = MOST_DWELLS * policy.dwell_s if policy.least_answers is None else LONGEST_S
+    held_s = [hold_s] * len(policy.steps) + [MOST_DWELLS * policy.shadow_dwell_s] * (policy.shadow > 0.0)
+    return 2.0 * sum(policy.ready_within_s + one for one in held_s)
 
 
 def _preparing(share: float) -> str:

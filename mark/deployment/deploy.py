@@ -31,18 +31,18 @@ from mark.deployment.deployment_plan import (
     with_change_sets,
 )
 from mark.deployment.images import remedy_of, rollout_images, unfit_for_processors
-from mark.deployment.show import EventLog, agreed, offerings_line, plan_document, plan_table
+from mark.deployment.show import EventLog, offerings_line, plan_document, plan_table
 from mark.deployment.spending import spending_line
 from mark.deployment.stack_progress import finish, logged, settle
 from mark.deployment.synth import Synthesis, check_settings, synthesise
 from mark.deployment.zones import in_zones
 from mark.domain.documents import json_text
 from mark.domain.errors import MarkError, Misconfigured
-from mark.live.local.first_price import first_price
+from mark.live.local.first_price import ASK_ABOVE_USD_PER_HOUR, FirstPrice, first_price
 from mark.live.models import LiveModel
 from mark.live.version_bundles import upload
 from mark.report.overhead import overhead_line
-from mark.report.terminal import note, show, show_json
+from mark.report.terminal import agreed, note, show, show_json
 
 
 def show_difference(settings: Settings, *, as_json: bool) -> int:
@@ -82,14 +82,11 @@ def deploy(settings: Settings, *, yes: bool) -> None:
             show(f"no difference: the {len(plans)} stacks of {service} are as the settings say")
             return
         offered = (f"{model.name} may rent {offerings_line(model)}" for model in synthesis.models)
-        lines = (
-            overhead_line(synthesis.footprint),
-            spending_line(synthesis.spending),
-            *first_price(settings, synthesis.models).lines,
-        )
+        price = first_price(settings, synthesis.models)
+        lines = (overhead_line(synthesis.footprint), spending_line(synthesis.spending), *price.lines)
         show(plan_table(work), *offered, *lines)
         try:
-            goes_on = yes or agreed(f"Do this in account {account.id}, region {account.region}?")
+            goes_on = yes or agreed(_question(settings, account, price))
         except MarkError:
             _discard(account.stacks, work)
             raise
@@ -99,6 +96,11 @@ def deploy(settings: Settings, *, yes: bool) -> None:
             return
         _carry_out(account, settings, synthesis, work, held)
         _say_where(account.stacks, settings)
+
+
+def _question(settings: Settings, account: Account, price: FirstPrice) -> str:
+    above = price.above(settings.service.aws.ask_above_usd_per_hour or ASK_ABOVE_USD_PER_HOUR)
+    return f"{above} Do this in account {account.id}, region {account.region}?".lstrip()
 
 
 def _refuse_emulated(settings: Settings) -> None:

@@ -24,11 +24,11 @@ from mark.config.rollout import node_name
 from mark.config.settings import Settings
 from mark.deployment.account import Account, lock, open_account
 from mark.deployment.deployment_plan import STAYS
-from mark.deployment.show import EventLog, agreed
+from mark.deployment.show import EventLog
 from mark.deployment.stack_progress import finish, logged, settle
 from mark.domain.errors import MarkError, RetryLater
 from mark.report.formatting import plural
-from mark.report.terminal import show
+from mark.report.terminal import agreed, show
 
 ORDER = (
     "watch",

@@ -7,13 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
 from mark.aws.stacks.cloudformation import Change, StackEvent
 from mark.deployment.deployment_plan import StackPlan
-from mark.domain.errors import Misconfigured
 from mark.live.models import LiveModel
 from mark.report.formatting import plural
 from mark.report.tables import make_table, texts
@@ -59,14 +57,6 @@ def offerings_line(model: LiveModel) -> str:
         reasons.setdefault(excuse.reason, []).append(excuse.offering.partition(":")[0])
     left_out = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
     return ", ".join(types) + (f"; left out: {left_out}" if left_out else "")
-
-
-def agreed(question: str) -> bool:
-    """Ask a person for a yes. Misconfigured where nobody answers: a job must not seem to have done it."""
-    try:
-        return typer.confirm(question, err=True)
-    except typer.Abort as error:
-        raise Misconfigured("nobody answered, so nothing was changed; --yes goes on without a question") from error
 
 
 def plan_document(plans: Sequence[StackPlan]) -> list[dict[str, object]]:

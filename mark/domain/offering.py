@@ -203,6 +203,14 @@ class LambdaOffering:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LambdaGuess:
+    """What Lambda costs a request if it takes as long there as on `instance_type`: nobody measured it."""
+
+    instance_type: str
+    usd_per_request: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SpotPrice:
     """Price of a spot offering now, USD an hour."""
 

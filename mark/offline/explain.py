@@ -161,6 +161,8 @@ def _count(reading: Reading, tick: Tick) -> None:
     for fact in tick.seen.facts:
         if not isinstance(fact, LaunchRefused) or fact.count:  # one refused launch, however many pools refused it
             reading.facts[fact.kind] += 1
+        if isinstance(fact, LaunchRefused) and not fact.instances:  # else standbys that sleep on
+            reading.launched[fact.offering] -= fact.count
     for order in tick.orders:
         reading.ordered[order.kind] += 1
         if isinstance(order, Launch):

@@ -31,7 +31,7 @@ from mark.planner.greedy import CostTerms, plan_greedy, scores
 from mark.planner.owned_capacity import owned_capacity, planned_with_owned
 from mark.policies.assemble import profiles_and_variants
 from mark.policies.supply import Supply, find_supply
-from mark.report.formatting import finite, format_rps
+from mark.report.formatting import finite, rate_words
 from mark.report.overhead import (
     overhead_line,
     overhead_of_month,
@@ -107,9 +107,7 @@ def plan_settings(
             )
         show_prose(overhead_line(footprint), shape_line(advice))
         if pays_from is not None:
-            show_prose(
-                f"At less than {format_rps(pays_from)} requests/s of a constant load Lambda alone would cost less."
-            )
+            show_prose(f"At less than {rate_words(pays_from)} of a constant load Lambda alone would cost less.")
 
 
 def plan_document(

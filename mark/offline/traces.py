@@ -55,7 +55,7 @@ def import_places(sources: Sequence[str], target: Path, options: ImportOptions, 
         trace = trace.scaled(options.mean_rps, options.start_s, options.duration_s)
     if options.start_s or options.duration_s is not None:
         trace = trace.window(options.start_s, options.duration_s)
-    _write(trace, target)
+    write_told(trace, target)
 
 
 def describe_places(sources: Sequence[str], reading: TraceReading, *, as_json: bool) -> None:
@@ -90,14 +90,15 @@ def generate_file(generator: Generator, out: Path) -> None:
     foreign = [flag for flag in generator.parameters if flag not in kind.takes]
     if foreign:
         raise Misconfigured(f"{generator.kind} takes no {_flags(foreign)}; it takes {_flags(kind.takes)}")
-    _write(kind.draw(**{**kind.takes, **generator.parameters}, seed=generator.seed), out)
+    write_told(kind.draw(**{**kind.takes, **generator.parameters}, seed=generator.seed), out)
 
 
 def _flags(names: Iterable[str]) -> str:
     return ", ".join("--" + name.replace("_", "-") for name in names)
 
 
-def _write(trace: Trace, target: Path) -> None:
+def write_told(trace: Trace, target: Path) -> None:
+    """Write a trace, and print its notes and what was written."""
     with progress() as report:
         report(f"writing {target.name}", 0.0)
         write_trace(trace, target)

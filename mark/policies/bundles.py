@@ -246,9 +246,7 @@ def _autoscaler(given: Ingredients) -> PolicyBundle:
 def _autoscaler_spill(given: Ingredients) -> PolicyBundle:
     """The autoscaler with our Bouncer, and Lambda for what it bounces, kept warm as ours is."""
     if given.overflow is None:
-        raise Misconfigured(
-            "autoscaler-spill needs the model on Lambda: name a profile set that has it, such as assumed-lambda"
-        )
+        raise Misconfigured("autoscaler-spill needs the model on Lambda: `mark profile --as lambda` measures it")
     bundle = _autoscaled("autoscaler-spill", "two-windows", given.slo, _batched(given), _bouncer(given))
     spilling = replace(bundle.controller, overflow=given.overflow, warm_lambda=True, warm_share=WARM_SHARE)
     return replace(bundle, controller=spilling)
@@ -292,9 +290,7 @@ def _static(name: str, given: Ingredients, count: int) -> PolicyBundle:
 
 def _lambda_only(given: Ingredients) -> PolicyBundle:
     if given.overflow is None:
-        raise Misconfigured(
-            "lambda-only needs the model on Lambda: name a profile set that has it, such as assumed-lambda"
-        )
+        raise Misconfigured("lambda-only needs the model on Lambda: `mark profile --as lambda` measures it")
     return PolicyBundle(
         controller=ControllerPolicy(
             name="lambda-only",

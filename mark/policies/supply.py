@@ -7,12 +7,20 @@ from dataclasses import dataclass, replace
 from mark.catalog.break_even import break_even_rps
 from mark.catalog.load import PriceSnapshot, ProfileSet
 from mark.catalog.offerings import LAMBDA_MEMORY_GIB, make_lambda, make_offerings
+from mark.catalog.schema import LAMBDA
 from mark.cloudmodel.world import IDEAL, World
 from mark.domain.billing.footprint import Footprint
 from mark.domain.billing.service_prices import ServiceItem, ServicePrices
 from mark.domain.errors import Misconfigured
 from mark.domain.objective import ModelSpec, Slo
-from mark.domain.offering import LAMBDA_PROFILED_GIB, LambdaOffering, Market, Offering, calls_of_models
+from mark.domain.offering import (
+    LAMBDA_PROFILED_GIB,
+    LambdaGuess,
+    LambdaOffering,
+    Market,
+    Offering,
+    calls_of_models,
+)
 from mark.domain.plan import Excuse
 
 MOST_EXCUSES = 3
@@ -40,7 +48,8 @@ USUAL_LIMITS = OverflowLimits()
 class Supply:
     """Offerings of the market and of the same types on demand, Lambda, and the objective as it can be planned for.
 
-    `excuses` say why types serve nothing, `overflow_excuse` what is wrong with Lambda; `warnings`, `assumed` and
+    `excuses` say why types serve nothing, `overflow_excuse` what is wrong with Lambda; `lambda_guess` is what it
+    might cost where it was only not measured; `warnings`, `assumed` and
     `stand_ins` are what a reader of any figure must know.
     """
 
@@ -50,6 +59,7 @@ class Supply:
     overflow: LambdaOffering | None
     excuses: tuple[Excuse, ...] = ()
     overflow_excuse: Excuse | None = None
+    lambda_guess: LambdaGuess | None = None
     warnings: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
     stand_ins: tuple[str, ...] = ()
@@ -106,17 +116,41 @@ def find_supply(
         whole = f"no type answers in half of {slo.latency_s * 1000:g} ms: plans allow a mean of all of it"
         warnings = (*warnings, whole)
     overflow, excuse = _overflow(model, profiles, slo, limits, world)
+    on_demand = offered(Market.ON_DEMAND)[0]
     return Supply(
         slo=reached,
         offerings=offerings,
-        on_demand=offered(Market.ON_DEMAND)[0],
+        on_demand=on_demand,
         overflow=overflow,
         excuses=excuses,
         overflow_excuse=excuse,
+        lambda_guess=_guess(model, profiles, slo, limits, world, on_demand) if overflow is None else None,
         warnings=warnings,
         assumed=profiles.assumed,
         stand_ins=profiles.stand_ins,
     )
+
+
+def _guess(
+    model: ModelSpec,
+    profiles: ProfileSet,
+    slo: Slo,
+    limits: OverflowLimits | None,
+    world: World,
+    on_demand: tuple[Offering, ...],
+) -> LambdaGuess | None:
+    """Lambda as fast as the fastest CPU that was measured; None where a measurement could not bring it in."""
+    on_cpus = [one for one in on_demand if not one.instance_type.accelerator]
+    if limits is None or profiles.lambda_ is not None or not on_cpus:
+        return None
+    like = min(on_cpus, key=lambda one: one.profile.latency_s(1))
+    stand_in = replace(like.profile, instance_type=LAMBDA)
+    found, excuse = _overflow(
+        model, replace(profiles, profiles=(*profiles.profiles, stand_in)), slo, limits, world
+    )
+    if found is None or excuse is not None:
+        return None
+    return LambdaGuess(instance_type=like.instance_type.name, usd_per_request=found.usd_per_warm_request)
 
 
 def priced(overflow: LambdaOffering, prices: ServicePrices) -> LambdaOffering:

@@ -50,11 +50,13 @@ class Exchange(NamedTuple):
         """The arrays that the model is given."""
         return self.call.inputs
 
-    def reply(self, outputs: Tensors) -> InferReply:
+    def reply(self, outputs: Tensors, version: str = MODEL_VERSION) -> InferReply:
         """The answer, of outputs that are this request's alone. Errors: BadRequest."""
         if self.sagemaker:
-            return compose_predictions(outputs, asked=self.request, call=self.call, model=self.model)
-        return compose_infer_reply(self.model, outputs, self.call)
+            return compose_predictions(
+                outputs, asked=self.request, call=self.call, model=self.model, version=version
+            )
+        return compose_infer_reply(self.model, outputs, self.call, version)
 
 
 def read_exchange(request: InferRequest, model: str, inputs: Sequence[TensorSpec]) -> Exchange:
@@ -110,7 +112,10 @@ def too_large() -> BadRequest:
 def write_replies(
     exchanges: Sequence[Exchange], outputs: Tensors, version: str = MODEL_VERSION
 ) -> list[InferReply]:
-    """The answers, of outputs that hold the rows of all, one after another. Errors: ValueError if they do not."""
+    """The answers, of outputs that hold the rows of all, one after another.
+
+    Errors: ValueError if they do not, or cannot be written.
+    """
     total = sum(exchange.rows for exchange in exchanges)
     for name, array in outputs.items():
         if array.ndim == 0 or array.shape[0] != total:
@@ -120,13 +125,14 @@ def write_replies(
         start, end = end, end + exchange.rows
         try:
             if exchange.sagemaker:
-                replies.append(exchange.reply({name: array[start:end] for name, array in outputs.items()}))
+                own = {name: array[start:end] for name, array in outputs.items()}
+                replies.append(exchange.reply(own, version))
             else:
                 replies.append(writer.reply(exchange.call, start, end))
         except BadRequest as error:
             replies.append(error_reply(error.status, str(error)))
         except TypeError as error:  # values that JSON has no words for
-            replies.append(error_reply(500, f"the model's output is invalid: {error}"))
+            raise ValueError(str(error)) from error
     return replies
 
 

@@ -25,6 +25,10 @@ MAX_LISTS = 2**20
 """An empty list takes 64 bytes of memory and three of a body: so many take 64 MiB."""
 MAX_TEXTS = 2**20
 """Elements of type BYTES that are taken as text in one request."""
+NOT_FINITE: Mapping[str, float] = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+"""Floats that JSON has no numbers for, by the texts that stand for them, as in protobuf's JSON mapping."""
+MAX_EXACT = 2**53 - 1
+"""Largest float that stands for one whole number: beyond it others are rounded to the same."""
 FEW = 32
 """Up to so many values numpy is faster than `struct`."""
 
@@ -95,8 +99,36 @@ def missized(size: int, shape: tuple[int, ...]) -> BadRequest:
     return BadRequest(f"it has {size} elements, its shape {list(shape)} asks for {math.prod(shape)}")
 
 
+def name_of(value: float) -> str:
+    """The text that stands for a float that is not finite."""
+    return next((name for name, one in NOT_FINITE.items() if one == value), "NaN")
+
+
+def listed(array: NDArray[Any]) -> Any:
+    """Numbers in lists of the array's shape, as JSON takes them: those that are not finite by their names."""
+    odd = ~np.isfinite(array) if array.dtype.kind == "f" else np.zeros((), np.bool_)
+    if not odd.any():
+        return array.tolist()
+    found = array.astype(object)
+    found[odd] = [name_of(value) for value in array[odd].tolist()]
+    return found.tolist()
+
+
 def floats(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Numbers of a flat list, which is not empty. Errors: ValueError where there are others, or too large ones."""
+    """Numbers of a flat list, which is not empty; those that are not finite may come by their names.
+
+    Errors: ValueError where there are others, or too large ones.
+    """
+    try:
+        return _numbers(values, dtype)
+    except ValueError:
+        named = [NOT_FINITE.get(value, value) if type(value) is str else value for value in values]
+        if named == values:
+            raise
+        return _numbers(named, dtype)
+
+
+def _numbers(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     if type(values[0]) is bool:
         raise ValueError("booleans are not numbers")
     if len(values) > FEW:

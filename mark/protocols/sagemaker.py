@@ -1,15 +1,21 @@
 """SageMaker's runtime: its paths, its bodies, and its errors.
 
-`{"instances": [...]}` is the JSON that its built-in containers take, one element an item; an Open Inference body
-is taken too, text/csv with one row an item, and application/jsonlines with one line an item. The Accept header
+`{"instances": [...]}` is the JSON that its built-in containers take, one element an item: the value of the model's
+only input, or an object with each input's value (TensorFlow Serving's row format). An Open Inference body is taken
+too, text/csv with one row an item, and application/jsonlines with one line an item. The Accept header
 chooses how the answer is written, else the way of the request does (`sagemaker_media`).
 """
 
 from __future__ import annotations
 
+import codecs
+import csv
+import io
 import json
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,14 +23,15 @@ from numpy.typing import NDArray
 
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest
-from mark.protocols.json_values import check_texts, floats, integers, texts_of, truths, unnest
+from mark.protocols.json_values import MAX_EXACT, check_texts, floats, integers, listed, texts_of, truths, unnest
 from mark.protocols.oip import bodies as oip
-from mark.protocols.oip.replies import compose_infer_reply
+from mark.protocols.oip.replies import MODEL_VERSION, compose_infer_reply
 from mark.protocols.sagemaker_media import (
     CSV_TYPE,
     JSON_LINES_TYPE,
     JSON_LINES_TYPES,
     answer_type,
+    by_input,
     is_open_inference,
     read_lines,
 )
@@ -49,9 +56,9 @@ def parse_invocation(request: InferRequest, specs: Sequence[TensorSpec]) -> oip.
     answer_type(request)
     kind = request.content_type.partition(";")[0].strip().lower()
     if kind == CSV_TYPE:
-        return oip.InferCall(_from_csv(request.body, _only(specs)))
+        return oip.InferCall({_only(specs).name: _from_csv(request.body, _only(specs))})
     if kind in JSON_LINES_TYPES:
-        return oip.InferCall(_from_lines(request.body, specs))
+        return oip.InferCall(_from_items(read_lines(request.body), specs))
     if kind not in ("", oip.JSON_TYPE, oip.BINARY_TYPE):
         raise oip.BadRequest(
             f"content type {kind!r} is not supported; use application/json, application/jsonlines or text/csv", 415
@@ -60,22 +67,27 @@ def parse_invocation(request: InferRequest, specs: Sequence[TensorSpec]) -> oip.
         return oip.parse_infer(request.body, request.header_length)
     document = oip.load_json(request.body)
     if isinstance(document, list):
-        return oip.InferCall(_from_instances(document, _only(specs)))
+        return oip.InferCall(_from_items(document, specs))
     if isinstance(document, dict) and "instances" in document:
-        return oip.InferCall(_from_instances(document["instances"], _only(specs)))
+        return oip.InferCall(_from_items(document["instances"], specs))
     with oip.overflowing():
         return oip.call_of(document)
 
 
 def compose_predictions(
-    outputs: oip.Tensors, *, asked: InferRequest, call: oip.InferCall, model: str
+    outputs: oip.Tensors,
+    *,
+    asked: InferRequest,
+    call: oip.InferCall,
+    model: str,
+    version: str = MODEL_VERSION,
 ) -> InferReply:
     """Answer in the way that was asked: CSV, JSON lines, `{"predictions": [...]}`, or an Open Inference body."""
-    kind = answer_type(asked)
+    kind, outputs = answer_type(asked), oip.asked_outputs(outputs, call)
     if kind == CSV_TYPE:
-        return InferReply(status=200, content_type=CSV_TYPE, body=_to_csv(next(iter(outputs.values()))))
+        return InferReply(status=200, content_type=CSV_TYPE, body=_to_csv(list(outputs.values())))
     if kind != JSON_LINES_TYPE and is_open_inference(asked):
-        return compose_infer_reply(model, outputs, call)
+        return compose_infer_reply(model, outputs, call, version)
     if len(outputs) == 1:
         predictions = _listed(next(iter(outputs.values())))
     else:
@@ -115,34 +127,31 @@ def with_message(body: bytes) -> bytes:
 def _only(specs: Sequence[TensorSpec]) -> TensorSpec:
     """The one input that the model takes. Errors: BadRequest where it takes several."""
     if len(specs) != 1:
-        raise oip.BadRequest(f"the model takes {len(specs)} inputs: send an Open Inference body")
+        raise oip.BadRequest(
+            f"the model takes {len(specs)} inputs: send instances that are objects, one value a name"
+        )
     return specs[0]
 
 
-def _from_instances(instances: object, spec: TensorSpec) -> dict[str, NDArray[Any]]:
-    if not isinstance(instances, list) or not instances:
+def _from_items(items: object, specs: Sequence[TensorSpec]) -> dict[str, NDArray[Any]]:
+    """The inputs, of items that are each the value of the only input, or an object with each input's value."""
+    if not isinstance(items, list) or not items:
         raise oip.BadRequest("instances must be a list with at least one item")
+    if not any(isinstance(item, dict) for item in items):
+        return {_only(specs).name: _from_values(items, _only(specs))}
+    columns = by_input(items, [spec.name for spec in specs])
+    return {spec.name: _from_values(columns[spec.name], spec) for spec in specs}
+
+
+def _from_values(items: list[Any], spec: TensorSpec) -> NDArray[Any]:
     try:
-        values, shape = unnest(instances)
+        values, shape = unnest(items)
     except ValueError as error:
         raise oip.BadRequest(f"instances are ragged: {error}") from None
     try:
         return _shaped(_items(values, oip.DTYPES[spec.datatype]).reshape(shape), spec)
     except ValueError:
         raise oip.BadRequest(f"the items are not values of {spec.datatype}") from None
-
-
-def _from_lines(body: bytes, specs: Sequence[TensorSpec]) -> dict[str, NDArray[Any]]:
-    """The inputs, one item a line: the value of the only input, or an object with each input's value."""
-    items = read_lines(body, [spec.name for spec in specs])
-    if isinstance(items, list):
-        return _from_instances(items, _only(specs))
-    by_name = {spec.name: spec for spec in specs}
-    return {
-        name: array
-        for column, values in items.items()
-        for name, array in _from_instances(values, by_name[column]).items()
-    }
 
 
 def _items(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -170,17 +179,21 @@ def _as_texts(values: list[Any]) -> NDArray[Any]:
     return texts_of([str(value) for value in values])
 
 
-def _from_csv(body: bytes, spec: TensorSpec) -> dict[str, NDArray[Any]]:
-    """The rows as numbers, read slice by slice so that a first row that does not fit ends it."""
+def _from_csv(body: bytes, spec: TensorSpec) -> NDArray[Any]:
+    """The rows, read slice by slice so that a first row that does not fit ends it."""
     if body.count(b",") + body.count(b"\n") > MAX_CELLS:
         raise oip.BadRequest(f"the body holds more than {MAX_CELLS} cells; send binary data", 413)
+    body = body.removeprefix(codecs.BOM_UTF8)
+    if spec.datatype == "BYTES":
+        return _shaped(_text_table(body, spec), spec)
     if b"\r" in body:
         body = body.replace(b"\r", b"\n")
+    dtype = oip.DTYPES[spec.datatype]
     tables: list[NDArray[Any]] = []
     rows = 0
     try:
         for part in _slices(body, b"\n"):
-            table = _table(part)
+            table = _table(part, dtype)
             rows += len(table)
             if table.size:
                 _check_rows(rows, table.shape[1], spec)
@@ -191,9 +204,27 @@ def _from_csv(body: bytes, spec: TensorSpec) -> dict[str, NDArray[Any]]:
     except ValueError as error:
         raise oip.BadRequest(f"the body is not a table of numbers: {error}") from None
     tables.clear()
-    if spec.datatype == "BYTES":
-        return _shaped(texts_of(list(map(str, array.reshape(-1).tolist()))).reshape(array.shape), spec)
     return _shaped(array, spec)
+
+
+def _text_table(body: bytes, spec: TensorSpec) -> NDArray[Any]:
+    """Texts, of which those with commas, quotes or line ends are quoted (RFC 4180). Errors: BadRequest.
+
+    Shape (rows, cells of one row).
+    """
+    rows: list[list[str]] = []
+    try:
+        for row in csv.reader(io.StringIO(body.decode(), newline=""), strict=True):  # others run between two rows
+            if row:
+                rows.append(row)
+                if len(row) != len(rows[0]):
+                    raise oip.BadRequest("the body's rows have different lengths; quote texts that hold commas")
+                _check_rows(len(rows), len(row), spec)
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise oip.BadRequest(f"the body is not CSV: {error}") from None
+    if not rows:
+        raise oip.BadRequest("the body has no rows")
+    return texts_of([text for row in rows for text in row]).reshape(len(rows), -1)
 
 
 def _slices(data: bytes, separator: bytes) -> Iterator[bytes]:
@@ -210,20 +241,29 @@ def _slices(data: bytes, separator: bytes) -> Iterator[bytes]:
         start = cut + 1
 
 
-def _table(part: bytes) -> NDArray[Any]:
-    """Shape (rows, cells of one row). Errors: ValueError."""
+def _table(part: bytes, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Shape (rows, cells of one row). dtype: the input's. Errors: ValueError."""
     if len(part) > SLICE_BYTES:  # one long row
-        return np.concatenate([_cells(piece.decode()) for piece in _slices(part, b",")]).reshape(1, -1)
+        return np.concatenate([_cells(piece.decode(), dtype) for piece in _slices(part, b",")]).reshape(1, -1)
     lines = [line for line in part.decode().splitlines() if line.strip()]
     if not lines:
         return np.empty((0, 0))
     if len({line.count(",") for line in lines}) > 1:
         raise ValueError("its rows have different lengths")
-    return _cells(",".join(lines)).reshape(len(lines), -1)
+    return _cells(",".join(lines), dtype).reshape(len(lines), -1)
 
 
-def _cells(text: str) -> NDArray[Any]:
-    return np.fromiter(map(float, text.split(",")), np.float64)
+def _cells(text: str, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Numbers, whole ones exactly where the input's type is whole; an empty cell is NaN. Errors: ValueError."""
+    if "_" in text:
+        raise ValueError("numbers have no underscores")
+    cells = text.split(",")
+    if dtype.kind in "iu":
+        with suppress(ValueError, OverflowError):
+            return np.fromiter(map(int, cells), np.uint64 if dtype.kind == "u" else np.int64)
+    with suppress(ValueError):
+        return np.fromiter(map(float, cells), np.float64)
+    return np.fromiter((float(cell) if cell.strip() else math.nan for cell in cells), np.float64)
 
 
 def _check_rows(rows: int, cells: int, spec: TensorSpec) -> None:
@@ -241,8 +281,8 @@ def _misshaped(found: Sequence[int], wanted: Sequence[int]) -> oip.BadRequest:
     return oip.BadRequest(f"an item has shape {list(found)}, the model takes {list(wanted)}")
 
 
-def _shaped(array: NDArray[Any], spec: TensorSpec) -> dict[str, NDArray[Any]]:
-    """The one input that the model takes, made of these items."""
+def _shaped(array: NDArray[Any], spec: TensorSpec) -> NDArray[Any]:
+    """An input of the model, made of these items."""
     dtype = oip.DTYPES[spec.datatype]
     if dtype.kind != "O" and not _keeps_values(array, dtype):
         raise oip.BadRequest(f"the items are not values of {spec.datatype}")
@@ -252,11 +292,11 @@ def _shaped(array: NDArray[Any], spec: TensorSpec) -> dict[str, NDArray[Any]]:
         if array.size != array.shape[0] * math.prod(sizes):
             raise _misshaped(array.shape[1:], sizes)
         array = array.reshape((array.shape[0], *sizes))
-    return {spec.name: array}
+    return array
 
 
 def _keeps_values(array: NDArray[Any], dtype: np.dtype[Any]) -> bool:
-    """True where no value changes: whole floats (as CSV gives them) may become integers within their range."""
+    """True where no value changes: floats that are whole and exact may become integers within their range."""
     if dtype.kind == "f":
         return array.dtype.kind in "iuf"
     if dtype.kind == "b":
@@ -265,20 +305,31 @@ def _keeps_values(array: NDArray[Any], dtype: np.dtype[Any]) -> bool:
         return False
     if array.size == 0:
         return True
+    if array.dtype.kind == "f" and not bool(np.all((array == np.floor(array)) & (np.abs(array) <= MAX_EXACT))):
+        return False
     limits = np.iinfo(dtype)
-    whole = bool(np.all(array == np.floor(array)))
-    return whole and limits.min <= array.min() and array.max() <= limits.max
+    return bool(limits.min <= int(array.min()) and int(array.max()) <= limits.max)
 
 
 def _listed(array: NDArray[Any]) -> list[Any]:
     if array.dtype.kind != "O":
-        return list(array.tolist())
+        return list(listed(array))
     texts = [value.decode(errors="replace") if isinstance(value, bytes) else value for value in array.reshape(-1)]
     made = np.empty(array.shape, dtype=object)
     made.reshape(-1)[:] = texts
     return list(made.tolist())
 
 
-def _to_csv(array: NDArray[Any]) -> bytes:
-    rows = array.reshape(array.shape[0], -1) if array.ndim else array.reshape(1, 1)
-    return "\n".join(",".join(map(oip.text_of, row)) for row in rows.tolist()).encode()
+def _to_csv(outputs: Sequence[NDArray[Any]]) -> bytes:
+    """A row an item: the cells of all outputs, one after another."""
+    columns = [array.reshape(array.shape[0], -1) if array.ndim else array.reshape(1, 1) for array in outputs]
+    rows = [chain.from_iterable(parts) for parts in zip(*map(_cells_of, columns), strict=True)]
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().removesuffix("\n").encode()
+
+
+def _cells_of(rows: NDArray[Any]) -> list[list[object]]:
+    if rows.dtype.kind not in "OSU":
+        return list(listed(rows))
+    return [[oip.text_of(value) for value in row] for row in rows.tolist()]

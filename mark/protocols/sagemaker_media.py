@@ -61,17 +61,17 @@ def _weight_of(kind: str, weights: dict[str, float]) -> float:
     return 0.0
 
 
-def read_lines(body: bytes, names: Sequence[str]) -> list[Any] | dict[str, list[Any]]:
-    """One JSON value a line: their list, or, where they are objects, each input's list.
-
-    names: the model's inputs. Errors: BadRequest.
-    """
+def read_lines(body: bytes) -> list[Any]:
+    """One JSON value a line. Errors: BadRequest."""
     text, ends = _LINE_ENDS.subn(b",", body.strip())
     items = _loaded(b"[" + text + b"]")
     if items is None or len(items) != ends + 1:
         raise oip.BadRequest("each line of application/jsonlines must be one JSON value")
-    if not any(isinstance(item, dict) for item in items):
-        return items
+    return items
+
+
+def by_input(items: Sequence[object], names: Sequence[str]) -> dict[str, list[Any]]:
+    """Each input's values, of items that are objects. names: the model's inputs. Errors: BadRequest."""
     return {name: [_value(item, name, alone=len(names) == 1) for item in items] for name in names}
 
 
@@ -88,9 +88,9 @@ def _loaded(text: bytes) -> list[Any] | None:
 
 def _value(item: object, name: str, *, alone: bool) -> object:
     if not isinstance(item, dict):
-        raise oip.BadRequest("either all lines or none must be objects")
+        raise oip.BadRequest("either all items or none must be objects")
     if name in item:
         return item[name]
     if alone and FEATURES in item:
         return item[FEATURES]
-    raise oip.BadRequest(f"a line lacks the input {name!r}")
+    raise oip.BadRequest(f"an item lacks the input {name!r}")

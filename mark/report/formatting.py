@@ -24,6 +24,9 @@ THOUSAND = 999.995
 HUNDRED = 99.5
 """From here on two digits would be a power of ten."""
 
+LEAST_SAID_RPS = 0.1
+"""Below it a rate is said by the hour or the day."""
+
 
 def finite(value: float | None) -> float | None:
     """The number, or None for NaN and infinity, which JSON has not."""
@@ -122,12 +125,22 @@ def format_rps(rps: float) -> str:
     return f"{rps:.2g}" if rps < HUNDRED else f"{rps:,.0f}"
 
 
+def rate_words(rps: float) -> str:
+    """`40 requests/s`, `9 requests an hour`, `3 requests a day`: a rate as people say it."""
+    if rps >= LEAST_SAID_RPS:
+        return f"{format_rps(rps)} requests/s"
+    an_hour = rps * 3600
+    return (
+        f"{format_rps(an_hour)} requests an hour" if an_hour >= 1 else f"{format_rps(an_hour * 24)} requests a day"
+    )
+
+
 def pays_from(break_even_rps: float | None, *, mean_rps: float | None, who: str = "MArk") -> str:
     """The sentence that says from which load instances of one's own pay; empty where that is not known."""
     if break_even_rps is None:
         return ""
-    had = "" if mean_rps is None else f"; {format_rps(mean_rps)} came on average"
-    load = f"from a constant load of {format_rps(break_even_rps)} requests/s on"
+    had = "" if mean_rps is None else f"; {rate_words(mean_rps)} came on average"
+    load = f"from a constant load of {rate_words(break_even_rps)} on"
     return f"{who} costs less than Lambda alone {load}{had}."
 
 

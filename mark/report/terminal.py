@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mark.domain.documents import json_text
+from mark.domain.errors import Misconfigured
 from mark.report.table_layout import fit_table
 
 WIDTH = 100
@@ -109,6 +110,17 @@ def note(text: str) -> None:
     """Print a remark, one line on stderr."""
     sys.stderr.write(f"note: {one_line(text)}\n")
     sys.stderr.flush()
+
+
+def agreed(question: str) -> bool:
+    """Ask a person for a yes. Misconfigured where nobody answers: a job must not seem to have done it."""
+    sys.stderr.write(f"{question} [y/N]: ")
+    sys.stderr.flush()
+    answer = sys.stdin.readline() if sys.stdin is not None else ""
+    if not answer:
+        sys.stderr.write("\n")
+        raise Misconfigured("nobody answered, so nothing was changed; --yes goes on without a question")
+    return answer.strip().lower() in ("y", "yes")
 
 
 def fail(text: str) -> None:

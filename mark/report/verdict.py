@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypedDict
 
+from mark.catalog.billing import HOURS_PER_MONTH, SECONDS_PER_HOUR
 from mark.domain.objective import Slo
+from mark.domain.offering import LambdaGuess
 from mark.report.formatting import finite, format_duration, less_words, pays_from, percent, usd_per_month_words
 
 
@@ -68,12 +70,14 @@ class Verdict:
 
     break_even_rps: constant load, requests/s, from which MArk costs less than Lambda alone; None where none does.
     mean_rps: what came, requests/s.
+    lambda_guess: what Lambda might cost where nobody measured it.
     """
 
     slo: Slo
     options: tuple[Option, ...]
     break_even_rps: float | None = None
     mean_rps: float | None = None
+    lambda_guess: LambdaGuess | None = None
 
     @property
     def best(self) -> Option | None:
@@ -98,13 +102,31 @@ class Verdict:
         first = self._run(best) if best is not None else self._nothing_keeps()
         rest = [self._other(one) for one in others]
         if self.options and self.option(Role.LAMBDA) is None:
-            rest.append("Lambda alone was not compared.")
+            rest.append(f"Lambda alone was not compared{self._guessed}.")
         return first, " ".join(rest)
 
     @property
     def changes_at(self) -> str:
         """The load at which the answer changes; empty where that is not known."""
         return pays_from(self.break_even_rps, mean_rps=self.mean_rps)
+
+    @property
+    def lambda_guess_usd_per_month(self) -> float | None:
+        """What Lambda alone might cost a month; None where that is known, or cannot be guessed."""
+        if self.lambda_guess is None or self.mean_rps is None or self.option(Role.LAMBDA) is not None:
+            return None
+        return self.mean_rps * self.lambda_guess.usd_per_request * HOURS_PER_MONTH * SECONDS_PER_HOUR
+
+    @property
+    def _guessed(self) -> str:
+        """What a measurement is worth; empty where that cannot be said."""
+        usd = self.lambda_guess_usd_per_month
+        if usd is None or self.lambda_guess is None:
+            return ""
+        return (
+            f": about {usd_per_month_words(usd)} a month if it is as fast as {self.lambda_guess.instance_type}; "
+            "`mark profile --as lambda` measures that"
+        )
 
     def _run(self, best: Option) -> str:
         verb = "Keep" if best.role is Role.NOW else "Run"
@@ -163,6 +185,8 @@ class VerdictObject(TypedDict):
     break_even_rps: float | None
     #: What came, requests/s.
     mean_rps: float | None
+    #: What Lambda alone might cost a month where nobody measured it; null elsewhere.
+    lambda_guess_usd_per_month: float | None
 
 
 def verdict_document(verdict: Verdict) -> VerdictObject:
@@ -184,4 +208,5 @@ def verdict_document(verdict: Verdict) -> VerdictObject:
         ],
         "break_even_rps": finite(verdict.break_even_rps),
         "mean_rps": finite(verdict.mean_rps),
+        "lambda_guess_usd_per_month": finite(verdict.lambda_guess_usd_per_month),
     }

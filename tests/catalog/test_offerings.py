@@ -165,7 +165,10 @@ def test_a_model_that_does_not_fit_lambda(changes, said):
 def test_a_model_nobody_profiled_on_lambda():
     spec = model("nasnet")
     offering, excuse = make_lambda(spec, load_profiles(spec.name), spec.slo)
-    assert (offering, excuse.reason) == (None, "no profile of nasnet on lambda")
+    assert (offering, excuse.reason) == (
+        None,
+        "no profile of nasnet on lambda; `mark profile --as lambda` measures it",
+    )
 
 
 def test_a_type_that_is_in_time_only_when_it_is_idle_takes_one_request_at_a_time() -> None:

@@ -36,6 +36,12 @@ def refused(answer) -> str:
         (f"{RATES}0,1\n1,nan\n".encode(), "line 3: nan is not a finite number"),
         (f"{RATES}0,1\n2,1\n1,3\n".encode(), "line 4: time 1 comes after 2"),
         (b"hello\n", "opens no known format"),
+        (b"time,count\n1/2/2026 10:00,5\n1/2/2026 10:01,5\n", "add --dates dmy or --dates mdy"),
+        (
+            b'{"ts": 1714557600}\n{"ts": 17145\n{"ts": 1714557602}\n',
+            "line 2: '{\"ts\": 17145' is not a JSON object",
+        ),
+        (b'{"ts": 17145\n', "begins like JSON but is not valid JSON"),
     ],
 )
 def test_a_broken_trace(mark, content, said):
@@ -99,6 +105,8 @@ def test_a_broken_trace(mark, content, said):
         ),
         (["simulatte"], "simulate"),
         (["trace"], "Missing command"),
+        (["trace", "describe", "load.csv.gz", "--tz", "Europe/Berln"], "did you mean 'Europe/Berlin'?"),
+        (["trace", "describe", "load.csv.gz", "--dates", "ymd"], "--dates should be 'dmy' or 'mdy', not 'ymd'"),
         (["trace", "generate", "flood", "--out", "x.csv"], "did you mean 'diurnal-floods'?"),
         (
             ["trace", "generate", "diurnal-floods", "--rps", "9", "--out", "x.csv"],

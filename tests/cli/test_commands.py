@@ -10,9 +10,11 @@ from rich.table import Table
 from mark import __version__
 from mark.cli.main import run
 from mark.config.policies import sized_model
-from mark.config.settings import Settings, TraceSettings
+from mark.config.settings import InterruptSettings, Settings, TraceSettings
 from mark.domain.load.sizes import kairos_sizes, sizes_from_formula
 from mark.live.commands import demo
+from mark.live.commands.rehearsal import replay_slice
+from mark.report.verdict import Role
 from mark.simulator.traces.generators import constant
 from mark.simulator.traces.trace import read_trace
 from mark.simulator.workload import Workload
@@ -258,6 +260,21 @@ def test_the_demo_says_what_happens_and_where_the_report_is(mark, monkeypatch):
     assert "are replayed under every policy" in answer.err
     assert "report: demo/report.html" in answer.out
     assert all(name in answer.out for name in ("hedged", "mark", "greedy-oracle", "sagemaker", "lambda-only"))
+
+
+def test_the_demos_verdict_is_of_the_slice_that_its_service_served(tmp_path, monkeypatch):
+    trace = constant(20, duration_s=900)
+    monkeypatch.setattr(demo.generators, "demo_workload", lambda _seed: Workload(trace=trace, seed=0))
+    monkeypatch.setattr(demo, "surge_start_s", lambda _trace: 600.0)
+    monkeypatch.setattr(demo, "MINUTES", 4)
+    monkeypatch.setattr(demo, "INTERRUPT", InterruptSettings(at_min=2.0, share=0.4))
+    settings = demo.demo_settings(Settings(forecaster="last-value"), tmp_path)
+    ours, _ = replay_slice(settings)
+    verdict = demo._verdict(settings, ours)
+    assert [one.role for one in verdict.options] == [Role.NOW, Role.TUNED, Role.LAMBDA, Role.MARK]
+    mine = verdict.option(Role.MARK)
+    assert mine is not None
+    assert (mine.attained, mine.policy) == (ours.attained, ours.policy)
 
 
 def test_a_study_is_printed_with_its_assumptions(mark, monkeypatch):

@@ -19,6 +19,7 @@ from mark.studies import registry
 from scripts.docs import FOLDER, NOTICE, cli_page, commands, example_lines, settings_page
 from scripts.hardware_page import hardware_page
 from scripts.json_page import BLOCK, keys, with_tables
+from scripts.trace_formats import with_formats
 from tests.offline.own_model.test_profile_here import MODEL
 
 COMMANDS = dict(commands())
@@ -56,6 +57,8 @@ ROLLOUT = {"mark synth", "mark diff", "mark deploy", "mark rotate", "mark destro
 """They need an account; scripts/rehearsal/run.py runs them."""
 TAKE_MINUTES = {"mark supernet train", "mark supernet profile", "mark advise"}
 """tests/offline runs them: test_supernet.py with a smaller network, test_advise.py on a day of load."""
+METRICS = {"mark trace prometheus", "mark trace cloudwatch"}
+"""They ask a store of metrics; tests/offline/test_trace_metrics.py and tests/aws/test_metrics.py have one."""
 NEED_A_SERVICE = {"mark demo --out demo"}
 MAKERS = ("mark trace generate", "mark simulate", "mark qos train")
 """Their examples write what the others' examples read, so they run first."""
@@ -66,6 +69,7 @@ def test_the_pages_are_up_to_date():
     assert (FOLDER / "cli.md").read_text() == cli_page(), "run make docs"
     assert (FOLDER / "hardware.md").read_text() == f"{NOTICE}\n{hardware_page()}", "run make docs"
     assert (FOLDER / "json.md").read_text() == with_tables((FOLDER / "json.md").read_text()), "run make docs"
+    assert (FOLDER / "traces.md").read_text() == with_formats((FOLDER / "traces.md").read_text()), "run make docs"
 
 
 def test_the_page_of_documents_has_a_table_of_each_type_that_it_names():
@@ -143,7 +147,7 @@ def test_every_example_of_a_replay_runs(mark, quick):
     """Those of the live service are run against one in tests/end_to_end."""
     Path("my.py").write_text(MODEL.replace("Doubler", "Model"))
     np.save("example.npy", np.ones((1, 4), np.float32))
-    replays = set(COMMANDS) - LIVE - ROLLOUT - TAKE_MINUTES
+    replays = set(COMMANDS) - LIVE - ROLLOUT - METRICS - TAKE_MINUTES
     ordered = sorted(replays, key=lambda name: (MAKERS.index(name) if name in MAKERS else len(MAKERS), name))
     assert set(ordered) == replays
 

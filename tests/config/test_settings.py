@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 import yaml
 
 from mark.config.policies import chosen_routing
-from mark.config.settings import Settings, cache_dir, load_settings
+from mark.config.settings import Settings, cache_dir, load_settings, settings_anywhere
 from mark.dispatch.policy import Late, Routing
 from mark.domain.errors import Misconfigured
 from mark.domain.offering import Market
@@ -239,3 +240,22 @@ def test_a_secret_in_the_place_of_its_name_is_refused_and_not_repeated(
     with pytest.raises(Misconfigured, match=f"{key} should read like") as caught:
         load_settings(config, {})
     assert "hunter2" not in str(caught.value)
+
+
+def test_stored_settings_mean_the_same_in_each_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    served = {
+        "model": "a",
+        "backend": {"kind": "python", "target": "zoo.py:A"},
+        "profiles": ["own.json", "measured"],
+    }
+    tree = {"models": "models.json", "trace": {"file": "day.csv"}, "service": {"name": "s", "serve": [served]}}
+    (tmp_path / "mark.yaml").write_text(json.dumps(tree))
+    monkeypatch.chdir(tmp_path)
+    text = settings_anywhere(load_settings(Path("mark.yaml"), {"prices": ("--prices", "prices.json")}))
+    monkeypatch.chdir("/")
+    stored = Settings.model_validate_json(text)
+
+    assert stored.service == load_settings(tmp_path / "mark.yaml", {}).service
+    assert stored.service.serve[0].profiles == (str(tmp_path / "own.json"), "measured")
+    assert (stored.models, stored.prices) == (tmp_path / "models.json", tmp_path / "prices.json")
+    assert stored.trace.file == str(tmp_path / "day.csv")

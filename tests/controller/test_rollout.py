@@ -14,6 +14,7 @@ from mark.controller.rollout import REQUEST_TIMEOUT_S, RolloutSeen, advance, jud
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet import FleetView, Instance, InstanceState
 from mark.domain.models.versions import (
+    LONGEST_S,
     CanaryPolicy,
     ModelVersions,
     Rollout,
@@ -141,11 +142,11 @@ class World:
                 self.drained.update(order.instances)
         return made.orders
 
-    def until_over(self, most: int = 5000) -> None:
+    def until_over(self, most: int = 5000, rps: float = 10.0) -> None:
         for _ in range(most):
             if self.rollout.is_over:
                 return
-            self.move()
+            self.move(rps=rps)
         raise AssertionError("a rollout that never ends")
 
 
@@ -310,6 +311,54 @@ def test_a_candidate_that_answers_most_of_its_share_goes_on_and_few_requests_say
     for _ in range(5000):
         quiet.move(rps=0.001)
     assert quiet.rollout.phase is RolloutPhase.PROMOTED
+
+
+def test_a_version_that_misses_twice_as_often_as_it_may_is_aborted_where_the_answers_can_tell() -> None:
+    for late, phase in ((0.04, RolloutPhase.ABORTED), (0.02, RolloutPhase.PROMOTED)):
+        world = World(late_share={NEW: late})
+        world.command(START)
+        world.until_over(rps=100.0)
+        assert world.rollout.phase is phase
+        assert ("misses too often" in world.rollout.reason) == (phase is RolloutPhase.ABORTED)
+    assert (
+        "answers, a version that misses the objective twice as often as it may would pass" in world.rollout.reason
+    )
+
+
+def test_a_version_that_misses_as_often_as_the_stable_one_is_not_aborted_for_it() -> None:
+    world = World(late_share={OLD: 0.1, NEW: 0.1})
+    world.command(START)
+    world.until_over(rps=100.0)
+    assert world.rollout.phase is RolloutPhase.PROMOTED
+
+
+@pytest.mark.parametrize(("rps", "held_s"), [(400.0, 60.0), (100.0, 160.0), (10.0, 240.0)])
+def test_a_step_lasts_until_its_answers_can_tell_or_for_four_dwells(rps: float, held_s: float) -> None:
+    world, held = World(), []
+    world.command(START)
+    for _ in range(100):
+        world.move(rps=rps)
+        if world.rollout.step:
+            break
+        held += [world.now] * (world.rollout.phase is RolloutPhase.DWELLING)
+    assert world.now - held[0] == held_s, "781 answers of 5 % of the requests"
+
+
+def test_a_share_is_held_for_the_answers_that_are_asked_for_and_for_a_week_at_most() -> None:
+    policy = replace(POLICY, steps=(0.5, 1.0), least_answers=50)
+    world, quiet = World(), World()
+    world.command(replace(START, policy=policy))
+    while not world.rollout.step and world.moves < 100:
+        world.move(rps=0.2)  # one answer of each version
+    assert world.moves >= 50, "for many dwells"
+    assert "with 50 answers, a version that misses the objective twice" in world.rollout.reason
+    quiet.command(replace(START, policy=policy))
+    while not quiet.rollout.is_over and quiet.moves < 1000:
+        quiet.now += 3600.0 * (quiet.rollout.phase is RolloutPhase.DWELLING)
+        quiet.move(rps=0.0)
+    assert (quiet.rollout.phase, quiet.versions.stable) == (RolloutPhase.ABORTED, OLD)
+    assert quiet.rollout.reason == "0 of 50 answers came within a week"
+    assert LONGEST_S < quiet.now - quiet.rollout.began_at < 1.1 * LONGEST_S
 
 
 def test_a_burning_candidate_gives_its_traffic_back() -> None:

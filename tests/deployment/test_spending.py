@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -74,6 +75,23 @@ def test_a_limit_that_is_named_stays_and_lambda_is_told_of_beside_it() -> None:
     assert overflow is not None
     assert found.lambda_usd == pytest.approx(175.8975 + 998 * 3600 / overflow.latency_s * 0.2e-6, rel=1e-4)
     assert "USD/h (service.aws.max_usd_per_hour), and Lambda" in spending_line(found)
+
+
+@pytest.mark.parametrize(("named_usd", "limit_usd"), [(None, 1.0), (0.2, 0.2), (4.0, 4.0)])
+@pytest.mark.parametrize("rps", [1.0, 40.0, 4_000.0])
+def test_a_deploy_asks_for_a_first_plan_above_the_limit_by_its_price(
+    rps: float, named_usd: float | None, limit_usd: float
+) -> None:
+    """The models that a service has already count, too: a new one beside them is asked for in the same way."""
+    settings = service(
+        emulated("inception-v3", rps, "c5.large"), DIGITS, aws={"ask_above_usd_per_hour": named_usd}
+    )
+    price = first_price(settings, make_live_models(settings))
+    account: Any = SimpleNamespace(id="123456789012", region="us-east-1")
+    question = deploy._question(settings, account, price)
+    assert question.endswith("Do this in account 123456789012, region us-east-1?")
+    costs = f"costs {figure(price.usd_per_hour)} USD an hour, more than {figure(limit_usd)} (service.aws.ask_above"
+    assert (costs in question) == (price.usd_per_hour > limit_usd)
 
 
 def test_an_emulated_model_is_not_deployed() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mark.config.settings import load_settings
-from mark.live.local.first_plan import check_first_plan
+from mark.live.local.first_plan import check_served, first_plan
 from mark.live.models import make_live_models
 from tests.examples.shell import Reader
 
@@ -34,7 +34,7 @@ def test_a_model_in_scikit_learn_is_ready_to_serve(tmp_path: Path) -> None:
     predicted = said["mark predict --config mark.yaml --data '[[5.1, 3.5, 1.4, 0.2]]'"]
     assert re.search(r"label.*\b0\b", predicted, re.DOTALL)
     [model] = make_live_models(load_settings(reader.folder / "mark.yaml", {}))
-    check_first_plan(model)
+    check_served(first_plan(model))
 
 
 @pytest.mark.slow

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -84,6 +86,21 @@ def test_a_service_that_cannot_be_is_refused_before_it_starts(
     service = key if key.startswith("{") else f"{{{key}}}"
     path = empty.config(f"service: {service}\n")
     assert_refused(inside, "up", "--config", str(path), "--detach", says=says)
+    assert not empty.processes()
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"), [("", "nobody answered, so nothing was changed; --yes"), ("n\n", "not started")]
+)
+def test_a_first_plan_above_the_limit_starts_only_after_a_yes(
+    empty: Rig, inside: Mark, monkeypatch: pytest.MonkeyPatch, answer: str, says: str
+) -> None:
+    path = empty.config(LIGHT.format(name=empty.name))
+    monkeypatch.setattr("sys.stdin", StringIO(answer))
+    said = inside("up", "--config", str(path), "--detach", "--ask-above", "0.001")
+    assert (said.status, said.out) == (2, "")
+    assert re.search(r"The first plan costs [0-9.]+ USD an hour, more than 0.001 .* Start it\? \[y/N\]", said.err)
+    assert says in said.err.splitlines()[-1]
     assert not empty.processes()
 
 

@@ -16,10 +16,10 @@ from mark.aws.stacks.cloudformation import StackEvent, StackState
 from mark.config.settings import Settings
 from mark.deployment import destroy
 from mark.deployment.deploy import refuse_images
-from mark.deployment.show import agreed
 from mark.deployment.stack_progress import finish, settle
 from mark.domain.errors import Misconfigured
 from mark.live.models import make_live_models
+from mark.report.terminal import agreed
 from tests.infra.conftest import Template
 
 NAME = "mark-shop-events"

@@ -21,6 +21,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from mark.report.live.status_metrics import service_metrics
+from tests.real_prometheus import needs_prometheus, prometheus
 from tests.report.live.fakes import busy_model, status
 from tests.serving.harness import Client, live, run, until
 
@@ -32,9 +33,6 @@ RULES = INFRA / "prometheus" / "rules.yaml"
 UNIT_TESTS = Path(__file__).with_name("rules_test.yaml")
 NAMES = re.compile(r"\bmark_[a-z0-9_]+")
 SUFFIXES = {"histogram": ("_bucket", "_sum", "_count")}
-needs_prometheus = pytest.mark.skipif(
-    shutil.which("promtool") is None, reason="promtool is missing: apt-get install prometheus"
-)
 
 
 def queries() -> Iterator[str]:
@@ -209,28 +207,6 @@ def test_a_prometheus_scrapes_a_gateway_loads_the_rules_and_answers_each_panel(t
                 await process.wait()
 
     run(test())
-
-
-async def prometheus(folder: Path) -> tuple[asyncio.subprocess.Process, str]:
-    """A Prometheus with the folder's configuration, and where its API is."""
-    log = folder / "log"
-    with log.open("wb") as written:
-        process = await asyncio.create_subprocess_exec(
-            *("prometheus", f"--config.file={folder / 'prometheus.yml'}"),
-            *(f"--storage.tsdb.path={folder / 'data'}", "--web.listen-address=127.0.0.1:0"),
-            stderr=written,
-        )
-
-    def address() -> str | None:
-        found = re.search(r"Listening on.* address=(127\.0\.0\.1:\d+)", log.read_text())
-        return found and found[1]
-
-    async def listens() -> bool:
-        assert process.returncode is None, log.read_text()
-        return address() is not None and "Server is ready" in log.read_text()
-
-    await until(listens)
-    return process, f"http://{address()}/api/v1"
 
 
 async def answer(api: str, path: str, **parameters: str) -> Any:

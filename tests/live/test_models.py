@@ -87,7 +87,8 @@ def test_the_policy_kairos_has_a_pool_within_its_budget_and_a_central_queue() ->
     rm2, other = make_live_models(settings)
     assert rm2.served.central == CentralPolicy(rule=CentralRule.KAIROS, too_late=TooLate.HOLD)
     assert (other.served.central, other.bundle.controller.pool) == (None, None)
-    plan = first_plan(rm2)
+    plan = first_plan(rm2).plan
+    assert plan is not None
     assert {item.offering.partition(":")[0] for item in plan.counts} == {"c5n.2xlarge", "r5n.large"}
     assert plan.usd_per_hour <= 2.5
     with pytest.raises(Misconfigured, match="the policy kairos needs a budget"):

@@ -521,3 +521,10 @@ def test_instances_weigh_quality_where_the_rule_says_so(mark):
     assert (refused.status, "objective.hard_deadline_ms" in refused.err) == (2, True)
     (plain,) = runs(mark(*RUN, "--policy", "reactive", "--json"))
     assert plain["quality"] is None
+
+
+def test_explain_counts_the_instances_that_the_table_counts(mark):
+    said = mark(*RUN, "--policy", "reactive", "--world", "rough", "--no-reference", "--out", "run", "--json")
+    (one,) = runs(said)
+    explained = json.loads(mark("explain", "run", "--json").out)
+    assert one["launches"] == sum(explained["launched"].values()) > 0

@@ -157,9 +157,9 @@ def test_a_table_that_does_not_fit_is_refused_after_its_first_slice(monkeypatch:
     read_slices = []
     cells = sagemaker._cells
 
-    def counted(text: str) -> np.ndarray:
+    def counted(text: str, dtype: np.dtype) -> np.ndarray:
         read_slices.append(len(text))
-        return cells(text)
+        return cells(text, dtype)
 
     monkeypatch.setattr(sagemaker, "_cells", counted)
     body = b"1\n" * 1_000_000

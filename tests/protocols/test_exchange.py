@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from numpy.typing import NDArray
 
+from mark.domain.tensor import TensorSpec
 from mark.ports import InferRequest
 from mark.protocols.exchange import Exchange, read_exchange, read_exchanges, write_replies
 from mark.protocols.oip.bodies import DTYPES, BadRequest, InferCall, parse_infer_reply
+from mark.protocols.oip.generate import write_event
 
 ELEMENTS = sorted(set(DTYPES) - {"BYTES"})
 TEXTS = st.lists(st.binary(max_size=6) | st.text('],["\\ nö', max_size=6), min_size=12, max_size=12)
@@ -76,13 +78,37 @@ def test_each_answer_holds_the_rows_that_are_its_own(
                 assert len(array) == one.rows
 
 
-def test_numbers_that_strict_json_does_not_know_harm_no_neighbour() -> None:
-    outputs = {"y": np.array([[0.1, 2], [np.nan, np.inf]], dtype="<f4")}
-    well, odd = write_replies([exchange(1, InferCall({}))] * 2, outputs)
+def no_json(token: str) -> None:
+    raise AssertionError(f"{token} is no JSON")
 
-    assert parse_infer_reply(well.body)["y"].tolist() == [[np.float32(0.1), 2]]
-    assert b"NaN" in odd.body
-    assert b"Infinity" in odd.body
+
+def test_numbers_that_are_not_finite_are_texts_that_each_parser_reads_and_harm_no_neighbour() -> None:
+    outputs = {"y": np.array([[0.1, 2], [np.nan, -np.inf]], dtype="<f4")}
+    for path in ("/v2/models/m/infer", "/invocations"):
+        well, odd = write_replies([exchange(1, InferCall({}), path)] * 2, outputs)
+        documents = [json.loads(one.body, parse_constant=no_json) for one in (well, odd)]
+
+        if path == "/invocations":
+            assert [one["predictions"][0] for one in documents] == [[np.float32(0.1), 2], ["NaN", "-Infinity"]]
+        else:
+            assert [one["outputs"][0]["data"] for one in documents] == [[0.1, 2], ["NaN", "-Infinity"]]
+            np.testing.assert_array_equal(parse_infer_reply(odd.body)["y"], outputs["y"][1:])
+    event = write_event("m", "1", {"y": outputs["y"][1:]})
+    assert json.loads(event.removeprefix(b"data: "), parse_constant=no_json)["y"] == ["NaN", "-Infinity"]
+
+
+@pytest.mark.parametrize("count", [1, 40], ids=["few", "many"])
+def test_numbers_that_are_not_finite_are_read_by_their_names(count: int) -> None:
+    tensor = {"name": "x", "datatype": "FP32", "shape": [count, 2], "data": ["NaN", "-Infinity"] * count}
+    rows = [["NaN", "-Infinity"]] * count
+    spec = TensorSpec(name="x", datatype="FP32", shape=(-1, 2))
+    for path, asked in (("/v2/models/m/infer", {"inputs": [tensor]}), ("/invocations", {"instances": rows})):
+        found = read_exchange(InferRequest(path, "application/json", json.dumps(asked).encode()), "m", (spec,))
+
+        np.testing.assert_array_equal(found.inputs["x"], np.array([[np.nan, -np.inf]] * count, np.float32))
+    for data, datatype in ((["nan", 1.0], "FP32"), (["NaN", 1], "INT32"), ([True, "NaN"], "FP64")):
+        with pytest.raises(BadRequest, match="values of its datatype"):
+            read_exchange(body(data, datatype), "m", ())
 
 
 def test_an_output_that_one_asks_for_in_vain_is_its_own_400() -> None:

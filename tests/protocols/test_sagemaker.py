@@ -36,6 +36,42 @@ def test_a_table_becomes_the_one_input() -> None:
     assert call.inputs["x"].dtype == np.int8
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"9007199254740993\n-1.0e0",
+        b"9007199254740993\n-9007199254740993",
+        b"9007199254740993.0",
+        b"1_0",
+        b"1,,",
+        b"[9007199254740993, -1]",
+        b"[9007199254740993, -1.0]",
+        b"[9007199254740993.0]",
+    ],
+)
+def test_whole_numbers_are_exact_or_refused(body: bytes) -> None:
+    spec = TensorSpec(name="x", datatype="INT64", shape=(-1, 1))
+    kind = "application/json" if body.startswith(b"[") else "text/csv"
+    try:
+        found = parse_invocation(asked(body, kind), (spec,)).inputs["x"]
+    except oip.BadRequest:
+        assert b"." in body or b"_" in body or b",," in body
+    else:
+        assert found.reshape(-1).tolist()[0] == 9007199254740993
+
+
+def test_texts_and_empty_cells_of_a_table_reach_the_model() -> None:
+    table = b'\xef\xbb\xbf5,"a, ""b"""\r\n\r\n c,"two\nlines"'
+    texts = parse_invocation(asked(table, "text/csv"), (TensorSpec(name="x", datatype="BYTES", shape=(-1, 2)),))
+    cells = parse_invocation(asked(b"1,,3, \n", "text/csv"), IMAGE).inputs["x"]
+
+    assert texts.inputs["x"].tolist() == [[b"5", b'a, "b"'], [b" c", b"two\nlines"]]
+    np.testing.assert_array_equal(cells, [[[1, np.nan], [3, np.nan]]])
+    for wrong in (b'"a', b"\xff", b"", b"a,b", b"a\nb,c"):
+        with pytest.raises(oip.BadRequest):
+            parse_invocation(asked(wrong, "text/csv"), TEXT)
+
+
 def test_texts() -> None:
     call = parse_invocation(asked({"instances": ["a", "b"]}), TEXT)
 
@@ -54,6 +90,7 @@ def test_an_open_inference_body_is_taken_too() -> None:
         (asked({"instances": []}), "at least one item"),
         (asked({"instances": [[1, 2], [3]]}), "ragged"),
         (asked({"instances": [[1.5, 2]]}), "values of INT8"),
+        (asked(b"1.5,2", "text/csv"), "values of INT8"),
         (asked({"instances": [[300, 2]]}), "values of INT8"),
         (asked({"instances": [["a", "b"]]}), "values of INT8"),
         (asked({"instances": [[1, 2, 3]]}), r"an item has shape \[3\]"),
@@ -80,6 +117,24 @@ def test_answers_come_as_they_were_asked_for() -> None:
     assert json.loads(answer(plain)) == {"predictions": [[1.0], [2.0]]}
     assert answer(table) == b"1.0\n2.0"
     assert json.loads(answer(open_))["outputs"][0]["name"] == "y"
+
+
+def test_a_table_holds_all_outputs_as_they_are() -> None:
+    outputs = {
+        "y": np.array([[np.nan, -np.inf], [1, 2]]),
+        "t": np.array([['a, "b"', ""], ["c", "d"]], dtype=object),
+    }
+    call = oip.InferCall({})
+
+    def answer(*names: str) -> bytes:
+        given = {name: outputs[name] for name in names}
+        return compose_predictions(given, asked=asked(b"1,2\n3,4", "text/csv"), call=call, model="m").body
+
+    assert answer("y") == b"NaN,-Infinity\n1.0,2.0"
+    assert answer("t") == b'"a, ""b""",\nc,d'
+    assert answer("y", "t") == b'NaN,-Infinity,"a, ""b""",\n1.0,2.0,c,d'
+    call = oip.InferCall({}, outputs={"y": False})
+    assert answer("y", "t") == b"NaN,-Infinity\n1.0,2.0"
 
 
 @given(

@@ -36,10 +36,17 @@ def test_each_line_is_an_item(body: bytes, kind: str) -> None:
     assert parse_invocation(asked(body, kind), PAIR).inputs["x"].tolist() == [[1, 2], [3, 4]]
 
 
-def test_lines_may_be_texts_or_hold_several_inputs() -> None:
+def test_items_may_be_texts_or_hold_several_inputs() -> None:
     assert parse_invocation(asked(b'"a"\n"b"', LINES), TEXT).inputs["x"].tolist() == [b"a", b"b"]
-    call = parse_invocation(asked(b'{"y": 5, "x": [1, 2]}\n{"x": [3, 4], "y": 6}', LINES), TWO)
-    assert {name: array.tolist() for name, array in call.inputs.items()} == {"x": [[1, 2], [3, 4]], "y": [5, 6]}
+    first, second = b'{"y": 5, "x": [1, 2]}', b'{"x": [3, 4], "y": 6}'
+    rows = b"[%b, %b]" % (first, second)
+    for body, kind in ((b"%b\n%b" % (first, second), LINES), (rows, ""), (b'{"instances": %b}' % rows, "")):
+        call = parse_invocation(asked(body, kind), TWO)
+        assert {name: array.tolist() for name, array in call.inputs.items()} == {
+            "x": [[1, 2], [3, 4]],
+            "y": [5, 6],
+        }
+    assert parse_invocation(asked(b'[{"x": [1, 2]}]'), PAIR).inputs["x"].tolist() == [[1, 2]]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +57,7 @@ def test_lines_may_be_texts_or_hold_several_inputs() -> None:
         (b"[1, 2] [3, 4]", "one JSON value"),
         (b"[1, 2], [3, 4]", "one JSON value"),
         (b"[1, 2]\n[3, 4", "one JSON value"),
-        (b'[1, 2]\n{"x": [3, 4]}', "all lines or none"),
+        (b'[1, 2]\n{"x": [3, 4]}', "all items or none"),
         (b'{"z": [3, 4]}', "lacks the input 'x'"),
         (b"[1, 2]\n[3]", "ragged"),
         (b'["a", "b"]', "values of FP32"),

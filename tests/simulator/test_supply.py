@@ -77,3 +77,20 @@ def test_lambda_takes_its_limits_and_can_be_switched_off() -> None:
     assert off.overflow_excuse is not None
     with pytest.raises(Misconfigured, match=r"a function of 0\.25 GiB: inception-v3 needs 0\.6 GiB"):
         supply("inception-v3", limits=OverflowLimits(memory_gib=0.25))
+
+
+@pytest.mark.parametrize("name", ["resnet-50", "bert-base"])
+def test_a_guess_is_what_the_profile_would_say_if_lambda_were_as_fast_as_the_fastest_cpu(name: str) -> None:
+    profiles = load_profiles(name)
+    slo = Slo(latency_s=30.0, target=0.98)
+    found = supply(name, slo, profiles=profiles)
+    assert found.lambda_guess is not None
+    on_cpus = [one for one in found.on_demand if not one.instance_type.accelerator]
+    fastest = min(on_cpus, key=lambda one: one.profile.latency_s(1))
+    assert found.lambda_guess.instance_type == fastest.instance_type.name
+    on_lambda = dataclasses.replace(fastest.profile, instance_type="lambda")
+    measured = supply(name, slo, profiles=dataclasses.replace(profiles, profiles=(*profiles.profiles, on_lambda)))
+    assert measured.overflow is not None
+    assert found.lambda_guess.usd_per_request == measured.overflow.usd_per_warm_request
+    assert measured.lambda_guess is None
+    assert supply(name, slo, profiles=profiles, limits=None).lambda_guess is None, "the user wants no Lambda"

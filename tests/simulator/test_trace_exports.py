@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -14,11 +15,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
+from mark.offline.trace_source import TraceReading
+from mark.simulator.traces.formats.bins import spread
 from mark.simulator.traces.formats.filters import parse_where
 from mark.simulator.traces.formats.rows import RowKind, TraceOptions
 from mark.simulator.traces.formats.times import DayOrder, localised, seconds_of
 from mark.simulator.traces.trace import Trace, read_trace
+from scripts.trace_formats import FILES, formats
 
 START = datetime(2024, 5, 1, 10, tzinfo=UTC)
 MOMENTS = [START + timedelta(seconds=7 * number) for number in range(60)]
@@ -45,93 +50,35 @@ def epoch_ms(at: datetime) -> int:
     return int(at.timestamp() * 1000)
 
 
-LOGS = {
-    "API Gateway": json_lines(
-        lambda at: {
-            "requestId": "c6af9ac6",
-            "requestTime": f"{at:%d/%b/%Y:%H:%M:%S +0000}",
-            "requestTimeEpoch": epoch_ms(at),
-            "httpMethod": "POST",
-            "status": "200",
-        }
-    ),
-    "Istio by kubectl": json_lines(
-        lambda at: {
-            "start_time": f"{at:%Y-%m-%dT%H:%M:%S}.000Z",
-            "method": "POST",
-            "response_code": 200,
-            "duration": 3,
-        },
-        prefix="[pod/eta-7d/istio-proxy] ",
-    ),
-    "nginx JSON": json_lines(
-        lambda at: {
-            "msec": f"{at.timestamp():.3f}",
-            "time_local": f"{at:%d/%b/%Y:%H:%M:%S +0000}",
-            "status": "200",
-        }
-    ),
-    "an application's": json_lines(lambda at: {"level": "info", "ts": at.isoformat(), "http": {"path": "/infer"}}),
-    "Envoy text": "".join(
-        f'[{at:%Y-%m-%dT%H:%M:%S}.310Z] "POST /v2/models/eta/infer HTTP/1.1" 200 - 154 0 226 100 "-" "-"\n'
-        for at in MOMENTS
-    ),
-    "HAProxy": "".join(
-        f"May  1 10:00:00 lb haproxy[9]: 10.0.1.2:3331 [{at:%d/%b/%Y:%H:%M:%S}.655] http-in eta/s1 10/0/30/69/109 "
-        f'200 2750 - - ---- 1/1/1/1/0 0/0 {{}} {{}} "POST /infer HTTP/1.1"\n'
-        for at in MOMENTS
-    ),
-    "CloudFront": "#Version: 1.0\n#Fields: date time x-edge-location cs-method sc-status\n"
-    + "".join(f"{at:%Y-%m-%d}\t{at:%H:%M:%S}\tFRA2\tPOST\t200\n" for at in MOMENTS),
-    "IIS": "#Software: IIS\n#Fields: date time cs-method sc-status\n"
-    + "".join(f"{at:%Y-%m-%d} {at:%H:%M:%S} POST 200\n" for at in MOMENTS),
-}
+def file(name: str) -> str:
+    """A file of a format."""
+    return (FILES / name).read_text()
 
 
-@pytest.mark.parametrize("name", LOGS)
-def test_a_log_is_read_as_it_is(tmp_path: Path, name: str) -> None:
-    begins, count = requests(read(tmp_path, LOGS[name]))
-    assert (begins, count) == (START.timestamp(), len(MOMENTS))
-
-
-COUNTS = {
-    "Excel, German": "Zeit;Anfragen;Latenz\n" + "".join(f"{at:%d.%m.%Y %H:%M};1.234;0,57\n" for at in MINUTES),
-    "Excel, American": "Date Time,Total Requests\n"
-    + "".join(f'{at:%m/%d/%Y %I:%M %p},"1,234"\n' for at in [at + timedelta(days=19) for at in MINUTES]),
-    "date and hour apart": "date,hour,count\n"
-    + "".join(f"{at:%Y-%m-%d},{at.hour},1234\n" for at in [START + timedelta(hours=n) for n in range(20)]),
-    "date and time apart": "date,time,count\n" + "".join(f"{at:%Y-%m-%d},{at:%H:%M:%S},1234\n" for at in MINUTES),
-    "own names": "wann,anfragen,fehler\n" + "".join(f"{at:%Y-%m-%dT%H:%M:%SZ},1234,0\n" for at in MINUTES),
-    "JSON of counts": "".join(f'{{"at": "{at:%Y-%m-%dT%H:%M:%SZ}", "load": {{"n": 1234}}}}\n' for at in MINUTES),
-}
-SAID = {
-    "Excel, German": {"value": "anfragen", "rows": RowKind.COUNT},
-    "own names": {"time": "wann", "value": "anfragen", "rows": RowKind.COUNT},
-    "JSON of counts": {"time": "at", "value": "load.n", "rows": RowKind.COUNT},
-}
-
-
-@pytest.mark.parametrize("name", COUNTS)
-def test_a_table_is_read_with_the_columns_that_are_named(tmp_path: Path, name: str) -> None:
-    trace = read(tmp_path, COUNTS[name], **SAID.get(name, {}))
-    assert len(trace.rates_rps) == 20
-    assert trace.rates_rps * trace.bin_s == pytest.approx(1234)
+@pytest.mark.parametrize("entry", formats(), ids=lambda entry: entry["file"])
+def test_every_format_of_the_docs_is_read(entry: dict[str, Any]) -> None:
+    settings = Settings.model_validate({"trace": entry.get("trace", {})})
+    trace = read_trace(FILES / entry["file"], TraceReading.of(settings).options)
+    if trace.bin_s == 1 and trace.rates_rps.max() == 1:
+        assert requests(trace) == (START.timestamp(), 12)
+    else:
+        assert trace.rates_rps * trace.bin_s == pytest.approx([1234] * 12)
     assert trace.start_at % 86400 == 10 * 3600
 
 
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("Excel, German", "--value anfragen --rows counts reads the first row as 1.234 requests a bin"),
+        ("excel-german.csv", "--value anfragen --rows counts reads the first row as 1.234 requests a bin"),
         (
-            "own names",
+            "own-header.csv",
             "--value anfragen --rows counts reads the first row as 1234 requests a bin",
         ),
     ],
 )
 def test_what_is_unsure_names_the_flags_that_read_it(tmp_path: Path, name: str, told: str) -> None:
     with pytest.raises(Misconfigured, match="do not show which of them holds the load") as error:
-        read(tmp_path, COUNTS[name])
+        read(tmp_path, file(name))
     assert told in str(error.value)
 
 
@@ -145,7 +92,7 @@ def test_what_is_unsure_names_the_flags_that_read_it(tmp_path: Path, name: str, 
             {},
             "level seems to hold a time; name it with --time",
         ),
-        ('{"ts": 1714557600}\n{"ts": 17145\n' * 30, {}, "is no object of JSON"),
+        ('{"ts": 1714557600}\n{"ts": 17145\n' * 30, {}, "is not a JSON object"),
         (
             '{"ts": 1714557600, "n": 1}\n{"ts": 1714557660, "n": "x"}\n',
             {"value": "n"},
@@ -169,19 +116,21 @@ def test_dates_with_slashes_are_read_as_they_are_said_to_be(tmp_path: Path) -> N
 
 
 def test_k6_writes_many_lines_a_request_and_one_of_each_is_taken(tmp_path: Path) -> None:
-    points = [
-        {
-            "type": "Point",
-            "metric": metric,
-            "data": {"time": at.isoformat(), "value": 1, "tags": {"status": "200"}},
-        }
-        for at in MOMENTS
-        for metric in ("http_reqs", "http_req_duration")
-    ]
-    text = "".join(f"{json.dumps(point)}\n" for point in points)
+    text = file("k6.jsonl")
     with pytest.raises(Misconfigured, match=r"--where metric=http_reqs takes one of each"):
         read(tmp_path, text)
-    assert requests(read(tmp_path, text, where=parse_where(["metric=http_reqs"])))[1] == len(MOMENTS)
+
+
+def test_locust_s_row_of_all_endpoints_is_not_added_to_theirs(tmp_path: Path) -> None:
+    text = file("locust.csv")
+    trace = read(tmp_path, text)
+    assert (set(trace.rates_rps), len(trace.rates_rps)) == ({1234.0}, 12)
+    assert any("rows Aggregated are taken" in note for note in trace.notes)
+    one = read(tmp_path, text, where=parse_where(["name=/a"]))
+    assert set(one.rates_rps) == {1000.0}
+    assert not any("Aggregated" in note for note in one.notes)
+    with pytest.raises(Misconfigured, match="leave out --rows"):
+        read(tmp_path, text, rows=RowKind.REQUEST)
 
 
 def test_requests_are_chosen_by_any_key(tmp_path: Path) -> None:
@@ -191,8 +140,8 @@ def test_requests_are_chosen_by_any_key(tmp_path: Path) -> None:
 
 
 def test_a_line_that_breaks_off_is_left_out_and_said(tmp_path: Path) -> None:
-    trace = read(tmp_path, LOGS["API Gateway"] + '{"requestTimeEpoch": 17')
-    assert requests(trace)[1] == len(MOMENTS)
+    trace = read(tmp_path, file("api-gateway.jsonl") + '{"requestTimeEpoch": 17')
+    assert requests(trace)[1] == 12
     assert any("is cut off and left out" in note for note in trace.notes)
 
 
@@ -242,11 +191,12 @@ def test_clocks_that_change_lose_no_hour(hour: int, name: str) -> None:
 def test_a_log_beside_its_copy_counts_once(tmp_path: Path) -> None:
     folder = tmp_path / "logs"
     folder.mkdir()
-    (folder / "access.json").write_text(LOGS["nginx JSON"])
-    (folder / "access.json.gz").write_bytes(gzip.compress(LOGS["nginx JSON"].encode()))
-    (folder / "later.json").write_text(LOGS["nginx JSON"].replace('"17145', '"17155'))
+    nginx = file("nginx.jsonl")
+    (folder / "access.json").write_text(nginx)
+    (folder / "access.json.gz").write_bytes(gzip.compress(nginx.encode()))
+    (folder / "later.json").write_text(nginx.replace('"17145', '"17155'))
     trace = read_trace(folder)
-    assert requests(trace)[1] == 2 * len(MOMENTS)
+    assert requests(trace)[1] == 24
     assert any("access.json.gz is a copy of" in note for note in trace.notes)
 
 
@@ -262,3 +212,40 @@ def test_a_counter_without_its_name_is_told_by_rising(tmp_path: Path) -> None:
     assert as_said.rates_rps.max() > 1000
     wavy = [5.0 + number % 3 for number in range(30)]
     assert read(tmp_path, answer(wavy)).rates_rps.max() == 7.0
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(45, 75) | st.integers(2, 4).map((60.0).__mul__), st.integers(0, 10**6)), min_size=30
+    )
+)
+def test_an_uneven_grid_keeps_its_requests(rows: list[tuple[float, int]]) -> None:
+    steps, counts = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
+    times = np.concatenate(([0.0], np.cumsum(steps[:-1])))
+    lasts_s = np.minimum(steps, 75.0)
+    rates = spread(times, lasts_s, counts / lasts_s, 60.0)
+    assert rates.sum() * 60 == pytest.approx(counts.sum())
+    assert (rates >= -1e-6).all()
+    assert rates.max() <= (counts / lasts_s).max() * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("kind", ["count", "rate"])
+def test_an_export_whose_clock_was_uneven_is_resampled(tmp_path: Path, kind: str) -> None:
+    steps = [60, 61, 59, 120, 60, 58, 62] * 20
+    times = np.concatenate(([0], np.cumsum(steps)))
+    value = [2 * min(step, 60 if step == 120 else step) for step in (*steps, 60)] if kind == "count" else [2] * 141
+    rows = "".join(f"{START.timestamp() + at:.0f},{one}\n" for at, one in zip(times.tolist(), value, strict=True))
+    trace = read(tmp_path, f"time,{kind}\n{rows}")
+    assert (trace.start_at, trace.bin_s) == (START.timestamp(), 60)
+    assert trace.rates_rps.sum() * 60 == pytest.approx(2 * (sum(steps) - 20 * 60 + 60))
+    assert trace.rates_rps.max() == pytest.approx(2)
+    assert trace.notes[-2:] == (
+        "its rows are 58 to 62 s apart: their requests are spread over even bins of 60 s",
+        "20 missing bins became 0 rps, the first before line 6",
+    )
+
+
+def test_rows_on_no_grid_are_refused(tmp_path: Path) -> None:
+    times = np.cumsum(np.arange(1, 40) ** 2)
+    with pytest.raises(Misconfigured, match="use bins of equal width"):
+        read(tmp_path, "time,count\n" + "".join(f"{START.timestamp() + at:.0f},5\n" for at in times))

@@ -518,7 +518,7 @@ def error_of(path, *where: str, rows: RowKind | None = None) -> str:
     ("content", "where", "expected"),
     [
         ('{"level":"info","msg":"GET /"}\n{"level":"info"}\n', [], "keys level, msg seems to hold a time"),
-        ('{"level":"info",\n"msg" "GET /"}\n', [], "begins as JSON and is none"),
+        ('{"level":"info",\n"msg" "GET /"}\n', [], "begins like JSON but is not valid JSON"),
         ('{"spans": [], "id": 3}', [], "is JSON with the keys spans, id, no known export; understood are a CSV"),
         ("[1, 2]", [], "is JSON with a list, no known export"),
         ("May  1 10:00:00 host app: GET /\n", [], "opens no known format; understood are a CSV of rates"),

@@ -92,7 +92,10 @@ def test_an_abort_after_the_promotion_says_how_to_go_back(
     monkeypatch.setattr(store, "versions", lambda _: ModelVersions(model=MODEL, stable="new", rollout=rollout))
     monkeypatch.setattr("mark.live.commands.rollout.service_store", lambda _: (store, (MODEL,)))
     with pytest.raises(Misconfigured, match=r"new of shop serves since its promotion; .* `mark rollout start`$"):
-        abort_rollout(Settings(), MODEL, as_json=True)
+        abort_rollout(Settings(), None, as_json=True)  # its only model
+    monkeypatch.setattr("mark.live.commands.rollout.service_store", lambda _: (store, (MODEL, "bakery")))
+    with pytest.raises(Misconfigured, match="add --model with shop or bakery"):
+        abort_rollout(Settings(), None, as_json=True)
     with pytest.raises(Misconfigured, match=r"no version of shop is being rolled out"):
         promote_rollout(Settings(), MODEL, as_json=True)
 
@@ -113,9 +116,12 @@ def test_a_rollout_counts_requests_from_its_start_as_it_does_hours(
         lambda *_, since, until: tuple(VersionCost(version=one) for one in ("old", "new")),
     )
     monkeypatch.setattr(store, "clock", ClockAnchor)
-    monkeypatch.setattr(store, "spec", lambda: SimpleNamespace(served=lambda _: None))
+    model = SimpleNamespace(offerings=(SimpleNamespace(boot_s=90.0),), slo=SimpleNamespace(target=0.98))
+    monkeypatch.setattr(store, "spec", lambda: SimpleNamespace(served=lambda _: model))
     show_rollout(Settings(), MODEL, as_json=True)
-    old, new = json.loads(capsys.readouterr().out)["versions"]
+    document = json.loads(capsys.readouterr().out)
+    assert document["step"].keys() == {"answers", "answers_needed", "twice_as_bad_passes", "left_s"}
+    old, new = document["versions"]
     assert (old["answered"], old["late"], round(old["mean_latency_s"], 6)) == (30, 2, 0.001)
     assert (new["answered"], new["late"]) == (0, 0)
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import time as time_now
 from typing import Annotated
 
 import typer
@@ -18,12 +19,24 @@ Sources = Annotated[
         help="Files, a folder, a pattern or s3://bucket/prefix; formats: docs/traces.md.",
     ),
 ]
+Out = Annotated[
+    Path, typer.Option(metavar="FILE", help="File to write: timestamp_s,rate_rps; gzip where it ends in .gz.")
+]
+Days = Annotated[float, typer.Option(metavar="NUMBER", help="Days to ask for, up to now.")]
 
 IMPORT_EXAMPLES = (
     "mark trace import load.csv.gz copy.csv.gz --mean-rps 30",
     "mark trace import load.csv.gz first.csv --duration-s 600",
 )
 DESCRIBE_EXAMPLES = ("mark trace describe load.csv.gz", "mark trace describe load.csv.gz --json")
+PROMETHEUS_EXAMPLES = (
+    "mark trace prometheus http://prometheus:9090 --query 'sum(rate(http_requests_total[1m]))' --out load.csv.gz",
+    "mark trace prometheus https://thanos.example.com --query http_requests_total --days 60 --out load.csv",
+)
+CLOUDWATCH_EXAMPLES = (
+    "mark trace cloudwatch AWS/ApplicationELB/RequestCount --dimension LoadBalancer=app/api/50dc6c495 --out l.csv",
+    "mark trace cloudwatch AWS/ApiGateway/Count --dimension ApiName=shop --days 60 --out load.csv.gz",
+)
 GENERATE_EXAMPLES = (
     "mark trace generate constant --rps 60 --duration-s 900 --out load.csv.gz",
     "mark trace generate surge --rps 60 --plus 0.75 --at-s 420 --out surge.csv.gz",
@@ -86,6 +99,87 @@ def describe(
     describe_places(sources, TraceReading.of(settings), as_json=json)
 
 
+def prometheus(
+    url: Annotated[
+        str, typer.Argument(metavar="URL", help="Address of Prometheus, such as http://localhost:9090.")
+    ],
+    *,
+    query: Annotated[
+        str,
+        typer.Option(metavar="PROMQL", help="Rate of requests, such as sum(rate(http_requests_total[1m]))."),
+    ],
+    out: Out,
+    days: Days = 14,
+    step_s: Annotated[int, typer.Option(metavar="SECONDS", help="Length of a bin.")] = 60,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LABEL=PATTERN", help="Take only such series; may repeat.  [default: all]"),
+    ] = None,
+    rows: Annotated[
+        str | None, given.choice("counts|rates", "Meaning of the values.  [default: by the query and the series]")
+    ] = None,
+    config: given.Config = None,
+) -> None:
+    """Fetch a query of Prometheus as a trace.
+
+    Several series are summed. A counter without rate() becomes the rate at which it rises. Credentials come from
+    the environment: PROMETHEUS_TOKEN, or PROMETHEUS_USER and PROMETHEUS_PASSWORD.
+    """
+    settings = given.settings_of(locals(), "where", "rows")
+    from mark.config.settings import process_environment
+    from mark.offline.metrics.prometheus import Prometheus, import_prometheus
+    from mark.offline.metrics.span import Span
+    from mark.offline.trace_source import TraceReading
+
+    source = Prometheus.at(url, process_environment())
+    span = Span.until(time_now(), days, step_s)
+    import_prometheus(source, query, span, out, TraceReading.of(settings).options)
+
+
+def cloudwatch(
+    metric: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAMESPACE/METRIC",
+            help="Metric that counts requests, such as AWS/SageMaker/Invocations.",
+            autocompletion=complete.choices(
+                "AWS/ApplicationELB/RequestCount", "AWS/ApiGateway/Count", "AWS/SageMaker/Invocations"
+            ),
+        ),
+    ],
+    *,
+    dimension: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="A dimension of the metric; may repeat.  [default: none]"),
+    ] = None,
+    out: Out,
+    days: Days = 14,
+    step_s: Annotated[
+        int | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="Length of a bin.  [default: 60; from 15 days on 300, from 63 on 3600, as CloudWatch keeps them]",
+        ),
+    ] = None,
+    region: Annotated[
+        str | None, typer.Option(metavar="REGION", help="Region of the metric.  [default: service.aws.region]")
+    ] = None,
+    config: given.Config = None,
+) -> None:
+    """Fetch a metric of CloudWatch that counts requests as a trace.
+
+    It reads the sums of a load balancer, an API or an endpoint. It needs cloudwatch:GetMetricData, and
+    cloudwatch:ListMetrics to name the dimensions that exist where yours has no data.
+    """
+    settings = given.settings_of(locals(), "region")
+    from mark.offline.metrics.cloudwatch import SETTLED_S, import_cloudwatch, parse_metric, shortest_period_s
+    from mark.offline.metrics.span import Span
+
+    wanted = parse_metric(metric, dimension or ())
+    span = Span.until(time_now() - SETTLED_S, days, shortest_period_s(days) if step_s is None else step_s)
+    import_cloudwatch(wanted, span, out, settings.service.aws.region)
+
+
 def generate(
     kind: Annotated[
         str,
@@ -96,9 +190,7 @@ def generate(
         ),
     ],
     *,
-    out: Annotated[
-        Path, typer.Option(metavar="FILE", help="File to write: timestamp_s,rate_rps; gzip where it ends in .gz.")
-    ],
+    out: Out,
     rps: Annotated[
         float | None,
         typer.Option(metavar="RPS", help="constant, surge: rate before the surge.  [default: 60]"),

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from mark.domain.errors import Misconfigured
+from mark.domain.models.canary_evidence import answers_needed, passing_share
 
 VERSION_LETTERS = 12
 """Hex digits of a version's name: 48 bits, so that two versions of one model never meet."""
@@ -20,7 +21,9 @@ VERSION_LETTERS = 12
 KEPT_VERSIONS = 5
 """Versions of a model that are kept, the last that were put into the store; those in use are kept in any case."""
 LONGEST_S = 7 * 86_400.0
-"""Most of a share's dwell, and of the time for a step's instances."""
+"""Most of a share's dwell, of its wait for answers, and of the time for a step's instances."""
+MOST_DWELLS = 4
+"""A step without enough answers to judge by ends after so many dwells."""
 
 
 SECOND = "_2"
@@ -67,7 +70,10 @@ class CanaryPolicy:
     dwell_s: float = 300.0
     #: How long the candidate's instances of one step may take to become ready, seconds of service time.
     ready_within_s: float = 900.0
-    #: Finished requests of a step before its latency is judged and it may end; with fewer it lasts four dwells.
+    #: Answers of the new version before a step may end, however long they take. None: as many as find out a
+    #: version that misses twice as often as it may, or what comes in MOST_DWELLS dwells.
+    least_answers: int | None = None
+    #: Finished requests of a step before its latency is judged; compared answers before a shadow may end.
     least_requests: int = 100
     #: Missed, or failed, requests before a share of them is judged: few, so that a bad version costs few.
     least_missed: int = 10
@@ -95,6 +101,8 @@ class CanaryPolicy:
         ):
             if not 0.0 <= seconds <= LONGEST_S:
                 raise Misconfigured(f"--{name} is at most {LONGEST_S:g} s, a week, not {seconds:g}")
+        if self.least_answers is not None and self.least_answers < 1:
+            raise Misconfigured(f"--least-answers is 1 or more, not {self.least_answers}")
         if not are_steps(self.steps):
             raise Misconfigured("the steps of a canary rise and end with 100, such as 5,25,100")
         if not 0.0 <= self.shadow <= 1.0:
@@ -107,6 +115,10 @@ class CanaryPolicy:
             raise Misconfigured(f"--most-differing is 0 to 100 percent, not {100 * self.most_differing:g}")
         if not self.steps and not self.shadow:
             raise Misconfigured("a rollout without steps compares answers: it needs a shadow, such as --shadow 10")
+
+    def answers_needed(self, target: float) -> int:
+        """Answers of the new version before a step may end. target: the objective's."""
+        return answers_needed(target) if self.least_answers is None else self.least_answers
 
 
 def are_steps(steps: Sequence[float]) -> bool:
@@ -205,17 +217,12 @@ def rollout_sentence(versions: ModelVersions) -> str:
     return f"version {rollout.candidate} in place of {rollout.before}, {rollout.words}"
 
 
-def rollout_notes(versions: ModelVersions, counts: Sequence[VersionCounts]) -> tuple[str, ...]:
-    """The rollout for `mark status`, of what was counted by version; empty where there never was one."""
-    if versions.rollout is None:
-        return ()
-    if not versions.shadow:
-        return (rollout_sentence(versions),)
-    before = {one.version: one for one in versions.rollout.counts}
-    now = [counted_since(one, before.get(one.version)) for one in counts]
-    compared = next((one for one in now if one.version == versions.candidate), None)
-    told = () if compared is None else (f"version {versions.candidate}: {shadow_sentence(compared)}",)
-    return (rollout_sentence(versions), *told)
+def evidence_sentence(answers: int, target: float) -> str:
+    """What so many answers of a step can tell, for people. target: the objective's."""
+    return (
+        f"with {answers:,} answers, a version that misses the objective twice as often as it may would pass in "
+        f"{passing_share(answers, target):.0%} of cases"
+    )
 
 
 def shadow_sentence(counts: VersionCounts) -> str:
@@ -303,6 +310,17 @@ class Rollout:
         return self.policy.shadow > 0.0 and not self.verdict and not self.is_hurried
 
     @property
+    def dwell_s(self) -> float:
+        """Seconds for which the share is held at least that is held now."""
+        return self.policy.shadow_dwell_s if self.is_in_shadow else self.policy.dwell_s
+
+    @property
+    def most_held_s(self) -> float:
+        """Seconds for which that share is held at most."""
+        waits = self.policy.least_answers is not None and not self.is_in_shadow
+        return LONGEST_S if waits else MOST_DWELLS * self.dwell_s
+
+    @property
     def share(self) -> float:
         """The share of the step that is prepared or held, or that of the shadow before it."""
         if self.is_hurried:
@@ -356,6 +374,107 @@ class ModelVersions:
     def is_stable(self, version: str) -> bool:
         """True for the stable version; an instance that names none has it."""
         return not version or not self.stable or version == self.stable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutProgress:
+    """How far the phase of a rollout is that runs."""
+
+    rollout: Rollout
+    #: Counts of the candidate since its phase began.
+    candidate: VersionCounts
+    #: Seconds since then.
+    passed_s: float
+    #: Seconds in which an instance boots.
+    boot_s: float
+    #: The objective's target.
+    target: float
+
+    @property
+    def answers_needed(self) -> int | None:
+        """Answers, or compared answers, for which the share is held; None while instances start."""
+        policy = self.rollout.policy
+        match self.rollout.phase:
+            case RolloutPhase.SHADOWING:
+                return policy.least_requests
+            case RolloutPhase.DWELLING:
+                return policy.answers_needed(self.target)
+            case _:
+                return None
+
+    @property
+    def answers(self) -> int:
+        """Answers, or compared answers, of the phase."""
+        return self.candidate.compared if self.rollout.is_in_shadow else self.candidate.finished
+
+    @property
+    def twice_as_bad_passes(self) -> float | None:
+        """Share of cases in which the step that is held is passed by one that misses twice as often as it may."""
+        is_judged = self.rollout.phase is RolloutPhase.DWELLING
+        return passing_share(self.answers, self.target) if is_judged else None
+
+    @property
+    def left_s(self) -> float:
+        """Seconds that the phase is expected to last yet: by the time of a boot, or by the rate of the answers."""
+        if (needed := self.answers_needed) is None:
+            return max(0.0, self.boot_s - self.passed_s)
+        dwell_left_s, most_left_s = self.rollout.dwell_s - self.passed_s, self.rollout.most_held_s - self.passed_s
+        lacking = max(0, needed - self.answers)
+        answers_left_s = lacking * self.passed_s / self.answers if self.answers else most_left_s * (lacking > 0)
+        return max(0.0, min(max(dwell_left_s, answers_left_s), most_left_s))
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The progress for people: what is waited for and how long it may take, and what the answers can tell."""
+        if (needed := self.answers_needed) is None:
+            if self.left_s:
+                return (f"its instances are ready in about {_rounded(self.left_s)}",)
+            most_left_s = max(0.0, self.rollout.policy.ready_within_s - self.passed_s)
+            return (
+                f"its instances take longer than usual; it is aborted in {_rounded(most_left_s)} without them",
+            )
+        held = f"{self.answers:,} of {needed:,} answers; the share is held for about {_rounded(self.left_s)} more"
+        if self.rollout.phase is RolloutPhase.SHADOWING:
+            return (held, shadow_sentence(self.candidate))
+        return (held, evidence_sentence(self.answers, self.target))
+
+
+def rollout_progress(
+    versions: ModelVersions, counts: Sequence[VersionCounts], *, now: float, boot_s: float, target: float
+) -> RolloutProgress | None:
+    """The progress of the rollout that runs; None without one.
+
+    counts: by version, since the service began. now: service time.
+    """
+    rollout = versions.rollout
+    if rollout is None or rollout.is_over:
+        return None
+    before = {one.version: one for one in rollout.counts}
+    nothing = VersionCounts(version=rollout.candidate)
+    candidate = next((one for one in counts if one.version == rollout.candidate), nothing)
+    return RolloutProgress(
+        rollout=rollout,
+        candidate=counted_since(candidate, before.get(rollout.candidate)),
+        passed_s=max(0.0, now - rollout.since),
+        boot_s=boot_s,
+        target=target,
+    )
+
+
+def _rounded(seconds: float) -> str:
+    """A time that is known roughly."""
+    for unit, size_s in (("day", 86_400.0), ("hour", 3600.0), ("minute", 60.0)):
+        if seconds >= 2 * size_s:
+            return f"{seconds / size_s:.0f} {unit}s"
+    return f"{seconds:.0f} s"
+
+
+def rollout_notes(versions: ModelVersions, progress: RolloutProgress | None) -> tuple[str, ...]:
+    """The rollout for `mark status`; empty where there never was one."""
+    if versions.rollout is None:
+        return ()
+    told = () if progress is None else progress.sentences
+    return (rollout_sentence(versions), *(f"version {versions.candidate}: {text}" for text in told))
 
 
 class RolloutVerb(StrEnum):

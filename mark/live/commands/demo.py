@@ -16,7 +16,9 @@ from mark.config.settings import FaultSettings, InterruptSettings, Settings, Tra
 from mark.domain.demand import UNIT_S
 from mark.domain.offering import Market
 from mark.live.commands.rehearsal import Rehearsed, rehearse
+from mark.offline.experiments import line_up, make_experiment, verdict_rivals
 from mark.offline.simulate import simulate_settings
+from mark.policies.present import parse_present
 from mark.report.files import make_folder
 from mark.report.formatting import format_count, format_duration, plural
 from mark.report.live.rehearsal import (
@@ -26,7 +28,11 @@ from mark.report.live.rehearsal import (
     headline,
     write_comparison,
 )
-from mark.report.terminal import note, show, show_json
+from mark.report.runs.comparison import ComparedRun
+from mark.report.runs.run_verdict import verdict_of
+from mark.report.terminal import note, progress, show, show_json
+from mark.report.verdict import Verdict, verdict_document
+from mark.simulator.results import RunResult
 from mark.simulator.traces import generators
 from mark.simulator.traces.trace import Trace, write_trace
 
@@ -54,10 +60,11 @@ def demonstrate(settings: Settings, *, as_json: bool) -> None:
     note(
         f"{MINUTES} minutes of generated traffic with a surge go through the service on this machine, "
         f"{SPEED:g} times as fast; {INTERRUPT.share:.0%} of its spot instances are taken away in minute "
-        f"{INTERRUPT.at_min:g}. Some three minutes, without any cloud account. Forecasts are by "
-        f"{chosen.forecaster}."
+        f"{INTERRUPT.at_min:g}. Then replays say what else could have served it. Some five minutes, without any "
+        f"cloud account. Forecasts are by {chosen.forecaster}."
     )
     rehearsed = rehearse(chosen)
+    verdict = _verdict(chosen, rehearsed.result)
     document = comparison_document(
         rehearsed.live,
         rehearsed.replay,
@@ -73,11 +80,11 @@ def demonstrate(settings: Settings, *, as_json: bool) -> None:
         command="mark demo",
     )
     if as_json:
-        show_json({**document, "load": rehearsed.load})
+        show_json({**document, "load": rehearsed.load, "verdict": verdict_document(verdict)})
         return
-    show(headline(document), agreement(document), "", comparison_table(document), "")
+    show(headline(document), "", comparison_table(document), "")
     _show(rehearsed)
-    show(f"report: {page}")
+    show(f"report: {page}", "", verdict.sentence, agreement(document))
 
 
 def replay_all(settings: Settings, *, as_json: bool) -> None:
@@ -93,6 +100,19 @@ def replay_all(settings: Settings, *, as_json: bool) -> None:
         "are the history that forecasters learn from. Some minutes, without any cloud account."
     )
     simulate_settings(chosen, as_json=as_json, workload=workload)
+
+
+def _verdict(settings: Settings, ours: RunResult) -> Verdict:
+    """What else could have served the slice: replays of it beside ours, with the same surge and interruptions."""
+    experiment = make_experiment(settings)
+    now = parse_present(settings.simulate.now)
+    rivals = verdict_rivals(experiment, now)
+    lineup = line_up(settings.model_copy(update={"policies": ()}), experiment, rivals)
+    for text in lineup.left_out:
+        note(text)
+    with progress() as report:
+        others = [experiment.run(policy, progress=report) for policy in lineup.policies]
+    return verdict_of([ComparedRun(result=result) for result in (ours, *others)], now)
 
 
 def demo_settings(settings: Settings, out: Path) -> Settings:

@@ -22,6 +22,7 @@ from mark.domain.models.versions import (
     Rollout,
     RolloutCommand,
     RolloutPhase,
+    RolloutProgress,
     RolloutVerb,
     VersionCounts,
     counted_since,
@@ -29,6 +30,7 @@ from mark.domain.models.versions import (
 )
 from mark.live.backend_specs import backend_spec, tensors_of
 from mark.live.local.run_dir import RunFolder
+from mark.live.rollout_progress import progress_of
 from mark.live.service_session import keep_bundle, remove_copies, service_store
 from mark.live.version_bundles import MOST_IN_FUNCTION_MIB, VersionBundle, bundle_of, runs_in_function
 from mark.plugins.load import make_model
@@ -52,9 +54,12 @@ NO_CANARY = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartOptions:
-    """A rollout as its flags say it. canary: shares in percent, or none; flags: of `service.rollouts`, by key."""
+    """A rollout as its flags say it. canary: shares in percent, or none; flags: of `service.rollouts`, by key.
 
-    model: str
+    model: None for a service's only one.
+    """
+
+    model: str | None = None
     canary: Sequence[str] = ()
     flags: Mapping[str, float | None] = field(default_factory=dict)
 
@@ -83,20 +88,20 @@ def start_rollout(settings: Settings, options: StartOptions, *, given: bool, as_
     store, versions = _versions(settings, options.model)
     wanted = settings if given or folder.running() is None else folder.settings()
     policy = options.policy(wanted.service.rollouts)
-    entries = {one.model: one for one in served_models(wanted)}
-    if options.model not in entries:
-        raise unknown("model of the settings", options.model, entries)
-    entry, spec = entries[options.model].backend, store.spec()
-    served = spec.served(options.model)
+    entries, model = {one.model: one for one in served_models(wanted)}, versions.model
+    if model not in entries:
+        raise unknown("model of the settings", model, entries)
+    entry, spec = entries[model].backend, store.spec()
+    served = spec.served(model)
     check_may_start(served, versions, policy)
     if tensors_of(entry) != (served.inputs, served.outputs):
         raise Misconfigured(
-            f"the new {options.model} has other inputs or outputs, which clients see: serve it as another model"
+            f"the new {model} has other inputs or outputs, which clients see: serve it as another model"
         )
     bundle = bundle_of(backend_spec(entry))
     if bundle.version == versions.stable:
         raise Misconfigured(
-            f"nothing to roll out: {options.model} is version {bundle.version} as its files are, and that serves"
+            f"nothing to roll out: {model} is version {bundle.version} as its files are, and that serves"
         )
     if entry.kind == "python":
         with bundle.kept() as copy:
@@ -106,12 +111,10 @@ def start_rollout(settings: Settings, options: StartOptions, *, given: bool, as_
     backend = keep_bundle(settings, store, served, bundle)
     candidate = replace(served, version=bundle.version, backend=backend)
     store.put_version(candidate, spec)
-    versions = give_command(store, options.model, RolloutVerb.START, candidate=bundle.version, policy=policy)
-    remove_copies(settings, options.model, store.forget_versions(options.model))
+    versions = give_command(store, model, RolloutVerb.START, candidate=bundle.version, policy=policy)
+    remove_copies(settings, model, store.forget_versions(model))
     if versions.rollout is None or versions.rollout.candidate != bundle.version:
-        raise Misconfigured(
-            f"another rollout of {options.model} began at the same time; see `mark rollout status`"
-        )
+        raise Misconfigured(f"another rollout of {model} began at the same time; see `mark rollout status`")
     _show(store, versions, as_json=as_json)
 
 
@@ -135,28 +138,28 @@ def _candidate(versions: ModelVersions) -> tuple[str, ...]:
     return () if versions.rollout is None or versions.rollout.is_over else (versions.rollout.candidate,)
 
 
-def show_rollout(settings: Settings, model: str, *, as_json: bool) -> None:
+def show_rollout(settings: Settings, model: str | None, *, as_json: bool) -> None:
     """Show the versions of a model, and its rollout."""
     store, versions = _versions(settings, model)
     _show(store, versions, as_json=as_json)
 
 
-def promote_rollout(settings: Settings, model: str, *, as_json: bool) -> None:
+def promote_rollout(settings: Settings, model: str | None, *, as_json: bool) -> None:
     """Have the new version take over once its instances are ready. Misconfigured where none is rolled out."""
     store, versions = _versions(settings, model)
     rollout = _running(versions)
-    versions = give_command(store, model, RolloutVerb.PROMOTE)
+    versions = give_command(store, versions.model, RolloutVerb.PROMOTE)
     _check_not(RolloutPhase.ABORTED, rollout, versions)
     _show(store, versions, as_json=as_json)
 
 
-def abort_rollout(settings: Settings, model: str, *, as_json: bool) -> None:
+def abort_rollout(settings: Settings, model: str | None, *, as_json: bool) -> None:
     """Give all traffic back to the stable version; returns once no instance of the new one takes requests.
 
     Misconfigured where none is rolled out.
     """
     store, versions = _versions(settings, model)
-    rollout = versions.rollout
+    model, rollout = versions.model, versions.rollout
     if rollout is not None and rollout.phase is RolloutPhase.PROMOTED:
         raise Misconfigured(f"version {rollout.candidate} of {model} serves since its promotion; {GOING_BACK}")
     rollout = _running(versions)
@@ -172,9 +175,13 @@ def abort_rollout(settings: Settings, model: str, *, as_json: bool) -> None:
     _show(store, versions, as_json=as_json)
 
 
-def _versions(settings: Settings, model: str) -> tuple[ServiceStore, ModelVersions]:
-    """The service's store, and a model's versions in it."""
+def _versions(settings: Settings, model: str | None) -> tuple[ServiceStore, ModelVersions]:
+    """The service's store, and a model's versions in it; those of its only one where none is named."""
     store, models = service_store(settings)
+    if model is None:
+        if len(models) > 1:
+            raise Misconfigured(f"the service has {len(models)} models: add --model with {' or '.join(models)}")
+        model = models[0]
     if model not in models:
         raise unknown("model of the service", model, models)
     versions = store.versions(model)
@@ -282,8 +289,9 @@ def _until(check: Callable[[], bool], otherwise: str, within_s: float) -> None:
 def _show(store: ServiceStore, versions: ModelVersions, *, as_json: bool) -> None:
     counts = _counts(store, versions)
     costs = _costs(store, versions)
+    progress = _progress(store, versions)
     if as_json:
-        show_json(_document(versions, counts, costs))
+        show_json(_document(versions, counts, costs, progress))
         return
     rollout = versions.rollout
     if rollout is None:
@@ -296,8 +304,10 @@ def _show(store: ServiceStore, versions: ModelVersions, *, as_json: bool) -> Non
     for row in _rows(versions, rollout, counts, costs):
         table.add_row(*row)
     show(table)
+    for text in () if progress is None else progress.sentences:
+        show(text)
     candidate = counts.get(rollout.candidate)
-    if candidate is not None and candidate.compared + candidate.shadow_dropped:
+    if not versions.shadow and candidate is not None and candidate.compared + candidate.shadow_dropped:
         show(f"shadow: {shadow_sentence(candidate)}")
     if rollout.verdict and rollout.verdict != rollout.reason:
         show(f"verdict: {rollout.verdict}")
@@ -308,6 +318,13 @@ def _counts(store: ServiceStore, versions: ModelVersions) -> dict[str, VersionCo
     before = {} if versions.rollout is None else {one.version: one for one in versions.rollout.counted_before}
     counted = store.traffic(versions.model).versions
     return {one.version: counted_since(one, before.get(one.version)) for one in counted}
+
+
+def _progress(store: ServiceStore, versions: ModelVersions) -> RolloutProgress | None:
+    if not versions.candidate:
+        return None
+    now = store.clock().service_time(steady_time())
+    return progress_of(store.spec().served(versions.model), versions, store.traffic(versions.model).versions, now)
 
 
 def _costs(store: ServiceStore, versions: ModelVersions) -> dict[str, VersionCost]:
@@ -362,7 +379,10 @@ def _share(versions: ModelVersions, version: str) -> float:
 
 
 def _document(
-    versions: ModelVersions, counts: dict[str, VersionCounts], costs: dict[str, VersionCost]
+    versions: ModelVersions,
+    counts: dict[str, VersionCounts],
+    costs: dict[str, VersionCost],
+    progress: RolloutProgress | None,
 ) -> dict[str, object]:
     """The document of `mark rollout --json` (docs/json.md)."""
     rollout = versions.rollout
@@ -379,6 +399,14 @@ def _document(
         "shadow": versions.shadow,
         "began_at": None if rollout is None else rollout.began_at,
         "since": None if rollout is None else rollout.since,
+        "step": None
+        if progress is None
+        else {
+            "answers": progress.answers,
+            "answers_needed": progress.answers_needed,
+            "twice_as_bad_passes": progress.twice_as_bad_passes,
+            "left_s": progress.left_s,
+        },
         "versions": [
             {
                 "version": name,

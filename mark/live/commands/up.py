@@ -18,8 +18,8 @@ from mark.live.commands.down import end
 from mark.live.commands.rollout import edited_models
 from mark.live.forecasting.forecaster_training import Task, note_learned
 from mark.live.local.access import bearer_token, collector_headers, exposed_secrets
-from mark.live.local.first_plan import check_first_plan
-from mark.live.local.first_price import first_price
+from mark.live.local.first_plan import check_served
+from mark.live.local.first_price import FirstPrice, first_price
 from mark.live.local.grpc_listener import grpc_listener
 from mark.live.local.ports import is_loopback
 from mark.live.local.run_dir import RunFolder
@@ -30,16 +30,16 @@ from mark.live.local.tls import server_tls
 from mark.live.models import make_live_models
 from mark.live.status.watch import watch_service
 from mark.plugins.load import build_forecaster, make_model
-from mark.report.terminal import note, progress, show, show_json
+from mark.report.terminal import agreed, note, progress, show, show_json
 from mark.telemetry.otlp.sender import check_installed
 
 POLL_S = 0.05
 
 
-def bring_up(settings: Settings, *, detach: bool, as_json: bool, hold: bool = False) -> None:
+def bring_up(settings: Settings, *, detach: bool, as_json: bool, hold: bool = False, yes: bool = False) -> None:
     """Start the service and say where it is; attached, watch it until Ctrl-C, which ends it."""
     with heeding_ends():
-        running = start(settings, hold=hold)
+        running = start(settings, hold=hold, yes=yes)
         if detach:
             _show(running, as_json=as_json)
             return
@@ -64,7 +64,7 @@ def heeding_ends() -> Iterator[None]:
             signal.signal(number, before[number])
 
 
-def start(settings: Settings, *, hold: bool = False) -> Running:
+def start(settings: Settings, *, hold: bool = False, yes: bool = False) -> Running:
     """Start the service and wait until it is ready; Ctrl-C meanwhile ends what was started."""
     own = settings.service  # what can be known to be wrong is said before anything starts
     if not is_loopback(own.host) and own.tls_certificate is None:
@@ -80,7 +80,7 @@ def start(settings: Settings, *, hold: bool = False) -> Running:
     folder = RunFolder.of(own.name)
     with folder.lock(own.name, also=_what_else(settings)) as lock:  # the supervisor keeps it to its end
         try:
-            _prepare(settings)
+            _prepare(settings, yes=yes)
             folder.create(settings)
         except BaseException:
             folder.unmake()
@@ -106,18 +106,15 @@ def _what_else(settings: Settings) -> str:
     return "".join(f"; {command}" for command in commands)
 
 
-def _prepare(settings: Settings) -> None:
+def _prepare(settings: Settings, *, yes: bool) -> None:
     """Check everything and train what must be trained before any process starts; weights are kept in the cache."""
+    models = make_live_models(settings)
+    if settings.service.mode is Mode.SERVE:
+        _agree_on_price(first_price(settings, models), settings.service.aws.ask_above_usd_per_hour, yes=yes)
     with progress() as report:
-        models = make_live_models(settings)
-        if settings.service.mode is Mode.SERVE:
-            for line in first_price(settings, models).lines:
-                note(line)
         for model in models:
             for text in model.notes:
                 note(f"{model.name}: {text}")
-            if settings.service.mode is Mode.SERVE:
-                check_first_plan(model)
             if model.served.backend.kind == "python":
                 report(f"{model.name}: loading {model.served.backend.target}", 0.0)
                 make_model(model.served.backend.target, model.folder)
@@ -132,6 +129,17 @@ def _prepare(settings: Settings) -> None:
                         cache_dir=model.setup.cache_dir,
                     )
                 )
+
+
+def _agree_on_price(price: FirstPrice, limit_usd: float | None, *, yes: bool) -> None:
+    """Tell the price of the first plans. Misconfigured where they serve nobody, or nobody agrees to the price."""
+    for line in price.lines:
+        note(line)
+    for first in price.plans:
+        check_served(first)
+    above = price.above(limit_usd)
+    if above and not yes and not agreed(f"{above} Start it?"):
+        raise Misconfigured("not started")
 
 
 def _spawn(folder: RunFolder, lock: ServiceLock, *, hold: bool) -> subprocess.Popen[bytes]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from mark.controller.plan_request import plan_fleet, plan_request
 from mark.controller.state import Observation, State
 from mark.domain.errors import Misconfigured, PlanInfeasible
@@ -14,26 +16,42 @@ FORECASTER = "last-value"
 """It needs no training; the controller's own forecaster has nothing else to go by at its first tick."""
 
 
-def first_plan(model: LiveModel) -> Plan:
-    """The model's plan for the load that it starts with. Raises PlanInfeasible where there is none."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstPlan:
+    """A model's first plan. plan: None where none is possible. why: the plan's reason, or why there is none."""
+
+    model: LiveModel
+    plan: Plan | None
+    why: str
+
+    @property
+    def usd_per_hour(self) -> float:
+        """What its instances cost; Lambda costs what is called."""
+        return self.plan.usd_per_hour if self.plan is not None else 0.0
+
+    @property
+    def fleet(self) -> str:
+        """Its instances, such as `2 c5.large, 1 g4dn.xlarge`; nothing where it has none."""
+        counts = self.plan.counts if self.plan is not None else ()
+        return ", ".join(f"{item.count} {item.offering.partition(':')[0]}" for item in counts if item.count)
+
+
+def first_plan(model: LiveModel) -> FirstPlan:
+    """The model's plan for the load that it starts with."""
     policy, history = model.bundle.controller, model.setup.history
     forecast = build_forecaster(FORECASTER, model.setup).forecast(history, policy.horizon)
     seen = Observation(now=history.end_at, fleet=FleetView())
-    return plan_fleet(plan_request(State(), seen, policy, history=history, forecast=forecast), policy)
-
-
-def check_first_plan(model: LiveModel) -> None:
-    """Misconfigured where the first plan holds no instance and there is no Lambda: nobody would be served."""
     try:
-        plan = first_plan(model)
+        plan = plan_fleet(plan_request(State(), seen, policy, history=history, forecast=forecast), policy)
     except PlanInfeasible as error:
-        why = str(error)
-    else:
-        why = plan.reason
-        if plan.counts:
-            return
-    if model.served.overflow is None:
+        return FirstPlan(model=model, plan=None, why=str(error))
+    return FirstPlan(model=model, plan=plan, why=plan.reason)
+
+
+def check_served(first: FirstPlan) -> None:
+    """Misconfigured where the first plan holds no instance and there is no Lambda: nobody would be served."""
+    if not first.fleet and first.model.served.overflow is None:
         raise Misconfigured(
-            f"{model.name} would not be served: its first plan holds no instance and it has no Lambda ({why}); "
-            "change offerings.types, the policy or expected_rps, or name a Lambda profile"
+            f"{first.model.name} would not be served: its first plan holds no instance and it has no Lambda "
+            f"({first.why}); change offerings.types, the policy or expected_rps, or name a Lambda profile"
         )

@@ -1,4 +1,4 @@
-"""The price of what a service rents first, told before it rents anything."""
+"""The price of what a service rents first, told before it rents anything, and asked for where it is high."""
 
 from __future__ import annotations
 
@@ -8,26 +8,29 @@ from dataclasses import dataclass
 from mark.catalog.billing import HOURS_PER_MONTH
 from mark.config.footprint import footprint_of
 from mark.config.settings import Settings
-from mark.domain.errors import Misconfigured, PlanInfeasible
+from mark.domain.errors import Misconfigured
 from mark.domain.figures import figure
-from mark.domain.plan import Plan
-from mark.live.local.first_plan import first_plan
+from mark.live.local.first_plan import FirstPlan, first_plan
 from mark.live.models import LiveModel, make_live_models
-from mark.report.formatting import format_rps, usd_per_month_words
+from mark.report.formatting import rate_words, usd_per_month_words
 from mark.report.overhead import overhead_usd_per_hour
 from mark.report.terminal import note, show
+
+ASK_ABOVE_USD_PER_HOUR = 1.0
+"""Where instances are paid for and the settings name no other limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstPrice:
-    """The first plans of a service's models, and what stands around their fleets.
+    """The first plans of a service's models, and what stands around their fleets."""
 
-    fleets: a line a model. Each plan's price is of its instances alone; Lambda costs what is called.
-    """
-
-    fleets: tuple[str, ...]
-    instances_usd_per_hour: float
+    plans: tuple[FirstPlan, ...]
     overhead_usd_per_hour: float
+
+    @property
+    def instances_usd_per_hour(self) -> float:
+        """Instances alone; Lambda costs what is called."""
+        return sum(one.usd_per_hour for one in self.plans)
 
     @property
     def usd_per_hour(self) -> float:
@@ -40,15 +43,22 @@ class FirstPrice:
         month = usd_per_month_words(self.usd_per_hour * HOURS_PER_MONTH)
         instances, around = figure(self.instances_usd_per_hour), figure(self.overhead_usd_per_hour)
         hour = f"{figure(self.usd_per_hour)} USD an hour ({instances} for instances, {around} around them)"
-        return *self.fleets, f"first plan: {hour}, {month} a month"
+        return *map(_line, self.plans), f"first plan: {hour}, {month} a month"
+
+    def above(self, limit_usd: float | None) -> str:
+        """The limit that the first plan exceeds, in a sentence; nothing where it does not."""
+        if limit_usd is None or self.usd_per_hour <= limit_usd:
+            return ""
+        return (
+            f"The first plan costs {figure(self.usd_per_hour)} USD an hour, more than {figure(limit_usd)} "
+            "(service.aws.ask_above_usd_per_hour)."
+        )
 
 
 def first_price(settings: Settings, models: Sequence[LiveModel]) -> FirstPrice:
     """The price of the first plans; a model without one rents nothing."""
-    plans = [(model, _plan(model)) for model in models]
     return FirstPrice(
-        fleets=tuple(f"{model.name}: {_load(model)} {_fleet(model, plan)}" for model, plan in plans),
-        instances_usd_per_hour=sum(plan.usd_per_hour for _, plan in plans if plan is not None),
+        plans=tuple(first_plan(model) for model in models),
         overhead_usd_per_hour=overhead_usd_per_hour(footprint_of(settings, models=len(models))),
     )
 
@@ -63,22 +73,13 @@ def show_first_price(settings: Settings) -> None:
     show(*first_price(settings, models).lines)
 
 
-def _plan(model: LiveModel) -> Plan | None:
-    try:
-        return first_plan(model)
-    except PlanInfeasible:
-        return None
+def _line(first: FirstPlan) -> str:
+    rps = first.model.assumed_rps
+    load = "by its trace" if rps is None else f"{rate_words(rps)} are assumed (expected_rps):"
+    return f"{first.model.name}: {load} {_rents(first)}"
 
 
-def _load(model: LiveModel) -> str:
-    if model.assumed_rps is None:
-        return "by its trace"
-    return f"{format_rps(model.assumed_rps)} requests/s are assumed (expected_rps):"
-
-
-def _fleet(model: LiveModel, plan: Plan | None) -> str:
-    counts = () if plan is None else plan.counts
-    fleet = ", ".join(f"{item.count} {item.offering.partition(':')[0]}" for item in counts if item.count)
-    if fleet:
-        return f"rents {fleet}"
-    return "rents no instance, Lambda answers" if model.served.overflow is not None else "rents nothing"
+def _rents(first: FirstPlan) -> str:
+    if first.fleet:
+        return f"rents {first.fleet}"
+    return "rents no instance, Lambda answers" if first.model.served.overflow is not None else "rents nothing"

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from mark.config.settings import Settings, state_dir
+from mark.config.settings import Settings, settings_anywhere, state_dir
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.live.gateway_start import DOCUMENT as GATEWAY
@@ -46,7 +46,7 @@ class RunFolder:
     def create(self, settings: Settings) -> None:
         """Write what its processes start from. Misconfigured where it cannot be written."""
         try:
-            self._write("settings.json", settings.model_dump_json())
+            self._write("settings.json", settings_anywhere(settings))
             for name in (DOCUMENT, FAILURE):
                 (self.path / name).unlink(missing_ok=True)
         except OSError as error:

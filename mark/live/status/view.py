@@ -41,6 +41,7 @@ from mark.domain.models.versions import rollout_notes
 from mark.live.background.failures import failure_lines
 from mark.live.clock import adopt_wall
 from mark.live.local.run_dir import process_of
+from mark.live.rollout_progress import progress_of
 from mark.report.live.overview import make_overview
 from mark.report.live.service_status import (
     AnswerCounts,
@@ -200,13 +201,15 @@ class LiveView:
             plan=known.plan,
             pool=known.pool,
             decisions=known.decisions,
-            notes=(*failing, *lacking, *self._rollout(name, traffic), *known.notes),
+            notes=(*failing, *lacking, *self._rollout(served, traffic, now), *known.notes),
         )
 
-    def _rollout(self, model: str, traffic: ModelTraffic) -> tuple[str, ...]:
+    def _rollout(self, served: ServedModel, traffic: ModelTraffic, now: float) -> tuple[str, ...]:
         """Notes on the model's rollout as it stands, not as it stood at the controller's last tick."""
-        versions = self._store.versions(model)
-        return () if versions is None else rollout_notes(versions, traffic.versions)
+        versions = self._store.versions(served.name)
+        if versions is None:
+            return ()
+        return rollout_notes(versions, progress_of(served, versions, traffic.versions, now))
 
     def _shares(self, served: ServedModel, members: Mapping[str, Member]) -> tuple[GatewayShare, ...]:
         """Each gateway's share of the agents: found as they find it, from the same members and gateways."""

@@ -86,8 +86,8 @@ def call_of(loaded: object, rest: bytes = b"") -> InferCall:
         tail.must_be_used_up()
     if len(document) == 1:  # inputs and nothing else, as most clients send them
         return InferCall(inputs)
-    parameters = _mapping(document.get("parameters", {}), "parameters")
-    name = document.get("id", "")
+    parameters = _mapping(_given(document, "parameters", {}), "parameters")
+    name = _given(document, "id", "")
     if not isinstance(name, str):
         raise BadRequest("id must be a string")
     binary = parameters.get("binary_data_output", False) is True
@@ -99,6 +99,19 @@ def parse_infer_reply(body: bytes, header_length: int = 0) -> dict[str, NDArray[
     document, rest = _split(body, header_length)
     with overflowing():
         return _tensors(_mapping(document, "the body").get("outputs"), "outputs", _Tail(rest))
+
+
+def asked_outputs(outputs: Tensors, call: InferCall) -> Tensors:
+    """The outputs that the call asks for, in its order; all where it names none. Errors: BadRequest."""
+    for name in call.outputs:
+        if name not in outputs:
+            raise unknown_output(name, outputs)
+    return {name: outputs[name] for name in call.outputs or outputs}
+
+
+def unknown_output(name: str, outputs: Tensors) -> BadRequest:
+    """The error of a call for an output that the model does not give."""
+    return BadRequest(f"unknown output {name!r}; the model gives {', '.join(sorted(outputs))}")
 
 
 def check_inputs(inputs: Tensors, specs: Sequence[TensorSpec]) -> None:
@@ -278,6 +291,12 @@ def _mapping(value: object, where: str) -> dict[str, Any]:
     return value
 
 
+def _given(document: dict[str, Any], field: str, default: object) -> object:
+    """An optional field's value. Null equals absent: typed clients serialise the fields that they did not set."""
+    value = document.get(field)
+    return default if value is None else value
+
+
 def _tensors(entries: object, where: str, tail: _Tail) -> dict[str, NDArray[Any]]:
     if not isinstance(entries, list) or not entries:
         raise BadRequest(f"{where} must be a list with at least one tensor")
@@ -304,13 +323,13 @@ def _tensor(tensor: dict[str, Any], tail: _Tail) -> NDArray[Any]:
     if dtype is None:
         raise BadRequest(f"unknown datatype {reprlib.repr(named)}; known: {', '.join(DTYPES)}")
     shape = _shape(tensor.get("shape"))
-    parameters = _mapping(tensor["parameters"], "parameters") if "parameters" in tensor else {}
-    if "shared_memory_region" in parameters:
+    parameters = _mapping(_given(tensor, "parameters", {}), "parameters")
+    if parameters.get("shared_memory_region") is not None:
         raise BadRequest("shared memory is not supported; send tensors in the body")
-    if "binary_data_size" in parameters:
-        found = _from_binary(tail.take(parameters["binary_data_size"]), dtype)
-    elif "data" in tensor:
-        return from_json(tensor["data"], dtype, shape)
+    if (size := parameters.get("binary_data_size")) is not None:
+        found = _from_binary(tail.take(size), dtype)
+    elif (data := tensor.get("data")) is not None:
+        return from_json(data, dtype, shape)
     else:
         raise BadRequest("the tensor has neither data nor binary_data_size")
     if found.size != math.prod(shape):
@@ -338,7 +357,7 @@ def _from_binary(data: bytes, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def _requested(document: dict[str, Any], binary: bool) -> dict[str, bool]:
-    entries = document.get("outputs", [])
+    entries = _given(document, "outputs", [])
     if not isinstance(entries, list) or len(entries) > MAX_TENSORS:
         raise BadRequest("outputs must be a list of outputs")
     wanted: dict[str, bool] = {}
@@ -347,10 +366,10 @@ def _requested(document: dict[str, Any], binary: bool) -> dict[str, bool]:
         name = output.get("name")
         if not isinstance(name, str) or not name:
             raise BadRequest("each of outputs needs a name")
-        parameters = _mapping(output.get("parameters", {}), "parameters of an output")
-        if "classification" in parameters:
+        parameters = _mapping(_given(output, "parameters", {}), "parameters of an output")
+        if parameters.get("classification") is not None:
             raise BadRequest("the classification extension is not supported")
-        wanted[name] = parameters.get("binary_data", binary) is True
+        wanted[name] = _given(parameters, "binary_data", binary) is True
     return wanted
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mark.domain.tensor import TensorSpec
+from mark.protocols.json_values import listed
 from mark.protocols.oip.bodies import (
     BadRequest,
     InferCall,
@@ -50,9 +51,8 @@ def write_event(model: str, version: str, outputs: Tensors) -> bytes:
     for name, array in outputs.items():
         if array.ndim == 0 or array.shape[0] != 1:
             raise ValueError(f"output {name!r} has shape {list(array.shape)}, not one item")
-        values = array.reshape(-1).tolist()
-        if array.dtype.kind in "OSU":
-            values = [text_of(value) for value in values]
+        flat = array.reshape(-1)
+        values = [text_of(value) for value in flat.tolist()] if array.dtype.kind in "OSU" else listed(flat)
         document[name] = values[0] if len(values) == 1 else values
     return b"data: " + dump_json(document) + b"\n\n"
 

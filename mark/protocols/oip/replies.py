@@ -6,7 +6,6 @@ row by row, the JSON around them is cached by row count, and each response is jo
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
@@ -15,6 +14,7 @@ import orjson
 from numpy.typing import NDArray
 
 from mark.ports import InferReply
+from mark.protocols.json_values import name_of
 from mark.protocols.oip.bodies import (
     BINARY_TYPE,
     JSON_TYPE,
@@ -24,16 +24,17 @@ from mark.protocols.oip.bodies import (
     datatype_of,
     dump_json,
     text_of,
+    unknown_output,
 )
 from mark.protocols.oip.byte_tensors import pack_bytes
 
 MODEL_VERSION = "1"
-"""Version of a model without variants."""
+"""Version of a model that has no other."""
 
 
-def compose_infer_reply(model: str, outputs: Tensors, call: InferCall) -> InferReply:
+def compose_infer_reply(model: str, outputs: Tensors, call: InferCall, version: str = MODEL_VERSION) -> InferReply:
     """The answer to `call`, which was alone. Errors: BadRequest."""
-    return ReplyWriter(model, outputs).reply(call, 0, None)
+    return ReplyWriter(model, outputs, version).reply(call, 0, None)
 
 
 class ReplyWriter:
@@ -47,7 +48,7 @@ class ReplyWriter:
     def reply(self, call: InferCall, start: int, stop: int | None) -> InferReply:
         """The outputs that `call` asked for, as it asked for them; rows [start, stop) are its own, None for all.
 
-        Errors: BadRequest.
+        Errors: BadRequest; ValueError where an output cannot be written.
         """
         entries, tail = [], []
         wishes = call.outputs or call.binary_outputs
@@ -67,8 +68,11 @@ class ReplyWriter:
 
     def _added(self, name: str) -> _Column:
         if name not in self._outputs:
-            raise BadRequest(f"unknown output {name!r}; the model gives {', '.join(sorted(self._outputs))}")
-        column = self._columns[name] = _Column(name, self._outputs[name])
+            raise unknown_output(name, self._outputs)
+        try:
+            column = self._columns[name] = _Column(name, self._outputs[name])
+        except BadRequest as error:  # a type that the protocol has not: the model's mistake, not the client's
+            raise ValueError(f"output {name!r}: {error}") from None
         return column
 
 
@@ -113,8 +117,12 @@ def _lines(array: NDArray[Any]) -> list[bytes]:
         return [dump_json([text_of(value) for value in row])[1:-1] for row in rows.tolist()]
     text = orjson.dumps(rows, option=orjson.OPT_SERIALIZE_NUMPY)
     lines = text[2:-2].split(b"],[")
-    if b"null" in text:  # NaN or infinite: the other writer has words for them
-        for place, row in enumerate(rows.tolist()):
-            if b"null" in lines[place]:
-                lines[place] = json.dumps(row)[1:-1].encode()
+    if b"null" in text:  # NaN or infinite: JSON has no number for them
+        for place, line in enumerate(lines):
+            if b"null" in line:
+                lines[place] = b",".join(map(_named, line.split(b","), rows[place].tolist()))
     return lines
+
+
+def _named(text: bytes, value: float) -> bytes:
+    return text if text != b"null" else b'"%b"' % name_of(value).encode()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from mark.domain.errors import Misconfigured
 from mark.domain.models.profile import evidence_line
+from mark.domain.offering import LambdaGuess
 from mark.report.formatting import (
     MISSING,
     format_fallbacks,
@@ -45,6 +46,8 @@ class ComparedRun:
     floor_usd: float | None = None
     #: Constant load, requests/s, from which MArk costs less than Lambda alone; None where none does.
     break_even_rps: float | None = None
+    #: What Lambda might cost where only its profile is missing; None elsewhere.
+    lambda_guess: LambdaGuess | None = None
     #: For the headline's run where variants were asked for; None elsewhere.
     most_accurate: OneVariant | None = None
 

@@ -104,7 +104,7 @@ class RunDocument(TypedDict):
     assumed_profiles: list[str]
     #: Profiles that were measured on another machine than their type.
     stand_in_profiles: list[str]
-    #: Instances started.
+    #: Instances started, the first fleet's too, which is there when a replay begins.
     launches: int
     #: Instances taken away.
     interruptions: int

@@ -27,6 +27,7 @@ def verdict_of(runs: Sequence[ComparedRun], now: Present = SAGEMAKER) -> Verdict
         options=tuple(option for option in found if option is not None),
         break_even_rps=lead.break_even_rps,
         mean_rps=mean_rps(lead.result),
+        lambda_guess=lead.lambda_guess,
     )
 
 

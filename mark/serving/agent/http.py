@@ -5,6 +5,7 @@ It asks for the same token as the gateways, which say by its digest which one th
 
 from __future__ import annotations
 
+import functools
 import hmac
 import json
 import time
@@ -60,10 +61,24 @@ class AgentAccess:
         return scheme.lower() == b"bearer" and hmac.compare_digest(sent, self._digest)
 
 
+class AgentExchange(HttpExchange):
+    """A request to this port. `withdraw` is set once it waits for the model: called where its client leaves."""
+
+    __slots__ = ("withdraw",)
+
+    withdraw: Callable[[], None]
+
+    def leave(self) -> None:
+        """Note that the client has gone: nobody waits for the model."""
+        HttpExchange.leave(self)
+        if hasattr(self, "withdraw"):
+            self.withdraw()
+
+
 class _HttpStream:
     """A streamed answer to a client of this port: credit for what was written, as its client reads."""
 
-    def __init__(self, http: AgentHttp, core: StreamCore, id_: int, exchange: HttpExchange) -> None:
+    def __init__(self, http: AgentHttp, core: StreamCore, id_: int, exchange: AgentExchange) -> None:
         self._http, self._core, self._id, self._exchange = http, core, id_, exchange
         self._window = ReceiveWindow()
 
@@ -99,10 +114,10 @@ class AgentHttp:
         self._core, self._served, self._instance, self._access = core, served, instance, access
         self._routes = Routes(ServiceSpec(name="agent", models=(served,)))
         self._is_ready, self._telemetry = is_ready, telemetry
-        self._jobs: dict[int, HttpExchange] = {}
+        self._jobs: dict[int, AgentExchange] = {}
         self._count = 0
 
-    def handle(self, exchange: HttpExchange) -> None:
+    def handle(self, exchange: AgentExchange) -> None:
         """Handle one request."""
         route = self._routes.find(exchange.target)
         is_open = route is not None and route.endpoint in OPEN_TO_ALL
@@ -121,7 +136,7 @@ class AgentHttp:
         """True where a request's body is to be read."""
         return self._access.allows(headers)
 
-    def _refuse(self, exchange: HttpExchange) -> None:
+    def _refuse(self, exchange: AgentExchange) -> None:
         if self._access.is_known:
             exchange.refuse(401, "a bearer token is required", b"www-authenticate: Bearer\r\n")
         else:
@@ -130,10 +145,13 @@ class AgentHttp:
 
     def answered(self, job: Job, reply: InferReply) -> None:
         """Answer with the model's response."""
+        exchange = self._jobs.get(job.id)
+        if exchange is None:
+            return  # its client left while the batch ran
         extra = b"%b: %d\r\n" % (_LENGTH, reply.header_length) if reply.header_length else b""
         if reply.variant:
             extra += b"%b: %b\r\n" % (VARIANT, reply.variant.encode())
-        self._jobs[job.id].reply(reply.status, reply.content_type.encode("latin-1"), reply.body, extra)
+        exchange.reply(reply.status, reply.content_type.encode("latin-1"), reply.body, extra)
         del self._jobs[job.id]
 
     def began(self, job: Job, status: int, content_type: str) -> None:
@@ -174,7 +192,7 @@ class AgentHttp:
     def publish_if_changed(self) -> None:
         """Nothing to publish: HTTP clients keep no estimate of the queue."""
 
-    def _infer(self, exchange: HttpExchange, route: Route) -> None:
+    def _infer(self, exchange: AgentExchange, route: Route) -> None:
         headers, now = exchange.headers, time.monotonic()
         length = headers.get("inference-header-content-length", b"0")
         can_stream = exchange.connection is not None and exchange.connection.can_stream
@@ -218,10 +236,12 @@ class AgentHttp:
         self._jobs[job.id] = exchange
         if isinstance(self._core, StreamCore):
             exchange.stream = _HttpStream(self, self._core, job.id, exchange)
+        else:
+            exchange.withdraw = functools.partial(self.forget, job.id)
         self._core.start()
         self._core.publish_if_changed()
 
-    def _handle_get(self, exchange: HttpExchange, route: Route) -> None:
+    def _handle_get(self, exchange: AgentExchange, route: Route) -> None:
         served = self._served
         document: dict[str, Any] = {"live": True}
         match route.endpoint:

@@ -29,7 +29,7 @@ from mark.service_spec import ServedModel
 from mark.serving.agent.batch_trace import AgentTracing
 from mark.serving.agent.certificate import make_certificate
 from mark.serving.agent.gateway_link import FramePort, GatewayConnection
-from mark.serving.agent.http import AgentAccess, AgentHttp
+from mark.serving.agent.http import AgentAccess, AgentExchange, AgentHttp
 from mark.serving.agent.queue import AgentCore
 from mark.serving.agent.streams import StreamCore
 from mark.serving.agent.variants import AgentVariants
@@ -285,7 +285,9 @@ async def serve_agent(  # noqa: PLR0913 it is given every port
         access=access,
         telemetry=telemetry,
     )
-    http = HttpServer(answering.handle, admits=answering.admits, unexpected=agent.core.unexpected)
+    http = HttpServer(
+        answering.handle, make=AgentExchange, admits=answering.admits, unexpected=agent.core.unexpected
+    )
     port = FramePort(key=agent.wire_key, standby=config.role is Role.STANDBY, on_token=access.set_digest)
     connections, tls = port.open, make_certificate() if config.encrypted else None
     agent.certificate = tls.fingerprint if tls is not None else ""

@@ -1,9 +1,9 @@
 """A batch of requests in, one answer for each out, whatever runs the model: no input or output here.
 
 Requests that fit together are merged into one call of the model and taken apart again. A request that cannot be
-read gets a 4xx of its own. A call that fails is repeated in halves, so that only the culprit's answer is an error,
-and the others of a large batch wait for few calls more. `answering` yields the tensors of each call and gets its
-outputs, or ModelFailed; `answer` and `answer_async` drive it.
+read gets a 4xx of its own. A call that fails, or whose outputs do not fit the requests, is repeated in halves, so
+that only the culprit's answer is an error, and the others of a large batch wait for few calls more. `answering`
+yields the tensors of each call and gets its outputs, or ModelFailed; `answer` and `answer_async` drive it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def answering(
     """The calls that a batch needs, one after another; returns the replies in the order of the requests.
 
     outputs: what the model declares of its answers, which are held to it; none: whatever comes. version: the
-    answers' `model_version`, the variant where the model has several.
+    answers' `model_version`: the variant where the model has several.
     """
     exchanges: dict[int, Exchange] = {}
     replies: dict[int, InferReply] = {}
@@ -65,20 +65,22 @@ def answering(
             found = yield merge([part.inputs for part in parts])
             check_outputs(found, outputs)
             replies |= zip(group, write_replies(parts, found, version), strict=True)
-        except MemoryError:
-            if len(group) > 1:
-                pending += [[place] for place in group]
-            else:
-                replies[group[0]] = error_reply(too_large().status, str(too_large()))
-        except ModelFailed as error:
-            if len(group) > 1 and not error.whole:
+        except (MemoryError, ModelFailed, ValueError) as error:
+            if len(group) > 1 and not (isinstance(error, ModelFailed) and error.whole):
                 middle = len(group) // 2
                 pending += [group[middle:], group[:middle]]
             else:
-                replies |= dict.fromkeys(group, error_reply(error.status, str(error)))
-        except ValueError as error:
-            replies |= dict.fromkeys(group, error_reply(500, f"the model's output is invalid: {error}"))
+                replies |= dict.fromkeys(group, _failed(error))
     return [replies[place] for place in range(len(requests))]
+
+
+def _failed(error: MemoryError | ModelFailed | ValueError) -> InferReply:
+    """The answer to a request for which the model's call failed."""
+    if isinstance(error, ModelFailed):
+        return error_reply(error.status, str(error))
+    if isinstance(error, MemoryError):
+        return error_reply(too_large().status, str(too_large()))
+    return error_reply(500, f"the model's output is invalid: {error}")
 
 
 def answer(steps: Answering, call: Callable[[Tensors], Tensors]) -> list[InferReply]:

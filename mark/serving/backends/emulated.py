@@ -57,8 +57,9 @@ class EmulatedBackend:
         rng: np.random.Generator,
         credits_left: float | None = None,
         variants: VariantServing | None = None,
+        version: str = MODEL_VERSION,
     ) -> None:
-        self._variants = variants
+        self._variants, self._version = variants, version
         self._type = offering.instance_type.name
         self._profile, self._full_s = offering.profile, offering.latency_s
         self._cv, self._rng = offering.cv, rng
@@ -96,7 +97,7 @@ class EmulatedBackend:
 
     async def infer(self, batch: Sequence[InferRequest]) -> Sequence[InferReply]:
         """Zeros, after the time that so many items take."""
-        return await self._infer(batch, self._profile.latency_s, MODEL_VERSION)
+        return await self._infer(batch, self._profile.latency_s, self._version)
 
     async def infer_variant(self, batch: Sequence[InferRequest], variant: str) -> Sequence[InferReply]:
         """The same after the time that the variant takes. Errors: Misconfigured where there is none."""
@@ -129,7 +130,7 @@ class EmulatedBackend:
 
     def event(self) -> bytes:
         """One part of an emulated stream."""
-        return write_event(self._name, MODEL_VERSION, zeros(self.outputs, 1))
+        return write_event(self._name, self._version, zeros(self.outputs, 1))
 
     def stream_over(self) -> None:
         """One stream less runs."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from mark.domain.offering import Offering
 from mark.ports import Backend, PythonModel
+from mark.protocols.oip.replies import MODEL_VERSION
 from mark.service_spec import BackendSpec, ServedModel
 from mark.serving.backends.emulated import EmulatedBackend
 from mark.serving.backends.oip_server import OipBackend
@@ -42,6 +43,7 @@ def make_backend(
     and how fast it moves, for CPU credits. rng: for the noise of an emulated model's times.
     """
     connections = max(MAX_CONNECTIONS, offering.batch.max_batch) if spec.streams else MAX_CONNECTIONS
+    version = served.version or MODEL_VERSION
     match spec.kind:
         case "emulated":
             return EmulatedBackend(
@@ -54,16 +56,19 @@ def make_backend(
                 rng=rng,
                 credits_left=credits_left,
                 variants=served.variant_serving,
+                version=version,
             )
         case "python":
             # Loading imports the model's module: that is the starting backend's work, on its own thread.
             folder = Path(spec.folder) if spec.folder else None
             make = PythonStreamBackend if spec.streams else PythonBackend
-            return make(lambda: load(spec.target, folder)(), name=served.name)  # noqa: PLW0108
+            return make(lambda: load(spec.target, folder)(), name=served.name, version=version)  # noqa: PLW0108
         case "oip":
-            return OipBackend(spec.target, name=served.name, connections=connections)
+            return OipBackend(spec.target, name=served.name, connections=connections, version=version)
         case "tf-serving":
-            return TfServingBackend(spec.target, name=served.name, inputs=served.inputs, outputs=served.outputs)
+            return TfServingBackend(
+                spec.target, name=served.name, inputs=served.inputs, outputs=served.outputs, version=version
+            )
         case "invocations":
             return InvocationsBackend(spec.target, connections=connections)
         case _:

@@ -18,6 +18,7 @@ from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest, StreamedReply, Trace
 from mark.protocols.exchange import SAGEMAKER_PATHS
 from mark.protocols.oip.bodies import DTYPES, BadRequest, Tensors, compose_infer, error_reply, parse_infer_reply
+from mark.protocols.oip.replies import MODEL_VERSION
 from mark.serving.backends.answering import ModelFailed, answer_async
 from mark.serving.backends.servers import (
     READY_WITHIN_S,
@@ -47,6 +48,7 @@ class OipBackend:
         name: str,
         ready_within_s: float = READY_WITHIN_S,
         connections: int = MAX_CONNECTIONS,
+        version: str = MODEL_VERSION,
     ) -> None:
         """url: `http://host:port`, or with `/v2/models/NAME` where the server calls the model otherwise.
 
@@ -56,6 +58,7 @@ class OipBackend:
         self._name = name
         self._path = urlsplit(url).path.rstrip("/") or f"/v2/models/{name}"
         self._ready_within_s = ready_within_s
+        self._version = version
         self._binary = False
         self._takes_batches = False
         self.inputs: tuple[TensorSpec, ...] = ()
@@ -70,7 +73,7 @@ class OipBackend:
             within_s=self._ready_within_s,
         )
         server, model = await self._document("/v2"), await self._document(self._path)
-        self._binary = BINARY in server.get("extensions", [])
+        self._binary = BINARY in (server.get("extensions") or ())
         self.inputs, self.outputs = _specs(model.get("inputs")), _specs(model.get("outputs"))
         self._takes_batches = bool(self.inputs) and all(spec.shape[:1] == (-1,) for spec in self.inputs)
 
@@ -96,7 +99,9 @@ class OipBackend:
         return await forward(self._client, f"{self._path}/infer", request)
 
     async def _together(self, batch: Sequence[InferRequest]) -> list[InferReply]:
-        return await answer_async(batch, self._name, self.inputs, partial(self._call, trace_of(batch)))
+        return await answer_async(
+            batch, self._name, self.inputs, partial(self._call, trace_of(batch)), self._version
+        )
 
     async def _call(self, trace: Trace | None, tensors: Tensors) -> Tensors:
         request = compose_infer(tensors, path=f"{self._path}/infer", binary=self._binary)._replace(trace=trace)

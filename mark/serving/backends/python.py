@@ -31,8 +31,9 @@ class PythonBackend:
 
     platform = "python"
 
-    def __init__(self, make_model: Callable[[], PythonModel], *, name: str) -> None:
-        self._make_model, self._name = make_model, name
+    def __init__(self, make_model: Callable[[], PythonModel], *, name: str, version: str = MODEL_VERSION) -> None:
+        """version: the answers' `model_version`, where no variant gave them."""
+        self._make_model, self._name, self._version = make_model, name, version
         self._model: PythonModel | None = None
         self._thread = ModelThread(f"model-{name}")
         self.inputs: tuple[TensorSpec, ...] = ()
@@ -85,8 +86,7 @@ class PythonBackend:
             log.error("%s returned invalid outputs: %s", self._name, error)  # noqa: TRY400 - the model's error, not ours
 
     def _answer(self, batch: Sequence[InferRequest], variant: str | None = None) -> list[InferReply]:
-        version = variant or MODEL_VERSION
-        steps = answering(batch, self._name, self.inputs, self.outputs, version)
+        steps = answering(batch, self._name, self.inputs, self.outputs, variant or self._version)
         return answer(steps, functools.partial(self._predict, variant=variant, trace=trace_of(batch)))
 
     def _predict(self, tensors: Tensors, variant: str | None = None, trace: Trace | None = None) -> Tensors:

@@ -20,7 +20,6 @@ from mark.ports import InferRequest, PythonModel, StreamedReply
 from mark.protocols.exchange import check_outputs, read_exchange, write_replies, zeros
 from mark.protocols.oip.bodies import BadRequest, Tensors, error_reply
 from mark.protocols.oip.generate import SSE_TYPE, STREAM_END, WHOLE_END, read_generate, write_event
-from mark.protocols.oip.replies import MODEL_VERSION
 from mark.serving.backends.answering import ModelFailed
 from mark.serving.backends.python import PythonBackend
 from mark.serving.backends.servers import whole
@@ -76,14 +75,14 @@ class PythonStreamBackend(PythonBackend):
 
     def _read(self, request: InferRequest) -> tuple[Tensors, Callable[[Tensors], bytes]]:
         """The inputs, and how a part of the answer is written. Errors: BadRequest."""
-        name = self._name
+        name, version = self._name, self._version
         if request.path.endswith(STREAM_END):
             call = read_generate(request.body, self.inputs)
-            return call.inputs, lambda outputs: write_event(name, MODEL_VERSION, outputs)
+            return call.inputs, lambda outputs: write_event(name, version, outputs)
         exchange = read_exchange(request, name, self.inputs)
 
         def line(outputs: Tensors) -> bytes:
-            reply = write_replies([exchange], outputs)[0]
+            reply = write_replies([exchange], outputs, version)[0]
             if reply.status != 200 or reply.header_length:
                 text = reply.body.decode("utf-8", "replace")
                 raise ValueError(text if reply.status != 200 else "binary outputs cannot stream; ask for JSON")

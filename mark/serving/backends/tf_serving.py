@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest, Trace
 from mark.protocols.oip.bodies import DTYPES, JSON_TYPE, Tensors
+from mark.protocols.oip.replies import MODEL_VERSION
 from mark.serving.backends.answering import ModelFailed, answer_async
 from mark.serving.backends.servers import READY_WITHIN_S, post, wait_until_ready
 from mark.serving.http.client import HttpAnswer, HttpClient
@@ -37,8 +38,10 @@ class TfServingBackend:
         inputs: Sequence[TensorSpec],
         outputs: Sequence[TensorSpec],
         ready_within_s: float = READY_WITHIN_S,
+        version: str = MODEL_VERSION,
     ) -> None:
         """url: `http://host:port`, or with `/v1/models/NAME` where the server calls the model otherwise."""
+        self._version = version
         self._client = HttpClient(url)
         self._name = name
         self._path = urlsplit(url).path.rstrip("/") or f"/v1/models/{name}"
@@ -51,7 +54,9 @@ class TfServingBackend:
 
     async def infer(self, batch: Sequence[InferRequest]) -> Sequence[InferReply]:
         """One call for all that fit together."""
-        return await answer_async(batch, self._name, self.inputs, partial(self._call, trace_of(batch)))
+        return await answer_async(
+            batch, self._name, self.inputs, partial(self._call, trace_of(batch)), self._version
+        )
 
     async def close(self) -> None:
         """Close the connections; the server goes on."""

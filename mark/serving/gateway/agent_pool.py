@@ -161,6 +161,7 @@ class AgentConnection(FrameLink):
         )
         self._sent = id_
         self.in_flight[id_] = request
+        request.sent_to, request.sent_as = self, id_
         if request.stream is not None:
             cast("StreamedAnswer", request.stream).sent_to(self, id_)
         view = self.view
@@ -186,6 +187,15 @@ class AgentConnection(FrameLink):
         else:
             self._streams.pop(id_, None)
         self.write(encode(Cancel(id_)))
+
+    def withdraw(self, id_: int, request: InferenceRequest) -> None:
+        """Cancel a request that nobody waits for: the agent drops it from its queue, unless its batch runs."""
+        if self.in_flight.get(id_) is not request:
+            return
+        self.cancel(id_, request)
+        if request.size != 1:
+            self._expired[id_] = request.size
+        self.router.forget(request)
 
     def end_streams(self, error: str) -> int:
         """End all streams that have begun with an error, and count them."""

@@ -74,6 +74,10 @@ class CallsRoute(Protocol):
         """Answer a request whose time is over."""
         ...
 
+    def forget(self, request: InferenceRequest) -> None:
+        """Count a request that nobody waits for."""
+        ...
+
     def fail(self, request: InferenceRequest, status: int, text: str) -> None:
         """Answer with an error of the service."""
         ...
@@ -199,6 +203,10 @@ class LambdaCalls:
         self._room.in_flight -= 1
 
     async def _call(self, router: CallsRoute, request: InferenceRequest) -> None:
+        if request.is_unasked:  # its client left in this turn of the loop
+            self._end()
+            router.forget(request)
+            return
         asked = request.infer_request()._replace(version=self._version)
         left_s = max(0.001, request.arrived_at + router.give_up_s - time.monotonic())
         try:

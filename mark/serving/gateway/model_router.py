@@ -277,6 +277,9 @@ class ModelRouter:
 
         One of the async class waits again while its deadline lets it.
         """
+        if request.is_unasked:
+            self.forget(request)
+            return
         if self.held is not None and self.held.put_back(request, now):
             return
         agent, instance_at = self._first_to_finish(now, request.size)
@@ -493,7 +496,7 @@ class ModelRouter:
         judged_s = first_s if slo.first_byte_s is not None and first_s is not None else waited_s
         missed = judged_s > slo.judged_s
         self.tally.left += 1
-        self.tally.failed += missed
+        self.tally.failed += missed and _is_load(request)
         if request.client is not None:
             request.client.refused(504 if missed else CLIENT_GONE)
             request.client = None
@@ -503,6 +506,11 @@ class ModelRouter:
         self.tally.failed += _is_load(request)
         self.tally.says_failed(text)
         self.fail(request, status, text)
+
+    def forget(self, request: InferenceRequest) -> None:
+        """Count a request that nobody waits for; whoever had it does so no more."""
+        self.left(request, None, time.monotonic())
+        self.fail(request, CLIENT_GONE, "the client has closed its connection")
 
     def fail(self, request: InferenceRequest, status: int, text: str) -> None:
         """Answer with an error of the service."""

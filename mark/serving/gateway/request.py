@@ -7,7 +7,7 @@ or copy it import this one, which imports none of them.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from mark.ports import InferRequest, Trace
 from mark.protocols import sagemaker
@@ -25,6 +25,14 @@ _JSON = JSON_TYPE.encode()
 _HEADER_LENGTH = HEADER_LENGTH.encode()
 ONLY_VARIANT = b"AllTraffic"
 """SageMaker's name of the only variant of an endpoint."""
+
+
+class Withdraws(Protocol):
+    """A connection to an agent, as a request sees it."""
+
+    def withdraw(self, id_: int, request: InferenceRequest) -> None:
+        """Take back a request that nobody waits for, where it is still there."""
+        ...
 
 
 class Loss(NamedTuple):
@@ -72,8 +80,8 @@ class InferenceRequest(HttpExchange):
 
     __slots__ = (
         "accept", "accuracy_floor", "arrived_at", "client", "content_type", "deadline_at", "failed_by",
-        "header_length", "idempotency", "losses", "path", "request_id", "shape", "size", "trace", "traceparent",
-        "variant", "version",
+        "header_length", "idempotency", "losses", "path", "request_id", "sent_as", "sent_to", "shape", "size",
+        "trace", "traceparent", "variant", "version",
     )  # fmt: skip
 
     arrived_at: float
@@ -103,6 +111,9 @@ class InferenceRequest(HttpExchange):
     client: ClientUse | HeldUse | None
     #: record of its id, None where the gateway made the id
     idempotency: IdempotencyRecord | None
+    #: the connection to the agent that it was sent to last, and its number there; None before
+    sent_to: Withdraws | None
+    sent_as: int
     #: servers that were lost with it
     losses: tuple[Loss, ...]
     #: version whose answer was an error that its client did not get
@@ -126,6 +137,18 @@ class InferenceRequest(HttpExchange):
         self.arrived_at = self.deadline_at = self.accuracy_floor = 0.0
         self.idempotency = self.client = self.trace = None
         self.losses = ()
+        self.sent_to, self.sent_as = None, 0
+
+    @property
+    def is_unasked(self) -> bool:
+        """True where nobody waits for the answer, now or by a later request with the same id."""
+        return self.connection is None and self.idempotency is None
+
+    def leave(self) -> None:
+        """Note that the client has gone, and withdraw the request where nobody else may ask for its answer."""
+        HttpExchange.leave(self)
+        if self.sent_to is not None and self.stream is None and self.is_unasked:
+            self.sent_to.withdraw(self.sent_as, self)
 
     def infer_request(self) -> InferRequest:
         """The request as Lambda's adapter takes it."""

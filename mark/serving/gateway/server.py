@@ -296,6 +296,8 @@ class Gateway:
         self._decoded(request, route, account, body)
 
     def _decoded(self, request: InferenceRequest, route: Route, account: Account, body: bytes) -> None:
+        if request.connection is None:
+            return  # the client left meanwhile
         request.body, request.head = body, None  # no other request with this head has its length
         request.headers = {name: value for name, value in request.headers.items() if name != "content-encoding"}
         self._infer(request, route, account)

@@ -284,9 +284,7 @@ class GrpcServer:
             return await waiting.answer
         finally:
             if exchange.connection is not None:
-                exchange.connection = None
-                if exchange.stream is not None:
-                    exchange.stream.on_left()
+                exchange.leave()
 
 
 def _of_document(name: str, body: bytes, field: str) -> bytes:

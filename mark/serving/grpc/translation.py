@@ -109,7 +109,7 @@ def _composed(body: bytes, header_length: int, *, typed: bool) -> bytes:
     made = CLASSES["ModelInferResponse"](**{name: document[name] for name in names if name in document})
     _put_parameters(made, document.get("parameters"))
     entries: list[dict[str, Any]] = document["outputs"]
-    sizes = [entry.get("parameters", {}).get("binary_data_size") for entry in entries]
+    sizes = [(entry.get("parameters") or {}).get("binary_data_size") for entry in entries]
     typed = typed and all(entry["datatype"] in CONTENTS for entry in entries)
     arrays = oip.parse_infer_reply(body, header_length) if typed or None in sizes else {}
     for entry, data in zip(entries, _cut(tail, sizes), strict=True):

@@ -18,8 +18,10 @@ import functools
 import re
 from collections import deque
 from contextlib import suppress
+from email.utils import formatdate
 from enum import Enum
 from http import HTTPStatus
+from time import time
 from typing import Any, Protocol, cast
 
 import httptools
@@ -32,6 +34,8 @@ from mark.serving.http.limits import Admits, Handler, HttpLimits, OnError
 from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 
 _STATUS = {status.value: f"{status.value} {status.phrase}".encode() for status in HTTPStatus}
+_WITHOUT_LENGTH = (204, 304)
+"""Statuses whose answers have no body, and so no Content-Length (RFC 9110, 8.6)."""
 _CLOSE = b"connection: close\r\n"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _RETRY = b"retry-after: 1\r\n"
@@ -45,6 +49,8 @@ CHUNK_HEAD_BYTES = 16
 """Framing bytes of a chunk; extensions and trailers of all chunks may take head_bytes more."""
 STREAM_BUFFER_BYTES = 16 * 1024
 """Bytes of a streamed answer that wait here for the client; beyond it the stream's source is held back."""
+PROBE_EACH_S = 0.2
+"""Time between two questions to a client that sends no more, while it waits for an answer."""
 LINGER_S = 2.0
 """Time that a refused client may go on sending before its connection is reset."""
 
@@ -72,9 +78,11 @@ TRANSITIONS = {
 
 
 @functools.lru_cache(maxsize=256)
-def _first_lines(status: int, content_type: bytes) -> bytes:
+def _first_lines(status: int, content_type: bytes, second: int) -> bytes:
+    """The status line, and the headers of each answer in that second: Date is demanded of one that has a clock."""
     line = _STATUS.get(status) or b"%d Unknown" % status
-    return b"HTTP/1.1 %b\r\ncontent-type: %b\r\n" % (line, content_type)
+    date = formatdate(second, usegmt=True).encode()
+    return b"HTTP/1.1 %b\r\ndate: %b\r\ncontent-type: %b\r\n" % (line, date, content_type)
 
 
 class ServerRoom(Protocol):
@@ -190,7 +198,23 @@ class HttpConnection(asyncio.Protocol):
             return False  # TLS knows no half-closed connections
         if self._refusal is None:  # else what was wrong behind it is told, and that closes
             last.keep_alive = False
+        self._probe_later()
         return True
+
+    def _probe_later(self) -> None:
+        asyncio.get_running_loop().call_later(PROBE_EACH_S, self._probe)
+
+    def _probe(self) -> None:
+        """Find out whether a client that sends no more waits for its answer, or has gone: both look alike.
+
+        One that waits ignores an interim response (RFC 9110, 15.2). One that has gone resets the connection, on
+        which the next probe is lost.
+        """
+        if self._current is None or self._is_closing or self._transport is None:
+            return
+        if self.can_stream:
+            self._transport.write(_CONTINUE)
+            self._probe_later()
 
     def data_received(self, data: bytes) -> None:
         """Called by the loop."""
@@ -461,9 +485,12 @@ class HttpConnection(asyncio.Protocol):
     def send(self, exchange: HttpExchange, status: int, content_type: bytes, body: bytes, extra: bytes) -> None:
         """Write the answer of the exchange that is being handled, and turn to the next."""
         keep = exchange.keep_alive and not (self._server.is_leaving and self._has_nothing_behind)
-        head = b"%bcontent-length: %d\r\n%b%b\r\n" % (
-            _first_lines(status, content_type), len(body), extra, b"" if keep else _CLOSE
-        )  # fmt: skip
+        head = b"%b%b%b%b\r\n" % (
+            _first_lines(status, content_type, int(time())),
+            b"" if status in _WITHOUT_LENGTH else b"content-length: %d\r\n" % len(body),
+            extra,
+            b"" if keep else _CLOSE,
+        )
         large = len(body) > SMALL_BYTES
         if exchange.method == b"HEAD":
             large = False
@@ -503,7 +530,7 @@ class HttpConnection(asyncio.Protocol):
         transport.set_write_buffer_limits(high=STREAM_BUFFER_BYTES)
         transport.write(
             b"%btransfer-encoding: chunked\r\n%b%b\r\n"
-            % (_first_lines(status, content_type), extra, b"" if exchange.keep_alive else _CLOSE)
+            % (_first_lines(status, content_type, int(time())), extra, b"" if exchange.keep_alive else _CLOSE)
         )
 
     def write_part(self, body: bytes) -> None:
@@ -655,6 +682,4 @@ class HttpConnection(asyncio.Protocol):
             self._pending.pop().connection = None
         self._pending_bytes = 0
         if current is not None:
-            current.connection = None
-            if current.stream is not None:
-                current.stream.on_left()
+            current.leave()

@@ -91,6 +91,12 @@ class HttpExchange:
         if connection is not None:
             connection.send(self, status, content_type, body, extra)
 
+    def leave(self) -> None:
+        """Note that the client has gone: nobody reads an answer."""
+        self.connection = None
+        if self.stream is not None:
+            self.stream.on_left()
+
     def refuse(self, status: int, text: str, extra: bytes = b"") -> None:
         """Answer with OIP's error document."""
         self.reply(status, JSON_TYPE.encode(), error_body(text), extra)

@@ -171,9 +171,17 @@ def read_trace(
     sources = [source for one in places for source in find_sources(one, objects)]
     read = _read_all(shown, sources, options)
     parts, copies = without_copies(read)
-    load, name = join(shown, parts, options), name_of(places[0])
     empty = len(sources) - len(read)
-    notes = (*load.notes, *copies, *((f"{empty} of {len(sources)} files hold nothing",) if empty else ()))
+    notes = (*copies, *((f"{empty} of {len(sources)} files hold nothing",) if empty else ()))
+    return trace_of_rows(name_of(places[0]), shown, parts, options, notes)
+
+
+def trace_of_rows(
+    name: str, shown: str, parts: Sequence[Rows], options: TraceOptions, notes: tuple[str, ...] = ()
+) -> Trace:
+    """The trace of rows of one format. shown: their source, as messages call it."""
+    load = join(shown, parts, options)
+    notes = (*load.notes, *notes)
     if isinstance(load, Instants):
         return replace(trace_of_arrivals(name, load.times, keep_instants=not load.whole_seconds), notes=notes)
     return Trace(

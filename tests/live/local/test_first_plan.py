@@ -8,7 +8,7 @@ import pytest
 
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
-from mark.live.local.first_plan import check_first_plan, first_plan
+from mark.live.local.first_plan import check_served, first_plan
 from mark.live.models import LiveModel, make_live_models
 
 
@@ -23,20 +23,22 @@ def digits(**serve: object) -> LiveModel:
 @pytest.mark.parametrize("expected_rps", [0.01, 5.0, 100.0])
 def test_without_lambda_the_default_policy_begins_with_instances(expected_rps: float) -> None:
     model = digits(offerings={"overflow": False, "types": ["c5.large"]}, expected_rps=expected_rps)
-    plan = first_plan(model)
+    first = first_plan(model)
     assert model.bundle.name == "hedged"
-    assert [(item.offering, item.count) for item in plan.counts] == [("c5.large:on-demand", 1)]
-    check_first_plan(model)
+    assert first.fleet == "1 c5.large"
+    assert first.usd_per_hour > 0
+    check_served(first)
 
 
 def test_a_plan_of_nothing_is_refused_where_there_is_no_lambda_either() -> None:
     model = digits(offerings={"overflow": False, "types": ["c5.large"]})
     idle = replace(model.bundle, controller=replace(model.bundle.controller, planner="nothing"))
     with pytest.raises(Misconfigured, match=r"digits would not be served: .*no instance.*no Lambda"):
-        check_first_plan(replace(model, bundle=idle))
+        check_served(first_plan(replace(model, bundle=idle)))
 
 
 def test_a_model_on_lambda_may_begin_without_an_instance() -> None:
     model = digits(expected_rps=0.01)
-    assert first_plan(model).counts == ()
-    check_first_plan(model)
+    first = first_plan(model)
+    assert (first.fleet, first.usd_per_hour) == ("", 0.0)
+    check_served(first)

@@ -153,6 +153,29 @@ def test_what_is_wrong_is_said(document: object, text: str) -> None:
         oip.parse_infer(json.dumps(document).encode())
 
 
+def test_an_optional_field_that_is_null_counts_as_absent() -> None:
+    """As pydantic clients of KServe and MLServer write the fields that they did not set."""
+    unset = {"shared_memory_region": None, "binary_data_size": None}
+    output = {"name": "y", "parameters": {"classification": None, "binary_data": None}}
+    around = {"id": None, "parameters": {"binary_data_output": None}}
+    for document in (
+        {"inputs": [{**TENSOR, "parameters": None}], "outputs": None, **around, "parameters": None},
+        {
+            "inputs": [{**TENSOR, "parameters": unset}],
+            "outputs": [output, {"name": "z", "parameters": None}],
+            **around,
+        },
+    ):
+        call = oip.parse_infer(json.dumps(document).encode())
+
+        assert (call.inputs["x"].tolist(), call.id) == ([1, 2], "")
+        assert not call.wants_binary("y")
+        assert list(call.outputs) == [one["name"] for one in document["outputs"] or []]
+    sized = {**TENSOR, "data": None, "parameters": {"binary_data_size": 2}}
+    text = json.dumps({"inputs": [sized], "outputs": None}).encode()
+    assert oip.parse_infer(text + b"\1\2", len(text)).inputs["x"].tolist() == [1, 2]
+
+
 def test_a_header_length_beyond_the_body_is_refused() -> None:
     with pytest.raises(oip.BadRequest, match="does not fit a body of 2 bytes"):
         oip.parse_infer(b"{}", 3)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import sys
 import threading
+import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,11 +18,14 @@ from mark.domain.tensor import TensorSpec
 from mark.offline.own_model import profile
 from mark.offline.own_model.profile import ProfileOptions
 from mark.protocols.oip.bodies import compose_infer
+from mark.service_spec import BackendSpec
+from mark.serving.backends.factory import make_backend
 from mark.serving.backends.python import PythonBackend
 from models.digits import Digits
 from models.digits.data import digits
 from models.transformer import Polarity
 from tests.serving.backends.asks import INPUTS, OUTPUTS, ask, error, invocation, outputs, run, tensor, wrong
+from tests.serving.harness import served
 
 
 class Sum:
@@ -117,6 +123,40 @@ def test_a_request_that_the_model_declares_wrong_is_the_clients_mistake(caplog):
 
 
 @pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda y: y[:-1],
+        lambda y: np.concatenate([y, y]),
+        lambda y: y.astype(np.float64),
+        lambda y: y.astype(np.longdouble),
+        lambda y: [*y.tolist(), None],
+    ],
+    ids=["a row too few", "too many", "another type", "no type of JSON's", "none"],
+)
+@pytest.mark.parametrize("declared", [OUTPUTS, ()], ids=["declared", "undeclared"])
+def test_only_the_culprit_fails_when_outputs_do_not_fit_the_requests(spoil, declared):
+    class Spoilt(Sum):
+        def predict(self, inputs):
+            y = inputs["x"].sum(axis=1, keepdims=True)
+            return {"y": spoil(y) if (inputs["x"] == 13).any() else y}
+
+    backend = of(Spoilt())
+    batch = [ask([1, 1]), ask([13, 0]), invocation([2, 2])]
+
+    async def scenario():
+        await backend.start()
+        backend.outputs = declared
+        found = await backend.infer(batch)
+        await backend.close()
+        return found
+
+    replies = asyncio.run(scenario())
+    assert replies[0].status == replies[2].status == 200
+    assert (outputs(replies[0]), json.loads(replies[2].body)) == ([[2]], {"predictions": [[4]]})
+    assert replies[1].status == 500 or not declared
+
+
+@pytest.mark.parametrize(
     "answer", [{"y": np.zeros((7, 1))}, {"y": np.zeros(())}, {"y": np.array([1j, 2j])}, {"y": 1}]
 )
 def test_a_model_that_answers_wrongly_is_500_or_less(answer, caplog):
@@ -125,7 +165,7 @@ def test_a_model_that_answers_wrongly_is_500_or_less(answer, caplog):
             return answer
 
     (replies,) = run(of(Odd()), [ask([1, 1]), ask([2, 2])])
-    assert {reply.status for reply in replies} <= {400, 500}
+    assert {reply.status for reply in replies} == {500}
 
 
 def test_frames_flow_while_the_model_works():
@@ -271,6 +311,22 @@ def test_outputs_are_held_to_what_the_model_declares(wrong_outputs, said, monkey
     with pytest.raises(Misconfigured, match=re.escape(said)) as refused:
         profile.profile_backend(options, as_json=False)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", ["python", "emulated"])
+def test_answers_name_the_version_that_serves(kind):
+    for version, told in (("9d0e55ab1c33", "9d0e55ab1c33"), ("", "1")):
+        model = replace(served(), inputs=INPUTS, outputs=OUTPUTS, version=version)
+        backend = make_backend(
+            BackendSpec(kind=kind, target="m:Sum"),
+            model,
+            model.offerings[0],
+            load=lambda *_: Sum,
+            now=time.monotonic,
+            rng=np.random.default_rng(0),
+        )
+        (replies,) = run(backend, [ask([1, 1]), ask([1, 1])._replace(path="/invocations")])
+        assert [json.loads(reply.body)["model_version"] for reply in replies] == [told, told]
 
 
 def test_texts_are_held_to_bytes():

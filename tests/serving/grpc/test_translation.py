@@ -120,6 +120,13 @@ def test_a_response_keeps_parameters(parameters: dict[str, object]) -> None:
     assert told == parameters
 
 
+def test_a_response_s_fields_that_are_null_count_as_absent() -> None:
+    output = {"name": "y", "datatype": "INT32", "shape": [1], "data": [5], "parameters": None}
+    body = oip.dump_json({"model_name": "m", "id": None, "parameters": None, "outputs": [output]})
+    made = CLASSES["ModelInferResponse"].FromString(compose_response(body, 0, typed=True))
+    assert (made.id, list(made.outputs[0].contents.int_contents)) == ("", [5])
+
+
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"outputs": 3}', b'{"outputs": [{}]}', b'{"model_name": 3}'])
 def test_what_is_no_response_is_refused(body: bytes) -> None:
     with pytest.raises(oip.BadRequest):

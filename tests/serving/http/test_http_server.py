@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from contextlib import suppress
+from email.utils import parsedate_to_datetime
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -135,6 +137,19 @@ def test_a_client_that_sends_no_more_before_its_request_is_whole_is_let_go(sent:
             client.writer.write_eof()
             assert await client.is_closed()
             await client.close()
+
+    run(test())
+
+
+def test_each_answer_has_the_date() -> None:
+    async def test() -> None:
+        async with live() as running:
+            began = int(time.time())
+            for path, method in ((INFER, "POST"), ("/nope", "POST"), ("/v2/health/live", "HEAD"), (INFER, "PUT")):
+                reply = await running.ask(path, method=method)
+                at = parsedate_to_datetime(reply.headers["date"])
+                assert began <= at.timestamp() <= time.time()
+                assert reply.headers["date"].endswith(" GMT")
 
     run(test())
 

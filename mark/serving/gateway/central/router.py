@@ -31,7 +31,7 @@ from dataclasses import replace
 from mark.dispatch.central.policy import CentralPolicy, TooLate
 from mark.dispatch.central.queue import CentralCode, CentralQueue, Instance, base_first
 from mark.dispatch.policy import Late
-from mark.domain.load.traffic import CLIENT_ERROR, CLIENT_GONE
+from mark.domain.load.traffic import CLIENT_ERROR
 from mark.domain.member import Member
 from mark.protocols.frames import Response
 from mark.service_spec import ServedModel
@@ -54,11 +54,6 @@ ME = ""
 
 def _is_idle(view: AgentView) -> bool:
     return not view.in_service and not view.waiting
-
-
-def _is_unasked(request: InferenceRequest) -> bool:
-    """True where nobody waits for the answer, now or by a later request with the same id."""
-    return request.connection is None and request.idempotency is None
 
 
 class CentralRouter(ModelRouter):
@@ -207,12 +202,8 @@ class CentralRouter(ModelRouter):
         for request in self.queue.remove_all(one for one in waiting if one.arrived_at < give_up_at):
             version = self.candidate if request in new and self.candidate is not None else self
             version.expire(request)
-        for request in self.queue.remove_all(filter(_is_unasked, waiting)):
-            self._forget(request)
-
-    def _forget(self, request: InferenceRequest) -> None:
-        self.left(request, None, time.monotonic())
-        self.fail(request, CLIENT_GONE, "the client has closed its connection")
+        for request in self.queue.remove_all(one for one in waiting if one.is_unasked):
+            self.forget(request)
 
     def _take_share(self) -> None:
         now = time.monotonic()
@@ -368,8 +359,8 @@ class CentralRouter(ModelRouter):
             return
         for request, instance in decided.started:
             agent = self._own[instance]
-            if _is_unasked(request):
-                self._forget(request)
+            if request.is_unasked:
+                self.forget(request)
                 self._set_idle(agent)
                 continue
             self._at[request] = (agent, now)

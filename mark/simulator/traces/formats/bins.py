@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,12 +12,15 @@ from numpy.typing import NDArray
 
 from mark.domain.errors import Misconfigured
 from mark.simulator.traces.formats.rows import RowKind, Rows, TraceOptions
+from mark.simulator.traces.formats.times import moment
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 BIN_TOLERANCE = 0.01
 """A printed timestamp may miss its bin's start by this share of the bin (57 s samples, rounded centiseconds)."""
+UNEVEN, MOSTLY = 0.25, 0.9
+"""An uneven grid is one where so many of the steps miss a whole number of bins by this share of a bin at most."""
 MAX_RPS = 1e9
 """More requests a second is a column in other units."""
 MAX_BINS = 200_000_000
@@ -167,23 +171,59 @@ def _bins(rows: _Joined, notes: tuple[str, ...]) -> Bins:
             *notes,
             f"no header names the numbers: they are taken as {meaning}; set --rows counts or rates",
         )
-    rates = rows.values / bin_s if kind is RowKind.COUNT else rows.values
+    lasts_s = np.full(len(rows.times), bin_s) if at is not None else _lengths_s(rows.times, bin_s)
+    rates = rows.values / lasts_s if kind is RowKind.COUNT else rows.values
     huge = rates > MAX_RPS
     if huge.any():
         row = int(np.argmax(huge))
         raise rows.wrong(row, f"rate {rates[row]:.6g} is above {MAX_RPS:g} requests/s; give rates per second")
-    filled = np.zeros(at[-1] + 1)
-    filled[at] = rates
-    missing = len(filled) - len(rates)
+    if at is None:
+        filled = spread(rows.times, lasts_s, rates, bin_s)
+        notes = (*notes, _uneven_note(lasts_s, bin_s))
+    else:
+        filled = np.zeros(at[-1] + 1)
+        filled[at] = rates
+    steps = np.rint(np.diff(rows.times) / bin_s) if at is None else np.diff(at)
+    missing = int(np.maximum(steps - 1, 0).sum())
     if missing:
-        part, row = rows.find(int(np.argmax(np.diff(at) > 1)) + 1)
-        place = part.name_of(row, with_file=len(rows.parts) > 1)
+        part, row = rows.find(int(np.argmax(steps > 1)) + 1)
+        several = len(rows.parts) > 1
+        place = moment(float(part.times[row])) if part.lines is None else part.name_of(row, with_file=several)
         notes = (*notes, f"{missing} missing bins became 0 rps, the first before {place}")
     return Bins(start_at=float(rows.times[0]), bin_s=bin_s, rates_rps=filled, notes=notes)
 
 
-def _places(rows: _Joined) -> tuple[float, Ints]:
-    """Length of a bin, s, and the bin of each row. Misconfigured where bins are not equal."""
+def spread(times: Floats, lasts_s: Floats, rates: Floats, bin_s: float) -> Floats:
+    """Mean rates of even bins from the first time on, whose requests are those of the rows.
+
+    times, lasts_s, rates: shape (rows,); a row's rate holds from its time for so long, and rows do not overlap.
+    """
+    starts = times - times[0]
+    ends = starts + lasts_s
+    before = np.concatenate(([0.0], np.cumsum(rates * lasts_s)))
+    instants = np.stack((starts, ends), axis=1).ravel()
+    counted = np.stack((before[:-1], before[1:]), axis=1).ravel()
+    edges = np.arange(math.ceil(ends[-1] / bin_s - WHOLE_TOLERANCE) + 1) * bin_s
+    edges[-1] = max(edges[-1], ends[-1])
+    return np.asarray(np.diff(np.interp(edges, instants, counted)) / bin_s, dtype=np.float64)
+
+
+def _lengths_s(times: Floats, bin_s: float) -> Floats:
+    """How long each row of an uneven grid lasts: to the next one, or for a bin where rows are missing after it."""
+    steps = np.append(np.diff(times), bin_s)
+    return np.where(np.rint(steps / bin_s) > 1, bin_s, steps)
+
+
+def _uneven_note(lasts_s: Floats, bin_s: float) -> str:
+    apart = f"{lasts_s.min():.6g} to {lasts_s.max():.6g} s apart"
+    return f"its rows are {apart}: their requests are spread over even bins of {bin_s:g} s"
+
+
+def _places(rows: _Joined) -> tuple[float, Ints | None]:
+    """Length of a bin, s, and the bin of each row; none where an export's clock was uneven.
+
+    Misconfigured where rows are on no grid, or MArk's own are uneven.
+    """
     times = rows.times
     width_s = next((part.bin_s for part in rows.parts if part.bin_s is not None), None)
     if len(times) < 2:
@@ -205,6 +245,12 @@ def _places(rows: _Joined) -> tuple[float, Ints]:
             return bin_s, np.concatenate(([0], np.cumsum(bins))).astype(np.int64)
     bin_s = widths[0]
     bins = np.rint(steps / bin_s)
+    near = (bins >= 1) & (np.abs(steps / bin_s - bins) <= UNEVEN)
+    if not rows.parts[0].as_is and near.mean() >= MOSTLY:
+        whole_s = float(np.rint(bin_s))
+        bin_s = whole_s if abs(whole_s - bin_s) <= BIN_TOLERANCE * bin_s else bin_s
+        check_length(rows.name, int(bins.sum()) + 1, float(times[-1] - times[0]))
+        return bin_s, None
     row = int(np.argmax((bins < 1) | (np.abs(steps / bin_s - bins) > BIN_TOLERANCE))) + 1
     raise rows.wrong(
         row, f"{steps[row - 1]:.10g} s after the row before, in bins of {bin_s:.10g} s; use bins of equal width"
@@ -217,8 +263,10 @@ def _check_widths(rows: _Joined, bin_s: float) -> None:
         if len(part.times) < TELLING_ROWS:
             continue
         times = np.sort(part.times)
-        own_s = _common_s(times) if part.exact else float(np.diff(times).min())
-        if abs(own_s - bin_s) > BIN_TOLERANCE * bin_s:
+        steps = np.diff(times)
+        own_s = _common_s(times) if part.exact else float(steps.min())
+        usual_s = own_s if part.exact else float(np.median(steps))  # of an uneven grid
+        if min(abs(own_s - bin_s), abs(usual_s - bin_s)) > BIN_TOLERANCE * bin_s:
             raise Misconfigured(
                 f"{part.name} has bins of {own_s:g} s, other files of {rows.name} have {bin_s:g} s; "
                 "export all with one period"

@@ -73,7 +73,7 @@ def _read_document(text: Text, options: TraceOptions) -> Rows:
         document: Any = orjson.loads(text.whole())
     except orjson.JSONDecodeError as error:
         raise Misconfigured(
-            f"{text.name} begins as JSON and is none ({error}); understood are {UNDERSTOOD}"
+            f"{text.name} begins like JSON but is not valid JSON ({error}); understood are {UNDERSTOOD}"
         ) from error
     if isinstance(document, dict):
         if "Datapoints" in document:
@@ -81,6 +81,6 @@ def _read_document(text: Text, options: TraceOptions) -> Rows:
         if "MetricDataResults" in document:
             return read_data(text, document, options)
         if "status" in document and ("data" in document or "error" in document):
-            return read_range(text, document, options)
+            return read_range(text.name, document, options)
     seen = f"the keys {', '.join(list(document)[:5])}" if isinstance(document, dict) else "a list"
     raise Misconfigured(f"{text.name} is JSON with {seen[:80]}, no known export; understood are {UNDERSTOOD}")

@@ -111,7 +111,7 @@ def _objects(text: Text) -> Iterator[tuple[int, Flat]]:
                 text.notes += (f"{text.name}: its last line, {line}, is cut off and left out",)
             else:
                 odd += 1
-                wrong = wrong or text.wrong(line, f"{row[:40]!r} is no object of JSON; remove the line")
+                wrong = wrong or text.wrong(line, f"{row[:40]!r} is not a JSON object; remove the line")
     if wrong is not None:
         if odd > max(1, seen) * LEFT_OUT_SHARE:
             raise wrong

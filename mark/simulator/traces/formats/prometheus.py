@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mark.domain.errors import Misconfigured
-from mark.simulator.traces.formats.content import EmptyFile, Text
+from mark.simulator.traces.formats.content import EmptyFile
 from mark.simulator.traces.formats.rows import RowKind, Rows, TraceOptions
 from mark.simulator.traces.formats.times import MAX_TIME_S
 
@@ -23,7 +23,11 @@ Floats = NDArray[np.float64]
 
 RANGE = "an answer of Prometheus's query_range"
 COUNTER_ENDS = ("_total", "_count")
+BUCKET = "le"
+"""The label of a histogram's buckets."""
 LEAST_STEPS = 10
+LEAST_MOVES = 40
+"""So many changes of a rate are never rises alone but for a few."""
 RESET_SHARE = 0.05
 """A counter that begins anew is at most at this share of what it was, and does so this rarely."""
 RISING = (
@@ -37,24 +41,26 @@ MOST_STEPS = 10_000_000
 """Prometheus gives 11,000 samples of a series at most; a thousand times as many come from uneven times."""
 
 
-def read_range(text: Text, document: Mapping[str, Any], options: TraceOptions) -> Rows:
-    """The sum of the series that the filters take, a bin a step. Labels are the filters' keys."""
-    series = _series(text, document)
+def read_range(name: str, document: Mapping[str, Any], options: TraceOptions, step_s: float | None = None) -> Rows:
+    """The sum of the series that the filters take, a bin a step. Labels are the filters' keys.
+
+    step_s: step that was asked for; None: the largest that all times are multiples of.
+    """
+    series = _series(name, document)
     labels = sorted({label for one in series for label in one["metric"]})
     options.where.check(RANGE, labels)
     takes = options.where.on({label: _label(label) for label in labels})
     taken = [one for one in series if takes(one)]
     if not taken:
-        return Rows(name=text.name, format=RANGE, kind=RowKind.RATE, times=np.empty(0), values=np.empty(0))
-    sampled = [_samples(text, one["values"]) for one in taken]
-    step = int(np.gcd.reduce(np.concatenate([np.diff(times) for times, _ in sampled])))
+        return Rows(name=name, format=RANGE, kind=RowKind.RATE, times=np.empty(0), values=np.empty(0))
+    _check_histogram(name, taken)
+    sampled = [_samples(name, one["values"]) for one in taken]
+    step = round(step_s * MS) if step_s else int(np.gcd.reduce(np.concatenate([np.diff(at) for at, _ in sampled])))
     if step == 0:
-        raise Misconfigured(f"{text.name} holds one sample of each series; ask for a longer range")
+        raise Misconfigured(f"{name} holds one sample of each series; ask for a longer range")
     length = max(int(times[-1]) for times, _ in sampled) - min(int(times[0]) for times, _ in sampled)
     if length / step > MOST_STEPS:
-        raise Misconfigured(
-            f"{text.name}: its times are multiples of no step but {step} ms; ask for one query's range"
-        )
+        raise Misconfigured(f"{name}: its times are multiples of no step but {step} ms; ask for one query's range")
     finite = [np.isfinite(values) for _, values in sampled]
     samples = [(times[good], values[good]) for (times, values), good in zip(sampled, finite, strict=True)]
     left_out = sum(int((~good).sum()) for good in finite)
@@ -62,20 +68,18 @@ def read_range(text: Text, document: Mapping[str, Any], options: TraceOptions) -
     counters = rising = 0
     for one, (times, values) in zip(taken, samples, strict=True):
         named = str(one["metric"].get("__name__", "")).endswith(COUNTER_ENDS)
-        counter = options.rows is None and (named or _only_rises(values))
+        counter = options.rows is None and (named or _only_rises(name, values))
         counters += counter
         rising += counter and not named
         for at, rate in _bins(times, values, step, counter=counter):
             rates[at] = rates.get(at, 0.0) + rate
     if not rates:
-        raise EmptyFile(
-            f"{text.name} holds no rate but NaN or infinite ones; check the query and the times asked for"
-        )
+        raise EmptyFile(f"{name} holds no rate but NaN or infinite ones; check the query and the times asked for")
     starts = np.array(sorted(rates), dtype=np.int64)
     return Rows(
-        name=text.name,
+        name=name,
         format=RANGE,
-        kind=RowKind.RATE if counters else options.number_kind(RowKind.RATE, text.name),
+        kind=RowKind.RATE if counters else options.number_kind(RowKind.RATE, name),
         times=starts / MS,
         values=np.array([rates[at] for at in starts.tolist()]),
         bin_s=step / MS,
@@ -84,17 +88,35 @@ def read_range(text: Text, document: Mapping[str, Any], options: TraceOptions) -
     )
 
 
-def _only_rises(values: Floats) -> bool:
+def _check_histogram(name: str, taken: Sequence[Any]) -> None:
+    """Refuse several buckets of a histogram: each holds the requests of those below it, too."""
+    if len({one["metric"].get(BUCKET) for one in taken} - {None}) > 1:
+        raise Misconfigured(
+            f"{name} holds the buckets of a histogram, where a request counts several times: ask for its _count, "
+            f"or take --where {BUCKET}=+Inf"
+        )
+
+
+def _only_rises(name: str, values: Floats) -> bool:
     """True for a counter that has lost its name, as `sum` takes it away: it never falls but to about 0.
 
-    values: shape (samples,). A rate goes up and down.
+    values: shape (samples,). A rate goes up and down. Misconfigured where it rises but falls in part: a sum of
+    counters, one of which began anew, does not show what came after that.
     """
     steps = np.diff(values)
     if len(steps) < LEAST_STEPS or not (steps > 0).any():
         return False
     falls = steps < 0
     to_zero = values[1:][falls] <= RESET_SHARE * values[:-1][falls]
-    return bool(to_zero.all()) and float(falls.mean()) <= RESET_SHARE
+    if to_zero.all():
+        return float(falls.mean()) <= RESET_SHARE
+    moves = int((steps != 0).sum())
+    if moves >= LEAST_MOVES and falls.sum() <= RESET_SHARE * moves:
+        raise Misconfigured(
+            f"{name}: the series rises and rarely falls, as a sum of counters does: ask for sum(rate(...[1m])); "
+            "--rows rates takes its values as requests per second"
+        )
+    return False
 
 
 def _label(name: str) -> Callable[[Any], str]:
@@ -102,34 +124,32 @@ def _label(name: str) -> Callable[[Any], str]:
     return lambda one: str(one["metric"].get(name, ""))
 
 
-def _series(text: Text, document: Mapping[str, Any]) -> list[Any]:
+def _series(name: str, document: Mapping[str, Any]) -> list[Any]:
     if document.get("status") != "success":
-        raise Misconfigured(f"{text.name}: Prometheus answered {document.get('error', 'no success')}; ask again")
-    data = document["data"]
+        raise Misconfigured(f"{name}: Prometheus answered {document.get('error', 'no success')}; ask again")
+    data = document.get("data")
     kind = data.get("resultType") if isinstance(data, dict) else None
     series = data.get("result") if isinstance(data, dict) else None
     if kind != "matrix":
-        raise Misconfigured(f"{text.name} holds a {kind}, one instant; ask /api/v1/query_range for a matrix")
+        raise Misconfigured(f"{name} holds a {kind}, one instant; ask /api/v1/query_range for a matrix")
     if not isinstance(series, list) or not all(
         isinstance(one, dict) and isinstance(one.get("metric"), dict) and isinstance(one.get("values"), list)
         for one in series
     ):
-        raise Misconfigured(f"{text.name} holds series without values; ask for a rate or a counter, no histogram")
+        raise Misconfigured(f"{name} holds series without values; ask for a rate or a counter, no histogram")
     if not any(one["values"] for one in series):
-        raise EmptyFile(f"{text.name} holds no sample; check the query and the times asked for")
+        raise EmptyFile(f"{name} holds no sample; check the query and the times asked for")
     return [one for one in series if one["values"]]
 
 
-def _samples(text: Text, values: Sequence[Any]) -> tuple[NDArray[np.int64], Floats]:
+def _samples(name: str, values: Sequence[Any]) -> tuple[NDArray[np.int64], Floats]:
     """Times in ms and values of a series, rising."""
     try:
         found = np.array([(float(at), float(value)) for at, value in values])
     except (TypeError, ValueError) as error:
-        raise Misconfigured(
-            f"{text.name} holds a sample that is no [time, value]; ask Prometheus again"
-        ) from error
+        raise Misconfigured(f"{name} holds a sample that is no [time, value]; ask Prometheus again") from error
     if not (np.abs(found[:, 0]) <= MAX_TIME_S).all():
-        raise Misconfigured(f"{text.name}: a sample's time is no epoch second; ask Prometheus again")
+        raise Misconfigured(f"{name}: a sample's time is no epoch second; ask Prometheus again")
     order = np.argsort(found[:, 0], kind="stable")
     return np.rint(found[order, 0] * MS).astype(np.int64), found[order, 1]
 

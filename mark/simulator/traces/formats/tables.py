@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mark.domain.errors import Misconfigured, unknown
 from mark.simulator.traces.formats.content import EmptyFile, Text, rows_of
+from mark.simulator.traces.formats.filters import Where, parse_where
 from mark.simulator.traces.formats.json_lines import ambiguous
 from mark.simulator.traces.formats.rows import RowKind, Rows, TraceOptions
 from mark.simulator.traces.formats.times import (
@@ -54,6 +55,11 @@ HOUR_NAMES = ("hour", "hr", "h", "stunde", "hour of day")
 FIELDS = "#Fields:"
 METRIC_COLUMN = "metric_name"
 """Of k6's CSV."""
+EVERY_ROW = Where()
+LOCUST = {"timestamp", "user count", "type", "name", "requests/s"}
+"""Columns of Locust's stats_history.csv, which has a row of all endpoints at each time, beside those of each."""
+LOCUST_ALL = parse_where(["name=Aggregated"])
+LOCUST_NOTE = "Locust's rows Aggregated are taken, which hold all endpoints; --where name=NAME takes one endpoint"
 DECIMAL_COMMA = re.compile(r"-?\d+(\.\d{3})*,\d+|-?\d{1,3}(\.\d{3})+")
 """A number of a file whose columns semicolons part: `1.234,5`."""
 THOUSANDS = re.compile(r"-?\d{1,3}(,\d{3})+(\.\d+)?")
@@ -83,6 +89,9 @@ class CsvLayout:
     comments: bool = False
     #: Order of dates with slashes.
     dates: DayOrder = DayOrder.MONTH_FIRST
+    #: Rows to take among such as hold the same requests, where the options do not choose.
+    usual: Where = EVERY_ROW
+    notes: tuple[str, ...] = ()
 
     @property
     def format(self) -> str:
@@ -110,6 +119,7 @@ def find_layout(text: Text, options: TraceOptions) -> CsvLayout | None:
         return None
     clock = _clock_column(names, rows, time)
     value, kind = _value_column(text, names, rows, (time, clock), options)
+    locust = set(names) >= LOCUST and not {"name", "type"} & {clause.key for clause in options.where.clauses}
     own = names == RATES_HEADER or (len(names) == 1 and names[0] in ARRIVALS_HEADERS)
     return CsvLayout(
         names=names,
@@ -122,6 +132,8 @@ def find_layout(text: Text, options: TraceOptions) -> CsvLayout | None:
         own=own,
         clock=clock,
         dates=_dates(text, rows, time, options),
+        usual=LOCUST_ALL if locust else EVERY_ROW,
+        notes=(LOCUST_NOTE,) if locust else (),
     )
 
 
@@ -212,6 +224,10 @@ def _value_column(
     if chosen is not None:
         named = next((kind for kind, pattern in NAMES.items() if pattern.fullmatch(names[chosen])), None)
         return chosen, options.rows or named or RowKind.UNSAID
+    if set(names) >= LOCUST:
+        if options.rows not in (None, RowKind.RATE):
+            raise Misconfigured(f"{text.name} is Locust's history, whose rows hold rates; leave out --rows")
+        return names.index("requests/s"), RowKind.RATE
     if not others or options.rows is RowKind.REQUEST:
         return None, RowKind.REQUEST
     found = [(at, kind) for kind, pattern in NAMES.items() for at in others if pattern.fullmatch(names[at])]
@@ -245,7 +261,8 @@ def read_table(text: Text, layout: CsvLayout, options: TraceOptions) -> Rows:
     """The rows of a CSV. MArk's own formats hold seconds, rising; others may be in any order."""
     keys = {} if layout.own else _keys(layout)
     options.where.check(layout.format, keys)
-    takes = options.where.on(keys) if options.where else None
+    where = Where(clauses=(*options.where.clauses, *layout.usual.clauses))
+    takes = where.on(keys) if where else None
     parts = [_read_block(text, layout, number, block, takes) for number, block in _data_blocks(text, layout)]
     times, values, lines = (np.concatenate(column) for column in zip(*parts, strict=True)) if parts else _NOTHING
     if not len(times) and not options.where:
@@ -257,6 +274,7 @@ def read_table(text: Text, layout: CsvLayout, options: TraceOptions) -> Rows:
         times=times,
         values=None if layout.value is None else values,
         lines=lines,
+        notes=layout.notes,
         as_is=layout.own or (not layout.header and layout.value is None),
     )
     if layout.own:

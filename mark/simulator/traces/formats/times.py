@@ -80,6 +80,11 @@ def day_order(fields: Sequence[str]) -> DayOrder:
     raise AmbiguousDates(fields[0])
 
 
+def moment(at: float) -> str:
+    """An epoch second as notes name it, to the minute."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
 def is_number(field: str) -> bool:
     """True for whatever `float` reads."""
     try:
