@@ -15,7 +15,8 @@ from mark.extras import has_extra
 INIT_EXAMPLES = (
     "mark init",
     "mark init --out service/mark.yaml",
-    "mark init --target my.py:Model --slo-ms 200 --slo-target 0.99 --out mine",
+    "mark init my.py:Model --slo-ms 200 --slo-target 0.99 --out mine",
+    "mark init my.py:predict --data '[[1.5, 2.0]]'",
 )
 PREDICT_EXAMPLES = (
     "mark predict --model digits",
@@ -25,26 +26,40 @@ PREDICT_EXAMPLES = (
 
 
 def init(
-    *,
     target: Annotated[
         str | None,
-        typer.Option(
-            metavar="TARGET",
-            help="Your model, path/file.py:Name or module:Name: write its whole folder.  [default: none]",
+        typer.Argument(
+            metavar="[TARGET]",
+            help="Your model, a class or a function: path/file.py:Name or module:Name.  [default: none]",
         ),
     ] = None,
+    *,
     to: Annotated[
         Path | None,
         typer.Option(
             "--out",
             "--to",
             metavar="PATH",
-            help="File to write; with --target the folder.  [default: mark.yaml; the target's folder]",
+            help="File to write; with TARGET the folder.  [default: mark.yaml; the target's folder]",
         ),
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="With --target: the model's name.  [default: the class's]"),
+        typer.Option(metavar="NAME", help="With TARGET: the model's name.  [default: the class's]"),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="JSON",
+            help="An example of the model's input, its batch first: measured with it, and a function's types are "
+            "told by it.  [default: zeros]",
+        ),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--input", metavar="FILE", help="The example in a .json, .npy or .npz file.  [default: zeros]"
+        ),
     ] = None,
     slo_ms: given.SloMs = None,
     slo_target: given.SloTarget = None,
@@ -67,16 +82,19 @@ def init(
     dates: given.Dates = None,
     seconds: Annotated[
         float,
-        typer.Option(metavar="SECONDS", help="With --target: time limit of measuring; 0: do not measure."),
+        typer.Option(metavar="SECONDS", help="With TARGET: time limit of measuring; 0: do not measure."),
     ] = 5.0,
     yes: Annotated[bool, typer.Option("--yes", help="Take the defaults without asking.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     config: given.Config = None,
 ) -> None:
-    """Write a mark.yaml, or with --target a model's whole folder.
+    """Write a mark.yaml, or with TARGET a model's whole folder.
 
-    With --target it loads the model, calls it, measures it here, and writes model.json, profile.json and
-    mark.yaml. On a terminal it asks for the objective; elsewhere flags and defaults count.
+    TARGET is a class with inputs, outputs and predict, or a function (file.py:predict), for which it writes such a
+    class.
+
+    It loads the model, calls it, measures it here, and writes model.json, profile.json and mark.yaml. On a
+    terminal it asks for the objective; elsewhere flags and defaults count.
     """
     read = {"trace": trace, "where": where, "rows": rows, "time": time, "value": value, "tz": tz, "dates": dates}
     settings = given.settings_of({"config": config, **read})
@@ -99,6 +117,8 @@ def init(
         seconds=seconds,
         ask=not yes,
         force=force,
+        data=data,
+        file=file,
     )
     written = write_model(options)
     if seconds > 0 and has_extra("replay"):  # it plans

@@ -1,4 +1,4 @@
-"""`mark init --target`: a model of one's own becomes a working folder: model.json, profile.json and mark.yaml.
+"""`mark init TARGET`: a model of one's own becomes a working folder: model.json, profile.json and mark.yaml.
 
 The model is loaded, tried and measured first, so that what is written is known to work; what only its owner knows,
 the objective and the load, is asked on a terminal and taken from flags and defaults elsewhere.
@@ -25,14 +25,17 @@ from mark.config.settings import Settings, TraceSettings
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.domain.models.profile import Evidence, Profile
-from mark.offline.own_model.predict import Tried, call_ms, try_model
+from mark.offline.own_model.example import first_item
+from mark.offline.own_model.predict import Tried, call_ms, given_inputs, try_model
 from mark.offline.own_model.profile import ProfileOptions, measured_profile, note_if_busy, write_profiles
+from mark.offline.own_model.sources import Given, as_class
 from mark.offline.own_model.targets import class_name, existing_source
 from mark.offline.trace_source import TraceReading, read_place
 from mark.plugins.load import make_model
 from mark.ports import PythonModel
 from mark.protocols.exchange import zeros
 from mark.protocols.model_contract import class_mistakes
+from mark.protocols.oip.bodies import Tensors
 from mark.report.files import write_whole
 from mark.report.formatting import percent
 from mark.report.terminal import note, show
@@ -49,7 +52,7 @@ ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitOptions:
-    """Flags of `mark init --target`; None: asked on a terminal, or the default.
+    """Flags of `mark init TARGET`; None: asked on a terminal, or the default.
 
     seconds: how long to measure at most; 0 for not at all.
     """
@@ -66,6 +69,9 @@ class InitOptions:
     seconds: float
     ask: bool
     force: bool
+    #: An example of the model's input, as JSON or in a file.
+    data: str | None = None
+    file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,18 +93,22 @@ def write_model(options: InitOptions) -> Path:
 
     Errors: Misconfigured.
     """
-    source = existing_source(options.target, Path())
-    folder = options.out or source.parent
+    folder = options.out or existing_source(options.target, Path()).parent
     _refuse_existing(folder, options)
     rps = _mean_rps(options.settings)
-    model, tried = _tried(options)
-    needs = _asked_needs(options, tried, rps)
-    profiles = _measured(options, needs, model) if options.seconds > 0 else ()
-    needs = _with_memory(options, needs)
-    text = _model_text(needs)
-    parse_file(text, ModelFile, "the model")  # what flags gave is checked as the file would be
-    write_whole(folder / MODEL_FILE, text)
-    write_whole(folder / CONFIG_FILE, _config_text(options, folder, needs))
+    given = Given(
+        target=options.target, data=options.data, file=options.file, force=options.force, asks=_asks(options)
+    )
+    with as_class(given) as (target, example):
+        options = replace(options, target=target)
+        model, tried = _tried(options, example)
+        needs = _asked_needs(options, tried, rps)
+        profiles = _measured(options, needs, model, tried) if tried else ()
+        needs = _with_memory(options, needs)
+        text = _model_text(needs)
+        parse_file(text, ModelFile, "the model")  # what flags gave is checked as the file would be
+        write_whole(folder / MODEL_FILE, text)
+        write_whole(folder / CONFIG_FILE, _config_text(options, folder, needs))
     if profiles:
         write_profiles(folder / PROFILE_FILE, profiles)
         note_if_busy()
@@ -120,20 +130,28 @@ def _refuse_existing(folder: Path, options: InitOptions) -> None:
         raise Misconfigured(f"{', '.join(there)} is there already; --force overwrites, --out names another folder")
 
 
-def _tried(options: InitOptions) -> tuple[PythonModel, Tried | None]:
-    """The model and a call with zeros; None where nothing is measured. Misconfigured where it is no model."""
+def _tried(options: InitOptions, example: Tensors | None) -> tuple[PythonModel, Tried | None]:
+    """The model and a call with an example, else zeros; None where nothing is measured.
+
+    Misconfigured where it is no model.
+    """
     target = options.target
     model = make_model(target, Path())
     if mistakes := class_mistakes(model):
         raise Misconfigured(f"model {target!r}: {'; '.join(mistakes)}")
     if options.seconds <= 0:
         return model, None
+    specs = tuple(model.inputs)
+    if example is None:
+        example = given_inputs(options.file, options.data, class_name(target), specs)
     try:
-        tried = try_model(model, zeros(tuple(model.inputs), 1))
+        tried = try_model(model, zeros(specs, 1) if example is None else first_item(example))
     except Misconfigured as error:
+        if example is not None:
+            raise
         raise Misconfigured(
-            f"the model does not take zeros, so it cannot be measured: {error}; --seconds 0 writes the files "
-            "without a profile, `mark profile --body` measures with a request of yours"
+            f"the model does not take zeros, so it cannot be measured: {error}; give an input with --data or "
+            "--input, or write the files without a profile: --seconds 0"
         ) from error
     if tried.mistakes:
         raise Misconfigured(f"model {target!r}: {'; '.join(tried.mistakes)}")
@@ -142,7 +160,7 @@ def _tried(options: InitOptions) -> tuple[PythonModel, Tried | None]:
     return model, tried
 
 
-def _measured(options: InitOptions, needs: _Needs, model: PythonModel) -> tuple[Profile, ...]:
+def _measured(options: InitOptions, needs: _Needs, model: PythonModel, tried: Tried) -> tuple[Profile, ...]:
     """Profiles for an instance and for Lambda, which answers one request at a time: the same calls tell both."""
     profiled = ProfileOptions(
         model=needs.name,
@@ -156,6 +174,7 @@ def _measured(options: InitOptions, needs: _Needs, model: PythonModel) -> tuple[
         to=None,
         longest_s=needs.latency_ms / 1000,
         made=model,
+        example=tried.inputs,
     )
     profile = measured_profile(profiled)[2]
     known = replace(profile.provenance, evidence=Evidence.STAND_IN)

@@ -85,7 +85,11 @@ def predict_once(settings: Settings, options: PredictOptions, *, as_json: bool) 
         model = make_model(chosen.target, chosen.folder)
     if mistakes := class_mistakes(model):
         raise Misconfigured(f"model {chosen.target!r}: {'; '.join(mistakes)}")
-    tried = try_model(model, _inputs(options, chosen, tuple(model.inputs)))
+    specs = tuple(model.inputs)
+    inputs = given_inputs(options.file, options.data, chosen.name, specs)
+    if inputs is None:
+        inputs = drawn(specs, options.rows, options.seed) if options.random else zeros(specs, options.rows)
+    tried = try_model(model, inputs)
     if as_json:
         show_json(_document(chosen, tried))
     else:
@@ -142,18 +146,15 @@ def _called(model: PythonModel, inputs: Tensors) -> tuple[object, float]:
     return outputs, time.perf_counter() - began
 
 
-def _inputs(options: PredictOptions, chosen: TriedModel, specs: tuple[TensorSpec, ...]) -> Tensors:
-    """The inputs that were given, else an example, checked as a request's are."""
-    if options.file is not None and options.data is not None:
+def given_inputs(file: Path | None, data: str | None, name: str, specs: tuple[TensorSpec, ...]) -> Tensors | None:
+    """The inputs that `--input` or `--data` give, checked as a request's are; None without either."""
+    if file is not None and data is not None:
         raise Misconfigured("give --input or --data, not both")
-    if options.file is None and options.data is None:
-        return drawn(specs, options.rows, options.seed) if options.random else zeros(specs, options.rows)
-    where = "--data" if options.file is None else str(options.file)
+    if file is None and data is None:
+        return None
+    where = "--data" if file is None else str(file)
     try:
-        if options.file is None:
-            inputs = _from_json((options.data or "").encode(), chosen.name, specs)
-        else:
-            inputs = _from_file(options.file, chosen.name, specs)
+        inputs = _from_json((data or "").encode(), name, specs) if file is None else _from_file(file, name, specs)
         check_inputs(inputs, specs)
         row_count(inputs)
     except BadRequest as error:

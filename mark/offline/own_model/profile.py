@@ -24,7 +24,7 @@ from mark.domain.models.profile import Evidence, Profile
 from mark.domain.tensor import TensorSpec
 from mark.plugins.load import load_model
 from mark.ports import Backend, InferRequest, PythonModel
-from mark.protocols.oip.bodies import example_body
+from mark.protocols.oip.bodies import Tensors, compose_infer, example_body
 from mark.report.files import write_whole
 from mark.report.tables import Column, make_table
 from mark.report.terminal import note, progress, show, show_json, unheard
@@ -69,6 +69,8 @@ class ProfileOptions:
     longest_s: float = math.inf
     #: The model, where it has been made already.
     made: PythonModel | None = None
+    #: One item to measure with instead of zeros.
+    example: Tensors | None = None
 
 
 def profile_backend(options: ProfileOptions, *, as_json: bool) -> None:
@@ -171,7 +173,10 @@ async def _measured(
     await backend.start()
     try:
         path = f"/v2/models/{options.model}/infer" if options.kind in ("python", "oip") else "/invocations"
-        request = request_for(options.body, path, getattr(backend, "inputs", ()))
+        if options.example is None:
+            request = request_for(options.body, path, getattr(backend, "inputs", ()))
+        else:
+            request = compose_infer(options.example, path=path, binary=False)
         return await measure(
             backend,
             lambda: request,

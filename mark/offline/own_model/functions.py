@@ -1,0 +1,186 @@
+"""A plain function as a model: its inputs by annotations or an example, and how it is called by trying it.
+
+It is called with a batch where that gives the answers of its items one by one, else once for each item.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass, replace
+from typing import Any, get_type_hints
+
+import numpy as np
+
+from mark.domain.errors import MarkError, Misconfigured, failure_words
+from mark.domain.tensor import TensorSpec
+from mark.offline.own_model.example import in_type, specs_of
+from mark.offline.own_model.wrapper import Way, Wrapper, function_lines
+from mark.protocols.exchange import row_count, zeros
+from mark.protocols.oip.bodies import Tensors
+
+SCALARS: Mapping[object, str] = {float: "FP64", int: "INT64", bool: "BOOL", str: "BYTES"}
+"""Annotations that say an input's type, and that a call takes one item."""
+CLOSE = 1e-4
+"""Relative difference of answers that are the same: a batch is summed in another order."""
+Function = Callable[..., object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """Inputs of a function: its required parameters. types: those that annotations tell."""
+
+    names: tuple[str, ...]
+    types: Mapping[str, str]
+
+    @property
+    def are_scalars(self) -> bool:
+        """True where annotations tell all inputs, so that no example is needed."""
+        return len(self.types) == len(self.names)
+
+
+def is_function(found: object) -> bool:
+    """True for a function with inputs; one without them makes a model."""
+    return inspect.isfunction(found) and any(_is_required(one) for one in _parameters(found))
+
+
+def parameters_of(function: Function, target: str) -> Parameters:
+    """Inputs of the function. Misconfigured where it has required ones that are given by name only."""
+    required = [one for one in _parameters(function) if _is_required(one)]
+    if named := [one.name for one in required if one.kind is one.KEYWORD_ONLY]:
+        raise Misconfigured(f"{target}: {', '.join(named)} can only be given by name; drop the * before it")
+    try:
+        hints = get_type_hints(function)
+    except Exception:  # noqa: BLE001 - a user's annotations may name anything; without them an example tells
+        hints = {}
+    types = {one.name: SCALARS[hints[one.name]] for one in required if _is_scalar(hints.get(one.name))}
+    return Parameters(names=tuple(one.name for one in required), types=types)
+
+
+def function_wrapper(
+    function: Function, parameters: Parameters, example: Tensors | None, *, draft: Wrapper
+) -> tuple[Wrapper, Tensors]:
+    """The draft with inputs, outputs and the call that works, and the example in its types.
+
+    Misconfigured where no call of the function with the example gives arrays, numbers or texts.
+    """
+    if example is None:
+        specs = (TensorSpec(name=name, datatype=parameters.types[name], shape=(-1,)) for name in parameters.names)
+        example = zeros(tuple(specs), 1)
+    failures: list[str] = []
+    for inputs in _typed(example, parameters):
+        for way in _ways(function, parameters):
+            for by_name in (False, True):
+                tried = replace(
+                    draft,
+                    inputs=specs_of(inputs, "input"),
+                    predict=function_lines(
+                        specs_of(inputs, "input"), way, by_name=by_name, scalars=parameters.are_scalars
+                    ),
+                    remark=way,
+                )
+                try:
+                    outputs = _outputs(tried, function, inputs, way)
+                except Misconfigured as error:
+                    failures.append(f"{way}: {error}")
+                else:
+                    return replace(tried, outputs=outputs), inputs
+    raise Misconfigured(f"{function.__name__} does not answer the example; {'; '.join(dict.fromkeys(failures))}")
+
+
+def _outputs(wrapper: Wrapper, function: Function, inputs: Tensors, way: Way) -> tuple[TensorSpec, ...]:
+    """Outputs of the written class on the example. Misconfigured where they are not those of the items."""
+    namespace: dict[str, Any] = {"TensorSpec": TensorSpec, "np": np, "call": function}
+    exec(wrapper.class_text, namespace)  # noqa: S102 - the text that is written, with the user's own function
+    predict: Callable[[Tensors], Any] = namespace[wrapper.name]().predict
+    if way is Way.STREAM:
+        part = _called(lambda: next(iter(predict(_item(inputs, 0))), None))
+        if part is None:
+            raise Misconfigured("it yields nothing")
+        return _checked(part, 1)
+    several = _several(inputs)
+    rows = row_count(several)
+    found = _called(lambda: predict(several))
+    specs = _checked(found, rows)
+    if way is Way.BATCH:
+        for row in range(rows):
+            alone = _called(lambda row=row: predict(_item(several, row)))
+            _checked(alone, 1)
+            if not all(_same(found[spec.name][row], alone[spec.name][0]) for spec in specs):
+                raise Misconfigured("answers of a batch differ from those of its items")
+    return specs
+
+
+def _checked(outputs: Mapping[str, Any], rows: int) -> tuple[TensorSpec, ...]:
+    arrays = {str(name): np.asarray(value) for name, value in outputs.items()}
+    for name, array in arrays.items():
+        if array.shape[:1] != (rows,):
+            raise Misconfigured(f"output {name!r} has shape {list(array.shape)} for a batch of {rows}")
+    return specs_of(arrays, "output")
+
+
+def _called(call: Callable[[], Any]) -> Any:
+    try:
+        with redirect_stdout(sys.stderr):
+            return call()
+    except MarkError:
+        raise
+    except (Exception, SystemExit) as error:  # a user's code may raise anything; the cause is chained
+        raise Misconfigured(failure_words(error)) from error
+
+
+def _same(one: Any, other: Any) -> bool:
+    first, second = np.asarray(one), np.asarray(other)
+    if first.shape != second.shape:
+        return False
+    if first.dtype.kind == "f":
+        return bool(
+            np.allclose(
+                first, second, rtol=CLOSE, atol=CLOSE * float(np.abs(first).max(initial=0.0)), equal_nan=True
+            )
+        )
+    return bool(np.array_equal(first, second))
+
+
+def _typed(example: Tensors, parameters: Parameters) -> Iterator[Tensors]:
+    """The example in the types that annotations tell; else as it is, and with JSON's numbers in 32 bits."""
+    told = {name: in_type(array, parameters.types.get(name, "BYTES")) for name, array in example.items()}
+    yield told
+    narrow = {
+        name: array.astype(np.float32) if array.dtype == np.float64 and name not in parameters.types else array
+        for name, array in told.items()
+    }
+    if any(narrow[name] is not told[name] for name in told):
+        yield narrow
+
+
+def _ways(function: Function, parameters: Parameters) -> tuple[Way, ...]:
+    if inspect.isgeneratorfunction(function):
+        return (Way.STREAM,)
+    return (Way.ITEM,) if parameters.are_scalars else (Way.BATCH, Way.ITEM)
+
+
+def _several(example: Tensors) -> Tensors:
+    """Items that differ where the example has them, else with one that is the other way round."""
+    if row_count(example) > 1:
+        return example
+    turned = {name: np.flip(array, axis=tuple(range(1, array.ndim))) for name, array in example.items()}
+    return {name: np.concatenate([array, turned[name], array]) for name, array in example.items()}
+
+
+def _item(tensors: Tensors, row: int) -> Tensors:
+    return {name: array[row : row + 1] for name, array in tensors.items()}
+
+
+def _parameters(function: Any) -> Sequence[inspect.Parameter]:
+    return tuple(inspect.signature(function).parameters.values())
+
+
+def _is_required(one: inspect.Parameter) -> bool:
+    return one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+
+
+def _is_scalar(hint: object) -> bool:
+    return isinstance(hint, type) and hint in SCALARS

@@ -1,0 +1,113 @@
+"""What `mark init` is given, and the class that it is or becomes: a class stays, a function gets one around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+from mark.domain.errors import Misconfigured
+from mark.offline.own_model.example import read_example, specs_text
+from mark.offline.own_model.functions import Parameters, function_wrapper, is_function, parameters_of
+from mark.offline.own_model.targets import existing_source
+from mark.offline.own_model.wrapper import Wrapper, wrapper_name, wrapper_path
+from mark.plugins.load import load_model
+from mark.protocols.oip.bodies import Tensors
+from mark.report.files import write_whole
+from mark.report.terminal import show
+
+USUAL_FUNCTION = "predict"
+"""A model around a function of this name is called as its file, around others as the function."""
+ASKED = 'An example of its input as JSON, the batch first, such as [[1.5, 2.0]] or ["a text"]'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """A target of `mark init`. data, file: an example of its input, JSON or a file's. asks: on a terminal."""
+
+    target: str
+    data: str | None
+    file: Path | None
+    force: bool
+    asks: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """A class around something else, the file for it, and an example of its input."""
+
+    wrapper: Wrapper
+    path: Path
+    example: Tensors | None
+
+
+@contextmanager
+def as_class(given: Given) -> Iterator[tuple[str, Tensors | None]]:
+    """The target's class, and an example where one was needed to make it; undone where the block fails.
+
+    Errors: Misconfigured.
+    """
+    made = _made(given)
+    if made is None:
+        yield given.target, None
+        return
+    path, name = made.path, made.wrapper.name
+    before = path.read_bytes() if path.exists() else None
+    if before is not None and not given.force:
+        raise Misconfigured(f"{path} is there already: `mark init {path}:{name}` takes it, --force overwrites it")
+    write_whole(path, made.wrapper.file_text)
+    try:
+        yield f"{path}:{name}", made.example
+    except BaseException:
+        if before is None:
+            path.unlink()
+        else:
+            path.write_bytes(before)
+        raise
+    show(f"wrote {path}, a class around {given.target} ({made.wrapper.remark})")
+    show(f"  inputs: {specs_text(made.wrapper.inputs)}", f"  outputs: {specs_text(made.wrapper.outputs)}")
+
+
+def _made(given: Given) -> Made | None:
+    """The class around the target; None where it is one. Errors: Misconfigured."""
+    source = existing_source(given.target, Path())
+    found = load_model(given.target, Path())
+    if not is_function(found):
+        return None
+    where, _, function = given.target.rpartition(":")
+    module = source.stem if where.endswith(".py") else where
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise Misconfigured(f"{source} cannot be imported by its name: rename it to letters, digits and _")
+    parameters = parameters_of(found, given.target)
+    draft = Wrapper(
+        about=f"`{function}` of {source.name} as a model.",
+        name=wrapper_name(source.stem if function == USUAL_FUNCTION else function),
+        imports=("import numpy as np", f"from {module} import {function} as call"),
+        inputs=(),
+        outputs=(),
+        predict=(),
+        remark="",
+    )
+    wrapper, example = function_wrapper(found, parameters, _example(given, parameters), draft=draft)
+    return Made(wrapper=wrapper, path=wrapper_path(source, function), example=example)
+
+
+def _example(given: Given, parameters: Parameters) -> Tensors | None:
+    """The example that was given or is asked for; None where annotations tell enough without."""
+    data = given.data
+    if data is not None and given.file is not None:
+        raise Misconfigured("give --input or --data, not both")
+    if data is None and given.file is None:
+        if parameters.are_scalars:
+            return None
+        untold = ", ".join(name for name in parameters.names if name not in parameters.types)
+        if not given.asks:
+            raise Misconfigured(
+                f"{given.target} does not say what {untold} holds: give an example with its batch first, such as "
+                "--data '[[1.5, 2.0]]' (--input FILE), or annotate it as float, int, bool or str"
+            )
+        data = typer.prompt(f"{given.target} takes {untold}. {ASKED}", err=True)
+    return read_example(data or "", given.file, parameters.names)
