@@ -17,6 +17,8 @@ INIT_EXAMPLES = (
     "mark init --out service/mark.yaml",
     "mark init my.py:Model --slo-ms 200 --slo-target 0.99 --out mine",
     "mark init my.py:predict --data '[[1.5, 2.0]]'",
+    "mark init churn.joblib",
+    "mark init sentiment.onnx --slo-ms 50",
 )
 PREDICT_EXAMPLES = (
     "mark predict --model digits",
@@ -30,7 +32,7 @@ def init(
         str | None,
         typer.Argument(
             metavar="[TARGET]",
-            help="Your model, a class or a function: path/file.py:Name or module:Name.  [default: none]",
+            help="Your model: path/file.py:Name, module:Name, or a file .onnx, .joblib or .pkl.  [default: none]",
         ),
     ] = None,
     *,
@@ -90,8 +92,9 @@ def init(
 ) -> None:
     """Write a mark.yaml, or with TARGET a model's whole folder.
 
-    TARGET is a class with inputs, outputs and predict, or a function (file.py:predict), for which it writes such a
-    class.
+    TARGET is a class with inputs, outputs and predict. Or it is something around which it writes such a class: a
+    function (file.py:predict), an ONNX model, or a scikit-learn model saved by joblib or pickle; loading these two
+    runs code that is in the file, so name only files that you trust.
 
     It loads the model, calls it, measures it here, and writes model.json, profile.json and mark.yaml. On a
     terminal it asks for the objective; elsewhere flags and defaults count.

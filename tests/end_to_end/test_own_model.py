@@ -20,12 +20,12 @@ PYTHON = re.findall(r"```python\n# (\S+)\n(.*?)```", PAGE, re.DOTALL)
 SHELL = [
     shlex.split(line) for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()
 ]
-(MORE,) = [block for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL) if "forest.py" in block]
+(MORE,) = [block for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL) if "forest_joblib.py" in block]
 LIVE = ("up", "down")
 PREPARING = [line for line in SHELL if line[1] in {"init", "predict", "profile"} or line[0] == "python"]
 UP, DOWN = (next(line for line in SHELL if line[1] == word) for word in LIVE)
 CURL = next(line for line in SHELL if line[0] == "curl")
-FLOWER = {"inputs": [{"name": "flower", "datatype": "FP32", "shape": [1, 4], "data": [5.1, 3.5, 1.4, 0.2]}]}
+ROW = {"shape": [1, 4], "data": [5.1, 3.5, 1.4, 0.2]}
 
 
 @pytest.fixture(scope="module")
@@ -73,14 +73,15 @@ def test_the_page_s_own_request_is_answered(own: Rig) -> None:
 
 
 def test_a_scikit_learn_model_answers(own: Rig) -> None:
-    outputs = answered(own, "forest", FLOWER)
+    outputs = answered(own, "forest", {"inputs": [{"name": "features", "datatype": "FP64", **ROW}]})
 
     assert outputs["label"] == [0]
     assert sum(outputs["probabilities"]) == pytest.approx(1.0)
 
 
 def test_an_onnx_model_answers(own: Rig) -> None:
-    (probabilities,) = answered(own, "iris", FLOWER).values()
+    flower = {"inputs": [{"name": "flower", "datatype": "FP32", **ROW}]}
+    (probabilities,) = answered(own, "iris", flower).values()
 
     assert max(probabilities) == probabilities[0] > 0.9
 

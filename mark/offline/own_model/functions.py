@@ -6,17 +6,17 @@ It is called with a batch where that gives the answers of its items one by one, 
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, get_type_hints
 
 import numpy as np
 
-from mark.domain.errors import MarkError, Misconfigured, failure_words
+from mark.domain.errors import Misconfigured
 from mark.domain.tensor import TensorSpec
 from mark.offline.own_model.example import in_type, specs_of
+from mark.offline.own_model.try_wrapper import answer_specs, called, written_model
 from mark.offline.own_model.wrapper import Way, Wrapper, function_lines
 from mark.protocols.exchange import row_count, zeros
 from mark.protocols.oip.bodies import Tensors
@@ -92,43 +92,22 @@ def function_wrapper(
 
 def _outputs(wrapper: Wrapper, function: Function, inputs: Tensors, way: Way) -> tuple[TensorSpec, ...]:
     """Outputs of the written class on the example. Misconfigured where they are not those of the items."""
-    namespace: dict[str, Any] = {"TensorSpec": TensorSpec, "np": np, "call": function}
-    exec(wrapper.class_text, namespace)  # noqa: S102 - the text that is written, with the user's own function
-    predict: Callable[[Tensors], Any] = namespace[wrapper.name]().predict
+    model: Any = written_model(wrapper, Path(), {"np": np, "call": function})
     if way is Way.STREAM:
-        part = _called(lambda: next(iter(predict(_item(inputs, 0))), None))
+        part = called(lambda: next(iter(model.predict(_item(inputs, 0))), None))
         if part is None:
             raise Misconfigured("it yields nothing")
-        return _checked(part, 1)
+        return answer_specs(part, 1)
     several = _several(inputs)
     rows = row_count(several)
-    found = _called(lambda: predict(several))
-    specs = _checked(found, rows)
-    if way is Way.BATCH:
-        for row in range(rows):
-            alone = _called(lambda row=row: predict(_item(several, row)))
-            _checked(alone, 1)
-            if not all(_same(found[spec.name][row], alone[spec.name][0]) for spec in specs):
-                raise Misconfigured("answers of a batch differ from those of its items")
+    found = called(lambda: model.predict(several))
+    specs = answer_specs(found, rows)
+    for row in range(rows if way is Way.BATCH else 0):
+        alone = called(lambda row=row: model.predict(_item(several, row)))
+        answer_specs(alone, 1)
+        if not all(_same(found[spec.name][row], alone[spec.name][0]) for spec in specs):
+            raise Misconfigured("answers of a batch differ from those of its items")
     return specs
-
-
-def _checked(outputs: Mapping[str, Any], rows: int) -> tuple[TensorSpec, ...]:
-    arrays = {str(name): np.asarray(value) for name, value in outputs.items()}
-    for name, array in arrays.items():
-        if array.shape[:1] != (rows,):
-            raise Misconfigured(f"output {name!r} has shape {list(array.shape)} for a batch of {rows}")
-    return specs_of(arrays, "output")
-
-
-def _called(call: Callable[[], Any]) -> Any:
-    try:
-        with redirect_stdout(sys.stderr):
-            return call()
-    except MarkError:
-        raise
-    except (Exception, SystemExit) as error:  # a user's code may raise anything; the cause is chained
-        raise Misconfigured(failure_words(error)) from error
 
 
 def _same(one: Any, other: Any) -> bool:

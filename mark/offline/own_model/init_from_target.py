@@ -28,8 +28,8 @@ from mark.domain.models.profile import Evidence, Profile
 from mark.offline.own_model.example import first_item
 from mark.offline.own_model.predict import Tried, call_ms, given_inputs, try_model
 from mark.offline.own_model.profile import ProfileOptions, measured_profile, note_if_busy, write_profiles
-from mark.offline.own_model.sources import Given, as_class
-from mark.offline.own_model.targets import class_name, existing_source
+from mark.offline.own_model.sources import Given, as_class, source_of_target
+from mark.offline.own_model.targets import class_name
 from mark.offline.trace_source import TraceReading, read_place
 from mark.plugins.load import make_model
 from mark.ports import PythonModel
@@ -93,7 +93,7 @@ def write_model(options: InitOptions) -> Path:
 
     Errors: Misconfigured.
     """
-    folder = options.out or existing_source(options.target, Path()).parent
+    folder = options.out or source_of_target(options.target).parent
     _refuse_existing(folder, options)
     rps = _mean_rps(options.settings)
     given = Given(

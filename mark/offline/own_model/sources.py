@@ -1,4 +1,4 @@
-"""What `mark init` is given, and the class that it is or becomes: a class stays, a function gets one around it."""
+"""What `mark init` is given, and the class that it is or becomes: a class stays, all else gets one around it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from pathlib import Path
 import typer
 
 from mark.domain.errors import Misconfigured
+from mark.offline.own_model.estimator_file import estimator_wrapper
 from mark.offline.own_model.example import read_example, specs_text
 from mark.offline.own_model.functions import Parameters, function_wrapper, is_function, parameters_of
+from mark.offline.own_model.onnx_file import onnx_wrapper
 from mark.offline.own_model.targets import existing_source
 from mark.offline.own_model.wrapper import Wrapper, wrapper_name, wrapper_path
 from mark.plugins.load import load_model
@@ -19,6 +21,9 @@ from mark.protocols.oip.bodies import Tensors
 from mark.report.files import write_whole
 from mark.report.terminal import show
 
+ONNX, PICKLED = ".onnx", (".joblib", ".pkl", ".pickle")
+SAVED = (ONNX, *PICKLED)
+"""Ends of files that hold a model and no code."""
 USUAL_FUNCTION = "predict"
 """A model around a function of this name is called as its file, around others as the function."""
 ASKED = 'An example of its input as JSON, the batch first, such as [[1.5, 2.0]] or ["a text"]'
@@ -71,9 +76,28 @@ def as_class(given: Given) -> Iterator[tuple[str, Tensors | None]]:
     show(f"  inputs: {specs_text(made.wrapper.inputs)}", f"  outputs: {specs_text(made.wrapper.outputs)}")
 
 
+def source_of_target(target: str) -> Path:
+    """The file that a target names or is in. Misconfigured where it is not there."""
+    if Path(target).suffix.lower() not in SAVED:
+        return existing_source(target, Path())
+    if not Path(target).is_file():
+        raise Misconfigured(f"model file {target} does not exist")
+    return Path(target)
+
+
 def _made(given: Given) -> Made | None:
     """The class around the target; None where it is one. Errors: Misconfigured."""
-    source = existing_source(given.target, Path())
+    source = source_of_target(given.target)
+    suffix = source.suffix.lower()
+    if suffix == ONNX:
+        return Made(wrapper=onnx_wrapper(source), path=wrapper_path(source), example=None)
+    if suffix in PICKLED:
+        wrapper, example = estimator_wrapper(source, given.data, given.file)
+        return Made(wrapper=wrapper, path=wrapper_path(source), example=example)
+    return _around_function(given, source)
+
+
+def _around_function(given: Given, source: Path) -> Made | None:
     found = load_model(given.target, Path())
     if not is_function(found):
         return None

@@ -6,6 +6,7 @@ it as any other.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -95,7 +96,7 @@ def function_lines(inputs: Sequence[TensorSpec], way: Way, *, by_name: bool, sca
 
 
 def _spec_text(spec: TensorSpec) -> str:
-    return f'TensorSpec(name="{spec.name}", datatype="{spec.datatype}", shape={spec.shape})'
+    return f'TensorSpec(name={json.dumps(spec.name)}, datatype="{spec.datatype}", shape={spec.shape})'
 
 
 def _values_text(spec: TensorSpec, *, listed: bool) -> str:
