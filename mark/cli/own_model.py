@@ -16,9 +16,9 @@ INIT_EXAMPLES = (
     "mark init",
     "mark init --out service/mark.yaml",
     "mark init my.py:Model --slo-ms 200 --slo-target 0.99 --out mine",
-    "mark init my.py:predict --data '[[1.5, 2.0]]'",
-    "mark init churn.joblib",
-    "mark init sentiment.onnx --slo-ms 50",
+    "mark init my.py:predict --data '[[1.5, 2.0]]' --out priced",
+    "mark init churn.joblib --out churn",
+    "mark init sentiment.onnx --slo-ms 50 --out sentiment",
 )
 PREDICT_EXAMPLES = (
     "mark predict --model digits",

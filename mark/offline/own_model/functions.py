@@ -66,7 +66,9 @@ def function_wrapper(
 
     Misconfigured where no call of the function with the example gives arrays, numbers or texts.
     """
+    hint = ""
     if example is None:
+        hint = "; give an example with --data"
         specs = (TensorSpec(name=name, datatype=parameters.types[name], shape=(-1,)) for name in parameters.names)
         example = zeros(tuple(specs), 1)
     failures: list[str] = []
@@ -87,7 +89,9 @@ def function_wrapper(
                     failures.append(f"{way}: {error}")
                 else:
                     return replace(tried, outputs=outputs), inputs
-    raise Misconfigured(f"{function.__name__} does not answer the example; {'; '.join(dict.fromkeys(failures))}")
+    raise Misconfigured(
+        f"{function.__name__} does not answer the example; {'; '.join(dict.fromkeys(failures))}{hint}"
+    )
 
 
 def _outputs(wrapper: Wrapper, function: Function, inputs: Tensors, way: Way) -> tuple[TensorSpec, ...]:

@@ -11,6 +11,7 @@ import os
 import platform
 import re
 import resource
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -26,10 +27,12 @@ from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.domain.models.profile import Evidence, Profile
 from mark.offline.own_model.example import first_item
-from mark.offline.own_model.predict import Tried, call_ms, given_inputs, try_model
+from mark.offline.own_model.predict import call_ms, given_inputs
 from mark.offline.own_model.profile import ProfileOptions, measured_profile, note_if_busy, write_profiles
 from mark.offline.own_model.sources import Given, as_class, source_of_target
+from mark.offline.own_model.streams import streams, try_stream
 from mark.offline.own_model.targets import class_name
+from mark.offline.own_model.try_model import Tried, try_model
 from mark.offline.trace_source import TraceReading, read_place
 from mark.plugins.load import make_model
 from mark.ports import PythonModel
@@ -44,6 +47,8 @@ CONFIG_FILE = "mark.yaml"
 USUAL_LATENCY_MS = (50, 100, 200, 300, 500, 1000, 2000, 3000, 5000, 10_000, 20_000, 60_000)
 """Objectives that are proposed: the first that is TIMES the time of a single request, or more."""
 TIMES = 10.0
+REST_TIMES = 2.0
+"""What is planned for after a stream's first part, by what was measured alone: several run at once."""
 USUAL_SHARE, USUAL_RPS, LEAST_RPS = 0.99, 10.0, 0.001
 MEMORY_STEP_GIB, PAYLOAD_STEP_MIB = 0.25, 0.001
 KIB_PER_GIB, BYTES_PER_MIB = 1024.0**2, 1024.0**2
@@ -76,7 +81,7 @@ class InitOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Needs:
-    """Objective and needs of the model; share in (0, 1]. stated: somebody said which latency is promised."""
+    """Objective and needs of the model; share in (0, 1]."""
 
     name: str
     latency_ms: float
@@ -86,6 +91,9 @@ class _Needs:
     rps: float
     #: Somebody said which latency is promised.
     stated: bool
+    streams: bool
+    #: Of a stream: what usually follows its first part. 0: nothing, or it is not known.
+    rest_ms: float
 
 
 def write_model(options: InitOptions) -> Path:
@@ -102,7 +110,7 @@ def write_model(options: InitOptions) -> Path:
     with as_class(given) as (target, example):
         options = replace(options, target=target)
         model, tried = _tried(options, example)
-        needs = _asked_needs(options, tried, rps)
+        needs = _asked_needs(options, tried, rps, is_stream=streams(model))
         profiles = _measured(options, needs, model, tried) if tried else ()
         needs = _with_memory(options, needs)
         text = _model_text(needs)
@@ -112,7 +120,7 @@ def write_model(options: InitOptions) -> Path:
     if profiles:
         write_profiles(folder / PROFILE_FILE, profiles)
         note_if_busy()
-    _show(folder, needs, profiles)
+    _show(folder, options, needs, profiles)
     return folder / CONFIG_FILE
 
 
@@ -145,7 +153,8 @@ def _tried(options: InitOptions, example: Tensors | None) -> tuple[PythonModel, 
     if example is None:
         example = given_inputs(options.file, options.data, class_name(target), specs)
     try:
-        tried = try_model(model, zeros(specs, 1) if example is None else first_item(example))
+        inputs = zeros(specs, 1) if example is None else first_item(example)
+        tried = try_stream(model, inputs) if streams(model) else try_model(model, inputs)
     except Misconfigured as error:
         if example is not None:
             raise
@@ -172,24 +181,29 @@ def _measured(options: InitOptions, needs: _Needs, model: PythonModel, tried: Tr
         seconds=options.seconds,
         body=None,
         to=None,
-        longest_s=needs.latency_ms / 1000,
+        longest_s=(needs.latency_ms + needs.rest_ms) / 1000,
         made=model,
         example=tried.inputs,
     )
-    profile = measured_profile(profiled)[2]
+    profile = measured_profile(profiled).profile
+    if tried.whole_s is not None:
+        return (profile,)  # Lambda answers whole
     known = replace(profile.provenance, evidence=Evidence.STAND_IN)
     return profile, replace(profile, instance_type=LAMBDA, points=profile.points[:1], provenance=known)
 
 
-def _asked_needs(options: InitOptions, tried: Tried | None, mean_rps: float | None) -> _Needs:
+def _asked_needs(options: InitOptions, tried: Tried | None, mean_rps: float | None, *, is_stream: bool) -> _Needs:
     """Needs from flags, questions or defaults; memory is known once it is measured."""
     single_s = tried.median_s if tried else 0.0
     usual_ms = next((ms for ms in USUAL_LATENCY_MS if ms >= single_s * 1000 * TIMES), USUAL_LATENCY_MS[-1])
     usual_rps = USUAL_RPS if mean_rps is None else mean_rps
-    latency_ms = _one(options, options.latency_ms, "Answer within how many ms?", usual_ms)
+    rest_s = tried.whole_s - tried.median_s if tried is not None and tried.whole_s is not None else 0.0
+    question = "Begin to answer within how many ms?" if is_stream else "Answer within how many ms?"
+    latency_ms = _one(options, options.latency_ms, question, usual_ms)
     if single_s * 1000 > latency_ms:
+        what = "a first part" if is_stream else "one request"
         note(
-            f"one request takes {call_ms(single_s)} here, longer than the {latency_ms:g} ms that you promise: a "
+            f"{what} takes {call_ms(single_s)} here, longer than the {latency_ms:g} ms that you promise: a "
             "machine like this one cannot keep them"
         )
     return _Needs(
@@ -200,6 +214,8 @@ def _asked_needs(options: InitOptions, tried: Tried | None, mean_rps: float | No
         payload_mib=_payload_mib(tried),
         rps=_one(options, options.rps, "How many requests/s are expected at first?", usual_rps),
         stated=options.latency_ms is not None or _asks(options),
+        streams=is_stream,
+        rest_ms=max(1, math.ceil(REST_TIMES * rest_s * 1000)) if is_stream and tried else 0,
     )
 
 
@@ -237,7 +253,7 @@ def _model_text(needs: _Needs) -> str:
         "target_percent": round(needs.share * 100, 6),
         "objective_source": "stated to mark init"
         if needs.stated
-        else "proposed by mark init: ten times one request",
+        else f"proposed by mark init: ten times {'a first part' if needs.streams else 'one request'}",
         "memory_gib": needs.memory_gib,
         "memory_source": "mark init: peak of one process that loads and calls it, rounded up",
         "payload_mib": round(needs.payload_mib, 6),
@@ -262,11 +278,22 @@ def _config_text(options: InitOptions, folder: Path, needs: _Needs) -> str:
         service=service if service[:1].isalpha() else "mark",
         target=json_text(shown),
         folder="" if here == "." else FOLDER.format(folder=json_text(here)),
+        streams=_streams_text(needs),
+        overflow="" if needs.streams else OVERFLOW,
         rps=f"{needs.rps:g}",
         models=MODEL_FILE,
         profiles=PROFILE_FILE,
         trace=_trace_text(folder, trace),
     )
+
+
+def _streams_text(needs: _Needs) -> str:
+    """The lines of a model that streams; those of its objective only where its rest was measured."""
+    if not needs.streams:
+        return ""
+    source = f"{REST_TIMES:g} times what was measured"
+    first = FIRST_BYTE.format(source=source, latency=needs.latency_ms, rest=needs.rest_ms)
+    return STREAMS + (first if needs.rest_ms else "")
 
 
 def _trace_text(folder: Path, trace: TraceSettings) -> str:
@@ -311,11 +338,10 @@ service:
         kind: python
         target: {target}
 {folder}\
+{streams}\
       # The load to start with, requests/s, until there is a history.
       expected_rps: {rps}
-      # Lambda takes what instances cannot answer in time. The profile has a stand-in of it, measured here;
-      # `mark profile --on lambda` measures it in AWS.
-      # offerings: {{overflow: false}}
+{overflow}\
 
 # A trace of your own traffic for `mark simulate`: what lies before start_s is what forecasters learn from.
 {trace}
@@ -324,25 +350,47 @@ service:
 # budget: {{daily_usd: 50, monthly_usd: 900, when_reached: floor}}
 """
 
+OVERFLOW = """\
+      # Lambda takes what instances cannot answer in time. The profile has a stand-in of it, measured here;
+      # `mark profile --on lambda` measures it in AWS.
+      # offerings: {overflow: false}
+"""
+
+STREAMS = """\
+        # Answers come in parts (docs/protocols.md); Lambda, which answers whole, takes none.
+        streams: true
+"""
+
+FIRST_BYTE = """\
+      # A stream is in time if it begins within latency_ms. rest_ms is what usually follows, here
+      # {source}.
+      objective: {{measured: first_byte, latency_ms: {latency:g}, rest_ms: {rest:g}}}
+"""
+
 FOLDER = """\
         # Imports are looked for here, too: where `mark init` ran, as this file's folder lies in another one.
         folder: {folder}
 """
 
 
-def _show(folder: Path, needs: _Needs, profiles: Sequence[Profile]) -> None:
+def _show(folder: Path, options: InitOptions, needs: _Needs, profiles: Sequence[Profile]) -> None:
     """Print the files that were written, how sure they are, and commands that work as they are."""
     config = folder / CONFIG_FILE
     written = [config, folder / MODEL_FILE, *((folder / PROFILE_FILE,) if profiles else ())]
     show(f"wrote {', '.join(map(str, written))}")
-    promise = f"{percent(needs.share)} of the requests within {needs.latency_ms:g} ms"
+    verb = " begin" if needs.streams else ""
+    promise = f"{percent(needs.share)} of the requests{verb} within {needs.latency_ms:g} ms"
     show(f"{needs.name}: {promise}; {needs.memory_gib:g} GiB of memory")
     for profile in profiles:
         known = profile.provenance
         kind = "measured on" if known.evidence is Evidence.MEASURED else "a stand-in, measured on"
-        show(f"{profile.instance_type}: {call_ms(profile.latency_s(1))} for one request, {kind} {known.machine}")
+        what = "one whole stream" if needs.streams else "one request"
+        show(f"{profile.instance_type}: {call_ms(profile.latency_s(1))} for {what}, {kind} {known.machine}")
     longer = f"mark profile --config {config} --out {folder / PROFILE_FILE}"
-    show("next:", f"  mark predict --config {config}")
-    show(f"  {longer}{'   # measures for longer' if profiles else '   # it has no profile yet'}")
+    example = f" --data {shlex.quote(options.data)}" if options.data else ""
+    example = f" --input {options.file}" if options.file else example
+    why = "measures for longer" if profiles else "it has no profile yet"
+    show("next:", f"  mark predict --config {config}{example}")
+    show(f"  {longer}   # {why}{', with zeros unless you give a --body' if example else ''}")
     show(f"  mark up --config {config} --detach", f"  mark down --config {config}")
     show(f"what to run, with your traffic: mark simulate --config {config} --trace ACCESS_LOG --start-s 86400")
