@@ -19,6 +19,7 @@ INIT_EXAMPLES = (
     "mark init my.py:predict --data '[[1.5, 2.0]]' --out priced",
     "mark init churn.joblib --out churn",
     "mark init sentiment.onnx --slo-ms 50 --out sentiment",
+    "mark init models/ --seconds 2",
 )
 PREDICT_EXAMPLES = (
     "mark predict --model digits",
@@ -32,7 +33,8 @@ def init(
         str | None,
         typer.Argument(
             metavar="[TARGET]",
-            help="Your model: path/file.py:Name, module:Name, or a file .onnx, .joblib or .pkl.  [default: none]",
+            help="Your model: path/file.py:Name, module:Name, a file .onnx, .joblib or .pkl, or a folder.  "
+            "[default: none]",
         ),
     ] = None,
     *,
@@ -96,6 +98,9 @@ def init(
     function (file.py:predict), an ONNX model, or a scikit-learn model saved by joblib or pickle; loading these two
     runs code that is in the file, so name only files that you trust.
 
+    A folder gives one mark.yaml with all its models: each .onnx, .joblib and .pkl file, and each .py file with
+    such a class or a function predict. What does not work is left out, and the exit status is 1.
+
     It loads the model, calls it, measures it here, and writes model.json, profile.json and mark.yaml. On a
     terminal it asks for the objective; elsewhere flags and defaults count.
     """
@@ -106,6 +111,7 @@ def init(
 
         write_config(to or Path("mark.yaml"), force=force)
         return
+    from mark.offline.own_model.init_from_folder import write_models
     from mark.offline.own_model.init_from_target import InitOptions, write_model
 
     options = InitOptions(
@@ -123,11 +129,13 @@ def init(
         data=data,
         file=file,
     )
-    written = write_model(options)
+    written, is_whole = write_models(options) if Path(target).is_dir() else (write_model(options), True)
     if seconds > 0 and has_extra("replay"):  # it plans
         from mark.live.local.first_price import show_first_price
 
         show_first_price(given.settings_of({"config": written}))
+    if not is_whole:
+        raise typer.Exit(1)
 
 
 def predict(

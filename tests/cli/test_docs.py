@@ -152,6 +152,8 @@ def test_every_example_of_a_replay_runs(mark, quick):
     np.save("example.npy", np.ones((1, 4), np.float32))
     joblib.dump(LinearRegression().fit([[0.0], [1.0]], [0.0, 1.0]), "churn.joblib")
     identity("sentiment.onnx")
+    Path("models").mkdir()
+    identity("models/same.onnx")
     replays = set(COMMANDS) - LIVE - ROLLOUT - METRICS - TAKE_MINUTES
     ordered = sorted(replays, key=lambda name: (MAKERS.index(name) if name in MAKERS else len(MAKERS), name))
     assert set(ordered) == replays

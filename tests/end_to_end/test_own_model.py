@@ -24,7 +24,8 @@ SHELL = [
 ]
 (MORE,) = [block for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL) if "forest_joblib.py" in block]
 LIVE = ("up", "down")
-PREPARING = [line for line in SHELL if line[1] in {"init", "predict", "profile"} or line[0] == "python"]
+PROGRAMS = {"python": (sys.executable,), "mkdir": ("/bin/mkdir",), "cp": ("/bin/cp",)}
+PREPARING = [line for line in SHELL if line[1] in {"init", "predict", "profile"} or line[0] in PROGRAMS]
 UP, DOWN = (next(line for line in SHELL if line[1] == word) for word in LIVE)
 CURL = next(line for line in SHELL if line[0] == "curl")
 STREAMED = (Path(__file__).parents[2] / "docs" / "protocols.md").read_text()
@@ -70,9 +71,14 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 
 def _run(live: Rig, line: list[str]) -> None:
     """A line of the page, but that what it measures need not be good."""
-    if line[0] == "python":
+    if line[0] in PROGRAMS:
         done = subprocess.run(  # noqa: S603 - the page's own code
-            [sys.executable, *line[1:]], cwd=live.home, capture_output=True, text=True, check=False, timeout=100
+            [*PROGRAMS[line[0]], *line[1:]],
+            cwd=live.home,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=100,
         )
         assert done.returncode == 0, done.stderr
         return

@@ -7,26 +7,23 @@ the objective and the load, is asked on a terminal and taken from flags and defa
 from __future__ import annotations
 
 import math
-import os
-import platform
-import re
 import resource
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import typer
 
 from mark.catalog.schema import LAMBDA, ModelFile, parse_file
 from mark.catalog.shipped_models import MODEL_FILE, PROFILE_FILE
-from mark.config.settings import Settings, TraceSettings
-from mark.domain.documents import json_text
+from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
 from mark.domain.models.profile import Evidence, Profile
 from mark.offline.own_model.example import first_item
+from mark.offline.own_model.init_files import REST_TIMES, Needs, config_text, model_text
 from mark.offline.own_model.predict import call_ms, given_inputs
 from mark.offline.own_model.profile import ProfileOptions, measured_profile, note_if_busy, write_profiles
 from mark.offline.own_model.sources import Given, as_class, source_of_target
@@ -47,12 +44,9 @@ CONFIG_FILE = "mark.yaml"
 USUAL_LATENCY_MS = (50, 100, 200, 300, 500, 1000, 2000, 3000, 5000, 10_000, 20_000, 60_000)
 """Objectives that are proposed: the first that is TIMES the time of a single request, or more."""
 TIMES = 10.0
-REST_TIMES = 2.0
-"""What is planned for after a stream's first part, by what was measured alone: several run at once."""
 USUAL_SHARE, USUAL_RPS, LEAST_RPS = 0.99, 10.0, 0.001
 MEMORY_STEP_GIB, PAYLOAD_STEP_MIB = 0.25, 0.001
 KIB_PER_GIB, BYTES_PER_MIB = 1024.0**2, 1024.0**2
-ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,20 +74,12 @@ class InitOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Needs:
-    """Objective and needs of the model; share in (0, 1]."""
+class Examined:
+    """A model that works: what it needs, its profiles, and what was written around it, for people."""
 
-    name: str
-    latency_ms: float
-    share: float
-    memory_gib: float
-    payload_mib: float
-    rps: float
-    #: Somebody said which latency is promised.
-    stated: bool
-    streams: bool
-    #: Of a stream: what usually follows its first part. 0: nothing, or it is not known.
-    rest_ms: float
+    needs: Needs
+    profiles: tuple[Profile, ...]
+    about: tuple[str, ...]
 
 
 def write_model(options: InitOptions) -> Path:
@@ -102,36 +88,52 @@ def write_model(options: InitOptions) -> Path:
     Errors: Misconfigured.
     """
     folder = options.out or source_of_target(options.target).parent
-    _refuse_existing(folder, options)
-    rps = _mean_rps(options.settings)
-    given = Given(
-        target=options.target, data=options.data, file=options.file, force=options.force, asks=_asks(options)
-    )
-    with as_class(given) as (target, example):
-        options = replace(options, target=target)
-        model, tried = _tried(options, example)
-        needs = _asked_needs(options, tried, rps, is_stream=streams(model))
-        profiles = _measured(options, needs, model, tried) if tried else ()
-        needs = _with_memory(options, needs)
-        text = _model_text(needs)
-        parse_file(text, ModelFile, "the model")  # what flags gave is checked as the file would be
-        write_whole(folder / MODEL_FILE, text)
-        write_whole(folder / CONFIG_FILE, _config_text(options, folder, needs))
-    if profiles:
-        write_profiles(folder / PROFILE_FILE, profiles)
-        note_if_busy()
-    _show(folder, options, needs, profiles)
+    refuse_existing(folder, options)
+    with examined(options, mean_rps(options.settings)) as found:
+        write_files(folder, found.needs.name, [found], options)
+    show_needs(found)
+    show_commands(folder, options, [found])
     return folder / CONFIG_FILE
 
 
-def _mean_rps(settings: Settings) -> float | None:
+@contextmanager
+def examined(options: InitOptions, rps: float | None) -> Iterator[Examined]:
+    """The model, tried and measured; what was written around it goes again where the block fails.
+
+    rps: the load to expect, if a trace tells it. Errors: Misconfigured.
+    """
+    given = Given(
+        target=options.target, data=options.data, file=options.file, force=options.force, asks=_asks(options)
+    )
+    with as_class(given) as made:
+        options = replace(options, target=made.target)
+        model, tried = _tried(options, made.example)
+        needs = _asked_needs(options, tried, rps, is_stream=streams(model))
+        profiles = _measured(options, needs, model, tried) if tried else ()
+        needs = _with_memory(options, needs)
+        parse_file(model_text([needs]), ModelFile, "the model")  # what flags gave is checked as the file would be
+        yield Examined(needs=needs, profiles=profiles, about=made.about)
+
+
+def write_files(folder: Path, service: str, models: Sequence[Examined], options: InitOptions) -> None:
+    """Write model.json, mark.yaml and, where something was measured, profile.json."""
+    needs = [one.needs for one in models]
+    write_whole(folder / MODEL_FILE, model_text(needs))
+    write_whole(folder / CONFIG_FILE, config_text(folder, service, needs, options.settings.trace))
+    if profiles := [profile for one in models for profile in one.profiles]:
+        write_profiles(folder / PROFILE_FILE, profiles)
+        note_if_busy()
+
+
+def mean_rps(settings: Settings) -> float | None:
     """The mean of a log or trace, requests/s; None without one. Misconfigured where it cannot be read."""
     if settings.trace.file is None:
         return None
     return max(LEAST_RPS, read_place(settings.trace.file, TraceReading.of(settings)).mean_rps)
 
 
-def _refuse_existing(folder: Path, options: InitOptions) -> None:
+def refuse_existing(folder: Path, options: InitOptions) -> None:
+    """Misconfigured where files would be overwritten without --force."""
     names = [CONFIG_FILE, MODEL_FILE, *((PROFILE_FILE,) if options.seconds > 0 else ())]
     there = [str(folder / name) for name in names if (folder / name).exists()]
     if there and not options.force:
@@ -169,7 +171,7 @@ def _tried(options: InitOptions, example: Tensors | None) -> tuple[PythonModel, 
     return model, tried
 
 
-def _measured(options: InitOptions, needs: _Needs, model: PythonModel, tried: Tried) -> tuple[Profile, ...]:
+def _measured(options: InitOptions, needs: Needs, model: PythonModel, tried: Tried) -> tuple[Profile, ...]:
     """Profiles for an instance and for Lambda, which answers one request at a time: the same calls tell both."""
     profiled = ProfileOptions(
         model=needs.name,
@@ -192,7 +194,7 @@ def _measured(options: InitOptions, needs: _Needs, model: PythonModel, tried: Tr
     return profile, replace(profile, instance_type=LAMBDA, points=profile.points[:1], provenance=known)
 
 
-def _asked_needs(options: InitOptions, tried: Tried | None, mean_rps: float | None, *, is_stream: bool) -> _Needs:
+def _asked_needs(options: InitOptions, tried: Tried | None, mean_rps: float | None, *, is_stream: bool) -> Needs:
     """Needs from flags, questions or defaults; memory is known once it is measured."""
     single_s = tried.median_s if tried else 0.0
     usual_ms = next((ms for ms in USUAL_LATENCY_MS if ms >= single_s * 1000 * TIMES), USUAL_LATENCY_MS[-1])
@@ -206,8 +208,9 @@ def _asked_needs(options: InitOptions, tried: Tried | None, mean_rps: float | No
             f"{what} takes {call_ms(single_s)} here, longer than the {latency_ms:g} ms that you promise: a "
             "machine like this one cannot keep them"
         )
-    return _Needs(
+    return Needs(
         name=options.model or class_name(options.target),
+        target=options.target,
         latency_ms=latency_ms,
         share=_one(options, options.share, "Which share of the requests must be in time?", USUAL_SHARE),
         memory_gib=0.0,
@@ -219,7 +222,7 @@ def _asked_needs(options: InitOptions, tried: Tried | None, mean_rps: float | No
     )
 
 
-def _with_memory(options: InitOptions, needs: _Needs) -> _Needs:
+def _with_memory(options: InitOptions, needs: Needs) -> Needs:
     """The needs with the memory that this process had at its peak, the measured batches included."""
     peak_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / KIB_PER_GIB
     usual_gib = math.ceil(peak_gib / MEMORY_STEP_GIB) * MEMORY_STEP_GIB
@@ -246,151 +249,33 @@ def _payload_mib(tried: Tried | None) -> float:
     return max(1, math.ceil(size_mib / PAYLOAD_STEP_MIB)) * PAYLOAD_STEP_MIB
 
 
-def _model_text(needs: _Needs) -> str:
-    entry: dict[str, Any] = {
-        "name": needs.name,
-        "latency_ms": needs.latency_ms,
-        "target_percent": round(needs.share * 100, 6),
-        "objective_source": "stated to mark init"
-        if needs.stated
-        else f"proposed by mark init: ten times {'a first part' if needs.streams else 'one request'}",
-        "memory_gib": needs.memory_gib,
-        "memory_source": "mark init: peak of one process that loads and calls it, rounded up",
-        "payload_mib": round(needs.payload_mib, 6),
-        "payload_source": "mark init: one example with its answer as JSON",
-        "architectures": [ARCHITECTURES.get(platform.machine().lower(), "amd64")],
-        "accelerators": [],
-        "cpu": True,
-        "redispatch": True,
-    }
-    return json_text({"format": "mark-models/1", "models": [entry]}, indent=2) + "\n"
-
-
-def _config_text(options: InitOptions, folder: Path, needs: _Needs) -> str:
-    target, trace = options.target, options.settings.trace
-    where, _, attribute = target.rpartition(":")
-    here = os.path.relpath(Path.cwd(), folder)
-    is_file = where.endswith(".py")
-    shown = f"{os.path.relpath(Path(where).expanduser(), folder)}:{attribute}" if is_file else target
-    service = re.sub(r"[^a-z0-9-]", "-", needs.name.lower()).strip("-")[:31]
-    return CONFIG.format(
-        name=json_text(needs.name),
-        service=service if service[:1].isalpha() else "mark",
-        target=json_text(shown),
-        folder="" if here == "." else FOLDER.format(folder=json_text(here)),
-        streams=_streams_text(needs),
-        overflow="" if needs.streams else OVERFLOW,
-        rps=f"{needs.rps:g}",
-        models=MODEL_FILE,
-        profiles=PROFILE_FILE,
-        trace=_trace_text(folder, trace),
-    )
-
-
-def _streams_text(needs: _Needs) -> str:
-    """The lines of a model that streams; those of its objective only where its rest was measured."""
-    if not needs.streams:
-        return ""
-    source = f"{REST_TIMES:g} times what was measured"
-    first = FIRST_BYTE.format(source=source, latency=needs.latency_ms, rest=needs.rest_ms)
-    return STREAMS + (first if needs.rest_ms else "")
-
-
-def _trace_text(folder: Path, trace: TraceSettings) -> str:
-    """The section `trace`, in a comment where there is none."""
-    if trace.file is None:
-        return "# trace: {file: load.csv.gz, start_s: 86400}"
-    given = trace.model_dump(exclude_defaults=True, exclude={"file"})
-    return f"trace: {json_text({'file': _from(folder, trace.file), **given})}"
-
-
-def _from(folder: Path, place: str) -> str:
-    """A file's path from that folder; another place as it is."""
-    return os.path.relpath(place, folder) if Path(place).exists() else place
-
-
-CONFIG = """\
-# What MArk serves, and what it promises. docs/settings.md explains every key; an unknown one is refused.
-# Paths count from this file's folder.
-
-# The model's objective and needs, and its latency by instance type (`mark profile` adds types to it).
-model: {name}
-models: {models}
-profiles: [{profiles}]
-
-# How instances are bought: on-demand or spot.
-market: on-demand
-
-# The policy that decides what is rented; `mark policies` lists them.
-policies: [hedged]
-
-service:
-  name: {service}
-
-  # Where clients reach the gateway. Beyond loopback a token is required.
-  host: 127.0.0.1
-  # port: 8080
-
-  serve:
-    - model: {name}
-      # path/file.py:Name or module:Name; what lies in its folder may be imported.
-      backend:
-        kind: python
-        target: {target}
-{folder}\
-{streams}\
-      # The load to start with, requests/s, until there is a history.
-      expected_rps: {rps}
-{overflow}\
-
-# A trace of your own traffic for `mark simulate`: what lies before start_s is what forecasters learn from.
-{trace}
-
-# What may be spent in a day and a month (UTC), and what happens then: warn, floor or pause.
-# budget: {{daily_usd: 50, monthly_usd: 900, when_reached: floor}}
-"""
-
-OVERFLOW = """\
-      # Lambda takes what instances cannot answer in time. The profile has a stand-in of it, measured here;
-      # `mark profile --on lambda` measures it in AWS.
-      # offerings: {overflow: false}
-"""
-
-STREAMS = """\
-        # Answers come in parts (docs/protocols.md); Lambda, which answers whole, takes none.
-        streams: true
-"""
-
-FIRST_BYTE = """\
-      # A stream is in time if it begins within latency_ms. rest_ms is what usually follows, here
-      # {source}.
-      objective: {{measured: first_byte, latency_ms: {latency:g}, rest_ms: {rest:g}}}
-"""
-
-FOLDER = """\
-        # Imports are looked for here, too: where `mark init` ran, as this file's folder lies in another one.
-        folder: {folder}
-"""
-
-
-def _show(folder: Path, options: InitOptions, needs: _Needs, profiles: Sequence[Profile]) -> None:
-    """Print the files that were written, how sure they are, and commands that work as they are."""
-    config = folder / CONFIG_FILE
-    written = [config, folder / MODEL_FILE, *((folder / PROFILE_FILE,) if profiles else ())]
-    show(f"wrote {', '.join(map(str, written))}")
+def show_needs(found: Examined) -> None:
+    """Print what the model is, and how sure its figures are."""
+    needs = found.needs
+    show(*found.about)
     verb = " begin" if needs.streams else ""
     promise = f"{percent(needs.share)} of the requests{verb} within {needs.latency_ms:g} ms"
     show(f"{needs.name}: {promise}; {needs.memory_gib:g} GiB of memory")
-    for profile in profiles:
+    for profile in found.profiles:
         known = profile.provenance
         kind = "measured on" if known.evidence is Evidence.MEASURED else "a stand-in, measured on"
         what = "one whole stream" if needs.streams else "one request"
         show(f"{profile.instance_type}: {call_ms(profile.latency_s(1))} for {what}, {kind} {known.machine}")
-    longer = f"mark profile --config {config} --out {folder / PROFILE_FILE}"
+
+
+def show_commands(folder: Path, options: InitOptions, models: Sequence[Examined]) -> None:
+    """Print the files that were written, and commands that work as they are."""
+    config = folder / CONFIG_FILE
+    has_profiles = any(one.profiles for one in models)
+    written = [config, folder / MODEL_FILE, *((folder / PROFILE_FILE,) if has_profiles else ())]
+    show(f"wrote {', '.join(map(str, written))}")
+    one = f" --model {models[0].needs.name}" if len(models) > 1 else ""
     example = f" --data {shlex.quote(options.data)}" if options.data else ""
     example = f" --input {options.file}" if options.file else example
-    why = "measures for longer" if profiles else "it has no profile yet"
-    show("next:", f"  mark predict --config {config}{example}")
+    why = "measures for longer" if has_profiles else "it has no profile yet"
+    longer = f"mark profile --config {config}{one} --out {folder / PROFILE_FILE}"
+    show("next:", f"  mark predict --config {config}{one}{example}")
     show(f"  {longer}   # {why}{', with zeros unless you give a --body' if example else ''}")
     show(f"  mark up --config {config} --detach", f"  mark down --config {config}")
-    show(f"what to run, with your traffic: mark simulate --config {config} --trace ACCESS_LOG --start-s 86400")
+    run = f"mark simulate --config {config}{one} --trace ACCESS_LOG --start-s 86400"
+    show(f"what to run, with your traffic: {run}")

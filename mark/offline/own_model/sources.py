@@ -19,7 +19,6 @@ from mark.offline.own_model.wrapper import Wrapper, wrapper_name, wrapper_path
 from mark.plugins.load import load_model
 from mark.protocols.oip.bodies import Tensors
 from mark.report.files import write_whole
-from mark.report.terminal import show
 
 ONNX, PICKLED = ".onnx", (".joblib", ".pkl", ".pickle")
 SAVED = (ONNX, *PICKLED)
@@ -49,31 +48,44 @@ class Made:
     example: Tensors | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsClass:
+    """A target as a class. about: what was written around it, for people; nothing where it is a class itself."""
+
+    target: str
+    example: Tensors | None = None
+    about: tuple[str, ...] = ()
+
+
 @contextmanager
-def as_class(given: Given) -> Iterator[tuple[str, Tensors | None]]:
-    """The target's class, and an example where one was needed to make it; undone where the block fails.
+def as_class(given: Given) -> Iterator[AsClass]:
+    """The target's class, which is written where it is none; that file goes again where the block fails.
 
     Errors: Misconfigured.
     """
     made = _made(given)
     if made is None:
-        yield given.target, None
+        yield AsClass(target=given.target)
         return
-    path, name = made.path, made.wrapper.name
+    path, wrapper = made.path, made.wrapper
     before = path.read_bytes() if path.exists() else None
+    target = f"{path}:{wrapper.name}"
     if before is not None and not given.force:
-        raise Misconfigured(f"{path} is there already: `mark init {path}:{name}` takes it, --force overwrites it")
-    write_whole(path, made.wrapper.file_text)
+        raise Misconfigured(f"{path} is there already: `mark init {target}` takes it, --force overwrites it")
+    write_whole(path, wrapper.file_text)
+    about = (
+        f"wrote {path}, a class around {given.target} ({wrapper.remark})",
+        f"  inputs: {specs_text(wrapper.inputs)}",
+        f"  outputs: {specs_text(wrapper.outputs)}",
+    )
     try:
-        yield f"{path}:{name}", made.example
+        yield AsClass(target=target, example=made.example, about=about)
     except BaseException:
         if before is None:
             path.unlink()
         else:
             path.write_bytes(before)
         raise
-    show(f"wrote {path}, a class around {given.target} ({made.wrapper.remark})")
-    show(f"  inputs: {specs_text(made.wrapper.inputs)}", f"  outputs: {specs_text(made.wrapper.outputs)}")
 
 
 def source_of_target(target: str) -> Path:
