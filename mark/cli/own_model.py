@@ -88,6 +88,14 @@ def init(
         float,
         typer.Option(metavar="SECONDS", help="With TARGET: time limit of measuring; 0: do not measure."),
     ] = 5.0,
+    no_load: Annotated[
+        bool,
+        typer.Option(
+            "--no-load",
+            help="Do not make the model, which may need a GPU that this machine lacks: with --slo-ms and "
+            "--memory-gib, a latency on g4dn.xlarge is assumed.",
+        ),
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Take the defaults without asking.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     config: given.Config = None,
@@ -123,14 +131,15 @@ def init(
         memory_gib=memory_gib,
         rps=rps,
         settings=settings,
-        seconds=seconds,
+        seconds=0.0 if no_load else seconds,
+        load=not no_load,
         ask=not yes,
         force=force,
         data=data,
         file=file,
     )
     written, is_whole = write_models(options) if Path(target).is_dir() else (write_model(options), True)
-    if seconds > 0 and has_extra("replay"):  # it plans
+    if (seconds > 0 or no_load) and has_extra("replay"):  # it plans
         from mark.live.local.first_price import show_first_price
 
         show_first_price(given.settings_of({"config": written}))

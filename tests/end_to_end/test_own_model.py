@@ -25,7 +25,11 @@ SHELL = [
 (MORE,) = [block for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL) if "forest_joblib.py" in block]
 LIVE = ("up", "down")
 PROGRAMS = {"python": (sys.executable,), "mkdir": ("/bin/mkdir",), "cp": ("/bin/cp",)}
-PREPARING = [line for line in SHELL if line[1] in {"init", "predict", "profile"} or line[0] in PROGRAMS]
+PREPARING = [
+    line
+    for line in SHELL
+    if line[0] in PROGRAMS or (line[1] in {"init", "predict", "profile"} and "--on" not in line)
+]
 UP, DOWN = (next(line for line in SHELL if line[1] == word) for word in LIVE)
 CURL = next(line for line in SHELL if line[0] == "curl")
 STREAMED = (Path(__file__).parents[2] / "docs" / "protocols.md").read_text()

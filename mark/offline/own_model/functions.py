@@ -34,6 +34,8 @@ class Parameters:
 
     names: tuple[str, ...]
     types: Mapping[str, str]
+    #: The answer's type, where an annotation tells it.
+    answers: str | None
 
     @property
     def are_scalars(self) -> bool:
@@ -56,7 +58,9 @@ def parameters_of(function: Function, target: str) -> Parameters:
     except Exception:  # noqa: BLE001 - a user's annotations may name anything; without them an example tells
         hints = {}
     types = {one.name: SCALARS[hints[one.name]] for one in required if _is_scalar(hints.get(one.name))}
-    return Parameters(names=tuple(one.name for one in required), types=types)
+    answer = hints.get("return")
+    answers = SCALARS[answer] if _is_scalar(answer) else None
+    return Parameters(names=tuple(one.name for one in required), types=types, answers=answers)
 
 
 def function_wrapper(
@@ -69,8 +73,8 @@ def function_wrapper(
     hint = ""
     if example is None:
         hint = "; give an example with --data"
-        specs = (TensorSpec(name=name, datatype=parameters.types[name], shape=(-1,)) for name in parameters.names)
-        example = zeros(tuple(specs), 1)
+        told = parameters.types.items()
+        example = zeros(tuple(TensorSpec(name=name, datatype=kind, shape=(-1,)) for name, kind in told), 1)
     failures: list[str] = []
     for inputs in _typed(example, parameters):
         for way in _ways(function, parameters):
@@ -92,6 +96,19 @@ def function_wrapper(
     raise Misconfigured(
         f"{function.__name__} does not answer the example; {'; '.join(dict.fromkeys(failures))}{hint}"
     )
+
+
+def untried_wrapper(function: Function, parameters: Parameters, draft: Wrapper) -> Wrapper:
+    """The draft by annotations alone. Misconfigured where they do not tell all."""
+    if not parameters.are_scalars or parameters.answers is None:
+        raise Misconfigured(
+            f"{function.__name__} is not called with --no-load, so annotations have to tell what it takes and "
+            "returns (float, int, bool or str); or write a class with inputs, outputs and predict"
+        )
+    inputs = tuple(TensorSpec(name=name, datatype=kind, shape=(-1,)) for name, kind in parameters.types.items())
+    outputs = (TensorSpec(name="y", datatype=parameters.answers, shape=(-1,)),)
+    lines = function_lines(inputs, Way.ITEM, by_name=False, scalars=True)
+    return replace(draft, inputs=inputs, outputs=outputs, predict=lines, remark=Way.ITEM)
 
 
 def _outputs(wrapper: Wrapper, function: Function, inputs: Tensors, way: Way) -> tuple[TensorSpec, ...]:

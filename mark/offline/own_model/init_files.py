@@ -34,29 +34,32 @@ class Needs:
     #: Somebody said which latency is promised.
     stated: bool
     streams: bool
+    #: The model was tried here; else all of this is stated, for a GPU that this machine has not.
+    tried: bool
     #: Of a stream: what usually follows its first part. 0: nothing, or it is not known.
     rest_ms: float
 
 
-def model_text(models: Sequence[Needs]) -> str:
-    """Text of model.json."""
-    entries = [_entry(needs) for needs in models]
+def model_text(models: Sequence[Needs], gpus: Sequence[str]) -> str:
+    """Text of model.json. gpus: accelerators for models that were not tried on this machine."""
+    entries = [_entry(needs, gpus) for needs in models]
     return json_text({"format": "mark-models/1", "models": entries}, indent=2) + "\n"
 
 
-def _entry(needs: Needs) -> dict[str, Any]:
+def _entry(needs: Needs, gpus: Sequence[str]) -> dict[str, Any]:
     proposed = f"proposed by mark init: ten times {'a first part' if needs.streams else 'one request'}"
+    measured = "mark init: peak of one process that loads and calls it, rounded up"
     return {
         "name": needs.name,
         "latency_ms": needs.latency_ms,
         "target_percent": round(needs.share * 100, 6),
         "objective_source": "stated to mark init" if needs.stated else proposed,
         "memory_gib": needs.memory_gib,
-        "memory_source": "mark init: peak of one process that loads and calls it, rounded up",
+        "memory_source": measured if needs.tried else "stated to mark init",
         "payload_mib": round(needs.payload_mib, 6),
         "payload_source": "mark init: one example with its answer as JSON",
-        "architectures": [ARCHITECTURES.get(platform.machine().lower(), "amd64")],
-        "accelerators": [],
+        "architectures": [ARCHITECTURES.get(platform.machine().lower(), "amd64") if needs.tried else "amd64"],
+        "accelerators": [] if needs.tried else list(gpus),
         "cpu": True,
         "redispatch": True,
     }
@@ -72,6 +75,7 @@ def config_text(folder: Path, service: str, models: Sequence[Needs], trace: Trac
         models=MODEL_FILE,
         profiles=PROFILE_FILE,
         trace=_trace_text(folder, trace),
+        rollout="" if all(needs.tried for needs in models) else ROLLOUT,
     )
 
 
@@ -85,7 +89,7 @@ def _serve_text(folder: Path, needs: Needs) -> str:
         target=json_text(shown),
         folder="" if here == "." else FOLDER.format(folder=json_text(here)),
         streams=_streams_text(needs),
-        overflow="" if needs.streams else OVERFLOW,
+        overflow="" if needs.streams or not needs.tried else OVERFLOW,
         rps=f"{needs.rps:g}",
     )
 
@@ -142,6 +146,14 @@ service:
 
 # What may be spent in a day and a month (UTC), and what happens then: warn, floor or pause.
 # budget: {{daily_usd: 50, monthly_usd: 900, when_reached: floor}}
+{rollout}\
+"""
+
+ROLLOUT = """\
+
+# What `mark deploy` makes launch templates for: also machines with an NVIDIA GPU (docs/deploy.md).
+rollout:
+  machines: [{architecture: amd64}, {architecture: amd64, accelerator: nvidia}]
 """
 
 OVERFLOW = """\

@@ -36,8 +36,10 @@ def write_models(options: InitOptions) -> tuple[Path, bool]:
     Errors: Misconfigured.
     """
     place = Path(options.target)
-    if options.model is not None or options.data is not None or options.file is not None:
-        raise Misconfigured("--model, --data and --input are for one model, not for a folder: name its file")
+    if options.model is not None or options.data is not None or options.file is not None or not options.load:
+        raise Misconfigured(
+            "--model, --data, --input and --no-load are for one model, not for a folder: name its file"
+        )
     folder = options.out or place
     refuse_existing(folder, options)
     targets = targets_in(place)

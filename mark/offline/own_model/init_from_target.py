@@ -13,20 +13,22 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import typer
 
+from mark.catalog.load import load_prices
 from mark.catalog.schema import LAMBDA, ModelFile, parse_file
 from mark.catalog.shipped_models import MODEL_FILE, PROFILE_FILE
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
-from mark.domain.models.profile import Evidence, Profile
+from mark.domain.models.profile import Evidence, LatencyPoint, Profile, Provenance
 from mark.offline.own_model.example import first_item
 from mark.offline.own_model.init_files import REST_TIMES, Needs, config_text, model_text
 from mark.offline.own_model.predict import call_ms, given_inputs
 from mark.offline.own_model.profile import ProfileOptions, measured_profile, note_if_busy, write_profiles
-from mark.offline.own_model.sources import Given, as_class, source_of_target
+from mark.offline.own_model.sources import Given, as_class, declared, source_of_target
 from mark.offline.own_model.streams import streams, try_stream
 from mark.offline.own_model.targets import class_name
 from mark.offline.own_model.try_model import Tried, try_model
@@ -45,6 +47,8 @@ USUAL_LATENCY_MS = (50, 100, 200, 300, 500, 1000, 2000, 3000, 5000, 10_000, 20_0
 """Objectives that are proposed: the first that is TIMES the time of a single request, or more."""
 TIMES = 10.0
 USUAL_SHARE, USUAL_RPS, LEAST_RPS = 0.99, 10.0, 0.001
+GPU_TYPE, NVIDIA = "g4dn.xlarge", "-nvidia"
+"""The least type with a GPU, for a model that was not tried; and the end of the kinds of such machines."""
 MEMORY_STEP_GIB, PAYLOAD_STEP_MIB = 0.25, 0.001
 KIB_PER_GIB, BYTES_PER_MIB = 1024.0**2, 1024.0**2
 
@@ -71,6 +75,8 @@ class InitOptions:
     #: An example of the model's input, as JSON or in a file.
     data: str | None = None
     file: Path | None = None
+    #: Make the model and call it; else its code is read only, and nothing is measured.
+    load: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,26 +109,35 @@ def examined(options: InitOptions, rps: float | None) -> Iterator[Examined]:
     rps: the load to expect, if a trace tells it. Errors: Misconfigured.
     """
     given = Given(
-        target=options.target, data=options.data, file=options.file, force=options.force, asks=_asks(options)
+        target=options.target,
+        data=options.data,
+        file=options.file,
+        force=options.force,
+        asks=_asks(options),
+        load=options.load,
     )
+    _check_stated(options)
     with as_class(given) as made:
         options = replace(options, target=made.target)
-        model, tried = _tried(options, made.example)
-        needs = _asked_needs(options, tried, rps, is_stream=streams(model))
-        profiles = _measured(options, needs, model, tried) if tried else ()
+        model, tried = _tried(options, made.example) if options.load else (declared(options.target), None)
+        needs = _asked_needs(options, model, tried, rps)
+        profiles = (_assumed(needs),) if not options.load else ()
+        if tried:
+            profiles = _measured(options, needs, model, tried)
         needs = _with_memory(options, needs)
-        parse_file(model_text([needs]), ModelFile, "the model")  # what flags gave is checked as the file would be
+        parse_file(model_text([needs], ()), ModelFile, "the model")  # what flags gave, as the file would be
         yield Examined(needs=needs, profiles=profiles, about=made.about)
 
 
 def write_files(folder: Path, service: str, models: Sequence[Examined], options: InitOptions) -> None:
     """Write model.json, mark.yaml and, where something was measured, profile.json."""
     needs = [one.needs for one in models]
-    write_whole(folder / MODEL_FILE, model_text(needs))
+    write_whole(folder / MODEL_FILE, model_text(needs, gpus()))
     write_whole(folder / CONFIG_FILE, config_text(folder, service, needs, options.settings.trace))
     if profiles := [profile for one in models for profile in one.profiles]:
         write_profiles(folder / PROFILE_FILE, profiles)
-        note_if_busy()
+        if options.load:
+            note_if_busy()
 
 
 def mean_rps(settings: Settings) -> float | None:
@@ -134,10 +149,37 @@ def mean_rps(settings: Settings) -> float | None:
 
 def refuse_existing(folder: Path, options: InitOptions) -> None:
     """Misconfigured where files would be overwritten without --force."""
-    names = [CONFIG_FILE, MODEL_FILE, *((PROFILE_FILE,) if options.seconds > 0 else ())]
+    names = [CONFIG_FILE, MODEL_FILE, *((PROFILE_FILE,) if options.seconds > 0 or not options.load else ())]
     there = [str(folder / name) for name in names if (folder / name).exists()]
     if there and not options.force:
         raise Misconfigured(f"{', '.join(there)} is there already; --force overwrites, --out names another folder")
+
+
+def _check_stated(options: InitOptions) -> None:
+    """Misconfigured where nobody says what is not measured."""
+    if options.load or _asks(options):
+        return
+    flags = {"--slo-ms": options.latency_ms, "--memory-gib": options.memory_gib}
+    if lacking := [flag for flag, given in flags.items() if given is None]:
+        raise Misconfigured(f"--no-load measures nothing: give {' and '.join(lacking)}")
+
+
+def _assumed(needs: Needs) -> Profile:
+    """A profile that nobody measured, so that the service can be deployed, which `mark profile --on` needs."""
+    known = Provenance(
+        evidence=Evidence.ASSUMED,
+        source="mark init --no-load: nobody has measured it",
+        formula=f"the objective over {TIMES:g}",
+        date=datetime.now(UTC).date().isoformat(),
+    )
+    points = (LatencyPoint(batch=1, latency_s=needs.latency_ms / 1000 / TIMES),)
+    return Profile(model=needs.name, instance_type=GPU_TYPE, points=points, provenance=known)
+
+
+def gpus() -> tuple[str, ...]:
+    """NVIDIA's accelerators in the price file."""
+    types = (load_prices(None).instance_type(name) for name in load_prices(None).names)
+    return tuple(sorted({item.accelerator for item in types if item.machine.endswith(NVIDIA)}))
 
 
 def _tried(options: InitOptions, example: Tensors | None) -> tuple[PythonModel, Tried | None]:
@@ -146,7 +188,10 @@ def _tried(options: InitOptions, example: Tensors | None) -> tuple[PythonModel, 
     Misconfigured where it is no model.
     """
     target = options.target
-    model = make_model(target, Path())
+    try:
+        model = make_model(target, Path())
+    except Misconfigured as error:
+        raise Misconfigured(f"{error}; if it needs what this machine lacks, such as a GPU: --no-load") from error
     if mistakes := class_mistakes(model):
         raise Misconfigured(f"model {target!r}: {'; '.join(mistakes)}")
     if options.seconds <= 0:
@@ -194,11 +239,12 @@ def _measured(options: InitOptions, needs: Needs, model: PythonModel, tried: Tri
     return profile, replace(profile, instance_type=LAMBDA, points=profile.points[:1], provenance=known)
 
 
-def _asked_needs(options: InitOptions, tried: Tried | None, mean_rps: float | None, *, is_stream: bool) -> Needs:
+def _asked_needs(options: InitOptions, model: PythonModel, tried: Tried | None, mean_rps: float | None) -> Needs:
     """Needs from flags, questions or defaults; memory is known once it is measured."""
     single_s = tried.median_s if tried else 0.0
     usual_ms = next((ms for ms in USUAL_LATENCY_MS if ms >= single_s * 1000 * TIMES), USUAL_LATENCY_MS[-1])
     usual_rps = USUAL_RPS if mean_rps is None else mean_rps
+    is_stream = streams(model)
     rest_s = tried.whole_s - tried.median_s if tried is not None and tried.whole_s is not None else 0.0
     question = "Begin to answer within how many ms?" if is_stream else "Answer within how many ms?"
     latency_ms = _one(options, options.latency_ms, question, usual_ms)
@@ -214,10 +260,11 @@ def _asked_needs(options: InitOptions, tried: Tried | None, mean_rps: float | No
         latency_ms=latency_ms,
         share=_one(options, options.share, "Which share of the requests must be in time?", USUAL_SHARE),
         memory_gib=0.0,
-        payload_mib=_payload_mib(tried),
+        payload_mib=_payload_mib(model, tried),
         rps=_one(options, options.rps, "How many requests/s are expected at first?", usual_rps),
         stated=options.latency_ms is not None or _asks(options),
         streams=is_stream,
+        tried=options.load,
         rest_ms=max(1, math.ceil(REST_TIMES * rest_s * 1000)) if is_stream and tried else 0,
     )
 
@@ -242,9 +289,11 @@ def _one(options: InitOptions, given: float | None, question: str, default: floa
     return answer
 
 
-def _payload_mib(tried: Tried | None) -> float:
+def _payload_mib(model: PythonModel, tried: Tried | None) -> float:
     """One example with its answer as JSON, some 20 bytes a number, rounded up."""
-    arrays = [] if tried is None else [*tried.inputs.values(), *tried.outputs.values()]
+    inputs = zeros(tuple(model.inputs), 1) if tried is None else tried.inputs
+    outputs = zeros(tuple(model.outputs), 1) if tried is None else tried.outputs
+    arrays = [*inputs.values(), *outputs.values()]
     size_mib = sum(20 * array.size + 200 for array in arrays) / BYTES_PER_MIB
     return max(1, math.ceil(size_mib / PAYLOAD_STEP_MIB)) * PAYLOAD_STEP_MIB
 
@@ -258,8 +307,11 @@ def show_needs(found: Examined) -> None:
     show(f"{needs.name}: {promise}; {needs.memory_gib:g} GiB of memory")
     for profile in found.profiles:
         known = profile.provenance
-        kind = "measured on" if known.evidence is Evidence.MEASURED else "a stand-in, measured on"
         what = "one whole stream" if needs.streams else "one request"
+        if known.evidence is Evidence.ASSUMED:
+            show(f"{profile.instance_type}: {call_ms(profile.latency_s(1))} for {what}, assumed ({known.formula})")
+            continue
+        kind = "measured on" if known.evidence is Evidence.MEASURED else "a stand-in, measured on"
         show(f"{profile.instance_type}: {call_ms(profile.latency_s(1))} for {what}, {kind} {known.machine}")
 
 
@@ -269,6 +321,13 @@ def show_commands(folder: Path, options: InitOptions, models: Sequence[Examined]
     has_profiles = any(one.profiles for one in models)
     written = [config, folder / MODEL_FILE, *((folder / PROFILE_FILE,) if has_profiles else ())]
     show(f"wrote {', '.join(map(str, written))}")
+    if not options.load:
+        show(
+            "next, with your account in its section `rollout` (docs/deploy.md):",
+            f"  mark deploy --config {config}",
+        )
+        show(f"  mark profile --config {config} --on {GPU_TYPE} --out {folder / PROFILE_FILE}   # measures it")
+        return
     one = f" --model {models[0].needs.name}" if len(models) > 1 else ""
     example = f" --data {shlex.quote(options.data)}" if options.data else ""
     example = f" --input {options.file}" if options.file else example

@@ -6,17 +6,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import typer
 
 from mark.domain.errors import Misconfigured
 from mark.offline.own_model.estimator_file import estimator_wrapper
 from mark.offline.own_model.example import read_example, specs_text
-from mark.offline.own_model.functions import Parameters, function_wrapper, is_function, parameters_of
+from mark.offline.own_model.functions import (
+    Parameters,
+    function_wrapper,
+    is_function,
+    parameters_of,
+    untried_wrapper,
+)
 from mark.offline.own_model.onnx_file import onnx_wrapper
 from mark.offline.own_model.targets import existing_source
 from mark.offline.own_model.wrapper import Wrapper, wrapper_name, wrapper_path
 from mark.plugins.load import load_model
+from mark.ports import PythonModel
+from mark.protocols.model_contract import class_mistakes
 from mark.protocols.oip.bodies import Tensors
 from mark.report.files import write_whole
 
@@ -30,13 +39,17 @@ ASKED = 'An example of its input as JSON, the batch first, such as [[1.5, 2.0]] 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """A target of `mark init`. data, file: an example of its input, JSON or a file's. asks: on a terminal."""
+    """A target of `mark init`. data, file: an example of its input, JSON or a file's. asks: on a terminal.
+
+    load: whether the model may be made and called.
+    """
 
     target: str
     data: str | None
     file: Path | None
     force: bool
     asks: bool
+    load: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,10 +110,23 @@ def source_of_target(target: str) -> Path:
     return Path(target)
 
 
+def declared(target: str) -> PythonModel:
+    """The class of a model that is not made. Misconfigured where it does not declare its inputs and outputs."""
+    found = load_model(target, Path())
+    if mistakes := class_mistakes(found):
+        raise Misconfigured(
+            f"model {target!r} is not made with --no-load, so its class has to declare inputs and outputs: "
+            f"{'; '.join(mistakes)}"
+        )
+    return cast("PythonModel", found)
+
+
 def _made(given: Given) -> Made | None:
     """The class around the target; None where it is one. Errors: Misconfigured."""
     source = source_of_target(given.target)
     suffix = source.suffix.lower()
+    if suffix in SAVED and not given.load:
+        raise Misconfigured(f"--no-load is for code, path/file.py:Name; write a class around {source}")
     if suffix == ONNX:
         return Made(wrapper=onnx_wrapper(source), path=wrapper_path(source), example=None)
     if suffix in PICKLED:
@@ -127,6 +153,10 @@ def _around_function(given: Given, source: Path) -> Made | None:
         predict=(),
         remark="",
     )
+    if not given.load:
+        return Made(
+            wrapper=untried_wrapper(found, parameters, draft), path=wrapper_path(source, function), example=None
+        )
     wrapper, example = function_wrapper(found, parameters, _example(given, parameters), draft=draft)
     return Made(wrapper=wrapper, path=wrapper_path(source, function), example=example)
 
