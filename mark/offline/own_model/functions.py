@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -77,16 +78,11 @@ def function_wrapper(
         example = zeros(tuple(TensorSpec(name=name, datatype=kind, shape=(-1,)) for name, kind in told), 1)
     failures: list[str] = []
     for inputs in _typed(example, parameters):
+        specs = specs_of(inputs, "input")
         for way in _ways(function, parameters):
             for by_name in (False, True):
-                tried = replace(
-                    draft,
-                    inputs=specs_of(inputs, "input"),
-                    predict=function_lines(
-                        specs_of(inputs, "input"), way, by_name=by_name, scalars=parameters.are_scalars
-                    ),
-                    remark=way,
-                )
+                lines = function_lines(specs, way, by_name=by_name, scalars=parameters.are_scalars)
+                tried = replace(draft, inputs=specs, predict=lines, remark=way)
                 try:
                     outputs = _outputs(tried, function, inputs, way)
                 except Misconfigured as error:
@@ -119,12 +115,12 @@ def _outputs(wrapper: Wrapper, function: Function, inputs: Tensors, way: Way) ->
         if part is None:
             raise Misconfigured("it yields nothing")
         return answer_specs(part, 1)
-    several = _several(inputs)
+    several = _differing(inputs) if way is Way.BATCH else _repeated(inputs)
     rows = row_count(several)
     found = called(lambda: model.predict(several))
     specs = answer_specs(found, rows)
     for row in range(rows if way is Way.BATCH else 0):
-        alone = called(lambda row=row: model.predict(_item(several, row)))
+        alone = called(partial(model.predict, _item(several, row)))
         answer_specs(alone, 1)
         if not all(_same(found[spec.name][row], alone[spec.name][0]) for spec in specs):
             raise Misconfigured("answers of a batch differ from those of its items")
@@ -162,12 +158,16 @@ def _ways(function: Function, parameters: Parameters) -> tuple[Way, ...]:
     return (Way.ITEM,) if parameters.are_scalars else (Way.BATCH, Way.ITEM)
 
 
-def _several(example: Tensors) -> Tensors:
-    """Items that differ where the example has them, else with one that is the other way round."""
+def _differing(example: Tensors) -> Tensors:
+    """Items that differ, where the example has several; else the one with itself the other way round."""
     if row_count(example) > 1:
         return example
     turned = {name: np.flip(array, axis=tuple(range(1, array.ndim))) for name, array in example.items()}
     return {name: np.concatenate([array, turned[name], array]) for name, array in example.items()}
+
+
+def _repeated(example: Tensors) -> Tensors:
+    return {name: np.concatenate([array, array]) for name, array in example.items()}
 
 
 def _item(tensors: Tensors, row: int) -> Tensors:

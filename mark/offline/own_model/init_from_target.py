@@ -75,7 +75,7 @@ class InitOptions:
     #: An example of the model's input, as JSON or in a file.
     data: str | None = None
     file: Path | None = None
-    #: Make the model and call it; else its code is read only, and nothing is measured.
+    #: Make the model and call it; else its module is imported, and no more.
     load: bool = True
 
 
@@ -121,7 +121,7 @@ def examined(options: InitOptions, rps: float | None) -> Iterator[Examined]:
         options = replace(options, target=made.target)
         model, tried = _tried(options, made.example) if options.load else (declared(options.target), None)
         needs = _asked_needs(options, model, tried, rps)
-        profiles = (_assumed(needs),) if not options.load else ()
+        profiles: tuple[Profile, ...] = () if options.load else (_assumed(needs),)
         if tried:
             profiles = _measured(options, needs, model, tried)
         needs = _with_memory(options, needs)

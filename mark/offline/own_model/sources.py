@@ -123,6 +123,8 @@ def declared(target: str) -> PythonModel:
 
 def _made(given: Given) -> Made | None:
     """The class around the target; None where it is one. Errors: Misconfigured."""
+    if given.data is not None and given.file is not None:
+        raise Misconfigured("give --input or --data, not both")
     source = source_of_target(given.target)
     suffix = source.suffix.lower()
     if suffix in SAVED and not given.load:
@@ -136,6 +138,7 @@ def _made(given: Given) -> Made | None:
 
 
 def _around_function(given: Given, source: Path) -> Made | None:
+    """The class around a function; None where the target is none. Errors: Misconfigured."""
     found = load_model(given.target, Path())
     if not is_function(found):
         return None
@@ -164,8 +167,6 @@ def _around_function(given: Given, source: Path) -> Made | None:
 def _example(given: Given, parameters: Parameters) -> Tensors | None:
     """The example that was given or is asked for; None where annotations tell enough without."""
     data = given.data
-    if data is not None and given.file is not None:
-        raise Misconfigured("give --input or --data, not both")
     if data is None and given.file is None:
         if parameters.are_scalars:
             return None

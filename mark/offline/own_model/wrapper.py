@@ -17,6 +17,10 @@ from pathlib import Path
 from mark.domain.tensor import TensorSpec
 
 
+TAKEN = ("Path", "TensorSpec")
+"""Names that its module imports."""
+
+
 class Way(StrEnum):
     """How a function is called; the texts are for its owner."""
 
@@ -68,7 +72,7 @@ def wrapper_path(source: Path, function: str = "") -> Path:
 def wrapper_name(words: str) -> str:
     """A class's name for a file or function: `churn-v2` is ChurnV2."""
     name = "".join(part[:1].upper() + part[1:] for part in re.split(r"[^0-9A-Za-z]+", words))
-    return name if name.isidentifier() and not iskeyword(name) else f"Model{name}"
+    return f"Model{name}" if iskeyword(name) or name in TAKEN or not name.isidentifier() else name
 
 
 def function_lines(inputs: Sequence[TensorSpec], way: Way, *, by_name: bool, scalars: bool) -> tuple[str, ...]:

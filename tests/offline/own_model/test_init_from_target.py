@@ -196,6 +196,9 @@ def narrow(x):
         raise TypeError("wants 32 bits")
     return x.sum(axis=-1)
 
+def looked_up(x):
+    return ["even", "odd", "third"][int(x[1])]
+
 def shout(text: str, times: int) -> str:
     return text.upper() * times
 
@@ -223,6 +226,7 @@ def lacks(x):
             {"total": [4.0, 3.0], "size": ["big", "small"]},
         ),
         ("narrow", ["--data", "[[1.5, 2.0]]"], "a whole batch", "[[3, 1]]", {"y": [4.0]}),
+        ("looked_up", ["--data", "[[7.0, 2.0]]"], "each item", "[[9, 1]]", {"y": ["odd"]}),
         ("shout", [], "each item", '{"text": ["a", "b"], "times": [1, 2]}', {"y": ["A", "BB"]}),
     ],
 )

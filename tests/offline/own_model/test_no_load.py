@@ -1,4 +1,4 @@
-"""`mark init --no-load`: a model is not made here, as its GPU is missing, and can be measured where there is one."""
+"""`mark init --no-load`: a model whose GPU is missing is not made here, and can be measured where there is one."""
 
 from __future__ import annotations
 
