@@ -16,7 +16,6 @@ from pathlib import Path
 
 from mark.domain.tensor import TensorSpec
 
-
 TAKEN = ("Path", "TensorSpec")
 """Names that its module imports."""
 
