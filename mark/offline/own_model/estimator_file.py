@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured, failure_words
 from mark.domain.tensor import TensorSpec
 from mark.offline.own_model.example import read_example, specs_of
@@ -54,7 +54,7 @@ def estimator_wrapper(path: Path, data: str | None, file: Path | None) -> tuple[
         outputs=(),
         predict=(),
         remark=Way.BATCH,
-        load=(f"self.model = joblib.load(Path(__file__).with_name({json.dumps(path.name)}))",),
+        load=(f"self.model = joblib.load(Path(__file__).with_name({json_text(path.name)}))",),
     )
     failures = []
     for method, lines in CALLS:

@@ -6,7 +6,6 @@ it as any other.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from enum import StrEnum
 from keyword import iskeyword
 from pathlib import Path
 
+from mark.domain.documents import json_text
 from mark.domain.tensor import TensorSpec
 
 TAKEN = ("Path", "TensorSpec")
@@ -99,7 +99,7 @@ def function_lines(inputs: Sequence[TensorSpec], way: Way, *, by_name: bool, sca
 
 
 def _spec_text(spec: TensorSpec) -> str:
-    return f'TensorSpec(name={json.dumps(spec.name)}, datatype="{spec.datatype}", shape={spec.shape})'
+    return f'TensorSpec(name={json_text(spec.name)}, datatype="{spec.datatype}", shape={spec.shape})'
 
 
 def _values_text(spec: TensorSpec, *, listed: bool) -> str:
