@@ -161,7 +161,7 @@ ROWS = (
         {"start": "versions", "status": "versions", "promote": "versions", "abort": "versions"},
     ),
     Row(SERVE, "down", "End the service; logs and clients stay, announced events go.", "live"),
-    Row(MODEL, "init", "Write a mark.yaml, or with --target a model's whole folder.", "own_model"),
+    Row(MODEL, "init", "Write a mark.yaml, or with TARGET a model's whole folder.", "own_model"),
     Row(MODEL, "predict", "Call a model once, without a service.", "own_model"),
     Row(MODEL, "profile", "Measure a model's latency by batch size, here or on AWS.", "live"),
     Row(

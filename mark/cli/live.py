@@ -418,6 +418,7 @@ def profile(
         body=body,
         to=to,
         named=tuple(map(Path, settings.profiles)),
+        streams=tried.streams,
     )
     profile_backend(options, as_json=json)
 
