@@ -18,8 +18,8 @@ from lambda_handlers.metrics import count
 from lambda_handlers.served import Served, served_model
 from mark.aws.functions.function_url import VERSION_KEY
 from mark.ports import InferReply
-from mark.protocols.exchange import check_outputs, read_exchange
-from mark.protocols.oip.bodies import BadRequest, error_reply
+from mark.protocols.exchange import check_outputs, read_exchange, refused_by_model
+from mark.protocols.oip.bodies import error_reply
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -50,8 +50,8 @@ def _answer(event: Mapping[str, Any], served: Served) -> InferReply:
         outputs = {name: np.asarray(value) for name, value in served.predict(exchange.inputs).items()}
         check_outputs(outputs, served.outputs)
         return exchange.reply(outputs, served.version)
-    except BadRequest as error:
-        return error_reply(error.status, str(error))
     except Exception as error:  # a user's model may raise anything: the request is answered with it
+        if (refused := refused_by_model(error)) is not None:
+            return error_reply(refused.status, str(refused))
         logger.exception("the model failed")
         return error_reply(500, f"the model failed: {type(error).__name__}: {error}")

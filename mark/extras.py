@@ -15,6 +15,7 @@ EXTRAS = {
     "infra": ("aws_cdk", "constructs", "cdk_nag"),
     "lstm": ("torch",),
     "models": ("sklearn",),
+    "onnx": ("onnxruntime",),
     "grpc": ("grpc",),
     "otel": ("opentelemetry",),
     "train": ("gymnasium",),

@@ -400,7 +400,10 @@ class PythonModel(Protocol):
     def outputs(self) -> Sequence[TensorSpec]: ...
 
     def predict(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Answer a batch. inputs, outputs: numpy arrays by tensor name, the batch first."""
+        """Answer a batch. inputs, outputs: numpy arrays by tensor name, the batch first.
+
+        BadRequest where a request in the batch is its client's mistake; any other exception is a failure.
+        """
         ...
 
 

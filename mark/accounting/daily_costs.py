@@ -61,7 +61,12 @@ def model_bill(ledger: ModelLedger, at: float) -> tuple[BillLine, ...]:
         peak_rps=0.0,
         duration_s=life_s,
     )
-    shared = {line.item for line in _shared(ledger.footprint, 0.0, life_s)}
+    return own_lines(lines, ledger.footprint, life_s)
+
+
+def own_lines(lines: Iterable[BillLine], footprint: Footprint | None, life_s: float) -> tuple[BillLine, ...]:
+    """The lines of a model's bill without the overhead that the service's models share."""
+    shared = {line.item for line in standing_lines(footprint, 0.0, life_s)}
     return tuple(line for line in lines if line.component != "overhead" or line.item not in shared)
 
 
@@ -74,7 +79,7 @@ def shared_bill(ledgers: Sequence[ModelLedger], at: float) -> tuple[BillLine, ..
         return ()
     peak_rps = sum(ledger.marks[-1].peak_rps for ledger in ledgers)
     life_s = max(0.0, at - min(ledger.began_at for ledger in ledgers))
-    return (*_shared(ledgers[0].footprint, peak_rps, life_s), *commitment_lines(ledgers, at))
+    return (*standing_lines(ledgers[0].footprint, peak_rps, life_s), *commitment_lines(ledgers, at))
 
 
 def model_days(ledger: ModelLedger, since: float, until: float) -> tuple[DayCost, ...]:
@@ -89,7 +94,8 @@ def shared_days(ledgers: Sequence[ModelLedger], since: float, until: float) -> t
     return _between(bills, since, until)
 
 
-def _shared(footprint: Footprint | None, peak_rps: float, life_s: float) -> tuple[BillLine, ...]:
+def standing_lines(footprint: Footprint | None, peak_rps: float, life_s: float) -> tuple[BillLine, ...]:
+    """The overhead that models share: gateways for their peaks together, and all that stands around them."""
     return () if footprint is None else bill_shared(footprint, peak_rps, life_s)
 
 

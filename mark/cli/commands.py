@@ -161,7 +161,7 @@ ROWS = (
         {"start": "versions", "status": "versions", "promote": "versions", "abort": "versions"},
     ),
     Row(SERVE, "down", "End the service; logs and clients stay, announced events go.", "live"),
-    Row(MODEL, "init", "Write a mark.yaml, or with --target a model's whole folder.", "own_model"),
+    Row(MODEL, "init", "Write a mark.yaml, or with TARGET a model's whole folder.", "own_model"),
     Row(MODEL, "predict", "Call a model once, without a service.", "own_model"),
     Row(MODEL, "profile", "Measure a model's latency by batch size, here or on AWS.", "live"),
     Row(
@@ -211,7 +211,7 @@ ROWS = (
     Row(DEPLOYMENT, "deploy", "Deploy the service to an AWS account, or update it.", "deployment", extra="infra"),
     Row(DEPLOYMENT, "rotate", "Rotate a deployed service's secrets; lose no request.", "deployment"),
     Row(DEPLOYMENT, "destroy", "Remove the service from the account.", "deployment"),
-    Row(INSPECT, "status", "Show fleet, rates, objective and spend of the service.", "live"),
+    Row(INSPECT, "status", "Show the service: a table of its models, and one model in full.", "live"),
     Row(
         INSPECT,
         "explain",

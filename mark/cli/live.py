@@ -18,7 +18,12 @@ LOAD_EXAMPLES = (
 )
 TRY_EXAMPLES = ("mark try", "mark try --model digits --json", "mark try --config mark.yaml")
 ALERTS_TEST_EXAMPLES = ("mark alerts test", "mark alerts test --config mark.yaml")
-STATUS_EXAMPLES = ("mark status", "mark status --watch", "mark status --json", "mark status --aws")
+STATUS_EXAMPLES = (
+    "mark status",
+    "mark status --model digits --watch",
+    "mark status --json",
+    "mark status --aws",
+)
 INTERRUPT_EXAMPLES = ("mark interrupt --share 0.4",)
 CHAOS_EXAMPLES = (
     "mark chaos kill agent",
@@ -170,6 +175,14 @@ def alerts_test(*, name: given.Name = None, json: given.Json = False, config: gi
 
 def status(
     *,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Show this model in full.  [default: the dearest]",
+            autocompletion=complete.models,
+        ),
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Refresh each second until Ctrl-C.")] = False,
     aws: Annotated[
         bool,
@@ -181,9 +194,11 @@ def status(
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
-    """Show fleet, rates, objective and spend of the service.
+    """Show the service: a table of its models, and one model in full.
 
-    The fleet is shown as planned, requested and observed.
+    The table has load, share in time, cost and state of each model, the dearest first, and below it the overhead
+    that they share. A model in full has its fleet as planned, requested and observed, and its last decisions.
+    --json has all of every model.
     """
     if aws:
         from mark.live.status.aws_inventory import show_standing
@@ -192,7 +207,7 @@ def status(
         return
     from mark.live.status.watch import show_status
 
-    show_status(_service(config, name), watch=watch, as_json=json)
+    show_status(_service(config, name), model=model, watch=watch, as_json=json)
 
 
 def interrupt(
@@ -403,6 +418,7 @@ def profile(
         body=body,
         to=to,
         named=tuple(map(Path, settings.profiles)),
+        streams=tried.streams,
     )
     profile_backend(options, as_json=json)
 

@@ -15,7 +15,11 @@ from mark.extras import has_extra
 INIT_EXAMPLES = (
     "mark init",
     "mark init --out service/mark.yaml",
-    "mark init --target my.py:Model --slo-ms 200 --slo-target 0.99 --out mine",
+    "mark init my.py:Model --slo-ms 200 --slo-target 0.99 --out mine",
+    "mark init my.py:predict --data '[[1.5, 2.0]]' --out priced",
+    "mark init churn.joblib --out churn",
+    "mark init sentiment.onnx --slo-ms 50 --out sentiment",
+    "mark init models/ --seconds 2",
 )
 PREDICT_EXAMPLES = (
     "mark predict --model digits",
@@ -25,26 +29,41 @@ PREDICT_EXAMPLES = (
 
 
 def init(
-    *,
     target: Annotated[
         str | None,
-        typer.Option(
-            metavar="TARGET",
-            help="Your model, path/file.py:Name or module:Name: write its whole folder.  [default: none]",
+        typer.Argument(
+            metavar="[TARGET]",
+            help="Your model: path/file.py:Name, module:Name, a file .onnx, .joblib or .pkl, or a folder.  "
+            "[default: none]",
         ),
     ] = None,
+    *,
     to: Annotated[
         Path | None,
         typer.Option(
             "--out",
             "--to",
             metavar="PATH",
-            help="File to write; with --target the folder.  [default: mark.yaml; the target's folder]",
+            help="File to write; with TARGET the folder.  [default: mark.yaml; the target's folder]",
         ),
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="With --target: the model's name.  [default: the class's]"),
+        typer.Option(metavar="NAME", help="With TARGET: the model's name.  [default: the class's]"),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="JSON",
+            help="An example of the model's input, its batch first: measured with it, and a function's types are "
+            "told by it.  [default: zeros]",
+        ),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--input", metavar="FILE", help="The example in a .json, .npy or .npz file.  [default: zeros]"
+        ),
     ] = None,
     slo_ms: given.SloMs = None,
     slo_target: given.SloTarget = None,
@@ -67,16 +86,31 @@ def init(
     dates: given.Dates = None,
     seconds: Annotated[
         float,
-        typer.Option(metavar="SECONDS", help="With --target: time limit of measuring; 0: do not measure."),
+        typer.Option(metavar="SECONDS", help="With TARGET: time limit of measuring; 0: do not measure."),
     ] = 5.0,
+    no_load: Annotated[
+        bool,
+        typer.Option(
+            "--no-load",
+            help="Do not make the model, which may need a GPU that this machine lacks: with --slo-ms and "
+            "--memory-gib, a latency on g4dn.xlarge is assumed.",
+        ),
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Take the defaults without asking.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     config: given.Config = None,
 ) -> None:
-    """Write a mark.yaml, or with --target a model's whole folder.
+    """Write a mark.yaml, or with TARGET a model's whole folder.
 
-    With --target it loads the model, calls it, measures it here, and writes model.json, profile.json and
-    mark.yaml. On a terminal it asks for the objective; elsewhere flags and defaults count.
+    TARGET is a class with inputs, outputs and predict. Or it is something around which it writes such a class: a
+    function (file.py:predict), an ONNX model, or a scikit-learn model saved by joblib or pickle; loading these two
+    runs code that is in the file, so name only files that you trust.
+
+    A folder gives one mark.yaml with all its models: each .onnx, .joblib and .pkl file, and each .py file with
+    such a class or a function predict. What does not work is left out, and the exit status is 1.
+
+    It loads the model, calls it, measures it here, and writes model.json, profile.json and mark.yaml. On a
+    terminal it asks for the objective; elsewhere flags and defaults count.
     """
     read = {"trace": trace, "where": where, "rows": rows, "time": time, "value": value, "tz": tz, "dates": dates}
     settings = given.settings_of({"config": config, **read})
@@ -85,6 +119,7 @@ def init(
 
         write_config(to or Path("mark.yaml"), force=force)
         return
+    from mark.offline.own_model.init_from_folder import write_models
     from mark.offline.own_model.init_from_target import InitOptions, write_model
 
     options = InitOptions(
@@ -96,15 +131,20 @@ def init(
         memory_gib=memory_gib,
         rps=rps,
         settings=settings,
-        seconds=seconds,
+        seconds=0.0 if no_load else seconds,
+        load=not no_load,
         ask=not yes,
         force=force,
+        data=data,
+        file=file,
     )
-    written = write_model(options)
-    if seconds > 0 and has_extra("replay"):  # it plans
+    written, is_whole = write_models(options) if Path(target).is_dir() else (write_model(options), True)
+    if (seconds > 0 or no_load) and has_extra("replay"):  # it plans
         from mark.live.local.first_price import show_first_price
 
         show_first_price(given.settings_of({"config": written}))
+    if not is_whole:
+        raise typer.Exit(1)
 
 
 def predict(

@@ -73,7 +73,7 @@ def tried_model(settings: Settings) -> ServedSettings:
     if found is None:
         raise Misconfigured(
             "a trial serves a model, and every backend of service.serve is emulated: take the line `backend` of "
-            "`digits` in the mark.yaml that `mark init` writes, or `mark init --target my.py:Model` for your own"
+            "`digits` in the mark.yaml that `mark init` writes, or `mark init my.py:Model` for your own"
         )
     return found
 

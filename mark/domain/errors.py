@@ -34,6 +34,20 @@ class Misconfigured(MarkError):
     """Nobody can fix it at run time: refuse to start."""
 
 
+class BadRequest(MarkError):
+    """The client's request is wrong; repeating it as it is will not help. `status` is HTTP's.
+
+    A model raises it, too, for inputs that it cannot answer: the client gets status and text, and no failure is
+    counted.
+    """
+
+    def __init__(self, text: str, status: int = 400) -> None:
+        super().__init__(text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}...")
+        self.status = status
+
+
+MOST_TEXT = 500
+"""Longest text of a BadRequest in characters; part of it may be copied from the request."""
 MOST_NAMES = 24
 """So many names an error lists: more than there are policies or forecasters, fewer than types of instances."""
 

@@ -130,8 +130,8 @@ def _check_described(settings: Settings, entry: ServedSettings) -> None:
         if settings.models is not None:
             raise Misconfigured(f"{settings.models}: {unknown('model', name, load_models(settings.models))}")
         raise Misconfigured(
-            f"nothing describes the model {name}: there is no {beside / MODEL_FILE} (`mark init --target "
-            f"{target}` writes it, docs/own-model.md says what it holds)"
+            f"nothing describes the model {name}: there is no {beside / MODEL_FILE} (`mark init {target}` "
+            "writes it, docs/own-model.md says what it holds)"
         )
     if not settings.profiles and name not in shipped_sets():
         file = beside / PROFILE_FILE

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mark.domain.errors import BadRequest
 from mark.domain.load.traffic import CLIENT_ERROR
 from mark.ports import InferReply
-from mark.protocols.bad_request import BadRequest
 from mark.protocols.oip.bodies import datatype_of, load_json, parse_infer_reply
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mark.domain.load.traffic import is_rejection
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest
 from mark.protocols.model_contract import output_mistakes
@@ -93,6 +94,14 @@ def _read(request: InferRequest, model: str, inputs: Sequence[TensorSpec], forms
             check_inputs(call.inputs, inputs)
         checked = forms[form] = row_count(call.inputs), kind_of(call.inputs)
     return Exchange(model, request, call, *checked, sagemaker)
+
+
+def refused_by_model(error: BaseException) -> BadRequest | None:
+    """The error of a request that its model declares wrong by raising it; None for any other exception.
+
+    A status that blames the service is none that a model may give to its client.
+    """
+    return error if isinstance(error, BadRequest) and is_rejection(error.status) else None
 
 
 def too_large() -> BadRequest:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mark.protocols.bad_request import BadRequest
+from mark.domain.errors import BadRequest
 
 MAX_DIMENSIONS = 32
 LARGE_BYTES = 2**20

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +29,8 @@ OTHER = "#8a8f98"
 """What has no colour of its own."""
 WIDTH_IN = 10.0
 """Of a figure in a page, inches."""
+NARROW_IN = 5.0
+"""Of the same figure drawn for a phone, inches: its letters keep their size there."""
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (7, 2, 1.5, 2)), (0, (3, 1)), (0, (9, 3)))
 """Of lines, so that colour alone tells none from another."""
 
@@ -134,8 +136,18 @@ def new_figure(
     return figure, found
 
 
+def wide_and_narrow(draw: Callable[..., str], prefix: str) -> str:
+    """A figure for a desk and again for a phone; the page's style shows the one that fits.
+
+    draw: takes `prefix` and `width_in`.
+    """
+    narrow = draw(prefix=f"{prefix}-narrow", width_in=NARROW_IN)
+    return f'<div class="wide-only">{draw(prefix=prefix)}</div><div class="narrow">{narrow}</div>'
+
+
 def add_legend(figure: Figure, *, columns: int, theme: Theme = PAGE, **more: Any) -> None:
-    """A legend above the axes, without a frame."""
+    """A legend above the axes, without a frame. A figure for a phone has half the `columns`."""
+    columns = max(1, columns // 2) if figure.get_figwidth() <= NARROW_IN else columns
     style = {"frameon": False, "labelcolor": theme.ink, "fontsize": 9, "columnspacing": 1.6, "borderaxespad": 0.2}
     figure.legend(loc="outside upper left", ncols=columns, **{**style, **more})
 

@@ -96,6 +96,7 @@ def render_report(
     Raises Misconfigured when nothing ran.
     """
     # matplotlib takes a second to import and only a page needs it
+    from mark.report.figures import wide_and_narrow  # noqa: PLC0415
     from mark.report.runs import plots  # noqa: PLC0415
 
     lead, verdict = headline_run(runs), verdict_of(runs, now)
@@ -110,7 +111,9 @@ def render_report(
             cells=_cells(run, lead),
             served=tuple(f"{share:.1f}" for share in served_percent(run.result.served)),
             load=trusted(
-                plots.load_figure(label, run, offerings=offerings, end_rps=end_rps, prefix=f"load{number}")
+                wide_and_narrow(
+                    partial(plots.load_figure, label, run, offerings=offerings, end_rps=end_rps), f"load{number}"
+                )
             ),
             bill=folded_bill(run.result.bill),
         )
@@ -130,9 +133,10 @@ def render_report(
             facts=_facts(runs),
             sections=sections,
             lead=next(section.label for section in sections if section.is_lead),
-            costs=trusted(plots.cost_figure(labelled, prefix="cost")),
-            latency=trusted(plots.latency_figure(labelled, prefix="latency")),
-            missed=trusted(plots.missed_figure(labelled, prefix="missed")),
+            costs=trusted(wide_and_narrow(partial(plots.cost_figure, labelled), "cost")),
+            is_small=plots.is_small(runs),
+            latency=trusted(wide_and_narrow(partial(plots.latency_figure, labelled), "latency")),
+            missed=trusted(wide_and_narrow(partial(plots.missed_figure, labelled), "missed")),
             notes=tuple(dict.fromkeys((*comparison_notes(runs), *assumptions))),
             command=escape(command),
             published_cold=percent(PUBLISHED_COLD_START_RATE),

@@ -169,7 +169,8 @@ REPORT = Script(
     + """
 -- KEYS: sequences, gateways, then for each model: arrivals, traffic, latencies, gauges.
 -- ARGV: gateway, sequence, windows kept, for how long a silent gateway is remembered (ms), then for each model
--- JSON: whole (what to add), real (what to add), arrivals and latencies (pairs), gauges. Whether it was counted.
+-- JSON: whole (what to add), real (what to add), arrivals and latencies (pairs), gauges, failures (kinds, the last
+-- first). Whether it was counted. Failures are kept among the traffic, as JSON: a few kinds, the last first.
 local gateway, sequence, keep = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 for _, old in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now - ARGV[4])) do
   redis.call('ZREM', KEYS[2], old)
@@ -186,6 +187,22 @@ local function forget_old_windows(key)
     if tonumber(window) <= newest - keep then redis.call('HDEL', key, window) end
   end
 end
+local function add_failures(key, failures, most)
+  local known = cjson.decode(redis.call('HGET', key, 'failures') or '[]')
+  for n = #failures, 1, -1 do
+    local new = failures[n]
+    for place, old in ipairs(known) do
+      if old.kind == new.kind then
+        new.count, new.since = new.count + old.count, old.since
+        table.remove(known, place)
+        break
+      end
+    end
+    table.insert(known, 1, new)
+  end
+  while #known > most do table.remove(known) end
+  redis.call('HSET', key, 'failures', cjson.encode(known))
+end
 for i = 5, #ARGV do
   local model, first = cjson.decode(ARGV[i]), 3 + 4 * (i - 5)
   for _, pair in ipairs(model.arrivals) do redis.call('HINCRBY', KEYS[first], pair[1], pair[2]) end
@@ -193,6 +210,7 @@ for i = 5, #ARGV do
   for name, sum in pairs(model.real) do redis.call('HINCRBYFLOAT', KEYS[first + 1], name, sum) end
   for _, pair in ipairs(model.latencies) do redis.call('HINCRBY', KEYS[first + 2], pair[1], pair[2]) end
   redis.call('HSET', KEYS[first + 3], gateway, model.gauges)
+  if model.failures then add_failures(KEYS[first + 1], model.failures, model.most_failures) end
   forget_old_windows(KEYS[first])
 end
 return 1

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from mark.domain.documents import json_text
 from mark.domain.load.size_window import add_sizes
-from mark.domain.load.traffic import CLIENT_COUNTS, ClientTraffic, GatewayReport, ModelTraffic
+from mark.domain.load.traffic import (
+    CLIENT_COUNTS,
+    FAILURE_KINDS,
+    ClientTraffic,
+    FailureKind,
+    GatewayReport,
+    ModelTraffic,
+)
 from mark.domain.models.versions import VERSION_COUNTS, VersionCounts
 from mark.store.keys import Keys
 
@@ -17,6 +26,8 @@ WHOLE = (
 )  # fmt: skip
 REAL = ("latency_sum_s", "first_byte_sum_s", "billed", "gib_s", "accuracy_sum")
 ARRIVED = "arrived"
+FAILURES = "failures"
+"""Name of the latest kinds of failures, among the counts of the model: JSON."""
 SIZE = "size/"
 """Start of the names of counts by size: `size/ITEMS`, among those of the model."""
 FIRST_BYTE = "first_byte/"
@@ -82,6 +93,7 @@ def traffic_totals(model: str, answer: Sequence[Sequence[bytes]]) -> ModelTraffi
         versions=tuple(
             VersionCounts(version=name, **one) for name, one in _counts(tallies, VERSION, VERSION_COUNTS)
         ),
+        failures=_failures(tallies.get(FAILURES, b"[]")),
         gateways=len(told),
         **totals,
     )
@@ -99,7 +111,12 @@ def _model_document(model: ModelTraffic) -> dict[str, Any]:
         f"{VERSION}{one.version}/{name}": getattr(one, name) for one in model.versions for name in VERSION_COUNTS
     }
     real = {name: getattr(model, name) for name in REAL}
+    failures = {
+        "failures": [{"kind": one.kind, **asdict(one)} for one in model.failures],
+        "most_failures": FAILURE_KINDS,
+    }
     return {
+        **(failures if model.failures else {}),
         "whole": {name: count for name, count in whole.items() if count},
         "real": {name: repr(float(value)) for name, value in real.items() if value},
         "arrivals": model.arrivals,
@@ -119,6 +136,13 @@ def _counts(
             if name in names:
                 counts.setdefault(whose, {})[name] = int(value)
     return iter(sorted(counts.items()))
+
+
+def _failures(text: bytes) -> tuple[FailureKind, ...]:
+    return tuple(
+        FailureKind(text=str(one["text"]), count=int(one["count"]), since=float(one["since"]), at=float(one["at"]))
+        for one in json.loads(text)
+    )
 
 
 def _numbered(tallies: Mapping[str, bytes], start: str) -> Iterator[tuple[int, int]]:

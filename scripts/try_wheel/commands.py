@@ -128,7 +128,7 @@ def try_base(there: Installation) -> list[str]:
         *done,
         "an agent, a gateway",
         "mark simulate, up and synth say which extra they need",
-        "mark init --target, mark profile",
+        "mark init, mark profile",
         "mark try and mark destroy, up to their first call to AWS",
     ]
 
@@ -179,7 +179,7 @@ def _write_model(there: Installation) -> None:
     """A model of one's own with its three files, made by `mark init`."""
     (there.folder / "own").mkdir()
     (there.folder / "own" / "mean.py").write_text(MODEL, encoding="utf-8")
-    there.mark("init", "--target", "own/mean.py:Mean", "--slo-ms", "300", "--seconds", "0.5")
+    there.mark("init", "own/mean.py:Mean", "--slo-ms", "300", "--seconds", "0.5")
 
 
 def _serves(there: Installation) -> list[str]:

@@ -5,9 +5,11 @@ import shlex
 from importlib import import_module
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
 from pydantic import BaseModel
+from sklearn.linear_model import LinearRegression
 
 from mark.config.settings import Settings, types_of
 from mark.live.commands import demo
@@ -20,6 +22,7 @@ from scripts.docs import FOLDER, NOTICE, cli_page, commands, example_lines, sett
 from scripts.hardware_page import hardware_page
 from scripts.json_page import BLOCK, keys, with_tables
 from scripts.trace_formats import with_formats
+from tests.offline.own_model.test_init_saved import identity
 from tests.offline.own_model.test_profile_here import MODEL
 
 COMMANDS = dict(commands())
@@ -145,8 +148,12 @@ def quick(monkeypatch):
 
 def test_every_example_of_a_replay_runs(mark, quick):
     """Those of the live service are run against one in tests/end_to_end."""
-    Path("my.py").write_text(MODEL.replace("Doubler", "Model"))
+    Path("my.py").write_text(f"{MODEL.replace('Doubler', 'Model')}\n\ndef predict(x):\n    return x\n")
     np.save("example.npy", np.ones((1, 4), np.float32))
+    joblib.dump(LinearRegression().fit([[0.0], [1.0]], [0.0, 1.0]), "churn.joblib")
+    identity("sentiment.onnx")
+    Path("models").mkdir()
+    identity("models/same.onnx")
     replays = set(COMMANDS) - LIVE - ROLLOUT - METRICS - TAKE_MINUTES
     ordered = sorted(replays, key=lambda name: (MAKERS.index(name) if name in MAKERS else len(MAKERS), name))
     assert set(ordered) == replays

@@ -1,4 +1,4 @@
-"""docs/own-model.md from its first line to its last request: three models of one's own in one service."""
+"""docs/own-model.md from its first line to its last request, and the model of docs/protocols.md that streams."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
+import yaml
 
 from tests.end_to_end.rig import Rig, fetch, rig
 
@@ -20,12 +22,31 @@ PYTHON = re.findall(r"```python\n# (\S+)\n(.*?)```", PAGE, re.DOTALL)
 SHELL = [
     shlex.split(line) for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()
 ]
-(MORE,) = [block for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL) if "forest.py" in block]
+(MORE,) = [block for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL) if "forest_joblib.py" in block]
 LIVE = ("up", "down")
-PREPARING = [line for line in SHELL if line[1] in {"init", "predict", "profile"} or line[0] == "python"]
+PROGRAMS = {"python": (sys.executable,), "mkdir": ("/bin/mkdir",), "cp": ("/bin/cp",)}
+PREPARING = [
+    line
+    for line in SHELL
+    if line[0] in PROGRAMS or (line[1] in {"init", "predict", "profile"} and "--on" not in line)
+]
 UP, DOWN = (next(line for line in SHELL if line[1] == word) for word in LIVE)
 CURL = next(line for line in SHELL if line[0] == "curl")
-FLOWER = {"inputs": [{"name": "flower", "datatype": "FP32", "shape": [1, 4], "data": [5.1, 3.5, 1.4, 0.2]}]}
+STREAMED = (Path(__file__).parents[2] / "docs" / "protocols.md").read_text()
+(WORDS,) = re.findall(r"```python\n# words/words.py\n(.*?)```", STREAMED, re.DOTALL)
+INIT_WORDS, *_ = [shlex.split(line) for line in STREAMED.splitlines() if line.startswith("mark init words/")]
+GATED = WORDS.replace("            yield", "            wait_for(word)\n            yield")
+"""The page's model, but that a part comes once a file of its name is there."""
+WAIT = """
+import time
+from pathlib import Path
+
+
+def wait_for(word):
+    while not Path(PLACE, word.decode()).exists():
+        time.sleep(0.01)
+"""
+ROW = {"shape": [1, 4], "data": [5.1, 3.5, 1.4, 0.2]}
 
 
 @pytest.fixture(scope="module")
@@ -38,18 +59,30 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
             path.write_text(code)
         for line in PREPARING:
             _run(made, line)
+        (made.home / "words").mkdir()
+        (made.home / "words" / "words.py").write_text(WORDS)
+        _run(made, INIT_WORDS)
+        (made.home / "words" / "words.py").write_text(f"{GATED}\n{WAIT}\nPLACE = {str(made.home)!r}\n")
+        streaming = yaml.safe_load((made.home / "words" / "mark.yaml").read_text())["service"]["serve"]
+        streaming[0]["backend"]["target"] = "../words/words.py:Words"
         config = made.home / "doubler" / "mark.yaml"
         text = config.read_text().replace("# port: 8080", "port: 0\n  status_port: 0")
-        config.write_text(text.replace("\n# A trace", f"{MORE}\n# A trace", 1))
+        more = f"{MORE}    - {json.dumps(streaming[0])}\n"
+        config.write_text(text.replace("\n# A trace", f"{more}\n# A trace", 1))
         assert made.mark(*UP[1:], timeout_s=200.0).status == 0
         yield made
 
 
 def _run(live: Rig, line: list[str]) -> None:
     """A line of the page, but that what it measures need not be good."""
-    if line[0] == "python":
+    if line[0] in PROGRAMS:
         done = subprocess.run(  # noqa: S603 - the page's own code
-            [sys.executable, *line[1:]], cwd=live.home, capture_output=True, text=True, check=False, timeout=100
+            [*PROGRAMS[line[0]], *line[1:]],
+            cwd=live.home,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=100,
         )
         assert done.returncode == 0, done.stderr
         return
@@ -73,16 +106,32 @@ def test_the_page_s_own_request_is_answered(own: Rig) -> None:
 
 
 def test_a_scikit_learn_model_answers(own: Rig) -> None:
-    outputs = answered(own, "forest", FLOWER)
+    outputs = answered(own, "forest", {"inputs": [{"name": "features", "datatype": "FP64", **ROW}]})
 
     assert outputs["label"] == [0]
     assert sum(outputs["probabilities"]) == pytest.approx(1.0)
 
 
 def test_an_onnx_model_answers(own: Rig) -> None:
-    (probabilities,) = answered(own, "iris", FLOWER).values()
+    flower = {"inputs": [{"name": "flower", "datatype": "FP32", **ROW}]}
+    (probabilities,) = answered(own, "iris", flower).values()
 
     assert max(probabilities) == probabilities[0] > 0.9
+
+
+def test_a_stream_is_read_part_by_part(own: Rig) -> None:
+    """The next part is let go only once the one before has been read."""
+    url = f"{own.running['gateway']}/v2/models/words/generate_stream"
+    words = ["Once", "upon", "a", "time"]
+    (own.home / words[0]).touch()
+    asked = Request(url, json.dumps({"text_input": " ".join(words)}).encode())  # noqa: S310 - our own service
+    with urlopen(asked, timeout=60) as reply:  # noqa: S310
+        for word, following in zip(words, [*words[1:], "end"], strict=True):
+            part = json.loads(reply.readline().removeprefix(b"data: "))
+            assert part["text_output"] == word
+            assert reply.readline() == b"\n"
+            (own.home / following).touch()
+        assert reply.read() == b""
 
 
 def test_the_page_s_last_command_ends_it(own: Rig) -> None:

@@ -134,18 +134,28 @@ def test_what_cannot_be_read_is_a_4xx_at_once(environment, change, status):
     assert json.loads(reply["body"])["error"]
 
 
-def test_a_model_that_raises_is_500(environment, tmp_path):
+@pytest.mark.parametrize(
+    ("raised", "status", "said"),
+    [
+        ("ValueError('no luck')", 500, "the model failed: ValueError: no luck"),
+        ("BadRequest('too dark')", 400, "too dark"),
+        ("BadRequest('too dark', 422)", 422, "too dark"),
+        ("BadRequest('too dark', 503)", 500, "the model failed: BadRequest: too dark"),
+    ],
+)
+def test_what_a_model_raises_is_500_but_for_what_it_declares_wrong(environment, tmp_path, raised, status, said):
     (tmp_path / "mine.py").write_text(
+        "from mark.domain.errors import BadRequest\n"
         "from mark.domain.tensor import TensorSpec\n"
         "class Mine:\n"
         "    inputs = outputs = (TensorSpec(name='x', datatype='FP32', shape=(-1, 2)),)\n"
         "    def predict(self, inputs):\n"
-        "        raise ValueError('no luck')\n"
+        f"        raise {raised}\n"
     )
     environment(DIGITS | {"MARK_BACKEND_TARGET": f"{tmp_path}/mine.py:Mine"})
     reply = infer.handler(ask(), None)
-    assert reply["statusCode"] == 500
-    assert json.loads(reply["body"])["error"] == "the model failed: ValueError: no luck"
+    assert reply["statusCode"] == status
+    assert json.loads(reply["body"])["error"] == said
 
 
 def test_a_model_in_a_file_imports_what_lies_beside_it(environment, tmp_path, monkeypatch):

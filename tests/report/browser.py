@@ -67,8 +67,12 @@ class Look:
         return np.round(imread(self.shot)[:, :, :3] * 255).astype(np.int64)
 
 
-def look_at(folder: Path, page: str, *, width: int, dark: bool) -> Look:
-    """The page in a window of `width`, in the reader's colour scheme; the picture is left in the folder."""
+def look_at(folder: Path, page: str, *, width: int, dark: bool, folded: bool = False) -> Look:
+    """The page in a window of `width`, in the reader's colour scheme, every fold open unless `folded`.
+
+    The picture is left in the folder.
+    """
+    page = page if folded else re.sub(r"<details(?![^>]*\bopen\b)", "<details open", page)
     probe = _PROBE.replace("LEAST_CONTRAST", str(LEAST_CONTRAST)).replace("LEAST_TEXT_PX", str(LEAST_TEXT_PX))
     (folder / "page.html").write_text(f"{page}<script>{probe}</script>", encoding="utf-8")
     frame = _FRAME.replace("WIDTH", str(width)).replace("HEIGHT", str(HEIGHT_PX))

@@ -52,5 +52,5 @@ for (let n = 0; n < texts.length; n++) for (let m = n + 1; m < texts.length; m++
 }
 const scrolled = [...document.querySelectorAll(".scroll")].filter(box => box.scrollWidth > box.clientWidth + 1)
   .map(box => `${box.getAttribute("aria-label") || box.firstElementChild.tagName} by ${box.scrollWidth - box.clientWidth} px`);
-parent.postMessage(JSON.stringify({ width: innerWidth, height: document.documentElement.scrollHeight,
+parent.postMessage(JSON.stringify({ width: innerWidth, height: Math.ceil(document.body.getBoundingClientRect().height),
   sideways: document.documentElement.scrollWidth - innerWidth, cut, faint, small, overlapping, scrolled }), "*");

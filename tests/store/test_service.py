@@ -12,7 +12,7 @@ from mark.domain.billing.costs import LedgerRecord, Transition
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import Misconfigured
 from mark.domain.lease import LeaseLost
-from mark.domain.load.traffic import GatewayReport, ModelTraffic, Warmed
+from mark.domain.load.traffic import FailureKind, GatewayReport, ModelTraffic, Warmed
 from mark.domain.models.versions import ModelVersions, RolloutCommand, RolloutVerb, VersionCounts
 from mark.domain.objective import ModelSpec, Slo
 from mark.service_spec import AgentSpec, BackendSpec, ServedModel, ServiceSpec
@@ -151,6 +151,29 @@ def test_tallies_add_up_over_gateways_and_reports(store: ServiceStore, redis: Em
     )
     assert store.arrived("digits") == 20
     assert store.traffic("words") == ModelTraffic(model="words")
+
+
+def test_failures_of_a_kind_are_counted_together_and_the_latest_kinds_kept(
+    store: ServiceStore, redis: EmbeddedRedis, service: str
+) -> None:
+    def failed(text: str, count: int, since: float, at: float) -> FailureKind:
+        return FailureKind(text=text, count=count, since=since, at=at)
+
+    last = failed("d", 1, 35.0, 35.0)
+    reported(
+        redis,
+        service,
+        a_report("g-1", 0, failures=(failed("row 3", 2, 10.0, 15.0), failed("b", 1, 10.0, 10.0))),
+        a_report("g-2", 0, failures=(failed("row 4", 5, 15.0, 20.0),)),
+        a_report("g-1", 1, failures=(failed("c", 1, 30.0, 30.0),)),
+        a_report("g-2", 1, failures=(last,)),
+    )
+
+    assert store.traffic("digits").failures == (
+        last,
+        failed("c", 1, 30.0, 30.0),
+        failed("row 4", 7, 10.0, 20.0),
+    )
 
 
 def test_a_report_on_several_models_counts_for_each(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from mark.domain.load.outcomes import Outcomes
@@ -16,6 +17,9 @@ CLIENT_GONE = 499
 """nginx's status of a request whose client has gone before its answer: nobody failed it."""
 NOT_THE_REQUEST = (408, 429)
 """Too slow, too much to do: the same request may do well a little later."""
+FAILURE_KINDS = 3
+"""Kinds of failures of a model that are kept, the latest."""
+_NUMBERS = re.compile(r"[0-9a-f]{8,}|[0-9]+")
 OVERLOADED = (503, 504)
 """Server errors of one that has too much to do."""
 
@@ -28,6 +32,25 @@ def is_model_error(status: int) -> bool:
 def is_rejection(status: int) -> bool:
     """True where an HTTP status says that the request is wrong in itself, which is no failure of a service."""
     return CLIENT_ERROR <= status < SERVER_ERROR and status not in NOT_THE_REQUEST
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureKind:
+    """Failures of a model whose texts are alike but for numbers; instants are the service's, to a window."""
+
+    #: The last one's text.
+    text: str
+    #: How many.
+    count: int = 1
+    #: When the first one was.
+    since: float = 0.0
+    #: When the last one was.
+    at: float = 0.0
+
+    @property
+    def kind(self) -> str:
+        """The text without numbers and ids."""
+        return _NUMBERS.sub("#", self.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +158,8 @@ class ModelTraffic:
     accuracy_known: int = 0
     #: Sum of their accuracies.
     accuracy_sum: float = 0.0
+    #: The latest kinds of failures, the last first.
+    failures: tuple[FailureKind, ...] = ()
     #: By client, where the service has clients.
     clients: tuple[ClientTraffic, ...] = ()
     #: By version, of requests that came during a rollout, and of pings of the versions' functions.

@@ -75,7 +75,9 @@ def rehearse(settings: Settings, *, show_live: bool = True) -> Rehearsed:
         began_at = ServiceStore(connect(running.store), running.name).clock().service_at
         load = drive(running, settings, show_live=show_live)
         end_at = began_at + result.duration_s  # the clock goes on until the last answer, and after it
-        live = next(m for m in view_of(running).status(until=end_at).models if m.name == settings.model)
+        status = view_of(running).status(until=end_at)
+        live = next(m for m in status.models if m.name == settings.model)
+        live = replace(live, cost_usd=live.cost_usd.with_shared(status.overhead.usd))
         live = replace(live, series=_on_clock_of(result, live.series, began_at))
         live_orders = journal_orders(running, str(settings.model), until=end_at)
     return Rehearsed(

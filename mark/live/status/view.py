@@ -16,6 +16,7 @@ import numpy as np
 
 from mark.accounting.client_totals import costs_by_client
 from mark.accounting.compaction import rolled_up
+from mark.accounting.daily_costs import own_lines, standing_lines
 from mark.accounting.ledger import (
     SECONDS_PER_HOUR,
     joined,
@@ -41,6 +42,7 @@ from mark.live.background.failures import failure_lines
 from mark.live.clock import adopt_wall
 from mark.live.local.run_dir import process_of
 from mark.live.rollout_progress import progress_of
+from mark.report.live.overview import make_overview
 from mark.report.live.service_status import (
     AnswerCounts,
     ArrivalRates,
@@ -55,6 +57,7 @@ from mark.report.live.service_status import (
     ObjectiveStatus,
     ObservedInstance,
     OfferingCapacity,
+    OverheadStatus,
     ReplaysStatus,
     ServiceStatus,
     SpentStatus,
@@ -119,6 +122,11 @@ class LiveView:
         published = [MODEL.read(store, served.name) or PublishedModel() for served in self._spec.models]
         ticked_at = max((known.at for known in published), default=0.0)
         processes = PROCESSES.read(store) or ProcessesStatus()
+        models = tuple(
+            self._model(served, known, now, failing, self._spec.footprint)
+            for served, known in zip(self._spec.models, published, strict=True)
+        )
+        overhead = _overhead(self._spec.footprint, published, now)
         return ServiceStatus(
             service=self._service,
             now=now,
@@ -138,10 +146,9 @@ class LiveView:
             hours=(SPEND.read(store) or SpendHistory()).hours,
             alerts=ALERTS.read(store),
             archive=ARCHIVE.read(store),
-            models=tuple(
-                self._model(served, known, now, failing, self._spec.footprint)
-                for served, known in zip(self._spec.models, published, strict=True)
-            ),
+            overhead=overhead,
+            overview=make_overview(models, overhead),
+            models=models,
         )
 
     def _model(
@@ -174,6 +181,7 @@ class LiveView:
                 instance=traffic.instance, standby=traffic.standby, lambda_=traffic.lambda_, shed=traffic.shed
             ),
             failed=traffic.failed,
+            failures=traffic.failures,
             rejected=traffic.rejected,
             redispatched=traffic.redispatched,
             clients=_clients(traffic, cost),
@@ -236,6 +244,14 @@ class LiveView:
         return ArrivalRates(now_rps=rates[-1], last_minute_rps=sum(rates) / len(rates), max_rps=max(rates))
 
 
+def _overhead(footprint: Footprint | None, published: Sequence[PublishedModel], now: float) -> OverheadStatus:
+    """What models share, since the first of them began: gateways are billed for their peaks together."""
+    began = [known.began_at for known in published if known.began_at is not None]
+    life_s = max(0.0, now - min(began)) if began else 0.0
+    usd = sum(line.usd for line in standing_lines(footprint, sum(known.peak_rps for known in published), life_s))
+    return OverheadStatus(usd=usd, usd_per_hour=usd * SECONDS_PER_HOUR / life_s if life_s else 0.0)
+
+
 def _spend(
     served: ServedModel,
     traffic: ModelTraffic,
@@ -244,19 +260,18 @@ def _spend(
     now: float,
     footprint: Footprint | None,
 ) -> tuple[SpentStatus, HourlyStatus, list[str]]:
-    """Spend so far; spend an hour by part; names without a price."""
+    """Spend so far without what models share; spend an hour by part; names without a price."""
     duration_s = 0.0 if known.began_at is None else max(0.0, now - known.began_at)
-    cost = cost_of(
-        live_bill(
-            usage,
-            traffic,
-            served,
-            footprint,
-            requests=known.requests,
-            peak_rps=known.peak_rps,
-            duration_s=duration_s,
-        )
+    bill = live_bill(
+        usage,
+        traffic,
+        served,
+        footprint,
+        requests=known.requests,
+        peak_rps=0.0,
+        duration_s=duration_s,
     )
+    cost = cost_of(own_lines(bill, footprint, duration_s))
     spent = SpentStatus(
         instances=cost.instances,
         standby=cost.standby,

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from rich.console import Console, Group
 from rich.live import Live
 
-from mark.domain.errors import MarkError
+from mark.domain.errors import MarkError, Misconfigured
 from mark.live.local.emulator_client import EmulatedControls
 from mark.live.local.run_dir import find_known, is_alive
 from mark.live.local.running import Running
@@ -26,30 +26,36 @@ EACH_S = 1.0
 
 
 @contextmanager
-def live_table(running: Running) -> Iterator[Callable[[], None]]:
+def live_table(running: Running, *, model: str | None = None) -> Iterator[Callable[[], None]]:
     """The state as a table on stderr that calls of what it gives bring up to date; silent where nobody looks."""
     view, console = view_of(running), Console(file=sys.stderr)
     if not console.is_terminal:
         yield lambda: None
         return
-    with Live(Group(*status_table(view.status())), console=console) as live:
-        yield lambda: live.update(Group(*status_table(view.status())))
+
+    def shown() -> Group:
+        return Group(*status_table(view.status(), model=model))
+
+    with Live(shown(), console=console) as live:
+        yield lambda: live.update(shown())
 
 
-def show_status(service: str, *, watch: bool, as_json: bool) -> None:
-    """Print the service's state; with `watch` each second until Ctrl-C."""
+def show_status(service: str, *, model: str | None = None, watch: bool, as_json: bool) -> None:
+    """Print the service's state; with `watch` each second until Ctrl-C. model: the one that is told in full."""
     running = find_known(service)
     if not running.ready:
         show_start(running, as_json=as_json)
         return
-    if watch and not as_json:
-        watch_service(running)
-        return
     status = view_of(running).status()
+    if model is not None and model not in (names := [one.name for one in status.models]):
+        raise Misconfigured(f"the service {running.name} serves no model {model!r}: {', '.join(names)}")
+    if watch and not as_json:
+        watch_service(running, model=model)
+        return
     if as_json:
         show_json(SERVICE.dump(status))
     else:
-        show(*status_table(status))
+        show(*status_table(status, model=model))
 
 
 def show_start(running: Running, *, as_json: bool) -> None:
@@ -83,9 +89,9 @@ def view_of(running: Running) -> LiveView:
     return LiveView(ServiceStore(connect(running.store), running.name), running.name)
 
 
-def watch_service(running: Running) -> None:
+def watch_service(running: Running, *, model: str | None = None) -> None:
     """Show the state anew each second until Ctrl-C, or until it is down."""
-    with live_table(running) as refresh:
+    with live_table(running, model=model) as refresh:
         while is_alive(running.pid):
             time.sleep(EACH_S)
             refresh()

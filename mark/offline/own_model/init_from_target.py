@@ -1,4 +1,4 @@
-"""`mark init --target`: a model of one's own becomes a working folder: model.json, profile.json and mark.yaml.
+"""`mark init TARGET`: a model of one's own becomes a working folder: model.json, profile.json and mark.yaml.
 
 The model is loaded, tried and measured first, so that what is written is known to work; what only its owner knows,
 the objective and the load, is asked on a terminal and taken from flags and defaults elsewhere.
@@ -7,33 +7,37 @@ the objective and the load, is asked on a terminal and taken from flags and defa
 from __future__ import annotations
 
 import math
-import os
-import platform
-import re
 import resource
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import typer
 
+from mark.catalog.load import load_prices
 from mark.catalog.schema import LAMBDA, ModelFile, parse_file
 from mark.catalog.shipped_models import MODEL_FILE, PROFILE_FILE
 from mark.config.settings import Settings
-from mark.config.trace import TraceSettings
-from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
-from mark.domain.models.profile import Evidence, Profile
-from mark.offline.own_model.predict import Tried, call_ms, try_model
+from mark.domain.models.profile import Evidence, LatencyPoint, Profile, Provenance
+from mark.offline.own_model.example import first_item
+from mark.offline.own_model.init_files import REST_TIMES, Needs, config_text, model_text
+from mark.offline.own_model.predict import call_ms, given_inputs
 from mark.offline.own_model.profile import ProfileOptions, measured_profile, note_if_busy, write_profiles
-from mark.offline.own_model.targets import class_name, existing_source
+from mark.offline.own_model.sources import Given, as_class, declared, source_of_target
+from mark.offline.own_model.streams import streams, try_stream
+from mark.offline.own_model.targets import class_name
+from mark.offline.own_model.try_model import Tried, try_model
 from mark.offline.trace_source import TraceReading, read_place
 from mark.plugins.load import make_model
 from mark.ports import PythonModel
 from mark.protocols.exchange import zeros
 from mark.protocols.model_contract import class_mistakes
+from mark.protocols.oip.bodies import Tensors
 from mark.report.files import write_whole
 from mark.report.formatting import percent
 from mark.report.terminal import note, show
@@ -43,14 +47,15 @@ USUAL_LATENCY_MS = (50, 100, 200, 300, 500, 1000, 2000, 3000, 5000, 10_000, 20_0
 """Objectives that are proposed: the first that is TIMES the time of a single request, or more."""
 TIMES = 10.0
 USUAL_SHARE, USUAL_RPS, LEAST_RPS = 0.99, 10.0, 0.001
+GPU_TYPE, NVIDIA = "g4dn.xlarge", "-nvidia"
+"""The least type with a GPU, for a model that was not tried; and the end of the kinds of such machines."""
 MEMORY_STEP_GIB, PAYLOAD_STEP_MIB = 0.25, 0.001
 KIB_PER_GIB, BYTES_PER_MIB = 1024.0**2, 1024.0**2
-ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitOptions:
-    """Flags of `mark init --target`; None: asked on a terminal, or the default.
+    """Flags of `mark init TARGET`; None: asked on a terminal, or the default.
 
     seconds: how long to measure at most; 0 for not at all.
     """
@@ -67,20 +72,20 @@ class InitOptions:
     seconds: float
     ask: bool
     force: bool
+    #: An example of the model's input, as JSON or in a file.
+    data: str | None = None
+    file: Path | None = None
+    #: Make the model and call it; else its module is imported, and no more.
+    load: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Needs:
-    """Objective and needs of the model; share in (0, 1]. stated: somebody said which latency is promised."""
+class Examined:
+    """A model that works: what it needs, its profiles, and what was written around it, for people."""
 
-    name: str
-    latency_ms: float
-    share: float
-    memory_gib: float
-    payload_mib: float
-    rps: float
-    #: Somebody said which latency is promised.
-    stated: bool
+    needs: Needs
+    profiles: tuple[Profile, ...]
+    about: tuple[str, ...]
 
 
 def write_model(options: InitOptions) -> Path:
@@ -88,53 +93,121 @@ def write_model(options: InitOptions) -> Path:
 
     Errors: Misconfigured.
     """
-    source = existing_source(options.target, Path())
-    folder = options.out or source.parent
-    _refuse_existing(folder, options)
-    rps = _mean_rps(options.settings)
-    model, tried = _tried(options)
-    needs = _asked_needs(options, tried, rps)
-    profiles = _measured(options, needs, model) if options.seconds > 0 else ()
-    needs = _with_memory(options, needs)
-    text = _model_text(needs)
-    parse_file(text, ModelFile, "the model")  # what flags gave is checked as the file would be
-    write_whole(folder / MODEL_FILE, text)
-    write_whole(folder / CONFIG_FILE, _config_text(options, folder, needs))
-    if profiles:
-        write_profiles(folder / PROFILE_FILE, profiles)
-        note_if_busy()
-    _show(folder, needs, profiles)
+    folder = options.out or source_of_target(options.target).parent
+    refuse_existing(folder, options)
+    with examined(options, mean_rps(options.settings)) as found:
+        write_files(folder, found.needs.name, [found], options)
+    show_needs(found)
+    show_commands(folder, options, [found])
     return folder / CONFIG_FILE
 
 
-def _mean_rps(settings: Settings) -> float | None:
+@contextmanager
+def examined(options: InitOptions, rps: float | None) -> Iterator[Examined]:
+    """The model, tried and measured; what was written around it goes again where the block fails.
+
+    rps: the load to expect, if a trace tells it. Errors: Misconfigured.
+    """
+    given = Given(
+        target=options.target,
+        data=options.data,
+        file=options.file,
+        force=options.force,
+        asks=_asks(options),
+        load=options.load,
+    )
+    _check_stated(options)
+    with as_class(given) as made:
+        options = replace(options, target=made.target)
+        model, tried = _tried(options, made.example) if options.load else (declared(options.target), None)
+        needs = _asked_needs(options, model, tried, rps)
+        profiles: tuple[Profile, ...] = () if options.load else (_assumed(needs),)
+        if tried:
+            profiles = _measured(options, needs, model, tried)
+        needs = _with_memory(options, needs)
+        parse_file(model_text([needs], ()), ModelFile, "the model")  # what flags gave, as the file would be
+        yield Examined(needs=needs, profiles=profiles, about=made.about)
+
+
+def write_files(folder: Path, service: str, models: Sequence[Examined], options: InitOptions) -> None:
+    """Write model.json, mark.yaml and, where something was measured, profile.json."""
+    needs = [one.needs for one in models]
+    write_whole(folder / MODEL_FILE, model_text(needs, gpus()))
+    write_whole(folder / CONFIG_FILE, config_text(folder, service, needs, options.settings.trace))
+    if profiles := [profile for one in models for profile in one.profiles]:
+        write_profiles(folder / PROFILE_FILE, profiles)
+        if options.load:
+            note_if_busy()
+
+
+def mean_rps(settings: Settings) -> float | None:
     """The mean of a log or trace, requests/s; None without one. Misconfigured where it cannot be read."""
     if settings.trace.file is None:
         return None
     return max(LEAST_RPS, read_place(settings.trace.file, TraceReading.of(settings)).mean_rps)
 
 
-def _refuse_existing(folder: Path, options: InitOptions) -> None:
-    names = [CONFIG_FILE, MODEL_FILE, *((PROFILE_FILE,) if options.seconds > 0 else ())]
+def refuse_existing(folder: Path, options: InitOptions) -> None:
+    """Misconfigured where files would be overwritten without --force."""
+    names = [CONFIG_FILE, MODEL_FILE, *((PROFILE_FILE,) if options.seconds > 0 or not options.load else ())]
     there = [str(folder / name) for name in names if (folder / name).exists()]
     if there and not options.force:
         raise Misconfigured(f"{', '.join(there)} is there already; --force overwrites, --out names another folder")
 
 
-def _tried(options: InitOptions) -> tuple[PythonModel, Tried | None]:
-    """The model and a call with zeros; None where nothing is measured. Misconfigured where it is no model."""
+def _check_stated(options: InitOptions) -> None:
+    """Misconfigured where nobody says what is not measured."""
+    if options.load or _asks(options):
+        return
+    flags = {"--slo-ms": options.latency_ms, "--memory-gib": options.memory_gib}
+    if lacking := [flag for flag, given in flags.items() if given is None]:
+        raise Misconfigured(f"--no-load measures nothing: give {' and '.join(lacking)}")
+
+
+def _assumed(needs: Needs) -> Profile:
+    """A profile that nobody measured, so that the service can be deployed, which `mark profile --on` needs."""
+    known = Provenance(
+        evidence=Evidence.ASSUMED,
+        source="mark init --no-load: nobody has measured it",
+        formula=f"the objective over {TIMES:g}",
+        date=datetime.now(UTC).date().isoformat(),
+    )
+    points = (LatencyPoint(batch=1, latency_s=needs.latency_ms / 1000 / TIMES),)
+    return Profile(model=needs.name, instance_type=GPU_TYPE, points=points, provenance=known)
+
+
+def gpus() -> tuple[str, ...]:
+    """NVIDIA's accelerators in the price file."""
+    types = (load_prices(None).instance_type(name) for name in load_prices(None).names)
+    return tuple(sorted({item.accelerator for item in types if item.machine.endswith(NVIDIA)}))
+
+
+def _tried(options: InitOptions, example: Tensors | None) -> tuple[PythonModel, Tried | None]:
+    """The model and a call with an example, else zeros; None where nothing is measured.
+
+    Misconfigured where it is no model.
+    """
     target = options.target
-    model = make_model(target, Path())
+    try:
+        model = make_model(target, Path())
+    except Misconfigured as error:
+        raise Misconfigured(f"{error}; if it needs what this machine lacks, such as a GPU: --no-load") from error
     if mistakes := class_mistakes(model):
         raise Misconfigured(f"model {target!r}: {'; '.join(mistakes)}")
     if options.seconds <= 0:
         return model, None
+    specs = tuple(model.inputs)
+    if example is None:
+        example = given_inputs(options.file, options.data, class_name(target), specs)
     try:
-        tried = try_model(model, zeros(tuple(model.inputs), 1))
+        inputs = zeros(specs, 1) if example is None else first_item(example)
+        tried = try_stream(model, inputs) if streams(model) else try_model(model, inputs)
     except Misconfigured as error:
+        if example is not None:
+            raise
         raise Misconfigured(
-            f"the model does not take zeros, so it cannot be measured: {error}; --seconds 0 writes the files "
-            "without a profile, `mark profile --body` measures with a request of yours"
+            f"the model does not take zeros, so it cannot be measured: {error}; give an input with --data or "
+            "--input, or write the files without a profile: --seconds 0"
         ) from error
     if tried.mistakes:
         raise Misconfigured(f"model {target!r}: {'; '.join(tried.mistakes)}")
@@ -143,7 +216,7 @@ def _tried(options: InitOptions) -> tuple[PythonModel, Tried | None]:
     return model, tried
 
 
-def _measured(options: InitOptions, needs: _Needs, model: PythonModel) -> tuple[Profile, ...]:
+def _measured(options: InitOptions, needs: Needs, model: PythonModel, tried: Tried) -> tuple[Profile, ...]:
     """Profiles for an instance and for Lambda, which answers one request at a time: the same calls tell both."""
     profiled = ProfileOptions(
         model=needs.name,
@@ -155,37 +228,48 @@ def _measured(options: InitOptions, needs: _Needs, model: PythonModel) -> tuple[
         seconds=options.seconds,
         body=None,
         to=None,
-        longest_s=needs.latency_ms / 1000,
+        longest_s=(needs.latency_ms + needs.rest_ms) / 1000,
         made=model,
+        example=tried.inputs,
     )
-    profile = measured_profile(profiled)[2]
+    profile = measured_profile(profiled).profile
+    if tried.whole_s is not None:
+        return (profile,)  # Lambda answers whole
     known = replace(profile.provenance, evidence=Evidence.STAND_IN)
     return profile, replace(profile, instance_type=LAMBDA, points=profile.points[:1], provenance=known)
 
 
-def _asked_needs(options: InitOptions, tried: Tried | None, mean_rps: float | None) -> _Needs:
+def _asked_needs(options: InitOptions, model: PythonModel, tried: Tried | None, mean_rps: float | None) -> Needs:
     """Needs from flags, questions or defaults; memory is known once it is measured."""
     single_s = tried.median_s if tried else 0.0
     usual_ms = next((ms for ms in USUAL_LATENCY_MS if ms >= single_s * 1000 * TIMES), USUAL_LATENCY_MS[-1])
     usual_rps = USUAL_RPS if mean_rps is None else mean_rps
-    latency_ms = _one(options, options.latency_ms, "Answer within how many ms?", usual_ms)
+    is_stream = streams(model)
+    rest_s = tried.whole_s - tried.median_s if tried is not None and tried.whole_s is not None else 0.0
+    question = "Begin to answer within how many ms?" if is_stream else "Answer within how many ms?"
+    latency_ms = _one(options, options.latency_ms, question, usual_ms)
     if single_s * 1000 > latency_ms:
+        what = "a first part" if is_stream else "one request"
         note(
-            f"one request takes {call_ms(single_s)} here, longer than the {latency_ms:g} ms that you promise: a "
+            f"{what} takes {call_ms(single_s)} here, longer than the {latency_ms:g} ms that you promise: a "
             "machine like this one cannot keep them"
         )
-    return _Needs(
+    return Needs(
         name=options.model or class_name(options.target),
+        target=options.target,
         latency_ms=latency_ms,
         share=_one(options, options.share, "Which share of the requests must be in time?", USUAL_SHARE),
         memory_gib=0.0,
-        payload_mib=_payload_mib(tried),
+        payload_mib=_payload_mib(model, tried),
         rps=_one(options, options.rps, "How many requests/s are expected at first?", usual_rps),
         stated=options.latency_ms is not None or _asks(options),
+        streams=is_stream,
+        tried=options.load,
+        rest_ms=max(1, math.ceil(REST_TIMES * rest_s * 1000)) if is_stream and tried else 0,
     )
 
 
-def _with_memory(options: InitOptions, needs: _Needs) -> _Needs:
+def _with_memory(options: InitOptions, needs: Needs) -> Needs:
     """The needs with the memory that this process had at its peak, the measured batches included."""
     peak_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / KIB_PER_GIB
     usual_gib = math.ceil(peak_gib / MEMORY_STEP_GIB) * MEMORY_STEP_GIB
@@ -205,126 +289,52 @@ def _one(options: InitOptions, given: float | None, question: str, default: floa
     return answer
 
 
-def _payload_mib(tried: Tried | None) -> float:
+def _payload_mib(model: PythonModel, tried: Tried | None) -> float:
     """One example with its answer as JSON, some 20 bytes a number, rounded up."""
-    arrays = [] if tried is None else [*tried.inputs.values(), *tried.outputs.values()]
+    inputs = zeros(tuple(model.inputs), 1) if tried is None else tried.inputs
+    outputs = zeros(tuple(model.outputs), 1) if tried is None else tried.outputs
+    arrays = [*inputs.values(), *outputs.values()]
     size_mib = sum(20 * array.size + 200 for array in arrays) / BYTES_PER_MIB
     return max(1, math.ceil(size_mib / PAYLOAD_STEP_MIB)) * PAYLOAD_STEP_MIB
 
 
-def _model_text(needs: _Needs) -> str:
-    entry: dict[str, Any] = {
-        "name": needs.name,
-        "latency_ms": needs.latency_ms,
-        "target_percent": round(needs.share * 100, 6),
-        "objective_source": "stated to mark init"
-        if needs.stated
-        else "proposed by mark init: ten times one request",
-        "memory_gib": needs.memory_gib,
-        "memory_source": "mark init: peak of one process that loads and calls it, rounded up",
-        "payload_mib": round(needs.payload_mib, 6),
-        "payload_source": "mark init: one example with its answer as JSON",
-        "architectures": [ARCHITECTURES.get(platform.machine().lower(), "amd64")],
-        "accelerators": [],
-        "cpu": True,
-        "redispatch": True,
-    }
-    return json_text({"format": "mark-models/1", "models": [entry]}, indent=2) + "\n"
-
-
-def _config_text(options: InitOptions, folder: Path, needs: _Needs) -> str:
-    target, trace = options.target, options.settings.trace
-    where, _, attribute = target.rpartition(":")
-    here = os.path.relpath(Path.cwd(), folder)
-    is_file = where.endswith(".py")
-    shown = f"{os.path.relpath(Path(where).expanduser(), folder)}:{attribute}" if is_file else target
-    service = re.sub(r"[^a-z0-9-]", "-", needs.name.lower()).strip("-")[:31]
-    return CONFIG.format(
-        name=json_text(needs.name),
-        service=service if service[:1].isalpha() else "mark",
-        target=json_text(shown),
-        folder="" if here == "." else FOLDER.format(folder=json_text(here)),
-        rps=f"{needs.rps:g}",
-        models=MODEL_FILE,
-        profiles=PROFILE_FILE,
-        trace=_trace_text(folder, trace),
-    )
-
-
-def _trace_text(folder: Path, trace: TraceSettings) -> str:
-    """The section `trace`, in a comment where there is none."""
-    if trace.file is None:
-        return "# trace: {file: load.csv.gz, start_s: 86400}"
-    given = trace.model_dump(exclude_defaults=True, exclude={"file"})
-    return f"trace: {json_text({'file': _from(folder, trace.file), **given})}"
-
-
-def _from(folder: Path, place: str) -> str:
-    """A file's path from that folder; another place as it is."""
-    return os.path.relpath(place, folder) if Path(place).exists() else place
-
-
-CONFIG = """\
-# What MArk serves, and what it promises. docs/settings.md explains every key; an unknown one is refused.
-# Paths count from this file's folder.
-
-# The model's objective and needs, and its latency by instance type (`mark profile` adds types to it).
-model: {name}
-models: {models}
-profiles: [{profiles}]
-
-# How instances are bought: on-demand or spot.
-market: on-demand
-
-# The policy that decides what is rented; `mark policies` lists them.
-policies: [hedged]
-
-service:
-  name: {service}
-
-  # Where clients reach the gateway. Beyond loopback a token is required.
-  host: 127.0.0.1
-  # port: 8080
-
-  serve:
-    - model: {name}
-      # path/file.py:Name or module:Name; what lies in its folder may be imported.
-      backend:
-        kind: python
-        target: {target}
-{folder}\
-      # The load to start with, requests/s, until there is a history.
-      expected_rps: {rps}
-      # Lambda takes what instances cannot answer in time. The profile has a stand-in of it, measured here;
-      # `mark profile --on lambda` measures it in AWS.
-      # offerings: {{overflow: false}}
-
-# A trace of your own traffic for `mark simulate`: what lies before start_s is what forecasters learn from.
-{trace}
-
-# What may be spent in a day and a month (UTC), and what happens then: warn, floor or pause.
-# budget: {{daily_usd: 50, monthly_usd: 900, when_reached: floor}}
-"""
-
-FOLDER = """\
-        # Imports are looked for here, too: where `mark init` ran, as this file's folder lies in another one.
-        folder: {folder}
-"""
-
-
-def _show(folder: Path, needs: _Needs, profiles: Sequence[Profile]) -> None:
-    """Print the files that were written, how sure they are, and commands that work as they are."""
-    config = folder / CONFIG_FILE
-    written = [config, folder / MODEL_FILE, *((folder / PROFILE_FILE,) if profiles else ())]
-    show(f"wrote {', '.join(map(str, written))}")
-    promise = f"{percent(needs.share)} of the requests within {needs.latency_ms:g} ms"
+def show_needs(found: Examined) -> None:
+    """Print what the model is, and how sure its figures are."""
+    needs = found.needs
+    show(*found.about)
+    verb = " begin" if needs.streams else ""
+    promise = f"{percent(needs.share)} of the requests{verb} within {needs.latency_ms:g} ms"
     show(f"{needs.name}: {promise}; {needs.memory_gib:g} GiB of memory")
-    for profile in profiles:
+    for profile in found.profiles:
         known = profile.provenance
+        what = "one whole stream" if needs.streams else "one request"
+        if known.evidence is Evidence.ASSUMED:
+            show(f"{profile.instance_type}: {call_ms(profile.latency_s(1))} for {what}, assumed ({known.formula})")
+            continue
         kind = "measured on" if known.evidence is Evidence.MEASURED else "a stand-in, measured on"
-        show(f"{profile.instance_type}: {call_ms(profile.latency_s(1))} for one request, {kind} {known.machine}")
-    longer = f"mark profile --config {config} --out {folder / PROFILE_FILE}"
-    show("next:", f"  mark predict --config {config}")
-    show(f"  {longer}{'   # measures for longer' if profiles else '   # it has no profile yet'}")
+        show(f"{profile.instance_type}: {call_ms(profile.latency_s(1))} for {what}, {kind} {known.machine}")
+
+
+def show_commands(folder: Path, options: InitOptions, models: Sequence[Examined]) -> None:
+    """Print the files that were written, and commands that work as they are."""
+    config = folder / CONFIG_FILE
+    has_profiles = any(one.profiles for one in models)
+    written = [config, folder / MODEL_FILE, *((folder / PROFILE_FILE,) if has_profiles else ())]
+    show(f"wrote {', '.join(map(str, written))}")
+    if not options.load:
+        show(
+            "next, with your account in its section `rollout` (docs/deploy.md):",
+            f"  mark deploy --config {config}",
+        )
+        show(f"  mark profile --config {config} --on {GPU_TYPE} --out {folder / PROFILE_FILE}   # measures it")
+        return
+    one = f" --model {models[0].needs.name}" if len(models) > 1 else ""
+    example = f" --data {shlex.quote(options.data)}" if options.data else ""
+    example = f" --input {options.file}" if options.file else example
+    why = "measures for longer" if has_profiles else "it has no profile yet"
+    longer = f"mark profile --config {config}{one} --out {folder / PROFILE_FILE}"
+    show("next:", f"  mark predict --config {config}{one}{example}")
+    show(f"  {longer}   # {why}{', with zeros unless you give a --body' if example else ''}")
     show(f"  mark up --config {config} --detach", f"  mark down --config {config}")
-    show(f"what to run, with your traffic: mark simulate --config {config} --trace ACCESS_LOG --start-s 86400")
+    run = f"mark simulate --config {config}{one} --trace ACCESS_LOG --start-s 86400"
+    show(f"what to run, with your traffic: {run}")

@@ -7,9 +7,7 @@ import io
 import json
 import math
 import sys
-import time
-import traceback
-from collections.abc import Mapping
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,24 +20,22 @@ from rich.text import Text
 
 from mark.config.settings import Settings
 from mark.domain.documents import json_text, plain_number
-from mark.domain.errors import Misconfigured, failure_words
+from mark.domain.errors import Misconfigured
 from mark.domain.tensor import TensorSpec
+from mark.offline.own_model.streams import Part, parts_of, streams
 from mark.offline.own_model.targets import TriedModel, existing_source, tried_model
+from mark.offline.own_model.try_model import Tried, try_model
 from mark.plugins.load import make_model
 from mark.ports import InferRequest, PythonModel
 from mark.protocols.exchange import read_exchange, row_count, zeros
-from mark.protocols.model_contract import class_mistakes, output_mistakes
+from mark.protocols.model_contract import class_mistakes
 from mark.protocols.oip.bodies import DTYPES, JSON_TYPE, BadRequest, Tensors, check_inputs
 from mark.protocols.sagemaker_media import CSV_TYPE
 from mark.report.tables import make_table, texts
-from mark.report.terminal import note, show, show_json, unheard
+from mark.report.terminal import note, show, show_json
 
 DIFFERS = 1
 """Exit status where the outputs differ from what the model declares."""
-FIRST_TRIES = 3
-"""A model that fails at random, as one that asks another service, gets so many chances to answer once."""
-REPEATS, REPEAT_S = 20, 1.0
-"""Calls after the first one, and how long they may take together."""
 SHOWN = 400
 """Characters of a tensor that are shown; --json has all of it."""
 
@@ -57,20 +53,6 @@ class PredictOptions:
     seed: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
-    """A call: seconds of the first one and the median of those after it, and in what its outputs differ."""
-
-    inputs: Tensors
-    outputs: Tensors
-    first_s: float
-    median_s: float
-    calls: int
-    mistakes: tuple[str, ...]
-    #: Calls that failed.
-    failed: int = 0
-
-
 def predict_once(settings: Settings, options: PredictOptions, *, as_json: bool) -> None:
     """Call the model and print what came. typer.Exit(1) where outputs differ from what the model declares."""
     if options.rows < 1:
@@ -85,75 +67,59 @@ def predict_once(settings: Settings, options: PredictOptions, *, as_json: bool) 
         model = make_model(chosen.target, chosen.folder)
     if mistakes := class_mistakes(model):
         raise Misconfigured(f"model {chosen.target!r}: {'; '.join(mistakes)}")
-    tried = try_model(model, _inputs(options, chosen, tuple(model.inputs)))
-    if as_json:
-        show_json(_document(chosen, tried))
+    specs = tuple(model.inputs)
+    inputs = given_inputs(options.file, options.data, chosen.name, specs)
+    if inputs is None:
+        inputs = drawn(specs, options.rows, options.seed) if options.random else zeros(specs, options.rows)
+    if streams(model):
+        mistakes = _stream_once(chosen, model, inputs, as_json=as_json)
     else:
-        _show(chosen, tried)
-    for text in tried.mistakes:
-        note(f"{chosen.name} answers other than it declares: {text}")
-    if tried.mistakes:
-        raise typer.Exit(DIFFERS)
-
-
-def try_model(model: PythonModel, inputs: Tensors) -> Tried:
-    """Call the model with these inputs, a few times. Errors: Misconfigured where it never answers."""
-    failed = 0
-    with redirect_stdout(sys.stderr):
-        while True:
-            try:
-                first, first_s = _called(model, inputs)
-                break
-            except Misconfigured:
-                failed += 1
-                if failed == FIRST_TRIES:
-                    raise
-    mistakes = output_mistakes(first, tuple(model.outputs), row_count(inputs))
-    if not isinstance(first, Mapping):
-        raise Misconfigured("; ".join(mistakes))
-    took: list[float] = []
-    began = time.perf_counter()
-    with unheard():
-        while len(took) + failed < REPEATS and time.perf_counter() - began < REPEAT_S:
-            try:
-                took.append(_called(model, inputs)[1])
-            except Misconfigured:
-                failed += 1
-    return Tried(
-        inputs=inputs,
-        outputs={str(name): np.asarray(value) for name, value in first.items()},
-        first_s=first_s,
-        median_s=float(np.median(took)) if took else first_s,
-        calls=1 + len(took),
-        mistakes=mistakes,
-        failed=failed,
-    )
-
-
-def _called(model: PythonModel, inputs: Tensors) -> tuple[object, float]:
-    began = time.perf_counter()
-    try:
-        outputs: object = model.predict(inputs)
-    except (Exception, SystemExit) as error:  # a user's code may raise anything; the cause is chained
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        raise Misconfigured(
-            f"the model failed: {failure_words(error)} ({Path(where.filename).name}, line {where.lineno})"
-        ) from error
-    return outputs, time.perf_counter() - began
-
-
-def _inputs(options: PredictOptions, chosen: TriedModel, specs: tuple[TensorSpec, ...]) -> Tensors:
-    """The inputs that were given, else an example, checked as a request's are."""
-    if options.file is not None and options.data is not None:
-        raise Misconfigured("give --input or --data, not both")
-    if options.file is None and options.data is None:
-        return drawn(specs, options.rows, options.seed) if options.random else zeros(specs, options.rows)
-    where = "--data" if options.file is None else str(options.file)
-    try:
-        if options.file is None:
-            inputs = _from_json((options.data or "").encode(), chosen.name, specs)
+        tried = try_model(model, inputs)
+        mistakes = tried.mistakes
+        if as_json:
+            show_json(_document(chosen, tried))
         else:
-            inputs = _from_file(options.file, chosen.name, specs)
+            _show(chosen, tried)
+    for text in mistakes:
+        note(f"{chosen.name} answers other than it declares: {text}")
+    if mistakes:
+        raise typer.Exit(DIFFERS)
+    if not as_json:
+        show("outputs are as declared")
+
+
+def _stream_once(chosen: TriedModel, model: PythonModel, inputs: Tensors, *, as_json: bool) -> tuple[str, ...]:
+    """Print the parts as they come; the ways in which they differ from what the model declares."""
+    parts: list[Part] = []
+    if not as_json:
+        show(f"{chosen.name} ({chosen.target}), a stream:")
+    for part in parts_of(model, inputs):
+        parts.append(part)
+        if not as_json:
+            values = ", ".join(f"{name} {_values(array)}" for name, array in part.outputs.items())
+            show(Text(f"{call_ms(part.at_s):>10}  {values}"))
+    if not parts:
+        raise Misconfigured("the model yields nothing for this input; give another with --data or --input")
+    if as_json:
+        show_json(_stream_document(chosen, inputs, parts))
+    else:
+        show(f"first part after {call_ms(parts[0].at_s)}, all {len(parts)} after {call_ms(parts[-1].at_s)}")
+    return _mistakes(parts)
+
+
+def _mistakes(parts: Sequence[Part]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(mistake for part in parts for mistake in part.mistakes))
+
+
+def given_inputs(file: Path | None, data: str | None, name: str, specs: tuple[TensorSpec, ...]) -> Tensors | None:
+    """The inputs that `--input` or `--data` give, checked as a request's are; None without either."""
+    if file is not None and data is not None:
+        raise Misconfigured("give --input or --data, not both")
+    if file is None and data is None:
+        return None
+    where = "--data" if file is None else str(file)
+    try:
+        inputs = _from_json((data or "").encode(), name, specs) if file is None else _from_file(file, name, specs)
         check_inputs(inputs, specs)
         row_count(inputs)
     except BadRequest as error:
@@ -262,6 +228,19 @@ def _document(chosen: TriedModel, tried: Tried) -> dict[str, object]:
     }
 
 
+def _stream_document(chosen: TriedModel, inputs: Tensors, parts: Sequence[Part]) -> dict[str, object]:
+    """The document of `mark predict --json` for a stream (docs/json.md)."""
+    return {
+        "model": chosen.name,
+        "target": chosen.target,
+        "inputs": _tensors(inputs),
+        "parts": [{"at_ms": part.at_s * 1000, "outputs": _tensors(part.outputs)} for part in parts],
+        "first_ms": parts[0].at_s * 1000,
+        "whole_ms": parts[-1].at_s * 1000,
+        "mistakes": list(_mistakes(parts)),
+    }
+
+
 def _tensors(tensors: Tensors) -> dict[str, object]:
     """Names to type, shape and values; what JSON has no number for is null, bytes that are no text are base64."""
     return {
@@ -323,5 +302,3 @@ def _show(chosen: TriedModel, tried: Tried) -> None:
     )
     if tried.failed:
         note(f"{tried.failed} of {tried.calls + tried.failed} calls failed")
-    if not tried.mistakes:
-        show("outputs are as declared")

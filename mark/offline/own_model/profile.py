@@ -7,11 +7,12 @@ import logging
 import math
 import os
 import platform
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.table import Table
 
@@ -22,15 +23,17 @@ from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.models.profile import Evidence, Profile
 from mark.domain.tensor import TensorSpec
+from mark.offline.own_model.streams import StreamsAtOnce, streams
 from mark.plugins.load import load_model
 from mark.ports import Backend, InferRequest, PythonModel
-from mark.protocols.oip.bodies import example_body
+from mark.protocols.oip.bodies import Tensors, compose_infer, example_body
 from mark.report.files import write_whole
 from mark.report.tables import Column, make_table
 from mark.report.terminal import note, progress, show, show_json, unheard
 from mark.serving.backends.oip_server import OipBackend
 from mark.serving.backends.python import PythonBackend
 from mark.serving.backends.python import log as backend_log
+from mark.serving.backends.python_streams import PythonStreamBackend
 from mark.serving.backends.servers import InvocationsBackend
 from mark.serving.backends.tf_serving import TfServingBackend
 from mark.serving.profiling import MeasuredPoint, measure, profile_of, profile_text
@@ -69,17 +72,24 @@ class ProfileOptions:
     longest_s: float = math.inf
     #: The model, where it has been made already.
     made: PythonModel | None = None
+    #: One item to measure with instead of zeros.
+    example: Tensors | None = None
+    #: The settings say that the model streams; a class that yields says so itself.
+    streams: bool = False
 
 
 def profile_backend(options: ProfileOptions, *, as_json: bool) -> None:
     """Measure, print, and write or complete the profile file."""
-    others, points, profile = measured_profile(options)
+    measured = measured_profile(options)
+    others, points, profile = measured.others, measured.points, measured.profile
     if options.to is not None:
         write_profiles(options.to, (*others, profile))
     if as_json:
-        show_json(_document(profile, points))
+        show_json(_document(measured))
     else:
-        show(_table(points))
+        show(_table(measured))
+    if measured.first_parts_s:
+        note("a batch of n is n streams at once: median ms is until all have ended, first ms until a first part")
     if profile.provenance.evidence is Evidence.STAND_IN:
         note(
             f"a stand-in for {profile.instance_type}: measured on {profile.provenance.machine}; reports say so "
@@ -97,8 +107,18 @@ def profile_backend(options: ProfileOptions, *, as_json: bool) -> None:
         show(f"wrote {options.to}{'' if known else '; name it under profiles in the settings'}")
 
 
-def measured_profile(options: ProfileOptions) -> tuple[tuple[Profile, ...], tuple[MeasuredPoint, ...], Profile]:
-    """Profiles of the file that stay, what was measured, and the profile that it makes. Errors: Misconfigured."""
+class MeasuredProfile(NamedTuple):
+    """What was measured. others: profiles of the file that stay."""
+
+    others: tuple[Profile, ...]
+    points: tuple[MeasuredPoint, ...]
+    profile: Profile
+    #: Of a stream the median to a first part, by how many ran at once.
+    first_parts_s: Mapping[int, float]
+
+
+def measured_profile(options: ProfileOptions) -> MeasuredProfile:
+    """Measure, and make a profile of it. Errors: Misconfigured."""
     here = instance_type_here()
     instance_type = options.instance_type or here or USUAL_TYPE
     if instance_type != LAMBDA:
@@ -108,7 +128,10 @@ def measured_profile(options: ProfileOptions) -> tuple[tuple[Profile, ...], tupl
         raise Misconfigured(f"--seconds must be above 0, not {options.seconds:g}")
     others = others_of(options.to, options.model, (instance_type,))
     with progress() as report, unheard(), one_failure():
-        points = asyncio.run(_measured(options, sizes, lambda share: report("measuring", share)))
+        backend = _backend(options)
+        if isinstance(backend, StreamsAtOnce) and instance_type == LAMBDA:
+            raise Misconfigured(f"{options.model} streams, and Lambda answers whole: leave --as lambda out")
+        points = asyncio.run(_measured(backend, options, sizes, lambda share: report("measuring", share)))
     profile = profile_of(
         points,
         model=options.model,
@@ -117,7 +140,8 @@ def measured_profile(options: ProfileOptions) -> tuple[tuple[Profile, ...], tupl
         date=datetime.now(UTC).date().isoformat(),
         evidence=Evidence.MEASURED if here == instance_type else Evidence.STAND_IN,
     )
-    return others, points, profile
+    firsts = backend.first_parts_s() if isinstance(backend, StreamsAtOnce) else {}
+    return MeasuredProfile(others, points, profile, firsts)
 
 
 @contextmanager
@@ -165,13 +189,15 @@ def _sizes(options: tuple[int, ...] | None, instance_type: str) -> tuple[int, ..
 
 
 async def _measured(
-    options: ProfileOptions, sizes: Sequence[int], report: Callable[[float], None]
+    backend: Backend, options: ProfileOptions, sizes: Sequence[int], report: Callable[[float], None]
 ) -> tuple[MeasuredPoint, ...]:
-    backend = _backend(options)
     await backend.start()
     try:
         path = f"/v2/models/{options.model}/infer" if options.kind in ("python", "oip") else "/invocations"
-        request = request_for(options.body, path, getattr(backend, "inputs", ()))
+        if options.example is None:
+            request = request_for(options.body, path, getattr(backend, "inputs", ()))
+        else:
+            request = compose_infer(options.example, path=path, binary=False)
         return await measure(
             backend,
             lambda: request,
@@ -190,6 +216,8 @@ def _backend(options: ProfileOptions) -> Backend:
         case "python":
             made = options.made
             make = load_model(options.target, options.folder) if made is None else lambda: made
+            if options.streams or streams(make if made is None else made):
+                return StreamsAtOnce(PythonStreamBackend(make, name=options.model))
             return PythonBackend(make, name=options.model)
         case "oip":
             return OipBackend(options.target, name=options.model, ready_within_s=READY_WITHIN_S)
@@ -244,14 +272,18 @@ def machine_here() -> str:
     return f"{names[0]}, {len(names)} vCPUs" if names else platform.machine()
 
 
-def _document(profile: Profile, points: tuple[MeasuredPoint, ...]) -> dict[str, object]:
+def _document(measured: MeasuredProfile) -> dict[str, object]:
     """The document of `mark profile --json` (docs/json.md)."""
+    profile, firsts = measured.profile, measured.first_parts_s
     return {
         "model": profile.model,
         "instance_type": profile.instance_type,
         "evidence": profile.provenance.evidence.value,
         "machine": profile.provenance.machine,
-        "points": [point_document(point) for point in points],
+        "points": [
+            point_document(point) | ({"first_ms": firsts[point.batch] * 1000} if firsts else {})
+            for point in measured.points
+        ],
     }
 
 
@@ -266,12 +298,14 @@ def point_document(point: MeasuredPoint) -> dict[str, object]:
     }
 
 
-def _table(points: tuple[MeasuredPoint, ...]) -> Table:
-    names = ("batch", "median ms", "p95 ms", "items/s", "calls")
+def _table(measured: MeasuredProfile) -> Table:
+    firsts = measured.first_parts_s
+    names = ("batch", *(("first ms",) if firsts else ()), "median ms", "p95 ms", "items/s", "calls")
     table = make_table([Column(title=name, is_figure=True) for name in names])
-    for point in points:
+    for point in measured.points:
         table.add_row(
             str(point.batch),
+            *((f"{firsts[point.batch] * 1000:.3f}",) if firsts else ()),
             f"{point.median_s * 1000:.3f}",
             f"{point.p95_s * 1000:.3f}",
             f"{point.batch / point.median_s:,.0f}",

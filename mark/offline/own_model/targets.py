@@ -14,12 +14,16 @@ from mark.plugins.files import source_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriedModel:
-    """A model by its name, its backend's kind and target, and the folder where modules are looked for first."""
+    """A model by its name, its backend's kind and target, and the folder where modules are looked for first.
+
+    streams: the settings say so.
+    """
 
     name: str
     kind: str
     target: str
     folder: Path | None
+    streams: bool = False
 
 
 def tried_model(settings: Settings, *, model: str | None, target: str | None, kind: str) -> TriedModel:
@@ -37,9 +41,8 @@ def tried_model(settings: Settings, *, model: str | None, target: str | None, ki
         if model is not None and model not in named:
             raise unknown("model of the settings", model, named)
         one = named[model] if model else served[0]
-        return TriedModel(
-            name=one.model, kind=one.backend.kind, target=one.backend.target, folder=one.backend.folder
-        )
+        run = one.backend
+        return TriedModel(name=one.model, kind=run.kind, target=run.target, folder=run.folder, streams=run.streams)
     if model is None:
         raise Misconfigured(
             "name a model: --target path/file.py:Name, --config FILE that serves one, or --model of a shipped one"

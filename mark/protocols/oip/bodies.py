@@ -21,9 +21,9 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from mark.domain.errors import BadRequest as BadRequest  # noqa: PLC0414 - protocols raise it as their own
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest
-from mark.protocols.bad_request import BadRequest as BadRequest  # noqa: PLC0414 - protocols raise it as their own
 from mark.protocols.json_values import MAX_DIMENSIONS, MAX_LISTS, from_json, has_too_many_lists, missized
 from mark.protocols.oip.byte_tensors import pack_bytes, unpack_bytes
 
@@ -177,6 +177,16 @@ def error_reply(status: int, text: str) -> InferReply:
 def error_body(text: str) -> bytes:
     """OIP's error document."""
     return json.dumps({"error": text}).encode()
+
+
+def error_text(body: bytes, most: int) -> str:
+    """The text of an error document, or the beginning of another body: `most` characters."""
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        document = None
+    text = document.get("error") if isinstance(document, dict) else None
+    return str(body[: 4 * most].decode(errors="replace") if text is None else text)[:most]
 
 
 def dump_json(document: object) -> bytes:

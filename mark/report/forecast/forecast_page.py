@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from mark.report.files import write_json, write_whole
@@ -42,11 +43,14 @@ def render_backtest(
 ) -> str:
     """The page as text, for runs of which one has scores. `command` repeats them."""
     # matplotlib takes a second to import and only a page needs it
+    from mark.report.figures import wide_and_narrow  # noqa: PLC0415
     from mark.report.forecast import plots  # noqa: PLC0415
 
     end_rps = plots.top_rps(runs)
     drawn = {
-        id(run): plots.path_figure(run, scores.path, number=number, end_rps=end_rps, prefix=f"path{number}")
+        id(run): wide_and_narrow(
+            partial(plots.path_figure, run, scores.path, number=number, end_rps=end_rps), f"path{number}"
+        )
         for number, run in enumerate(runs)
         for scores in (run.scores,)
         if scores is not None
@@ -71,8 +75,10 @@ def render_backtest(
             headline=backtest_headline(runs),
             facts=_facts(span, leave_out),
             sections=sections,
-            leads=trusted(plots.lead_figure(runs, prefix="lead")),
-            honesty=trusted(plots.honesty_figure(runs, prefix="honesty")) if _has_quantiles(runs) else None,
+            leads=trusted(wide_and_narrow(partial(plots.lead_figure, runs), "lead")),
+            honesty=trusted(wide_and_narrow(partial(plots.honesty_figure, runs), "honesty"))
+            if _has_quantiles(runs)
+            else None,
             drawn_lead=span.drawn_lead,
             target=TARGET_WORDS[span.target],
             command=command,

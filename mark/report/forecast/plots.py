@@ -16,6 +16,7 @@ from matplotlib.patches import Patch
 from mark.report.figures import (
     INK,
     MUTED,
+    WIDTH_IN,
     add_legend,
     drawing_rules,
     inline_svg,
@@ -44,13 +45,21 @@ LEGEND_SIGNS = 112
 LEAD_TICKS = (1, 5, 10, 15, 20, 30, 40, 50, 60)
 
 
-def path_figure(run: BacktestRun, path: LeadPath, *, number: int, end_rps: float, prefix: str) -> str:
+def path_figure(
+    run: BacktestRun,
+    path: LeadPath,
+    *,
+    number: int,
+    end_rps: float,
+    prefix: str,
+    width_in: float = WIDTH_IN,
+) -> str:
     """Actual load against one forecaster's quantiles, over the span, and close to around its highest minute."""
     colour = line_style(number)["color"]
     length_s = float(path.at_s[-1]) + 60.0
     with drawing_rules(prefix):
         rows = 2 if length_s > 2 * CLOSE_S else 1
-        figure, strips = new_figure(0.7 + 2.5 * rows, rows=rows)
+        figure, strips = new_figure(0.7 + 2.5 * rows, rows=rows, width_in=width_in)
         legend = _draw_path(strips[0], path, colour, end_rps)
         time_axis(strips[0], length_s)
         strips[0].set_xlabel(strips[0].get_xlabel().replace("run", "span"))
@@ -145,10 +154,10 @@ def _given(predicted: Floats) -> list[int]:
     return list(range(first, last + 1))
 
 
-def lead_figure(runs: Sequence[BacktestRun], *, prefix: str) -> str:
+def lead_figure(runs: Sequence[BacktestRun], *, prefix: str, width_in: float = WIDTH_IN) -> str:
     """Weighted quantile loss by lead, a line a forecaster."""
     with drawing_rules(prefix):
-        figure, (axes,) = new_figure(3.6)
+        figure, (axes,) = new_figure(3.6, width_in=width_in)
         shown = [item.lead for _, scores in scored_runs(runs) for item in scores.by_lead]
         for number, run in enumerate(runs):
             if run.scores is None:
@@ -174,10 +183,15 @@ def _columns(runs: Sequence[BacktestRun]) -> int:
     return max(1, min(6, LEGEND_SIGNS // (longest + 9)))
 
 
-def honesty_figure(runs: Sequence[BacktestRun], *, prefix: str) -> str:
-    """Left: how much came at or below each quantile. Right: at or below the 90 % quantile, day by day."""
+def honesty_figure(runs: Sequence[BacktestRun], *, prefix: str, width_in: float = WIDTH_IN) -> str:
+    """Left: how much came at or below each quantile. Right: at or below the 90 % quantile, day by day.
+
+    A narrow figure has the second one below the first.
+    """
+    is_narrow = width_in < WIDTH_IN
     with drawing_rules(prefix):
-        figure, (left, right) = new_figure(3.9, columns=2)
+        rows, columns, height_in = (2, 1, 7.2) if is_narrow else (1, 2, 3.9)
+        figure, (left, right) = new_figure(height_in, width_in=width_in, rows=rows, columns=columns)
         left.plot([0, 1], [0, 1], color=MUTED, linewidth=0.9, linestyle=(0, (4, 3)))
         right.axhspan(*HONEST, facecolor=MUTED, alpha=0.18, linewidth=0)
         column = KEPT_LEVELS.index(0.9)

@@ -7,7 +7,7 @@ classes of the page's style: a strict content policy allows no style attribute.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup, escape
@@ -22,6 +22,8 @@ LEAST_PAST_S = 900.0
 LEAST_HOURS = 6
 """A service that has just begun shows so many: one column would fill the page."""
 LEFT, RIGHT, TOP, BOTTOM = 44, 10, 8, 24
+MOST_ROOM = 4.0
+"""Times the load that a chart has room for: a load beside more capacity would lie on the axis."""
 LEAST_RPS = 1e-6
 """What is rarer is drawn as nothing."""
 X_STEPS_S = (60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200)
@@ -105,11 +107,18 @@ class ChartSeries:
         )
 
     @property
-    def peak_rps(self) -> float:
-        """The largest rate of all."""
-        ahead = [one for pair in self.fan for one in pair] + ([self.planned] if self.planned else [])
-        stretches = (self.mean, self.highest, self.capacity, self.forecast, *ahead)
-        return max((value for one in stretches for value in one.values if value is not None), default=0.0)
+    def load_rps(self) -> float:
+        """The largest rate that came or is forecast."""
+        return _largest((self.mean, self.highest, self.forecast, *(one for pair in self.fan for one in pair)))
+
+    @property
+    def capacity_rps(self) -> float:
+        """The largest rate that instances carry, or those of the plan."""
+        return _largest((self.capacity, *((self.planned,) if self.planned else ())))
+
+
+def _largest(stretches: Iterable[Stretch]) -> float:
+    return max((value for one in stretches for value in one.values if value is not None), default=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,8 +137,9 @@ class Frame:
         return round(LEFT + min(1.0, max(0.0, share)) * (self.width - LEFT - RIGHT))
 
     def y(self, rps: float) -> float:
-        """Tenths of a pixel."""
-        return round(self.height - BOTTOM - rps / self.end_rps * (self.height - TOP - BOTTOM), 1)
+        """Tenths of a pixel; what is above the chart is drawn at its top."""
+        share = min(1.0, rps / self.end_rps)
+        return round(self.height - BOTTOM - share * (self.height - TOP - BOTTOM), 1)
 
     def path(self, points: Sequence[tuple[float, float]]) -> str:
         """A line through points (s, requests/s)."""
@@ -153,7 +163,9 @@ def load_chart(
     load = ChartSeries.of(series, planned_rps)
     past_at = min(load.mean.start_at if load.mean.values else now, now - LEAST_PAST_S)
     ahead_at = load.forecast.end_at if load.forecast.values else now
-    ends = rate_ticks(load.peak_rps, count=4 if height < 240 else 5)
+    rate, most = load.load_rps, load.capacity_rps
+    is_above = rate > LEAST_RPS and most > MOST_ROOM * rate
+    ends = rate_ticks(rate if is_above else max(rate, most), count=4 if height < 240 else 5)
     frame = Frame(
         start_at=past_at, end_at=max(ahead_at, now), end_rps=max(ends[-1], 1e-9), width=width, height=height
     )
@@ -161,7 +173,8 @@ def load_chart(
     return Markup(  # noqa: S704 - numbers and escaped words
         f'<svg class="chart" viewBox="0 0 {width} {height}" role="img" aria-labelledby="{prefix}-t {prefix}-d">'
         f'<title id="{prefix}-t">Load, forecast and capacity</title><desc id="{prefix}-d">{words}</desc>'
-        f"{_grid(frame, ends)}{_drawn(load, frame) or _nothing(frame)}{_now_line(frame, now)}</svg>"
+        f"{_grid(frame, ends)}{_drawn(load, frame) or _nothing(frame)}{_now_line(frame, now)}"
+        f"{_above(most) if is_above else ''}</svg>"
     )
 
 
@@ -300,6 +313,13 @@ def _drawn(load: ChartSeries, frame: Frame) -> str:
 def _nothing(frame: Frame) -> str:
     place = f'x="{(LEFT + frame.width - RIGHT) / 2:g}" y="{frame.height / 2:g}"'
     return f'<text class="nothing" {place} text-anchor="middle">no minute is closed yet</text>'
+
+
+def _above(most_rps: float) -> str:
+    return (
+        f'<text class="now-word" x="{LEFT + 6}" y="{TOP + 28}">capacity up to {format_rps(most_rps)}, above this '
+        "chart</text>"
+    )
 
 
 def _now_line(frame: Frame, now: float) -> str:

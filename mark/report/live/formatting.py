@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from mark.domain.billing.spending import SpendingLimit
+from mark.domain.load.traffic import FailureKind
 from mark.report.formatting import MISSING, finite, format_count, format_duration, percent, ratio, usd
 from mark.report.live.service_status import (
     AnswerCounts,
     LatencyStatus,
     ModelStatus,
     ObjectiveStatus,
+    Overview,
     ServiceStatus,
     SpentStatus,
 )
@@ -37,6 +39,8 @@ COMPONENTS = (
     ("total", "total"),
 )
 """Keys of `cost_usd` and the words of the replay's report for them; serving and total are sums."""
+OWN_OVERHEAD = "disks and addresses"
+"""Words for a model's own part of the overhead."""
 SUMS = frozenset({"serving", "total"})
 HELD_BACK = {
     SpendingLimit.NONE: "",
@@ -115,12 +119,13 @@ def format_share(value: float | None) -> str:
     return MISSING if share is None else percent(share, digits=2)
 
 
-def format_time(at: float | None, *, seconds: bool = True) -> str:
-    """An instant as `12:04:31`, UTC."""
+def format_time(at: float | None, *, seconds: bool = True, date: bool = False) -> str:
+    """An instant as `12:04:31`, or `2026-11-28 12:04:31`, UTC."""
     instant = finite(at)
     if instant is None or not 0 <= instant < 253_402_300_800:  # the year 10000, where datetime ends
         return MISSING
-    return datetime.fromtimestamp(instant, UTC).strftime("%H:%M:%S" if seconds else "%H:%M")
+    form = ("%Y-%m-%d " if date else "") + ("%H:%M:%S" if seconds else "%H:%M")
+    return datetime.fromtimestamp(instant, UTC).strftime(form)
 
 
 def format_span(seconds: float) -> str:
@@ -137,10 +142,17 @@ def answerers(by: AnswerCounts) -> list[tuple[str, str, int]]:
     return [(key, label, count) for (key, label), count in zip(ANSWERERS, counts, strict=True)]
 
 
+def outcomes(model: ModelStatus) -> list[tuple[str, str, int]]:
+    """Key, words and requests of each that answered, of failures, and of what the model refused; none where 0."""
+    beside = (("failed", "failed (5xx)", model.failed), ("rejected", "client's mistake (4xx)", model.rejected))
+    return [*answerers(model.by), *(row for row in beside if row[2])]
+
+
 def components(cost: SpentStatus) -> list[tuple[str, str, float]]:
-    """Key, words and USD of each component and sum."""
+    """Key, words and USD of each component and sum. Of the overhead it has the model's own part."""
     amounts = (cost.instances, cost.standby, cost.lambda_, cost.serving, cost.overhead, cost.total)
-    return [(key, label, amount) for (key, label), amount in zip(COMPONENTS, amounts, strict=True)]
+    labels = ((key, OWN_OVERHEAD if key == "overhead" else label) for key, label in COMPONENTS)
+    return [(key, label, amount) for (key, label), amount in zip(labels, amounts, strict=True)]
 
 
 def quantiles(latency: LatencyStatus) -> list[tuple[str, float | None]]:
@@ -249,8 +261,14 @@ def format_hourly(model: ModelStatus) -> str:
     now = f"instances {usd(parts.instances)} now"
     if parts.mean_over_s <= 0:
         return now
-    means = f"Lambda {usd(parts.lambda_)}, overhead {usd(parts.overhead)}"
+    means = f"Lambda {usd(parts.lambda_)}, {OWN_OVERHEAD} {usd(parts.overhead)}"
     return f"{now}; {means} as a mean of {format_span(parts.mean_over_s)}"
+
+
+def format_overhead(overview: Overview) -> str:
+    """What models share, once, and the sum of all."""
+    shared, whole = usd(overview.overhead_usd_per_hour), usd(overview.usd_per_hour)
+    return f"Overhead: {shared} USD/h for gateways, store, controllers and logs; {whole} USD/h in all"
 
 
 def format_pool_status(model: ModelStatus) -> str:
@@ -305,18 +323,31 @@ def fleet_rows(model: ModelStatus) -> tuple[FleetRow, ...]:
     return tuple(rows)
 
 
-def format_clock_speed(status: ServiceStatus) -> str:
-    """Nothing when service time runs as the wall's does, and shows about the same."""
-    if status.clock_stands:
-        return "clock stands still until the load begins"
+def format_clock(status: ServiceStatus) -> str:
+    """What the service's clock shows and how it runs, where it is not the wall's; else when this was read."""
     speed, behind_s = status.speed, status.behind_wall_s
+    clock, read_at = (f"{format_time(at, date=True)} UTC" for at in (status.now, status.now + behind_s))
+    if status.clock_stands:
+        return f"the service's clock stands at {clock} until the load begins"
     if speed != 1:
-        return f"clock runs {ratio(speed, digits=0 if speed >= 2 else 2)}"
+        return f"the service's clock runs {ratio(speed, digits=0 if speed >= 2 else 2)} and shows {clock}"
     if abs(behind_s) < WORTH_TELLING_S:
-        return ""
-    return (
-        f"the service's clock is {format_span(abs(behind_s))} {'behind' if behind_s > 0 else 'ahead of'} real time"
-    )
+        return f"updated {read_at}"
+    off = f"{format_span(abs(behind_s))} {'behind: it starts with the first fleet' if behind_s > 0 else 'ahead'}"
+    return f"updated {read_at}; the service's clock is {off}"
+
+
+def format_failure(failure: FailureKind, now: float) -> str:
+    """How often a model failed so, since when, when last, and what it said."""
+    last = format_past(failure.at, now)
+    if failure.count == 1:
+        return f"once, at {last}: {failure.text}"
+    return f"{failure.count:,} times since {format_past(failure.since, now)}, last {last}: {failure.text}"
+
+
+def format_past(at: float, now: float) -> str:
+    """An instant as a time, with its date where that is not within the last 12 hours."""
+    return format_time(at, date=now - at > 12 * 3600)
 
 
 def format_controller(status: ServiceStatus) -> str:

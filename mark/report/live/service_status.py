@@ -7,13 +7,15 @@ docs/json.md has its keys.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from mark.accounting.hourly_spend import HourSpend
 from mark.domain.fleet import Role
+from mark.domain.load.traffic import FailureKind
 from mark.store.published_status import (
     AlertsStatus,
     ArchiveStatus,
@@ -181,10 +183,14 @@ class SpentStatus:
     lambda_: Annotated[float, Field(alias="lambda")] = 0.0
     #: Sum of the three above.
     serving: float = 0.0
-    #: The service's own: store, balancer, logs.
+    #: The model's part of what stands around the fleet: disks, addresses, bytes. What models share is not in it.
     overhead: float = 0.0
     #: Sum of serving and overhead.
     total: float = 0.0
+
+    def with_shared(self, overhead_usd: float) -> SpentStatus:
+        """The same with overhead that models share, as a replay of one model has it."""
+        return replace(self, overhead=self.overhead + overhead_usd, total=self.total + overhead_usd)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +201,7 @@ class HourlyStatus:
     instances: float = 0.0
     #: The Lambda function, as a mean.
     lambda_: Annotated[float, Field(alias="lambda")] = 0.0
-    #: The service's own, as a mean.
+    #: The model's part of what stands around the fleet, as a mean.
     overhead: float = 0.0
     #: Over how long those are means, seconds.
     mean_over_s: float = 0.0
@@ -263,6 +269,8 @@ class ModelStatus:
     by: AnswerCounts = field(default_factory=AnswerCounts)
     #: Answers that are errors of the service or the model.
     failed: int = 0
+    #: Their latest kinds, the last one first.
+    failures: tuple[FailureKind, ...] = ()
     #: Requests that the model refused as wrong in themselves.
     rejected: int = 0
     #: Requests that were sent again after a lost agent.
@@ -291,6 +299,75 @@ class ModelStatus:
     decisions: tuple[OrderStatus, ...] = ()
     #: What a reader must know.
     notes: tuple[str, ...] = ()
+
+
+class ModelState(StrEnum):
+    """What a reader must know first of a model."""
+
+    #: Fewer requests than its target were answered in time, since the service began.
+    MISSES = "misses its objective"
+    #: The model of an instance no longer answers.
+    BROKEN = "instance broken"
+    #: Spot instances are being taken away.
+    LOSING_SPOT = "losing spot"
+    #: No controller has planned for it yet.
+    STARTING = "starting"
+    #: Fewer instances are ready than the plan wants, or some boot.
+    SCALING_UP = "scaling up"
+    #: No request has come yet.
+    UNASKED = "no requests yet"
+    #: Requests came in the last minute.
+    SERVING = "serving"
+    #: None came in the last minute.
+    IDLE = "idle"
+
+    @property
+    def is_bad(self) -> bool:
+        """True where the model is in trouble."""
+        return self in {ModelState.MISSES, ModelState.BROKEN}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRow:
+    """A model at a glance."""
+
+    #: Its name.
+    model: str
+    #: Mean load of the last minute.
+    rps: float = 0.0
+    #: Share answered in time; None while nothing is finished.
+    attained: float | None = None
+    #: Cost of an hour now without what models share, USD/h.
+    usd_per_hour: float = 0.0
+    #: Its state.
+    state: ModelState = ModelState.STARTING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """All models at a glance."""
+
+    #: One row a model, the dearest first.
+    rows: tuple[ModelRow, ...] = ()
+    #: The overhead that models share, USD/h.
+    overhead_usd_per_hour: float = 0.0
+    #: Models and overhead together, USD/h.
+    usd_per_hour: float = 0.0
+
+    @property
+    def opened(self) -> str | None:
+        """The model that is told in full where nobody asked for another; None without models."""
+        return self.rows[0].model if self.rows else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverheadStatus:
+    """What models share: gateways, load balancer, store, controllers, logs."""
+
+    #: Since the service began, USD.
+    usd: float = 0.0
+    #: The same as a mean, USD/h.
+    usd_per_hour: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -361,7 +438,11 @@ class ServiceStatus:
     alerts: AlertsStatus | None = None
     #: The journals' copies; None before the first.
     archive: ArchiveStatus | None = None
-    #: Each model.
+    #: The overhead that models share.
+    overhead: OverheadStatus = field(default_factory=OverheadStatus)
+    #: All models at a glance, the dearest first.
+    overview: Overview = field(default_factory=Overview)
+    #: Each model, as the settings name them.
     models: tuple[ModelStatus, ...] = ()
 
 

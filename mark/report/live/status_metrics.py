@@ -40,6 +40,9 @@ def _service_families(status: ServiceStatus) -> Iterator[Metric]:
     yield gauge("controller_holds_lease", "1 while a controller acts.", (), [((), held)])
     silent = controller.silent_s
     yield gauge("controller_silent_seconds", "Service time since its last tick.", (), [((), silent)])
+    shared = status.overhead
+    yield gauge("overhead_cost_usd", "Spent so far on what models share.", (), [((), shared.usd)])
+    yield gauge("overhead_usd_per_hour", "The same an hour, as a mean.", (), [((), shared.usd_per_hour)])
 
 
 def _fleet_families(models: Iterable[ModelStatus]) -> Iterator[Metric]:
@@ -156,9 +159,9 @@ def _spend_families(models: Iterable[ModelStatus]) -> Iterator[Metric]:
         )
     ]  # fmt: skip
     # a gauge: a late correction of usage may lower it
-    yield gauge("cost_usd", "Spent so far by component.", ("model", "component"), rows)
+    yield gauge("cost_usd", "Spent so far by component, without what models share.", ("model", "component"), rows)
     an_hour = [((m.name,), m.usd_per_hour) for m in models]
-    yield gauge("usd_per_hour", "Spent an hour at present.", ("model",), an_hour)
+    yield gauge("usd_per_hour", "Spent an hour at present, without what models share.", ("model",), an_hour)
 
 
 def _quantiles(latencies: Iterable[tuple[str, LatencyStatus]]) -> list[tuple[tuple[str, str], float | None]]:

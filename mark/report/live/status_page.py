@@ -70,6 +70,7 @@ class LivePage:
             "top": str(macros.top(_top(status))),
             "month": str(macros.month(formatting.format_month(status))),
             "hours": str(macros.hours(*_hours(status))),
+            "models": str(macros.models(status.overview, _numbers(status))),
             "banners": str(macros.banners((*formatting.banners(status), *process_banners(status)))),
         }
         for number, model in enumerate(status.models):
@@ -79,10 +80,11 @@ class LivePage:
         return Fragments(shape=_shape(status), html=html)
 
     def page(self, status: ServiceStatus, shown: Fragments, *, nonce: str) -> str:
-        """The whole page, `shown` inside."""
+        """The whole page, `shown` inside: the models as the table has them now, the first one open."""
+        numbers = _numbers(status)
         return self._page.render(
             service=status.service,
-            models=[model.name for model in status.models],
+            models=[(row.model, numbers[row.model]) for row in status.overview.rows],
             shape=shown.shape,
             fragments={key: trusted(html) for key, html in shown.html.items()},
             nonce=nonce,
@@ -110,6 +112,7 @@ def live_environment() -> Environment:
         hourly=formatting.format_hourly,
         pool=formatting.format_pool_status,
         gateways=formatting.format_gateway_shares,
+        overhead=formatting.format_overhead,
         expected=formatting.format_expected_load,
         components=formatting.components,
     )
@@ -118,6 +121,11 @@ def live_environment() -> Environment:
 def _shape(status: ServiceStatus) -> str:
     names = "\n".join([status.service, *(model.name for model in status.models)])
     return hashlib.sha256(names.encode()).hexdigest()[:12]
+
+
+def _numbers(status: ServiceStatus) -> dict[str, int]:
+    """The number of each model's elements: its place in the status, which does not change with its cost."""
+    return {model.name: number for number, model in enumerate(status.models)}
 
 
 def _hours(status: ServiceStatus) -> tuple[Markup, Markup] | tuple[None, None]:
@@ -133,8 +141,7 @@ def _hours(status: ServiceStatus) -> tuple[Markup, Markup] | tuple[None, None]:
 
 def _top(status: ServiceStatus) -> dict[str, str]:
     return {
-        "time": formatting.format_time(status.now),
-        "speed": formatting.format_clock_speed(status),
+        "clock": formatting.format_clock(status),
         "controller": formatting.format_controller(status),
         "restarted": format_restarts(status),
     }
@@ -149,6 +156,7 @@ class _Cells:
     objective: str
     keeps: bool
     budget: formatting.ErrorBudget
+    failures: Sequence[str]
     rows: Sequence[formatting.FleetRow]
     observed: Sequence[ObservedInstance]
     unshown: int
@@ -177,6 +185,7 @@ def _cells(model: ModelStatus, *, now: float, prefix: str) -> _Cells:
         ),
         keeps=formatting.keeps_objective(model),
         budget=formatting.budget_of(model),
+        failures=[formatting.format_failure(failure, now) for failure in model.failures],
         rows=rows,
         observed=observed[:INSTANCES_SHOWN],
         unshown=max(0, len(observed) - INSTANCES_SHOWN),
@@ -195,7 +204,6 @@ def _cells(model: ModelStatus, *, now: float, prefix: str) -> _Cells:
 
 
 def _answerers(model: ModelStatus) -> list[_Bar]:
-    counts = formatting.answerers(model.by)
-    counts += [(key, key, n) for key, n in (("failed", model.failed), ("rejected", model.rejected)) if n]
+    counts = formatting.outcomes(model)
     total = max(1, sum(count for _, _, count in counts))
     return [_Bar(name=label, value=f"{n:,}", share=n / total, key=key) for key, label, n in counts]

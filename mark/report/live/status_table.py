@@ -1,4 +1,7 @@
-"""The live status in a terminal: compact, at most 100 columns, the same words as the status page."""
+"""The live status in a terminal: compact, at most 100 columns, the same words as the status page.
+
+The table of models comes first. One model is told in full: the one that was asked for, else the dearest.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +21,46 @@ DECISIONS = 4
 """The latest; all of them stand on the status page and in `mark explain`."""
 
 
-def status_table(status: ServiceStatus) -> list[RenderableType]:
-    """The service's line, what is wrong, and for each model its figures, fleet, decisions and notes."""
+def status_table(status: ServiceStatus, *, model: str | None = None) -> list[RenderableType]:
+    """The service's line, what is wrong, the table of models, and one model in full.
+
+    model: the one that is told in full; by default the dearest.
+    """
     parts: list[RenderableType] = [_service_line(status)]
     parts += [_banner(banner) for banner in (*formatting.banners(status), *process_banners(status))]
-    for model in status.models:
-        parts += [Text(""), _model_line(model), _figures(model), _fleet(model)]
-        parts += [_clients(model)] if model.clients else []
-        parts += [_decision(row) for row in model.decisions[:DECISIONS]]
-        parts += [Text(f"note: {note}", style="dim") for note in model.notes]
+    if status.overview.rows:
+        parts += [Text(""), _models(status), Text(formatting.format_overhead(status.overview), style="dim")]
+    opened = next((one for one in status.models if one.name == (model or status.overview.opened)), None)
+    if opened is not None:
+        parts += [Text(""), *_model(opened, status.now)]
+    if len(status.models) > 1:
+        parts += [Text(""), Text("another model in full: mark status --model NAME", style="dim")]
     return parts
+
+
+def _models(status: ServiceStatus) -> Table:
+    """One row a model, the dearest first."""
+    columns = [*texts("model", max_width=40), *figures("req/s", "in time", "USD/h"), *texts("state", max_width=24)]
+    table = make_table(columns, gap=2)
+    for row in status.overview.rows:
+        table.add_row(
+            Text(row.model),
+            formatting.format_rps(row.rps),
+            formatting.format_share(row.attained),
+            usd(row.usd_per_hour),
+            Text(row.state.value, style="bold red" if row.state.is_bad else ""),
+        )
+    return table
+
+
+def _model(model: ModelStatus, now: float) -> list[RenderableType]:
+    """A model's figures, fleet, clients, decisions and notes."""
+    parts: list[RenderableType] = [_model_line(model), _figures(model)]
+    said = (f"failed {formatting.format_failure(failure, now)}" for failure in model.failures)
+    parts += [*(Text(words, style="red") for words in said), _fleet(model)]
+    parts += [_clients(model)] if model.clients else []
+    parts += [_decision(row) for row in model.decisions[:DECISIONS]]
+    return [*parts, *(Text(f"note: {note}", style="dim") for note in model.notes)]
 
 
 def _banner(banner: formatting.Banner) -> Text:
@@ -35,11 +68,8 @@ def _banner(banner: formatting.Banner) -> Text:
 
 
 def _service_line(status: ServiceStatus) -> Text:
-    line = Text.assemble((status.service, "bold"), f"  {formatting.format_time(status.now)} UTC")
-    speed = formatting.format_clock_speed(status)
-    if speed:
-        line.append(f"  {speed}", style="bold")
-    line.append(f"  controller {formatting.format_controller(status)}")
+    line = Text.assemble((status.service, "bold"), f"  {formatting.format_clock(status)}")
+    line.append(f"\ncontroller {formatting.format_controller(status)}")
     spent = formatting.format_spent(status)
     if spent:
         line.append(f"\nspent {spent}")
@@ -71,9 +101,7 @@ def _quantiles(latency: LatencyStatus) -> Text:
 def _figures(model: ModelStatus) -> Table:
     """A grid of names and figures, two by two."""
     budget, rates = formatting.budget_of(model), model.rates
-    counts = [(label, count) for _, label, count in formatting.answerers(model.by)]
-    counts += [(name, count) for name, count in (("failed", model.failed), ("rejected", model.rejected)) if count]
-    answered = ", ".join(f"{label} {format_count(count)}" for label, count in counts)
+    answered = ", ".join(f"{label} {format_count(count)}" for _, label, count in formatting.outcomes(model))
     spent = ", ".join(f"{label} {usd(amount)}" for _, label, amount in formatting.components(model.cost_usd))
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)

@@ -170,7 +170,7 @@ def _ahead(ahead: LoadAhead) -> bytes:
     line(load.highest, "load, maximum of 5 s", LIGHT.ink)
     line(load.forecast, "forecast, with its quantiles" if load.fan else "forecast", SERIES[5], "--")
     axes.set_xlim(_day_number(load.mean.start_at), _day_number(load.forecast.end_at))
-    axes.set_ylim(0, 1.08 * load.peak_rps or 1.0)
+    axes.set_ylim(0, 1.08 * max(load.load_rps, load.capacity_rps) or 1.0)
     _times(axes)
     axes.set_ylabel("requests/s", color=LIGHT.ink)
     axes.yaxis.set_major_locator(MaxNLocator(5))

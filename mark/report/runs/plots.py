@@ -20,6 +20,7 @@ from mark.report.figures import (
     OTHER,
     SERIES,
     SURFACE,
+    WIDTH_IN,
     add_legend,
     drawing_rules,
     inline_svg,
@@ -72,6 +73,19 @@ def named_offerings(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
 
 def top_rps(runs: Sequence[ComparedRun]) -> float:
     """The rate that the load figures share as the end of their axes, so that they compare by eye."""
+    load, capacity = _tops(runs)
+    # a load that would lie on the axis is drawn as large as it can be, and capacity leaves the figure
+    return 1.5 * load if is_small(runs) else 1.05 * max(load, capacity)
+
+
+def is_small(runs: Sequence[ComparedRun]) -> bool:
+    """True for a load that is next to nothing beside the capacity of the least that can be rented."""
+    load, capacity = _tops(runs)
+    return capacity > MOST_ROOM * load
+
+
+def _tops(runs: Sequence[ComparedRun]) -> tuple[float, float]:
+    """The highest load or forecast of it, and the highest capacity, over all runs."""
     load, capacity = 1.0, 0.0
     for run in runs:
         result = run.result
@@ -79,23 +93,30 @@ def top_rps(runs: Sequence[ComparedRun]) -> float:
         finite = minutes.forecast_max_rps[np.isfinite(minutes.forecast_max_rps)]
         load = max(load, float(band.high_rps.max(initial=0.0)), float(finite.max(initial=0.0)))
         capacity = max(capacity, _most_capacity(minutes))
-    # a load that would lie on the axis is drawn as large as it can be, and capacity leaves the figure
-    return 1.05 * max(load, capacity) if capacity <= MOST_ROOM * load else 1.5 * load
+    return load, capacity
 
 
 def _most_capacity(minutes: MinuteSeries) -> float:
     return float(minutes.capacity_rps.sum(axis=1).max(initial=0.0))
 
 
-def load_figure(label: str, run: ComparedRun, *, offerings: tuple[str, ...], end_rps: float, prefix: str) -> str:
+def load_figure(
+    label: str,
+    run: ComparedRun,
+    *,
+    offerings: tuple[str, ...],
+    end_rps: float,
+    prefix: str,
+    width_in: float = WIDTH_IN,
+) -> str:
     """Arrivals, the forecast of them, and the capacity ready by offering, over the time of the run."""
     result = run.result
     accuracy = accuracy_steps(result.seconds, stretches=MOST_STRETCHES)
     with drawing_rules(prefix):
         if accuracy is None:
-            figure, (axes,) = new_figure(3.3)
+            figure, (axes,) = new_figure(3.3, width_in=width_in)
         else:
-            figure, (axes, below) = new_figure(4.4, rows=2, sharex=True, height_ratios=(3, 1))
+            figure, (axes, below) = new_figure(4.4, rows=2, sharex=True, height_ratios=(3, 1), width_in=width_in)
             _draw_accuracy(below, accuracy, end_s=result.duration_s)
         legend = _draw_capacity(axes, result.minutes, offerings, end_s=result.duration_s)
         legend = _draw_load(axes, result) + legend
@@ -166,10 +187,11 @@ def _draw_accuracy(axes: Axes, accuracy: Steps, *, end_s: float) -> None:
     percents(axes.yaxis)
 
 
-def cost_figure(runs: Labelled, *, prefix: str) -> str:
+def cost_figure(runs: Labelled, *, prefix: str, width_in: float = WIDTH_IN) -> str:
     """One bar a run, cost of serving and overhead on top of it, the two lower limits drawn across the bar."""
+    is_narrow = width_in < WIDTH_IN
     with drawing_rules(prefix):
-        figure, (axes,) = new_figure(0.95 + 0.42 * len(runs))
+        figure, (axes,) = new_figure(0.95 + 0.42 * len(runs), width_in=width_in)
         legend: list[Patch | Line2D] = []
         left = np.zeros(len(runs))
         rows = np.arange(len(runs))
@@ -193,9 +215,9 @@ def cost_figure(runs: Labelled, *, prefix: str) -> str:
         legend += _draw_limits(axes, [run for _, run in runs])
         axes.set_yticks(rows, [label for label, _ in runs])
         axes.set_ylim(len(runs) - 0.5, -0.5)
-        axes.set_xlim(0, 1.16 * max(1e-9, float(left.max())))
+        axes.set_xlim(0, (1.45 if is_narrow else 1.16) * max(1e-9, float(left.max())))
         axes.set_xlabel("cost of the run (USD)", color=INK)
-        axes.xaxis.set_major_locator(MaxNLocator(8))
+        axes.xaxis.set_major_locator(MaxNLocator(4 if is_narrow else 8))
         axes.grid(visible=False, axis="y")
         axes.tick_params(axis="y", length=0)
         add_legend(figure, columns=6, handles=legend)
@@ -216,10 +238,10 @@ def _draw_limits(axes: Axes, runs: Sequence[ComparedRun]) -> list[Line2D]:
     return legend
 
 
-def latency_figure(runs: Labelled, *, prefix: str) -> str:
+def latency_figure(runs: Labelled, *, prefix: str, width_in: float = WIDTH_IN) -> str:
     """Share of the answers slower than a latency, both axes logarithmic, the objective drawn."""
     with drawing_rules(prefix):
-        figure, (axes,) = new_figure(4.0)
+        figure, (axes,) = new_figure(4.0, width_in=width_in)
         for number, (label, run) in enumerate(runs):
             at_s, share = thinned_ccdf(run.result.latency)
             if at_s.size:
@@ -230,6 +252,8 @@ def latency_figure(runs: Labelled, *, prefix: str) -> str:
         for latency_s, target in sorted({(r.result.slo.latency_s, r.result.slo.target) for _, r in runs}):
             _draw_objective(axes, latency_s, target)
         axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=MOST_TICKS))
+        if width_in < WIDTH_IN:
+            axes.xaxis.set_major_locator(LogLocator(numticks=6))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_duration(value / 1000)))
         axes.xaxis.set_minor_formatter(NullFormatter())
         percents(axes.yaxis)
@@ -256,10 +280,10 @@ def _draw_objective(axes: Axes, latency_s: float, target: float) -> None:
         )  # fmt: skip
 
 
-def missed_figure(runs: Labelled, *, prefix: str) -> str:
+def missed_figure(runs: Labelled, *, prefix: str, width_in: float = WIDTH_IN) -> str:
     """Share of the requests that missed the objective over time, a strip a run, on one logarithmic scale."""
     with drawing_rules(prefix):
-        figure, strips = new_figure(0.6 + 0.72 * len(runs), rows=len(runs), sharex=True)
+        figure, strips = new_figure(0.6 + 0.72 * len(runs), rows=len(runs), sharex=True, width_in=width_in)
         for axes, (label, run) in zip(strips, runs, strict=True):
             _draw_missed(axes, label, run)
             axes.tick_params(axis="x", length=0)

@@ -14,7 +14,17 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
-from mark.report.figures import INK, MUTED, SERIES, SURFACE, add_legend, drawing_rules, inline_svg, new_figure
+from mark.report.figures import (
+    INK,
+    MUTED,
+    SERIES,
+    SURFACE,
+    WIDTH_IN,
+    add_legend,
+    drawing_rules,
+    inline_svg,
+    new_figure,
+)
 from mark.report.formatting import percent, usd
 from mark.report.sweep.pareto import ParetoRow
 
@@ -27,19 +37,21 @@ WIDE = 6.0
 """Costs that differ by more than this factor are drawn on a logarithmic axis."""
 
 
-def pareto_figure(rows: Sequence[ParetoRow], *, policies: Sequence[str], prefix: str) -> str:
+def pareto_figure(
+    rows: Sequence[ParetoRow], *, policies: Sequence[str], prefix: str, width_in: float = WIDTH_IN
+) -> str:
     """The rows of one group that have a share in time, as an inline SVG.
 
     `policies` gives each policy the same colour and mark in all figures of a page.
     """
     shown = [row for row in rows if row.attained is not None]
     with drawing_rules(prefix):
-        figure, (axes,) = new_figure(HEIGHT_IN)
+        figure, (axes,) = new_figure(HEIGHT_IN, width_in=width_in)
         legend = [_draw_policy(axes, name, shown, policies) for name in policies if _of(name, shown)]
         legend += _draw_front(axes, [row for row in shown if row.front])
         legend += _draw_target(axes, shown)
         _scale(axes, shown)
-        add_legend(figure, columns=6, handles=legend)
+        add_legend(figure, columns=6 if width_in == WIDTH_IN else 4, handles=legend)
         return inline_svg(figure, prefix=prefix, description="Cost against the share answered in time")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from mark.report.formatting import MISSING, over_yardstick, usd
 from mark.report.html import make_environment, trusted
@@ -31,6 +32,7 @@ def render_sweep(
 ) -> str:
     """The page as text. `facts` say what was swept, `notes` what a reader must know, `failed` what did not run."""
     # matplotlib takes a second to import and only a page needs it
+    from mark.report.figures import wide_and_narrow  # noqa: PLC0415
     from mark.report.sweep.plot import pareto_figure  # noqa: PLC0415
 
     groups = by_group(rows)
@@ -43,7 +45,9 @@ def render_sweep(
             "rows": [_cells(row, swept_keys(members)) for row in members],
             "has_variants": any(row.accuracy is not None for row in members),
             "remarks": any(remark(row) for row in members),
-            "figure": trusted(pareto_figure(members, policies=policies, prefix=f"front{number}")),
+            "figure": trusted(
+                wide_and_narrow(partial(pareto_figure, members, policies=policies), f"front{number}")
+            ),
         }
         for number, (group, members) in enumerate(groups.items())
     ]

@@ -1,9 +1,9 @@
 """A batch of requests in, one answer for each out, whatever runs the model: no input or output here.
 
 Requests that fit together are merged into one call of the model and taken apart again. A request that cannot be
-read gets a 4xx of its own. A call that fails, or whose outputs do not fit the requests, is repeated request by
-request, so that only the culprit's answer is an error. `answering` yields the tensors of each call and is sent its
-outputs, or thrown ModelFailed; `answer` and `answer_async` drive it.
+read gets a 4xx of its own. A call that fails, or whose outputs do not fit the requests, is repeated in halves, so
+that only the culprit's answer is an error, and the others of a large batch wait for few calls more. `answering`
+yields the tensors of each call and gets its outputs, or ModelFailed; `answer` and `answer_async` drive it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ Answering = Generator[Tensors, Tensors, list[InferReply]]
 
 
 class ModelFailed(Exception):
-    """A call of the model failed. `status` is the answer's; `whole`: alone, each request would fail the same."""
+    """A call of the model gave no outputs. `whole`: alone, each request would fail the same.
+
+    `status` is the answer's, 4xx where the model declares the request wrong.
+    """
 
     def __init__(self, text: str, *, status: int = 500, whole: bool = False) -> None:
         super().__init__(text)
@@ -64,7 +67,8 @@ def answering(
             replies |= zip(group, write_replies(parts, found, version), strict=True)
         except (MemoryError, ModelFailed, ValueError) as error:
             if len(group) > 1 and not (isinstance(error, ModelFailed) and error.whole):
-                pending += [[place] for place in group]
+                middle = len(group) // 2
+                pending += [group[middle:], group[:middle]]
             else:
                 replies |= dict.fromkeys(group, _failed(error))
     return [replies[place] for place in range(len(requests))]

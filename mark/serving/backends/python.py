@@ -14,7 +14,7 @@ import numpy as np
 from mark.domain.errors import MarkError, Misconfigured, failure_words
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest, PythonModel, Trace, VariantModel
-from mark.protocols.exchange import check_outputs, zeros
+from mark.protocols.exchange import check_outputs, refused_by_model, zeros
 from mark.protocols.model_contract import class_mistakes
 from mark.protocols.oip.bodies import Tensors
 from mark.protocols.oip.replies import MODEL_VERSION
@@ -100,8 +100,14 @@ class PythonBackend:
                 raise TypeError(f"predict returned a {type(outputs).__name__}, not a mapping of names to arrays")  # noqa: TRY301 - as a model's own failure
             return {name: np.asarray(value) for name, value in outputs.items()}
         except BaseException as error:  # as above: the request is answered with it, and nobody else ends
-            log.warning("%s failed: %s", self._name, failure_summary(error), exc_info=error)
-            raise ModelFailed(f"the model failed: {failure_summary(error)}") from error
+            raise self._failed(error) from error
+
+    def _failed(self, error: BaseException) -> ModelFailed:
+        """What the requests of a call are answered with: what the model declares of them, else its failure."""
+        if (refused := refused_by_model(error)) is not None:
+            return ModelFailed(str(refused), status=refused.status)
+        log.warning("%s failed: %s", self._name, failure_summary(error), exc_info=error)
+        return ModelFailed(f"the model failed: {failure_summary(error)}")
 
 
 def failure_summary(error: BaseException) -> str:

@@ -21,7 +21,7 @@ from mark.protocols.exchange import check_outputs, read_exchange, write_replies,
 from mark.protocols.oip.bodies import BadRequest, Tensors, error_reply
 from mark.protocols.oip.generate import SSE_TYPE, STREAM_END, WHOLE_END, read_generate, write_event
 from mark.serving.backends.answering import ModelFailed
-from mark.serving.backends.python import PythonBackend, failure_summary
+from mark.serving.backends.python import PythonBackend
 from mark.serving.backends.servers import whole
 
 log = logging.getLogger(__name__)
@@ -99,8 +99,7 @@ class PythonStreamBackend(PythonBackend):
                 raise TypeError(f"predict yielded a {type(found).__name__}, not a mapping of names to arrays")  # noqa: TRY301 - as a model's own failure
             outputs = {name: np.asarray(value) for name, value in found.items()}
         except BaseException as error:  # a user's code may raise anything: its stream ends with it, and no other
-            log.warning("%s failed: %s", self._name, failure_summary(error), exc_info=error)
-            raise ModelFailed(f"the model failed: {failure_summary(error)}") from error
+            raise self._failed(error) from error
         try:
             check_outputs(outputs, self.outputs)
             return write(outputs)

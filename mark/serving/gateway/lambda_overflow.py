@@ -272,12 +272,10 @@ class LambdaCalls:
         if now - request.arrived_at >= router.give_up_s:
             router.expire(request)
         elif isinstance(error, OutcomeUnknown) and not router.served.model.redispatch:
+            text = "no response from Lambda; the model does not allow an automatic retry"
             router.tally.failed += 1
-            router.fail(
-                request,
-                502,
-                "no response from Lambda; the model does not allow an automatic retry",
-            )
+            router.tally.says_failed(text)
+            router.fail(request, 502, text)
         else:
             router.bounced(request, now, lambda_refused=True)
 

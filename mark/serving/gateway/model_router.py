@@ -356,8 +356,7 @@ class ModelRouter:
             give_up_s=self._policy.give_up_s,
         )
         if again is AfterLoss.FORBIDDEN:
-            self.tally.failed += _is_load(request)
-            self.fail(request, 502, "the server was lost; the model does not allow an automatic retry")
+            self._fail_counted(request, 502, "the server was lost; the model does not allow an automatic retry")
         elif again is AfterLoss.GIVEN_UP:
             self._give_up(request)
         elif again is AfterLoss.EXPIRED:
@@ -383,9 +382,8 @@ class ModelRouter:
             "others": others,
         }
         log.warning("request given up: it was on each of the servers that were lost, %s", shared, extra=fields)
-        self.tally.failed += _is_load(request)
         text = f"{len(losses)} servers were lost while they worked on this request; no further retry"
-        self.fail(request, 502, text)
+        self._fail_counted(request, 502, text)
 
     @_fails_its_request
     def expire(self, request: InferenceRequest) -> None:
@@ -397,8 +395,7 @@ class ModelRouter:
     @_fails_its_request
     def time_out(self, request: InferenceRequest) -> None:
         """Answer 504: the service's own time-out has passed, and which version had the request is not known."""
-        self.tally.failed += _is_load(request)
-        self.fail(request, 504, f"not answered within {self._policy.give_up_s:g} s")
+        self._fail_counted(request, 504, f"not answered within {self._policy.give_up_s:g} s")
 
     @property
     def give_up_s(self) -> float:
@@ -434,7 +431,7 @@ class ModelRouter:
             if client is not None:
                 client.served(request.size, late=latency_s > self.objective_s)
         else:
-            self.tally.refused(response.status, request.size, request.arrived_at)
+            self.tally.refused(response.status, request.size, request.arrived_at, response.body)
             if self.version_tally is not None and not is_rejection(response.status):
                 self.version_tally.failed()
             if client is not None:
@@ -478,10 +475,11 @@ class ModelRouter:
             request.client.served(request.size, late=late)
             request.client = None
 
-    def cut_short(self, request: InferenceRequest) -> None:
+    def cut_short(self, request: InferenceRequest, error: str) -> None:
         """Count a stream that ended with an error after its first part."""
         self.tally.failed += 1
         self.tally.cut_short += 1
+        self.tally.says_failed(error)
         if self.version_tally is not None:
             self.version_tally.failed()
         if request.client is not None:
@@ -503,6 +501,12 @@ class ModelRouter:
             request.client.refused(504 if missed else CLIENT_GONE)
             request.client = None
 
+    def _fail_counted(self, request: InferenceRequest, status: int, text: str) -> None:
+        """Answer with an error of the service, which counts as a failure of the model."""
+        self.tally.failed += _is_load(request)
+        self.tally.says_failed(text)
+        self.fail(request, status, text)
+
     def forget(self, request: InferenceRequest) -> None:
         """Count a request that nobody waits for; whoever had it does so no more."""
         self.left(request, None, time.monotonic())
@@ -523,6 +527,7 @@ class ModelRouter:
         """Log an unexpected exception and answer its request with an error."""
         self.unexpected.note(error, model=self.name, request_id=request.request_id.decode("latin-1"))
         self.tally.failed += _is_load(request)
+        self.tally.says_failed(f"internal error: {type(error).__name__}: {error}")
         self.fail(request, status, text)
 
     def _route(self, now: float, size: int) -> Agent | None:

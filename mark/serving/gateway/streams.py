@@ -105,7 +105,7 @@ class StreamedAnswer:
         if self._is_sse and (not self._last or self._last.endswith(EVENT_ENDS)):
             connection.write_part(b"event: error\ndata: " + error_body(error) + b"\n\n")
         connection.cut()
-        self._router.cut_short(request)
+        self._router.cut_short(request, error)
         if request.trace is not None:
             request.trace.cut_short(self._status, self.by.encode(), self._router.version)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-import orjson
 from grpc import StatusCode
 
-from mark.protocols.oip.bodies import BadRequest
+from mark.protocols.oip.bodies import BadRequest, error_text
 
 CODES: Mapping[int, StatusCode] = MappingProxyType(
     {
@@ -56,12 +55,7 @@ def code_of(status: int) -> StatusCode:
 
 def details_of(body: bytes) -> str:
     """The text of an error document, or the beginning of another body."""
-    try:
-        document = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        document = None
-    text = document.get("error") if isinstance(document, dict) else None
-    return str(body.decode(errors="replace") if text is None else text)[:MAX_DETAILS]
+    return error_text(body, MAX_DETAILS)
 
 
 def headers_of(metadata: Iterable[tuple[str, str | bytes]], remaining_s: float | None) -> dict[str, bytes]:

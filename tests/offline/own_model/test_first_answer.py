@@ -51,7 +51,7 @@ def _own_folder(mark: Mark) -> Any:
 def test_the_verdict_is_the_cheapest_that_keeps_the_objective(mark: Mark, seconds: float, rps: float) -> None:
     Path("sleeper.py").write_text(MODEL.format(seconds=seconds))
     _write_minutes(Path("minutes.csv"), rps)
-    made = mark("init", "--target", "sleeper.py:Sleeper", "--slo-ms", LATENCY_MS[seconds], "--seconds", "3")
+    made = mark("init", "sleeper.py:Sleeper", "--slo-ms", LATENCY_MS[seconds], "--seconds", "3")
     assert made.status == 0, made.err
     (line,) = (line for line in made.out.splitlines() if line.startswith("what to run, with your traffic: "))
     words = shlex.split(line.rpartition(": ")[2])

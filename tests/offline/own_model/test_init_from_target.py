@@ -1,4 +1,4 @@
-"""`mark init --target` writes a folder whose printed commands work as they are."""
+"""`mark init TARGET` writes a folder whose printed commands work as they are."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNLUCKY = """calls = 0
         Doubler.calls += 1
         if Doubler.calls % 40 == 1:
             raise ValueError("bad luck")"""
-INIT = ("init", "--target", "own/doubler.py:Doubler", "--seconds", "0.2")
+INIT = ("init", "own/doubler.py:Doubler", "--seconds", "0.2")
 
 
 @pytest.fixture(autouse=True)
@@ -118,7 +118,7 @@ def test_a_folder_that_imports_count_from_is_written_with_what_it_is(mark):
 
     assert "# Imports are looked for here, too: where `mark init` ran" in comment
     assert folder.endswith('".."')
-    assert mark("init", "--target", "own/doubler.py:Doubler", "--seconds", "0", "--out", ".").status == 0
+    assert mark("init", "own/doubler.py:Doubler", "--seconds", "0", "--out", ".").status == 0
     assert "folder:" not in Path("mark.yaml").read_text()
 
 
@@ -126,7 +126,7 @@ def test_a_model_in_a_package_is_named_by_its_module(mark, tmp_path):
     package(tmp_path, "models")
     for name in ("model.json", "profile.json"):
         (tmp_path / "models" / name).unlink()
-    answer = mark("init", "--target", "models.hand:Hand", "--seconds", "0.2")
+    answer = mark("init", "models.hand:Hand", "--seconds", "0.2")
     assert answer.status == 0, answer.err
 
     assert served("models/mark.yaml").name == "hand"
@@ -163,7 +163,7 @@ def test_a_model_that_does_not_work_writes_nothing(mark, code, said):
 
 
 def test_without_measuring_the_next_step_is_to_measure(mark):
-    answer = mark(*INIT[:3], "--seconds", "0")
+    answer = mark(*INIT[:2], "--seconds", "0")
 
     assert answer.status == 0
     assert "it has no profile yet" in answer.out
@@ -177,3 +177,92 @@ def test_a_wrong_flag_is_refused_in_the_words_of_the_file(mark):
     assert answer.err.count("\n") == 1
     assert "own/mark.yaml" not in answer.err
     assert not Path("own/mark.yaml").exists()
+
+
+FUNCTIONS = """
+import numpy as np
+
+def twice(x):
+    return x * 2
+
+def share(x):
+    return x / x.sum()
+
+def named(x):
+    return {"total": float(x[0] + x[1]), "size": "big" if x[0] > 1 else "small"}
+
+def narrow(x):
+    if x.dtype != np.float32:
+        raise TypeError("wants 32 bits")
+    return x.sum(axis=-1)
+
+def looked_up(x):
+    return ["even", "odd", "third"][int(x[1])]
+
+def shout(text: str, times: int) -> str:
+    return text.upper() * times
+
+def lacks(x):
+    return None
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "call", "asked", "answered"),
+    [
+        (
+            "twice",
+            ["--data", "[[1.5, 2.0]]"],
+            "a whole batch",
+            "[[3, 1], [2, 2]]",
+            {"y": [[6.0, 2.0], [4.0, 4.0]]},
+        ),
+        ("share", ["--data", "[[1.5, 2.0]]"], "each item", "[[3, 1], [2, 2]]", {"y": [[0.75, 0.25], [0.5, 0.5]]}),
+        (
+            "named",
+            ["--data", "[[1.5, 2.0]]"],
+            "each item",
+            "[[3, 1], [1, 2]]",
+            {"total": [4.0, 3.0], "size": ["big", "small"]},
+        ),
+        ("narrow", ["--data", "[[1.5, 2.0]]"], "a whole batch", "[[3, 1]]", {"y": [4.0]}),
+        ("looked_up", ["--data", "[[7.0, 2.0]]"], "each item", "[[9, 1]]", {"y": ["odd"]}),
+        ("shout", [], "each item", '{"text": ["a", "b"], "times": [1, 2]}', {"y": ["A", "BB"]}),
+    ],
+)
+def test_a_function_becomes_a_model(mark, function, given, call, asked, answered):
+    Path("own/useful.py").write_text(FUNCTIONS)
+    answer = mark("init", f"own/useful.py:{function}", *given, *INIT[2:])
+    assert answer.status == 0, answer.err
+    assert call in answer.out
+
+    found = json.loads(mark("predict", "--config", "own/mark.yaml", "--data", asked, "--json").out)
+    assert found["mistakes"] == []
+    assert {name: one["data"] for name, one in found["outputs"].items()} == answered
+    assert served("own/mark.yaml").overflow is not None
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "said"),
+    [
+        ("twice", [], "--data '[[1.5, 2.0]]'"),
+        ("twice", ["--data", "3"], "is no batch"),
+        ("lacks", ["--data", "[1]"], "is a NoneType"),
+        ("shout", ["--data", "[1]"], "an object of text, times"),
+    ],
+)
+def test_a_function_that_cannot_be_a_model_writes_nothing(mark, function, given, said):
+    Path("own/useful.py").write_text(FUNCTIONS)
+    answer = mark("init", f"own/useful.py:{function}", *given, *INIT[2:])
+
+    assert answer.status == 2
+    assert said in answer.err
+    assert answer.err.count("mark: ") == 1
+    assert sorted(path.name for path in Path("own").glob("*.*")) == ["doubler.py", "useful.py"]
+
+
+def test_an_example_is_measured_where_zeros_do_not_do(mark):
+    Path("own/doubler.py").write_text(MODEL.replace("return {", "assert tensors['x'].any()\n        return {"))
+    assert "does not take zeros" in mark(*INIT).err
+    assert mark(*INIT, "--data", "[[1, 2, 3, 4]]").status == 0
+    assert profiles("own/profile.json")

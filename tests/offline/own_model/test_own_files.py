@@ -44,7 +44,7 @@ def describe(folder: Path, **changes) -> None:
 def test_a_missing_model_file_is_named_with_what_writes_it(folder):
     assert refusal().startswith(
         "nothing describes the model doubler: there is no own/model.json "
-        "(`mark init --target own/doubler.py:Doubler` writes it"
+        "(`mark init own/doubler.py:Doubler` writes it"
     )
 
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from mark.domain.fleet import Role
+from mark.domain.load.traffic import FailureKind
+from mark.report.live.overview import make_overview
 from mark.report.live.service_status import (
     AnswerCounts,
     ArrivalRates,
@@ -21,6 +23,7 @@ from mark.report.live.service_status import (
     ObjectiveStatus,
     ObservedInstance,
     OfferingCapacity,
+    OverheadStatus,
     ServiceStatus,
     SpentStatus,
 )
@@ -68,6 +71,7 @@ def busy_model(name: str = "inception-v3") -> ModelStatus:
         latency_ms=LatencyStatus(mean=212.4, p50=190.0, p95=404.0, p98=512.0, p99=571.0),
         by=AnswerCounts(instance=118_330, standby=2_100, lambda_=3_026, shed=17),
         failed=3,
+        failures=(FailureKind(text="the model failed: ValueError: row 3", count=3, since=NOW - 600, at=NOW - 30),),
         rejected=4,
         clients=(
             ClientStatus(client="(token)", requests=5, answered=5, attained=1.0, cost_usd=0.001),
@@ -156,7 +160,16 @@ def interrupted_model(name: str = "inception-v3") -> ModelStatus:
 def status(*models: ModelStatus, **changed: Any) -> ServiceStatus:
     """A service of these models, its controller at work."""
     controller = ControllerStatus(holder="controller-0", silent_s=4.2)
-    told = ServiceStatus(service="mark", now=NOW, behind_wall_s=3.0, controller=controller, models=models)
+    overhead = OverheadStatus(usd=0.31, usd_per_hour=0.149)
+    told = ServiceStatus(
+        service="mark",
+        now=NOW,
+        behind_wall_s=3.0,
+        controller=controller,
+        overhead=overhead,
+        overview=make_overview(models, overhead),
+        models=models,
+    )
     return replace(told, **changed)
 
 

@@ -105,7 +105,7 @@ def test_fragments_come_at_once_and_then_only_what_changed() -> None:
         assert first["m0-tiles"] in served.ask("/").text
         shown[0] = status(replace(busy_model(), usd_per_hour=1.23, notes=("a note",)))
         second = next(updates)
-        assert second.keys() == {"m0-tiles", "m0-spend", "m0-notes"}
+        assert second.keys() == {"models", "m0-tiles", "m0-spend", "m0-notes"}
         assert "1.23" in second["m0-tiles"]
 
 

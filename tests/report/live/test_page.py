@@ -11,13 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.accounting.hourly_spend import HourSpend
+from mark.domain.load.traffic import FailureKind
 from mark.report.live.chart import Stretch, load_chart, rate_ticks, time_ticks
 from mark.report.live.formatting import (
     banners,
     budget_of,
     fleet_rows,
     format_budget,
-    format_clock_speed,
+    format_clock,
+    format_failure,
     format_hourly,
     format_month,
     format_plan_times,
@@ -77,6 +79,18 @@ def test_page_is_well_formed_and_its_ids_are_unique(live_page: LivePage, model: 
     found = outline(page_of(live_page, status(model, empty_model("digits"))))
     assert len(found.ids) == len(set(found.ids))
     assert found.tags.count("h2") == 2
+
+
+def test_models_stand_by_cost_in_table_and_page_and_the_dearest_is_open(live_page: LivePage) -> None:
+    shown = status(empty_model("digits"), busy_model(), empty_model("words"))
+    html = live_page.fragments(shown)
+    assert re.findall(r'href="#(m\d)-tiles">([\w-]+)<', html.html["models"]) == [
+        ("m1", "inception-v3"), ("m0", "digits"), ("m2", "words")
+    ]  # fmt: skip
+    assert html.html["models"].count("0.15 USD/h for gateways") == 1
+    page = live_page.page(shown, html, nonce="n")
+    folds = re.findall(r'<details class="model"( open)?>\s*<summary id="(m\d)-head">', page)
+    assert folds == [(" open", "m1"), ("", "m0"), ("", "m2")]
 
 
 def test_nothing_in_a_status_is_markup(live_page: LivePage) -> None:
@@ -181,24 +195,38 @@ def test_a_plan_says_when_it_was_made_and_for_when() -> None:
 
 
 def test_spend_of_an_hour_says_what_of_and_over_how_long() -> None:
-    assert format_hourly(busy_model()) == "instances 0.80 now; Lambda 0.12, overhead 0.0700 as a mean of 2 h"
+    assert (
+        format_hourly(busy_model())
+        == "instances 0.80 now; Lambda 0.12, disks and addresses 0.0700 as a mean of 2 h"
+    )
     assert format_hourly(empty_model()) == "instances 0.00 now"
 
 
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({}, ""),
-        ({"speed": 20.0}, "clock runs 20x"),
-        ({"speed": 0.0, "clock_stands": True}, "clock stands still"),
-        ({"behind_wall_s": 43.2}, "the service's clock is 43 s behind real time"),
-        ({"behind_wall_s": -10_900.0}, "the service's clock is 3 h ahead of real time"),
-        ({"behind_wall_s": 43.2, "speed": 20.0}, "clock runs 20x"),
+        ({}, "updated 2026-02-02 02:40:33 UTC"),
+        ({"speed": 20.0}, "the service's clock runs 20x and shows 2026-02-02 02:40:30 UTC"),
+        (
+            {"speed": 0.0, "clock_stands": True},
+            "the service's clock stands at 2026-02-02 02:40:30 UTC until the load begins",
+        ),
+        (
+            {"behind_wall_s": 43.2},
+            "updated 2026-02-02 02:41:13 UTC; the service's clock is 43 s behind: it starts with the first fleet",
+        ),
+        ({"behind_wall_s": -10_900.0}, "updated 2026-02-01 23:38:50 UTC; the service's clock is 3 h ahead"),
     ],
 )
-def test_a_clock_that_is_not_the_walls_is_named(changed: dict[str, Any], says: str) -> None:
-    assert format_clock_speed(status(**changed)).startswith(says)
-    assert bool(format_clock_speed(status(**changed))) is bool(says)
+def test_the_clock_is_the_services_where_it_is_not_the_walls(changed: dict[str, Any], says: str) -> None:
+    assert format_clock(status(**changed)) == says
+
+
+def test_a_failure_says_how_often_and_since_when() -> None:
+    text = "the model failed: ValueError: row 3"
+    assert format_failure(FailureKind(text=text, at=NOW - 25.0), NOW) == f"once, at 02:40:05: {text}"
+    often = FailureKind(text=text, count=1200, since=NOW - 86_400.0, at=NOW)
+    assert format_failure(often, NOW) == f"1,200 times since 2026-02-01 02:40:30, last 02:40:30: {text}"
 
 
 @pytest.mark.parametrize(
@@ -224,6 +252,15 @@ def test_a_single_minute_is_drawn_over_its_length() -> None:
         [drawn] = re.findall(rf'<path class="{name}" d="M([^"]*)"', text)
         (left, _), (right, _) = (point.split() for point in drawn.split("L"))
         assert float(right) - float(left) > 5
+
+
+def test_a_small_load_is_seen_beside_a_large_capacity() -> None:
+    series = LoadSeries(start_at=NOW - 120, mean_rps=(2.0, 3.0), max_rps=(3.0, 4.0), capacity_rps=(900.0, 900.0))
+    drawn = [load_chart(series, now=NOW, width=360, height=240, prefix="x", planned_rps=None)]
+    drawn.append(load_chart(replace(series, capacity_rps=(9.0, 9.0)), now=NOW, width=360, height=240, prefix="x"))
+    ticks = [max(map(float, re.findall(r'text-anchor="end">([\d.]+)</text>', text))) for text in drawn]
+    assert ticks == [5, 10]
+    assert ["capacity up to 900, above this chart" in text for text in drawn] == [True, False]
 
 
 def test_chart_of_nothing_says_so() -> None:

@@ -1,6 +1,7 @@
 """`mark status` in a terminal: fits 100 columns, has no escapes where nobody looks, says what the page says."""
 
 import io
+import re
 from dataclasses import replace
 
 import pytest
@@ -13,10 +14,10 @@ from mark.store.published_status import AssumedLoad, BudgetStatus, ForecasterSta
 from tests.report.live.fakes import busy_model, empty_model, interrupted_model, pooled_model, status
 
 
-def printed(shown: ServiceStatus) -> str:
+def printed(shown: ServiceStatus, model: str | None = None) -> str:
     out = io.StringIO()
     console = Console(file=out, width=100)
-    for part in status_table(shown):
+    for part in status_table(shown, model=model):
         console.print(part, highlight=False)
     return out.getvalue()
 
@@ -32,7 +33,7 @@ def test_a_pool_says_its_cost_and_sizes_and_what_each_gateway_has() -> None:
     text = " ".join(printed(status(told)).split())
     assert "- of 2.00 USD/h; chosen for 1 items a request" in text
     assert "(kairos, of the settings)" in text
-    assert "gateways" not in printed(status(busy_model()))
+    assert not re.search("^gateways", printed(status(busy_model())), re.MULTILINE)
 
 
 @pytest.mark.parametrize("model", [empty_model(), busy_model(), interrupted_model(), pooled_model()])
@@ -45,12 +46,32 @@ def test_fits_100_columns_without_escapes(model: ModelStatus) -> None:
 def test_says_what_the_page_says() -> None:
     text = " ".join(printed(status(interrupted_model(), speed=20.0)).split())
     for part in (
-        "clock runs 20x", "controller controller-0, last tick 4 s ago", "4 spot instances are being taken away",
+        "clock runs 20x and shows", "controller controller-0, last tick 4 s ago",
+        "4 spot instances are being taken away",
         "MISSES ITS OBJECTIVE", "97.47 %; 127 % of the error budget used", "290/584/812/1171 ms",
-        "41.2 requests/s", "Lambda 3,026", "serving 1.95, overhead 0.41, total 2.36",
-        "failed 3, rejected 4", "launch 1 c5.large:spot: 55.4 requests/s", "note: backend is emulated",
+        "41.2 requests/s", "Lambda 3,026", "serving 1.95, disks and addresses 0.41, total 2.36",
+        "failed (5xx) 3, client's mistake (4xx) 4",
+        "failed 3 times since 02:30:30, last 02:40:00: the model failed: ValueError: row 3",
+        "launch 1 c5.large:spot: 55.4 requests/s", "note: backend is emulated",
     ):  # fmt: skip
         assert part in text
+
+
+def test_the_dearest_model_is_told_in_full_and_any_other_on_request() -> None:
+    shown = status(empty_model("idle-one"), busy_model(), empty_model("[b]x"))
+    lines = printed(shown).splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("model"))
+    assert [line.split()[0] for line in lines[first + 2 : first + 5]] == ["inception-v3", "[b]x", "idle-one"]
+    assert lines[first + 5] == (
+        "Overhead: 0.15 USD/h for gateways, store, controllers and logs; 1.14 USD/h in all"
+    )
+    text = "\n".join(lines)
+    assert text.count("98 % within") == 1
+    assert "launch 1 c5.large:spot" in text
+    other = printed(shown, "idle-one")
+    assert other.count("98 % within") == 1
+    assert "launch" not in other
+    assert "--model" not in printed(status(busy_model()))
 
 
 def test_fleet_has_its_three_views() -> None:
@@ -83,7 +104,7 @@ def test_markup_in_names_is_text() -> None:
 
 def test_a_store_that_is_away_is_said_first() -> None:
     away = ServiceStatus(service="mark", now=0.0, store=StoreStatus(reachable=False))
-    assert printed(away).splitlines()[1].startswith("! The store is unreachable")
+    assert printed(away).splitlines()[2].startswith("! The store is unreachable")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mark.domain.errors import Misconfigured
+from mark.domain.errors import BadRequest, Misconfigured
 from mark.domain.tensor import TensorSpec
 from mark.offline.own_model import profile
 from mark.offline.own_model.profile import ProfileOptions
@@ -93,9 +93,33 @@ def test_only_the_culprit_fails_when_the_model_raises(caplog):
 
     assert [reply.status for reply in replies] == [200, 500, 200]
     assert error(replies[1]) == "the model failed: ValueError: thirteen"
-    assert sorted(model.calls[1:]) == [1, 1, 1, 1, 3]
+    assert model.calls[1:] == [3, 1, 2, 1, 1, 1]
     assert outputs(after[0]) == [[6]]
     assert "thirteen" in caplog.text
+
+
+def test_a_request_that_the_model_declares_wrong_is_the_clients_mistake(caplog):
+    class Strict(Sum):
+        def predict(self, inputs):
+            if (inputs["x"] == 13).any():
+                raise BadRequest("thirteen is not allowed")
+            if (inputs["x"] == 14).any():
+                raise BadRequest("send less", 413)
+            if (inputs["x"] == 15).any():
+                raise BadRequest("no status for a client", 503)
+            return super().predict(inputs)
+
+    model = Strict()
+    numbers = [*range(13), 13, 14, 15]
+    batch = [(invocation if n == 13 else ask)([n, 0]) for n in numbers]
+    (replies,) = run(of(model), batch)
+
+    assert [reply.status for reply in replies] == [200] * 13 + [400, 413, 500]
+    assert error(replies[13]) == "thirteen is not allowed"
+    assert error(replies[14]) == "send less"
+    assert [outputs(reply) for reply in replies[:13]] == [[[n]] for n in range(13)]
+    assert [record.message for record in caplog.records] == ["m failed: BadRequest: no status for a client"]
+    assert model.calls == [1, 8, 4, 1], "zeros to warm up, then the others in halves of the batch"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mark.domain.errors import Misconfigured, RetryLater
+from mark.domain.errors import BadRequest, Misconfigured, RetryLater
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferRequest, StreamedReply
 from mark.serving.backends.answering import ModelFailed
@@ -216,6 +216,8 @@ class Words:
     def predict(self, inputs: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         try:
             for word in bytes(inputs["text_input"][0, 0]).split():
+                if word == b"wrong":
+                    raise BadRequest("no text at all", 422)
                 if word == b"fail":
                     raise RuntimeError("no such word")
                 yield {"text_output": np.array([[word]], dtype=object)}
@@ -289,6 +291,18 @@ def test_a_python_model_that_fails_ends_its_own_stream() -> None:
         backend, _ = await words()
         with pytest.raises(ModelFailed, match="no such word"):
             await all_of(await backend.stream(STREAM._replace(body=b'{"text_input": "a fail"}')))
+        assert len(await all_of(await backend.stream(STREAM))) == 3
+        await backend.close()
+
+    run(test())
+
+
+def test_a_request_that_a_python_model_declares_wrong_ends_its_own_stream_with_its_status() -> None:
+    async def test() -> None:
+        backend, _ = await words()
+        with pytest.raises(ModelFailed, match="no text at all") as caught:
+            await all_of(await backend.stream(STREAM._replace(body=b'{"text_input": "wrong"}')))
+        assert caught.value.status == 422
         assert len(await all_of(await backend.stream(STREAM))) == 3
         await backend.close()
 

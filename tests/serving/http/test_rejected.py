@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from mark.domain.load.outcomes import Outcomes
+from mark.domain.load.traffic import FailureKind
+from mark.protocols.oip.bodies import error_body
 from mark.serving.gateway.telemetry.traffic_tally import Tally
 from tests.serving.harness import live, run, until
 
@@ -52,6 +54,26 @@ def test_what_a_model_fails_by_itself_is_told_from_what_is_too_much_for_it() -> 
     assert traffic is not None
     assert (traffic.finished, traffic.missed) == (7, 7), "the objective counts them all"
     assert traffic.outcomes == Outcomes(finished=4, missed=4), "capacity is decided by the others"
+
+
+def test_what_failures_said_is_kept_by_kind_the_latest_first_and_a_few_at_most() -> None:
+    tally = Tally()
+    for number in range(10):
+        tally.open_window(number, 5.0 * number)
+        tally.refused(500, 1, 5.0 * number, error_body(f"kind {'abc'[number % 3]}: row {number}"))
+    tally.refused(400, 1, 46.0, error_body("the client's own"))
+    tally.refused(502, 1, 46.0, b"no document")
+    traffic = tally.traffic("m", in_flight=0, warm=0)
+    assert traffic is not None
+    assert traffic.failures == (
+        FailureKind(text="no document", count=1, since=45.0, at=45.0),
+        FailureKind(text="kind a: row 9", count=4, since=0.0, at=45.0),
+        FailureKind(text="kind c: row 8", count=3, since=10.0, at=40.0),
+    )
+    tally.refused(500, 1, 46.0)
+    again = tally.traffic("m", in_flight=0, warm=0)
+    assert again is not None
+    assert again.failures == (FailureKind(text="", since=45.0, at=45.0),), "only what is new"
 
 
 def test_arrivals_are_counted_by_size_without_those_that_are_rejected() -> None:

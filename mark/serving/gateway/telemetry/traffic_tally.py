@@ -7,6 +7,7 @@ from collections import Counter, deque
 from dataclasses import replace
 from typing import Literal
 
+from mark.domain.demand import WINDOW_S
 from mark.domain.load.size_window import add_sizes, size_bin
 from mark.domain.load.traffic import (
     LATENCY_BIN_S,
@@ -18,6 +19,8 @@ from mark.domain.load.traffic import (
     is_rejection,
 )
 from mark.domain.models.versions import VersionCounts, counted_since
+from mark.protocols.oip.bodies import error_text
+from mark.serving.gateway.telemetry.failure_tally import MOST_TEXT, FailureTally
 
 Server = Literal["instance", "standby", "lambda"]
 SERVERS: tuple[Server, ...] = ("instance", "standby", "lambda")
@@ -96,7 +99,7 @@ class Tally:
 
     __slots__ = (
         "_opened", "_since", "_window_began", "accuracy_known", "accuracy_sum", "arrivals", "billed", "by", "cold",
-        "cut_short", "deduplicated", "failed", "first_byte_sum_s", "first_bytes", "forwarded", "gib_s",
+        "cut_short", "deduplicated", "failed", "failures", "first_byte_sum_s", "first_bytes", "forwarded", "gib_s",
         "invocations", "late", "latencies", "latency_sum_s", "left", "model_errors", "recent", "redispatched",
         "rejected", "shed", "sizes", "variants", "versions", "window_count",
     )  # fmt: skip
@@ -106,6 +109,7 @@ class Tally:
         self.by: dict[Server, int] = dict.fromkeys(SERVERS, 0)
         self.late = self.shed = self.failed = self.rejected = self.redispatched = self.deduplicated = 0
         self.model_errors = 0
+        self.failures = FailureTally()
         self.invocations = self.cold = self.forwarded = 0
         self.left = self.cut_short = 0
         self.window_count = 0
@@ -152,7 +156,7 @@ class Tally:
         self.accuracy_sum += accuracy
         self.accuracy_known += 1
 
-    def refused(self, status: int, size: int, arrived_at: float) -> None:
+    def refused(self, status: int, size: int, arrived_at: float, body: bytes = b"") -> None:
         """A model's answer that serves nobody, status 400 or more, went out. arrived_at: the loop's clock.
 
         What is wrong with the request itself is no failure of the service, so no objective counts it. Nor is it
@@ -169,6 +173,11 @@ class Tally:
         else:
             self.failed += 1
             self.model_errors += is_model_error(status)
+            self.says_failed(error_text(body, MOST_TEXT))
+
+    def says_failed(self, text: str) -> None:
+        """Keep what a failure said, among the latest kinds."""
+        self.failures.note(text, self._opened[-1][1] * WINDOW_S if self._opened else 0.0)
 
     def of_version(self, version: str) -> VersionTally:
         """The counts of a version, from now on among the model's."""
@@ -201,7 +210,7 @@ class Tally:
         if not arrivals and not sizes and before == now:
             return None
         self._since = now
-        return replace(_difference(now, before, arrivals), sizes=sizes)
+        return replace(_difference(now, before, arrivals), sizes=sizes, failures=self.failures.take())
 
     def _totals(self, model: str, in_flight: int, warm: int, clients: tuple[ClientTraffic, ...]) -> ModelTraffic:
         return ModelTraffic(

@@ -1,0 +1,55 @@
+"""The models of a running service at a glance: which rows, in which order, in which state. Pure.
+
+`mark status`, the status page and the JSON document print what is decided here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from mark.report.live.service_status import ModelRow, ModelState, ModelStatus, OverheadStatus, Overview
+
+BROKEN = "broken"
+"""State of an instance whose model no longer answers."""
+
+
+def make_overview(models: Sequence[ModelStatus], overhead: OverheadStatus) -> Overview:
+    """One row a model, the dearest first, and the service's overhead once."""
+    rows = [
+        ModelRow(
+            model=model.name,
+            rps=model.rates.last_minute_rps,
+            attained=model.objective.attained,
+            usd_per_hour=model.usd_per_hour,
+            state=model_state(model),
+        )
+        for model in models
+    ]
+    rows.sort(key=lambda row: (-row.usd_per_hour, row.model))
+    return Overview(
+        rows=tuple(rows),
+        overhead_usd_per_hour=overhead.usd_per_hour,
+        usd_per_hour=overhead.usd_per_hour + sum(row.usd_per_hour for row in rows),
+    )
+
+
+def model_state(model: ModelStatus) -> ModelState:
+    """What a reader must know first of a model: trouble, then change, then rest."""
+    attained, observed = model.objective.attained, model.fleet.observed
+    found = (
+        (attained is not None and attained < model.objective.target, ModelState.MISSES),
+        (any(one.state == BROKEN for one in observed), ModelState.BROKEN),
+        (any(one.gone_in_s is not None for one in observed), ModelState.LOSING_SPOT),
+        (model.policy is None, ModelState.STARTING),
+        (_lacks_planned(model) or any(one.state == "pending" for one in observed), ModelState.SCALING_UP),
+        (model.rates.max_rps > 0, ModelState.SERVING),
+        (attained is None, ModelState.UNASKED),
+    )
+    return next((state for holds, state in found if holds), ModelState.IDLE)
+
+
+def _lacks_planned(model: ModelStatus) -> bool:
+    """True where fewer instances are ready than the plan wants; orders may be filled since the last tick."""
+    ready = Counter(one.offering for one in model.fleet.observed if one.state == "ready")
+    return any(ready[offering] < count for offering, count in model.fleet.planned.items())

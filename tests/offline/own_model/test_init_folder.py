@@ -1,0 +1,59 @@
+"""`mark init FOLDER` writes one mark.yaml for all models of a folder that work."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mark.config.settings import load_settings
+from mark.live.models import make_live_models
+from mark.offline.own_model.init_from_folder import targets_in
+from tests.offline.own_model.test_init_saved import identity
+from tests.offline.own_model.test_profile_here import MODEL
+
+PRICE = "def predict(size: float) -> float:\n    return 2 * size\n"
+SCRIPT = "raise SystemExit('a training that nobody asked for')\n"
+
+
+@pytest.fixture
+def folder(mark) -> Path:
+    place = Path("models")
+    place.mkdir()
+    (place / "doubler.py").write_text(MODEL)
+    (place / "price.py").write_text(PRICE)
+    (place / "train.py").write_text(SCRIPT)
+    identity("models/same.onnx")
+    return place
+
+
+def test_models_are_found_by_reading_and_not_again_in_what_was_written(folder):
+    found = ("models/doubler.py:Doubler", "models/price.py:predict", "models/same.onnx")
+    assert targets_in(folder) == found
+    (folder / "same_onnx.py").write_text(MODEL)
+    (folder / "price_predict.py").write_text(MODEL)
+    assert targets_in(folder) == found
+
+
+def test_one_file_serves_all_and_what_does_not_work_is_left_out(mark, folder):
+    (folder / "broken.onnx").write_text("no model")
+    (folder / "crash.py").write_text("import os\n\ndef predict(x: float) -> float:\n    os._exit(3)\n")
+    answer = mark("init", "models", "--seconds", "0.1", "--slo-ms", "300")
+    assert answer.status == 1
+    left_out = [line for line in answer.err.splitlines() if "is left out" in line]
+    assert [line.split()[1] for line in left_out] == ["models/broken.onnx", "models/crash.py:predict"]
+
+    models = make_live_models(load_settings(Path("models/mark.yaml"), {}))
+    assert [model.name for model in models] == ["doubler", "price", "same"]
+    assert {model.served.slo.latency_s for model in models} == {0.3}
+    found = mark("predict", "--config", "models/mark.yaml", "--model", "price", "--data", "[3.0]", "--json")
+    assert json.loads(found.out)["outputs"]["y"]["data"] == [6.0]
+
+
+def test_a_folder_without_models_and_flags_of_one_model_are_refused(mark, folder):
+    assert "for one model" in mark("init", "models", "--model", "mine").err
+    Path("none").mkdir()
+    answer = mark("init", "none")
+    assert answer.status == 2
+    assert "holds no model" in answer.err
