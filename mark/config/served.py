@@ -12,7 +12,7 @@ from mark.catalog.load import load_models
 from mark.catalog.shipped_models import MODEL_FILE, PROFILE_FILE, folder_of
 from mark.config.service import BackendSettings, OfferingSettings, ServedSettings
 from mark.config.settings import Settings
-from mark.domain.errors import unknown
+from mark.domain.errors import Misconfigured, unknown
 from mark.domain.offering import Market
 from mark.policies.bundles import KAIROS
 
@@ -69,11 +69,18 @@ def settings_of_model(settings: Settings, name: str) -> Settings:
 
 
 def each_model(settings: Settings) -> list[tuple[Settings, ServedSettings]]:
-    """Settings of each model: its own, and the file's where it says nothing."""
+    """Settings of each model: its own, and the file's where it says nothing.
+
+    Misconfigured where a model is served twice.
+    """
     serve = settings.service.serve
     if not serve and settings.model is not None:
         serve = (ServedSettings(model=settings.model),)
     serve = serve or tuple(_with_offerings(one, settings) for one in default_serve())
+    names = [one.model for one in serve]
+    for name in names:
+        if names.count(name) > 1:
+            raise Misconfigured(f"the model {name} is served twice; a service holds a model once")
     return [(_settings_of(one, settings), one) for one in serve]
 
 

@@ -84,8 +84,6 @@ def make_live_models(settings: Settings) -> tuple[LiveModel, ...]:
     """The models that the settings name, ready to serve. Misconfigured where one cannot be."""
     names = model_names(settings)
     for name in names:
-        if names.count(name) > 1:
-            raise Misconfigured(f"the model {name} is served twice; a service holds a model once")
         if name in (*HANDLERS, TRAIN):
             raise Misconfigured(
                 f"a model cannot be named {name}: a function of the service has that name; rename it"

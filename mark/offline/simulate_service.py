@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import typer
@@ -18,6 +18,7 @@ from mark.domain.errors import MarkError, Misconfigured
 from mark.offline.experiments import line_up, make_experiment, verdict_rivals, warm_engine
 from mark.policies.present import Present, parse_present
 from mark.report.files import make_folder
+from mark.report.formatting import format_duration
 from mark.report.service.service_document import service_document
 from mark.report.service.service_page import write_service_report
 from mark.report.service.service_tables import models_table, policies_table
@@ -47,6 +48,8 @@ def simulate_service(settings: Settings, *, as_json: bool, compare: bool) -> Non
     """
     now = parse_present(settings.simulate.now)
     models = _experiments(settings)
+    for text in _left_out(settings):
+        note(text)
     policies = _policies(settings, models, now, compare=compare)
     if settings.out is not None:
         make_folder(settings.out)
@@ -75,15 +78,24 @@ def _experiments(settings: Settings) -> list[Experiment]:
     models = []
     for merged, entry in each_model(settings):
         if merged.trace.file is None:
-            raise Misconfigured(
-                f"{entry.model} has no traffic: name its trace under service.serve, or --trace for all"
-            )
+            raise Misconfigured(f"{entry.model} has no traffic: name service.serve[].trace, or --trace for all")
         own = merged.model_copy(update={"seed": seed_of(settings.seed, entry.model)})
         try:
             models.append(make_experiment(own, owned=Commitments(), market_seed=settings.seed))
         except Misconfigured as error:
             raise Misconfigured(f"{entry.model}: {error}") from error
+    lengths = {model.spec.model.name: model.spec.workload.duration_s for model in models}
+    if len({round(length_s) for length_s in lengths.values()}) > 1:
+        said = ", ".join(f"{name} {format_duration(length_s)}" for name, length_s in lengths.items())
+        raise Misconfigured(f"a service's models are replayed for the same time, not {said}; give a --duration-s")
     return models
+
+
+def _left_out(settings: Settings) -> Iterator[str]:
+    """What a service's replay does not share between its models yet."""
+    yield "each model has a fleet of its own, and counts on all of the account's quotas and Lambda's concurrency"
+    if settings.account.commitments is not None:
+        yield "the account's commitments are left out: replay one model (--model) to see what they cover"
 
 
 def _policies(settings: Settings, models: Sequence[Experiment], now: Present, *, compare: bool) -> tuple[str, ...]:

@@ -85,7 +85,7 @@ class _Machine:
 class SimulatedCloud:
     """The instances of a replay.
 
-    Randomness comes from named streams of one seed; spot prices and refusals come from `market_seed` where one is given.
+    Randomness comes from named streams of one seed, that of spot prices and refusals from `market_seed` if given.
     """
 
     def __init__(

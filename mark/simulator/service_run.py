@@ -13,7 +13,6 @@ import numpy as np
 from mark.catalog.billing import bill_shared, cost_of
 from mark.domain.billing.costs import BillLine, CostUsd
 from mark.domain.billing.footprint import Footprint
-from mark.domain.errors import Misconfigured
 from mark.domain.objective import Slo
 from mark.simulator.results import Ints, RunResult, ServedCounts
 
@@ -69,14 +68,8 @@ class ServiceRun:
 
 
 def join_runs(results: Sequence[RunResult], footprint: Footprint) -> ServiceRun:
-    """The runs of a service's models under one policy as one; `footprint` is the service's.
-
-    Misconfigured where they do not last equally long.
-    """
-    lengths = {result.duration_s for result in results}
-    if len(lengths) != 1:
-        raise Misconfigured("the models of a service are replayed for the same time; give a --duration-s")
-    (duration_s,) = lengths
+    """The equally long runs of a service's models under one policy as one; `footprint` is the service's."""
+    (duration_s,) = {result.duration_s for result in results}
     own = [_own_lines(result, footprint) for result in results]
     around = [result for result in results if result.gateways is not None]
     shared = _shared(around, footprint, duration_s) if around else ()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mark.catalog.shipped_models import MODEL_FILE, PROFILE_FILE
-from mark.config.settings import TraceSettings
+from mark.config.trace import TraceSettings
 from mark.domain.documents import json_text
 
 ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}

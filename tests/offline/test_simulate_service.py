@@ -1,0 +1,69 @@
+"""`mark simulate` of a service with several models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mark.simulator.traces.generators import constant
+from mark.simulator.traces.trace import write_trace
+from tests.command_line import Mark
+
+SERVICE = """
+forecaster: last-value
+trace: {start_s: 600}
+service:
+  serve:
+    - {model: inception-v3, trace: load.csv.gz}
+    - model: digits
+      trace: {file: small.csv.gz, duration_s: 300}
+      backend: {kind: python, target: "models.digits:Digits"}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _service(mark: Mark) -> None:
+    write_trace(constant(0.05, duration_s=900, seed=2), Path("small.csv.gz"))
+    Path("service.yaml").write_text(SERVICE)
+
+
+def test_all_models_are_replayed_with_one_bill_and_one_verdict(mark: Mark) -> None:
+    arguments = ("simulate", "--config", "service.yaml", "--policy", "hedged,lambda-only", "--out", "run")
+    answer = mark(*arguments)
+    assert answer.status == 0, answer.err
+    said = json.loads(Path("run/runs.json").read_text())
+    hedged, on_lambda = said["runs"]
+    assert [run["policy"] for run in said["runs"]] == ["hedged", "lambda-only"]
+    assert {model["model"] for model in hedged["models"]} == {"inception-v3", "digits"}
+    own = sum(model["cost_usd"]["total"] for model in hedged["models"])
+    assert own < hedged["cost_usd"]["total"], "what stands around them is there once"
+    assert on_lambda["instances_rented"] == 0
+    assert {model["served"]["instance"] for model in on_lambda["models"]} == {0}
+    sentence = said["verdict"]["sentence"]
+    assert "MArk (1 model on Lambda, 1 on instances)" in sentence
+    assert answer.out.rstrip().endswith(sentence)
+    page = " ".join(Path("run/report.html").read_text().replace("\u00a0", " ").split())
+    assert sentence.split(". ")[0] in page
+    assert "counts on all of the account's quotas" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        (", trace: load.csv.gz", "", "inception-v3 has no traffic: name service.serve[].trace"),
+        ("load.csv.gz", "nowhere.csv", "inception-v3: "),
+        (
+            ", duration_s: 300",
+            ", duration_s: 100",
+            "not inception-v3 5 min, digits 100 s; give a --duration-s",
+        ),
+        ("model: digits", "model: inception-v3", "inception-v3 is served twice"),
+    ],
+)
+def test_a_service_that_cannot_be_replayed_says_why_in_one_line(mark: Mark, old: str, new: str, says: str) -> None:
+    Path("service.yaml").write_text(SERVICE.replace(old, new))
+    answer = mark("simulate", "--config", "service.yaml", "--policy", "hedged")
+    assert answer.status == 2, answer.out
+    assert says in answer.err.splitlines()[-1]
