@@ -179,7 +179,7 @@ def status(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Show this model in full.  [default: the dearest]",
+            help="Show this model in full.  [default: the most expensive]",
             autocompletion=complete.models,
         ),
     ] = None,
@@ -196,7 +196,7 @@ def status(
 ) -> None:
     """Show the service: a table of its models, and one model in full.
 
-    The table has load, share in time, cost and state of each model, the dearest first, and below it the overhead
+    The table has load, share in time, cost and state of each model, the most expensive first, and below it the overhead
     that they share. A model in full has its fleet as planned, requested and observed, and its last decisions.
     --json has all of every model.
     """

@@ -201,7 +201,7 @@ def test_a_tiny_runs_bill_by_hand(kernel: Kernel) -> None:
     # The first fleet is there from the start. Later ones pay from the end of their 15 s pending, boot included.
     seconds = first * 720 + sum(count * (720 - int(at) - 15) for at, count in later)
     assert result.cost.instances == pytest.approx(seconds / 3600 * 0.085 * 1.2, rel=1e-12)
-    assert result.launches == sum(count for _, count in later)
+    assert result.launches == first + sum(count for _, count in later)
     assert (result.cost.lambda_, result.cost.standby) == (0.0, 0.0)
     payload_gib = result.requests * given.spec.model.payload_mib / 1024
     assert result.cost.overhead == pytest.approx(payload_gib * 0.016, rel=1e-12)
@@ -236,7 +236,7 @@ def test_static_peaks_bill_is_its_count_times_the_hours(kernel: Kernel) -> None:
     count = math.ceil(highest * kind.profile.latency_s(1) - 1e-9)
     result = run(given, "static-peak")
     assert result.cost.instances == pytest.approx(count * 35 / 60 * kind.usd_per_hour, rel=1e-12)
-    assert (result.launches, result.cost.lambda_, result.cost.standby) == (0, 0.0, 0.0)
+    assert (result.launches, result.cost.lambda_, result.cost.standby) == (count, 0.0, 0.0)
     assert (result.minutes.ready.sum(axis=1) == count).all()
 
 

@@ -15,7 +15,7 @@ BROKEN = "broken"
 
 
 def make_overview(models: Sequence[ModelStatus], overhead: OverheadStatus) -> Overview:
-    """One row a model, the dearest first, and the service's overhead once."""
+    """One row a model, the most expensive first, and the service's overhead once."""
     rows = [
         ModelRow(
             model=model.name,

@@ -347,7 +347,7 @@ class ModelRow:
 class Overview:
     """All models at a glance."""
 
-    #: One row a model, the dearest first.
+    #: One row a model, the most expensive first.
     rows: tuple[ModelRow, ...] = ()
     #: The overhead that models share, USD/h.
     overhead_usd_per_hour: float = 0.0
@@ -440,7 +440,7 @@ class ServiceStatus:
     archive: ArchiveStatus | None = None
     #: The overhead that models share.
     overhead: OverheadStatus = field(default_factory=OverheadStatus)
-    #: All models at a glance, the dearest first.
+    #: All models at a glance, the most expensive first.
     overview: Overview = field(default_factory=Overview)
     #: Each model, as the settings name them.
     models: tuple[ModelStatus, ...] = ()

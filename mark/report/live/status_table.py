@@ -1,6 +1,6 @@
 """The live status in a terminal: compact, at most 100 columns, the same words as the status page.
 
-The table of models comes first. One model is told in full: the one that was asked for, else the dearest.
+The table of models comes first. One model is told in full: the one that was asked for, else the most expensive.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DECISIONS = 4
 def status_table(status: ServiceStatus, *, model: str | None = None) -> list[RenderableType]:
     """The service's line, what is wrong, the table of models, and one model in full.
 
-    model: the one that is told in full; by default the dearest.
+    model: the one that is told in full; by default the most expensive.
     """
     parts: list[RenderableType] = [_service_line(status)]
     parts += [_banner(banner) for banner in (*formatting.banners(status), *process_banners(status))]
@@ -39,7 +39,7 @@ def status_table(status: ServiceStatus, *, model: str | None = None) -> list[Ren
 
 
 def _models(status: ServiceStatus) -> Table:
-    """One row a model, the dearest first."""
+    """One row a model, the most expensive first."""
     columns = [*texts("model", max_width=40), *figures("req/s", "in time", "USD/h"), *texts("state", max_width=24)]
     table = make_table(columns, gap=2)
     for row in status.overview.rows:

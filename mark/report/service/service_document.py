@@ -35,7 +35,7 @@ class ServiceRunObject(TypedDict):
     duration_s: float | None
     cost_usd: dict[str, float | None]
     usd_per_month: float | None
-    #: Of all models, rented and ready, in the mean over time.
+    #: Rented and ready for all models together, in the mean over time.
     instances_rented: float | None
     models: list[ServiceModelObject]
 
