@@ -32,6 +32,8 @@ from mark.report.figures import (
 from mark.report.formatting import format_duration, format_rps, percent, usd
 from mark.report.runs.comparison import ComparedRun
 from mark.report.runs.series import (
+    MAX_POINTS,
+    MAX_STEPS,
     Steps,
     accuracy_steps,
     arrivals_band,
@@ -118,8 +120,11 @@ def load_figure(
         else:
             figure, (axes, below) = new_figure(4.4, rows=2, sharex=True, height_ratios=(3, 1), width_in=width_in)
             _draw_accuracy(below, accuracy, end_s=result.duration_s)
-        legend = _draw_capacity(axes, result.minutes, offerings, end_s=result.duration_s)
-        legend = _draw_load(axes, result) + legend
+        shown = min(1.0, width_in / WIDTH_IN)  # a narrow figure has room for fewer points
+        legend = _draw_capacity(
+            axes, result.minutes, offerings, end_s=result.duration_s, steps=round(MAX_STEPS * shown)
+        )
+        legend = _draw_load(axes, result, points=round(MAX_POINTS * shown)) + legend
         if accuracy is None:
             time_axis(axes, result.duration_s)
         else:
@@ -137,14 +142,14 @@ def load_figure(
 
 
 def _draw_capacity(
-    axes: Axes, minutes: MinuteSeries, offerings: tuple[str, ...], *, end_s: float
+    axes: Axes, minutes: MinuteSeries, offerings: tuple[str, ...], *, end_s: float, steps: int
 ) -> list[Patch | Line2D]:
     """Stacked areas in the order of `offerings`; the legend names only what this run used."""
-    steps = capacity_steps(minutes, offerings, end_s=end_s)
-    below = np.zeros(steps.from_s.size)
+    found = capacity_steps(minutes, offerings, end_s=end_s, steps=steps)
+    below = np.zeros(found.from_s.size)
     legend: list[Patch | Line2D] = []
-    for column in range(steps.values.shape[1]):
-        amount = steps.values[:, column]
+    for column in range(found.values.shape[1]):
+        amount = found.values[:, column]
         if not amount.any():
             continue
         named = column < len(offerings)
@@ -155,14 +160,14 @@ def _draw_capacity(
             "linewidth": 0.0,
             "alpha": 0.75,
         }
-        axes.fill_between(steps.from_s, below, below + amount, step="post", **style)
+        axes.fill_between(found.from_s, below, below + amount, step="post", **style)
         legend.append(Patch(label=f"capacity {offerings[column] if named else 'of others'}", **style))
         below = below + amount
     return legend
 
 
-def _draw_load(axes: Axes, result: RunResult) -> list[Patch | Line2D]:
-    band = arrivals_band(result.seconds, stands_for=result.speed)
+def _draw_load(axes: Axes, result: RunResult, *, points: int) -> list[Patch | Line2D]:
+    band = arrivals_band(result.seconds, points=points, stands_for=result.speed)
     axes.fill_between(
         band.at_s, band.low_rps, band.high_rps, facecolor=INK, alpha=0.45, edgecolor=INK, linewidth=0.5
     )

@@ -63,7 +63,9 @@ def arrivals_band(seconds: SecondSeries, *, points: int = MAX_POINTS, stands_for
     )
 
 
-def capacity_steps(minutes: MinuteSeries, columns: tuple[str, ...], *, end_s: float) -> Steps:
+def capacity_steps(
+    minutes: MinuteSeries, columns: tuple[str, ...], *, end_s: float, steps: int = MAX_STEPS
+) -> Steps:
     """Capacity by offering, its columns as `columns`; those not named are summed into one more, the last.
 
     Over a day and more the mean of equal stretches; rows that repeat the one before are left out.
@@ -72,7 +74,7 @@ def capacity_steps(minutes: MinuteSeries, columns: tuple[str, ...], *, end_s: fl
     grouped = np.zeros((minutes.capacity_rps.shape[0], len(columns) + 1))
     for position, name in enumerate(minutes.offerings):
         grouped[:, index.get(name, len(columns))] += minutes.capacity_rps[:, position]
-    firsts, rows = _thinned(grouped)
+    firsts, rows = _thinned(grouped, steps)
     return _steps(firsts.astype(np.float64) * 60.0, rows, end_s)
 
 
@@ -130,9 +132,9 @@ def thinned_ccdf(latency: Latency, *, points: int = MAX_CCDF) -> tuple[Floats, F
     return at_s[kept], share[kept]
 
 
-def _thinned(rows: Floats) -> tuple[Ints, Floats]:
-    """First indices and means of equal stretches, as few as keep within MAX_STEPS."""
-    per = max(1, -(-rows.shape[0] // MAX_STEPS))
+def _thinned(rows: Floats, steps: int) -> tuple[Ints, Floats]:
+    """First indices and means of <= `steps` equal stretches."""
+    per = max(1, -(-rows.shape[0] // steps))
     firsts = np.arange(0, rows.shape[0], per)
     if per == 1:
         return firsts, rows
