@@ -91,6 +91,14 @@ def test_failures_that_differ_in_numbers_and_ids_are_of_one_kind(one: str, other
     assert FailureKind(text=one).kind == FailureKind(text=other).kind != FailureKind(text="no user").kind
 
 
+def test_what_failures_said_is_one_line_that_no_terminal_obeys() -> None:
+    tally = Tally()
+    tally.refused(500, 1, 0.0, error_body("no \x1b[2J\x1b]0;gone\x07user\n\u009b31m\u202emoor"))
+    traffic = tally.traffic("m", in_flight=0, warm=0)
+    assert traffic is not None
+    assert [one.text for one in traffic.failures] == ["no [2J ]0;gone user 31m moor"]
+
+
 def test_arrivals_are_counted_by_size_without_those_that_are_rejected() -> None:
     tally = Tally()
     tally.open_window(7, 100.0)
