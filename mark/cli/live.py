@@ -196,9 +196,9 @@ def status(
 ) -> None:
     """Show the service: a table of its models, and one model in full.
 
-    The table has load, share in time, cost and state of each model, the most expensive first, and below it the overhead
-    that they share. A model in full has its fleet as planned, requested and observed, and its last decisions.
-    --json has all of every model.
+    The table has load, share in time, cost and state of each model, the most expensive first, and below it the
+    overhead that they share. A model in full has its fleet as planned, requested and observed, and its last
+    decisions. --json has all of every model.
     """
     if aws:
         from mark.live.status.aws_inventory import show_standing
