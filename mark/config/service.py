@@ -198,8 +198,9 @@ class AwsSettings(Part):
     )
     ask_above_usd_per_hour: Positive | None = Field(
         None,
-        description="Ask before a first plan that costs more than this an hour, all in all. Left out, `mark "
-        "deploy` asks above 1 USD, and `mark up`, whose AWS is emulated, never.",
+        description="`mark up` asks before it starts a first plan that costs more than this an hour, all in all; "
+        "`mark deploy` always asks, and its question then names the price. Left out: 1 USD for `mark deploy`; "
+        "`mark up`, whose AWS is emulated, never asks.",
     )
 
 

@@ -263,7 +263,7 @@ def _held(rollout: Rollout, usual: VersionCounts, new: VersionCounts, stable: st
         return aborted(rollout, now, f"{known:,} of {needed_answers:,} answers came within a week")
     whole = {one.version: one for one in rollout.counted_before}.get(stable)
     before = next((counted_since(one, whole) for one in seen.counts if one.version == stable), usual)
-    if (fault := judge_step(before, new, seen.target)) is not None:
+    if (fault := judge_step(_control(before, usual, new), new, seen.target)) is not None:
         return aborted(rollout, now, fault)
     return _next_step(rollout, now, evidence_sentence(known, seen.target))
 
@@ -271,8 +271,8 @@ def _held(rollout: Rollout, usual: VersionCounts, new: VersionCounts, stable: st
 def judge_step(stable: VersionCounts, candidate: VersionCounts, target: float) -> str | None:
     """Why the candidate misses the objective more often than it may, for people; None where it is not known to.
 
-    It may miss as often as the target allows, or as the stable version did. stable: counts since the rollout
-    began; candidate: of the step that ends. The counts are looked at once: `judge` looks again and again, for what
+    It may miss as often as the target allows, or as the stable version did. stable: as `_control` has it;
+    candidate: counts of the step that ends. The counts are looked at once: `judge` looks again and again, for what
     is much worse.
     """
     allowed = max(1.0 - target, stable.missed_share)
@@ -283,6 +283,16 @@ def judge_step(stable: VersionCounts, candidate: VersionCounts, target: float) -
         f"({candidate.missed_share:.1%}); {1.0 - target:.1%} may, and {stable.missed_share:.1%} of the stable "
         "version's did"
     )
+
+
+def _control(before: VersionCounts, usual: VersionCounts, candidate: VersionCounts) -> VersionCounts:
+    """The stable version's counts since the rollout began, or those of the same step where it missed more often.
+
+    A bad minute is no fault of the candidate where both versions had it. A step counts only where the stable
+    version gave most of its answers: the few of a last step are those that the candidate did not take in time.
+    """
+    is_known = usual.finished >= candidate.finished
+    return usual if is_known and usual.missed_share > before.missed_share else before
 
 
 def judge_carried(rollout: Rollout, stable: VersionCounts, candidate: VersionCounts) -> str | None:

@@ -332,6 +332,21 @@ def test_a_version_that_misses_as_often_as_the_stable_one_is_not_aborted_for_it(
     assert world.rollout.phase is RolloutPhase.PROMOTED
 
 
+@pytest.mark.parametrize("late_old", [0.1, 0.0])
+def test_a_version_is_not_aborted_for_a_bad_time_that_the_stable_one_had_as_well(late_old: float) -> None:
+    world = World()
+    world.command(START)
+    while (world.rollout.step, world.rollout.phase) != (1, RolloutPhase.DWELLING):
+        world.move(rps=100.0)
+    calm = dict(world.answered)
+    while world.rollout.phase is RolloutPhase.DWELLING:
+        for name, late in ((OLD, late_old), (NEW, 0.1)):
+            count = world.answered[name]
+            world.late_share[name] = late * (count - calm[name]) / count
+        world.move(rps=100.0)
+    assert ("misses too often" in world.rollout.reason) == (late_old == 0.0)
+
+
 @pytest.mark.parametrize(("rps", "held_s"), [(400.0, 60.0), (100.0, 160.0), (10.0, 240.0)])
 def test_a_step_lasts_until_its_answers_can_tell_or_for_four_dwells(rps: float, held_s: float) -> None:
     world, held = World(), []

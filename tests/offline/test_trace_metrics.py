@@ -298,6 +298,11 @@ def test_credentials_come_from_the_environment(mark, monkeypatch: pytest.MonkeyP
         assert there.authorization == "Bearer t0k"
         monkeypatch.setenv("PROMETHEUS_USER", "ann")
         assert "both set" in mark(*ask).err
+        monkeypatch.setenv("PROMETHEUS_TOKEN", "se\ncret")
+        monkeypatch.delenv("PROMETHEUS_USER")
+        refused = mark(*ask)
+        assert (refused.status, "not a token" in refused.err, "cret" in refused.err) == (2, True, False)
+        monkeypatch.setenv("PROMETHEUS_USER", "ann")
         monkeypatch.delenv("PROMETHEUS_TOKEN")
         monkeypatch.setenv("PROMETHEUS_PASSWORD", "pass")
         assert mark(*ask).status == 0
@@ -309,6 +314,8 @@ def test_credentials_come_from_the_environment(mark, monkeypatch: pytest.MonkeyP
     [
         (("prom:9090",), "prom:9090 is not an address; write it like http://prometheus:9090"),
         (("http://ann:pass@prom:9090",), "leave it out and set PROMETHEUS_TOKEN"),
+        (("ann:pass@prom:9090",), "leave it out and set PROMETHEUS_TOKEN"),
+        (("ftp://ann:pass@prom:9090",), "leave it out and set PROMETHEUS_TOKEN"),
         (("http://prom:9090", "--days", "0"), "--days must be"),
         (("http://prom:9090", "--step-s", "0"), "--step-s must be"),
     ],

@@ -19,7 +19,7 @@ NOT_THE_REQUEST = (408, 429)
 """Too slow, too much to do: the same request may do well a little later."""
 FAILURE_KINDS = 3
 """Kinds of failures of a model that are kept, the latest."""
-_NUMBERS = re.compile(r"[0-9a-f]{8,}|[0-9]+")
+_NUMBERS = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{8,}|[0-9]+", re.IGNORECASE)
 OVERLOADED = (503, 504)
 """Server errors of one that has too much to do."""
 

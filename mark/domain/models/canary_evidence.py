@@ -1,9 +1,10 @@
 """Evidence of a canary's answers, pure: which count of misses is too high, and what so few answers can tell.
 
 Each answer of a version misses the objective with some probability. A step is passed with `most_missed` missed
-answers or fewer. A version that misses exactly as often as it may has more in FALSE_ALARM of cases at most. One
-that misses twice as often passes all the same in `passing_share` of cases, fewer the more answers there are;
-`answers_needed` are the fewest with which that is UNDETECTED or less.
+answers or fewer. A version that misses exactly as often as it may has more in FALSE_ALARM of cases at most, where
+misses are independent of each other; bursts of them make it more. One that misses twice as often passes all the
+same in `passing_share` of cases, fewer the more answers there are; `answers_needed` are the fewest with which that
+is UNDETECTED or less.
 """
 
 from __future__ import annotations

@@ -55,10 +55,10 @@ class Prometheus:
             known = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True)
         except ValueError:
             known = False
+        if "@" in (parts.netloc if known else url):
+            raise Misconfigured(f"the address contains a user name; leave it out and {CREDENTIALS}")
         if not known:
             raise Misconfigured(f"{url} is not an address; write it like http://prometheus:9090")
-        if parts.username is not None:
-            raise Misconfigured(f"the address contains a user name; leave it out and {CREDENTIALS}")
         base = f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
         base = base.removesuffix("/query_range").removesuffix("/api/v1")
         return cls(url=base, headers=_credentials(environment))
@@ -203,11 +203,13 @@ def _asked(source: Prometheus, query: str, first: int, last: int, step_s: int) -
 
 
 def _credentials(environment: Mapping[str, str]) -> dict[str, str]:
-    token, user = environment.get(TOKEN), environment.get(USER)
+    token, user = environment.get(TOKEN, "").strip(), environment.get(USER)
     if token and user:
         raise Misconfigured(f"{TOKEN} and {USER} are both set; unset one of them")
+    if not (token.isascii() and token.isprintable()):
+        raise Misconfigured(f"{TOKEN} is not a token: it contains a line break or another character that none has")
     if token:
-        return {"Authorization": f"Bearer {token.strip()}"}
+        return {"Authorization": f"Bearer {token}"}
     if user:
         both = f"{user}:{environment.get(PASSWORD, '')}"
         return {"Authorization": f"Basic {base64.b64encode(both.encode()).decode()}"}

@@ -52,14 +52,11 @@ def write_models(options: InitOptions) -> tuple[Path, bool]:
     found: dict[str, Examined] = {}
     for target in targets:
         try:
-            one = _apart(replace(options, target=target, ask=False), rps)
+            one = _apart(replace(options, target=target, ask=False), rps, tuple(found))
         except Misconfigured as error:
             note(f"{target} is left out: {error}")
             continue
-        if (name := one.needs.name) in found:
-            note(f"{target} is left out: it is a second model named {name}; rename its file")
-            continue
-        found[name] = one
+        found[one.needs.name] = one
         show_needs(one)
     if not found:
         raise Misconfigured(f"no model in {place} works")
@@ -98,15 +95,17 @@ def _is_model(part: ast.ClassDef) -> bool:
     return "predict" in methods and {"inputs", "outputs"} <= text | methods
 
 
-def _apart(options: InitOptions, rps: float | None) -> Examined:
-    """The model, examined in a process of its own. Errors: Misconfigured."""
+def _apart(options: InitOptions, rps: float | None, taken: tuple[str, ...]) -> Examined:
+    """The model, examined in a process of its own. taken: names of others. Errors: Misconfigured."""
     with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
         try:
-            return pool.submit(_examine, options, rps).result()
+            return pool.submit(_examine, options, rps, taken).result()
         except BrokenProcessPool as error:
             raise Misconfigured("it ended the process that tried it") from error
 
 
-def _examine(options: InitOptions, rps: float | None) -> Examined:
+def _examine(options: InitOptions, rps: float | None, taken: tuple[str, ...]) -> Examined:
     with examined(options, rps) as found:
+        if found.needs.name in taken:
+            raise Misconfigured(f"it is a second model named {found.needs.name}; rename its file")
         return found

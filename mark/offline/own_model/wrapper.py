@@ -48,7 +48,8 @@ class Wrapper:
     def file_text(self) -> str:
         """Text of the module."""
         imports = "\n".join((*self.imports, "from mark.domain.tensor import TensorSpec"))
-        return f'"""{self.about} Written by `mark init`; edit it."""\n\n{imports}\n\n\n{self.class_text}'
+        about = self.about.replace("\\", "\\\\").replace('"', '\\"')  # a file may have any name
+        return f'"""{about} Written by `mark init`; edit it."""\n\n{imports}\n\n\n{self.class_text}'
 
     @property
     def class_text(self) -> str:

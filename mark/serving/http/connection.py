@@ -208,12 +208,13 @@ class HttpConnection(asyncio.Protocol):
         """Find out whether a client that sends no more waits for its answer, or has gone: both look alike.
 
         One that waits ignores an interim response (RFC 9110, 15.2). One that has gone resets the connection, on
-        which the next probe is lost.
+        which the next probe is lost. A stream needs none, as its parts are written; nothing may stand among them.
         """
         if self._current is None or self._is_closing or self._transport is None:
             return
         if self.can_stream:
-            self._transport.write(_CONTINUE)
+            if self._current.stream is None:
+                self._transport.write(_CONTINUE)
             self._probe_later()
 
     def data_received(self, data: bytes) -> None:

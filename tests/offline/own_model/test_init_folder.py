@@ -51,6 +51,14 @@ def test_one_file_serves_all_and_what_does_not_work_is_left_out(mark, folder):
     assert json.loads(found.out)["outputs"]["y"]["data"] == [6.0]
 
 
+def test_a_second_model_of_a_name_is_left_out_and_nothing_is_written_around_it(mark, folder):
+    identity("models/price.onnx")
+    answer = mark("init", "models", "--seconds", "0.1", "--slo-ms", "300")
+    assert answer.status == 1
+    assert "models/price.py:predict is left out: it is a second model named price; rename its file" in answer.err
+    assert [path.name for path in folder.glob("price_*")] == ["price_onnx.py"]
+
+
 def test_a_folder_without_models_and_flags_of_one_model_are_refused(mark, folder):
     assert "for one model" in mark("init", "models", "--model", "mine").err
     Path("none").mkdir()

@@ -57,6 +57,13 @@ def test_a_classifier_answers_its_labels(mark):
     assert model.name == "churn-v2"
 
 
+def test_a_file_with_an_odd_name_is_served_too(mark):
+    name = 'a""" + b\\c.joblib'
+    joblib.dump(LinearRegression().fit(ROWS, [0.0, 1.0, 2.0, 3.0]), name)
+    assert mark("init", name, "--model", "odd", *QUICK).status == 0
+    assert answered(mark, "[[1, 1]]")["prediction"][0] == pytest.approx(3.0)
+
+
 def test_a_regression_predicts_and_a_text_model_is_told_by_an_example(mark):
     Path("line.pkl").write_bytes(pickle.dumps(LinearRegression().fit(ROWS, ROWS.sum(axis=1))))
     assert mark("init", "line.pkl", *QUICK).status == 0

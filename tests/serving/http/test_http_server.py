@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mark.serving.http import connection as http_connection
 from mark.serving.http.exchange import HttpExchange
 from mark.serving.http.head_cache import Head
 from mark.serving.http.http_server import HttpServer
@@ -377,6 +378,44 @@ class Sink(asyncio.Transport):
 
     def can_write_eof(self) -> bool:
         return True
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+
+class Whoever:
+    """A streamed answer that nobody tells anything."""
+
+    def on_writable(self) -> None:
+        pass
+
+    on_left = on_writable
+
+
+def test_a_client_that_sends_no_more_is_asked_nothing_in_the_middle_of_a_stream(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its request may have begun to stream only after it sent its last byte: behind others, or once decoded."""
+    monkeypatch.setattr(http_connection, "PROBE_EACH_S", 0.0)
+
+    async def test() -> None:
+        seen: list[HttpExchange] = []
+        made, sink = HttpServer(seen.append).connection(), Sink()
+        made.connection_made(sink)
+        made.data_received(b"GET /a HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert made.eof_received()
+        await until(lambda: truth(b"100 Continue" in b"".join(sink.written)))
+        seen[0].stream = Whoever()
+        made.begin(seen[0], 200, b"text/plain", b"")
+        made.write_part(b"one")
+        began = b"".join(sink.written)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert b"".join(sink.written) == began
+        made.finish(seen[0])
+        assert sink.closed
+
+    run(test())
 
 
 messages = st.sampled_from(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from mark.domain.load.outcomes import Outcomes
 from mark.domain.load.traffic import FailureKind
 from mark.protocols.oip.bodies import error_body
@@ -74,6 +76,27 @@ def test_what_failures_said_is_kept_by_kind_the_latest_first_and_a_few_at_most()
     again = tally.traffic("m", in_flight=0, warm=0)
     assert again is not None
     assert again.failures == (FailureKind(text="", since=45.0, at=45.0),), "only what is new"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("row 9 of 10", "row 11 of 12"),
+        ("no user 6ba7b810-9dad-11d1-80b4-00c04fd430c8", "no user F47AC10B-58CC-4372-A567-0E02B2C3D479"),
+        ("<Row at 0x7f8a1c2b3d40>", "<Row at 0x55d0aa11ffee>"),
+    ],
+    ids=["numbers", "uuids", "addresses"],
+)
+def test_failures_that_differ_in_numbers_and_ids_are_of_one_kind(one: str, other: str) -> None:
+    assert FailureKind(text=one).kind == FailureKind(text=other).kind != FailureKind(text="no user").kind
+
+
+def test_what_failures_said_is_one_line_that_no_terminal_obeys() -> None:
+    tally = Tally()
+    tally.refused(500, 1, 0.0, error_body("no \x1b[2J\x1b]0;gone\x07user\n\u009b31m\u202emoor"))
+    traffic = tally.traffic("m", in_flight=0, warm=0)
+    assert traffic is not None
+    assert [one.text for one in traffic.failures] == ["no [2J ]0;gone user 31m moor"]
 
 
 def test_arrivals_are_counted_by_size_without_those_that_are_rejected() -> None:

@@ -20,7 +20,7 @@ class FailureTally:
 
     def note(self, text: str, at: float) -> None:
         """Count a failure; the kind that is out longest makes room for a new one."""
-        new = FailureKind(text=text[:MOST_TEXT], since=at, at=at)
+        new = FailureKind(text=_plain(text[:MOST_TEXT]), since=at, at=at)
         known = self._kinds.pop(new.kind, None)
         self._kinds[new.kind] = new if known is None else replace(new, count=known.count + 1, since=known.since)
         if len(self._kinds) > FAILURE_KINDS:
@@ -31,3 +31,8 @@ class FailureTally:
         found = tuple(reversed(self._kinds.values()))
         self._kinds.clear()
         return found
+
+
+def _plain(text: str) -> str:
+    """The text in one line, without control characters: it may quote a client, and terminals obey them."""
+    return " ".join("".join(one if one.isprintable() else " " for one in text).split())
