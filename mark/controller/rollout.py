@@ -264,8 +264,15 @@ def _held(rollout: Rollout, usual: VersionCounts, new: VersionCounts, stable: st
     whole = {one.version: one for one in rollout.counted_before}.get(stable)
     before = next((counted_since(one, whole) for one in seen.counts if one.version == stable), usual)
     if (fault := judge_step(_control(before, usual, new), new, seen.target)) is not None:
-        return aborted(rollout, now, fault)
+        # misses come in bursts, which the test does not know: one bad stretch is no proof, a second one is
+        return aborted(rollout, now, fault) if rollout.is_doubted else _doubted(rollout, seen, fault)
     return _next_step(rollout, now, evidence_sentence(known, seen.target))
+
+
+def _doubted(rollout: Rollout, seen: RolloutSeen, fault: str) -> Rollout:
+    """The same step once more, judged by what comes from now on."""
+    reason = f"{fault}; the step is held once more"
+    return replace(rollout, is_doubted=True, since=seen.now, counts=seen.counts, reason=reason)
 
 
 def judge_step(stable: VersionCounts, candidate: VersionCounts, target: float) -> str | None:
@@ -317,7 +324,7 @@ def _next_step(rollout: Rollout, now: float, evidence: str) -> Rollout:
     if step == len(rollout.policy.steps):
         return _promoted(rollout, now, f"; {evidence}")
     text = f"{_preparing(rollout.policy.steps[step])}; {evidence}"
-    return replace(rollout, phase=RolloutPhase.PREPARING, step=step, since=now, reason=text)
+    return replace(rollout, phase=RolloutPhase.PREPARING, step=step, since=now, reason=text, is_doubted=False)
 
 
 def _compared(rollout: Rollout, candidate: VersionCounts, now: float) -> Rollout:

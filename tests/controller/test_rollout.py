@@ -332,6 +332,25 @@ def test_a_version_that_misses_as_often_as_the_stable_one_is_not_aborted_for_it(
     assert world.rollout.phase is RolloutPhase.PROMOTED
 
 
+def test_one_bad_stretch_holds_a_step_once_more_and_is_no_proof() -> None:
+    world = World()
+    world.command(START)
+    while world.rollout.phase is not RolloutPhase.DWELLING:
+        world.move(rps=100.0)
+    calm = world.answered[NEW]
+    while not world.rollout.is_doubted:
+        count = world.answered[NEW]
+        world.late_share[NEW] = 0.1 * (count - calm) / max(1, count)
+        world.move(rps=100.0)
+        assert world.rollout.step == 0
+    assert "misses too often" in world.rollout.reason
+    bad = world.late_share[NEW] * world.answered[NEW]
+    while not world.rollout.is_over:
+        world.late_share[NEW] = bad / world.answered[NEW]
+        world.move(rps=100.0)
+    assert world.rollout.phase is RolloutPhase.PROMOTED
+
+
 @pytest.mark.parametrize("late_old", [0.1, 0.0])
 def test_a_version_is_not_aborted_for_a_bad_time_that_the_stable_one_had_as_well(late_old: float) -> None:
     world = World()

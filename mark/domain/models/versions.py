@@ -279,6 +279,8 @@ class Rollout:
     reason: str = ""
     #: A person has asked for the promotion: no dwell, no judgement.
     is_hurried: bool = False
+    #: The step's answers missed too often once: it is held once more, and judged by new ones.
+    is_doubted: bool = False
     #: What the comparison of answers found, for people; empty before its end.
     verdict: str = ""
     #: Counts of both versions when the share was set, by version.
