@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mark.domain.errors import Misconfigured
 from mark.domain.tensor import TensorSpec
@@ -159,11 +160,26 @@ def _ways(function: Function, parameters: Parameters) -> tuple[Way, ...]:
 
 
 def _differing(example: Tensors) -> Tensors:
-    """Items that differ, where the example has several; else the one with itself the other way round."""
-    if row_count(example) > 1:
-        return example
-    turned = {name: np.flip(array, axis=tuple(range(1, array.ndim))) for name, array in example.items()}
-    return {name: np.concatenate([array, turned[name], array]) for name, array in example.items()}
+    """Items that differ, where the example has several; else the one, itself the other way round, and its half.
+
+    Misconfigured where those are all alike: one item and the mean of such a batch are the same.
+    """
+    found = {name: np.concatenate([array, _turned(array), _half(array)]) for name, array in example.items()}
+    items = example if row_count(example) > 1 else found
+    if all((array == array[:1]).all() for array in items.values()):
+        raise Misconfigured("items that are all alike cannot tell a batch from its items")
+    return items
+
+
+def _turned(array: NDArray[Any]) -> NDArray[Any]:
+    return np.flip(array, axis=tuple(range(1, array.ndim)))
+
+
+def _half(array: NDArray[Any]) -> NDArray[Any]:
+    """Numbers between 0 and those of the example, which are as likely to be valid; other values as they are."""
+    if array.dtype.kind == "f":
+        return array / array.dtype.type(2)
+    return array // 2 if array.dtype.kind in "iu" else array
 
 
 def _repeated(example: Tensors) -> Tensors:

@@ -49,8 +49,8 @@ CHUNK_HEAD_BYTES = 16
 """Framing bytes of a chunk; extensions and trailers of all chunks may take head_bytes more."""
 STREAM_BUFFER_BYTES = 16 * 1024
 """Bytes of a streamed answer that wait here for the client; beyond it the stream's source is held back."""
-PROBE_EACH_S = 0.2
-"""Time between two questions to a client that sends no more, while it waits for an answer."""
+PROBE_S, LONGEST_PROBE_S = 0.2, 5.0
+"""Time until a client that sends no more is first asked whether it waits, and twice as long each time up to this."""
 LINGER_S = 2.0
 """Time that a refused client may go on sending before its connection is reset."""
 
@@ -198,13 +198,13 @@ class HttpConnection(asyncio.Protocol):
             return False  # TLS knows no half-closed connections
         if self._refusal is None:  # else what was wrong behind it is told, and that closes
             last.keep_alive = False
-        self._probe_later()
+        self._probe_later(PROBE_S)
         return True
 
-    def _probe_later(self) -> None:
-        asyncio.get_running_loop().call_later(PROBE_EACH_S, self._probe)
+    def _probe_later(self, after_s: float) -> None:
+        asyncio.get_running_loop().call_later(after_s, self._probe, min(2 * after_s, LONGEST_PROBE_S))
 
-    def _probe(self) -> None:
+    def _probe(self, next_s: float) -> None:
         """Find out whether a client that sends no more waits for its answer, or has gone: both look alike.
 
         One that waits ignores an interim response (RFC 9110, 15.2). One that has gone resets the connection, on
@@ -215,7 +215,7 @@ class HttpConnection(asyncio.Protocol):
         if self.can_stream:
             if self._current.stream is None:
                 self._transport.write(_CONTINUE)
-            self._probe_later()
+            self._probe_later(next_s)
 
     def data_received(self, data: bytes) -> None:
         """Called by the loop."""

@@ -97,7 +97,7 @@ def test_a_request_with_an_id_is_run_for_the_retry_of_a_client_that_has_gone() -
 
 
 def test_a_client_that_sends_no_more_and_waits_gets_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "PROBE_EACH_S", 0.001)
+    monkeypatch.setattr(connection, "PROBE_S", 0.001)
 
     async def test() -> None:
         async with busy() as (running, backend, first):

@@ -396,7 +396,7 @@ def test_a_client_that_sends_no_more_is_asked_nothing_in_the_middle_of_a_stream(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its request may have begun to stream only after it sent its last byte: behind others, or once decoded."""
-    monkeypatch.setattr(http_connection, "PROBE_EACH_S", 0.0)
+    monkeypatch.setattr(http_connection, "PROBE_S", 0.0)
 
     async def test() -> None:
         seen: list[HttpExchange] = []
