@@ -178,6 +178,11 @@ def verdict_rivals(experiment: Experiment, now: Present) -> tuple[str, ...]:
     return tuple(filter(None, (now.policy, "lambda-only", tuned)))
 
 
+def told_present(settings: Settings, now: Present) -> tuple[str, ...]:
+    """The policy of what runs now, where the user named that."""
+    return tuple(filter(None, [now.policy])) if "now" in settings.simulate.model_fields_set else ()
+
+
 def line_up(settings: Settings, experiment: Experiment, rivals: Sequence[str] = ()) -> Lineup:
     """The policies to run. One that cannot is left out of `all` and `rivals`, and an error where it was named."""
     named = dict.fromkeys(name for name in settings.policies if name != ALL)

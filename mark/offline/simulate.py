@@ -27,6 +27,7 @@ from mark.offline.experiments import (
     line_up,
     make_experiment,
     shared_changes,
+    told_present,
     verdict_rivals,
     warm_engine,
 )
@@ -89,7 +90,9 @@ def simulate_settings(
     experiment = make_experiment(settings, workload=workload, owned=owned)
     serving = None if central is None else central_serving(experiment, central)
     now = parse_present(settings.simulate.now)
-    rivals = verdict_rivals(experiment, now) if compare and serving is None else ()
+    rivals: tuple[str, ...] = ()
+    if serving is None:
+        rivals = verdict_rivals(experiment, now) if compare else told_present(settings, now)
     lineup = line_up(settings, experiment, rivals)
     folder = None
     if settings.out is not None:

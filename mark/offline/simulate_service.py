@@ -15,7 +15,7 @@ from mark.config.served import each_model
 from mark.config.settings import Settings
 from mark.domain.commitments.owned import Commitments
 from mark.domain.errors import MarkError, Misconfigured
-from mark.offline.experiments import line_up, make_experiment, verdict_rivals, warm_engine
+from mark.offline.experiments import line_up, make_experiment, told_present, verdict_rivals, warm_engine
 from mark.policies.present import Present, parse_present
 from mark.report.files import make_folder
 from mark.report.formatting import format_duration
@@ -100,7 +100,8 @@ def _left_out(settings: Settings) -> Iterator[str]:
 
 def _policies(settings: Settings, models: Sequence[Experiment], now: Present, *, compare: bool) -> tuple[str, ...]:
     """The policies that every model can run; one that the settings name must."""
-    rivals = dict.fromkeys(name for model in models for name in verdict_rivals(model, now)) if compare else {}
+    told = told_present(settings, now)
+    rivals = dict.fromkeys(name for model in models for name in (verdict_rivals(model, now) if compare else told))
     named = dict.fromkeys(settings.policies)
     lineups = [line_up(settings, model, tuple(rivals)) for model in models]
     for model, lineup in zip(models, lineups, strict=True):

@@ -1,6 +1,6 @@
 """The fleet or service that a user probably runs now: the present, by which every verdict measures.
 
-`sagemaker`, `hpa` and `static:N` are replayed; a bill in USD a month stands for itself.
+`sagemaker`, `hpa`, `lambda` and `static:N` are replayed; a bill in USD a month stands for itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ class Present:
 
 SAGEMAKER = Present(words="SageMaker as you would set it up", policy="sagemaker")
 HPA = Present(words="an HPA as you would set it up", policy="reactive")
-_NAMED = {"sagemaker": SAGEMAKER, "hpa": HPA}
+LAMBDA = Present(words="Lambda alone", policy="lambda-only")
+_NAMED = {"sagemaker": SAGEMAKER, "hpa": HPA, "lambda": LAMBDA}
 
 
 def parse_present(text: str) -> Present:
@@ -45,7 +46,7 @@ def parse_present(text: str) -> Present:
     if math.isfinite(usd) and usd >= 0:
         return Present(words="what you run now", usd_per_month=usd)
     raise Misconfigured(
-        f"{text!r} must be sagemaker, hpa, static:N for N instances around the clock, or what you pay in "
+        f"{text!r} must be sagemaker, hpa, lambda, static:N for N instances around the clock, or what you pay in "
         "USD a month, such as 1200"
     )
 

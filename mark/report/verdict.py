@@ -6,6 +6,7 @@ The ways are what the user probably runs now, the best autoscaler that a team co
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypedDict
@@ -13,7 +14,15 @@ from typing import TypedDict
 from mark.catalog.billing import HOURS_PER_MONTH, SECONDS_PER_HOUR
 from mark.domain.objective import Slo
 from mark.domain.offering import LambdaGuess
-from mark.report.formatting import finite, format_duration, less_words, pays_from, percent, usd_per_month_words
+from mark.report.formatting import (
+    finite,
+    format_duration,
+    less_words,
+    pays_from,
+    percent,
+    plural,
+    usd_per_month_words,
+)
 
 
 class Role(StrEnum):
@@ -70,7 +79,8 @@ class Verdict:
 
     break_even_rps: constant load, requests/s, from which MArk costs less than Lambda alone; None where none does.
     mean_rps: what came, requests/s.
-    lambda_guess: what Lambda might cost where nobody measured it.
+    lambda_guess: what Lambda might cost where nobody measured it. requests: those that were replayed; None where
+    that is not told. is_assumed: a latency is a formula, which nobody measured.
     """
 
     #: None for a service, whose models have objectives of their own.
@@ -79,6 +89,8 @@ class Verdict:
     break_even_rps: float | None = None
     mean_rps: float | None = None
     lambda_guess: LambdaGuess | None = None
+    requests: int | None = None
+    is_assumed: bool = False
 
     @property
     def best(self) -> Option | None:
@@ -102,9 +114,24 @@ class Verdict:
         others = sorted((one for one in self.options if one is not best), key=lambda one: one.usd_per_month)
         first = self._run(best) if best is not None else self._nothing_keeps()
         rest = [self._other(one) for one in others]
-        if self.options and self.option(Role.LAMBDA) is None:
+        if self.options and not self._has_lambda:
             rest.append(f"Lambda alone was not compared{self._guessed}.")
-        return first, " ".join(rest)
+        if self.requests == 0:
+            first = "No request came in this time: replay another stretch (--start-s, --duration-s)."
+        return first, " ".join((*rest, *self._doubts))
+
+    @property
+    def _doubts(self) -> Iterator[str]:
+        """What makes the answer less sure than it reads."""
+        if self.requests and self.slo is not None and self.requests * (1 - self.slo.target) < 1:
+            yield f"Only {plural(self.requests, 'request')} came: too few to tell who keeps the objective."
+        if self.is_assumed:
+            yield "A latency is assumed, not measured: measure it with `mark profile` first."
+
+    @property
+    def _has_lambda(self) -> bool:
+        """Lambda alone was replayed, as what runs now or beside it."""
+        return any(one.role is Role.LAMBDA or one.policy == LAMBDA_ONLY for one in self.options)
 
     @property
     def changes_at(self) -> str:
@@ -114,7 +141,7 @@ class Verdict:
     @property
     def lambda_guess_usd_per_month(self) -> float | None:
         """What Lambda alone might cost a month; None where that is known, or cannot be guessed."""
-        if self.lambda_guess is None or self.mean_rps is None or self.option(Role.LAMBDA) is not None:
+        if self.lambda_guess is None or self.mean_rps is None or self._has_lambda:
             return None
         return self.mean_rps * self.lambda_guess.usd_per_request * HOURS_PER_MONTH * SECONDS_PER_HOUR
 
@@ -160,7 +187,7 @@ class Verdict:
 def usual_words(role: Role, policy: str) -> str:
     """A sentence's name for a way that the user did not name."""
     known = {Role.LAMBDA: "Lambda alone", Role.MARK: "MArk"}
-    return known.get(role, f"the best you could build ({policy})")
+    return known.get(role, f"the best autoscaler you could build ({policy})")
 
 
 class OptionObject(TypedDict):

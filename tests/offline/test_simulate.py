@@ -69,12 +69,18 @@ def test_without_policies_a_verdict_names_what_to_run(mark):
     costs = {run["policy"]: run["usd_per_month"] for run in found["runs"] if run["slo"]["attained"] >= 0.98}
     assert roles[found["verdict"]["run"]] == min(costs, key=costs.__getitem__)
 
-    answer = mark(*short, "--now", "static:3", "--policy", "static:3,lambda-only", "--out", "run")
+    answer = mark(*short, "--now", "static:3", "--policy", "static:3", "--out", "run")
     assert answer.out.rstrip().splitlines()[-1].startswith("Nothing that was replayed keeps 98 %")
     assert "3 instances around the clock: " in answer.out
     page = " ".join(Path("run/report.html").read_text().replace("\u00a0", " ").split())
     assert "3 instances around the clock: " in page
     assert mark(*short, "--now", "eks").status == 2
+    on_lambda = document(mark(*short, "--now", "lambda", "--policy", "static:3", "--json"))
+    assert {run["policy"] for run in on_lambda["runs"]} == {"static:3", "lambda-only"}, (
+        "what was named is replayed"
+    )
+    assert on_lambda["verdict"]["options"][0]["role"] == "now"
+    assert on_lambda["verdict"]["sentence"].startswith("Keep Lambda alone: ")
 
 
 def test_a_replay_says_from_which_load_ours_pays_as_a_plan_does(mark):

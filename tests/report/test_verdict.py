@@ -18,6 +18,7 @@ from mark.report.runs.comparison import ComparedRun
 from mark.report.runs.run_documents import simulate_document
 from mark.report.runs.run_verdict import verdict_of
 from mark.report.verdict import Option, Role, Verdict, verdict_document
+from mark.simulator.results import ServedCounts
 from tests.report.fakes import fake_run
 
 SLO = Slo(latency_s=0.15, target=0.98)
@@ -70,7 +71,8 @@ def test_a_manager_can_act_on_the_sentence() -> None:
     runs = [run("hedged", 44.58), run("sagemaker", 74.0), run("lambda-only", 1.43), run("autoscaler-spill", 50.0)]
     assert verdict_of(runs).sentence == (
         "Run Lambda alone: 1.43 USD a month, 98 % less than SageMaker as you would set it up. MArk: 44.58 USD. "
-        "The best you could build (autoscaler-spill): 50.00 USD. SageMaker as you would set it up: 74.00 USD."
+        "The best autoscaler you could build (autoscaler-spill): 50.00 USD. "
+        "SageMaker as you would set it up: 74.00 USD."
     )
 
 
@@ -121,6 +123,20 @@ def test_what_was_not_measured_is_named_with_the_money_at_stake() -> None:
         "`mark profile --as lambda` measures that."
     )
     assert verdict_of([mine, run("lambda-only", 1.0)]).lambda_guess_usd_per_month is None
+
+
+@pytest.mark.parametrize(("requests", "doubted"), [(0, False), (1, True), (49, True), (50, False)])
+def test_an_answer_that_few_requests_give_says_so(requests: int, doubted: bool) -> None:
+    served = ServedCounts(instance=requests, standby=0, lambda_=0, shed=0, in_flight=0)
+    sentence = verdict_of([run("hedged", 44.58, served=served)]).sentence
+    assert ("came: too few to tell who keeps the objective." in sentence) == doubted
+    assert sentence.startswith("No request came in this time") == (requests == 0)
+
+
+def test_a_formula_is_no_measurement() -> None:
+    guessed = verdict_of([run("hedged", 44.58, assumed_profiles=("c5.large from a formula",))]).sentence
+    known = verdict_of([run("hedged", 44.58, assumed_profiles=())]).sentence
+    assert guessed == f"{known} A latency is assumed, not measured: measure it with `mark profile` first."
 
 
 def test_less_than_a_cent_has_no_digits() -> None:

@@ -53,8 +53,8 @@ def simulate(
         str | None,
         typer.Option(
             metavar="NAME|USD",
-            help="What you run now: sagemaker, hpa, static:N for N instances around the clock, or your bill in "
-            "USD a month.  [default: sagemaker]",
+            help="What you run now: sagemaker, hpa, lambda, static:N for N instances around the clock, or your "
+            "bill in USD a month.  [default: sagemaker]",
         ),
     ] = None,
     pool_usd_per_hour: Annotated[

@@ -161,4 +161,4 @@ def evidence_line(assumed: Iterable[str], stand_ins: Iterable[str]) -> str:
         sentences.append(f"Assumed profiles (a stated formula, nobody measured them): {'; '.join(guessed)}.")
     if elsewhere:
         sentences.append(f"Stand-in profiles (measured on another machine than the type): {'; '.join(elsewhere)}.")
-    return " ".join((*sentences, "All others are measured or published."))
+    return " ".join(sentences)

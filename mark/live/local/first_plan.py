@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mark.catalog.billing import SECONDS_PER_HOUR
 from mark.controller.plan_request import plan_fleet, plan_request
 from mark.controller.state import Observation, State
 from mark.domain.errors import Misconfigured, PlanInfeasible
@@ -12,6 +13,7 @@ from mark.domain.plan import Plan
 from mark.live.models import LiveModel
 from mark.plugins.load import build_forecaster
 
+HOUR_UNITS = 60
 FORECASTER = "last-value"
 """It needs no training; the controller's own forecaster has nothing else to go by at its first tick."""
 
@@ -26,8 +28,16 @@ class FirstPlan:
 
     @property
     def usd_per_hour(self) -> float:
-        """What its instances cost; Lambda costs what is called."""
+        """What its instances cost."""
         return self.plan.usd_per_hour if self.plan is not None else 0.0
+
+    @property
+    def lambda_usd_per_hour(self) -> float:
+        """What Lambda's calls cost where it answers all that is expected; 0 beside instances."""
+        overflow, hour = self.model.served.overflow, self.model.setup.history.mean_rps[-HOUR_UNITS:]
+        if overflow is None or self.fleet or not hour:
+            return 0.0
+        return sum(hour) / len(hour) * SECONDS_PER_HOUR * overflow.usd_per_warm_request
 
     @property
     def fleet(self) -> str:

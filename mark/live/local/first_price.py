@@ -29,20 +29,26 @@ class FirstPrice:
 
     @property
     def instances_usd_per_hour(self) -> float:
-        """Instances alone; Lambda costs what is called."""
+        """Instances alone."""
         return sum(one.usd_per_hour for one in self.plans)
+
+    @property
+    def lambda_usd_per_hour(self) -> float:
+        """Lambda's calls for the models that it answers alone."""
+        return sum(one.lambda_usd_per_hour for one in self.plans)
 
     @property
     def usd_per_hour(self) -> float:
         """All of it."""
-        return self.instances_usd_per_hour + self.overhead_usd_per_hour
+        return self.instances_usd_per_hour + self.lambda_usd_per_hour + self.overhead_usd_per_hour
 
     @property
     def lines(self) -> tuple[str, ...]:
         """The first fleets, then their price an hour and a month."""
         month = usd_per_month_words(self.usd_per_hour * HOURS_PER_MONTH)
         instances, around = figure(self.instances_usd_per_hour), figure(self.overhead_usd_per_hour)
-        hour = f"{figure(self.usd_per_hour)} USD an hour ({instances} for instances, {around} around them)"
+        calls = f"{figure(self.lambda_usd_per_hour)} for Lambda's calls, " if self.lambda_usd_per_hour else ""
+        hour = f"{figure(self.usd_per_hour)} USD an hour ({instances} for instances, {calls}{around} around them)"
         return *map(_line, self.plans), f"first plan: {hour}, {month} a month"
 
     def above(self, limit_usd: float | None) -> str:

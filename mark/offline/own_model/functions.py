@@ -178,8 +178,8 @@ def _turned(array: NDArray[Any]) -> NDArray[Any]:
 def _half(array: NDArray[Any]) -> NDArray[Any]:
     """Numbers between 0 and those of the example, which are as likely to be valid; other values as they are."""
     if array.dtype.kind == "f":
-        return array / array.dtype.type(2)
-    return array // 2 if array.dtype.kind in "iu" else array
+        return np.divide(array, array.dtype.type(2))
+    return np.floor_divide(array, array.dtype.type(2)) if array.dtype.kind in "iu" else array
 
 
 def _repeated(example: Tensors) -> Tensors:

@@ -31,6 +31,7 @@ DECIDING = (
     "config/served.py",
     *("config/capacity.py", "config/events.py", "config/training.py", "config/account.py"),
     "config/settings.py",
+    "config/trace.py",
     *("offline/experiments.py", "offline/simulate.py", "offline/sweep/job.py", "offline/workloads.py"),
     *(
         "report/formatting.py",

@@ -12,6 +12,7 @@ from mark.domain.models.profile import evidence_line
 from mark.domain.offering import LambdaGuess
 from mark.report.formatting import (
     MISSING,
+    format_duration,
     format_fallbacks,
     milliseconds,
     percent,
@@ -21,6 +22,8 @@ from mark.report.runs.rivals import keeps_objective
 from mark.simulator.results import RunResult
 
 DAY_S = 86_400.0
+SHORT_S = 6 * 3600.0
+"""A replay that is shorter has seen no day's shape."""
 HEADLINE_POLICIES = ("hedged", "mark")
 """What the others are compared with: the first of them that ran."""
 
@@ -210,6 +213,11 @@ def comparison_notes(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
     for label, run in zip(run_labels(runs), runs, strict=True):
         for note in dict.fromkeys((*run.result.notes, *_stood_in(run.result))):
             owners.setdefault(note, []).append(label)
+    shortest_s = min((run.result.duration_s for run in runs), default=DAY_S)
+    if shortest_s < SHORT_S:
+        notes.append(
+            f"a month is {format_duration(shortest_s)} of this load, over and over: replay a day to be surer"
+        )
     for note, labels in owners.items():
         notes.append(note if len(labels) == len(runs) else f"{', '.join(labels)}: {note}")
     return tuple(notes)

@@ -19,7 +19,7 @@ def verdict_of(runs: Sequence[ComparedRun], now: Present = SAGEMAKER) -> Verdict
     found = (
         _now(results, now),
         _option(Role.TUNED, _tuned(results, now)),
-        _option(Role.LAMBDA, next((one for one in results if one.policy == LAMBDA_ONLY), None)),
+        _option(Role.LAMBDA, _of(LAMBDA_ONLY, results) if now.policy != LAMBDA_ONLY else None),
         _option(Role.MARK, lead.result if lead.result.policy in OWN_POLICIES and lead.result in results else None),
     )
     return Verdict(
@@ -28,7 +28,13 @@ def verdict_of(runs: Sequence[ComparedRun], now: Present = SAGEMAKER) -> Verdict
         break_even_rps=lead.break_even_rps,
         mean_rps=mean_rps(lead.result),
         lambda_guess=lead.lambda_guess,
+        requests=lead.result.requests,
+        is_assumed=bool(lead.result.assumed_profiles),
     )
+
+
+def _of(policy: str, results: Iterable[RunResult]) -> RunResult | None:
+    return next((one for one in results if one.policy == policy), None)
 
 
 def _same_load(run: ComparedRun, lead: ComparedRun) -> bool:
@@ -38,7 +44,7 @@ def _same_load(run: ComparedRun, lead: ComparedRun) -> bool:
 def _now(results: Iterable[RunResult], now: Present) -> Option | None:
     if not now.policy:
         return Option.told(now.words, now.usd_per_month)
-    return _option(Role.NOW, next((one for one in results if one.policy == now.policy), None), now.words)
+    return _option(Role.NOW, _of(now.policy, results), now.words)
 
 
 def _tuned(results: Iterable[RunResult], now: Present) -> RunResult | None:

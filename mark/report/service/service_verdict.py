@@ -35,10 +35,14 @@ def service_replay_verdict(runs: Sequence[ServiceRun], now: Present = SAGEMAKER)
     found = (
         _now(by_policy, now),
         _option(Role.TUNED, _best(others)),
-        _option(Role.LAMBDA, by_policy.get(LAMBDA_ONLY)),
+        _option(Role.LAMBDA, by_policy.get(LAMBDA_ONLY) if now.policy != LAMBDA_ONLY else None),
         _option(Role.MARK, lead if lead.policy in OWN_POLICIES else None, f"MArk{_mix(lead)}"),
     )
-    return Verdict(slo=None, options=tuple(option for option in found if option is not None))
+    return Verdict(
+        slo=None,
+        options=tuple(option for option in found if option is not None),
+        requests=sum(model.served.total for model in lead.models),
+    )
 
 
 def _now(by_policy: dict[str, ServiceRun], now: Present) -> Option | None:

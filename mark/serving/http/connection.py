@@ -50,7 +50,7 @@ CHUNK_HEAD_BYTES = 16
 STREAM_BUFFER_BYTES = 16 * 1024
 """Bytes of a streamed answer that wait here for the client; beyond it the stream's source is held back."""
 PROBE_S, LONGEST_PROBE_S = 0.2, 5.0
-"""Time until a client that sends no more is first asked whether it waits; it doubles each time, up to the other."""
+"""Time until a client that sends no more is asked whether it waits; it doubles each time, up to the other."""
 LINGER_S = 2.0
 """Time that a refused client may go on sending before its connection is reset."""
 
