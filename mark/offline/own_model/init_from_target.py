@@ -103,10 +103,10 @@ def write_model(options: InitOptions) -> Path:
 
 
 @contextmanager
-def examined(options: InitOptions, rps: float | None) -> Iterator[Examined]:
+def examined(options: InitOptions, rps: float | None, taken: Sequence[str] = ()) -> Iterator[Examined]:
     """The model, tried and measured; what was written around it goes again where the block fails.
 
-    rps: the load to expect, if a trace tells it. Errors: Misconfigured.
+    rps: the load to expect, if a trace tells it. taken: names of other models. Errors: Misconfigured.
     """
     given = Given(
         target=options.target,
@@ -119,6 +119,8 @@ def examined(options: InitOptions, rps: float | None) -> Iterator[Examined]:
     _check_stated(options)
     with as_class(given) as made:
         options = replace(options, target=made.target)
+        if (name := _name(options)) in taken:
+            raise Misconfigured(f"it is a second model named {name}; rename its file")
         model, tried = _tried(options, made.example) if options.load else (declared(options.target), None)
         needs = _asked_needs(options, model, tried, rps)
         profiles: tuple[Profile, ...] = () if options.load else (_assumed(needs),)
@@ -152,7 +154,10 @@ def refuse_existing(folder: Path, options: InitOptions) -> None:
     names = [CONFIG_FILE, MODEL_FILE, *((PROFILE_FILE,) if options.seconds > 0 or not options.load else ())]
     there = [str(folder / name) for name in names if (folder / name).exists()]
     if there and not options.force:
-        raise Misconfigured(f"{', '.join(there)} is there already; --force overwrites, --out names another folder")
+        verb = "is" if len(there) == 1 else "are"
+        raise Misconfigured(
+            f"{', '.join(there)} {verb} there already; --force overwrites, --out names another folder"
+        )
 
 
 def _check_stated(options: InitOptions) -> None:
@@ -255,7 +260,7 @@ def _asked_needs(options: InitOptions, model: PythonModel, tried: Tried | None, 
             "machine like this one cannot keep them"
         )
     return Needs(
-        name=options.model or class_name(options.target),
+        name=_name(options),
         target=options.target,
         latency_ms=latency_ms,
         share=_one(options, options.share, "Which share of the requests must be in time?", USUAL_SHARE),
@@ -267,6 +272,10 @@ def _asked_needs(options: InitOptions, model: PythonModel, tried: Tried | None, 
         tried=options.load,
         rest_ms=max(1, math.ceil(REST_TIMES * rest_s * 1000)) if is_stream and tried else 0,
     )
+
+
+def _name(options: InitOptions) -> str:
+    return options.model or class_name(options.target)
 
 
 def _with_memory(options: InitOptions, needs: Needs) -> Needs:

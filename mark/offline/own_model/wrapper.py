@@ -18,6 +18,8 @@ from mark.domain.tensor import TensorSpec
 
 TAKEN = ("Path", "TensorSpec")
 """Names that its module imports."""
+WRITTEN = "Written by `mark init`; edit it."
+"""Ends the first line of its file, by which a folder's own code is told from it."""
 
 
 class Way(StrEnum):
@@ -49,7 +51,7 @@ class Wrapper:
         """Text of the module."""
         imports = "\n".join((*self.imports, "from mark.domain.tensor import TensorSpec"))
         about = self.about.replace("\\", "\\\\").replace('"', '\\"')  # a file may have any name
-        return f'"""{about} Written by `mark init`; edit it."""\n\n{imports}\n\n\n{self.class_text}'
+        return f'"""{about} {WRITTEN}"""\n\n{imports}\n\n\n{self.class_text}'
 
     @property
     def class_text(self) -> str:

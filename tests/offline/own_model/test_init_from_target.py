@@ -139,7 +139,7 @@ def test_nothing_that_is_there_is_overwritten_unasked(mark):
     refused = mark(*INIT)
 
     assert refused.status == 2
-    assert "own/mark.yaml, own/model.json, own/profile.json is there already" in refused.err
+    assert "own/mark.yaml, own/model.json, own/profile.json are there already" in refused.err
     assert Path("own/model.json").read_text() == text
     assert mark(*INIT, "--force", "--slo-ms", "77").status == 0
     assert load_models(Path("own/model.json"))["doubler"].slo.latency_s == 0.077
