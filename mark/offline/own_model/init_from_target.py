@@ -28,7 +28,7 @@ from mark.offline.own_model.example import first_item
 from mark.offline.own_model.init_files import REST_TIMES, Needs, config_text, model_text
 from mark.offline.own_model.predict import call_ms, given_inputs
 from mark.offline.own_model.profile import ProfileOptions, measured_profile, note_if_busy, write_profiles
-from mark.offline.own_model.sources import Given, as_class, declared, source_of_target
+from mark.offline.own_model.sources import Given, as_class, declared, no_model, source_of_target
 from mark.offline.own_model.streams import streams, try_stream
 from mark.offline.own_model.targets import class_name
 from mark.offline.own_model.try_model import Tried, try_model
@@ -198,7 +198,8 @@ def _tried(options: InitOptions, example: Tensors | None) -> tuple[PythonModel, 
     except Misconfigured as error:
         raise Misconfigured(f"{error}; if it needs what this machine lacks, such as a GPU: --no-load") from error
     if mistakes := class_mistakes(model):
-        raise Misconfigured(f"model {target!r}: {'; '.join(mistakes)}")
+        why = None if hasattr(model, "predict") else no_model(target)
+        raise Misconfigured(why or f"model {target!r}: {'; '.join(mistakes)}")
     if options.seconds <= 0:
         return model, None
     specs = tuple(model.inputs)

@@ -17,7 +17,9 @@ from mark.offline.own_model.functions import (
     Parameters,
     function_wrapper,
     is_function,
+    lacks_inputs,
     parameters_of,
+    refuse_async,
     untried_wrapper,
 )
 from mark.offline.own_model.onnx_file import onnx_wrapper
@@ -28,6 +30,7 @@ from mark.ports import PythonModel
 from mark.protocols.model_contract import class_mistakes
 from mark.protocols.oip.bodies import Tensors
 from mark.report.files import write_whole
+from mark.report.terminal import note
 
 ONNX, PICKLED = ".onnx", (".joblib", ".pkl", ".pickle")
 SAVED = (ONNX, *PICKLED)
@@ -110,9 +113,19 @@ def source_of_target(target: str) -> Path:
     return Path(target)
 
 
+def no_model(target: str) -> str | None:
+    """Why a target is no model where it is a function; None for anything else."""
+    return lacks_inputs(load_model(target, Path()), target)
+
+
 def declared(target: str) -> PythonModel:
     """The class of a model that is not made. Misconfigured where it does not declare its inputs and outputs."""
     found = load_model(target, Path())
+    if no_model(target):
+        raise Misconfigured(
+            f"{target} is a function, which is not called with --no-load: name a class, or annotate its "
+            "parameters and what it returns as float, int, bool or str"
+        )
     if mistakes := class_mistakes(found):
         raise Misconfigured(
             f"model {target!r} is not made with --no-load, so its class has to declare inputs and outputs: "
@@ -140,13 +153,19 @@ def _made(given: Given) -> Made | None:
 def _around_function(given: Given, source: Path) -> Made | None:
     """The class around a function; None where the target is none. Errors: Misconfigured."""
     found = load_model(given.target, Path())
-    if not is_function(found):
+    refuse_async(found, given.target)
+    if not is_function(found, load=given.load):
         return None
     where, _, function = given.target.rpartition(":")
     module = source.stem if where.endswith(".py") else where
     if not all(part.isidentifier() for part in module.split(".")):
         raise Misconfigured(f"{source} cannot be imported by its name: rename it to letters, digits and _")
     parameters = parameters_of(found, given.target)
+    if parameters.left:
+        note(
+            f"{given.target}: no input, as it has a default: {', '.join(parameters.left)}; to make it one, "
+            "annotate it and all before it as float, int, bool or str"
+        )
     draft = Wrapper(
         about=f"`{function}` of {source.name} as a model.",
         name=wrapper_name(source.stem if function == USUAL_FUNCTION else function),

@@ -204,6 +204,30 @@ def shout(text: str, times: int) -> str:
 
 def lacks(x):
     return None
+
+def full(size: float, floor: int = 2, mode=None) -> float:
+    return size / floor
+
+def usual(size: float = 3.0, floor: int = 2):
+    return size / floor
+
+def maker(size: float = 3.0):
+    class Made:
+        inputs = outputs = ()
+        predict = None
+    return Made()
+
+def listed(*xs: float):
+    return sum(xs)
+
+def nothing():
+    return 1.0
+
+def divides(size: float):
+    return {"y": 1 / size}
+
+async def later(x: float):
+    return x
 """
 
 
@@ -228,6 +252,8 @@ def lacks(x):
         ("narrow", ["--data", "[[1.5, 2.0]]"], "a whole batch", "[[3, 1]]", {"y": [4.0]}),
         ("looked_up", ["--data", "[[7.0, 2.0]]"], "each item", "[[9, 1]]", {"y": ["odd"]}),
         ("shout", [], "each item", '{"text": ["a", "b"], "times": [1, 2]}', {"y": ["A", "BB"]}),
+        ("full", [], "each item", '{"size": [3.0], "floor": [2]}', {"y": [1.5]}),
+        ("usual", [], "each item", '{"size": [3.0, 4.0], "floor": [2, 2]}', {"y": [1.5, 2.0]}),
     ],
 )
 def test_a_function_becomes_a_model(mark, function, given, call, asked, answered):
@@ -249,6 +275,16 @@ def test_a_function_becomes_a_model(mark, function, given, call, asked, answered
         ("twice", ["--data", "3"], "is no batch"),
         ("lacks", ["--data", "[1]"], "is a NoneType"),
         ("shout", ["--data", "[1]"], "an object of text, times"),
+        ("maker", [], "inputs is empty"),
+        ("listed", [], "without inputs"),
+        ("nothing", [], "without inputs"),
+        (
+            "divides",
+            [],
+            "called with zeros, does not answer; one call for each item of a batch: ZeroDivisionError",
+        ),
+        ("later", [], "is async: not supported; write a plain function"),
+        ("later", ["--no-load", "--slo-ms", "9", "--memory-gib", "1"], "is async"),
     ],
 )
 def test_a_function_that_cannot_be_a_model_writes_nothing(mark, function, given, said):
@@ -258,7 +294,14 @@ def test_a_function_that_cannot_be_a_model_writes_nothing(mark, function, given,
     assert answer.status == 2
     assert said in answer.err
     assert answer.err.count("mark: ") == 1
+    assert answer.err.count("one call for each item") <= 1
     assert sorted(path.name for path in Path("own").glob("*.*")) == ["doubler.py", "useful.py"]
+
+
+def test_a_parameter_that_keeps_its_default_is_named(mark):
+    Path("own/useful.py").write_text(FUNCTIONS)
+    answer = mark("init", "own/useful.py:full", "--seconds", "0")
+    assert "no input, as it has a default: mode;" in answer.err
 
 
 def test_an_example_is_measured_where_zeros_do_not_do(mark):
