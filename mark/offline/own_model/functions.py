@@ -126,7 +126,8 @@ def function_wrapper(
             what = "its defaults" if len(parameters.usual) == len(parameters.names) else "zeros and its defaults"
         told = parameters.types.items()
         example = zeros(tuple(TensorSpec(name=name, datatype=kind, shape=(-1,)) for name, kind in told), 1)
-        example |= {name: _one_item(value, parameters.types[name]) for name, value in parameters.usual.items()}
+        usual = {name: _one_item(value, parameters.types[name]) for name, value in parameters.usual.items()}
+        example = {**example, **usual}
     answers: list[object] = []
 
     def heard(*given: object) -> object:
@@ -265,10 +266,9 @@ def _is_input(one: inspect.Parameter, hint: object) -> bool:
 
 def _one_item(value: object, datatype: str) -> NDArray[Any]:
     """A batch of that one value."""
-    text = isinstance(value, str)
-    return in_type(
-        np.array([value.encode() if isinstance(value, str) else value], object if text else None), datatype
-    )
+    if isinstance(value, str):
+        return np.array([value.encode()], object)
+    return in_type(np.array([value]), datatype)
 
 
 def _is_scalar(hint: object) -> bool:
