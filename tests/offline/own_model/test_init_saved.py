@@ -78,6 +78,17 @@ def test_a_regression_predicts_and_a_text_model_is_told_by_an_example(mark):
     assert answered(mark, '["bad", "good"]')["label"] == [0, 1]
 
 
+@pytest.mark.parametrize(
+    ("saved", "said"), [({"a": 1}, "holds a dict, which is no model"), (LinearRegression(), "is not fitted")]
+)
+def test_what_no_example_can_help_is_not_told_to_give_one(mark, saved, said):
+    joblib.dump(saved, "odd.joblib")
+    answer = mark("init", "odd.joblib", *QUICK)
+    assert answer.status == 2
+    assert said in answer.err
+    assert "--data" not in answer.err
+
+
 def test_an_onnx_file_says_what_it_takes(mark):
     identity("same.onnx")
     answer = mark("init", "same.onnx", *QUICK)
