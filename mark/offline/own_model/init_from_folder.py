@@ -14,10 +14,11 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from mark.domain.errors import Misconfigured
+from mark.offline.own_model.init import CONFIG_FILE
 from mark.offline.own_model.init_from_target import (
-    CONFIG_FILE,
     Examined,
     InitOptions,
+    check_flags,
     examined,
     mean_rps,
     refuse_existing,
@@ -41,6 +42,7 @@ def write_models(options: InitOptions) -> tuple[Path, bool]:
         raise Misconfigured(
             "--model, --data, --input and --no-load are for one model, not for a folder: name its file"
         )
+    check_flags(options)
     folder = options.out or place
     refuse_existing(folder, options)
     models_here = targets_in(place)

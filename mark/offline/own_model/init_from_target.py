@@ -25,10 +25,11 @@ from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
 from mark.domain.models.profile import Evidence, LatencyPoint, Profile, Provenance
 from mark.offline.own_model.example import first_item
+from mark.offline.own_model.init import CONFIG_FILE
 from mark.offline.own_model.init_files import REST_TIMES, Needs, config_text, model_text
 from mark.offline.own_model.predict import call_ms, given_inputs
 from mark.offline.own_model.profile import ProfileOptions, measured_profile, note_if_busy, write_profiles
-from mark.offline.own_model.sources import Given, as_class, declared, no_model, source_of_target
+from mark.offline.own_model.sources import Given, as_class, check_unloaded, declared, no_model, source_of_target
 from mark.offline.own_model.streams import streams, try_stream
 from mark.offline.own_model.targets import class_name
 from mark.offline.own_model.try_model import Tried, try_model
@@ -42,7 +43,6 @@ from mark.report.files import write_whole
 from mark.report.formatting import percent
 from mark.report.terminal import note, show
 
-CONFIG_FILE = "mark.yaml"
 USUAL_LATENCY_MS = (50, 100, 200, 300, 500, 1000, 2000, 3000, 5000, 10_000, 20_000, 60_000)
 """Objectives that are proposed: the first that is TIMES the time of a single request, or more."""
 TIMES = 10.0
@@ -93,6 +93,7 @@ def write_model(options: InitOptions) -> Path:
 
     Errors: Misconfigured.
     """
+    check_flags(options)
     folder = options.out or source_of_target(options.target).parent
     refuse_existing(folder, options)
     with examined(options, mean_rps(options.settings)) as found:
@@ -116,7 +117,8 @@ def examined(options: InitOptions, rps: float | None, taken: Sequence[str] = ())
         asks=_asks(options),
         load=options.load,
     )
-    _check_stated(options)
+    if not options.load and (lacking := _lacking(options)):
+        raise Misconfigured("; ".join((lacking, *_mistakes_unloaded(given))))
     with as_class(given) as made:
         options = replace(options, target=made.target)
         if (name := _name(options)) in taken:
@@ -160,13 +162,33 @@ def refuse_existing(folder: Path, options: InitOptions) -> None:
         )
 
 
-def _check_stated(options: InitOptions) -> None:
-    """Misconfigured where nobody says what is not measured."""
-    if options.load or _asks(options):
-        return
+def check_flags(options: InitOptions) -> None:
+    """Misconfigured where flags give what files cannot have, before anything is measured."""
+    if not options.seconds >= 0:
+        raise Misconfigured(f"--seconds must be 0 or more, not {options.seconds:g}")
+    above = {"--slo-ms": options.latency_ms, "--memory-gib": options.memory_gib, "--rps": options.rps}
+    for flag, figure in above.items():
+        if figure is not None and not 0 < figure < math.inf:
+            raise Misconfigured(f"{flag} must be above 0, not {figure:g}")
+    if options.share is not None and not 0 < options.share <= 1:
+        raise Misconfigured(f"--slo-target is a share above 0 and at most 1, not {options.share:g}")
+
+
+def _lacking(options: InitOptions) -> str | None:
+    """Which flags have to say what is not measured; None where nothing is missing."""
+    if _asks(options):
+        return None
     flags = {"--slo-ms": options.latency_ms, "--memory-gib": options.memory_gib}
-    if lacking := [flag for flag, given in flags.items() if given is None]:
-        raise Misconfigured(f"--no-load measures nothing: give {' and '.join(lacking)}")
+    lacking = [flag for flag, given in flags.items() if given is None]
+    return f"--no-load measures nothing: give {' and '.join(lacking)}" if lacking else None
+
+
+def _mistakes_unloaded(given: Given) -> tuple[str, ...]:
+    try:
+        check_unloaded(given)
+    except Misconfigured as error:
+        return (str(error),)
+    return ()
 
 
 def _assumed(needs: Needs) -> Profile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import cast
 
 import typer
 
-from mark.domain.errors import Misconfigured
+from mark.domain.errors import Misconfigured, failure_words
 from mark.offline.own_model.estimator_file import estimator_wrapper
 from mark.offline.own_model.example import read_example, specs_text
 from mark.offline.own_model.functions import (
@@ -106,11 +107,37 @@ def as_class(given: Given) -> Iterator[AsClass]:
 
 def source_of_target(target: str) -> Path:
     """The file that a target names or is in. Misconfigured where it is not there."""
-    if Path(target).suffix.lower() not in SAVED:
+    path = Path(target).expanduser()
+    if ":" not in target and path.suffix == ".py" and path.is_file():
+        names = [f"{target}:{name}" for name in defined_names(path)]
+        raise Misconfigured(f"which of {target}? name a class or function: {', '.join(names) or 'it has none'}")
+    if ":" not in target and path.suffix.lower() not in SAVED:
+        problem = "is not a model's file" if path.exists() else "no such file or folder"
+        raise Misconfigured(
+            f"{target}: {problem}; give path/file.py:Name, module:Name, a folder, or a file that ends in "
+            f"{', '.join(SAVED)}"
+        )
+    if path.suffix.lower() not in SAVED:
         return existing_source(target, Path())
     if not Path(target).is_file():
         raise Misconfigured(f"model file {target} does not exist")
     return Path(target)
+
+
+def defined_names(path: Path) -> tuple[str, ...]:
+    """Classes and functions of a file, which is read and not run. Misconfigured where it is no Python."""
+    try:
+        parts = ast.parse(path.read_bytes()).body
+    except (SyntaxError, ValueError) as error:
+        raise Misconfigured(f"{path} is no Python file: {failure_words(error)}") from error
+    named = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return tuple(part.name for part in parts if isinstance(part, named) and not part.name.startswith("_"))
+
+
+def check_unloaded(given: Given) -> None:
+    """Misconfigured where a target that is not made cannot be a model; nothing is written."""
+    if _made(given) is None:
+        declared(given.target)
 
 
 def no_model(target: str) -> str | None:

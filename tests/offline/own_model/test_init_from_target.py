@@ -170,13 +170,39 @@ def test_without_measuring_the_next_step_is_to_measure(mark):
     assert not Path("own/profile.json").exists()
 
 
-def test_a_wrong_flag_is_refused_in_the_words_of_the_file(mark):
-    answer = mark(*INIT, "--slo-target", "-1")
+@pytest.mark.parametrize("target", ["own/doubler.py:Doubler", "own"])
+@pytest.mark.parametrize(
+    ("flag", "figure"),
+    [
+        ("--slo-target", "-1"),
+        ("--slo-ms", "-5"),
+        ("--slo-ms", "nan"),
+        ("--rps", "0"),
+        ("--memory-gib", "inf"),
+        ("--seconds", "-1"),
+    ],
+)
+def test_a_wrong_flag_is_refused_before_the_model_is_made(mark, target, flag, figure):
+    Path("own/doubler.py").write_text("raise AssertionError('it was loaded')\n")
+    answer = mark("init", target, flag, figure)
 
     assert answer.status == 2
     assert answer.err.count("\n") == 1
-    assert "own/mark.yaml" not in answer.err
+    assert flag in answer.err
     assert not Path("own/mark.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("../nofolder", "../nofolder: no such file or folder"),
+        ("own/doubler.py", "name a class or function: own/doubler.py:Doubler\n"),
+    ],
+)
+def test_a_target_without_a_name_is_told_what_there_is(mark, target, said):
+    answer = mark("init", target)
+    assert answer.status == 2
+    assert said in answer.err
 
 
 FUNCTIONS = """
