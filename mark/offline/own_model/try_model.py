@@ -23,6 +23,8 @@ FIRST_TRIES = 3
 """A model that fails at random, as one that asks another service, gets so many chances to answer once."""
 REPEATS, REPEAT_S = 20, 1.0
 """Calls after the first one, and how long they may take together."""
+LEAST_REPEATS, LEAST_WITHIN_S = 3, 5.0
+"""Calls that may take so long instead: while a library warms up, more calls than the first may be slow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +61,7 @@ def try_model(model: PythonModel, inputs: Tensors) -> Tried:
     took: list[float] = []
     began = time.perf_counter()
     with unheard():
-        while len(took) + failed < REPEATS and time.perf_counter() - began < REPEAT_S:
+        while goes_on(len(took) + failed, time.perf_counter() - began):
             try:
                 took.append(_called(model, inputs)[1])
             except Misconfigured:
@@ -73,6 +75,11 @@ def try_model(model: PythonModel, inputs: Tensors) -> Tried:
         mistakes=mistakes,
         failed=failed,
     )
+
+
+def goes_on(calls: int, used_s: float) -> bool:
+    """Whether a model is called again, after so many calls that took so long."""
+    return calls < REPEATS and used_s < (REPEAT_S if calls >= LEAST_REPEATS else LEAST_WITHIN_S)
 
 
 def _called(model: PythonModel, inputs: Tensors) -> tuple[object, float]:
