@@ -236,9 +236,12 @@ def _turned(array: NDArray[Any]) -> NDArray[Any]:
 
 def _half(array: NDArray[Any]) -> NDArray[Any]:
     """Numbers between 0 and those of the example, which are as likely to be valid; other values as they are."""
+    half: NDArray[Any] = array
     if array.dtype.kind == "f":
-        return array / array.dtype.type(2)
-    return array // 2 if array.dtype.kind in "iu" else array
+        half = array / array.dtype.type(2)
+    elif array.dtype.kind in "iu":
+        half = array // 2
+    return half
 
 
 def _repeated(example: Tensors) -> Tensors:
@@ -266,9 +269,8 @@ def _is_input(one: inspect.Parameter, hint: object) -> bool:
 
 def _one_item(value: object, datatype: str) -> NDArray[Any]:
     """A batch of that one value."""
-    if isinstance(value, str):
-        return np.array([value.encode()], object)
-    return in_type(np.array([value]), datatype)
+    item: NDArray[Any] = np.array([value.encode()], object) if isinstance(value, str) else np.array([value])
+    return in_type(item, datatype)
 
 
 def _is_scalar(hint: object) -> bool:
