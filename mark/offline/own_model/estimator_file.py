@@ -8,12 +8,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured, failure_words
 from mark.domain.tensor import TensorSpec
 from mark.offline.own_model.example import read_example, specs_of
 from mark.offline.own_model.try_wrapper import output_specs, written_model
-from mark.offline.own_model.wrapper import Way, Wrapper, wrapper_name
+from mark.offline.own_model.wrapper import Way, Wrapper, literal, wrapper_name
 from mark.protocols.exchange import row_count, zeros
 from mark.protocols.oip.bodies import Tensors
 from mark.report.terminal import note
@@ -59,7 +58,7 @@ def estimator_wrapper(path: Path, data: str | None, file: Path | None) -> tuple[
         outputs=(),
         predict=(),
         remark=Way.BATCH,
-        load=(f"self.model = joblib.load(Path(__file__).with_name({json_text(path.name)}))",),
+        load=(f"self.model = joblib.load(Path(__file__).with_name({literal(path.name)}))",),
     )
     failures = []
     for method, lines in CALLS:

@@ -152,7 +152,11 @@ def mean_rps(settings: Settings) -> float | None:
 
 
 def refuse_existing(folder: Path, options: InitOptions) -> None:
-    """Misconfigured where files would be overwritten without --force."""
+    """Misconfigured where files would be overwritten without --force, or the folder is named as a file."""
+    if folder.suffix in (".yaml", ".yml"):
+        raise Misconfigured(
+            f"--out {folder}: with a model it is a folder, which gets {CONFIG_FILE} and other files"
+        )
     names = [CONFIG_FILE, MODEL_FILE, *((PROFILE_FILE,) if options.seconds > 0 or not options.load else ())]
     there = [str(folder / name) for name in names if (folder / name).exists()]
     if there and not options.force:

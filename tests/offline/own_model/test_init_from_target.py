@@ -107,6 +107,7 @@ def test_a_model_that_fails_at_times_is_measured_and_told(mark):
 def test_another_folder_may_hold_the_files(mark):
     assert mark(*INIT, "--out", "elsewhere", "--model", "twice").status == 0
 
+    assert "it is a folder" in mark(*INIT, "--out", "own.yaml").err
     assert served("elsewhere/mark.yaml").name == "twice"
     assert mark("predict", "--config", "elsewhere/mark.yaml").status == 0
 
