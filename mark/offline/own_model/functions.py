@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
+from types import GeneratorType
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -121,18 +122,21 @@ def function_wrapper(
     """
     what, hint = "the example", ""
     if example is None:
-        what, hint = "zeros", "; give an example with --data"
-        if parameters.usual:
-            what = "its defaults" if len(parameters.usual) == len(parameters.names) else "zeros and its defaults"
-        told = parameters.types.items()
-        example = zeros(tuple(TensorSpec(name=name, datatype=kind, shape=(-1,)) for name, kind in told), 1)
-        usual = {name: _one_item(value, parameters.types[name]) for name, value in parameters.usual.items()}
-        example = {**example, **usual}
+        example, what = _usual_example(parameters)
+        hint = "; give an example with --data"
     answers: list[object] = []
 
+    def parts(found: Iterator[object]) -> Iterator[object]:
+        for part in found:
+            answers[:] = [part]
+            yield part
+
     def heard(*given: object) -> object:
-        answers[:] = [function(*given)]
-        return answers[0]
+        found = function(*given)
+        if isinstance(found, GeneratorType):
+            return parts(found)
+        answers[:] = [found]
+        return found
 
     failures: dict[Way, str] = {}
     for inputs in _typed(example, parameters):
@@ -140,7 +144,7 @@ def function_wrapper(
         for way in _ways(function, parameters):
             answers.clear()
             for by_name in (False, True):
-                if by_name and way is not Way.STREAM and not (answers and isinstance(answers[0], Mapping)):
+                if by_name and not (answers and isinstance(answers[0], Mapping)):
                     continue
                 lines = function_lines(specs, way, by_name=by_name, scalars=parameters.are_scalars)
                 tried = replace(draft, inputs=specs, predict=lines, remark=way)
@@ -152,6 +156,15 @@ def function_wrapper(
                     return replace(tried, outputs=outputs), inputs
     told_why = "; ".join(f"{way}: {error}" for way, error in failures.items())
     raise Misconfigured(f"{function.__name__}, called with {what}, does not answer; {told_why}{hint}")
+
+
+def _usual_example(parameters: Parameters) -> tuple[Tensors, str]:
+    """Zeros where there are no defaults, and what it is, for people."""
+    told, usual = parameters.types, parameters.usual
+    example = zeros(tuple(TensorSpec(name=name, datatype=kind, shape=(-1,)) for name, kind in told.items()), 1)
+    given = {name: _one_item(value, told[name]) for name, value in usual.items()}
+    what = " and ".join((*(["zeros"] if len(usual) < len(told) else []), *(["its defaults"] if usual else [])))
+    return {**example, **given}, what
 
 
 def untried_wrapper(function: Function, parameters: Parameters, draft: Wrapper) -> Wrapper:

@@ -126,12 +126,12 @@ def _code_of(path: Path) -> _Code | None:
         return None
     if WRITTEN in (ast.get_docstring(module) or ""):
         return None
-    is_function = (ast.FunctionDef, ast.AsyncFunctionDef)
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
     nodes = [node.value for node in ast.walk(module) if isinstance(node, ast.Constant)]
     return _Code(
         classes=tuple(part.name for part in module.body if isinstance(part, ast.ClassDef) and _is_model(part)),
         functions=tuple(
-            part.name for part in module.body if isinstance(part, is_function) and part.name == USUAL_FUNCTION
+            part.name for part in module.body if isinstance(part, kinds) and part.name == USUAL_FUNCTION
         ),
         texts=frozenset(Path(text).name for text in nodes if isinstance(text, str)),
     )

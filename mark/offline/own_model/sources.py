@@ -25,7 +25,7 @@ from mark.offline.own_model.functions import (
 )
 from mark.offline.own_model.onnx_file import onnx_wrapper
 from mark.offline.own_model.targets import existing_source
-from mark.offline.own_model.wrapper import Wrapper, wrapper_name, wrapper_path
+from mark.offline.own_model.wrapper import WRITTEN, Wrapper, wrapper_name, wrapper_path
 from mark.plugins.load import load_model
 from mark.ports import PythonModel
 from mark.protocols.model_contract import class_mistakes
@@ -87,6 +87,8 @@ def as_class(given: Given) -> Iterator[AsClass]:
     path, wrapper = made.path, made.wrapper
     before = path.read_bytes() if path.exists() else None
     target = f"{path}:{wrapper.name}"
+    if before is not None and WRITTEN.encode() not in before:
+        raise Misconfigured(f"{path} is there already, and mark init did not write it: name it, or rename it")
     if before is not None and not given.force:
         raise Misconfigured(f"{path} is there already: `mark init {target}` takes it, --force overwrites it")
     write_whole(path, wrapper.file_text)
@@ -148,7 +150,7 @@ def no_model(target: str) -> str | None:
 def declared(target: str) -> PythonModel:
     """The class of a model that is not made. Misconfigured where it does not declare its inputs and outputs."""
     found = load_model(target, Path())
-    if no_model(target):
+    if lacks_inputs(found, target):
         raise Misconfigured(
             f"{target} is a function, which is not called with --no-load: name a class, or annotate its "
             "parameters and what it returns as float, int, bool or str"

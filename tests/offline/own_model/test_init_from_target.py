@@ -255,6 +255,9 @@ def divides(size: float):
 
 async def later(x: float):
     return x
+
+def streamed(x: float):
+    yield {"part": None}
 """
 
 
@@ -310,6 +313,7 @@ def test_a_function_becomes_a_model(mark, function, given, call, asked, answered
             [],
             "called with zeros, does not answer; one call for each item of a batch: ZeroDivisionError",
         ),
+        ("streamed", [], "output 'part' is a NoneType"),
         ("later", [], "is async: not supported; write a plain function"),
         ("later", ["--no-load", "--slo-ms", "9", "--memory-gib", "1"], "is async"),
     ],
@@ -323,6 +327,15 @@ def test_a_function_that_cannot_be_a_model_writes_nothing(mark, function, given,
     assert answer.err.count("mark: ") == 1
     assert answer.err.count("one call for each item") <= 1
     assert sorted(path.name for path in Path("own").glob("*.*")) == ["doubler.py", "useful.py"]
+
+
+def test_own_code_is_never_overwritten_by_a_class_around_other_code(mark):
+    Path("own/useful.py").write_text(FUNCTIONS)
+    Path("own/useful_shout.py").write_text("MINE = 1\n")
+    answer = mark("init", "own/useful.py:shout", "--seconds", "0", "--force")
+    assert answer.status == 2
+    assert "mark init did not write it" in answer.err
+    assert Path("own/useful_shout.py").read_text() == "MINE = 1\n"
 
 
 def test_a_parameter_that_keeps_its_default_is_named(mark):
