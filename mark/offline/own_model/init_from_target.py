@@ -128,6 +128,7 @@ def examined(options: InitOptions, rps: float | None, taken: Sequence[str] = ())
         profiles: tuple[Profile, ...] = () if options.load else (_assumed(needs),)
         if tried:
             profiles = _measured(options, needs, model, tried)
+            _note_if_slow(needs, tried, profiles)
         needs = _with_memory(options, needs)
         parse_file(model_text([needs], ()), ModelFile, "the model")  # what flags gave, as the file would be
         yield Examined(needs=needs, profiles=profiles, about=made.about)
@@ -271,21 +272,26 @@ def _measured(options: InitOptions, needs: Needs, model: PythonModel, tried: Tri
     return profile, replace(profile, instance_type=LAMBDA, points=profile.points[:1], provenance=known)
 
 
+def _note_if_slow(needs: Needs, tried: Tried, profiles: Sequence[Profile]) -> None:
+    """Note that a request takes longer than is promised, by the calls that were fast."""
+    single_s = tried.fastest_s if needs.streams else min(tried.fastest_s, profiles[0].latency_s(1))
+    if single_s * 1000 > needs.latency_ms:
+        what = "a first part" if needs.streams else "one request"
+        note(
+            f"{what} takes {call_ms(single_s)} here, longer than the {needs.latency_ms:g} ms that you promise: a "
+            "machine like this one cannot keep them"
+        )
+
+
 def _asked_needs(options: InitOptions, model: PythonModel, tried: Tried | None, mean_rps: float | None) -> Needs:
     """Needs from flags, questions or defaults; memory is known once it is measured."""
-    single_s = tried.median_s if tried else 0.0
+    single_s = tried.fastest_s if tried else 0.0
     usual_ms = next((ms for ms in USUAL_LATENCY_MS if ms >= single_s * 1000 * TIMES), USUAL_LATENCY_MS[-1])
     usual_rps = USUAL_RPS if mean_rps is None else mean_rps
     is_stream = streams(model)
     rest_s = tried.whole_s - tried.median_s if tried is not None and tried.whole_s is not None else 0.0
     question = "Begin to answer within how many ms?" if is_stream else "Answer within how many ms?"
     latency_ms = _one(options, options.latency_ms, question, usual_ms)
-    if single_s * 1000 > latency_ms:
-        what = "a first part" if is_stream else "one request"
-        note(
-            f"{what} takes {call_ms(single_s)} here, longer than the {latency_ms:g} ms that you promise: a "
-            "machine like this one cannot keep them"
-        )
     return Needs(
         name=_name(options),
         target=options.target,

@@ -83,6 +83,7 @@ def try_stream(model: PythonModel, inputs: Tensors) -> Tried:
         outputs=outputs,
         first_s=firsts[0],
         median_s=float(np.median(firsts)),
+        fastest_s=min(firsts),
         calls=len(wholes),
         mistakes=tuple(mistakes),
         whole_s=float(np.median(wholes)),

@@ -31,3 +31,4 @@ def test_a_model_that_is_slow_while_it_warms_up_is_not_taken_for_slow(monkeypatc
     tried = try_model.try_model(model, {"x": np.zeros(1, np.float32)})
     assert tried.first_s == pytest.approx(1.2)
     assert tried.median_s == pytest.approx(0.001)
+    assert tried.fastest_s == pytest.approx(0.001)
