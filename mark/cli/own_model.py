@@ -44,7 +44,8 @@ def init(
             "--out",
             "--to",
             metavar="PATH",
-            help="File to write; with TARGET the folder.  [default: mark.yaml; the target's folder]",
+            help="Folder to write to; without TARGET also a file .yaml.  "
+            "[default: the target's folder, else this one]",
         ),
     ] = None,
     model: Annotated[
@@ -117,7 +118,7 @@ def init(
     if target is None:
         from mark.offline.own_model.init import write_config
 
-        write_config(to or Path("mark.yaml"), force=force)
+        write_config(to, force=force)
         return
     from mark.offline.own_model.init_from_folder import write_models
     from mark.offline.own_model.init_from_target import InitOptions, write_model

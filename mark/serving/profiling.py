@@ -143,6 +143,8 @@ async def measure_variants(
             break
         timings = [(name, _Timing(size)) for name in backends]
         last_s = await _warmed_up(backends, timings, make_request, used)
+        if place and last_s > longest_s * len(backends) and used() < 1.0:  # its first call may have been slow
+            last_s = await _warmed_up(backends, timings, make_request, used)
         if place and last_s > longest_s * len(backends):
             break
         round_s += last_s

@@ -173,7 +173,7 @@ def test_what_runs_now_is_named_or_priced(text: str, policy: str, usd: float) ->
 
 @pytest.mark.parametrize("text", ["", "static:0", "static:", "-3", "nan", "inf", "eks", "static:123456"])
 def test_what_is_neither_is_refused_with_what_to_write(text: str) -> None:
-    with pytest.raises(Misconfigured, match=r"sagemaker, hpa, static:N"):
+    with pytest.raises(Misconfigured, match=r"sagemaker, hpa, lambda, static:N"):
         parse_present(text)
 
 

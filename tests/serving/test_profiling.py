@@ -102,6 +102,17 @@ def test_a_slow_backend_keeps_the_time_with_fewer_calls_and_smaller_batches(cloc
     assert (16 in sizes) == (seconds == 3.0)
 
 
+def test_a_size_is_not_left_out_for_its_first_call_alone(clock):
+    class Warms(Known):
+        async def infer(self, batch):
+            if len(batch) == 8 and 8 not in self.sizes:
+                self.clock.now_s += 2.0
+            return await super().infer(batch)
+
+    points = asyncio.run(measure(Warms(clock=clock), lambda: EXAMPLE, [1, 8], seconds=5.0, longest_s=0.1))
+    assert [point.batch for point in points] == [1, 8]
+
+
 def test_no_batch_is_measured_that_takes_longer_than_asked(clock):
     points = asyncio.run(
         measure(Known(clock=clock), lambda: EXAMPLE, [1, 8, 64, 512], seconds=5.0, longest_s=0.05)

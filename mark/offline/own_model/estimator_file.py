@@ -8,12 +8,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured, failure_words
 from mark.domain.tensor import TensorSpec
 from mark.offline.own_model.example import read_example, specs_of
 from mark.offline.own_model.try_wrapper import output_specs, written_model
-from mark.offline.own_model.wrapper import Way, Wrapper, wrapper_name
+from mark.offline.own_model.wrapper import Way, Wrapper, literal, wrapper_name
 from mark.protocols.exchange import row_count, zeros
 from mark.protocols.oip.bodies import Tensors
 from mark.report.terminal import note
@@ -36,6 +35,11 @@ CALLS = (
 def estimator_wrapper(path: Path, data: str | None, file: Path | None) -> tuple[Wrapper, Tensors | None]:
     """The class around the file, and the example, where one is given. Misconfigured where it is no estimator."""
     estimator = _loaded(path)
+    if not any(hasattr(estimator, method) for method, _lines in CALLS):
+        raise Misconfigured(
+            f"{path} holds a {type(estimator).__name__}, which is no model: it has neither predict_proba nor "
+            "predict"
+        )
     example = None if data is None and file is None else read_example(data or "", file, (INPUT,))
     inputs = _inputs(estimator, path, example)
     tried = zeros(inputs, 2) if example is None else example
@@ -54,7 +58,7 @@ def estimator_wrapper(path: Path, data: str | None, file: Path | None) -> tuple[
         outputs=(),
         predict=(),
         remark=Way.BATCH,
-        load=(f"self.model = joblib.load(Path(__file__).with_name({json_text(path.name)}))",),
+        load=(f"self.model = joblib.load(Path(__file__).with_name({literal(path.name)}))",),
     )
     failures = []
     for method, lines in CALLS:
@@ -65,7 +69,7 @@ def estimator_wrapper(path: Path, data: str | None, file: Path | None) -> tuple[
                 return replace(wrapper, outputs=output_specs(model, tried, row_count(tried))), example
             except Misconfigured as error:
                 failures.append(f"{method}: {error}")
-    raise Misconfigured(f"{path}: {'; '.join(failures) or 'it has neither predict_proba nor predict'}")
+    raise Misconfigured(f"{path}: {'; '.join(failures)}")
 
 
 def _loaded(path: Path) -> Any:
@@ -95,8 +99,20 @@ def _inputs(estimator: Any, path: Path, example: Tensors | None) -> tuple[Tensor
         return specs_of(example, "input")
     count = getattr(estimator, "n_features_in_", None)
     if not isinstance(count, int):
+        what = f"{path} holds a {type(estimator).__name__}"
+        if not _is_fitted(estimator):
+            raise Misconfigured(f"{what} that is not fitted: fit it before you save it")
         raise Misconfigured(
-            f"{path} holds a {type(estimator).__name__} that does not say what it takes (n_features_in_): give an "
-            "example with its batch first, such as --data '[\"a text\"]'; it must be a fitted scikit-learn model"
+            f"{what} that does not say what it takes (n_features_in_): give an example with its batch first, such "
+            "as --data '[\"a text\"]'"
         )
     return (TensorSpec(name=INPUT, datatype="FP64", shape=(-1, count)),)
+
+
+def _is_fitted(estimator: Any) -> bool:
+    """False where scikit-learn takes it as not fitted; what is no estimator of its kind may be."""
+    try:
+        import_module("sklearn.utils.validation").check_is_fitted(estimator)
+    except Exception as error:  # noqa: BLE001 - a foreign class may fail in any way
+        return type(error).__name__ != "NotFittedError"
+    return True

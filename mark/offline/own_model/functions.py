@@ -9,7 +9,9 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
+from types import GeneratorType
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -32,10 +34,14 @@ Function = Callable[..., object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameters:
-    """Inputs of a function: its required parameters. types: those that annotations tell."""
+    """Inputs of a function, in its order. types: those that annotations tell."""
 
     names: tuple[str, ...]
     types: Mapping[str, str]
+    #: Defaults of the inputs that have one.
+    usual: Mapping[str, object]
+    #: Parameters that are no inputs and keep their defaults.
+    left: tuple[str, ...]
     #: The answer's type, where an annotation tells it.
     answers: str | None
 
@@ -45,13 +51,47 @@ class Parameters:
         return len(self.types) == len(self.names)
 
 
-def is_function(found: object) -> bool:
-    """True for a function with inputs; one without them makes a model."""
-    return inspect.isfunction(found) and any(_is_required(one) for one in _parameters(found))
+def is_function(found: object, *, load: bool) -> bool:
+    """True for a function with inputs; one that can be called without them may make a model instead.
+
+    load: whether it may be called to see that.
+    """
+    if not inspect.isfunction(found):
+        return False
+    if any(_is_required(one) for one in _parameters(found)):
+        return True
+    parameters = parameters_of(found, found.__name__)
+    if not parameters.names or parameters.answers is not None:
+        return bool(parameters.names)
+    try:
+        return load and not hasattr(called(found), "predict")
+    except Misconfigured:  # told where the model is made
+        return False
+
+
+def refuse_async(found: object, target: str) -> None:
+    """Misconfigured for an async function, and for a class whose predict is one."""
+    for name, one in ((target, found), (f"predict of {target}", getattr(found, "predict", None))):
+        if inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one):
+            raise Misconfigured(f"{name} is async: not supported; write a plain function")
+
+
+def lacks_inputs(found: object, target: str) -> str | None:
+    """Why a function that made no model is none itself; None for anything else."""
+    if not inspect.isfunction(found):
+        return None
+    has = f"only {', '.join(map(str, given))}" if (given := _parameters(found)) else "none"
+    return (
+        f"{target} is a function without inputs: those are parameters without a default, or annotated as float, "
+        f"int, bool or str, and it has {has}; write it as {found.__name__}(x: float), or return a model"
+    )
 
 
 def parameters_of(function: Function, target: str) -> Parameters:
-    """Inputs of the function. Misconfigured where it has required ones that are given by name only."""
+    """Inputs of the function: its required parameters, and those with a default where annotations tell all types.
+
+    Misconfigured where it has required ones that are given by name only.
+    """
     required = [one for one in _parameters(function) if _is_required(one)]
     if named := [one.name for one in required if one.kind is one.KEYWORD_ONLY]:
         raise Misconfigured(f"{target}: {', '.join(named)} can only be given by name; drop the * before it")
@@ -59,10 +99,18 @@ def parameters_of(function: Function, target: str) -> Parameters:
         hints = get_type_hints(function)
     except Exception:  # noqa: BLE001 - a user's annotations may name anything; without them an example tells
         hints = {}
-    types = {one.name: SCALARS[hints[one.name]] for one in required if _is_scalar(hints.get(one.name))}
+    further = [one for one in _parameters(function) if one.default is not one.empty]
+    has_types = all(_is_scalar(hints.get(one.name)) for one in required)
+    usual = list(takewhile(lambda one: has_types and _is_input(one, hints.get(one.name)), further))
+    inputs = [*required, *usual]
     answer = hints.get("return")
-    answers = SCALARS[answer] if _is_scalar(answer) else None
-    return Parameters(names=tuple(one.name for one in required), types=types, answers=answers)
+    return Parameters(
+        names=tuple(one.name for one in inputs),
+        types={one.name: SCALARS[hints[one.name]] for one in inputs if _is_scalar(hints.get(one.name))},
+        usual={one.name: one.default for one in usual},
+        left=tuple(one.name for one in further if one not in usual),
+        answers=SCALARS[answer] if _is_scalar(answer) else None,
+    )
 
 
 def function_wrapper(
@@ -72,27 +120,51 @@ def function_wrapper(
 
     Misconfigured where no call of the function with the example gives arrays, numbers or texts.
     """
-    hint = ""
+    what, hint = "the example", ""
     if example is None:
+        example, what = _usual_example(parameters)
         hint = "; give an example with --data"
-        told = parameters.types.items()
-        example = zeros(tuple(TensorSpec(name=name, datatype=kind, shape=(-1,)) for name, kind in told), 1)
-    failures: list[str] = []
+    answers: list[object] = []
+
+    def parts(found: Iterator[object]) -> Iterator[object]:
+        for part in found:
+            answers[:] = [part]
+            yield part
+
+    def heard(*given: object) -> object:
+        found = function(*given)
+        if isinstance(found, GeneratorType):
+            return parts(found)
+        answers[:] = [found]
+        return found
+
+    failures: dict[Way, str] = {}
     for inputs in _typed(example, parameters):
         specs = specs_of(inputs, "input")
         for way in _ways(function, parameters):
+            answers.clear()
             for by_name in (False, True):
+                if by_name and not (answers and isinstance(answers[0], Mapping)):
+                    continue
                 lines = function_lines(specs, way, by_name=by_name, scalars=parameters.are_scalars)
                 tried = replace(draft, inputs=specs, predict=lines, remark=way)
                 try:
-                    outputs = _outputs(tried, function, inputs, way)
+                    outputs = _outputs(tried, heard, inputs, way)
                 except Misconfigured as error:
-                    failures.append(f"{way}: {error}")
+                    failures[way] = str(error) if by_name else failures.get(way, str(error))
                 else:
                     return replace(tried, outputs=outputs), inputs
-    raise Misconfigured(
-        f"{function.__name__} does not answer the example; {'; '.join(dict.fromkeys(failures))}{hint}"
-    )
+    told_why = "; ".join(f"{way}: {error}" for way, error in failures.items())
+    raise Misconfigured(f"{function.__name__}, called with {what}, does not answer; {told_why}{hint}")
+
+
+def _usual_example(parameters: Parameters) -> tuple[Tensors, str]:
+    """Zeros where there are no defaults, and what it is, for people."""
+    told, usual = parameters.types, parameters.usual
+    example = zeros(tuple(TensorSpec(name=name, datatype=kind, shape=(-1,)) for name, kind in told.items()), 1)
+    given = {name: _one_item(value, told[name]) for name, value in usual.items()}
+    what = " and ".join((*(["zeros"] if len(usual) < len(told) else []), *(["its defaults"] if usual else [])))
+    return {**example, **given}, what
 
 
 def untried_wrapper(function: Function, parameters: Parameters, draft: Wrapper) -> Wrapper:
@@ -177,9 +249,12 @@ def _turned(array: NDArray[Any]) -> NDArray[Any]:
 
 def _half(array: NDArray[Any]) -> NDArray[Any]:
     """Numbers between 0 and those of the example, which are as likely to be valid; other values as they are."""
+    half: NDArray[Any] = array
     if array.dtype.kind == "f":
-        return np.divide(array, array.dtype.type(2))
-    return np.floor_divide(array, array.dtype.type(2)) if array.dtype.kind in "iu" else array
+        half = array / array.dtype.type(2)
+    elif array.dtype.kind in "iu":
+        half = array // 2
+    return half
 
 
 def _repeated(example: Tensors) -> Tensors:
@@ -196,6 +271,19 @@ def _parameters(function: Any) -> Sequence[inspect.Parameter]:
 
 def _is_required(one: inspect.Parameter) -> bool:
     return one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+
+
+def _is_input(one: inspect.Parameter, hint: object) -> bool:
+    """True for a parameter with a default of the annotated type, which a call can give by its place."""
+    kinds = (float, int) if hint is float else hint
+    is_usual = _is_scalar(hint) and isinstance(one.default, kinds)  # type: ignore[arg-type]
+    return is_usual and one.kind is not one.KEYWORD_ONLY
+
+
+def _one_item(value: object, datatype: str) -> NDArray[Any]:
+    """A batch of that one value."""
+    item: NDArray[Any] = np.array([value.encode()], object) if isinstance(value, str) else np.array([value])
+    return in_type(item, datatype)
 
 
 def _is_scalar(hint: object) -> bool:

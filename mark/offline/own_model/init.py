@@ -8,6 +8,7 @@ from mark.domain.errors import Misconfigured
 from mark.report.files import write_whole
 from mark.report.terminal import show
 
+CONFIG_FILE = "mark.yaml"
 CONFIG = """\
 # What MArk serves, and what it promises. docs/settings.md explains every key; an unknown one is refused.
 
@@ -78,8 +79,13 @@ seed: 0
 """
 
 
-def write_config(path: Path, *, force: bool) -> None:
-    """Write the file; Misconfigured where one is there or it cannot be written."""
+def write_config(out: Path | None, *, force: bool) -> None:
+    """Write the file; `out` is its folder unless it ends in .yaml.
+
+    Misconfigured where one is there or it cannot be written.
+    """
+    place = out or Path()
+    path = place if place.suffix in (".yaml", ".yml") else place / CONFIG_FILE
     if path.exists() and not force:
         raise Misconfigured(f"{path} is there already; --force overwrites it, --out names another")
     write_whole(path, CONFIG)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import re
@@ -9,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from mark.catalog.shipped_models import MODEL_FILE, PROFILE_FILE
 from mark.config.trace import TraceSettings
@@ -69,7 +72,7 @@ def config_text(folder: Path, service: str, models: Sequence[Needs], trace: Trac
     """Text of mark.yaml in that folder, which serves these models."""
     name = re.sub(r"[^a-z0-9-]", "-", service.lower()).strip("-")[:31]
     return CONFIG.format(
-        model=json_text(models[0].name),
+        model=_quoted(models[0].name),
         service=name if name[:1].isalpha() else "mark",
         serve="".join(_serve_text(folder, needs) for needs in models),
         models=MODEL_FILE,
@@ -85,9 +88,9 @@ def _serve_text(folder: Path, needs: Needs) -> str:
     is_file = where.endswith(".py")
     shown = f"{os.path.relpath(Path(where).expanduser(), folder)}:{attribute}" if is_file else needs.target
     return SERVE.format(
-        name=json_text(needs.name),
-        target=json_text(shown),
-        folder="" if here == "." else FOLDER.format(folder=json_text(here)),
+        name=_quoted(needs.name),
+        target=_quoted(shown),
+        folder="" if here == "." else FOLDER.format(folder=_quoted(here)),
         streams=_streams_text(needs),
         overflow="" if needs.streams or not needs.tried else OVERFLOW,
         rps=f"{needs.rps:g}",
@@ -108,7 +111,13 @@ def _trace_text(folder: Path, trace: TraceSettings) -> str:
     if trace.file is None:
         return "# trace: {file: load.csv.gz, start_s: 86400}"
     given = trace.model_dump(exclude_defaults=True, exclude={"file"})
-    return f"trace: {json_text({'file': _from(folder, trace.file), **given})}"
+    more = "".join(f", {key}: {json_text(value)}" for key, value in given.items())
+    return f"trace: {{file: {_quoted(_from(folder, trace.file))}{more}}}"
+
+
+def _quoted(text: str) -> str:
+    """The text in YAML, which takes JSON's but for surrogates."""
+    return yaml.safe_dump(text, default_style='"', allow_unicode=True, width=math.inf).strip()
 
 
 def _from(folder: Path, place: str) -> str:

@@ -25,10 +25,11 @@ from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
 from mark.domain.models.profile import Evidence, LatencyPoint, Profile, Provenance
 from mark.offline.own_model.example import first_item
+from mark.offline.own_model.init import CONFIG_FILE
 from mark.offline.own_model.init_files import REST_TIMES, Needs, config_text, model_text
 from mark.offline.own_model.predict import call_ms, given_inputs
 from mark.offline.own_model.profile import ProfileOptions, measured_profile, note_if_busy, write_profiles
-from mark.offline.own_model.sources import Given, as_class, declared, source_of_target
+from mark.offline.own_model.sources import Given, as_class, check_unloaded, declared, no_model, source_of_target
 from mark.offline.own_model.streams import streams, try_stream
 from mark.offline.own_model.targets import class_name
 from mark.offline.own_model.try_model import Tried, try_model
@@ -42,7 +43,6 @@ from mark.report.files import write_whole
 from mark.report.formatting import percent
 from mark.report.terminal import note, show
 
-CONFIG_FILE = "mark.yaml"
 USUAL_LATENCY_MS = (50, 100, 200, 300, 500, 1000, 2000, 3000, 5000, 10_000, 20_000, 60_000)
 """Objectives that are proposed: the first that is TIMES the time of a single request, or more."""
 TIMES = 10.0
@@ -93,6 +93,7 @@ def write_model(options: InitOptions) -> Path:
 
     Errors: Misconfigured.
     """
+    check_flags(options)
     folder = options.out or source_of_target(options.target).parent
     refuse_existing(folder, options)
     with examined(options, mean_rps(options.settings)) as found:
@@ -103,10 +104,10 @@ def write_model(options: InitOptions) -> Path:
 
 
 @contextmanager
-def examined(options: InitOptions, rps: float | None) -> Iterator[Examined]:
+def examined(options: InitOptions, rps: float | None, taken: Sequence[str] = ()) -> Iterator[Examined]:
     """The model, tried and measured; what was written around it goes again where the block fails.
 
-    rps: the load to expect, if a trace tells it. Errors: Misconfigured.
+    rps: the load to expect, if a trace tells it. taken: names of other models. Errors: Misconfigured.
     """
     given = Given(
         target=options.target,
@@ -116,14 +117,18 @@ def examined(options: InitOptions, rps: float | None) -> Iterator[Examined]:
         asks=_asks(options),
         load=options.load,
     )
-    _check_stated(options)
+    if not options.load and (lacking := _lacking(options)):
+        raise Misconfigured("; ".join((lacking, *_mistakes_unloaded(given))))
     with as_class(given) as made:
         options = replace(options, target=made.target)
+        if (name := _name(options)) in taken:
+            raise Misconfigured(f"it is a second model named {name}; rename its file")
         model, tried = _tried(options, made.example) if options.load else (declared(options.target), None)
         needs = _asked_needs(options, model, tried, rps)
         profiles: tuple[Profile, ...] = () if options.load else (_assumed(needs),)
         if tried:
             profiles = _measured(options, needs, model, tried)
+            _note_if_slow(needs, tried, profiles)
         needs = _with_memory(options, needs)
         parse_file(model_text([needs], ()), ModelFile, "the model")  # what flags gave, as the file would be
         yield Examined(needs=needs, profiles=profiles, about=made.about)
@@ -148,20 +153,47 @@ def mean_rps(settings: Settings) -> float | None:
 
 
 def refuse_existing(folder: Path, options: InitOptions) -> None:
-    """Misconfigured where files would be overwritten without --force."""
+    """Misconfigured where files would be overwritten without --force, or the folder is named as a file."""
+    if folder.suffix in (".yaml", ".yml"):
+        raise Misconfigured(
+            f"--out {folder}: with a model it is a folder, which gets {CONFIG_FILE} and other files"
+        )
     names = [CONFIG_FILE, MODEL_FILE, *((PROFILE_FILE,) if options.seconds > 0 or not options.load else ())]
     there = [str(folder / name) for name in names if (folder / name).exists()]
     if there and not options.force:
-        raise Misconfigured(f"{', '.join(there)} is there already; --force overwrites, --out names another folder")
+        verb = "is" if len(there) == 1 else "are"
+        raise Misconfigured(
+            f"{', '.join(there)} {verb} there already; --force overwrites, --out names another folder"
+        )
 
 
-def _check_stated(options: InitOptions) -> None:
-    """Misconfigured where nobody says what is not measured."""
-    if options.load or _asks(options):
-        return
+def check_flags(options: InitOptions) -> None:
+    """Misconfigured where flags give what files cannot have, before anything is measured."""
+    if not options.seconds >= 0:
+        raise Misconfigured(f"--seconds must be 0 or more, not {options.seconds:g}")
+    above = {"--slo-ms": options.latency_ms, "--memory-gib": options.memory_gib, "--rps": options.rps}
+    for flag, figure in above.items():
+        if figure is not None and not 0 < figure < math.inf:
+            raise Misconfigured(f"{flag} must be above 0, not {figure:g}")
+    if options.share is not None and not 0 < options.share <= 1:
+        raise Misconfigured(f"--slo-target is a share above 0 and at most 1, not {options.share:g}")
+
+
+def _lacking(options: InitOptions) -> str | None:
+    """Which flags have to say what is not measured; None where nothing is missing."""
+    if _asks(options):
+        return None
     flags = {"--slo-ms": options.latency_ms, "--memory-gib": options.memory_gib}
-    if lacking := [flag for flag, given in flags.items() if given is None]:
-        raise Misconfigured(f"--no-load measures nothing: give {' and '.join(lacking)}")
+    lacking = [flag for flag, given in flags.items() if given is None]
+    return f"--no-load measures nothing: give {' and '.join(lacking)}" if lacking else None
+
+
+def _mistakes_unloaded(given: Given) -> tuple[str, ...]:
+    try:
+        check_unloaded(given)
+    except Misconfigured as error:
+        return (str(error),)
+    return ()
 
 
 def _assumed(needs: Needs) -> Profile:
@@ -193,7 +225,8 @@ def _tried(options: InitOptions, example: Tensors | None) -> tuple[PythonModel, 
     except Misconfigured as error:
         raise Misconfigured(f"{error}; if it needs what this machine lacks, such as a GPU: --no-load") from error
     if mistakes := class_mistakes(model):
-        raise Misconfigured(f"model {target!r}: {'; '.join(mistakes)}")
+        why = None if hasattr(model, "predict") else no_model(target)
+        raise Misconfigured(why or f"model {target!r}: {'; '.join(mistakes)}")
     if options.seconds <= 0:
         return model, None
     specs = tuple(model.inputs)
@@ -239,23 +272,28 @@ def _measured(options: InitOptions, needs: Needs, model: PythonModel, tried: Tri
     return profile, replace(profile, instance_type=LAMBDA, points=profile.points[:1], provenance=known)
 
 
+def _note_if_slow(needs: Needs, tried: Tried, profiles: Sequence[Profile]) -> None:
+    """Note that a request takes longer than is promised, by the calls that were fast."""
+    single_s = tried.fastest_s if needs.streams else min(tried.fastest_s, profiles[0].latency_s(1))
+    if single_s * 1000 > needs.latency_ms:
+        what = "a first part" if needs.streams else "one request"
+        note(
+            f"{what} takes {call_ms(single_s)} here, longer than the {needs.latency_ms:g} ms that you promise: a "
+            "machine like this one cannot keep them"
+        )
+
+
 def _asked_needs(options: InitOptions, model: PythonModel, tried: Tried | None, mean_rps: float | None) -> Needs:
     """Needs from flags, questions or defaults; memory is known once it is measured."""
-    single_s = tried.median_s if tried else 0.0
+    single_s = tried.fastest_s if tried else 0.0
     usual_ms = next((ms for ms in USUAL_LATENCY_MS if ms >= single_s * 1000 * TIMES), USUAL_LATENCY_MS[-1])
     usual_rps = USUAL_RPS if mean_rps is None else mean_rps
     is_stream = streams(model)
     rest_s = tried.whole_s - tried.median_s if tried is not None and tried.whole_s is not None else 0.0
     question = "Begin to answer within how many ms?" if is_stream else "Answer within how many ms?"
     latency_ms = _one(options, options.latency_ms, question, usual_ms)
-    if single_s * 1000 > latency_ms:
-        what = "a first part" if is_stream else "one request"
-        note(
-            f"{what} takes {call_ms(single_s)} here, longer than the {latency_ms:g} ms that you promise: a "
-            "machine like this one cannot keep them"
-        )
     return Needs(
-        name=options.model or class_name(options.target),
+        name=_name(options),
         target=options.target,
         latency_ms=latency_ms,
         share=_one(options, options.share, "Which share of the requests must be in time?", USUAL_SHARE),
@@ -267,6 +305,10 @@ def _asked_needs(options: InitOptions, model: PythonModel, tried: Tried | None, 
         tried=options.load,
         rest_ms=max(1, math.ceil(REST_TIMES * rest_s * 1000)) if is_stream and tried else 0,
     )
+
+
+def _name(options: InitOptions) -> str:
+    return options.model or class_name(options.target)
 
 
 def _with_memory(options: InitOptions, needs: Needs) -> Needs:

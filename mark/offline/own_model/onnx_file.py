@@ -8,11 +8,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.domain.tensor import TensorSpec
 from mark.extras import require_extra
-from mark.offline.own_model.wrapper import Way, Wrapper, wrapper_name
+from mark.offline.own_model.wrapper import Way, Wrapper, literal, wrapper_name
 from mark.report.terminal import note
 
 TYPES = {
@@ -56,7 +55,7 @@ def onnx_wrapper(path: Path) -> Wrapper:
         load=(
             "options = onnxruntime.SessionOptions()",
             "options.intra_op_num_threads = 1",
-            f"file = Path(__file__).with_name({json_text(path.name)})",
+            f"file = Path(__file__).with_name({literal(path.name)})",
             'self.session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])',
         ),
         predict=_lines(inputs, outputs, by_item=by_item),
@@ -105,9 +104,9 @@ def _any_batch(spec: TensorSpec) -> TensorSpec:
 
 
 def _lines(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], *, by_item: bool) -> tuple[str, ...]:
-    texts = [json_text(spec.name) for spec in inputs if spec.datatype == "BYTES"]
+    texts = [literal(spec.name) for spec in inputs if spec.datatype == "BYTES"]
     lines = (
-        f"names = {json_text([spec.name for spec in outputs])}",
+        f"names = [{', '.join(literal(spec.name) for spec in outputs)}]",
         "tensors = dict(tensors)",
         *(f"tensors[{text}] = np.vectorize(bytes.decode, otypes=[object])(tensors[{text}])" for text in texts),
     )
@@ -115,7 +114,7 @@ def _lines(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], *, by_it
         return (*lines, "return dict(zip(names, self.session.run(names, tensors), strict=True))")
     return (
         *lines,
-        f"rows = range(len(tensors[{json_text(inputs[0].name)}]))",
+        f"rows = range(len(tensors[{literal(inputs[0].name)}]))",
         "items = [{name: array[row : row + 1] for name, array in tensors.items()} for row in rows]",
         "answers = zip(*(self.session.run(names, item) for item in items), strict=True)",
         "return {name: np.concatenate(parts) for name, parts in zip(names, answers, strict=True)}",

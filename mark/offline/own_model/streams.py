@@ -18,7 +18,7 @@ import numpy as np
 
 from mark.domain.errors import Misconfigured
 from mark.domain.tensor import TensorSpec
-from mark.offline.own_model.try_model import REPEAT_S, REPEATS, Tried, model_failure
+from mark.offline.own_model.try_model import Tried, goes_on, model_failure
 from mark.ports import InferReply, InferRequest, PythonModel
 from mark.protocols.exchange import row_count
 from mark.protocols.model_contract import output_mistakes
@@ -70,7 +70,7 @@ def try_stream(model: PythonModel, inputs: Tensors) -> Tried:
     outputs: Tensors = {}
     began = time.perf_counter()
     with unheard():
-        while not wholes or (len(wholes) < REPEATS and time.perf_counter() - began < REPEAT_S):
+        while not wholes or goes_on(len(wholes), time.perf_counter() - began):
             parts = list(parts_of(model, inputs))
             if not parts:
                 raise Misconfigured("the model yields nothing")
@@ -83,6 +83,7 @@ def try_stream(model: PythonModel, inputs: Tensors) -> Tried:
         outputs=outputs,
         first_s=firsts[0],
         median_s=float(np.median(firsts)),
+        fastest_s=min(firsts),
         calls=len(wholes),
         mistakes=tuple(mistakes),
         whole_s=float(np.median(wholes)),

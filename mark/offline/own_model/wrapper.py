@@ -13,11 +13,12 @@ from enum import StrEnum
 from keyword import iskeyword
 from pathlib import Path
 
-from mark.domain.documents import json_text
 from mark.domain.tensor import TensorSpec
 
 TAKEN = ("Path", "TensorSpec")
 """Names that its module imports."""
+WRITTEN = "Written by `mark init`; edit it."
+"""Ends the first line of its file, by which a folder's own code is told from it."""
 
 
 class Way(StrEnum):
@@ -49,7 +50,7 @@ class Wrapper:
         """Text of the module."""
         imports = "\n".join((*self.imports, "from mark.domain.tensor import TensorSpec"))
         about = self.about.replace("\\", "\\\\").replace('"', '\\"')  # a file may have any name
-        return f'"""{about} Written by `mark init`; edit it."""\n\n{imports}\n\n\n{self.class_text}'
+        return f'"""{about} {WRITTEN}"""\n\n{imports}\n\n\n{self.class_text}'
 
     @property
     def class_text(self) -> str:
@@ -99,8 +100,14 @@ def function_lines(inputs: Sequence[TensorSpec], way: Way, *, by_name: bool, sca
     return (f"items = {each}", f"answers = [{call} for item in items]", f"return {answer}")
 
 
+def literal(text: str) -> str:
+    """Python's literal of a text, in double quotes where it holds none."""
+    found = repr(text)
+    return f'"{found[1:-1]}"' if found[0] == "'" and '"' not in text else found
+
+
 def _spec_text(spec: TensorSpec) -> str:
-    return f'TensorSpec(name={json_text(spec.name)}, datatype="{spec.datatype}", shape={spec.shape})'
+    return f'TensorSpec(name={literal(spec.name)}, datatype="{spec.datatype}", shape={spec.shape})'
 
 
 def _values_text(spec: TensorSpec, *, listed: bool) -> str:

@@ -54,3 +54,8 @@ def test_the_file_is_named_by_out_or_to(mark, flag: str) -> None:
     assert mark("init", flag, "service/own.yaml").status == 0
     assert Path("service/own.yaml").read_text() == CONFIG
     assert "--out names another" in mark("init", flag, "service/own.yaml").err
+
+
+def test_a_folder_is_named_as_with_a_model(mark) -> None:
+    assert mark("init", "--out", "service.d").status == 0
+    assert Path("service.d/mark.yaml").read_text() == CONFIG

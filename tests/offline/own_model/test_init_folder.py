@@ -10,6 +10,7 @@ import pytest
 from mark.config.settings import load_settings
 from mark.live.models import make_live_models
 from mark.offline.own_model.init_from_folder import targets_in
+from mark.offline.own_model.wrapper import WRITTEN
 from tests.offline.own_model.test_init_saved import identity
 from tests.offline.own_model.test_profile_here import MODEL
 
@@ -30,10 +31,41 @@ def folder(mark) -> Path:
 
 def test_models_are_found_by_reading_and_not_again_in_what_was_written(folder):
     found = ("models/doubler.py:Doubler", "models/price.py:predict", "models/same.onnx")
-    assert targets_in(folder) == found
-    (folder / "same_onnx.py").write_text(MODEL)
+    assert targets_in(folder).targets == found
+    written = f'"""Around something. {WRITTEN}"""\n{MODEL}'
+    (folder / "same_onnx.py").write_text(written)
+    (folder / "price_predict.py").write_text(written)
+    assert targets_in(folder).targets == found
+
+
+def test_own_code_is_used_where_a_class_would_be_written(folder):
     (folder / "price_predict.py").write_text(MODEL)
-    assert targets_in(folder) == found
+    (folder / "same_onnx.py").write_text(MODEL)
+    found = targets_in(folder)
+    assert found.targets == (
+        "models/doubler.py:Doubler",
+        "models/price_predict.py:Doubler",
+        "models/same_onnx.py:Doubler",
+    )
+    assert list(found.no_models) == ["models/price.py:predict", "models/same.onnx"]
+
+
+@pytest.mark.parametrize(
+    ("file", "code"),
+    [
+        ("doubler.joblib", ""),
+        ("weights.pkl", "\nWEIGHTS = 'data/weights.pkl'\n"),
+    ],
+)
+def test_a_class_goes_before_the_saved_file_that_it_loads_or_that_has_its_name(mark, file, code):
+    Path("models").mkdir()
+    Path("models/doubler.py").write_text(MODEL + code)
+    Path("models", file).write_text("what only the class can read")
+    answer = mark("init", "models", "--seconds", "0")
+    assert answer.status == 0, answer.err
+    assert f"models/{file} is no model of its own: Doubler in doubler.py" in answer.err
+    (model,) = load_settings(Path("models/mark.yaml"), {}).service.serve
+    assert (model.model, model.backend.target) == ("doubler", "models/doubler.py:Doubler")
 
 
 def test_one_file_serves_all_and_what_does_not_work_is_left_out(mark, folder):
@@ -57,6 +89,13 @@ def test_a_second_model_of_a_name_is_left_out_and_nothing_is_written_around_it(m
     assert answer.status == 1
     assert "models/price.py:predict is left out: it is a second model named price; rename its file" in answer.err
     assert [path.name for path in folder.glob("price_*")] == ["price_onnx.py"]
+
+
+def test_a_second_model_of_a_name_is_found_before_it_is_made(mark, folder):
+    (folder / "twice.py").write_text(MODEL.replace("    inputs", "    def __init__(self): 1 / 0\n    inputs"))
+    answer = mark("init", "models", "--seconds", "0")
+    assert answer.status == 1
+    assert "models/twice.py:Doubler is left out: it is a second model named doubler" in answer.err
 
 
 def test_a_folder_without_models_and_flags_of_one_model_are_refused(mark, folder):

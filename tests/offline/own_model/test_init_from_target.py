@@ -107,6 +107,7 @@ def test_a_model_that_fails_at_times_is_measured_and_told(mark):
 def test_another_folder_may_hold_the_files(mark):
     assert mark(*INIT, "--out", "elsewhere", "--model", "twice").status == 0
 
+    assert "it is a folder" in mark(*INIT, "--out", "own.yaml").err
     assert served("elsewhere/mark.yaml").name == "twice"
     assert mark("predict", "--config", "elsewhere/mark.yaml").status == 0
 
@@ -139,7 +140,7 @@ def test_nothing_that_is_there_is_overwritten_unasked(mark):
     refused = mark(*INIT)
 
     assert refused.status == 2
-    assert "own/mark.yaml, own/model.json, own/profile.json is there already" in refused.err
+    assert "own/mark.yaml, own/model.json, own/profile.json are there already" in refused.err
     assert Path("own/model.json").read_text() == text
     assert mark(*INIT, "--force", "--slo-ms", "77").status == 0
     assert load_models(Path("own/model.json"))["doubler"].slo.latency_s == 0.077
@@ -170,13 +171,39 @@ def test_without_measuring_the_next_step_is_to_measure(mark):
     assert not Path("own/profile.json").exists()
 
 
-def test_a_wrong_flag_is_refused_in_the_words_of_the_file(mark):
-    answer = mark(*INIT, "--slo-target", "-1")
+@pytest.mark.parametrize("target", ["own/doubler.py:Doubler", "own"])
+@pytest.mark.parametrize(
+    ("flag", "figure"),
+    [
+        ("--slo-target", "-1"),
+        ("--slo-ms", "-5"),
+        ("--slo-ms", "nan"),
+        ("--rps", "0"),
+        ("--memory-gib", "inf"),
+        ("--seconds", "-1"),
+    ],
+)
+def test_a_wrong_flag_is_refused_before_the_model_is_made(mark, target, flag, figure):
+    Path("own/doubler.py").write_text("raise AssertionError('it was loaded')\n")
+    answer = mark("init", target, flag, figure)
 
     assert answer.status == 2
     assert answer.err.count("\n") == 1
-    assert "own/mark.yaml" not in answer.err
+    assert flag in answer.err
     assert not Path("own/mark.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("../nofolder", "../nofolder: no such file or folder"),
+        ("own/doubler.py", "name a class or function: own/doubler.py:Doubler\n"),
+    ],
+)
+def test_a_target_without_a_name_is_told_what_there_is(mark, target, said):
+    answer = mark("init", target)
+    assert answer.status == 2
+    assert said in answer.err
 
 
 FUNCTIONS = """
@@ -204,6 +231,33 @@ def shout(text: str, times: int) -> str:
 
 def lacks(x):
     return None
+
+def full(size: float, floor: int = 2, mode=None) -> float:
+    return size / floor
+
+def usual(size: float = 3.0, floor: int = 2):
+    return size / floor
+
+def maker(size: float = 3.0):
+    class Made:
+        inputs = outputs = ()
+        predict = None
+    return Made()
+
+def listed(*xs: float):
+    return sum(xs)
+
+def nothing():
+    return 1.0
+
+def divides(size: float):
+    return {"y": 1 / size}
+
+async def later(x: float):
+    return x
+
+def streamed(x: float):
+    yield {"part": None}
 """
 
 
@@ -228,6 +282,8 @@ def lacks(x):
         ("narrow", ["--data", "[[1.5, 2.0]]"], "a whole batch", "[[3, 1]]", {"y": [4.0]}),
         ("looked_up", ["--data", "[[7.0, 2.0]]"], "each item", "[[9, 1]]", {"y": ["odd"]}),
         ("shout", [], "each item", '{"text": ["a", "b"], "times": [1, 2]}', {"y": ["A", "BB"]}),
+        ("full", [], "each item", '{"size": [3.0], "floor": [2]}', {"y": [1.5]}),
+        ("usual", [], "each item", '{"size": [3.0, 4.0], "floor": [2, 2]}', {"y": [1.5, 2.0]}),
     ],
 )
 def test_a_function_becomes_a_model(mark, function, given, call, asked, answered):
@@ -249,6 +305,17 @@ def test_a_function_becomes_a_model(mark, function, given, call, asked, answered
         ("twice", ["--data", "3"], "is no batch"),
         ("lacks", ["--data", "[1]"], "is a NoneType"),
         ("shout", ["--data", "[1]"], "an object of text, times"),
+        ("maker", [], "inputs is empty"),
+        ("listed", [], "without inputs"),
+        ("nothing", [], "without inputs"),
+        (
+            "divides",
+            [],
+            "called with zeros, does not answer; one call for each item of a batch: ZeroDivisionError",
+        ),
+        ("streamed", [], "output 'part' is a NoneType"),
+        ("later", [], "is async: not supported; write a plain function"),
+        ("later", ["--no-load", "--slo-ms", "9", "--memory-gib", "1"], "is async"),
     ],
 )
 def test_a_function_that_cannot_be_a_model_writes_nothing(mark, function, given, said):
@@ -258,7 +325,23 @@ def test_a_function_that_cannot_be_a_model_writes_nothing(mark, function, given,
     assert answer.status == 2
     assert said in answer.err
     assert answer.err.count("mark: ") == 1
+    assert answer.err.count("one call for each item") <= 1
     assert sorted(path.name for path in Path("own").glob("*.*")) == ["doubler.py", "useful.py"]
+
+
+def test_own_code_is_never_overwritten_by_a_class_around_other_code(mark):
+    Path("own/useful.py").write_text(FUNCTIONS)
+    Path("own/useful_shout.py").write_text("MINE = 1\n")
+    answer = mark("init", "own/useful.py:shout", "--seconds", "0", "--force")
+    assert answer.status == 2
+    assert "mark init did not write it" in answer.err
+    assert Path("own/useful_shout.py").read_text() == "MINE = 1\n"
+
+
+def test_a_parameter_that_keeps_its_default_is_named(mark):
+    Path("own/useful.py").write_text(FUNCTIONS)
+    answer = mark("init", "own/useful.py:full", "--seconds", "0")
+    assert "no input, as it has a default: mode;" in answer.err
 
 
 def test_an_example_is_measured_where_zeros_do_not_do(mark):

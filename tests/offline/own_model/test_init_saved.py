@@ -37,9 +37,17 @@ def answered(mark, data: str) -> dict[str, list]:
     return {name: one["data"] for name, one in json.loads(answer.out)["outputs"].items()}
 
 
-def identity(path: str, *, batch: object = "n", element: int = TensorProto.FLOAT, opset: int = 17, ir: int = 9):
-    x, y = (helper.make_tensor_value_info(name, element, [batch, 2]) for name in "xy")
-    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", [x], [y])
+def identity(
+    path: str,
+    *,
+    batch: object = "n",
+    element: int = TensorProto.FLOAT,
+    opset: int = 17,
+    ir: int = 9,
+    y: str = "y",
+):
+    tensors = [helper.make_tensor_value_info(name, element, [batch, 2]) for name in ("x", y)]
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], [y])], "g", tensors[:1], tensors[1:])
     opsets = [helper.make_opsetid("", opset)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=ir), path)
 
@@ -58,7 +66,7 @@ def test_a_classifier_answers_its_labels(mark):
 
 
 def test_a_file_with_an_odd_name_is_served_too(mark):
-    name = 'a""" + b\\c.joblib'
+    name = 'a""" + b\\c\U0001f600.joblib'
     joblib.dump(LinearRegression().fit(ROWS, [0.0, 1.0, 2.0, 3.0]), name)
     assert mark("init", name, "--model", "odd", *QUICK).status == 0
     assert answered(mark, "[[1, 1]]")["prediction"][0] == pytest.approx(3.0)
@@ -78,12 +86,30 @@ def test_a_regression_predicts_and_a_text_model_is_told_by_an_example(mark):
     assert answered(mark, '["bad", "good"]')["label"] == [0, 1]
 
 
+@pytest.mark.parametrize(
+    ("saved", "said"), [({"a": 1}, "holds a dict, which is no model"), (LinearRegression(), "is not fitted")]
+)
+def test_what_no_example_can_help_is_not_told_to_give_one(mark, saved, said):
+    joblib.dump(saved, "odd.joblib")
+    answer = mark("init", "odd.joblib", *QUICK)
+    assert answer.status == 2
+    assert said in answer.err
+    assert "--data" not in answer.err
+
+
 def test_an_onnx_file_says_what_it_takes(mark):
     identity("same.onnx")
     answer = mark("init", "same.onnx", *QUICK)
     assert answer.status == 0, answer.err
     assert "x FP32 [-1, 2]" in answer.out
     assert answered(mark, "[[1, 2], [3, 4]]") == {"y": [[1.0, 2.0], [3.0, 4.0]]}
+
+
+def test_names_beyond_the_basic_plane_are_served_too(mark):
+    identity("s\U0001f600.onnx", y="\U0001f600")
+    answer = mark("init", "s\U0001f600.onnx", "--model", "smile", *QUICK)
+    assert answer.status == 0, answer.err
+    assert answered(mark, "[[1, 2]]") == {"\U0001f600": [[1.0, 2.0]]}
 
 
 @pytest.mark.parametrize(

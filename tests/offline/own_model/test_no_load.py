@@ -67,6 +67,7 @@ def test_without_the_flag_it_is_named(mark):
     [
         ("gpu.py:Gpu", STATED[:3], "give --memory-gib"),
         ("gpu.py:Late", STATED, "it lacks inputs, outputs"),
+        ("gpu.py:untold", STATED[:3], "give --memory-gib; untold is not called"),
         ("gpu.py:untold", STATED, "annotations have to tell"),
         ("same.onnx", STATED, "--no-load is for code"),
     ],
