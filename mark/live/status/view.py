@@ -32,6 +32,7 @@ from mark.controller.demand_units import window_speeds
 from mark.dispatch.objective import attainment
 from mark.domain.billing.costs import FleetUsage
 from mark.domain.billing.footprint import Footprint
+from mark.domain.billing.spending import SpendingLimit
 from mark.domain.demand import WINDOW_S
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import InstanceState
@@ -122,8 +123,10 @@ class LiveView:
         published = [MODEL.read(store, served.name) or PublishedModel() for served in self._spec.models]
         ticked_at = max((known.at for known in published), default=0.0)
         processes = PROCESSES.read(store) or ProcessesStatus()
+        budget = BUDGET.read(store)
+        is_limited = budget is not None and budget.limited_by is not SpendingLimit.NONE
         models = tuple(
-            self._model(served, known, now, failing, self._spec.footprint)
+            self._model(served, known, now, failing, self._spec.footprint, is_limited=is_limited)
             for served, known in zip(self._spec.models, published, strict=True)
         )
         overhead = _overhead(self._spec.footprint, published, now)
@@ -140,7 +143,7 @@ class LiveView:
             down=processes.down,
             account=processes.account,
             clock_set_by_s=processes.clock_set_by_s,
-            budget=BUDGET.read(store),
+            budget=budget,
             replays=_replays(NIGHTLY.read(store)),
             compared=COMPARED.read(store),
             hours=(SPEND.read(store) or SpendHistory()).hours,
@@ -158,6 +161,8 @@ class LiveView:
         now: float,
         failing: Sequence[str],
         footprint: Footprint | None,
+        *,
+        is_limited: bool,
     ) -> ModelStatus:
         store, name = self._store, served.name
         traffic = store.traffic(name)
@@ -186,6 +191,7 @@ class LiveView:
             redispatched=traffic.redispatched,
             clients=_clients(traffic, cost),
             lambda_=LambdaStatus(
+                answers=served.overflow is not None and not is_limited,
                 in_flight=traffic.lambda_in_flight,
                 # gateways that have nothing to report do not say what is warm: then the last tick's belief stands
                 warm=max(traffic.lambda_warm, known.lambda_warm),

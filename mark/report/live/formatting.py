@@ -26,7 +26,9 @@ from mark.store.published_status import AlertsStatus, AssumedLoad, ForecasterSta
 SILENT_AFTER_S = 180.0
 """Three ticks of service time: the fleet is then no longer steered."""
 WORTH_TELLING_S = 20.0
-"""A clock that is off the wall's by less was only rounded, or waited for the service to begin."""
+"""A clock that is ahead of the wall's, or was set, by less was only rounded."""
+BEHIND_S = 600.0
+"""A clock that is behind by less only stood while the service started, which users need not know."""
 STATES = ("ready", "pending", "draining", "stopped")
 ANSWERERS = (("instance", "instance"), ("standby", "standby"), ("lambda", "Lambda"), ("shed", "shed"))
 """Keys of `by` and the words of the replay's report for them."""
@@ -201,6 +203,13 @@ def judged(model: ModelStatus) -> LatencyStatus:
     return model.latency_ms if model.objective.measured == "answer" else model.first_byte_ms
 
 
+def objective_quantile(model: ModelStatus) -> tuple[str, float | None]:
+    """The judged latency at the objective's quantile, or the next higher one that is known: `p99` and ms."""
+    latency, target = judged(model), model.objective.target
+    known = ((0.95, "p95", latency.p95), (0.98, "p98", latency.p98), (0.99, "p99", latency.p99))
+    return next(((name, ms) for share, name, ms in known if share >= target), ("p99", latency.p99))
+
+
 def format_objective(*, target: float, latency_ms: float, measured: str = "answer") -> str:
     """`98 % within 600 ms`, or `98 % begin within 600 ms` of answers that stream."""
     begin = "" if measured == "answer" else "begin "
@@ -331,9 +340,9 @@ def format_clock(status: ServiceStatus) -> str:
         return f"the service's clock stands at {clock} until the load begins"
     if speed != 1:
         return f"the service's clock runs {ratio(speed, digits=0 if speed >= 2 else 2)} and shows {clock}"
-    if abs(behind_s) < WORTH_TELLING_S:
+    if -WORTH_TELLING_S < behind_s < BEHIND_S:
         return f"updated {read_at}"
-    off = f"{format_span(abs(behind_s))} {'behind: it starts with the first fleet' if behind_s > 0 else 'ahead'}"
+    off = f"{format_span(abs(behind_s))} {'behind' if behind_s > 0 else 'ahead'}"
     return f"updated {read_at}; the service's clock is {off}"
 
 
@@ -365,13 +374,21 @@ def format_expected_load(model: ModelStatus) -> str:
     required = format_rps(model.plan.required_rps)
     if any(model.fleet.planned.values()):
         return f"planned for {required}"
-    return f"{required} expected, no instance planned for it"
+    return f"{required} expected, {'Lambda answers' if model.lambda_.answers else 'no instance planned for it'}"
 
 
 def format_capacity(model: ModelStatus) -> str:
     """Ready capacity, and the load that the plan expects."""
+    if is_lambda_alone(model):
+        return format_expected_load(model)
     ready = f"{format_rps(sum(row.rps for row in model.capacity))} requests/s"
     return "; ".join(filter(None, (ready, format_expected_load(model))))
+
+
+def is_lambda_alone(model: ModelStatus) -> bool:
+    """True where no instance is ready or planned, because Lambda answers all requests."""
+    has_instances = any(row.rps for row in model.capacity) or any(model.fleet.planned.values())
+    return model.plan is not None and model.lambda_.answers and not has_instances
 
 
 def banners(status: ServiceStatus) -> tuple[Banner, ...]:

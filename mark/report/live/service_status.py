@@ -105,6 +105,8 @@ class AnswerCounts:
 class LambdaStatus:
     """The model's Lambda function."""
 
+    #: Whether it answers what instances do not carry: the model has one, and no budget holds it back.
+    answers: bool = False
     #: Calls under way.
     in_flight: int = 0
     #: Environments that are believed warm.

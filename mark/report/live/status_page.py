@@ -19,7 +19,7 @@ from mark.report.html import make_environment, trusted
 from mark.report.live import formatting
 from mark.report.live.chart import load_chart, spend_chart
 from mark.report.live.processes import format_restarts, process_banners
-from mark.report.live.service_status import ModelStatus, ObservedInstance, ServiceStatus
+from mark.report.live.service_status import LatencyStatus, ModelStatus, ObservedInstance, ServiceStatus
 
 WIDE, NARROW, WIDE_SPEND = (1112, 300), (360, 240), (1112, 200)
 """Charts in CSS pixels: on a desk, on a phone."""
@@ -163,6 +163,9 @@ class _Cells:
     answerers: Sequence[_Bar]
     quantiles: Sequence[_Bar]
     limit_share: float
+    is_lambda_alone: bool
+    judged: LatencyStatus
+    quantile: tuple[str, float | None]
 
 
 def _cells(model: ModelStatus, *, now: float, prefix: str) -> _Cells:
@@ -200,6 +203,9 @@ def _cells(model: ModelStatus, *, now: float, prefix: str) -> _Cells:
             for name, ms in latencies
         ],
         limit_share=limit_ms / end_ms,
+        is_lambda_alone=formatting.is_lambda_alone(model),
+        judged=formatting.judged(model),
+        quantile=formatting.objective_quantile(model),
     )
 
 
