@@ -43,7 +43,7 @@ from mark.live.background.failures import failure_lines
 from mark.live.clock import adopt_wall
 from mark.live.local.run_dir import process_of
 from mark.live.rollout_progress import progress_of
-from mark.report.live.overview import make_overview
+from mark.report.live.overview import make_overview, says_mean
 from mark.report.live.service_status import (
     AnswerCounts,
     ArrivalRates,
@@ -201,7 +201,9 @@ class LiveView:
             fleet=FleetStatus(planned=known.planned, requested=known.requested, observed=observed),
             capacity=_capacity(served, observed),
             cost_usd=cost,
-            usd_per_hour=hourly.instances + hourly.lambda_ + hourly.overhead,
+            usd_per_hour=hourly.instances + hourly.lambda_ + hourly.overhead
+            if says_mean(hourly.mean_over_s)
+            else None,
             usd_per_hour_by=hourly,
             gateways=self._shares(served, members) if served.central is not None else (),
             plan=known.plan,
@@ -255,7 +257,7 @@ def _overhead(footprint: Footprint | None, published: Sequence[PublishedModel], 
     began = [known.began_at for known in published if known.began_at is not None]
     life_s = max(0.0, now - min(began)) if began else 0.0
     usd = sum(line.usd for line in standing_lines(footprint, sum(known.peak_rps for known in published), life_s))
-    return OverheadStatus(usd=usd, usd_per_hour=usd * SECONDS_PER_HOUR / life_s if life_s else 0.0)
+    return OverheadStatus(usd=usd, usd_per_hour=usd * SECONDS_PER_HOUR / life_s if says_mean(life_s) else None)
 
 
 def _spend(

@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.load.traffic import FailureKind
 from mark.report.formatting import MISSING, finite, format_count, format_duration, percent, ratio, usd
+from mark.report.live.overview import says_mean
 from mark.report.live.service_status import (
     AnswerCounts,
     LatencyStatus,
     ModelStatus,
     ObjectiveStatus,
-    Overview,
     ServiceStatus,
     SpentStatus,
 )
@@ -268,15 +268,20 @@ def format_hourly(model: ModelStatus) -> str:
     """Parts of the spend of an hour: instances as they are now, the rest as a mean of a named span."""
     parts = model.usd_per_hour_by
     now = f"instances {usd(parts.instances)} now"
-    if parts.mean_over_s <= 0:
-        return now
+    if not says_mean(parts.mean_over_s):
+        return f"{now}; too early for the rest"
     means = f"Lambda {usd(parts.lambda_)}, {OWN_OVERHEAD} {usd(parts.overhead)}"
     return f"{now}; {means} as a mean of {format_span(parts.mean_over_s)}"
 
 
-def format_overhead(overview: Overview) -> str:
+def format_usd_per_hour(amount: float | None) -> str:
+    """USD an hour as `1.20`; `-` where it is too early to say."""
+    return MISSING if amount is None else usd(amount)
+
+
+def format_overhead(status: ServiceStatus) -> str:
     """What models share, once, and the sum of all."""
-    shared, whole = usd(overview.overhead_usd_per_hour), usd(overview.usd_per_hour)
+    shared, whole = map(format_usd_per_hour, (status.overhead.usd_per_hour, status.overview.usd_per_hour))
     return f"Overhead: {shared} USD/h for gateways, store, controllers and logs; {whole} USD/h in all"
 
 

@@ -14,6 +14,15 @@ BROKEN = "broken"
 """State of an instance whose model no longer answers."""
 
 
+LEAST_MEAN_S = 60.0
+"""A mean over less says nothing of an hour: a cold start, or a minute's minimum charge, would be all of it."""
+
+
+def says_mean(over_s: float) -> bool:
+    """True where a mean over so many seconds says what an hour costs."""
+    return over_s >= LEAST_MEAN_S
+
+
 def make_overview(models: Sequence[ModelStatus], overhead: OverheadStatus) -> Overview:
     """One row a model, the most expensive first, and the service's overhead once."""
     rows = [
@@ -26,12 +35,9 @@ def make_overview(models: Sequence[ModelStatus], overhead: OverheadStatus) -> Ov
         )
         for model in models
     ]
-    rows.sort(key=lambda row: (-row.usd_per_hour, row.model))
-    return Overview(
-        rows=tuple(rows),
-        overhead_usd_per_hour=overhead.usd_per_hour,
-        usd_per_hour=overhead.usd_per_hour + sum(row.usd_per_hour for row in rows),
-    )
+    rows.sort(key=lambda row: (-(row.usd_per_hour or 0.0), row.model))
+    hourly = [usd for usd in (overhead.usd_per_hour, *(row.usd_per_hour for row in rows)) if usd is not None]
+    return Overview(rows=tuple(rows), usd_per_hour=sum(hourly) if len(hourly) == 1 + len(rows) else None)
 
 
 def model_state(model: ModelStatus) -> ModelState:

@@ -287,8 +287,8 @@ class ModelStatus:
     capacity: tuple[OfferingCapacity, ...] = ()
     #: What it has cost.
     cost_usd: SpentStatus = field(default_factory=SpentStatus)
-    #: What an hour costs now, USD/h.
-    usd_per_hour: float = 0.0
+    #: What an hour costs now, USD/h; None in the first minute, of which a mean says nothing.
+    usd_per_hour: float | None = None
     #: What of.
     usd_per_hour_by: HourlyStatus = field(default_factory=HourlyStatus)
     #: By gateway, the agents that its queue is for; empty without a central queue.
@@ -339,8 +339,8 @@ class ModelRow:
     rps: float = 0.0
     #: Share answered in time; None while nothing is finished.
     attained: float | None = None
-    #: Cost of an hour now without what models share, USD/h.
-    usd_per_hour: float = 0.0
+    #: Cost of an hour now without what models share, USD/h; None in the first minute.
+    usd_per_hour: float | None = None
     #: Its state.
     state: ModelState = ModelState.STARTING
 
@@ -351,10 +351,8 @@ class Overview:
 
     #: One row a model, the most expensive first.
     rows: tuple[ModelRow, ...] = ()
-    #: The overhead that models share, USD/h.
-    overhead_usd_per_hour: float = 0.0
-    #: Models and overhead together, USD/h.
-    usd_per_hour: float = 0.0
+    #: Models and overhead together, USD/h; None in the first minute.
+    usd_per_hour: float | None = None
 
     @property
     def opened(self) -> str | None:
@@ -368,8 +366,8 @@ class OverheadStatus:
 
     #: Since the service began, USD.
     usd: float = 0.0
-    #: The same as a mean, USD/h.
-    usd_per_hour: float = 0.0
+    #: The same as a mean, USD/h; None in the first minute.
+    usd_per_hour: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,7 +70,7 @@ class LivePage:
             "top": str(macros.top(_top(status))),
             "month": str(macros.month(formatting.format_month(status))),
             "hours": str(macros.hours(*_hours(status))),
-            "models": str(macros.models(status.overview, _numbers(status))),
+            "models": str(macros.models(status.overview, formatting.format_overhead(status), _numbers(status))),
             "banners": str(macros.banners((*formatting.banners(status), *process_banners(status)))),
         }
         for number, model in enumerate(status.models):
@@ -110,6 +110,7 @@ def live_environment() -> Environment:
         assumed=formatting.format_assumed_load,
         planned=formatting.format_plan_times,
         hourly=formatting.format_hourly,
+        usd_per_hour=formatting.format_usd_per_hour,
         pool=formatting.format_pool_status,
         gateways=formatting.format_gateway_shares,
         overhead=formatting.format_overhead,

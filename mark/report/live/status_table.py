@@ -29,7 +29,7 @@ def status_table(status: ServiceStatus, *, model: str | None = None) -> list[Ren
     parts: list[RenderableType] = [_service_line(status)]
     parts += [_banner(banner) for banner in (*formatting.banners(status), *process_banners(status))]
     if status.overview.rows:
-        parts += [Text(""), _models(status), Text(formatting.format_overhead(status.overview), style="dim")]
+        parts += [Text(""), _models(status), Text(formatting.format_overhead(status), style="dim")]
     opened = next((one for one in status.models if one.name == (model or status.overview.opened)), None)
     if opened is not None:
         parts += [Text(""), *_model(opened, status.now)]
@@ -47,7 +47,7 @@ def _models(status: ServiceStatus) -> Table:
             Text(row.model),
             formatting.format_rps(row.rps),
             formatting.format_share(row.attained),
-            usd(row.usd_per_hour),
+            formatting.format_usd_per_hour(row.usd_per_hour),
             Text(row.state.value, style="bold red" if row.state.is_bad else ""),
         )
     return table
@@ -125,7 +125,10 @@ def _figures(model: ModelStatus) -> Table:
         grid.add_row("pool", Text(pool))
     if shares := formatting.format_gateway_shares(model):
         grid.add_row("gateways", Text(shares))
-    grid.add_row("spend", Text(f"{usd(model.usd_per_hour)} USD/h ({hourly}); USD so far: {spent}"))
+    grid.add_row(
+        "spend",
+        Text(f"{formatting.format_usd_per_hour(model.usd_per_hour)} USD/h ({hourly}); USD so far: {spent}"),
+    )
     return grid
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.report.live.overview import make_overview, model_state
+from mark.report.live.overview import make_overview, model_state, says_mean
 from mark.report.live.service_status import (
     ArrivalRates,
     FleetStatus,
@@ -50,6 +50,15 @@ ASKED = replace(busy_model(), fleet=FleetStatus())
 )
 def test_trouble_comes_before_change_and_change_before_rest(model: ModelStatus, state: ModelState) -> None:
     assert model_state(model) is state
+
+
+def test_what_an_hour_costs_is_not_said_in_the_first_minute() -> None:
+    early, later = empty_model(), replace(empty_model("later"), usd_per_hour=1.0)
+    assert make_overview([later], OverheadStatus(usd_per_hour=0.5)).usd_per_hour == 1.5
+    assert make_overview([later, early], OverheadStatus(usd_per_hour=0.5)).usd_per_hour is None
+    assert make_overview([later], OverheadStatus()).usd_per_hour is None
+    assert not says_mean(59.0)
+    assert says_mean(60.0)
 
 
 @given(st.lists(st.tuples(st.text(max_size=3), st.floats(0, 100)), max_size=20), st.floats(0, 10))

@@ -200,7 +200,7 @@ def test_spend_of_an_hour_says_what_of_and_over_how_long() -> None:
         format_hourly(busy_model())
         == "instances 0.80 now; Lambda 0.12, disks and addresses 0.0700 as a mean of 2 h"
     )
-    assert format_hourly(empty_model()) == "instances 0.00 now"
+    assert format_hourly(empty_model()) == "instances 0.00 now; too early for the rest"
 
 
 @pytest.mark.parametrize(

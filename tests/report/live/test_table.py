@@ -58,7 +58,8 @@ def test_says_what_the_page_says() -> None:
 
 
 def test_the_dearest_model_is_told_in_full_and_any_other_on_request() -> None:
-    shown = status(empty_model("idle-one"), busy_model(), empty_model("[b]x"))
+    idle = (replace(empty_model(name), usd_per_hour=0.0) for name in ("idle-one", "[b]x"))
+    shown = status(*idle, busy_model())
     lines = printed(shown).splitlines()
     first = next(number for number, line in enumerate(lines) if line.startswith("model"))
     assert [line.split()[0] for line in lines[first + 2 : first + 5]] == ["inception-v3", "[b]x", "idle-one"]
