@@ -213,6 +213,8 @@ class PublishedModel:
     observed: tuple[PublishedInstance, ...] = ()
     #: Lambda environments that are believed warm.
     lambda_warm: int = 0
+    #: Share answered in time of the error budget's window; None before anything finished in it.
+    attained_lately: float | None = None
     #: Load, capacity and forecast; None before the first tick.
     series: LoadSeries | None = None
     #: Requests since the service began.

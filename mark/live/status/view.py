@@ -179,7 +179,7 @@ class LiveView:
             series=known.series or LoadSeries(),
             assumed=known.assumed,
             trained=known.trained,
-            objective=_objective(served, traffic),
+            objective=_objective(served, traffic, known.attained_lately),
             latency_ms=_latency_ms(traffic.latency_counts, traffic.latency_sum_s),
             first_byte_ms=_latency_ms(traffic.first_byte_counts, traffic.first_byte_sum_s),
             by=AnswerCounts(
@@ -353,7 +353,7 @@ def _left_s(taken_at: float | None, now: float) -> float | None:
     return None if taken_at is None else max(0.0, taken_at - now)
 
 
-def _objective(served: ServedModel, traffic: ModelTraffic) -> ObjectiveStatus:
+def _objective(served: ServedModel, traffic: ModelTraffic, attained_lately: float | None) -> ObjectiveStatus:
     return ObjectiveStatus(
         latency_ms=served.slo.judged_s * 1000,
         measured="answer" if served.slo.first_byte_s is None else "first_byte",
@@ -362,6 +362,7 @@ def _objective(served: ServedModel, traffic: ModelTraffic) -> ObjectiveStatus:
         late=traffic.late,
         shed=traffic.shed,
         attained=attainment(traffic.missed, traffic.finished),
+        attained_lately=attained_lately,
         accuracy=traffic.accuracy,
         accuracy_now=traffic.recent_accuracy,
     )

@@ -192,12 +192,6 @@ def format_accuracy(objective: ObjectiveStatus) -> str:
     return f"{format_share(objective.accuracy)} right{recent}"
 
 
-def keeps_objective(model: ModelStatus) -> bool:
-    """At least the target share was answered in time, or nothing is finished yet."""
-    attained = model.objective.attained
-    return attained is None or attained >= model.objective.target
-
-
 def judged(model: ModelStatus) -> LatencyStatus:
     """The times that the objective judges."""
     return model.latency_ms if model.objective.measured == "answer" else model.first_byte_ms

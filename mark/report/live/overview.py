@@ -42,15 +42,15 @@ def make_overview(models: Sequence[ModelStatus], overhead: OverheadStatus) -> Ov
 
 def model_state(model: ModelStatus) -> ModelState:
     """What a reader must know first of a model: trouble, then change, then rest."""
-    attained, observed = model.objective.attained, model.fleet.observed
+    observed = model.fleet.observed
     found = (
-        (attained is not None and attained < model.objective.target, ModelState.MISSES),
+        (model.objective.is_missed, ModelState.MISSES),
         (any(one.state == BROKEN for one in observed), ModelState.BROKEN),
         (any(one.gone_in_s is not None for one in observed), ModelState.LOSING_SPOT),
         (model.policy is None, ModelState.STARTING),
         (_lacks_planned(model) or any(one.state == "pending" for one in observed), ModelState.SCALING_UP),
         (model.rates.max_rps > 0, ModelState.SERVING),
-        (attained is None, ModelState.UNASKED),
+        (model.objective.attained is None, ModelState.UNASKED),
     )
     return next((state for holds, state in found if holds), ModelState.IDLE)
 

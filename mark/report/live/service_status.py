@@ -37,7 +37,7 @@ from mark.store.published_status import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectiveStatus:
-    """Attainment of the model's objective, since the service began."""
+    """Attainment of the model's objective, since the service began and lately."""
 
     #: The objective's latency, milliseconds.
     latency_ms: float
@@ -53,10 +53,18 @@ class ObjectiveStatus:
     shed: int = 0
     #: Share answered in time; None while nothing is finished.
     attained: float | None = None
+    #: The same of the last hours, the window of the error budget that plans go by; None before its first minute.
+    attained_lately: float | None = None
     #: Mean accuracy of the variants that answered on instances; None for a model without variants.
     accuracy: float | None = None
     #: The same of the last whole 5 s in which something was answered.
     accuracy_now: float | None = None
+
+    @property
+    def is_missed(self) -> bool:
+        """True where too few were answered in time lately, or at all in the first minute."""
+        judged = self.attained if self.attained_lately is None else self.attained_lately
+        return judged is not None and judged < self.target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,7 +314,7 @@ class ModelStatus:
 class ModelState(StrEnum):
     """What a reader must know first of a model."""
 
-    #: Fewer requests than its target were answered in time, since the service began.
+    #: Fewer requests than its target were answered in time, in the window of the error budget.
     MISSES = "misses its objective"
     #: The model of an instance no longer answers.
     BROKEN = "instance broken"

@@ -18,8 +18,9 @@ from mark.report.formatting import usd
 from mark.report.html import make_environment, trusted
 from mark.report.live import formatting
 from mark.report.live.chart import load_chart, spend_chart
+from mark.report.live.overview import model_state
 from mark.report.live.processes import format_restarts, process_banners
-from mark.report.live.service_status import LatencyStatus, ModelStatus, ObservedInstance, ServiceStatus
+from mark.report.live.service_status import LatencyStatus, ModelState, ModelStatus, ObservedInstance, ServiceStatus
 
 WIDE, NARROW, WIDE_SPEND = (1112, 300), (360, 240), (1112, 200)
 """Charts in CSS pixels: on a desk, on a phone."""
@@ -155,6 +156,7 @@ class _Cells:
     wide: Markup
     narrow: Markup
     objective: str
+    state: ModelState
     keeps: bool
     budget: formatting.ErrorBudget
     failures: Sequence[str]
@@ -187,7 +189,8 @@ def _cells(model: ModelStatus, *, now: float, prefix: str) -> _Cells:
         objective=formatting.format_objective(
             target=model.objective.target, latency_ms=limit_ms, measured=model.objective.measured
         ),
-        keeps=formatting.keeps_objective(model),
+        state=model_state(model),
+        keeps=not model.objective.is_missed,
         budget=formatting.budget_of(model),
         failures=[formatting.format_failure(failure, now) for failure in model.failures],
         rows=rows,

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from mark.report.formatting import MISSING, format_count, usd
 from mark.report.live import formatting
+from mark.report.live.overview import model_state
 from mark.report.live.processes import format_restarts, process_banners
 from mark.report.live.service_status import LatencyStatus, ModelStatus, ServiceStatus
 from mark.report.tables import figures, make_table, texts
@@ -81,14 +82,14 @@ def _service_line(status: ServiceStatus) -> Text:
 
 def _model_line(model: ModelStatus) -> Text:
     aspects = ", ".join(filter(None, (model.policy, model.market)))
-    kept, objective = formatting.keeps_objective(model), model.objective
+    state, objective = model_state(model), model.objective
     objective_text = formatting.format_objective(
         target=objective.target, latency_ms=objective.latency_ms, measured=objective.measured
     )
     line = Text.assemble((model.name, "bold"), f"  {objective_text}")
     if aspects:
         line.append(f"  {aspects}")
-    return line if kept else line.append("  MISSES ITS OBJECTIVE", style="bold red")
+    return line.append(f"  {state.value}", style="bold red" if state.is_bad else "")
 
 
 def _quantiles(latency: LatencyStatus) -> Text:

@@ -20,6 +20,11 @@ PLANNED = replace(empty_model(), policy="hedged")
 ASKED = replace(busy_model(), fleet=FleetStatus())
 
 
+def lately(model: ModelStatus, share: float) -> ModelStatus:
+    """The model, of late with that share in time."""
+    return replace(model, objective=replace(model.objective, attained_lately=share))
+
+
 @pytest.mark.parametrize(
     ("model", "state"),
     [
@@ -41,6 +46,8 @@ ASKED = replace(busy_model(), fleet=FleetStatus())
         (ASKED, ModelState.SERVING),
         (replace(ASKED, rates=ArrivalRates()), ModelState.IDLE),
         (interrupted_model(), ModelState.MISSES),
+        (lately(interrupted_model(), 0.99), ModelState.LOSING_SPOT),  # a bad hour is long ago
+        (lately(ASKED, 0.97), ModelState.MISSES),
         (replace(interrupted_model(), objective=busy_model().objective), ModelState.LOSING_SPOT),
         (
             replace(ASKED, fleet=FleetStatus(observed=(instance(1, "c5.large:spot", state="broken"),))),

@@ -48,7 +48,7 @@ def test_says_what_the_page_says() -> None:
     for part in (
         "clock runs 20x and shows", "controller controller-0, last tick 4 s ago",
         "4 spot instances are being taken away",
-        "MISSES ITS OBJECTIVE", "97.47 %; 127 % of the error budget used", "290/584/812/1171 ms",
+        "misses its objective", "97.47 %; 127 % of the error budget used", "290/584/812/1171 ms",
         "41.2 requests/s", "Lambda 3,026", "serving 1.95, disks and addresses 0.41, total 2.36",
         "failed (5xx) 3, client's mistake (4xx) 4",
         "failed 3 times since 02:30:30, last 02:40:00: the model failed: ValueError: row 3",
