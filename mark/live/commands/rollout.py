@@ -15,6 +15,7 @@ from mark.config.served import served_models
 from mark.config.service import RolloutsSettings
 from mark.config.settings import Settings
 from mark.domain.errors import MarkError, Misconfigured, RetryLater, unknown
+from mark.domain.figures import share_words
 from mark.domain.member import MemberState
 from mark.domain.models.versions import (
     CanaryPolicy,
@@ -34,6 +35,7 @@ from mark.live.rollout_progress import progress_of
 from mark.live.service_session import keep_bundle, remove_copies, service_store
 from mark.live.version_bundles import MOST_IN_FUNCTION_MIB, VersionBundle, bundle_of, runs_in_function
 from mark.plugins.load import make_model
+from mark.report.formatting import MISSING, usd
 from mark.report.tables import make_table, texts
 from mark.report.terminal import show, show_json
 from mark.service_spec import ServedModel
@@ -299,7 +301,8 @@ def _show(store: ServiceStore, versions: ModelVersions, *, as_json: bool) -> Non
         return
     show(f"{versions.model}  {rollout.candidate} in place of {rollout.before}, {rollout.words}")
     table = make_table(
-        texts("version", "role", "share", "answered", "late", "failed", "mean ms", "hours", "USD"), gap=2
+        texts("version", "role", "share", "answered", "late", "failed", "mean ms", "instance hours", "their USD"),
+        gap=2,
     )
     for row in _rows(versions, rollout, counts, costs):
         table.add_row(*row)
@@ -348,13 +351,12 @@ def _rows(
             (
                 version,
                 _role(versions, version),
-                f"{_share(versions, version):.0%}",
+                share_words(_share(versions, version)),
                 str(one.answered),
                 str(one.late),
                 str(one.failed),
-                f"{1000 * one.mean_latency_s:.0f}",
-                f"{cost.instance_hours:.2f}",
-                f"{cost.usd:.4f}",
+                f"{1000 * one.mean_latency_s:.0f}" if one.answered else MISSING,
+                *((f"{cost.instance_hours:.2f}", usd(cost.usd)) if cost.instance_hours else (MISSING, MISSING)),
             )
         )
     return rows

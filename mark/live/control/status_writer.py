@@ -15,13 +15,13 @@ from mark.controller.state import Decision, State
 from mark.dispatch.objective import attainment
 from mark.domain.capacity_schedule import next_bounds
 from mark.domain.demand import Demand
+from mark.domain.figures import plural
 from mark.domain.fleet import FleetView, Instance, InstanceState
 from mark.domain.orders import Launch, Order, WarmLambda
 from mark.live.clock import ServiceClock
 from mark.live.control.hourly_totals import HourlyTotalsWriter
 from mark.live.models import LiveModel
 from mark.planner.budget_pool import pool_sizes
-from mark.report.formatting import plural
 from mark.steady_time import steady_time
 from mark.store.published_status import (
     MODEL,
