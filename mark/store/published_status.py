@@ -342,6 +342,8 @@ class BudgetStatus:
     reasons: tuple[str, ...] = ()
     #: Commitments of this month; None where the account has none.
     commitments: CommitmentSpend | None = None
+    #: What commitments add to the bill since the service began, less what they cover, USD.
+    commitments_usd: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -129,7 +129,8 @@ class LiveView:
             self._model(served, known, now, failing, self._spec.footprint, is_limited=is_limited)
             for served, known in zip(self._spec.models, published, strict=True)
         )
-        overhead = _overhead(self._spec.footprint, published, now)
+        commitments_usd = 0.0 if budget is None else budget.commitments_usd
+        overhead = _overhead(self._spec.footprint, published, now, commitments_usd)
         return ServiceStatus(
             service=self._service,
             now=now,
@@ -252,11 +253,17 @@ class LiveView:
         return ArrivalRates(now_rps=rates[-1], last_minute_rps=sum(rates) / len(rates), max_rps=max(rates))
 
 
-def _overhead(footprint: Footprint | None, published: Sequence[PublishedModel], now: float) -> OverheadStatus:
-    """What models share, since the first of them began: gateways are billed for their peaks together."""
+def _overhead(
+    footprint: Footprint | None, published: Sequence[PublishedModel], now: float, commitments_usd: float
+) -> OverheadStatus:
+    """What models share, as in `shared_bill`, since the first of them began.
+
+    Gateways are billed for their peaks together. commitments_usd: as the controller counted it last.
+    """
     began = [known.began_at for known in published if known.began_at is not None]
     life_s = max(0.0, now - min(began)) if began else 0.0
-    usd = sum(line.usd for line in standing_lines(footprint, sum(known.peak_rps for known in published), life_s))
+    lines = standing_lines(footprint, sum(known.peak_rps for known in published), life_s)
+    usd = sum(line.usd for line in lines) + commitments_usd
     return OverheadStatus(usd=usd, usd_per_hour=usd * SECONDS_PER_HOUR / life_s if says_mean(life_s) else None)
 
 

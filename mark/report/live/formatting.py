@@ -275,8 +275,11 @@ def format_usd_per_hour(amount: float | None) -> str:
 
 def format_overhead(status: ServiceStatus) -> str:
     """What models share, once, and the sum of all."""
-    shared, whole = map(format_usd_per_hour, (status.overhead.usd_per_hour, status.overview.usd_per_hour))
-    return f"Overhead: {shared} USD/h for gateways, store, controllers and logs; {whole} USD/h in all"
+    shared, whole = status.overhead.usd_per_hour, status.overview.usd_per_hour
+    if shared is None:
+        return "Overhead: too early for USD/h"
+    in_all = "" if whole is None else f"; {usd(whole)} USD/h in all"
+    return f"Overhead: {usd(shared)} USD/h for gateways, store, controllers and logs{in_all}"
 
 
 def format_pool_status(model: ModelStatus) -> str:

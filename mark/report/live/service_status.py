@@ -370,7 +370,7 @@ class Overview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverheadStatus:
-    """What models share: gateways, load balancer, store, controllers, logs."""
+    """What models share: gateways, load balancer, store, controllers, logs, commitments less what they cover."""
 
     #: Since the service began, USD.
     usd: float = 0.0
