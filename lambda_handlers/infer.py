@@ -32,7 +32,7 @@ logger = Logger(service="mark-infer")
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  # noqa: ARG001 - Lambda's signature
     """Answer one request; whatever is wrong with it is a 4xx in the reply, a model that fails a 500."""
     began = time.perf_counter()
-    served = served_model(str(event.get(VERSION_KEY, "")))
+    served = served_model(str(event.get(VERSION_KEY, "")), warms_up=bool(event.get("mark-warm")))
     if event.get("mark-warm"):
         time.sleep(min(max(float(event.get("hold_s", 0.0)), 0.0), HOLD_AT_MOST_S))
         return {"mark-warm": True}

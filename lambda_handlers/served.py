@@ -11,6 +11,7 @@ An environment answers as one version until a call names another.
 from __future__ import annotations
 
 import json
+import logging
 import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +31,7 @@ from mark.protocols.exchange import row_count, zeros
 from mark.protocols.oip.bodies import Tensors
 from mark.protocols.oip.replies import MODEL_VERSION
 
+log = logging.getLogger(__name__)
 _loading = threading.Lock()
 _served: dict[str, Served] = {}
 """The model by its version, empty for what the function's own files are; one at a time."""
@@ -49,9 +51,10 @@ class Served:
     version: str = MODEL_VERSION
 
 
-def served_model(version: str = "") -> Served:
+def served_model(version: str = "", *, warms_up: bool = False) -> Served:
     """Loaded once; environments that are threads of one process share it. version: the one that a call names.
 
+    warms_up: a model that is loaded now answers zeros once, which fills its caches, as on an instance.
     Misconfigured where it cannot be loaded, VersionUnavailable where the version's files cannot be had.
     """
     if not variable_or("MARK_VERSIONS_BUCKET", "") or version == variable_or("MARK_BACKEND_VERSION", ""):
@@ -60,6 +63,8 @@ def served_model(version: str = "") -> Served:
         if version not in _served:
             _served.clear()  # two models may not fit the memory
             _served[version] = load(version)
+            if warms_up:
+                _warm_up(_served[version])
         return _served[version]
 
 
@@ -81,6 +86,13 @@ def load(version: str = "") -> Served:
         return latency_s * noise_factor(cv, rng.gauss(0.0, 1.0))
 
     return Served(name, inputs, lambda tensors: zeros(outputs, row_count(tensors)), least_s, version=known)
+
+
+def _warm_up(served: Served) -> None:
+    try:
+        served.predict(zeros(served.inputs, 1))
+    except Exception as error:  # noqa: BLE001 - a user's model may raise anything; requests say whether it serves
+        log.warning("%s failed on zeros and was not warmed up: %s", served.name, error)
 
 
 def _named(target: str, folder: str) -> Callable[[], PythonModel]:

@@ -75,10 +75,7 @@ def _run(arguments: list[str]) -> int:
         status = app(args=arguments or ["--help"], prog_name="mark", standalone_mode=False)
         sys.stdout.flush()
     except _CLICK_ERROR as error:
-        context = getattr(error, "ctx", None)
-        where = context.command_path if context else "mark"
-        said = error.format_message().rstrip(".")
-        return failed(f"{said}{'' if said.endswith('?') else ';'} see `{where} --help`")
+        return failed(_usage(error))
     except (MarkError, ModuleNotFoundError) as error:
         return failed(_explained(error, f"mark {' '.join(arguments[:1])}"))
     except BrokenPipeError:
@@ -92,6 +89,25 @@ def _run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     return status if isinstance(status, int) else 0
+
+
+def _usage(error: Any) -> str:
+    """A usage error's line, and where to go on from it."""
+    context = getattr(error, "ctx", None)
+    said = error.format_message().rstrip(".")
+    if taker := _taker(context, getattr(error, "option_name", "")):
+        return f"{said}; it comes after a command, as in `{taker}`"
+    where = context.command_path if context else "mark"
+    return f"{said}{'' if said.endswith('?') else ';'} see `{where} --help`"
+
+
+def _taker(context: Any, option: str) -> str:
+    """The first command of a group with the option that was given to the group itself; empty where none has it."""
+    if not option or context is None or context.parent is None:
+        return ""
+    commands = getattr(context.command, "commands", {})
+    takers = (name for name, one in commands.items() if any(option in given.opts for given in one.params))
+    return next((f"{context.command_path} {name} {option}" for name in takers), "")
 
 
 def _explained(error: MarkError | ModuleNotFoundError, command: str) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+from mark.domain.figures import share_words
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.models.canary_evidence import most_missed
 from mark.domain.models.versions import (
@@ -220,14 +221,14 @@ def _moved(rollout: Rollout, stable: str, seen: RolloutSeen) -> Rollout:
 def _given_its_share(rollout: Rollout, seen: RolloutSeen) -> Rollout:
     """The candidate gets the share that its instances carry, or copies of it."""
     if rollout.is_in_shadow:
-        reason = f"gets copies of {rollout.share:.0%} of the requests, whose answers are compared"
+        reason = f"gets copies of {share_words(rollout.share)} of the requests, whose answers are compared"
         return replace(rollout, phase=RolloutPhase.SHADOWING, since=seen.now, reason=reason, counts=seen.counts)
     return replace(
         rollout,
         phase=RolloutPhase.DWELLING,
         weight=max(rollout.weight, rollout.share),
         since=seen.now,
-        reason=f"answers {rollout.share:.0%} of the requests",
+        reason=f"answers {share_words(rollout.share)} of the requests",
         counts=seen.counts,
     )
 
@@ -287,8 +288,8 @@ def judge_step(stable: VersionCounts, candidate: VersionCounts, target: float) -
         return None
     return (
         f"misses too often: {candidate.missed:,} of its {candidate.finished:,} requests missed the objective "
-        f"({candidate.missed_share:.1%}); {1.0 - target:.1%} may, and {stable.missed_share:.1%} of the stable "
-        "version's did"
+        f"({share_words(candidate.missed_share, 1)}); {share_words(1.0 - target, 1)} may, and "
+        f"{share_words(stable.missed_share, 1)} of the stable version's did"
     )
 
 
@@ -313,8 +314,8 @@ def judge_carried(rollout: Rollout, stable: VersionCounts, candidate: VersionCou
         return None
     answered = candidate.finished / requests
     return (
-        f"too slow for its share: it answered {answered:.1%}, not {rollout.weight:.0%}, of the requests, its "
-        "instances did not take the others in time"
+        f"too slow for its share: it answered {share_words(answered, 1)}, not {share_words(rollout.weight)}, "
+        "of the requests, its instances did not take the others in time"
     )
 
 
@@ -379,14 +380,14 @@ def judge(
     is_burning = candidate.missed_share >= too_many and candidate.missed_share > stable.missed_share
     if is_burning and candidate.missed >= policy.least_missed:
         return (
-            f"burn rate {burn:.1f}: {candidate.missed_share:.1%} of its requests missed the objective, "
-            f"{stable.missed_share:.1%} of the stable version's"
+            f"burn rate {burn:.1f}: {share_words(candidate.missed_share, 1)} of its requests missed the "
+            f"objective, {share_words(stable.missed_share, 1)} of the stable version's"
         )
     is_failing = candidate.failed_share > stable.failed_share + policy.error_share
     if is_failing and candidate.failed >= policy.least_missed:
         return (
-            f"error share: {candidate.failed_share:.1%} of its requests failed, {stable.failed_share:.1%} of the "
-            "stable version's"
+            f"error share: {share_words(candidate.failed_share, 1)} of its requests failed, "
+            f"{share_words(stable.failed_share, 1)} of the stable version's"
         )
     slow_s = max(policy.latency_factor * stable.mean_latency_s, stable.mean_latency_s + NOTICED * objective_s)
     is_known = min(stable.answered, candidate.answered) >= policy.least_requests
@@ -419,7 +420,7 @@ def _longest_s(rollout: Rollout) -> float:
 
 
 def _preparing(share: float) -> str:
-    return f"starts instances for {share:.0%} of the requests"
+    return f"starts instances for {share_words(share)} of the requests"
 
 
 def _never_ready(rollout: Rollout, lacking: Mapping[str, int], ready: Counter[str]) -> str:
@@ -443,7 +444,9 @@ def _launches(rollout: Rollout, versions: ModelVersions, seen: RolloutSeen) -> t
             number += 1
             item = VersionLaunch(token=f"r{rollout.id}-{number}", offering=name, count=missing, at=seen.now)
             asked.append(item)
-            orders.append(_launch(item, rollout.candidate, f"{rollout.share:.0%} of version {rollout.candidate}"))
+            orders.append(
+                _launch(item, rollout.candidate, f"{share_words(rollout.share)} of version {rollout.candidate}")
+            )
     return replace(rollout, requested=tuple(asked), launches=number), tuple(orders)
 
 

@@ -39,6 +39,7 @@ from mark.controller.state import (
 )
 from mark.dispatch.overflow import environments_for
 from mark.domain.billing.spending import SpendingLimit
+from mark.domain.figures import plural
 from mark.domain.fleet import FleetView, InstanceState, Role
 from mark.domain.orders import Drain, Launch, LaunchRefused, Order, RefusalCause, WarmLambda
 from mark.domain.plan import RETRY_WAKE_S
@@ -400,7 +401,7 @@ def _warm_ups(state: State, seen: Observation, policy: ControllerPolicy, tokens:
         return []
     provisioned = policy.provisioned_at(seen.now)
     if provisioned > seen.lambda_warm:
-        reason = f"{provisioned} environments are provisioned in this hour"
+        reason = f"{plural(provisioned, 'environment')} provisioned in this hour"
         return [WarmLambda(token=tokens.next(), reason=reason, concurrency=provisioned)]
     if not policy.warm_lambda:
         return []
@@ -417,7 +418,7 @@ def _warm_ups(state: State, seen: Observation, policy: ControllerPolicy, tokens:
     wanted = environments_for(gap, policy.overflow.latency_s, cold_share, policy.overflow.concurrency)
     if wanted <= seen.lambda_warm:
         return []
-    reason = f"Lambda may have to answer {gap:.1f} requests/s: {wanted} environments"
+    reason = f"Lambda may have to answer {gap:.1f} requests/s: {plural(wanted, 'environment')}"
     return [WarmLambda(token=tokens.next(), reason=reason, concurrency=wanted)]
 
 

@@ -27,7 +27,7 @@ from mark.deployment.deployment_plan import STAYS
 from mark.deployment.show import EventLog
 from mark.deployment.stack_progress import finish, logged, settle
 from mark.domain.errors import MarkError, RetryLater
-from mark.report.formatting import plural
+from mark.domain.figures import plural
 from mark.report.terminal import agreed, show
 
 ORDER = (

@@ -12,8 +12,8 @@ from rich.table import Table
 
 from mark.aws.stacks.cloudformation import Change, StackEvent
 from mark.deployment.deployment_plan import StackPlan
+from mark.domain.figures import plural
 from mark.live.models import LiveModel
-from mark.report.formatting import plural
 from mark.report.tables import make_table, texts
 
 SIGNS = {"Add": "+", "Modify": "~", "Remove": "-"}

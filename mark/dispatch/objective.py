@@ -15,7 +15,7 @@ def is_window_full(requests: int, elapsed_s: float, most_requests: int, most_s: 
     return requests > 0 and (requests >= most_requests or elapsed_s >= most_s)
 
 
-def attainment(missed: int, finished: int) -> float | None:
+def attainment(missed: float, finished: float) -> float | None:
     """Share of the finished requests that was answered in time; None where none finished."""
     return 1.0 - missed / finished if finished else None
 

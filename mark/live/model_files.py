@@ -75,6 +75,30 @@ def version_of(backend: BackendSpec) -> str:
     return digest.hexdigest()[:VERSION_LETTERS]
 
 
+def changed_files(before: BackendSpec, now: BackendSpec) -> tuple[str, ...]:
+    """Files in which two versions differ, by their path from the model's own folder; new and gone ones are marked.
+
+    Empty where no file is the owner's, or those of `before` are not on this machine. Errors as of `model_files`.
+    """
+    if not before.folder or not Path(before.folder).is_dir():
+        return ()
+    old, new = model_files(before), model_files(now)
+    if old is None or new is None:
+        return ()
+    where = new.target.rpartition(":")[0]
+    own = PurePath(where).parent if where.endswith(".py") else PurePath()
+    found = []
+    for path in sorted({*old.files, *new.files}):
+        name = os.path.relpath(path, own)
+        if path not in old.files:
+            found.append(f"{name} (new)")
+        elif path not in new.files:
+            found.append(f"{name} (gone)")
+        elif _digest(old.root / path) != _digest(new.root / path):
+            found.append(name)
+    return tuple(found)
+
+
 def keep_version(backend: BackendSpec, folder: Path) -> tuple[str, BackendSpec]:
     """The version, and the backend that serves its copy below `folder`. Misconfigured where none can be kept.
 

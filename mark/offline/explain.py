@@ -13,7 +13,7 @@ from mark.controller.journal import BrokenLine, Header, Tick, read_journal
 from mark.controller.replay_check import Mismatch, mismatches
 from mark.controller.state import Note, NoteKind
 from mark.domain.errors import Misconfigured, unknown
-from mark.domain.figures import figure
+from mark.domain.figures import figure, plural
 from mark.domain.fleet import Role
 from mark.domain.orders import (
     Fact,
@@ -28,7 +28,6 @@ from mark.domain.orders import (
 )
 from mark.domain.plan import Plan
 from mark.offline.out_folder import JOURNAL_NAME
-from mark.report.formatting import plural
 from mark.report.runs.explanation import ExplainedTick, explain_document, explain_text
 from mark.report.terminal import progress, show, show_json
 from mark.telemetry.journal_file import journal_lines
@@ -216,7 +215,7 @@ def _format_seen(tick: Tick, header: Header) -> str:
     if seen.slo is not None and header.policy.monitor is not None:
         parts.append(f"{seen.slo.missed} of {seen.slo.requests} requests missed in the monitor's window")
     if seen.lambda_warm:
-        parts.append(f"{seen.lambda_warm} warm Lambda environments")
+        parts.append(plural(seen.lambda_warm, "warm Lambda environment"))
     parts.extend(_fact(fact) for fact in seen.facts)
     return "; ".join(parts) or "no instances"
 
@@ -267,7 +266,7 @@ def _order(order: Order, plan: Plan | None) -> str:
         case Launch():
             what = f"launch {order.count} {order.offering}" + (" as standby" if order.role is Role.STANDBY else "")
         case WarmLambda():
-            what = f"keep {order.concurrency} Lambda environments warm"
+            what = f"keep {plural(order.concurrency, 'Lambda environment')} warm"
         case _:
             what = f"{order.kind.replace('-', ' ')} {', '.join(order.instances)}"
     return f"{what}: {reason}"

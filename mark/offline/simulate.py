@@ -22,6 +22,7 @@ from mark.dispatch.qos import QosRule
 from mark.dispatch.variants import VariantServing
 from mark.domain.commitments.owned import Commitments
 from mark.domain.errors import MarkError, Misconfigured
+from mark.domain.figures import plural
 from mark.offline.experiments import (
     learned_days,
     line_up,
@@ -35,7 +36,7 @@ from mark.offline.out_folder import OutFolder
 from mark.policies.bundles import KAIROS
 from mark.policies.present import Present, parse_present
 from mark.policies.supply import Supply
-from mark.report.formatting import percent, plural
+from mark.report.formatting import percent
 from mark.report.runs.comparison import (
     ComparedRun,
     OneVariant,

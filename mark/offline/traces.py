@@ -10,9 +10,9 @@ from typing import Any
 from rich.table import Table
 
 from mark.domain.errors import Misconfigured, unknown
-from mark.domain.figures import figure
+from mark.domain.figures import figure, plural
 from mark.offline.trace_source import TraceReading, read_places
-from mark.report.formatting import format_count, format_duration, plural
+from mark.report.formatting import format_count, format_duration
 from mark.report.terminal import note, progress, show, show_json
 from mark.simulator.traces.bursts import has_long_bins, long_bins_note
 from mark.simulator.traces.generators import constant, diurnal_floods, mmpp, surge

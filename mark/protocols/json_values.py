@@ -29,6 +29,7 @@ NOT_FINITE: Mapping[str, float] = {"NaN": math.nan, "Infinity": math.inf, "-Infi
 """Floats that JSON has no numbers for, by the texts that stand for them, as in protobuf's JSON mapping."""
 MAX_EXACT = 2**53 - 1
 """Largest float that stands for one whole number: beyond it others are rounded to the same."""
+NO_NUMBERS, TOO_LARGE = "values other than numbers", "numbers that are too large"
 FEW = 32
 """Up to so many values numpy is faster than `struct`."""
 
@@ -57,10 +58,11 @@ def unnest(data: list[Any]) -> tuple[list[Any], tuple[int, ...]]:
     return level, tuple(shape)
 
 
-def from_json(data: object, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+def from_json(data: object, dtype: np.dtype[Any], shape: tuple[int, ...], *, datatype: str) -> NDArray[Any]:
     """An array of that shape from flat or nested lists, whose elements are looked at before it is made.
 
-    Values are never bent into the type: 1.5 is no INT32, 300 no INT8. Errors: BadRequest.
+    Values are never bent into the type: 1.5 is no INT32, 300 no INT8. datatype: the type's name, for errors.
+    Errors: BadRequest.
     """
     if not isinstance(data, list):
         raise BadRequest("data must be a list")
@@ -77,7 +79,7 @@ def from_json(data: object, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDA
     try:
         return _FROM_JSON[dtype.kind](values, dtype).reshape(shape)
     except ValueError as error:
-        raise BadRequest(f"data does not hold values of its datatype: {error}") from None
+        raise BadRequest(f"data does not hold values of its datatype, {datatype}: {error}") from None
     except OverflowError as error:
         raise BadRequest(str(error)) from None
 
@@ -136,8 +138,8 @@ def _numbers(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     _sum(values)
     try:
         return np.array(values, dtype)
-    except OverflowError as error:
-        raise ValueError(str(error)) from None
+    except OverflowError:
+        raise ValueError(TOO_LARGE) from None
 
 
 def integers(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -184,8 +186,10 @@ def _sum(values: list[Any]) -> object:
     """Errors: ValueError where other values are among them."""
     try:
         return sum(values)
-    except (TypeError, OverflowError) as error:
-        raise ValueError(str(error)) from None
+    except TypeError:
+        raise ValueError(NO_NUMBERS) from None
+    except OverflowError:
+        raise ValueError(TOO_LARGE) from None
 
 
 def _whole(values: list[Any]) -> NDArray[Any]:
@@ -200,8 +204,10 @@ def _packed(values: list[Any], kind: str) -> NDArray[Any]:
     packed = bytearray(8 * len(values))
     try:
         struct.pack_into(f"{len(values)}{kind}", packed, 0, *values)
-    except (struct.error, OverflowError) as error:
-        raise ValueError(str(error)) from None
+    except OverflowError:
+        raise ValueError(TOO_LARGE) from None
+    except struct.error:
+        raise ValueError(NO_NUMBERS if kind == "d" else "values other than whole numbers of 64 bits") from None
     return np.frombuffer(packed, dtype=kind)
 
 

@@ -130,9 +130,12 @@ def rate_words(rps: float) -> str:
     if rps >= LEAST_SAID_RPS:
         return f"{format_rps(rps)} requests/s"
     an_hour = rps * 3600
-    return (
-        f"{format_rps(an_hour)} requests an hour" if an_hour >= 1 else f"{format_rps(an_hour * 24)} requests a day"
-    )
+    return f"{_requests(an_hour)} an hour" if an_hour >= 1 else f"{_requests(an_hour * 24)} a day"
+
+
+def _requests(number: float) -> str:
+    said = format_rps(number)
+    return f"{said} request{'' if said == '1' else 's'}"
 
 
 def pays_from(break_even_rps: float | None, *, mean_rps: float | None, who: str = "MArk") -> str:
@@ -142,11 +145,6 @@ def pays_from(break_even_rps: float | None, *, mean_rps: float | None, who: str 
     had = "" if mean_rps is None else f"; {rate_words(mean_rps)} came on average"
     load = f"from a constant load of {rate_words(break_even_rps)} on"
     return f"{who} costs less than Lambda alone {load}{had}."
-
-
-def plural(count: int, noun: str) -> str:
-    """`1 instance`, `2 instances`, `1,204 requests`; the noun in the singular, its plural a plain s."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def format_duration(seconds: float) -> str:

@@ -213,6 +213,8 @@ class PublishedModel:
     observed: tuple[PublishedInstance, ...] = ()
     #: Lambda environments that are believed warm.
     lambda_warm: int = 0
+    #: Share answered in time of the error budget's window; None before anything finished in it.
+    attained_lately: float | None = None
     #: Load, capacity and forecast; None before the first tick.
     series: LoadSeries | None = None
     #: Requests since the service began.
@@ -340,6 +342,8 @@ class BudgetStatus:
     reasons: tuple[str, ...] = ()
     #: Commitments of this month; None where the account has none.
     commitments: CommitmentSpend | None = None
+    #: What commitments add to the bill since the service began, less what they cover, USD.
+    commitments_usd: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

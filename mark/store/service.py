@@ -265,9 +265,9 @@ class ServiceStore:
         of = f"{warmed.model}/{warmed.version}" if warmed.version else warmed.model
         self._link.call("HSET", self._keys.of("warmed"), of, WARMED.encode(warmed))
 
-    def warmed(self, model: str) -> Warmed | None:
-        """The last warm-up of the model's environments, where its versions are not told apart."""
-        found = self._link.call("HGET", self._keys.of("warmed"), model)
+    def warmed(self, model: str, version: str = "") -> Warmed | None:
+        """The last warm-up of a version's environments; of the model's, where versions are not told apart."""
+        found = self._link.call("HGET", self._keys.of("warmed"), f"{model}/{version}" if version else model)
         return None if found is None else WARMED.decode(found)
 
     def open_journal(

@@ -129,6 +129,7 @@ def test_a_broken_trace(mark, content, said):
         (["explain", "."], "holds no journal.jsonl"),
         (["reproduce", "mark-table"], "did you mean 'mark-table5'?"),
         (["models", "--config", "none.yaml"], "No such file"),
+        (["rollout", "--config", "mark.yaml"], "as in `mark rollout start --config`"),
     ],
 )
 def test_one_line_that_says_what_to_do(mark, arguments, said):

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
+from mark.domain.figures import plural
 from mark.report import terminal
-from mark.report.formatting import plural
 from mark.report.terminal import progress
 
 LIMIT_S = 120.0

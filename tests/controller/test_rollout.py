@@ -574,7 +574,7 @@ def test_a_rollout_without_steps_ends_with_a_verdict_and_its_instances_go() -> N
     world = shadowed(replace(SHADOW, steps=()), differing=0.2)
     assert (world.rollout.phase, world.versions.stable) == (RolloutPhase.COMPARED, OLD)
     assert world.rollout.reason == world.rollout.verdict
-    assert world.rollout.verdict.startswith("answers differ: 100 of 500 compared differ (20.0%)")
+    assert world.rollout.verdict.startswith("answers differ: 100 of 500 compared differ (20.0 %)")
     world.move()
     assert (world.ready(NEW), world.ready(OLD)) == (0, 4)
     few = shadowed(replace(SHADOW, steps=()), rps=0.0)

@@ -185,6 +185,23 @@ def test_a_ping_loads_the_model_and_holds_the_environment(environment, clock):
     assert served.served_model().name == "m"
 
 
+def test_a_ping_has_a_model_answer_zeros_once(environment, clock, tmp_path):
+    """The first request after it does not pay for what a model does at its first call."""
+    (tmp_path / "mine.py").write_text(
+        "from mark.domain.tensor import TensorSpec\n"
+        "class Mine:\n"
+        "    inputs = outputs = (TensorSpec(name='x', datatype='FP32', shape=(-1, 2)),)\n"
+        "    calls = 0\n"
+        "    def predict(self, inputs):\n"
+        "        self.calls += 1\n"
+        "        return {'x': inputs['x'] * 0 + self.calls}\n"
+    )
+    environment(DIGITS | {"MARK_BACKEND_TARGET": f"{tmp_path}/mine.py:Mine"})
+    for _ in range(2):
+        infer.handler({"mark-warm": True}, None)
+    np.testing.assert_array_equal(outputs(infer.handler(ask(), None))["x"], np.full((2, 2), 2, np.float32))
+
+
 def test_environments_may_be_threads_of_one_process(environment, clock, monkeypatch):
     environment(EMULATED)
     loads, replies = [], {}

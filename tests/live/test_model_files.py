@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mark.domain.errors import Misconfigured
 from mark.live import model_files
-from mark.live.model_files import keep_version, remove_versions, version_of
+from mark.live.model_files import changed_files, keep_version, remove_versions, version_of
 from mark.plugins.load import load_model
 from mark.service_spec import BackendSpec
 
@@ -52,6 +52,21 @@ def test_each_file_of_the_model_makes_another_version(shop: Path, name: str, bac
     with (shop / name).open("a") as file:
         file.write("\n# edited")
     assert version_of(backend(shop)) != before
+
+
+def test_what_changed_is_named_from_the_models_own_folder(shop: Path, tmp_path: Path) -> None:
+    (tmp_path / "unrelated.py").write_text("1")
+    backend = BackendSpec(kind="python", target=f"{shop}/model.py:Shop", folder=str(tmp_path))
+    _, kept = keep_version(backend, tmp_path.parent / f"{tmp_path.name}-copies")
+    assert changed_files(kept, backend) == ()
+    (tmp_path / "unrelated.py").write_text("2")
+    (shop / "weights.txt").write_text("new")
+    (shop / "helping.py").unlink()
+    (shop / "more.bin").write_text("more")
+    found = changed_files(kept, backend)
+    assert set(found) == {"helping.py (gone)", "more.bin (new)", "weights.txt", "../unrelated.py"}
+    remove_versions(tmp_path.parent / f"{tmp_path.name}-copies", [Path(kept.folder).name])
+    assert changed_files(kept, backend) == (), "of another machine"
 
 
 def test_what_is_no_part_of_it_makes_none(shop: Path) -> None:

@@ -255,6 +255,7 @@ TOLD = {
         [failing(503, '{"status": "error", "error": "query timed out"}')],
         "query timed out; try again later",
     ),
+    "down": ([failing(500, "boom")], "failed (500): boom; try again later"),
     "breaks off": ([fives, broken], "did not answer in full"),
     "silent": ([lambda _: b""], "did not answer in full"),
     "no matrix": ([failing(200, '{"status": "success"}')], "ask /api/v1/query_range"),

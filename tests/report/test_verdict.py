@@ -202,6 +202,7 @@ def test_from_which_load_ours_pays_stands_beside_what_came() -> None:
         (40.0, "40 requests/s"),
         (0.1, "0.1 requests/s"),
         (9 / 3600, "9 requests an hour"),
+        (1 / 3600, "1 request an hour"),
         (3 / 86400, "3 requests a day"),
         (0.0, "0 requests a day"),
     ],

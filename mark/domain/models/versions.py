@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from mark.domain.errors import Misconfigured
+from mark.domain.figures import share_words
 from mark.domain.models.canary_evidence import answers_needed, passing_share
 
 VERSION_LETTERS = 12
@@ -219,16 +220,18 @@ def rollout_sentence(versions: ModelVersions) -> str:
 
 def evidence_sentence(answers: int, target: float) -> str:
     """What so many answers of a step can tell, for people. target: the objective's."""
+    if not answers:
+        return "no answer came that tells anything of the version"
     return (
         f"with {answers:,} answers, a version that misses the objective twice as often as it may would pass in "
-        f"{passing_share(answers, target):.0%} of cases"
+        f"{share_words(passing_share(answers, target))} of cases"
     )
 
 
 def shadow_sentence(counts: VersionCounts) -> str:
     """The comparison of a version's answers with the stable one's, in figures, for people."""
     return (
-        f"{counts.differing} of {counts.compared} compared differ ({counts.differing_share:.1%}), "
+        f"{counts.differing} of {counts.compared} compared differ ({share_words(counts.differing_share, 1)}), "
         f"{counts.shadow_failed} failed, {counts.shadow_dropped} dropped; {1000 * counts.mean_shadow_s:.0f} ms on "
         f"average, the stable version's {1000 * counts.mean_shadowed_s:.0f} ms"
     )
@@ -298,7 +301,7 @@ class Rollout:
 
     @property
     def words(self) -> str:
-        """Its phase and why, for people: `dwelling: answers 5% of the requests`, `aborted: by command`."""
+        """Its phase and why, for people: `dwelling: answers 5 % of the requests`, `aborted: by command`."""
         return f"{self.phase}: {self.reason}" if self.reason else str(self.phase)
 
     @property
@@ -438,7 +441,7 @@ class RolloutProgress:
         held = f"{self.answers:,} of {needed:,} answers; the share is held for about {_rounded(self.left_s)} more"
         if self.rollout.phase is RolloutPhase.SHADOWING:
             return (held, shadow_sentence(self.candidate))
-        return (held, evidence_sentence(self.answers, self.target))
+        return (held, evidence_sentence(self.answers, self.target)) if self.answers else (held,)
 
 
 def rollout_progress(

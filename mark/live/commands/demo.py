@@ -15,13 +15,14 @@ from mark.config.service import OfferingSettings
 from mark.config.settings import FaultSettings, InterruptSettings, Settings
 from mark.config.trace import TraceSettings
 from mark.domain.demand import UNIT_S
+from mark.domain.figures import plural
 from mark.domain.offering import Market
 from mark.live.commands.rehearsal import Rehearsed, rehearse
 from mark.offline.experiments import line_up, make_experiment, verdict_rivals
 from mark.offline.simulate import simulate_settings
 from mark.policies.present import parse_present
 from mark.report.files import make_folder
-from mark.report.formatting import format_count, format_duration, plural
+from mark.report.formatting import format_count, format_duration
 from mark.report.live.rehearsal import (
     agreement,
     comparison_document,

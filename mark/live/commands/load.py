@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from mark.dispatch.client_limits import FORBIDDEN, UNAUTHORIZED
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
+from mark.domain.figures import plural
 from mark.domain.load.sizes import SizeDistribution
 from mark.live.clock import adopt_wall
 from mark.live.commands.client import as_client, refusal_hint
@@ -27,7 +28,6 @@ from mark.live.local.clock_control import run_clock
 from mark.live.local.run_dir import find_running
 from mark.live.local.running import Running, RunningModel
 from mark.offline.trace_source import TraceReading, read_place
-from mark.report.formatting import plural
 from mark.report.terminal import note, progress, show, show_json
 from mark.serving.loadgen.run import Load, LoadResult, Target
 from mark.simulator.traces.bursts import with_bursts

@@ -22,11 +22,11 @@ from mark.config.footprint import footprint_of
 from mark.config.settings import Settings
 from mark.domain.billing.spending import OutsidePause
 from mark.domain.errors import MarkError, Misconfigured
+from mark.domain.figures import plural
 from mark.domain.fleet import Role
 from mark.live.commands.pause import NOT_DONE, flags_of
 from mark.live.service_session import service_aws
 from mark.live.status.aws_inventory import instance_document, usd_per_hour
-from mark.report.formatting import plural
 from mark.report.overhead import overhead_usd_per_hour
 from mark.report.terminal import note, progress, show, show_json
 

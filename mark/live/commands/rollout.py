@@ -15,6 +15,7 @@ from mark.config.served import served_models
 from mark.config.service import RolloutsSettings
 from mark.config.settings import Settings
 from mark.domain.errors import MarkError, Misconfigured, RetryLater, unknown
+from mark.domain.figures import share_words
 from mark.domain.member import MemberState
 from mark.domain.models.versions import (
     CanaryPolicy,
@@ -30,10 +31,12 @@ from mark.domain.models.versions import (
 )
 from mark.live.backend_specs import backend_spec, tensors_of
 from mark.live.local.run_dir import RunFolder
+from mark.live.model_files import changed_files
 from mark.live.rollout_progress import progress_of
 from mark.live.service_session import keep_bundle, remove_copies, service_store
 from mark.live.version_bundles import MOST_IN_FUNCTION_MIB, VersionBundle, bundle_of, runs_in_function
 from mark.plugins.load import make_model
+from mark.report.formatting import MISSING, usd
 from mark.report.tables import make_table, texts
 from mark.report.terminal import show, show_json
 from mark.service_spec import ServedModel
@@ -48,6 +51,8 @@ GONE_S = 60.0
 POLL_S = 0.05
 GOING_BACK = "to go back, put the old files in their place and roll them out by `mark rollout start`"
 """What takes the place of an abort after a promotion."""
+FILES_NAMED = 5
+"""Changed files that a start names."""
 NO_CANARY = "none"
 """In place of shares: the new version is compared alone."""
 
@@ -108,6 +113,8 @@ def start_rollout(settings: Settings, options: StartOptions, *, given: bool, as_
             make_model(copy.target, Path(copy.folder) if copy.folder else None)
     if served.function_versions:
         _check_runs_in_function(served, bundle)
+    stable = next((one for one in store.served_versions(model) if one.version == versions.stable), served)
+    changed = changed_files(stable.backend, bundle.source)
     backend = keep_bundle(settings, store, served, bundle)
     candidate = replace(served, version=bundle.version, backend=backend)
     store.put_version(candidate, spec)
@@ -115,7 +122,14 @@ def start_rollout(settings: Settings, options: StartOptions, *, given: bool, as_
     remove_copies(settings, model, store.forget_versions(model))
     if versions.rollout is None or versions.rollout.candidate != bundle.version:
         raise Misconfigured(f"another rollout of {model} began at the same time; see `mark rollout status`")
+    if changed and not as_json:
+        show(f"changed: {_named(changed)}")
     _show(store, versions, as_json=as_json)
+
+
+def _named(files: Sequence[str]) -> str:
+    more = f" and {len(files) - FILES_NAMED:,} more" if len(files) > FILES_NAMED else ""
+    return f"{', '.join(files[:FILES_NAMED])}{more}"
 
 
 def edited_models(settings: Settings) -> tuple[str, ...]:
@@ -299,7 +313,8 @@ def _show(store: ServiceStore, versions: ModelVersions, *, as_json: bool) -> Non
         return
     show(f"{versions.model}  {rollout.candidate} in place of {rollout.before}, {rollout.words}")
     table = make_table(
-        texts("version", "role", "share", "answered", "late", "failed", "mean ms", "hours", "USD"), gap=2
+        texts("version", "role", "share", "answered", "late", "failed", "mean ms", "instance hours", "their USD"),
+        gap=2,
     )
     for row in _rows(versions, rollout, counts, costs):
         table.add_row(*row)
@@ -348,13 +363,12 @@ def _rows(
             (
                 version,
                 _role(versions, version),
-                f"{_share(versions, version):.0%}",
+                share_words(_share(versions, version)),
                 str(one.answered),
                 str(one.late),
                 str(one.failed),
-                f"{1000 * one.mean_latency_s:.0f}",
-                f"{cost.instance_hours:.2f}",
-                f"{cost.usd:.4f}",
+                f"{1000 * one.mean_latency_s:.0f}" if one.answered else MISSING,
+                *((f"{cost.instance_hours:.2f}", usd(cost.usd)) if cost.instance_hours else (MISSING, MISSING)),
             )
         )
     return rows

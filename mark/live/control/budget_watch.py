@@ -17,7 +17,7 @@ from mark.accounting.budget import (
     month_start,
     spent_usd,
 )
-from mark.accounting.commitments import month_commitments
+from mark.accounting.commitments import commitment_lines, month_commitments
 from mark.accounting.hourly_spend import bill_at, hour_edges, spend_by_hour
 from mark.accounting.hourly_totals import HourlyMark, first_mark, load_marks, marks_key
 from mark.accounting.ledger import unpriced, unpriced_words, usage_before
@@ -81,6 +81,7 @@ class BudgetWatch:
         self._verdict = Verdict()
         self._day_usd, self._month = 0.0, MonthSpend()
         self._committed: CommitmentSpend | None = None
+        self._commitments_usd = 0.0
         self._polls = 0
         self._edges: tuple[float, ...] = ()
         self._unpriced: dict[str, tuple[str, ...]] = {}
@@ -138,6 +139,7 @@ class BudgetWatch:
         self._day_usd = spent_usd(ledgers, day_start(now), now)
         self._month = month_spend(ledgers, now)
         self._committed = self._commitment_spend(ledgers, now)
+        self._commitments_usd = sum(line.usd for line in commitment_lines(ledgers, now))
         self._publish_hours(ledgers, now)
 
     def _commitment_spend(self, ledgers: Sequence[ModelLedger], now: float) -> CommitmentSpend | None:
@@ -215,6 +217,7 @@ class BudgetWatch:
             limit_cause=self._verdict.cause,
             reasons=self._verdict.reasons,
             commitments=self._committed,
+            commitments_usd=self._commitments_usd,
         )
 
 

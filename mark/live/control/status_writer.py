@@ -12,15 +12,16 @@ from mark.controller.policy import ControllerPolicy
 from mark.controller.pool_change import BudgetLimit
 from mark.controller.runner import Controller
 from mark.controller.state import Decision, State
+from mark.dispatch.objective import attainment
 from mark.domain.capacity_schedule import next_bounds
 from mark.domain.demand import Demand
+from mark.domain.figures import plural
 from mark.domain.fleet import FleetView, Instance, InstanceState
 from mark.domain.orders import Launch, Order, WarmLambda
 from mark.live.clock import ServiceClock
 from mark.live.control.hourly_totals import HourlyTotalsWriter
 from mark.live.models import LiveModel
 from mark.planner.budget_pool import pool_sizes
-from mark.report.formatting import plural
 from mark.steady_time import steady_time
 from mark.store.published_status import (
     MODEL,
@@ -113,6 +114,7 @@ class ModelStatusWriter:
             requested=dict(sorted(requested.items())),
             observed=tuple(_observed(one, self._usd_per_hour(one)) for one in controller.fleet),
             lambda_warm=controller.lambda_warm,
+            attained_lately=attainment(state.error_budget.missed, state.error_budget.finished),
             series=self._series(controller, came),
             requests=round(sum(came.mean_rps) * came.unit_s),
             peak_rps=max(came.max_rps, default=0.0),

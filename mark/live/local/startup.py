@@ -18,6 +18,7 @@ from mark.domain.fleet import Role
 from mark.domain.member import MemberState
 from mark.live.local.children import Restarts
 from mark.live.local.emulator_client import EmulatedControls, EmulatedInstance
+from mark.service_spec import ServedModel
 from mark.store.published_status import BUDGET, MODEL, PublishedModel
 from mark.store.service import ServiceStore
 
@@ -171,6 +172,21 @@ def is_ready(store: ServiceStore, model: str, since: float) -> bool:
         return False
     ready = sum(1 for m in members if m.state is MemberState.READY and m.role is Role.SERVING)
     return ready >= sum(published.planned.values())
+
+
+def is_warm(store: ServiceStore, served: ServedModel, since: float) -> bool:
+    """True once the Lambda environments are warm that were ordered from `since` on, if any were."""
+    try:
+        published = published_since(store, served.name, since)
+        versions = store.versions(served.name) if served.function_versions else None
+        warmed = store.warmed(served.name, versions.stable if versions else "")
+    except RetryLater:
+        return False
+    if published is None:
+        return False
+    if not any(order.kind == "warm-lambda" and order.at >= since for order in published.decisions):
+        return True
+    return warmed is not None and warmed.at >= since and warmed.share > 0
 
 
 def last_log_line(log_file: Path) -> list[str]:

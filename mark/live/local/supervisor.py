@@ -51,6 +51,7 @@ from mark.live.local.startup import (
     findings,
     is_held_back,
     is_ready,
+    is_warm,
     look_at_start,
     published_since,
 )
@@ -73,6 +74,8 @@ START_S = 90.0
 """Time that each part of a service may take to answer."""
 FLEET_S = 300.0
 """Time that the first fleet may take: a controller first scores its forecaster, on a busy machine for minutes."""
+WARM_WITHIN_S = 60.0
+"""Time that the first warm-up of Lambda may take: less than START_S, so that a start goes on without it."""
 WATCH_EACH_S = 0.1
 POLL_S = 0.05
 LOOK_EACH_S = 1.0
@@ -205,6 +208,18 @@ class Supervisor:
             lambda: answers(f"{self._running.gateway}/v2/health/ready", self._running.token),
             check_hope=True,
         )
+        self._await_warm(store)
+
+    def _await_warm(self, store: ServiceStore) -> None:
+        """Until the first plan's Lambda environments are warm; pings that fail do not end a start."""
+        until = time.monotonic() + WARM_WITHIN_S
+
+        def are_warm() -> bool:
+            return all(is_warm(store, model.served, self._since) for model in self._models)
+
+        self._until("Lambda is warm", lambda: are_warm() or time.monotonic() > until)
+        if not are_warm():
+            log.warning("Lambda is not warm yet: the first requests may start cold")
 
     def _open_store(self) -> ServiceStore:
         url = self._settings.service.store

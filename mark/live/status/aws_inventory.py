@@ -15,9 +15,9 @@ from mark.aws.ec2.inventory import InventoryItem, list_inventory
 from mark.aws.outside_pause import read_pause
 from mark.catalog.load import PriceSnapshot, load_prices
 from mark.config.settings import Settings
+from mark.domain.figures import plural
 from mark.live.background.alerts import alerts_status
 from mark.live.service_session import service_aws
-from mark.report.formatting import plural
 from mark.report.live.formatting import alert_banners
 from mark.report.tables import Column, make_table
 from mark.report.terminal import show, show_json

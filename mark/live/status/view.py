@@ -32,6 +32,7 @@ from mark.controller.demand_units import window_speeds
 from mark.dispatch.objective import attainment
 from mark.domain.billing.costs import FleetUsage
 from mark.domain.billing.footprint import Footprint
+from mark.domain.billing.spending import SpendingLimit
 from mark.domain.demand import WINDOW_S
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import InstanceState
@@ -42,7 +43,7 @@ from mark.live.background.failures import failure_lines
 from mark.live.clock import adopt_wall
 from mark.live.local.run_dir import process_of
 from mark.live.rollout_progress import progress_of
-from mark.report.live.overview import make_overview
+from mark.report.live.overview import make_overview, says_mean
 from mark.report.live.service_status import (
     AnswerCounts,
     ArrivalRates,
@@ -122,11 +123,14 @@ class LiveView:
         published = [MODEL.read(store, served.name) or PublishedModel() for served in self._spec.models]
         ticked_at = max((known.at for known in published), default=0.0)
         processes = PROCESSES.read(store) or ProcessesStatus()
+        budget = BUDGET.read(store)
+        is_limited = budget is not None and budget.limited_by is not SpendingLimit.NONE
         models = tuple(
-            self._model(served, known, now, failing, self._spec.footprint)
+            self._model(served, known, now, failing, self._spec.footprint, is_limited=is_limited)
             for served, known in zip(self._spec.models, published, strict=True)
         )
-        overhead = _overhead(self._spec.footprint, published, now)
+        commitments_usd = 0.0 if budget is None else budget.commitments_usd
+        overhead = _overhead(self._spec.footprint, published, now, commitments_usd)
         return ServiceStatus(
             service=self._service,
             now=now,
@@ -140,7 +144,7 @@ class LiveView:
             down=processes.down,
             account=processes.account,
             clock_set_by_s=processes.clock_set_by_s,
-            budget=BUDGET.read(store),
+            budget=budget,
             replays=_replays(NIGHTLY.read(store)),
             compared=COMPARED.read(store),
             hours=(SPEND.read(store) or SpendHistory()).hours,
@@ -158,6 +162,8 @@ class LiveView:
         now: float,
         failing: Sequence[str],
         footprint: Footprint | None,
+        *,
+        is_limited: bool,
     ) -> ModelStatus:
         store, name = self._store, served.name
         traffic = store.traffic(name)
@@ -174,7 +180,7 @@ class LiveView:
             series=known.series or LoadSeries(),
             assumed=known.assumed,
             trained=known.trained,
-            objective=_objective(served, traffic),
+            objective=_objective(served, traffic, known.attained_lately),
             latency_ms=_latency_ms(traffic.latency_counts, traffic.latency_sum_s),
             first_byte_ms=_latency_ms(traffic.first_byte_counts, traffic.first_byte_sum_s),
             by=AnswerCounts(
@@ -186,6 +192,7 @@ class LiveView:
             redispatched=traffic.redispatched,
             clients=_clients(traffic, cost),
             lambda_=LambdaStatus(
+                answers=served.overflow is not None and not is_limited,
                 in_flight=traffic.lambda_in_flight,
                 # gateways that have nothing to report do not say what is warm: then the last tick's belief stands
                 warm=max(traffic.lambda_warm, known.lambda_warm),
@@ -195,7 +202,9 @@ class LiveView:
             fleet=FleetStatus(planned=known.planned, requested=known.requested, observed=observed),
             capacity=_capacity(served, observed),
             cost_usd=cost,
-            usd_per_hour=hourly.instances + hourly.lambda_ + hourly.overhead,
+            usd_per_hour=hourly.instances + hourly.lambda_ + hourly.overhead
+            if says_mean(hourly.mean_over_s)
+            else None,
             usd_per_hour_by=hourly,
             gateways=self._shares(served, members) if served.central is not None else (),
             plan=known.plan,
@@ -244,12 +253,18 @@ class LiveView:
         return ArrivalRates(now_rps=rates[-1], last_minute_rps=sum(rates) / len(rates), max_rps=max(rates))
 
 
-def _overhead(footprint: Footprint | None, published: Sequence[PublishedModel], now: float) -> OverheadStatus:
-    """What models share, since the first of them began: gateways are billed for their peaks together."""
+def _overhead(
+    footprint: Footprint | None, published: Sequence[PublishedModel], now: float, commitments_usd: float
+) -> OverheadStatus:
+    """What models share, as in `shared_bill`, since the first of them began.
+
+    Gateways are billed for their peaks together. commitments_usd: as the controller counted it last.
+    """
     began = [known.began_at for known in published if known.began_at is not None]
     life_s = max(0.0, now - min(began)) if began else 0.0
-    usd = sum(line.usd for line in standing_lines(footprint, sum(known.peak_rps for known in published), life_s))
-    return OverheadStatus(usd=usd, usd_per_hour=usd * SECONDS_PER_HOUR / life_s if life_s else 0.0)
+    lines = standing_lines(footprint, sum(known.peak_rps for known in published), life_s)
+    usd = sum(line.usd for line in lines) + commitments_usd
+    return OverheadStatus(usd=usd, usd_per_hour=usd * SECONDS_PER_HOUR / life_s if says_mean(life_s) else None)
 
 
 def _spend(
@@ -345,7 +360,7 @@ def _left_s(taken_at: float | None, now: float) -> float | None:
     return None if taken_at is None else max(0.0, taken_at - now)
 
 
-def _objective(served: ServedModel, traffic: ModelTraffic) -> ObjectiveStatus:
+def _objective(served: ServedModel, traffic: ModelTraffic, attained_lately: float | None) -> ObjectiveStatus:
     return ObjectiveStatus(
         latency_ms=served.slo.judged_s * 1000,
         measured="answer" if served.slo.first_byte_s is None else "first_byte",
@@ -354,6 +369,7 @@ def _objective(served: ServedModel, traffic: ModelTraffic) -> ObjectiveStatus:
         late=traffic.late,
         shed=traffic.shed,
         attained=attainment(traffic.missed, traffic.finished),
+        attained_lately=attained_lately,
         accuracy=traffic.accuracy,
         accuracy_now=traffic.recent_accuracy,
     )

@@ -105,17 +105,27 @@ class Prometheus:
     def _refusal(self, status: int, body: bytes) -> Misconfigured | RetryLater:
         if status in (401, 403):
             return Misconfigured(f"{self.url} rejects the credentials ({status}); {CREDENTIALS}")
-        said = str(self._document(status, body).get("error", "no reason"))[:SHOWN]
         if status >= 500 or status == 429:
             return RetryLater(
-                f"{self.url} could not answer ({status}): {said}; try again later or with fewer --days"
+                f"{self.url} failed ({status}): {_words_of(body)}; try again later or with fewer --days"
             )
+        said = str(self._document(status, body).get("error", "no reason"))[:SHOWN]
         if status == 422:
             return Misconfigured(
                 f"{self.url} could not evaluate the query: {said}; correct --query, or take fewer --days or "
                 "a sum(...)"
             )
         return Misconfigured(f"{self.url} rejects the query: {said}; correct --query")
+
+
+def _words_of(body: bytes) -> str:
+    """What a failure says: Prometheus's error, or the text of what stands before it, such as a proxy."""
+    try:
+        document: Any = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        document = None
+    text = document.get("error") if isinstance(document, dict) else body.decode(errors="replace")
+    return " ".join(str(text or "no reason").split())[:SHOWN]
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

@@ -329,7 +329,7 @@ def _tensor(tensor: dict[str, Any], tail: _Tail) -> NDArray[Any]:
     if (size := parameters.get("binary_data_size")) is not None:
         found = _from_binary(tail.take(size), dtype)
     elif (data := tensor.get("data")) is not None:
-        return from_json(data, dtype, shape)
+        return from_json(data, dtype, shape, datatype=str(named))
     else:
         raise BadRequest("the tensor has neither data nor binary_data_size")
     if found.size != math.prod(shape):

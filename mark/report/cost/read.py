@@ -47,6 +47,7 @@ from mark.domain.billing.costs import BillLine, LambdaUsage
 from mark.domain.billing.footprint import Footprint
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
+from mark.domain.figures import plural
 from mark.domain.models.profile import assumed_words, evidence_line, stand_in_words
 from mark.domain.orders import Launch, WarmLambda
 from mark.report.cost.advice import advice_of
@@ -381,7 +382,7 @@ def _decision(priced: PricedOrder) -> LargeDecision:
         case Launch():
             what = f"launch {order.count} {order.offering}"
         case WarmLambda():
-            what = f"warm {order.concurrency} Lambda environments"
+            what = f"warm {plural(order.concurrency, 'Lambda environment')}"
         case _:
             count = len(order.instances)
             what = f"{order.kind.replace('-', ' ')}, {count} instance{'' if count == 1 else 's'}"

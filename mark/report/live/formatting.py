@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.load.traffic import FailureKind
 from mark.report.formatting import MISSING, finite, format_count, format_duration, percent, ratio, usd
+from mark.report.live.overview import says_mean
 from mark.report.live.service_status import (
     AnswerCounts,
     LatencyStatus,
     ModelStatus,
     ObjectiveStatus,
-    Overview,
     ServiceStatus,
     SpentStatus,
 )
@@ -26,7 +26,9 @@ from mark.store.published_status import AlertsStatus, AssumedLoad, ForecasterSta
 SILENT_AFTER_S = 180.0
 """Three ticks of service time: the fleet is then no longer steered."""
 WORTH_TELLING_S = 20.0
-"""A clock that is off the wall's by less was only rounded, or waited for the service to begin."""
+"""A clock that is ahead of the wall's, or was set, by less was only rounded."""
+BEHIND_S = 600.0
+"""A clock that is behind by less only stood while the service started, which users need not know."""
 STATES = ("ready", "pending", "draining", "stopped")
 ANSWERERS = (("instance", "instance"), ("standby", "standby"), ("lambda", "Lambda"), ("shed", "shed"))
 """Keys of `by` and the words of the replay's report for them."""
@@ -190,15 +192,16 @@ def format_accuracy(objective: ObjectiveStatus) -> str:
     return f"{format_share(objective.accuracy)} right{recent}"
 
 
-def keeps_objective(model: ModelStatus) -> bool:
-    """At least the target share was answered in time, or nothing is finished yet."""
-    attained = model.objective.attained
-    return attained is None or attained >= model.objective.target
-
-
 def judged(model: ModelStatus) -> LatencyStatus:
     """The times that the objective judges."""
     return model.latency_ms if model.objective.measured == "answer" else model.first_byte_ms
+
+
+def objective_quantile(model: ModelStatus) -> tuple[str, float | None]:
+    """The judged latency at the objective's quantile, or the next higher one that is known: `p99` and ms."""
+    latency, target = judged(model), model.objective.target
+    known = ((0.95, "p95", latency.p95), (0.98, "p98", latency.p98), (0.99, "p99", latency.p99))
+    return next(((name, ms) for share, name, ms in known if share >= target), ("p99", latency.p99))
 
 
 def format_objective(*, target: float, latency_ms: float, measured: str = "answer") -> str:
@@ -259,16 +262,24 @@ def format_hourly(model: ModelStatus) -> str:
     """Parts of the spend of an hour: instances as they are now, the rest as a mean of a named span."""
     parts = model.usd_per_hour_by
     now = f"instances {usd(parts.instances)} now"
-    if parts.mean_over_s <= 0:
-        return now
+    if not says_mean(parts.mean_over_s):
+        return f"{now}; too early for the rest"
     means = f"Lambda {usd(parts.lambda_)}, {OWN_OVERHEAD} {usd(parts.overhead)}"
     return f"{now}; {means} as a mean of {format_span(parts.mean_over_s)}"
 
 
-def format_overhead(overview: Overview) -> str:
+def format_usd_per_hour(amount: float | None) -> str:
+    """USD an hour as `1.20`; `-` where it is too early to say."""
+    return MISSING if amount is None else usd(amount)
+
+
+def format_overhead(status: ServiceStatus) -> str:
     """What models share, once, and the sum of all."""
-    shared, whole = usd(overview.overhead_usd_per_hour), usd(overview.usd_per_hour)
-    return f"Overhead: {shared} USD/h for gateways, store, controllers and logs; {whole} USD/h in all"
+    shared, whole = status.overhead.usd_per_hour, status.overview.usd_per_hour
+    if shared is None:
+        return "Overhead: too early for USD/h"
+    in_all = "" if whole is None else f"; {usd(whole)} USD/h in all"
+    return f"Overhead: {usd(shared)} USD/h for gateways, store, controllers and logs{in_all}"
 
 
 def format_pool_status(model: ModelStatus) -> str:
@@ -331,9 +342,9 @@ def format_clock(status: ServiceStatus) -> str:
         return f"the service's clock stands at {clock} until the load begins"
     if speed != 1:
         return f"the service's clock runs {ratio(speed, digits=0 if speed >= 2 else 2)} and shows {clock}"
-    if abs(behind_s) < WORTH_TELLING_S:
+    if -WORTH_TELLING_S < behind_s < BEHIND_S:
         return f"updated {read_at}"
-    off = f"{format_span(abs(behind_s))} {'behind: it starts with the first fleet' if behind_s > 0 else 'ahead'}"
+    off = f"{format_span(abs(behind_s))} {'behind' if behind_s > 0 else 'ahead'}"
     return f"updated {read_at}; the service's clock is {off}"
 
 
@@ -365,13 +376,21 @@ def format_expected_load(model: ModelStatus) -> str:
     required = format_rps(model.plan.required_rps)
     if any(model.fleet.planned.values()):
         return f"planned for {required}"
-    return f"{required} expected, no instance planned for it"
+    return f"{required} expected, {'Lambda answers' if model.lambda_.answers else 'no instance planned for it'}"
 
 
 def format_capacity(model: ModelStatus) -> str:
     """Ready capacity, and the load that the plan expects."""
+    if is_lambda_alone(model):
+        return format_expected_load(model)
     ready = f"{format_rps(sum(row.rps for row in model.capacity))} requests/s"
     return "; ".join(filter(None, (ready, format_expected_load(model))))
+
+
+def is_lambda_alone(model: ModelStatus) -> bool:
+    """True where no instance is ready or planned, because Lambda answers all requests."""
+    has_instances = any(row.rps for row in model.capacity) or any(model.fleet.planned.values())
+    return model.plan is not None and model.lambda_.answers and not has_instances
 
 
 def banners(status: ServiceStatus) -> tuple[Banner, ...]:

@@ -14,6 +14,15 @@ BROKEN = "broken"
 """State of an instance whose model no longer answers."""
 
 
+LEAST_MEAN_S = 60.0
+"""A mean over less says nothing of an hour: a cold start, or a minute's minimum charge, would be all of it."""
+
+
+def says_mean(over_s: float) -> bool:
+    """True where a mean over so many seconds says what an hour costs."""
+    return over_s >= LEAST_MEAN_S
+
+
 def make_overview(models: Sequence[ModelStatus], overhead: OverheadStatus) -> Overview:
     """One row a model, the most expensive first, and the service's overhead once."""
     rows = [
@@ -26,25 +35,22 @@ def make_overview(models: Sequence[ModelStatus], overhead: OverheadStatus) -> Ov
         )
         for model in models
     ]
-    rows.sort(key=lambda row: (-row.usd_per_hour, row.model))
-    return Overview(
-        rows=tuple(rows),
-        overhead_usd_per_hour=overhead.usd_per_hour,
-        usd_per_hour=overhead.usd_per_hour + sum(row.usd_per_hour for row in rows),
-    )
+    rows.sort(key=lambda row: (-(row.usd_per_hour or 0.0), row.model))
+    hourly = [usd for usd in (overhead.usd_per_hour, *(row.usd_per_hour for row in rows)) if usd is not None]
+    return Overview(rows=tuple(rows), usd_per_hour=sum(hourly) if len(hourly) == 1 + len(rows) else None)
 
 
 def model_state(model: ModelStatus) -> ModelState:
     """What a reader must know first of a model: trouble, then change, then rest."""
-    attained, observed = model.objective.attained, model.fleet.observed
+    observed = model.fleet.observed
     found = (
-        (attained is not None and attained < model.objective.target, ModelState.MISSES),
+        (model.objective.is_missed, ModelState.MISSES),
         (any(one.state == BROKEN for one in observed), ModelState.BROKEN),
         (any(one.gone_in_s is not None for one in observed), ModelState.LOSING_SPOT),
         (model.policy is None, ModelState.STARTING),
         (_lacks_planned(model) or any(one.state == "pending" for one in observed), ModelState.SCALING_UP),
         (model.rates.max_rps > 0, ModelState.SERVING),
-        (attained is None, ModelState.UNASKED),
+        (model.objective.attained is None, ModelState.UNASKED),
     )
     return next((state for holds, state in found if holds), ModelState.IDLE)
 

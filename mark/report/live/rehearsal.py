@@ -13,8 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from mark.domain.demand import WINDOW_S
+from mark.domain.figures import plural
 from mark.report.files import write_json, write_whole
-from mark.report.formatting import MISSING, finite, plural, usd
+from mark.report.formatting import MISSING, finite, usd
 from mark.report.live.chart import ChartSeries, Stretch, pair_chart
 from mark.report.live.formatting import (
     ANSWERERS,

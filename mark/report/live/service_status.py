@@ -37,7 +37,7 @@ from mark.store.published_status import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectiveStatus:
-    """Attainment of the model's objective, since the service began."""
+    """Attainment of the model's objective, since the service began and lately."""
 
     #: The objective's latency, milliseconds.
     latency_ms: float
@@ -53,10 +53,18 @@ class ObjectiveStatus:
     shed: int = 0
     #: Share answered in time; None while nothing is finished.
     attained: float | None = None
+    #: The same of the last hours, the window of the error budget that plans go by; None before its first minute.
+    attained_lately: float | None = None
     #: Mean accuracy of the variants that answered on instances; None for a model without variants.
     accuracy: float | None = None
     #: The same of the last whole 5 s in which something was answered.
     accuracy_now: float | None = None
+
+    @property
+    def is_missed(self) -> bool:
+        """True where too few were answered in time lately, or at all in the first minute."""
+        judged = self.attained if self.attained_lately is None else self.attained_lately
+        return judged is not None and judged < self.target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +113,8 @@ class AnswerCounts:
 class LambdaStatus:
     """The model's Lambda function."""
 
+    #: Whether it answers what instances do not carry: the model has one, and no budget holds it back.
+    answers: bool = False
     #: Calls under way.
     in_flight: int = 0
     #: Environments that are believed warm.
@@ -285,8 +295,8 @@ class ModelStatus:
     capacity: tuple[OfferingCapacity, ...] = ()
     #: What it has cost.
     cost_usd: SpentStatus = field(default_factory=SpentStatus)
-    #: What an hour costs now, USD/h.
-    usd_per_hour: float = 0.0
+    #: What an hour costs now, USD/h; None in the first minute, of which a mean says nothing.
+    usd_per_hour: float | None = None
     #: What of.
     usd_per_hour_by: HourlyStatus = field(default_factory=HourlyStatus)
     #: By gateway, the agents that its queue is for; empty without a central queue.
@@ -304,7 +314,7 @@ class ModelStatus:
 class ModelState(StrEnum):
     """What a reader must know first of a model."""
 
-    #: Fewer requests than its target were answered in time, since the service began.
+    #: Fewer requests than its target were answered in time, in the window of the error budget.
     MISSES = "misses its objective"
     #: The model of an instance no longer answers.
     BROKEN = "instance broken"
@@ -337,8 +347,8 @@ class ModelRow:
     rps: float = 0.0
     #: Share answered in time; None while nothing is finished.
     attained: float | None = None
-    #: Cost of an hour now without what models share, USD/h.
-    usd_per_hour: float = 0.0
+    #: Cost of an hour now without what models share, USD/h; None in the first minute.
+    usd_per_hour: float | None = None
     #: Its state.
     state: ModelState = ModelState.STARTING
 
@@ -349,10 +359,8 @@ class Overview:
 
     #: One row a model, the most expensive first.
     rows: tuple[ModelRow, ...] = ()
-    #: The overhead that models share, USD/h.
-    overhead_usd_per_hour: float = 0.0
-    #: Models and overhead together, USD/h.
-    usd_per_hour: float = 0.0
+    #: Models and overhead together, USD/h; None in the first minute.
+    usd_per_hour: float | None = None
 
     @property
     def opened(self) -> str | None:
@@ -362,12 +370,12 @@ class Overview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverheadStatus:
-    """What models share: gateways, load balancer, store, controllers, logs."""
+    """What models share: gateways, load balancer, store, controllers, logs, commitments less what they cover."""
 
     #: Since the service began, USD.
     usd: float = 0.0
-    #: The same as a mean, USD/h.
-    usd_per_hour: float = 0.0
+    #: The same as a mean, USD/h; None in the first minute.
+    usd_per_hour: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

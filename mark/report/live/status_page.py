@@ -18,8 +18,9 @@ from mark.report.formatting import usd
 from mark.report.html import make_environment, trusted
 from mark.report.live import formatting
 from mark.report.live.chart import load_chart, spend_chart
+from mark.report.live.overview import model_state
 from mark.report.live.processes import format_restarts, process_banners
-from mark.report.live.service_status import ModelStatus, ObservedInstance, ServiceStatus
+from mark.report.live.service_status import LatencyStatus, ModelState, ModelStatus, ObservedInstance, ServiceStatus
 
 WIDE, NARROW, WIDE_SPEND = (1112, 300), (360, 240), (1112, 200)
 """Charts in CSS pixels: on a desk, on a phone."""
@@ -70,7 +71,7 @@ class LivePage:
             "top": str(macros.top(_top(status))),
             "month": str(macros.month(formatting.format_month(status))),
             "hours": str(macros.hours(*_hours(status))),
-            "models": str(macros.models(status.overview, _numbers(status))),
+            "models": str(macros.models(status.overview, formatting.format_overhead(status), _numbers(status))),
             "banners": str(macros.banners((*formatting.banners(status), *process_banners(status)))),
         }
         for number, model in enumerate(status.models):
@@ -110,6 +111,7 @@ def live_environment() -> Environment:
         assumed=formatting.format_assumed_load,
         planned=formatting.format_plan_times,
         hourly=formatting.format_hourly,
+        usd_per_hour=formatting.format_usd_per_hour,
         pool=formatting.format_pool_status,
         gateways=formatting.format_gateway_shares,
         overhead=formatting.format_overhead,
@@ -154,6 +156,7 @@ class _Cells:
     wide: Markup
     narrow: Markup
     objective: str
+    state: ModelState
     keeps: bool
     budget: formatting.ErrorBudget
     failures: Sequence[str]
@@ -163,6 +166,9 @@ class _Cells:
     answerers: Sequence[_Bar]
     quantiles: Sequence[_Bar]
     limit_share: float
+    is_lambda_alone: bool
+    judged: LatencyStatus
+    quantile: tuple[str, float | None]
 
 
 def _cells(model: ModelStatus, *, now: float, prefix: str) -> _Cells:
@@ -183,7 +189,8 @@ def _cells(model: ModelStatus, *, now: float, prefix: str) -> _Cells:
         objective=formatting.format_objective(
             target=model.objective.target, latency_ms=limit_ms, measured=model.objective.measured
         ),
-        keeps=formatting.keeps_objective(model),
+        state=model_state(model),
+        keeps=not model.objective.is_missed,
         budget=formatting.budget_of(model),
         failures=[formatting.format_failure(failure, now) for failure in model.failures],
         rows=rows,
@@ -200,6 +207,9 @@ def _cells(model: ModelStatus, *, now: float, prefix: str) -> _Cells:
             for name, ms in latencies
         ],
         limit_share=limit_ms / end_ms,
+        is_lambda_alone=formatting.is_lambda_alone(model),
+        judged=formatting.judged(model),
+        quantile=formatting.objective_quantile(model),
     )
 
 

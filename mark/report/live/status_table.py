@@ -11,6 +11,7 @@ from rich.text import Text
 
 from mark.report.formatting import MISSING, format_count, usd
 from mark.report.live import formatting
+from mark.report.live.overview import model_state
 from mark.report.live.processes import format_restarts, process_banners
 from mark.report.live.service_status import LatencyStatus, ModelStatus, ServiceStatus
 from mark.report.tables import figures, make_table, texts
@@ -29,7 +30,7 @@ def status_table(status: ServiceStatus, *, model: str | None = None) -> list[Ren
     parts: list[RenderableType] = [_service_line(status)]
     parts += [_banner(banner) for banner in (*formatting.banners(status), *process_banners(status))]
     if status.overview.rows:
-        parts += [Text(""), _models(status), Text(formatting.format_overhead(status.overview), style="dim")]
+        parts += [Text(""), _models(status), Text(formatting.format_overhead(status), style="dim")]
     opened = next((one for one in status.models if one.name == (model or status.overview.opened)), None)
     if opened is not None:
         parts += [Text(""), *_model(opened, status.now)]
@@ -47,7 +48,7 @@ def _models(status: ServiceStatus) -> Table:
             Text(row.model),
             formatting.format_rps(row.rps),
             formatting.format_share(row.attained),
-            usd(row.usd_per_hour),
+            formatting.format_usd_per_hour(row.usd_per_hour),
             Text(row.state.value, style="bold red" if row.state.is_bad else ""),
         )
     return table
@@ -81,14 +82,14 @@ def _service_line(status: ServiceStatus) -> Text:
 
 def _model_line(model: ModelStatus) -> Text:
     aspects = ", ".join(filter(None, (model.policy, model.market)))
-    kept, objective = formatting.keeps_objective(model), model.objective
+    state, objective = model_state(model), model.objective
     objective_text = formatting.format_objective(
         target=objective.target, latency_ms=objective.latency_ms, measured=objective.measured
     )
     line = Text.assemble((model.name, "bold"), f"  {objective_text}")
     if aspects:
         line.append(f"  {aspects}")
-    return line if kept else line.append("  MISSES ITS OBJECTIVE", style="bold red")
+    return line.append(f"  {state.value}", style="bold red" if state.is_bad else "")
 
 
 def _quantiles(latency: LatencyStatus) -> Text:
@@ -125,7 +126,10 @@ def _figures(model: ModelStatus) -> Table:
         grid.add_row("pool", Text(pool))
     if shares := formatting.format_gateway_shares(model):
         grid.add_row("gateways", Text(shares))
-    grid.add_row("spend", Text(f"{usd(model.usd_per_hour)} USD/h ({hourly}); USD so far: {spent}"))
+    grid.add_row(
+        "spend",
+        Text(f"{formatting.format_usd_per_hour(model.usd_per_hour)} USD/h ({hourly}); USD so far: {spent}"),
+    )
     return grid
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from mark.domain.figures import plural
 from mark.policies.overrides import OWN_POLICIES
 from mark.policies.present import SAGEMAKER, Present
-from mark.report.formatting import plural
 from mark.report.runs.comparison import HEADLINE_POLICIES
 from mark.report.runs.rivals import MONTH_S, best_of
 from mark.report.verdict import LAMBDA_ONLY, Option, Role, Verdict, usual_words

@@ -65,7 +65,9 @@ def test_a_rollout_says_what_is_waited_for_and_what_its_answers_can_tell() -> No
     held, evidence = rollout_notes(versions, progress)[1:]
     assert held == "version new: 120 of 781 answers; the share is held for about 15 minutes more"
     assert evidence.startswith("version new: with 120 answers, a version that misses the objective twice as often")
-    assert evidence.endswith("would pass in 65% of cases")
+    assert evidence.endswith("would pass in 65 % of cases")
+    none = rollout_progress(versions, (BEFORE,), now=1300.0, boot_s=90.0, target=0.98)
+    assert len(rollout_notes(versions, none)) == 2, "no answers can tell nothing"
     over = replace(versions, rollout=replace(HELD, phase=RolloutPhase.ABORTED))
     assert rollout_progress(over, counts, now=1300.0, boot_s=90.0, target=0.98) is None
     assert len(rollout_notes(over, None)) == 1

@@ -19,6 +19,8 @@ from mark.config.settings import Settings
 from mark.domain.billing.costs import Transition
 from mark.domain.billing.spending import LimitCause, OutsidePause, SpendingLimit
 from mark.domain.clock import ClockAnchor
+from mark.domain.commitments.eligible import Compute
+from mark.domain.commitments.owned import Commitments, PlanKind, SavingsPlan
 from mark.domain.fleet import Role
 from mark.live.clock import ServiceClock
 from mark.live.commands import pause
@@ -116,6 +118,26 @@ def test_two_hours_cost_what_the_bill_says(store: ServiceStore, served: ServedMo
     assert told is not None
     assert told.day_usd == told.month_usd > 2 * served.offering("c5.large:spot").usd_per_hour
     assert (told.limited_by, told.reasons) == (SpendingLimit.NONE, ())
+
+
+def test_the_overhead_of_the_status_has_what_commitments_add_to_the_bill(
+    store: ServiceStore, served: ServedModel
+) -> None:
+    plan = SavingsPlan(name="plan", kind=PlanKind.COMPUTE, usd_per_hour=2.0, discounts=((Compute.EC2, 0.25),))
+    BudgetWatch(
+        BudgetSettings(),
+        [served],
+        footprint=FOOTPRINT,
+        store=store,
+        clock=ServiceClock(store),
+        outside=lambda: None,
+        wake=lambda: None,
+        commitments=lambda: Commitments(plans=(plan,), zones=FOOTPRINT.zones),
+    ).poll()
+    told = BUDGET.read(store)
+    assert told is not None
+    assert told.commitments_usd > 2.0
+    assert LiveView(store, "mark").status().overhead.usd == pytest.approx(told.commitments_usd)
 
 
 def test_an_hour_costs_the_same_once_marks_of_the_first_hours_are_gone(

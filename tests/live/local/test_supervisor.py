@@ -9,8 +9,9 @@ import pytest
 
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import Role
+from mark.domain.load.traffic import Warmed
 from mark.domain.member import MemberState
-from mark.live.local.startup import is_ready, published_since
+from mark.live.local.startup import is_ready, is_warm, published_since
 
 SINCE = 1000.0
 
@@ -55,3 +56,41 @@ def test_a_plan_of_an_earlier_life_is_none() -> None:
     store: Any = Store(SINCE - 1.0, 0)
     assert published_since(store, "m", SINCE) is None
     assert published_since(store, "m", SINCE - 1.0)
+
+
+class WarmingStore(Store):
+    """A controller that ordered warm environments at `ordered_at`, and what was warmed since."""
+
+    def __init__(self, ordered_at: float, warmed: Warmed | None) -> None:
+        super().__init__(SINCE, 0)
+        self.ordered_at, self.found_warm = ordered_at, warmed
+
+    def status(self, name: str) -> dict[str, Any] | None:
+        order = {"at": self.ordered_at, "kind": "warm-lambda", "what": "2 environments", "reason": "load"}
+        return {**(super().status(name) or {}), "decisions": [order]}
+
+    def versions(self, _model: str) -> Any:
+        return SimpleNamespace(stable="v1")
+
+    def warmed(self, _model: str, version: str) -> Warmed | None:
+        assert version == "v1"
+        return self.found_warm
+
+
+def warm(at: float, share: int) -> Warmed:
+    return Warmed(model="m", at=at, share=share, version="v1")
+
+
+@pytest.mark.parametrize(
+    ("store", "is_there"),
+    [
+        (WarmingStore(SINCE, None), False),
+        (WarmingStore(SINCE, warm(SINCE - 1.0, 2)), False),  # of the life before
+        (WarmingStore(SINCE, warm(SINCE, 0)), False),  # no ping was answered
+        (WarmingStore(SINCE, warm(SINCE, 2)), True),
+        (WarmingStore(SINCE - 1.0, None), True),  # this life ordered none
+    ],
+)
+def test_what_the_first_plan_orders_warm_is_waited_for(store: Any, is_there: bool) -> None:
+    served: Any = SimpleNamespace(name="m", function_versions=True)
+    assert is_warm(store, served, SINCE) is is_there

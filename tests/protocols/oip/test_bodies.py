@@ -135,6 +135,10 @@ TENSOR = {"name": "x", "datatype": "INT8", "shape": [2], "data": [1, 2]}
         ({"inputs": [{**TENSOR, "data": [1, 2, 3]}]}, "has 3 elements"),
         ({"inputs": [{**TENSOR, "data": [1, 300]}]}, "does not fit int8"),
         ({"inputs": [{**TENSOR, "data": [1, 1.5]}]}, "values of its datatype"),
+        (
+            {"inputs": [{**TENSOR, "datatype": "FP32", "data": [1, "a"]}]},
+            "data does not hold values of its datatype, FP32: values other than numbers",
+        ),
         ({"inputs": [{**TENSOR, "data": [1, "a"]}]}, "values of its datatype"),
         ({"inputs": [{**TENSOR, "data": [[1], [2, 3]]}]}, "ragged"),
         ({"inputs": [{**TENSOR, "data": {"a": 1}}]}, "data must be a list"),

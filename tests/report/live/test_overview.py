@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.report.live.overview import make_overview, model_state
+from mark.report.live.overview import make_overview, model_state, says_mean
 from mark.report.live.service_status import (
     ArrivalRates,
     FleetStatus,
@@ -18,6 +18,11 @@ from tests.report.live.fakes import busy_model, empty_model, instance, interrupt
 
 PLANNED = replace(empty_model(), policy="hedged")
 ASKED = replace(busy_model(), fleet=FleetStatus())
+
+
+def lately(model: ModelStatus, share: float) -> ModelStatus:
+    """The model, of late with that share in time."""
+    return replace(model, objective=replace(model.objective, attained_lately=share))
 
 
 @pytest.mark.parametrize(
@@ -41,6 +46,8 @@ ASKED = replace(busy_model(), fleet=FleetStatus())
         (ASKED, ModelState.SERVING),
         (replace(ASKED, rates=ArrivalRates()), ModelState.IDLE),
         (interrupted_model(), ModelState.MISSES),
+        (lately(interrupted_model(), 0.99), ModelState.LOSING_SPOT),  # a bad hour is long ago
+        (lately(ASKED, 0.97), ModelState.MISSES),
         (replace(interrupted_model(), objective=busy_model().objective), ModelState.LOSING_SPOT),
         (
             replace(ASKED, fleet=FleetStatus(observed=(instance(1, "c5.large:spot", state="broken"),))),
@@ -50,6 +57,15 @@ ASKED = replace(busy_model(), fleet=FleetStatus())
 )
 def test_trouble_comes_before_change_and_change_before_rest(model: ModelStatus, state: ModelState) -> None:
     assert model_state(model) is state
+
+
+def test_what_an_hour_costs_is_not_said_in_the_first_minute() -> None:
+    early, later = empty_model(), replace(empty_model("later"), usd_per_hour=1.0)
+    assert make_overview([later], OverheadStatus(usd_per_hour=0.5)).usd_per_hour == 1.5
+    assert make_overview([later, early], OverheadStatus(usd_per_hour=0.5)).usd_per_hour is None
+    assert make_overview([later], OverheadStatus()).usd_per_hour is None
+    assert not says_mean(59.0)
+    assert says_mean(60.0)
 
 
 @given(st.lists(st.tuples(st.text(max_size=3), st.floats(0, 100)), max_size=20), st.floats(0, 10))

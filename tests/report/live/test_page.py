@@ -24,6 +24,7 @@ from mark.report.live.formatting import (
     format_month,
     format_plan_times,
     format_span,
+    objective_quantile,
 )
 from mark.report.live.service_status import (
     ControllerStatus,
@@ -199,7 +200,7 @@ def test_spend_of_an_hour_says_what_of_and_over_how_long() -> None:
         format_hourly(busy_model())
         == "instances 0.80 now; Lambda 0.12, disks and addresses 0.0700 as a mean of 2 h"
     )
-    assert format_hourly(empty_model()) == "instances 0.00 now"
+    assert format_hourly(empty_model()) == "instances 0.00 now; too early for the rest"
 
 
 @pytest.mark.parametrize(
@@ -211,15 +212,22 @@ def test_spend_of_an_hour_says_what_of_and_over_how_long() -> None:
             {"speed": 0.0, "clock_stands": True},
             "the service's clock stands at 2026-02-02 02:40:30 UTC until the load begins",
         ),
-        (
-            {"behind_wall_s": 43.2},
-            "updated 2026-02-02 02:41:13 UTC; the service's clock is 43 s behind: it starts with the first fleet",
-        ),
+        ({"behind_wall_s": 43.2}, "updated 2026-02-02 02:41:13 UTC"),  # it stood while the service started
+        ({"behind_wall_s": 7200.0}, "updated 2026-02-02 04:40:30 UTC; the service's clock is 2 h behind"),
         ({"behind_wall_s": -10_900.0}, "updated 2026-02-01 23:38:50 UTC; the service's clock is 3 h ahead"),
     ],
 )
 def test_the_clock_is_the_services_where_it_is_not_the_walls(changed: dict[str, Any], says: str) -> None:
     assert format_clock(status(**changed)) == says
+
+
+@pytest.mark.parametrize(
+    ("target", "name"), [(0.9, "p95"), (0.95, "p95"), (0.98, "p98"), (0.99, "p99"), (0.999, "p99")]
+)
+def test_the_latency_card_has_the_objectives_quantile(target: float, name: str) -> None:
+    model = busy_model()
+    model = replace(model, objective=replace(model.objective, target=target))
+    assert objective_quantile(model) == (name, getattr(model.latency_ms, name))
 
 
 def test_a_failure_says_how_often_and_since_when() -> None:

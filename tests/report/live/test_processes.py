@@ -9,7 +9,7 @@ import pytest
 
 from mark.report.live.formatting import format_capacity, format_controller
 from mark.report.live.processes import format_restarts, process_banners
-from mark.report.live.service_status import FleetStatus, ServiceStatus
+from mark.report.live.service_status import FleetStatus, LambdaStatus, ServiceStatus
 from mark.store.published_status import LostAccount, PlanStatus, RestartStatus
 from tests.report.live.fakes import NOW, busy_model, empty_model, status
 
@@ -62,6 +62,8 @@ def test_the_controller_s_line_says_what_its_time_is() -> None:
 def test_a_plan_without_instances_says_that_none_is_planned_for_the_load() -> None:
     model = replace(empty_model(), plan=PlanStatus(required_rps=19.5))
     assert format_capacity(model) == "0.0 requests/s; 19.5 expected, no instance planned for it"
+    lambda_alone = replace(model, lambda_=LambdaStatus(answers=True))
+    assert format_capacity(lambda_alone) == "19.5 expected, Lambda answers"
     model = replace(model, fleet=FleetStatus(planned={"c5.large": 2}))
     assert format_capacity(model) == "0.0 requests/s; planned for 19.5"
     assert "planned for" in format_capacity(busy_model())

@@ -48,7 +48,7 @@ def test_says_what_the_page_says() -> None:
     for part in (
         "clock runs 20x and shows", "controller controller-0, last tick 4 s ago",
         "4 spot instances are being taken away",
-        "MISSES ITS OBJECTIVE", "97.47 %; 127 % of the error budget used", "290/584/812/1171 ms",
+        "misses its objective", "97.47 %; 127 % of the error budget used", "290/584/812/1171 ms",
         "41.2 requests/s", "Lambda 3,026", "serving 1.95, disks and addresses 0.41, total 2.36",
         "failed (5xx) 3, client's mistake (4xx) 4",
         "failed 3 times since 02:30:30, last 02:40:00: the model failed: ValueError: row 3",
@@ -58,7 +58,8 @@ def test_says_what_the_page_says() -> None:
 
 
 def test_the_dearest_model_is_told_in_full_and_any_other_on_request() -> None:
-    shown = status(empty_model("idle-one"), busy_model(), empty_model("[b]x"))
+    idle = (replace(empty_model(name), usd_per_hour=0.0) for name in ("idle-one", "[b]x"))
+    shown = status(*idle, busy_model())
     lines = printed(shown).splitlines()
     first = next(number for number, line in enumerate(lines) if line.startswith("model"))
     assert [line.split()[0] for line in lines[first + 2 : first + 5]] == ["inception-v3", "[b]x", "idle-one"]
