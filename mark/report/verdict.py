@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TypedDict
 
 from mark.catalog.billing import HOURS_PER_MONTH, SECONDS_PER_HOUR
+from mark.domain.figures import plural
 from mark.domain.objective import Slo
 from mark.domain.offering import LambdaGuess
 from mark.report.formatting import (
@@ -20,7 +21,6 @@ from mark.report.formatting import (
     less_words,
     pays_from,
     percent,
-    plural,
     usd_per_month_words,
 )
 
