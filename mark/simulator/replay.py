@@ -257,8 +257,8 @@ class _ReplayRun:
         """From the first fleet to the end of the run."""
         period_s = self._bundle.controller.period_s
         self._cloud.prewarmed = True
+        self._engine.begin_warm(self._left_warm())
         self._tick()
-        self._engine.warm(self._left_warm(), are_there=True)
         self._cloud.prewarmed = False
         next_tick = self._start_s + period_s
         next_minute, minute = self._start_s, 0
@@ -287,11 +287,11 @@ class _ReplayRun:
 
     def _left_warm(self) -> int:
         """Lambda's environments that the load before the run left warm, where Lambda alone answers all of it."""
-        overflow, workload = self._bundle.controller.overflow, self._scenario.workload
+        overflow = self._bundle.controller.overflow
         if overflow is None or self._offerings:
             return 0
-        recent = workload.history(self._start_s, math.floor(overflow.idle_min_s / UNIT_S))
-        return math.ceil(max(recent.max_rps, default=0.0) / workload.speed * overflow.latency_s)
+        recent = self._scenario.workload.history(self._start_s, math.floor(overflow.idle_min_s / UNIT_S))
+        return math.ceil(max(recent.max_rps, default=0.0) * overflow.latency_s)
 
     def result(self, wall_s: float) -> RunResult:
         """The figures of the run."""

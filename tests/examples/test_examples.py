@@ -30,7 +30,7 @@ def test_every_folder_is_in_the_list_and_has_commands() -> None:
 @pytest.mark.parametrize(
     ("page", "files"),
     [
-        ("own-model.md", {"scikit-learn-model/train.py", "scikit-learn-model/forest.py"}),
+        ("own-model.md", {"scikit-learn-model/train.py"}),
         ("forecasters.md", {"own-forecaster/last_hour.py"}),
     ],
 )

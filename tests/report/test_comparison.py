@@ -107,7 +107,11 @@ def test_notes_name_assumed_profiles_and_the_run_they_belong_to() -> None:
     ]
     first, *others = comparison_notes(runs)
     assert "t2.xlarge from t3.xlarge" in first
-    assert others == ["shared", "mark: own"]
+    assert others == [
+        "a month here is 60 s of load, over and over; replay a day to be surer",
+        "shared",
+        "mark: own",
+    ]
 
 
 def test_notes_name_what_was_measured_on_another_machine() -> None:

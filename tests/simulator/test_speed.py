@@ -153,10 +153,12 @@ def test_a_speed_below_one_is_refused(speed: float) -> None:
         Workload(trace=constant(1.0, duration_s=60.0), seed=1, speed=speed)
 
 
-def on_a_smooth_load(kernel: Kernel, policy: str, speed: float) -> RunResult:
+def on_a_smooth_load(kernel: Kernel, policy: str, speed: float, *, start_s: float = HOUR_S) -> RunResult:
+    """An hour of it, which begins with the trace where nothing is known before."""
     made = builders.experiment(kernel, Market.ON_DEMAND, trace=constant(RATE_RPS, duration_s=2 * HOUR_S, seed=2))
     load = made.spec.workload
-    spec = replace(made.spec, workload=Workload(trace=load.trace, seed=load.seed, start_s=HOUR_S, speed=speed))
+    workload = Workload(trace=load.trace, seed=load.seed, start_s=start_s, duration_s=HOUR_S, speed=speed)
+    spec = replace(made.spec, workload=workload)
     return builders.run(type(made)(spec, kernel=kernel, build_forecaster=build_forecaster), policy)
 
 
@@ -171,7 +173,7 @@ def test_a_fixed_fleet_costs_the_same_and_serves_alike(kernel: Kernel) -> None:
 
 def test_lambda_alone_costs_the_same(kernel: Kernel) -> None:
     """72,000 requests at 20x: three deviations of their number are 1.1 %."""
-    plain, fast = (on_a_smooth_load(kernel, "lambda-only", speed) for speed in (1.0, 20.0))
+    plain, fast = (on_a_smooth_load(kernel, "lambda-only", speed, start_s=0.0) for speed in (1.0, 20.0))
     assert fast.cost.lambda_ == pytest.approx(plain.cost.lambda_, rel=0.015)
     assert fast.cold_starts == plain.cold_starts  # the burst that is allowed, when the load sets in
     assert plain.served.shed > 0

@@ -216,7 +216,7 @@ def comparison_notes(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
     shortest_s = min((run.result.duration_s for run in runs), default=DAY_S)
     if shortest_s < SHORT_S:
         notes.append(
-            f"a month is {format_duration(shortest_s)} of this load, over and over: replay a day to be surer"
+            f"a month here is {format_duration(shortest_s)} of load, over and over; replay a day to be surer"
         )
     for note, labels in owners.items():
         notes.append(note if len(labels) == len(runs) else f"{', '.join(labels)}: {note}")

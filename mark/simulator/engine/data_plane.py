@@ -247,6 +247,13 @@ class Engine:
         self._warm_pings += pinged
         note_in_flight(self._pool.belief, self._now, int(marks.warm + marks.cold) + pinged)
 
+    def begin_warm(self, count: int) -> None:
+        """So many Lambda environments are warm from the load before the run; nothing of them is billed."""
+        if self._overflow is not None:
+            count = min(count, self._overflow.concurrency)
+            self._make_idle(count)
+            self._ping_idle(count)
+
     def _make_idle(self, count: int) -> None:
         """Have so many idle environments at least, for `_ping_idle` to draw their lives."""
         marks, idle_until = self._pool.marks, self._pool.idle_until
