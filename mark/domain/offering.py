@@ -204,7 +204,7 @@ class LambdaOffering:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LambdaGuess:
-    """What Lambda costs a request if it takes as long there as on `instance_type`: nobody measured it."""
+    """Lambda's cost of a request if it takes as long there as on `instance_type`: nobody measured it."""
 
     instance_type: str
     usd_per_request: float

@@ -92,7 +92,7 @@ def _experiments(settings: Settings) -> list[Experiment]:
 
 
 def _left_out(settings: Settings) -> Iterator[str]:
-    """What a service's replay does not share between its models yet."""
+    """Caveats: a service's replay does not share these between its models yet."""
     yield "each model has a fleet of its own, and counts on all of the account's quotas and Lambda's concurrency"
     if settings.account.commitments is not None:
         yield "the account's commitments are left out: replay one model (--model) to see what they cover"

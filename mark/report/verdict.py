@@ -122,7 +122,7 @@ class Verdict:
 
     @property
     def _doubts(self) -> Iterator[str]:
-        """What makes the answer less sure than it reads."""
+        """Reasons why the answer is less sure than it reads."""
         if self.requests and self.slo is not None and self.requests * (1 - self.slo.target) < 1:
             yield f"Only {plural(self.requests, 'request')} came: too few to tell who keeps the objective."
         if self.is_assumed:
@@ -140,14 +140,14 @@ class Verdict:
 
     @property
     def lambda_guess_usd_per_month(self) -> float | None:
-        """What Lambda alone might cost a month; None where that is known, or cannot be guessed."""
+        """A guess of Lambda alone, USD a month; None where that is known, or cannot be guessed."""
         if self.lambda_guess is None or self.mean_rps is None or self._has_lambda:
             return None
         return self.mean_rps * self.lambda_guess.usd_per_request * HOURS_PER_MONTH * SECONDS_PER_HOUR
 
     @property
     def _guessed(self) -> str:
-        """What a measurement is worth; empty where that cannot be said."""
+        """The worth of a measurement; empty where that cannot be said."""
         usd = self.lambda_guess_usd_per_month
         if usd is None or self.lambda_guess is None:
             return ""

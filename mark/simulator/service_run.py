@@ -94,7 +94,7 @@ def _own_lines(result: RunResult, footprint: Footprint) -> tuple[BillLine, ...]:
 
 
 def _shared(results: Sequence[RunResult], footprint: Footprint, duration_s: float) -> tuple[BillLine, ...]:
-    """What stands around the fleets, for the load of all models together."""
+    """Lines around the fleets, for the load of all models together."""
     mib_per_s = sum(result.load.mib_per_s for result in results)
     return bill_shared(footprint, peak_rps(results), duration_s, mib_per_s=mib_per_s)
 

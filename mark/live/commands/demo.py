@@ -105,7 +105,7 @@ def replay_all(settings: Settings, *, as_json: bool) -> None:
 
 
 def _verdict(settings: Settings, ours: RunResult) -> Verdict:
-    """What else could have served the slice: replays of it beside ours, with the same surge and interruptions."""
+    """The other ways to serve the slice: replays of it beside ours, with the same surge and interruptions."""
     experiment = make_experiment(settings)
     now = parse_present(settings.simulate.now)
     rivals = verdict_rivals(experiment, now)

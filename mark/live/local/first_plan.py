@@ -28,12 +28,12 @@ class FirstPlan:
 
     @property
     def usd_per_hour(self) -> float:
-        """What its instances cost."""
+        """Cost of its instances."""
         return self.plan.usd_per_hour if self.plan is not None else 0.0
 
     @property
     def lambda_usd_per_hour(self) -> float:
-        """What Lambda's calls cost where it answers all that is expected; 0 beside instances."""
+        """Cost of Lambda's calls where it answers all that is expected; 0 beside instances."""
         overflow, hour = self.model.served.overflow, self.model.setup.history.mean_rps[-HOUR_UNITS:]
         if overflow is None or self.fleet or not hour:
             return 0.0

@@ -77,5 +77,5 @@ def model_cells(run: ServiceRun, model: ModelRun) -> tuple[str, ...]:
 
 
 def around_sentence(run: ServiceRun) -> str:
-    """What stands around all fleets, once."""
+    """The cost around all fleets, once."""
     return f"Around all of them: {usd_per_month_words(run.shared_usd / run.duration_s * MONTH_S)} a month."
