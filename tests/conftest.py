@@ -16,7 +16,14 @@ import botocore.session
 import pytest
 from hypothesis import settings
 
-from mark.simulator.engine.compiled import CentralKernel, Kernel, compiled_central_kernel, compiled_kernel
+from mark.simulator.engine.compiled import (
+    CentralKernel,
+    DeviceKernel,
+    Kernel,
+    compiled_central_kernel,
+    compiled_device_kernel,
+    compiled_kernel,
+)
 from mark.store import connect
 from mark.store.embedded import EmbeddedRedis
 from tests.same_ids import pytest_pycollect_makeitem
@@ -74,6 +81,12 @@ def published_dir(data_dir: Path) -> Path:
 def kernel() -> Kernel:
     """The engine as machine code, compiled in some 10 s on first use."""
     return compiled_kernel(ENGINE)
+
+
+@pytest.fixture(scope="session")
+def device_kernel() -> DeviceKernel:
+    """That of shared devices as machine code, compiled likewise."""
+    return compiled_device_kernel(ENGINE)
 
 
 @pytest.fixture(scope="session")

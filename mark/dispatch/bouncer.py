@@ -63,7 +63,12 @@ def late_finish_at(
     else:
         batches = waiting // max_batch + (2 if in_service > 0 else 1)
         deviation_s = cv * full_batch_s * math.sqrt(batches)
-    skew_s = 0.5 * (sigmas * sigmas - 1.0) * deviation_s * deviation_s / mean_s
+    return deviating_finish_at(now, finish_at, deviation_s, sigmas)
+
+
+def deviating_finish_at(now: float, finish_at: float, deviation_s: float, sigmas: float) -> float:
+    """The finish that is `sigmas` normal deviations late, where its standard deviation is known."""
+    skew_s = 0.5 * (sigmas * sigmas - 1.0) * deviation_s * deviation_s / (finish_at - now)
     return finish_at + sigmas * deviation_s + skew_s
 
 

@@ -13,8 +13,9 @@ from mark.dispatch.policy import DispatchPolicy
 from mark.dispatch.variants import VariantServing
 from mark.domain.objective import Slo
 from mark.domain.offering import BurstCredits, LambdaOffering, Offering
-from mark.simulator.engine.compiled import Kernel
+from mark.simulator.engine.compiled import DeviceKernel, Kernel, plain_kernel
 from mark.simulator.engine.data_plane import Engine, EngineSetup
+from mark.simulator.engine.shared_plane import SharedPlane
 from tests.planner.builders import KNOWN, SLO, offering
 
 Floats = NDArray[np.float64]
@@ -27,7 +28,7 @@ def poisson(rps: float, duration_s: float, seed: int) -> Floats:
 
 
 def engine(
-    kernel: Kernel,
+    kernel: Kernel | DeviceKernel,
     arrivals: Floats | Sequence[float],
     *,
     dispatch: DispatchPolicy | None = None,
@@ -41,27 +42,61 @@ def engine(
     sizes: Sequence[int] | None = None,
     variants: VariantServing | None = None,
 ) -> Engine:
-    """An engine before its first arrival, without instances. sizes: items of each arrival."""
+    """An engine before its first arrival, without instances. sizes: items of each arrival.
+
+    With a kernel of shared devices it is the one model of a shared plane.
+    """
+    given = engine_setup(
+        kernel=plain_kernel() if isinstance(kernel, DeviceKernel) else kernel,
+        arrivals=arrivals,
+        dispatch=dispatch,
+        overflow=overflow,
+        slo=slo,
+        duration_s=duration_s,
+        monitor=monitor,
+        seed=seed,
+        start_at=start_at,
+        network_s=network_s,
+        sizes=sizes,
+        variants=variants,
+    )
+    return SharedPlane(kernel, [given]).engines[0] if isinstance(kernel, DeviceKernel) else Engine(given)
+
+
+def engine_setup(
+    kernel: Kernel,
+    arrivals: Floats | Sequence[float],
+    *,
+    dispatch: DispatchPolicy | None = None,
+    overflow: LambdaOffering | None = None,
+    slo: Slo = SLO,
+    duration_s: float | None = None,
+    monitor: MonitorPolicy | None = None,
+    seed: int = 5,
+    start_at: float = 0.0,
+    network_s: float = 0.0,
+    sizes: Sequence[int] | None = None,
+    variants: VariantServing | None = None,
+) -> EngineSetup:
+    """What `engine` makes its engine of."""
     instants = np.asarray(arrivals, dtype=np.float64)
     items = None if sizes is None else np.asarray(sizes, dtype=np.int64)
     length_s = duration_s or float(np.ceil(instants.max(initial=0.0))) + 1.0
-    return Engine(
-        EngineSetup(
-            kernel=kernel,
-            arrivals=lambda from_s, to_s: instants[(instants >= from_s) & (instants < to_s)],
-            slo=slo,
-            dispatch=dispatch or DispatchPolicy(),
-            overflow=overflow,
-            start_at=start_at,
-            duration_s=length_s,
-            rng=np.random.default_rng(seed),
-            noise=np.random.default_rng(seed + 1),
-            network_s=network_s,
-            monitor=monitor,
-            sizes=None if items is None else lambda from_s, to_s: items[(instants >= from_s) & (instants < to_s)],
-            largest=1 if items is None else int(items.max(initial=1)),
-            variants=variants,
-        )
+    return EngineSetup(
+        kernel=kernel,
+        arrivals=lambda from_s, to_s: instants[(instants >= from_s) & (instants < to_s)],
+        slo=slo,
+        dispatch=dispatch or DispatchPolicy(),
+        overflow=overflow,
+        start_at=start_at,
+        duration_s=length_s,
+        rng=np.random.default_rng(seed),
+        noise=np.random.default_rng(seed + 1),
+        network_s=network_s,
+        monitor=monitor,
+        sizes=None if items is None else lambda from_s, to_s: items[(instants >= from_s) & (instants < to_s)],
+        largest=1 if items is None else int(items.max(initial=1)),
+        variants=variants,
     )
 
 

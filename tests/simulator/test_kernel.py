@@ -19,7 +19,7 @@ from mark.domain.objective import Slo
 from mark.domain.offering import LambdaOffering
 from mark.planner.queueing import mean_wait_s
 from mark.simulator.engine.arrays import noise_factors
-from mark.simulator.engine.compiled import Kernel, plain_kernel
+from mark.simulator.engine.compiled import DeviceKernel, Kernel, plain_device_kernel, plain_kernel
 from mark.simulator.engine.data_plane import Engine
 from tests.planner.builders import offering
 from tests.simulator.engines import batching, burstable, engine, lambda_offering, poisson
@@ -29,10 +29,18 @@ ALONE = DispatchPolicy(bounced=Bounced.NOWHERE, admission_factor=None)
 ONLY_LAMBDA = DispatchPolicy(bounced=Bounced.LAMBDA)
 
 
-def eventful(kernel: Kernel, dispatch: DispatchPolicy, seed: int, largest: int | None = None) -> Engine:
+def eventful(
+    kernel: Kernel | DeviceKernel,
+    dispatch: DispatchPolicy,
+    seed: int,
+    largest: int | None = None,
+    *,
+    varies: bool = True,
+) -> Engine:
     """Instances of four kinds come, slow down, are warned, drained and lost, under a load in waves.
 
     Two kinds and Lambda take longer at times than at others. largest: the largest size; None for no sizes.
+    varies: whether batches on instances do.
     """
     rng = np.random.default_rng(seed)
     arrivals = np.concatenate(
@@ -56,7 +64,9 @@ def eventful(kernel: Kernel, dispatch: DispatchPolicy, seed: int, largest: int |
         points = (LatencyPoint(batch=1, latency_s=0.05), LatencyPoint(batch=largest, latency_s=0.4))
         kinds = [replace(kind, profile=replace(kind.profile, points=points)) for kind in kinds]
         kinds[0] = replace(kinds[0], batch=replace(kinds[0].batch, max_batch=4))
-    kinds = [replace(kind, cv=cv) for kind, cv in zip(kinds, (0.1, 0.0, 0.25, 0.1), strict=True)]
+    kinds = (
+        [replace(kind, cv=cv) for kind, cv in zip(kinds, (0.1, 0.0, 0.25, 0.1), strict=True)] if varies else kinds
+    )
     slots = [made.add(kind, standby=kind is kinds[2], balance=0.01) for kind in kinds]
     stops = sorted(rng.uniform(0.0, 16.0, 12))
     for place, stop in enumerate(stops):
@@ -127,6 +137,20 @@ def test_requests_of_one_item_are_served_as_those_without_sizes(kernel: Kernel, 
     assert np.array_equal(sized._tally.histogram, plain._tally.histogram)
     for name in SERVER_FIELDS:
         assert np.array_equal(sized._fleet.servers[name], plain._fleet.servers[name]), name
+
+
+@pytest.mark.parametrize("dispatch", RULES, ids=lambda d: f"{d.routing}-{d.bounced}-{d.late}-{d.admission_factor}")
+def test_a_device_with_one_tenant_does_what_an_instance_does(kernel: Kernel, dispatch: DispatchPolicy) -> None:
+    for seed in (1, 2):
+        shared = eventful(plain_device_kernel(), dispatch, seed, varies=False)
+        own = eventful(kernel, dispatch, seed, varies=False)
+        assert shared.served() == own.served()
+        for name in ("missed", "throttled", "invocations", "cold", "pings", "batches", "latency_sum"):
+            assert shared._tally.totals[name] == pytest.approx(own._tally.totals[name]), name
+        for name in ("arrivals", "answered", "missed", "to_lambda", "latency_max"):
+            assert np.array_equal(shared._tally.seconds[name], own._tally.seconds[name]), name
+        assert np.array_equal(shared._tally.histogram, own._tally.histogram)
+        assert shared.lambda_usage() == own.lambda_usage()
 
 
 def test_the_eventful_run_reaches_every_outcome(kernel: Kernel) -> None:

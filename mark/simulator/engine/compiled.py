@@ -18,18 +18,26 @@ from typing import Any, NamedTuple, cast
 import numba
 from numba.extending import register_jitable
 
-from mark.dispatch import batcher, bouncer, objective, overflow, qos, qos_policy, routing, slackfit
+from mark.dispatch import batcher, bouncer, device, objective, overflow, qos, qos_policy, routing, slackfit
 from mark.dispatch import credits as credit_rules
 from mark.dispatch.central import assignment, kairos
 from mark.dispatch.central import decisions as central_decisions
 from mark.dispatch.central.policy import CentralPolicy, CentralRule
 from mark.dispatch.central.queue import CentralCode, CentralQueue, Instance
-from mark.simulator.engine import kernel, kernel_central, kernel_lambda, kernel_tally, kernel_variants
+from mark.simulator.engine import (
+    kernel,
+    kernel_central,
+    kernel_devices,
+    kernel_lambda,
+    kernel_tally,
+    kernel_variants,
+)
 
 config: Any = numba.config
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "forceinline": True}
 """Inlined into one function, arrays are handed on without counting references, which took most of the time."""
-_DECISIONS = (bouncer, batcher, credit_rules, objective, overflow, qos, qos_policy, routing, slackfit)
+_DECISIONS = (bouncer, batcher, credit_rules, device, objective, overflow, qos, qos_policy, routing, slackfit)
+_ENGINE = (*_DECISIONS, kernel_tally, kernel_lambda, kernel)
 _CENTRAL = (assignment, kairos, central_decisions)
 
 
@@ -63,12 +71,34 @@ def plain_kernel() -> Kernel:
 @functools.cache
 def compiled_kernel(cache_dir: Path) -> Kernel:
     """The kernel as machine code; compiled on first use (some 10 s) and cached under `cache_dir`."""
-    return Kernel(*_compiled((*_DECISIONS, kernel_tally, kernel_lambda, kernel), plain_kernel(), cache_dir))
+    return Kernel(*_compiled(_ENGINE, plain_kernel(), cache_dir))
 
 
 def plain_central_kernel() -> CentralKernel:
     """The central queue's kernel as Python runs it."""
     return CentralKernel(kernel_central.run, central_decisions.decide)
+
+
+class DeviceKernel(NamedTuple):
+    """Entry points of the kernel of shared devices, compiled or plain; both give the same results."""
+
+    run: Callable[..., tuple[int, int]]
+    settle: Callable[..., None]
+    dispatch: Callable[..., bool]
+    start_environment: Callable[..., bool]
+
+
+def plain_device_kernel() -> DeviceKernel:
+    """The kernel of shared devices as Python runs it."""
+    return DeviceKernel(
+        kernel_devices.run, kernel_devices.settle, kernel_devices.dispatch, kernel_devices.start_environment
+    )
+
+
+@functools.cache
+def compiled_device_kernel(cache_dir: Path) -> DeviceKernel:
+    """The kernel of shared devices as machine code, compiled and cached like the other ones."""
+    return DeviceKernel(*_compiled((*_ENGINE, kernel_devices), plain_device_kernel(), cache_dir))
 
 
 @functools.cache

@@ -188,15 +188,19 @@ class Engine:
         lost = queue[slot, places]
         items = np.ones(held, np.int64) if sizes is None else sizes[slot, places]
         server.in_service = server.waiting = server.serving = server.queued = 0
-        self._accepting.discard(slot)
-        self._used.discard(slot)
-        self._free.append(slot)
-        self._lists = None
+        self._forget(slot)
         for arrived_at, size in zip(lost, items, strict=True):
             if redispatch:
                 self._send(float(arrived_at), int(size))
             else:
                 shed(float(arrived_at), self._rules, self._tally)
+
+    def _forget(self, slot: int) -> None:
+        """Free a slot that holds nothing."""
+        self._accepting.discard(slot)
+        self._used.discard(slot)
+        self._free.append(slot)
+        self._lists = None
 
     def run_until(self, until: float) -> float:
         """Run to `until`, or to the instant at which the SLO monitor's window missed; returns where it is."""
@@ -216,7 +220,7 @@ class Engine:
             elif code == kernel.BREACHED:
                 self._now = float(self._tally.totals.closed_at)
                 # Whoever looks at an instance now must not find batches that have ended.
-                self._kernel.settle(self._now, self._every, *self._state)
+                self._settle()
                 break
             else:
                 self._now = stop
@@ -233,7 +237,7 @@ class Engine:
         """
         if self._overflow is None:
             return
-        self._kernel.settle(self._now, self._every, *self._state)
+        self._settle()
         marks = self._pool.marks
         pings = min(concurrency, self._overflow.concurrency) - int(marks.warm + marks.cold)
         if are_there:
@@ -241,7 +245,7 @@ class Engine:
         pinged = self._ping_idle(pings)
         busy_s = float(self._rules.cold_s) + PING_S * self._speed
         for _ in range(pings - pinged):
-            if not self._kernel.start_environment(self._now, np.nan, busy_s, self._rules, self._pool, self._tally):
+            if not self._start_environment(busy_s):
                 break
             self._cold_pings += 1
         self._warm_pings += pinged
@@ -417,10 +421,17 @@ class Engine:
         if self._kernel.dispatch(self._now, arrived_at, size, self._rows, *self._state):
             self._fleet = arrays.with_longer_queues(self._fleet)
 
+    def _settle(self) -> None:
+        self._kernel.settle(self._now, self._every, *self._state)
+
+    def _start_environment(self, busy_s: float) -> bool:
+        """Start a Lambda environment for a ping; False when too many were started at once."""
+        return self._kernel.start_environment(self._now, np.nan, busy_s, self._rules, self._pool, self._tally)
+
     def _noise_row(self, cv: float) -> int:
         """The row of factors for that coefficient of variation."""
         if cv not in self._noise_rows:
-            self._noise_rows[cv] = len(self._noise_rows)
+            self._noise_rows[cv] = len(self._fleet.noise)
             made = arrays.noise_factors(cv, self._normals)
             self._fleet = self._fleet._replace(noise=np.vstack((self._fleet.noise, made)))
         return self._noise_rows[cv]
@@ -429,7 +440,7 @@ class Engine:
         if not self._free:
             have = self._fleet.servers.size
             self._fleet = arrays.with_more_slots(self._fleet)
-            self._free = list(range(have, self._fleet.servers.size))
+            self._free.extend(range(have, self._fleet.servers.size))
         if self._fleet.batch_s.shape[1] <= max_batch:
             self._fleet = arrays.with_wider_batches(self._fleet, max_batch)
 

@@ -23,6 +23,7 @@ import numpy as np
 from mark.dispatch.batcher import batch_size, fits, places_after, places_ahead, places_left
 from mark.dispatch.bouncer import late_finish_at, predicted_finish_at, stays
 from mark.dispatch.credits import earned, slowed_s
+from mark.dispatch.device import TENANT_FIELDS
 from mark.dispatch.overflow import (
     SHED,
     TO_LAMBDA,
@@ -80,7 +81,7 @@ SERVER = np.dtype(
         ("done_at", "f8"),  # true end of the batch in service, s
         ("cv", "f8"),  # coefficient of variation of a batch's time
         ("noise", "i8"),  # row of Fleet.noise
-        ("head", "i8"),  # place in the ring of the oldest request it holds
+        *TENANT_FIELDS.items(),
         ("standby", "i8"),
         ("balance", "f8"),  # CPU credits at balance_at
         ("balance_at", "f8"),
@@ -94,6 +95,9 @@ SERVER = np.dtype(
         ("queued", "i8"),  # requests queued behind it
         ("kind", "i8"),  # its type in Fleet.variants
         ("variant", "i8"),  # the variant that answers the batch in service
+        # Where devices are shared (`kernel_devices.py`):
+        ("model", "i8"),  # whose requests it answers
+        ("device_number", "i8"),  # where it runs
     ]
 )
 RULES = np.dtype(
@@ -189,14 +193,18 @@ def settle(now: float, every: Ints, rules: Record, fleet: Fleet, pool: Pool, tal
     """Complete everything that was answered by `now`; idle burstable servers show what they have earned."""
     tally.totals.due_at = -np.inf  # routing looked at the accepting ones only; those that drain are due too
     _advance_all(now, every, rules, fleet, tally)
-    servers = fleet.servers
     for row in every:
-        server = servers[row]
-        if server.burn_per_s > 0.0 and server.in_service == 0:
-            elapsed_s = max(0.0, now - server.balance_at)
-            balance = earned(server.balance, elapsed_s, server.earn_per_s, server.max_balance)
-            show_pace(balance, server, fleet.batch_s[row])
+        gain_credits(now, row, fleet)
     reap(now, rules, pool, tally)
+
+
+def gain_credits(now: float, row: int, fleet: Fleet) -> None:
+    """Let an idle burstable server show what it has earned."""
+    server = fleet.servers[row]
+    if server.burn_per_s > 0.0 and server.in_service == 0:
+        elapsed_s = max(0.0, now - server.balance_at)
+        balance = earned(server.balance, elapsed_s, server.earn_per_s, server.max_balance)
+        show_pace(balance, server, fleet.batch_s[row])
 
 
 def dispatch(
@@ -260,7 +268,7 @@ def _bounce(
     deadline_at = arrived_at + rules.objective_s
     row = _least_finish(now, size, rows, fleet, fleet.sizes)
     finish_at = _finish_at(now, size, row, fleet) if row != NONE else np.inf
-    if rules.overflows and _overflow(now, arrived_at, finish_at, rules, pool, tally):
+    if rules.overflows and overflow_to_lambda(now, arrived_at, finish_at, rules, pool, tally):
         return TAKEN
     give_up_s = rules.give_up_s
     if after_bounce(False, rules.shed_late, np.inf, finish_at, arrived_at, deadline_at, give_up_s) == SHED:
@@ -269,7 +277,7 @@ def _bounce(
     return _enqueue_or_shed(row, now, arrived_at, size, finish_at, rules, fleet, tally)
 
 
-def _overflow(
+def overflow_to_lambda(
     now: float, arrived_at: float, instance_at: float, rules: Record, pool: Pool, tally: RunTally
 ) -> bool:
     """Send it to Lambda if that is where it should go and Lambda takes it."""
@@ -343,12 +351,13 @@ def _enqueue_or_shed(
     queue[row, place] = arrived_at
     _join(size, row, place, server, fleet.sizes)
     if server.in_service == 0:
-        _start_batch(now, row, fleet, tally.totals)
+        start_batch(now, row, fleet, tally.totals)
         tally.totals.due_at = min(tally.totals.due_at, server.done_at)
     return FULL if held + 2 > capacity else TAKEN
 
 
-def _start_batch(now: float, row: int, fleet: Fleet, totals: Record) -> None:
+def start_batch(now: float, row: int, fleet: Fleet, totals: Record) -> None:
+    """Take the next batch from the queue of an idle row into service."""
     server, batch_s, noise = fleet.servers[row], fleet.batch_s[row], fleet.noise
     most = _choose_variant(now, server, fleet.queue[row], fleet.variants, totals)
     items = _take(row, server, most, fleet.sizes)
@@ -499,21 +508,27 @@ def _advance_all(now: float, rows: Ints, rules: Record, fleet: Fleet, tally: Run
 
 def _advance(row: int, now: float, rules: Record, fleet: Fleet, tally: RunTally) -> None:
     """Complete the batches that ended by `now` and start what waited behind them."""
-    server, held = fleet.servers[row], fleet.queue[row]
-    capacity = held.size
+    server = fleet.servers[row]
     while server.in_service > 0 and server.done_at <= now:
         finish_at = server.done_at
-        requests = _served_requests(server, fleet.sizes)
-        for place in range(requests):
-            arrived_at = held[(server.head + place) & (capacity - 1)]
-            answer(arrived_at, finish_at, rules, tally)
-            _note_variant(arrived_at, finish_at, server, rules, fleet.variants, tally)
-        _count_batch(requests, server, tally.totals)
-        server.head = (server.head + requests) & (capacity - 1)
-        server.in_service = 0
-        _leave(server, fleet.sizes)
+        complete_batch(row, rules, fleet, tally)
         if server.waiting > 0:
-            _start_batch(finish_at, row, fleet, tally.totals)
+            start_batch(finish_at, row, fleet, tally.totals)
+
+
+def complete_batch(row: int, rules: Record, fleet: Fleet, tally: RunTally) -> None:
+    """The batch in service ends when it truly does: answer its requests."""
+    server, held = fleet.servers[row], fleet.queue[row]
+    capacity, finish_at = held.size, server.done_at
+    requests = _served_requests(server, fleet.sizes)
+    for place in range(requests):
+        arrived_at = held[(server.head + place) & (capacity - 1)]
+        answer(arrived_at, finish_at, rules, tally)
+        _note_variant(arrived_at, finish_at, server, rules, fleet.variants, tally)
+    _count_batch(requests, server, tally.totals)
+    server.head = (server.head + requests) & (capacity - 1)
+    server.in_service = 0
+    _leave(server, fleet.sizes)
 
 
 def _note_variant(

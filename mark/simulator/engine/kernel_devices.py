@@ -1,0 +1,334 @@
+"""The inner loop of several models whose instances may share devices; plain Python, compiled by `compiled.py`.
+
+A row of the fleet is a tenant: one model on one device, with a queue of its own. A device runs one batch at a time
+and takes the next by the rules of `dispatch/device.py`; an instance of one model is a device with one tenant, and
+does to the last request what it does in `kernel.py`, whose functions these loops call. Rules, Lambda's pools and
+counts are there once a model. Requests are of one item, and models have no variants.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mark.dispatch.bouncer import deviating_finish_at, stays
+from mark.dispatch.device import (
+    is_idle,
+    keeps_promises,
+    next_tenant,
+    shared_deviation_s,
+    shared_finish_at,
+)
+from mark.dispatch.overflow import SHED, after_bounce
+from mark.dispatch.routing import NONE, OVERDUE_SHARE, least_outstanding, weighted
+from mark.simulator.engine.kernel import (
+    BOUNCED,
+    BREACHED,
+    BY_OUTSTANDING,
+    BY_WEIGHT,
+    DONE,
+    FULL,
+    QUEUE_FULL,
+    TAKEN,
+    Fleet,
+    complete_batch,
+    gain_credits,
+    overflow_to_lambda,
+    start_batch,
+)
+from mark.simulator.engine.kernel_lambda import Pool, reap
+from mark.simulator.engine.kernel_lambda import start_environment as start_of_pool
+from mark.simulator.engine.kernel_tally import (
+    Floats,
+    Ints,
+    Record,
+    Records,
+    RunTally,
+    second_of,
+    shed,
+    window_closed,
+)
+
+MARKS = np.dtype([("due_at", "f8"), ("missed", "i8")])
+"""due_at: nothing ends before; missed: the model whose monitor stopped the run."""
+
+
+class Devices(NamedTuple):
+    """Tenants by device: rows of the fleet, shape (devices, most tenants), the first `counts` of each device."""
+
+    tenants: Ints
+    counts: Ints
+    #: One record of MARKS.
+    marks: Record
+
+
+class Models(NamedTuple):
+    """What each model has of its own, by its number: rules, Lambda's pool and counts (`Pool`, `RunTally`).
+
+    Both are put together where they are needed, because compiled code cannot return records.
+    """
+
+    rules: Records
+    #: Accepting rows, shape (models, most), the first `accepting` of each.
+    rows: Ints
+    accepting: Ints
+    seconds: Records
+    histogram: Ints
+    totals: Records
+    pool_marks: Records
+    idle_until: Floats
+    rings: Floats
+    started_at: Floats
+    idle_life_s: Floats
+    belief: Ints
+    noise: Floats
+
+
+def run(
+    until: float, arrivals: Floats, whose: Ints, index: int, fleet: Fleet, devices: Devices, models: Models
+) -> tuple[int, int]:
+    """Dispatch the arrivals before `until` from `index` on, then bring all devices to `until`.
+
+    whose: the model of each arrival. Returns as `kernel.run`; `marks.missed` is the model whose window missed.
+    """
+    while index < arrivals.size and arrivals[index] < until:
+        now, model = arrivals[index], whose[index]
+        index += 1
+        rules, tally = (
+            models.rules[model],
+            RunTally(models.seconds[model], models.histogram[model], models.totals[model]),
+        )
+        tally.seconds[second_of(now, rules)].arrivals += 1
+        if dispatch(now, now, model, fleet, devices, models):
+            return index, QUEUE_FULL
+        if window_closed(now, rules, tally.totals):
+            devices.marks.missed = model
+            return index, BREACHED
+    settle(until, fleet, devices, models)
+    return index, DONE
+
+
+def settle(now: float, fleet: Fleet, devices: Devices, models: Models) -> None:
+    """Complete everything that was answered by `now`; idle burstable servers show what they have earned."""
+    devices.marks.due_at = -np.inf
+    _advance(now, fleet, devices, models)
+    for device in range(devices.counts.size):
+        for place in range(devices.counts[device]):
+            gain_credits(now, devices.tenants[device, place], fleet)
+    for model in range(models.rules.size):
+        reap(
+            now,
+            models.rules[model],
+            Pool(
+                models.pool_marks[model],
+                models.idle_until[model],
+                models.rings[model],
+                models.started_at[model],
+                models.idle_life_s[model],
+                models.belief[model],
+                models.noise[model],
+            ),
+            RunTally(models.seconds[model], models.histogram[model], models.totals[model]),
+        )
+
+
+def start_environment(now: float, busy_s: float, model: int, models: Models) -> bool:
+    """Start an environment of a model for a ping; False when too many were started at once."""
+    return start_of_pool(
+        now,
+        np.nan,
+        busy_s,
+        models.rules[model],
+        Pool(
+            models.pool_marks[model],
+            models.idle_until[model],
+            models.rings[model],
+            models.started_at[model],
+            models.idle_life_s[model],
+            models.belief[model],
+            models.noise[model],
+        ),
+        RunTally(models.seconds[model], models.histogram[model], models.totals[model]),
+    )
+
+
+def dispatch(now: float, arrived_at: float, model: int, fleet: Fleet, devices: Devices, models: Models) -> bool:
+    """Send one request somewhere; True when a queue has become full."""
+    _advance(now, fleet, devices, models)
+    rules, rows = models.rules[model], models.rows[model, : models.accepting[model]]
+    deadline_at = arrived_at + rules.objective_s
+    outcome = _offer(now, arrived_at, deadline_at, rows, rules, fleet, devices, models)
+    if outcome == BOUNCED:
+        outcome = _bounce(now, arrived_at, deadline_at, model, rows, fleet, devices, models)
+    return bool(outcome == FULL)
+
+
+def _tenants(row: int, fleet: Fleet, devices: Devices) -> Ints:
+    """All tenants of the device that this one runs on. shape (tenants,)."""
+    device = fleet.servers[row].device_number
+    found: Ints = devices.tenants[device, : devices.counts[device]]
+    return found
+
+
+def _offer(
+    now: float,
+    arrived_at: float,
+    deadline_at: float,
+    rows: Ints,
+    rules: Record,
+    fleet: Fleet,
+    devices: Devices,
+    models: Models,
+) -> int:
+    """Route it and let the Bouncer of that device say whether it stays there."""
+    row = _route(now, deadline_at, rows, rules, fleet, devices)
+    if row == NONE:
+        return BOUNCED
+    servers, tenants = fleet.servers, _tenants(row, fleet, devices)
+    server = servers[row]
+    finish_at = shared_finish_at(now, row, deadline_at, tenants, servers, fleet.queue)
+    late_at = finish_at
+    if rules.sigmas != 0.0 and server.cv > 0.0:
+        deviation_s = shared_deviation_s(row, deadline_at, tenants, servers, fleet.queue)
+        late_at = deviating_finish_at(now, finish_at, deviation_s, rules.sigmas)
+    if not stays(finish_at, late_at, server.terminates_at, arrived_at, deadline_at, rules.factor):
+        return BOUNCED
+    if rules.factor < np.inf and not keeps_promises(now, row, deadline_at, tenants, servers, fleet.queue):
+        return BOUNCED
+    return _enqueue_or_shed(row, now, arrived_at, finish_at, fleet, devices, models)
+
+
+def _route(now: float, deadline_at: float, rows: Ints, rules: Record, fleet: Fleet, devices: Devices) -> int:
+    if rules.routing == BY_WEIGHT:
+        return weighted(rows, fleet.servers)
+    if rules.routing == BY_OUTSTANDING:
+        return least_outstanding(rows, fleet.servers)
+    return _least_finish(now, deadline_at, rows, fleet, devices)
+
+
+def _least_finish(now: float, deadline_at: float, rows: Ints, fleet: Fleet, devices: Devices) -> int:
+    """The tenant with the least predicted finish whose instance is still there by then."""
+    best, best_at, servers = NONE, np.inf, fleet.servers
+    for row in rows:
+        tenants = _tenants(row, fleet, devices)
+        at = shared_finish_at(now, row, deadline_at, tenants, servers, fleet.queue)
+        for other in tenants:
+            if servers[other].in_service > 0 and servers[other].free_at < now:
+                at += OVERDUE_SHARE * servers[other].full_batch_s
+        if at < best_at and at <= servers[row].terminates_at:
+            best, best_at = row, at
+    return best
+
+
+def _bounce(
+    now: float,
+    arrived_at: float,
+    deadline_at: float,
+    model: int,
+    rows: Ints,
+    fleet: Fleet,
+    devices: Devices,
+    models: Models,
+) -> int:
+    """Its device did not admit it: Lambda, the instance that finishes first, or nobody."""
+    rules, tally = (
+        models.rules[model],
+        RunTally(models.seconds[model], models.histogram[model], models.totals[model]),
+    )
+    row = _least_finish(now, deadline_at, rows, fleet, devices)
+    finish_at = np.inf
+    if row != NONE:
+        tenants = _tenants(row, fleet, devices)
+        # what would be shed where it is late itself makes nobody else late
+        if not rules.shed_late or keeps_promises(now, row, deadline_at, tenants, fleet.servers, fleet.queue):
+            finish_at = shared_finish_at(now, row, deadline_at, tenants, fleet.servers, fleet.queue)
+    if rules.overflows and overflow_to_lambda(
+        now,
+        arrived_at,
+        finish_at,
+        rules,
+        Pool(
+            models.pool_marks[model],
+            models.idle_until[model],
+            models.rings[model],
+            models.started_at[model],
+            models.idle_life_s[model],
+            models.belief[model],
+            models.noise[model],
+        ),
+        tally,
+    ):
+        return TAKEN
+    give_up_s = rules.give_up_s
+    if after_bounce(False, rules.shed_late, np.inf, finish_at, arrived_at, deadline_at, give_up_s) == SHED:
+        shed(arrived_at, rules, tally)
+        return TAKEN
+    return _enqueue_or_shed(row, now, arrived_at, finish_at, fleet, devices, models)
+
+
+def _enqueue_or_shed(
+    row: int, now: float, arrived_at: float, finish_at: float, fleet: Fleet, devices: Devices, models: Models
+) -> int:
+    server, queue = fleet.servers[row], fleet.queue
+    rules = models.rules[server.model]
+    if finish_at - arrived_at > rules.give_up_s:
+        shed(
+            arrived_at,
+            rules,
+            RunTally(models.seconds[server.model], models.histogram[server.model], models.totals[server.model]),
+        )
+        return TAKEN
+    capacity = queue.shape[1]
+    held = server.in_service + server.waiting
+    queue[row, (server.head + held) & (capacity - 1)] = arrived_at
+    server.waiting += 1
+    tenants = _tenants(row, fleet, devices)
+    if is_idle(tenants, fleet.servers):
+        _start_next(now, tenants, fleet, devices, models)
+    return FULL if held + 2 > capacity else TAKEN
+
+
+def _start_next(now: float, tenants: Ints, fleet: Fleet, devices: Devices, models: Models) -> bool:
+    """Let a free device take its next batch; False where nothing waits."""
+    row = next_tenant(tenants, fleet.servers, fleet.queue)
+    if row == NONE:
+        return False
+    server = fleet.servers[row]
+    start_batch(now, row, fleet, models.totals[server.model])
+    devices.marks.due_at = min(devices.marks.due_at, server.done_at)
+    return True
+
+
+def _advance(now: float, fleet: Fleet, devices: Devices, models: Models) -> None:
+    """Complete the batches that ended by `now` and start what is next behind them."""
+    if now < devices.marks.due_at:
+        return
+    due_at = np.inf
+    for device in range(devices.counts.size):
+        due_at = min(due_at, _advance_device(now, device, fleet, devices, models))
+    devices.marks.due_at = due_at
+
+
+def _advance_device(now: float, device: int, fleet: Fleet, devices: Devices, models: Models) -> float:
+    """The same for one device; when its batch in service ends, infinite where it is idle."""
+    servers, tenants = fleet.servers, devices.tenants[device, : devices.counts[device]]
+    while True:
+        running = NONE
+        for row in tenants:
+            if servers[row].in_service > 0:
+                running = row
+        if running == NONE:
+            return np.inf
+        server = servers[running]
+        if server.done_at > now:
+            return float(server.done_at)
+        finish_at = server.done_at
+        complete_batch(
+            running,
+            models.rules[server.model],
+            fleet,
+            RunTally(models.seconds[server.model], models.histogram[server.model], models.totals[server.model]),
+        )
+        if not _start_next(finish_at, tenants, fleet, devices, models):
+            return np.inf

@@ -1,0 +1,264 @@
+"""Requests of several models in one run, whose instances may share devices (`kernel_devices.py`).
+
+Each model has an engine of its own for its cloud and its controller to talk to; the arrays behind them are common.
+An instance that a model adds is a device of its own. What several share is placed with `place`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mark.domain.offering import Offering
+from mark.simulator.engine import arrays, kernel
+from mark.simulator.engine.compiled import DeviceKernel
+from mark.simulator.engine.data_plane import BLOCK_S, Engine, EngineSetup, Floats, Ints
+from mark.simulator.engine.kernel_devices import MARKS, Devices, Models
+from mark.simulator.engine.kernel_lambda import POOL, Pool
+from mark.simulator.engine.kernel_tally import HISTOGRAM_BINS, SECOND, TOTAL, RunTally
+
+
+class SharedPlane:
+    """The common arrays of a service's models, and their clock. `engines`: one a model, in the order of `given`.
+
+    The models' runs begin and end together. Requests are of one item, and models have no variants.
+    """
+
+    def __init__(self, device_kernel: DeviceKernel, given: Sequence[EngineSetup]) -> None:
+        assert len({(one.start_at, one.duration_s) for one in given}) == 1, "all runs are equally long"
+        assert all(one.sizes is None and one.variants is None for one in given), "of one item, without variants"
+        self.kernel = device_kernel
+        self.now = given[0].start_at
+        self.fleet = arrays.fleet(arrays.FIRST_SLOTS, arrays.FIRST_QUEUE, 1, sized=False)
+        self.free = list(range(arrays.FIRST_SLOTS))
+        self._arrivals = [one.arrivals for one in given]
+        self._block = np.empty(0)
+        self._whose: Ints = np.empty(0, np.int64)
+        self._block_until = self.now
+        self._index = 0
+        self._tenants: list[list[int]] = []
+        self._idle_devices: list[int] = []
+        self._devices = Devices(np.zeros((0, 1), np.int64), np.zeros(0, np.int64), arrays.records(MARKS, 1)[0])
+        self._changed = True
+        self.engines = tuple(ModelEngine(self, number, one) for number, one in enumerate(given))
+        self._models = _stacked(self.engines)
+        for engine in self.engines:
+            engine.use(self._models)
+
+    def run_until(self, until: float) -> int | None:
+        """Run to `until`, or until the window of a model's SLO monitor missed: that model's number."""
+        while self.now < until:
+            if self._block_until <= self.now:
+                self._fetch()
+            stop = min(until, self._block_until)
+            self._index, code = self.kernel.run(stop, self._block, self._whose, self._index, *self.state)
+            if code == kernel.QUEUE_FULL:
+                self.fleet = arrays.with_longer_queues(self.fleet)
+            elif code == kernel.BREACHED:
+                missed = int(self._devices.marks.missed)
+                self.now = float(self._models.totals[missed].closed_at)
+                self.settle()
+                return missed
+            else:
+                self.now = stop
+        return None
+
+    def settle(self) -> None:
+        """Complete what was answered by now."""
+        self.kernel.settle(self.now, *self.state)
+
+    def new_device(self) -> int:
+        """The number of a device without tenants."""
+        if self._idle_devices:
+            return self._idle_devices.pop()
+        self._tenants.append([])
+        return len(self._tenants) - 1
+
+    def join(self, row: int, device: int) -> None:
+        """This row of the fleet is a tenant of the device."""
+        self.fleet.servers[row].device_number = device
+        self._tenants[device].append(row)
+        self.change()
+
+    def leave(self, row: int) -> None:
+        """It no longer is; a device without tenants is free for others."""
+        device = int(self.fleet.servers[row].device_number)
+        self._tenants[device].remove(row)
+        if not self._tenants[device]:
+            self._idle_devices.append(device)
+        self.change()
+
+    def neighbours(self, row: int) -> list[int]:
+        """All tenants of its device, itself too."""
+        return self._tenants[int(self.fleet.servers[row].device_number)]
+
+    def change(self) -> None:
+        """Tenants or accepting rows are no longer those of the arrays."""
+        self._changed = True
+
+    @property
+    def state(self) -> tuple[kernel.Fleet, Devices, Models]:
+        """The arrays as the kernel takes them."""
+        if self._changed:
+            tenants, counts = _padded(self._tenants)
+            self._devices = Devices(tenants, counts, self._devices.marks)
+            rows, accepting = _padded([engine.accepting for engine in self.engines])
+            self._models = self._models._replace(rows=rows, accepting=accepting)
+            self._changed = False
+        return self.fleet, self._devices, self._models
+
+    def _fetch(self) -> None:
+        """The next hour's arrivals of all models, in order."""
+        until = self._block_until + BLOCK_S
+        found = [arrivals(self._block_until, until) for arrivals in self._arrivals]
+        instants: Floats = np.concatenate(found)
+        whose = np.repeat(np.arange(len(found)), [one.size for one in found])
+        order = np.argsort(instants, kind="stable")
+        self._block, self._whose = instants[order], whose[order]
+        self._block_until, self._index = until, 0
+
+
+class ModelEngine(Engine):
+    """One model's part of a shared plane."""
+
+    def __init__(self, plane: SharedPlane, number: int, given: EngineSetup) -> None:
+        self._plane = plane
+        self._number = number
+        super().__init__(given)
+        self._free = plane.free
+
+    def use(self, models: Models) -> None:
+        """Count in these arrays."""
+        number = self._number
+        self._rules = models.rules[number]
+        self._tally = RunTally(models.seconds[number], models.histogram[number], models.totals[number])
+        self._arrived = self._tally.seconds.arrivals
+        self._pool = Pool(
+            models.pool_marks[number],
+            models.idle_until[number],
+            models.rings[number],
+            models.started_at[number],
+            models.idle_life_s[number],
+            models.belief[number],
+            models.noise[number],
+        )
+
+    @property
+    def pool(self) -> Pool:
+        """Lambda's environments."""
+        return self._pool
+
+    @property
+    def rules(self) -> kernel.Record:
+        """The rules of the run."""
+        return self._rules
+
+    @property
+    def tally(self) -> RunTally:
+        """The counts so far."""
+        return self._tally
+
+    @property
+    def accepting(self) -> list[int]:
+        """The rows that take its requests."""
+        return sorted(self._accepting)
+
+    def add(self, offering: Offering, *, standby: bool, balance: float = 0.0) -> int:
+        """A ready instance of this model alone."""
+        return self.place(offering, self._plane.new_device(), standby=standby, balance=balance)
+
+    def place(self, offering: Offering, device: int, *, standby: bool = False, balance: float = 0.0) -> int:
+        """A tenant of this model on that device, which accepts requests from now on; returns its slot."""
+        slot = super().add(offering, standby=standby, balance=balance)
+        server = self._fleet.servers[slot]
+        server.model, server.objective_s = self._number, self._rules.objective_s
+        self._plane.join(slot, device)
+        return slot
+
+    def stop_accepting(self, slot: int) -> None:
+        """Give this tenant no new requests."""
+        super().stop_accepting(slot)
+        self._plane.change()
+
+    def drained_at(self, slot: int) -> float:
+        """Instant at which its queue is empty at the earliest: neighbours' batches may come between."""
+        servers = self._fleet.servers
+        server = servers[slot]
+        running = [row for row in self._plane.neighbours(slot) if servers[row].in_service > 0]
+        if server.in_service > 0 or not running:
+            return super().drained_at(slot)
+        batches = -(-int(server.waiting) // int(server.max_batch))
+        return float(servers[running[0]].done_at + batches * server.full_batch_s) if batches else self._now
+
+    def run_until(self, until: float) -> float:
+        """Run all models to `until`, or to the instant at which a monitor's window missed; where they are."""
+        self._plane.run_until(until)
+        return self._now
+
+    @property
+    def _now(self) -> float:
+        return self._plane.now
+
+    @_now.setter
+    def _now(self, at: float) -> None:
+        assert at == self._plane.now, "the plane's clock is all models'"
+
+    @property
+    def _fleet(self) -> kernel.Fleet:
+        return self._plane.fleet
+
+    @_fleet.setter
+    def _fleet(self, fleet: kernel.Fleet) -> None:
+        self._plane.fleet = fleet
+
+    def _forget(self, slot: int) -> None:
+        super()._forget(slot)
+        self._plane.leave(slot)
+
+    def _settle(self) -> None:
+        self._plane.settle()
+
+    def _start_environment(self, busy_s: float) -> bool:
+        _, _, models = self._plane.state
+        return self._plane.kernel.start_environment(self._now, busy_s, self._number, models)
+
+    def _send(self, arrived_at: float, size: int) -> None:
+        assert size == 1
+        if self._plane.kernel.dispatch(self._now, arrived_at, self._number, *self._plane.state):
+            self._fleet = arrays.with_longer_queues(self._fleet)
+
+
+def _stacked(engines: Sequence[ModelEngine]) -> Models:
+    """The arrays that the engines were made with, one model after the other."""
+    room = max(engine.pool.idle_until.size for engine in engines)
+    bursts = max(engine.pool.started_at.size for engine in engines)
+    count, seconds = len(engines), engines[0].tally.seconds.size
+    made = Models(
+        rules=arrays.records(kernel.RULES, count),
+        rows=np.zeros((count, 1), np.int64),
+        accepting=np.zeros(count, np.int64),
+        seconds=arrays.records(SECOND, count * seconds).reshape(count, seconds),
+        histogram=np.zeros((count, HISTOGRAM_BINS), np.int64),
+        totals=arrays.records(TOTAL, count),
+        pool_marks=arrays.records(POOL, count),
+        idle_until=np.zeros((count, room)),
+        rings=np.zeros((count, 4, room)),
+        started_at=np.zeros((count, bursts)),
+        idle_life_s=np.stack([engine.pool.idle_life_s for engine in engines]),
+        belief=np.stack([engine.pool.belief for engine in engines]),
+        noise=np.stack([engine.pool.noise for engine in engines]),
+    )
+    for number, engine in enumerate(engines):
+        made.rules[number] = engine.rules
+        made.totals[number] = engine.tally.totals
+    return made
+
+
+def _padded(lists: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
+    """Lists of numbers as rows of one array, and their lengths."""
+    counts = np.array([len(one) for one in lists], np.int64)
+    rows = np.zeros((len(lists), max(1, int(counts.max(initial=0)))), np.int64)
+    for place, one in enumerate(lists):
+        rows[place, : len(one)] = one
+    return rows, counts
