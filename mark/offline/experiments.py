@@ -25,7 +25,7 @@ from mark.domain.offering import Market
 from mark.offline.trace_source import given_trace
 from mark.offline.workloads import chosen_workload
 from mark.plugins.load import build_forecaster, load_forecaster
-from mark.policies.bundles import KAIROS, MANAGED, policy_names, tuning_grid
+from mark.policies.bundles import FLEET_PER_MODEL, KAIROS, MANAGED, policy_names, tuning_grid
 from mark.policies.present import Present
 from mark.report.terminal import Report
 from mark.simulator.engine.compiled import compiled_kernel
@@ -40,6 +40,7 @@ from mark.simulator.workload import Workload
 NAMED_ONLY = {
     "milp": "its plans take a day of traffic some minutes; name it",
     KAIROS: "it needs a budget; name it with --pool-usd-per-hour",
+    FLEET_PER_MODEL: "of one model it is hedged; it is for services of several",
 }
 """Policies that `all` leaves out, and why."""
 

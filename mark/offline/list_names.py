@@ -20,6 +20,7 @@ from mark.report.terminal import show, show_json
 
 ABOUT = {
     "hedged": "ours, the default: rents each level of load while it pays under the forecast's quantiles; standbys",
+    "fleet-per-model": "hedged with instances of its own for each model of a service: what sharing is measured by",
     "mark": "the paper: greedy plan, LSTM forecast, Bouncer to Lambda, SLO monitor, standbys on spot",
     "greedy-oracle": "mark with a perfect forecast",
     "milp": "mark with the exact plan instead of the greedy one; not in all",

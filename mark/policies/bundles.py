@@ -92,6 +92,8 @@ class PolicyBundle:
     uses_truth: bool = False
     #: How the model's variants are served, where it has several.
     variants: VariantServing | None = None
+    #: In a service of several models: whether they may share instances.
+    shares: bool = False
 
     @property
     def name(self) -> str:
@@ -124,7 +126,9 @@ class Ingredients:
     pool_offerings: tuple[Offering, ...] = ()
 
 
-LEARNING = {"hedged": "mixture", "mark": "lstm-vanilla", "milp": "lstm-vanilla"}
+FLEET_PER_MODEL = "fleet-per-model"
+"""`hedged` without shared instances."""
+LEARNING = {"hedged": "mixture", FLEET_PER_MODEL: "mixture", "mark": "lstm-vanilla", "milp": "lstm-vanilla"}
 """Forecasters of the policies that have one that is trained."""
 
 
@@ -354,7 +358,14 @@ def _hedged(given: Ingredients) -> PolicyBundle:
         ),
         dispatch=_bouncer(given),
         forecaster=LEARNING["hedged"],
+        shares=True,
     )
+
+
+def _fleet_per_model(given: Ingredients) -> PolicyBundle:
+    """Ours, where each model of a service has instances of its own: what sharing is measured by."""
+    bundle = _hedged(given)
+    return replace(bundle, controller=replace(bundle.controller, name=FLEET_PER_MODEL), shares=False)
 
 
 def _kairos(given: Ingredients) -> PolicyBundle:
@@ -404,6 +415,7 @@ def _bouncer(given: Ingredients) -> DispatchPolicy:
 
 _BUNDLES: dict[str, Callable[[Ingredients], PolicyBundle]] = {
     "hedged": _hedged,
+    FLEET_PER_MODEL: _fleet_per_model,
     "mark": _mark,
     "greedy-oracle": _greedy_oracle,
     "milp": _milp,

@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 
 from mark.domain.errors import unknown
 from mark.domain.offering import Market
-from mark.policies.bundles import PolicyBundle
+from mark.policies.bundles import FLEET_PER_MODEL, PolicyBundle
 
 Part = TypeVar("Part")
 Tuning = Mapping[str, object]
 """Settings of our own policies by their dotted names in the section `policy`; None leaves what the policy has."""
 
-OWN_POLICIES = ("hedged", "mark", "greedy-oracle", "milp", "kairos")
+OWN_POLICIES = ("hedged", FLEET_PER_MODEL, "mark", "greedy-oracle", "milp", "kairos")
 """Policies that a Tuning applies to."""
 MONITOR_TYPE_KEY = "monitor.instance_type"
 

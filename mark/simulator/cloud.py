@@ -47,6 +47,7 @@ from mark.domain.orders import (
     WarmLambda,
 )
 from mark.simulator.engine.data_plane import Engine
+from mark.simulator.engine.host_plane import HostPlane
 from mark.simulator.faults import FaultScript, Interrupt
 from mark.simulator.rng import stream
 
@@ -91,7 +92,7 @@ class SimulatedCloud:
     def __init__(
         self,
         *,
-        engine: Engine,
+        engine: Engine | HostPlane,
         offerings: Mapping[str, Offering],
         world: World,
         faults: FaultScript,
@@ -179,6 +180,10 @@ class SimulatedCloud:
                 self._engine.warm(order.concurrency, are_there=self.prewarmed)
             case _:
                 assert_never(order)
+
+    def slots(self) -> dict[str, int]:
+        """The engine's slot of each instance that serves, by its id."""
+        return {machine.id: machine.slot for machine in self._machines.values() if machine.slot is not None}
 
     # Virtual time.
 

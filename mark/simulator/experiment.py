@@ -36,7 +36,7 @@ from mark.simulator.engine.central_plane import CentralServing
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.faults import FaultScript
 from mark.simulator.limits import LimitWatch, limit_notes
-from mark.simulator.replay import Scenario, replay
+from mark.simulator.replay import Forecasters, Scenario, replay
 from mark.simulator.results import RunResult
 from mark.simulator.workload import Workload
 
@@ -69,6 +69,13 @@ class Yardsticks(NamedTuple):
     floor_usd: float | None
 
 
+class Ready(NamedTuple):
+    """A policy as it runs, and what it was tuned to; None where it is not tuned."""
+
+    bundle: PolicyBundle
+    tuned: TunedSetting | None
+
+
 class Experiment:
     """The policies of a spec, and the runs of them on its load."""
 
@@ -83,12 +90,17 @@ class Experiment:
     @cached_property
     def ingredients(self) -> Ingredients:
         """Ingredients of policies, the load before the run included."""
-        return self.assembly.ingredients(self.setup(seed=0).history)
+        return self.assembly.ingredients(self.history)
+
+    @cached_property
+    def history(self) -> Demand:
+        """The load before the run."""
+        return self.spec.workload.history(self.scenario.start_s, KEEP_HISTORY)
 
     def setup(self, seed: int, progress: Callable[[str, float], None] | None = None) -> ForecasterSetup:
         """Setup of forecasters: the load before the run."""
         return ForecasterSetup(
-            history=self.spec.workload.history(self._scenario.start_s, KEEP_HISTORY),
+            history=self.history,
             seed=seed,
             cache_dir=self.spec.cache_dir,
             progress=progress,
@@ -99,7 +111,7 @@ class Experiment:
         """The load to come, as an oracle knows it."""
         workload = self.spec.workload
         known_until = min(workload.trace.duration_s, workload.end_s + HORIZON * UNIT_S)
-        return workload.demand(self._scenario.start_s, known_until)
+        return workload.demand(self.scenario.start_s, known_until)
 
     def bundle(self, policy: str, overrides: Overrides | None = None) -> PolicyBundle:
         """The policy of that name for this experiment; Misconfigured where it has to be tuned and cannot be.
@@ -128,41 +140,66 @@ class Experiment:
 
         central: the queue that requests wait in, of a policy without Lambda; None binds them when they arrive.
         """
+        ready = self.ready(policy, overrides=overrides, progress=progress, grid=grid)
+        forecasters = self.forecasters(ready.bundle, self.history, progress)
+        header = self.header(ready.bundle, self.history)
+        opened = open_journal(header) if open_journal else nullcontext(Unwritten())
+        with opened as journal:
+            watch = LimitWatch(journal)
+            result = replay(
+                self.scenario,
+                ready.bundle,
+                kernel=self._kernel,
+                forecasters=forecasters,
+                history=self.history,
+                journal=watch,
+                progress=lambda share: progress(f"replaying {policy}", share),
+                central=central,
+            )
+        return self.noted(result, ready, watch)
+
+    def ready(
+        self,
+        policy: str,
+        *,
+        overrides: Overrides | None = None,
+        progress: Progress = lambda _label, _share: None,
+        grid: Sequence[Setting] | None = None,
+    ) -> Ready:
+        """The policy as it runs, tuned before where its users would."""
         found = self.tuned(policy, overrides or Overrides(), progress, grid)
         if found is not None:
             overrides = replace(overrides or Overrides(), setting=found.trial.setting)
-        bundle = self.bundle(policy, overrides)
-        setup = self.setup(self.spec.workload.seed, progress)
-        forecaster = self._build(bundle.forecaster, setup.with_truth(self.truth) if bundle.uses_truth else setup)
-        fallback = self._build("last-value", setup)
-        header = Header(
+        return Ready(self.bundle(policy, overrides), found)
+
+    def forecasters(
+        self, bundle: PolicyBundle, history: Demand, progress: Progress = lambda _label, _share: None
+    ) -> Forecasters:
+        """The policy's forecaster, trained on this load before the run, and what stands in for it."""
+        setup = replace(self.setup(self.spec.workload.seed, progress), history=history)
+        told = setup.with_truth(self.truth) if bundle.uses_truth else setup
+        return Forecasters(self._build(bundle.forecaster, told), self._build("last-value", setup))
+
+    def header(self, bundle: PolicyBundle, history: Demand) -> Header:
+        """Head of the journal of a run."""
+        return Header(
             policy=bundle.controller,
             catalogue=f"{self.prices.region} {self.prices.date}",
             seed=self.spec.workload.seed,
-            history=setup.history.last(bundle.controller.history_units),
+            history=history.last(bundle.controller.history_units),
             dispatch=bundle.dispatch,
             forecaster=bundle.forecaster,
             model=self.spec.model.name,
             trace=self.spec.workload.trace.name,
             market=self.spec.market.value,
         )
-        opened = open_journal(header) if open_journal else nullcontext(_Unwritten())
-        with opened as journal:
-            watch = LimitWatch(journal)
-            result = replay(
-                self._scenario,
-                bundle,
-                kernel=self._kernel,
-                forecaster=forecaster,
-                fallback=fallback,
-                journal=watch,
-                progress=lambda share: progress(f"replaying {policy}", share),
-                central=central,
-            )
-        chosen = (found.sentence,) if found else ()
-        limits = limit_notes(result, bundle.controller, watch, self.spec.footprint.gateways)
-        early = _unforecast(bundle, setup.history, self._scenario.duration_s)
-        return replace(result, tuned=found, notes=(*chosen, *early, *result.notes, *limits))
+
+    def noted(self, result: RunResult, ready: Ready, watch: LimitWatch) -> RunResult:
+        """The result with the caveats of this experiment."""
+        chosen = (ready.tuned.sentence,) if ready.tuned else ()
+        limits = limit_notes(result, ready.bundle.controller, watch, self.spec.footprint.gateways)
+        early = _unforecast(ready.bundle, self.history, self.scenario.duration_s)
+        return replace(result, tuned=ready.tuned, notes=(*chosen, *early, *result.notes, *limits))
 
     def with_most_accurate(self) -> tuple[str, Experiment]:
         """The same experiment with one variant alone, the most accurate that keeps the objective, and its name.
@@ -211,7 +248,7 @@ class Experiment:
 
     def _before(self, policy: str) -> Workload:
         """The load that a policy is tuned on: the day before the run, without the minute that opens the trace."""
-        end_s, load = self._scenario.start_s, self.spec.workload.at_trace_speed
+        end_s, load = self.scenario.start_s, self.spec.workload.at_trace_speed
         begin_s = max(UNIT_S, end_s - DAY_S)
         if end_s - begin_s < UNIT_S:
             raise Misconfigured(
@@ -225,7 +262,7 @@ class Experiment:
 
         Spot instances cost what their cheapest zone does in its cheapest hour of the run.
         """
-        scenario, supply = self._scenario, self.supply
+        scenario, supply = self.scenario, self.supply
         load = self.spec.workload.at_trace_speed  # a rehearsal stands for all of the trace's requests
         counts = load.second_counts(scenario.start_s, scenario.start_s + scenario.duration_s)
         provisioned = self.spec.footprint.prices.price(ServiceItem.LAMBDA_PROVISIONED_DURATION)
@@ -249,7 +286,7 @@ class Experiment:
 
     def _at_best_price(self, item: Offering) -> Offering:
         """The offering at the lowest price that it has anywhere in the run."""
-        scenario = self._scenario
+        scenario = self.scenario
         if scenario.world.zones_of(item.market) == ("",):
             return item
         begin_s, end_s = scenario.start_s, scenario.start_s + scenario.duration_s
@@ -258,7 +295,8 @@ class Experiment:
         return item.at_price(prices.lowest_usd_per_hour(item.instance_type, begin_s, end_s))
 
     @cached_property
-    def _scenario(self) -> Scenario:
+    def scenario(self) -> Scenario:
+        """What any policy's replay is given."""
         spec = self.spec
         return Scenario(
             workload=spec.workload,
@@ -285,7 +323,7 @@ def _unforecast(bundle: PolicyBundle, history: Demand, duration_s: float) -> tup
     return (f"EC2 forecasts nothing before it knows a day of load, and {known}: {alone}",)
 
 
-class _Unwritten:
+class Unwritten:
     """A journal that is dropped."""
 
     def append(self, before: FleetView, seen: Observation, decision: Decision) -> None:

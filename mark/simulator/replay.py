@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from mark.controller.state import Decision, Observation
 from mark.dispatch.qos import QosRule
 from mark.domain.billing.costs import BillLine, FleetUsage
 from mark.domain.billing.footprint import Footprint
-from mark.domain.demand import KEEP_HISTORY, UNIT_S, WINDOW_S, DemandUnit
+from mark.domain.demand import UNIT_S, WINDOW_S, Demand, DemandUnit
 from mark.domain.fleet import FleetView
 from mark.domain.load.outcomes import NO_OUTCOMES
 from mark.domain.load.size_window import SizeCounts, add_sizes, size_bin
@@ -72,25 +73,46 @@ class Scenario:
         return end_s - start_s
 
 
+class Forecasters(NamedTuple):
+    """A policy's forecaster, and what stands in where it fails."""
+
+    forecaster: Forecaster
+    fallback: Forecaster
+
+
 def replay(
     scenario: Scenario,
     bundle: PolicyBundle,
     *,
     kernel: Kernel,
-    forecaster: Forecaster,
-    fallback: Forecaster,
+    forecasters: Forecasters,
+    history: Demand,
     journal: Journal,
     progress: Callable[[float], None],
     central: CentralServing | None = None,
 ) -> RunResult:
     """Run `bundle` on `scenario`. `progress` is called with the share done, in [0, 1].
 
+    history: the load before the run, as the controller knows it.
     central: the queue that requests wait in; None binds each to an instance when it arrives.
     """
     began = time.perf_counter()
-    engine = _engine(scenario, bundle, kernel, central)
-    run = _ReplayRun(scenario, bundle, engine, forecaster, fallback, journal)
-    run.go(progress)
+    given = engine_setup(scenario, bundle, kernel)
+    engine = Engine(given)
+    if central is not None:
+        engine = CentralEngine(central, bundle.controller.known_offerings, given)
+    run = ModelReplay(scenario, bundle, engine, forecasters, history, journal)
+    run.begin()
+    while engine.now < run.end_s:
+        if run.note_minute():
+            progress((engine.now - scenario.start_s) / scenario.duration_s)
+        stop = run.next_at()
+        if engine.run_until(stop) < stop:
+            run.missed()
+        else:
+            run.reach(stop)
+    run.end()
+    progress(1.0)
     return run.result(time.perf_counter() - began)
 
 
@@ -185,11 +207,11 @@ class _Recorder:
             self.forecast[minute] = seen.forecast.max_at(0.5)[lead]
 
 
-def _engine(scenario: Scenario, bundle: PolicyBundle, kernel: Kernel, central: CentralServing | None) -> Engine:
-    """The engine before the first arrival."""
+def engine_setup(scenario: Scenario, bundle: PolicyBundle, kernel: Kernel) -> EngineSetup:
+    """The scenario and the policy as the engine takes them."""
     workload = scenario.workload
     end_s = scenario.start_s + scenario.duration_s
-    given = EngineSetup(
+    return EngineSetup(
         kernel=kernel,
         arrivals=lambda from_s, to_s: workload.arrivals(from_s, min(to_s, end_s)),
         slo=bundle.controller.slo,
@@ -206,24 +228,24 @@ def _engine(scenario: Scenario, bundle: PolicyBundle, kernel: Kernel, central: C
         largest=1 if workload.sizes is None else workload.sizes.largest,
         variants=bundle.variants,
     )
-    if central is None:
-        return Engine(given)
-    return CentralEngine(central, bundle.controller.known_offerings, given)
 
 
-class _ReplayRun:
+class ModelReplay:
+    """One model in a replay: its controller, its instances and its engine, moved from event to event."""
+
     def __init__(
         self,
         scenario: Scenario,
         bundle: PolicyBundle,
         engine: Engine,
-        forecaster: Forecaster,
-        fallback: Forecaster,
+        forecasters: Forecasters,
+        history: Demand,
         journal: Journal,
     ) -> None:
         policy, workload = bundle.controller, scenario.workload
         self._scenario, self._bundle = scenario, bundle
-        self._start_s, self._end_s = scenario.start_s, scenario.start_s + scenario.duration_s
+        self._start_s = scenario.start_s
+        self.end_s = self._end_s = scenario.start_s + scenario.duration_s
         self._engine = engine
         self._offerings: dict[str, Offering] = {item.name: item for item in policy.known_offerings}
         self._cloud = SimulatedCloud(
@@ -245,45 +267,55 @@ class _ReplayRun:
             clock=plane,
             cloud=self._cloud,
             data_plane=plane,
-            forecaster=forecaster,
-            fallback=fallback,
+            forecaster=forecasters.forecaster,
+            fallback=forecasters.fallback,
             journal=self._recorder,
-            history=workload.history(self._start_s, KEEP_HISTORY),
+            history=history,
         )
         self._names = tuple(sorted(self._offerings))
         self._ready = np.zeros((self._minutes, len(self._names)), np.int64)
+        self._next_tick = self._start_s + policy.period_s
+        self._next_minute, self._minute = self._start_s, 0
+        self._next_watch = self._start_s + self._controller.watch_s
 
-    def go(self, progress: Callable[[float], None]) -> None:
-        """From the first fleet to the end of the run."""
-        period_s = self._bundle.controller.period_s
+    def begin(self) -> None:
+        """The first fleet is there when the run starts."""
         self._cloud.prewarmed = True
         self._engine.begin_warm(self._left_warm())
         self._tick()
         self._cloud.prewarmed = False
-        next_tick = self._start_s + period_s
-        next_minute, minute = self._start_s, 0
-        watch_s = self._controller.watch_s
-        next_watch = self._start_s + watch_s
-        while self._engine.now < self._end_s:
-            if self._engine.now >= next_minute:
-                self._note_ready(minute)
-                minute, next_minute = minute + 1, next_minute + UNIT_S
-                progress((self._engine.now - self._start_s) / self._scenario.duration_s)
-            stop = min(next_tick, next_minute, next_watch, self._cloud.next_at(), self._end_s)
-            if self._engine.run_until(stop) < stop:
-                self._tick()
-                continue
-            urgent = self._cloud.fire(stop)
-            if stop >= next_tick:
-                next_tick += period_s
-                urgent = True
-            if stop >= next_watch:
-                next_watch += watch_s
-                urgent = urgent or self._controller.is_surging()
-            if urgent and stop < self._end_s:
-                self._tick()
+
+    def next_at(self) -> float:
+        """When something happens next that the engine must be run to."""
+        return min(self._next_tick, self._next_minute, self._next_watch, self._cloud.next_at(), self._end_s)
+
+    def missed(self) -> None:
+        """The window of the SLO monitor missed: the controller looks at once."""
+        self._tick()
+
+    def reach(self, now: float) -> None:
+        """Let happen what is due by now, to which the engine was run."""
+        urgent = self._cloud.fire(now)
+        if now >= self._next_tick:
+            self._next_tick += self._bundle.controller.period_s
+            urgent = True
+        if now >= self._next_watch:
+            self._next_watch += self._controller.watch_s
+            urgent = urgent or self._controller.is_surging()
+        if urgent and now < self._end_s:
+            self._tick()
+
+    def end(self) -> None:
+        """What still runs is billed to the end."""
         self._cloud.close(self._end_s)
-        progress(1.0)
+
+    def note_minute(self) -> bool:
+        """Note what serves, once a minute; whether it was time to."""
+        if self._engine.now < self._next_minute:
+            return False
+        self._note_ready(self._minute)
+        self._minute, self._next_minute = self._minute + 1, self._next_minute + UNIT_S
+        return True
 
     def _left_warm(self) -> int:
         """Lambda's environments that the load before the run left warm, where Lambda alone answers all of it."""

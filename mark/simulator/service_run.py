@@ -1,6 +1,7 @@
 """A service replayed: its models' runs under one policy, with one bill.
 
-Each model has a fleet of its own. What stands around the fleets is there once, sized by the load of all of them.
+Each model has a fleet of its own, and some share instances. What stands around the fleets is there once, sized by
+the load of all of them.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mark.catalog.billing import bill_shared, cost_of
+from mark.catalog.billing import bill_instances, bill_running, bill_shared, cost_of
 from mark.domain.billing.costs import BillLine, CostUsd
 from mark.domain.billing.footprint import Footprint
 from mark.domain.objective import Slo
 from mark.simulator.results import Ints, RunResult, ServedCounts
+from mark.simulator.service_replay import ServiceReplay
+from mark.simulator.shared_hosts import SharedFleet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +33,8 @@ class ModelRun:
     attained: float | None
     cost: CostUsd
     instances: float
+    #: Requests that shared instances took.
+    on_shared: int
     mean_rps: float
     p99_s: float | None
     notes: tuple[str, ...]
@@ -42,18 +47,24 @@ class ModelRun:
     @property
     def is_on_lambda(self) -> bool:
         """Lambda answers it alone: no instance was rented."""
-        return self.instances == 0 and self.served.lambda_ > 0
+        return self.instances == 0 and self.on_shared == 0 and self.served.lambda_ > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceRun:
-    """All models of a service under one policy. shared: what stands around all fleets, a part of the bill."""
+    """All models of a service under one policy.
+
+    around_usd: what stands around all fleets, hosts_usd: instances that several models share; parts of the bill.
+    """
 
     policy: str
     models: tuple[ModelRun, ...]
     bill: tuple[BillLine, ...]
     cost: CostUsd
-    shared_usd: float
+    around_usd: float
+    hosts_usd: float
+    #: Shared instances, rented and ready, in the mean over time.
+    hosts: float
     duration_s: float
 
     @property
@@ -63,25 +74,36 @@ class ServiceRun:
 
     @property
     def instances_rented(self) -> float:
-        """Of all models, in the mean over time."""
-        return sum(model.instances for model in self.models)
+        """Of all models, shared ones too, in the mean over time."""
+        return self.hosts + sum(model.instances for model in self.models)
 
 
-def join_runs(results: Sequence[RunResult], footprint: Footprint) -> ServiceRun:
+def join_runs(replayed: ServiceReplay, footprint: Footprint) -> ServiceRun:
     """The equally long runs of a service's models under one policy as one; `footprint` is the service's."""
+    results = replayed.results
     (duration_s,) = {result.duration_s for result in results}
     own = [_own_lines(result, footprint) for result in results]
-    around = [result for result in results if result.gateways is not None]
-    shared = _shared(around, footprint, duration_s) if around else ()
-    bill = (*_added(line for lines in own for line in lines), *shared)
+    gateways = [result for result in results if result.gateways is not None]
+    around = _around(gateways, footprint, duration_s) if gateways else ()
+    hosts = _hosts(replayed.shared, footprint) if replayed.shared else ()
+    bill = (*_added(line for lines in (hosts, *own) for line in lines), *around)
+    on_shared = replayed.on_shared or (0,) * len(results)
     return ServiceRun(
         policy=results[0].policy,
-        models=tuple(_model_run(result, lines) for result, lines in zip(results, own, strict=True)),
+        models=tuple(_model_run(*one) for one in zip(results, own, on_shared, strict=True)),
         bill=bill,
         cost=cost_of(bill),
-        shared_usd=sum(line.usd for line in shared),
+        around_usd=sum(line.usd for line in around),
+        hosts_usd=sum(line.usd for line in hosts),
+        hosts=replayed.shared.instances if replayed.shared else 0.0,
         duration_s=duration_s,
     )
+
+
+def _hosts(shared: SharedFleet, footprint: Footprint) -> tuple[BillLine, ...]:
+    """The lines of instances that several models share."""
+    prices = {name: offering.usd_per_hour for name, offering in shared.offerings.items()}
+    return (*bill_instances(shared.usage.usages, prices), *bill_running(footprint, shared.usage.running_s))
 
 
 def _own_lines(result: RunResult, footprint: Footprint) -> tuple[BillLine, ...]:
@@ -93,7 +115,7 @@ def _own_lines(result: RunResult, footprint: Footprint) -> tuple[BillLine, ...]:
     return tuple(line for line in result.bill if (line.component, line.item) not in names)
 
 
-def _shared(results: Sequence[RunResult], footprint: Footprint, duration_s: float) -> tuple[BillLine, ...]:
+def _around(results: Sequence[RunResult], footprint: Footprint, duration_s: float) -> tuple[BillLine, ...]:
     """Lines around the fleets, for the load of all models together."""
     mib_per_s = sum(result.load.mib_per_s for result in results)
     return bill_shared(footprint, peak_rps(results), duration_s, mib_per_s=mib_per_s)
@@ -118,7 +140,7 @@ def _added(lines: Iterable[BillLine]) -> tuple[BillLine, ...]:
     )
 
 
-def _model_run(result: RunResult, lines: Sequence[BillLine]) -> ModelRun:
+def _model_run(result: RunResult, lines: Sequence[BillLine], on_shared: int) -> ModelRun:
     finished = result.served.total - result.served.in_flight
     answered = finished - result.served.shed
     return ModelRun(
@@ -128,6 +150,7 @@ def _model_run(result: RunResult, lines: Sequence[BillLine]) -> ModelRun:
         attained=result.attained if finished else None,
         cost=cost_of(lines),
         instances=float(result.minutes.ready.sum(axis=1).mean()) if result.minutes.ready.size else 0.0,
+        on_shared=on_shared,
         mean_rps=result.requests * result.speed / result.duration_s,
         p99_s=result.latency.p99_s if answered else None,
         notes=result.notes,

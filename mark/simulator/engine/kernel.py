@@ -98,6 +98,7 @@ SERVER = np.dtype(
         # Where devices are shared (`kernel_devices.py`):
         ("model", "i8"),  # whose requests it answers
         ("device_number", "i8"),  # where it runs
+        ("shared", "i8"),  # the instance is the service's
     ]
 )
 RULES = np.dtype(

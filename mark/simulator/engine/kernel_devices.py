@@ -283,6 +283,8 @@ def _enqueue_or_shed(
     held = server.in_service + server.waiting
     queue[row, (server.head + held) & (capacity - 1)] = arrived_at
     server.waiting += 1
+    if server.shared:
+        models.seconds[server.model][second_of(arrived_at, rules)].on_shared += 1
     tenants = _tenants(row, fleet, devices)
     if is_idle(tenants, fleet.servers):
         _start_next(now, tenants, fleet, devices, models)

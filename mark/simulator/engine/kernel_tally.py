@@ -27,6 +27,7 @@ SECOND = np.dtype(
         ("answered", "i8"),
         ("missed", "i8"),
         ("to_lambda", "i8"),
+        ("on_shared", "i8"),  # taken by instances that several models share
         ("latency_sum", "f8"),
         ("latency_max", "f8"),
         ("accuracy", "f8"),  # sum over the answers of variants

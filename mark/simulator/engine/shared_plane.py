@@ -16,7 +16,7 @@ from mark.simulator.engine.compiled import DeviceKernel
 from mark.simulator.engine.data_plane import BLOCK_S, Engine, EngineSetup, Floats, Ints
 from mark.simulator.engine.kernel_devices import MARKS, Devices, Models
 from mark.simulator.engine.kernel_lambda import POOL, Pool
-from mark.simulator.engine.kernel_tally import HISTOGRAM_BINS, SECOND, TOTAL, RunTally
+from mark.simulator.engine.kernel_tally import HISTOGRAM_BINS, SECOND, TOTAL, Record, RunTally
 
 
 class SharedPlane:
@@ -81,13 +81,17 @@ class SharedPlane:
         self._tenants[device].append(row)
         self.change()
 
-    def leave(self, row: int) -> None:
-        """It no longer is; a device without tenants is free for others."""
+    def leave(self, row: int) -> int:
+        """It no longer is; returns the device."""
         device = int(self.fleet.servers[row].device_number)
         self._tenants[device].remove(row)
-        if not self._tenants[device]:
-            self._idle_devices.append(device)
         self.change()
+        return device
+
+    def end_device(self, device: int) -> None:
+        """The device is gone, and its number free for another."""
+        assert not self._tenants[device], "a device that is gone has no tenants"
+        self._idle_devices.append(device)
 
     def neighbours(self, row: int) -> list[int]:
         """All tenants of its device, itself too."""
@@ -150,7 +154,7 @@ class ModelEngine(Engine):
         return self._pool
 
     @property
-    def rules(self) -> kernel.Record:
+    def rules(self) -> Record:
         """The rules of the run."""
         return self._rules
 
@@ -168,13 +172,28 @@ class ModelEngine(Engine):
         """A ready instance of this model alone."""
         return self.place(offering, self._plane.new_device(), standby=standby, balance=balance)
 
-    def place(self, offering: Offering, device: int, *, standby: bool = False, balance: float = 0.0) -> int:
-        """A tenant of this model on that device, which accepts requests from now on; returns its slot."""
+    def place(
+        self, offering: Offering, device: int, *, standby: bool = False, balance: float = 0.0, shared: bool = False
+    ) -> int:
+        """A tenant of this model on that device, which accepts requests from now on; returns its slot.
+
+        shared: the instance is the service's, and what it takes is no load of the model's own fleet.
+        """
         slot = super().add(offering, standby=standby, balance=balance)
         server = self._fleet.servers[slot]
         server.model, server.objective_s = self._number, self._rules.objective_s
+        server.shared = shared
         self._plane.join(slot, device)
         return slot
+
+    def _loads(self) -> Ints:
+        """Arrivals in each second that no shared instance took: what is left to the model's own fleet."""
+        loads: Ints = self._arrived - self._tally.seconds.on_shared
+        return loads
+
+    def on_shared(self) -> int:
+        """Requests that shared instances took so far."""
+        return int(self._tally.seconds.on_shared.sum())
 
     def stop_accepting(self, slot: int) -> None:
         """Give this tenant no new requests."""
@@ -214,7 +233,9 @@ class ModelEngine(Engine):
 
     def _forget(self, slot: int) -> None:
         super()._forget(slot)
-        self._plane.leave(slot)
+        device = self._plane.leave(slot)
+        if not self._fleet.servers[slot].shared:
+            self._plane.end_device(device)
 
     def _settle(self) -> None:
         self._plane.settle()

@@ -1,0 +1,145 @@
+"""What the models of a service gain by sharing instances: from each one's load to the planner's words.
+
+A model's curve is drawn from its last day. Capacity up to a level saves what Lambda would cost for the requests
+below it, or what a fleet of the model's own would, whichever is less: that is what the model does without
+sharing. Who shares gets smaller batches than on an instance of its own, because a neighbour waits for them.
+
+An instance that would hold one model alone is not shared: that model's own plan rents it, or something better.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mark.domain.demand import Demand
+from mark.domain.objective import ModelSpec, Slo
+from mark.domain.offering import BatchPolicy, LambdaOffering, Offering
+from mark.planner.packing import Fit, Host, HostType, Need, Packing, pack
+
+PACK_EVERY_S = 3600.0
+"""Who shares what is decided anew so often, and when a shared instance is lost."""
+PLAN_HOURS = 12.0
+"""Launches and loading are spread over so many hours."""
+DAY_UNITS = 1440
+"""The last day's load is what a model is expected to have."""
+MOST_BUSY = 0.6
+"""Share of a shared device's time that is given away: the rest keeps waits short."""
+OWN_BUSY = 0.7
+"""The same of a fleet of the model's own, as far as its cost is guessed here."""
+BATCH_SHARE = 0.25
+"""Of the objective: a batch on a shared device takes no longer, so that neighbours find room behind it."""
+LOAD_S = 30.0
+"""Loading a model on an instance that runs."""
+RESERVED_GIB = 1.0
+"""Memory of an instance that its system and the agent keep."""
+LEVELS = 33
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sharer:
+    """One model that may share instances, with what it could rent alone."""
+
+    model: ModelSpec
+    slo: Slo
+    offerings: tuple[Offering, ...]
+    #: None without Lambda.
+    overflow: LambdaOffering | None
+    #: With whom it shares: models of the same team.
+    team: str = ""
+    #: It shares with no other model.
+    alone: bool = False
+
+
+def shared_offering(offering: Offering, slo: Slo) -> Offering | None:
+    """What a model gets of a shared instance; None where its smallest batch takes too long for a neighbour."""
+    profile, most_s = offering.profile, BATCH_SHARE * slo.latency_s
+    batch = offering.batch.max_batch
+    while batch > 1 and profile.latency_s(batch) > most_s:
+        batch -= 1
+    if 2.0 * profile.latency_s(batch) > slo.latency_s:
+        return None
+    policy = BatchPolicy(max_batch=batch, max_wait_s=offering.batch.max_wait_s)
+    return replace(offering, batch=policy, capacity_rps=batch / profile.latency_s(batch))
+
+
+def need_of(sharer: Sharer, history: Demand) -> Need:
+    """The model's need of shared capacity, by its load of the last day."""
+    rates = np.array(history.last(DAY_UNITS).mean_rps, np.float64)
+    peaks = np.array(history.last(DAY_UNITS).max_rps, np.float64)
+    levels = np.linspace(0.0, float(peaks.max(initial=0.0)) or 1.0, LEVELS)
+    mean_rps = float(rates.mean()) if rates.size else 0.0
+    carried = np.minimum(rates[None, :], levels[:, None]).mean(axis=1) if rates.size else np.zeros(LEVELS)
+    usd_per_request = usd_per_hour_alone(sharer, rates) / (3600.0 * mean_rps) if mean_rps > 0 else 0.0
+    shared = [found for item in sharer.offerings if (found := shared_offering(item, sharer.slo)) is not None]
+    return Need(
+        model=sharer.model.name,
+        slo=sharer.slo,
+        memory_gib=sharer.model.memory_gib,
+        levels=levels,
+        saved_usd_per_hour=carried * 3600.0 * usd_per_request,
+        load_rps=rates,
+        fits=tuple(
+            Fit(offering=item.name, capacity_rps=item.capacity_rps, full_batch_s=item.latency_s) for item in shared
+        ),
+        team=sharer.team,
+        alone=sharer.alone,
+        load_usd=min((LOAD_S / 3600.0 * item.usd_per_hour for item in shared), default=0.0),
+    )
+
+
+def usd_per_hour_alone(sharer: Sharer, rates: Sequence[float] | np.ndarray) -> float:
+    """Cost of serving these rates, requests/s by minute, without sharing: Lambda's or a fleet's, USD an hour."""
+    if not len(rates):
+        return 0.0
+    usual_rps = float(np.quantile(rates, sharer.slo.target))
+    found = [
+        max(1, math.ceil(usual_rps / (OWN_BUSY * item.capacity_rps))) * item.usd_per_hour
+        for item in sharer.offerings
+    ]
+    overflow = sharer.overflow
+    if overflow is not None and overflow.latency_s <= sharer.slo.latency_s:
+        found.append(float(np.mean(rates)) * 3600.0 * overflow.usd_per_warm_request)
+    return min(found, default=0.0)
+
+
+def host_types(sharers: Iterable[Sharer], refused: Iterable[str] = ()) -> tuple[HostType, ...]:
+    """Instances that several models could share. Types with CPU credits take no part."""
+    found: dict[str, list[Offering]] = {}
+    for sharer in sharers:
+        for item in sharer.offerings:
+            if item.instance_type.credits is None and shared_offering(item, sharer.slo) is not None:
+                found.setdefault(item.name, []).append(item)
+    barred = frozenset(refused)
+    return tuple(
+        HostType(
+            offering=name,
+            usd_per_hour=items[0].usd_per_hour,
+            launch_usd=math.inf if name in barred else max(item.launch_usd for item in items),
+            memory_gib=max(0.0, items[0].instance_type.memory_gib - RESERVED_GIB),
+        )
+        for name, items in sorted(found.items())
+        if len(items) > 1
+    )
+
+
+def share_instances(
+    sharers: Sequence[Sharer],
+    histories: Sequence[Demand],
+    *,
+    there: Sequence[Host] = (),
+    refused: Iterable[str] = (),
+) -> Packing:
+    """Which models share which instances now. histories: the load of each; there: shared instances that exist."""
+    types = host_types(sharers, refused)
+    if not types:
+        return Packing(hosts=(), worth_usd_per_hour=0.0)
+    needs = [need_of(sharer, history) for sharer, history in zip(sharers, histories, strict=True)]
+    packing = pack(needs, types, there=there, most_busy=MOST_BUSY, hours=PLAN_HOURS)
+    shared = tuple(
+        host for host in packing.hosts if host.name or len({tenant.model for tenant in host.tenants}) > 1
+    )
+    return replace(packing, hosts=shared)

@@ -1,0 +1,89 @@
+"""Instances that several models share, as a simulated cloud asks for them."""
+
+from __future__ import annotations
+
+from mark.domain.offering import Offering
+from mark.simulator.engine.shared_plane import ModelEngine, SharedPlane
+
+
+class HostPlane:
+    """Shared instances as a cloud asks for them: a slot is a device, whose tenants are rows of the plane."""
+
+    def __init__(self, plane: SharedPlane) -> None:
+        self._plane = plane
+        self._rows: dict[int, dict[int, int]] = {}
+        self._goes_at: dict[int, float] = {}
+
+    @property
+    def now(self) -> float:
+        """The plane's clock."""
+        return self._plane.now
+
+    def add(self, _offering: Offering, *, standby: bool, balance: float = 0.0) -> int:  # noqa: ARG002
+        """A device without tenants."""
+        device = self._plane.new_device()
+        self._rows[device] = {}
+        return device
+
+    def tenants(self, device: int) -> frozenset[int]:
+        """Models on the device, by number."""
+        return frozenset(self._rows[device])
+
+    def place(self, device: int, model: int, offering: Offering) -> None:
+        """This model takes requests there from now on."""
+        row = self._plane.engines[model].place(offering, device, shared=True)
+        self._rows[device][model] = row
+        if device in self._goes_at:
+            self._plane.engines[model].will_go(row, self._goes_at[device])
+
+    def evict(self, device: int, model: int) -> bool:
+        """It takes no more requests there; whether it is gone already."""
+        engine, row = self._plane.engines[model], self._rows[device][model]
+        engine.stop_accepting(row)
+        if not engine.is_idle(row):
+            return False
+        engine.remove(row, redispatch=True)
+        del self._rows[device][model]
+        return True
+
+    def stop_accepting(self, slot: int) -> None:
+        """Give the instance no new requests."""
+        for engine, row in self._tenants(slot):
+            engine.stop_accepting(row)
+
+    def will_go(self, slot: int, at: float) -> None:
+        """The instance goes at `at`."""
+        self._goes_at[slot] = at
+        for engine, row in self._tenants(slot):
+            engine.will_go(row, at)
+
+    def drained_at(self, slot: int) -> float:
+        """Instant at which all its queues are empty, at the earliest."""
+        return max((engine.drained_at(row) for engine, row in self._tenants(slot)), default=self.now)
+
+    def is_idle(self, slot: int) -> bool:
+        """True where it holds no request."""
+        return all(engine.is_idle(row) for engine, row in self._tenants(slot))
+
+    def credits(self, _slot: int) -> float:
+        """None: types with credits are not shared."""
+        return 0.0
+
+    def surplus_vcpu_s(self, _slot: int) -> float:
+        """None, likewise."""
+        return 0.0
+
+    def remove(self, slot: int, *, redispatch: bool) -> None:
+        """The instance is gone; what it held is sent elsewhere."""
+        self.stop_accepting(slot)
+        for engine, row in self._tenants(slot):
+            engine.remove(row, redispatch=redispatch)
+        del self._rows[slot]
+        self._goes_at.pop(slot, None)
+        self._plane.end_device(slot)
+
+    def warm(self, concurrency: int, *, are_there: bool = False) -> None:
+        """Lambda is each model's own."""
+
+    def _tenants(self, slot: int) -> list[tuple[ModelEngine, int]]:
+        return [(self._plane.engines[model], row) for model, row in self._rows[slot].items()]

@@ -1,0 +1,174 @@
+"""All models of a service in one run: each with its controller and its fleet, some on instances that they share.
+
+Shared instances are the service's (`shared_hosts.py`). What they take of a model's load is none of its own
+fleet's: its controller sees, and plans for, what is left. A model alone is replayed as `replay.py` does it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from mark.controller.sharing import Sharer
+from mark.domain.demand import Demand
+from mark.policies.spec import Overrides
+from mark.simulator.engine.compiled import DeviceKernel, Kernel
+from mark.simulator.engine.shared_plane import SharedPlane
+from mark.simulator.experiment import Experiment, Progress, Ready, Unwritten
+from mark.simulator.limits import LimitWatch
+from mark.simulator.replay import ModelReplay, engine_setup
+from mark.simulator.results import RunResult
+from mark.simulator.shared_hosts import SharedFleet, SharedHosts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A model of the service, and with whom it may share instances."""
+
+    experiment: Experiment
+    #: Models of the same team share; empty for those of none.
+    team: str = ""
+    alone: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceReplay:
+    """What a service's models came to, in their order.
+
+    shared: the instances that several shared; None where none could. on_shared: requests that those took, by
+    model.
+    """
+
+    results: tuple[RunResult, ...]
+    shared: SharedFleet | None = None
+    on_shared: tuple[int, ...] = ()
+
+
+def replay_service(
+    members: Sequence[Member],
+    policy: str,
+    *,
+    kernels: tuple[Kernel, DeviceKernel],
+    overrides: Overrides | None = None,
+    progress: Progress = lambda _label, _share: None,
+) -> ServiceReplay:
+    """Replay all models under one policy. `progress` is told the model that it is about, and the share of all."""
+    ready = [member.experiment.ready(policy, overrides=overrides) for member in members]
+    if not all(_can_share(member.experiment, one) for member, one in zip(members, ready, strict=True)):
+        return ServiceReplay(results=tuple(_one_by_one(members, policy, overrides, progress)))
+    return _Together(members, ready, kernels).run(progress)
+
+
+def _can_share(experiment: Experiment, ready: Ready) -> bool:
+    """Those whose requests have sizes, or that have variants, or a rehearsal's clock, take no part yet."""
+    workload = experiment.spec.workload
+    plain = workload.sizes is None and workload.speed == 1.0 and ready.bundle.variants is None
+    return plain and ready.bundle.shares and not ready.bundle.uses_truth
+
+
+def _one_by_one(
+    members: Sequence[Member], policy: str, overrides: Overrides | None, progress: Progress
+) -> list[RunResult]:
+    results = []
+    for place, member in enumerate(members):
+        name = member.experiment.spec.model.name
+
+        def told(_doing: str, share: float, name: str = name, place: int = place) -> None:
+            progress(name, (place + share) / len(members))
+
+        results.append(member.experiment.run(policy, overrides=overrides, progress=told))
+    return results
+
+
+class _Together:
+    """Models whose clocks move together."""
+
+    def __init__(
+        self, members: Sequence[Member], ready: Sequence[Ready], kernels: tuple[Kernel, DeviceKernel]
+    ) -> None:
+        self._models = [member.experiment for member in members]
+        self._ready = ready
+        scenarios = [model.scenario for model in self._models]
+        plain, shared = kernels
+        self._plane = SharedPlane(
+            shared,
+            [engine_setup(scenario, one.bundle, plain) for scenario, one in zip(scenarios, ready, strict=True)],
+        )
+        self._start_s, self._end_s = scenarios[0].start_s, scenarios[0].start_s + scenarios[0].duration_s
+        self._hosts = SharedHosts(
+            self._plane,
+            [_sharer(member, one) for member, one in zip(members, ready, strict=True)],
+            history=lambda number, at, units: self._models[number].spec.workload.history(at, units),
+            world=scenarios[0].world,
+            faults=scenarios[0].faults,
+            seed=scenarios[0].workload.seed if scenarios[0].market_seed is None else scenarios[0].market_seed,
+            end_s=self._end_s,
+        )
+
+    def run(self, progress: Progress) -> ServiceReplay:
+        """From the first fleet to the end."""
+        began = time.perf_counter()
+        self._hosts.begin()
+        watches = [LimitWatch(Unwritten()) for _ in self._models]
+        parts = [self._part(number, watch, progress) for number, watch in enumerate(watches)]
+        for part in parts:
+            part.begin()
+        self._go(parts, lambda share: progress("all models", share))
+        for part in parts:
+            part.end()
+        shared = self._hosts.end()
+        wall_s = time.perf_counter() - began
+        results = [
+            model.noted(part.result(wall_s), one, watch)
+            for model, part, one, watch in zip(self._models, parts, self._ready, watches, strict=True)
+        ]
+        return ServiceReplay(
+            results=tuple(results),
+            shared=shared,
+            on_shared=tuple(engine.on_shared() for engine in self._plane.engines),
+        )
+
+    def _part(self, number: int, watch: LimitWatch, progress: Progress) -> ModelReplay:
+        """One model's controller and fleet, for the load that shared instances leave."""
+        model, bundle = self._models[number], self._ready[number].bundle
+        left = load_above(model.history, self._hosts.planned_rps(number))
+        forecasters = model.forecasters(bundle, left, progress)
+        return ModelReplay(model.scenario, bundle, self._plane.engines[number], forecasters, left, watch)
+
+    def _go(self, parts: Sequence[ModelReplay], progress: Callable[[float], None]) -> None:
+        plane, hosts = self._plane, self._hosts
+        while plane.now < self._end_s:
+            minutes = [part.note_minute() for part in parts]
+            if any(minutes):
+                progress((plane.now - self._start_s) / (self._end_s - self._start_s))
+            stop = min(hosts.next_at(), *(part.next_at() for part in parts))
+            missed = plane.run_until(stop)
+            if missed is not None:
+                parts[missed].missed()
+                continue
+            hosts.reach(stop)
+            for part in parts:
+                part.reach(stop)
+        progress(1.0)
+
+
+def load_above(demand: Demand, capacity_rps: float) -> Demand:
+    """What of a load lies above that capacity."""
+    return replace(
+        demand,
+        mean_rps=tuple(max(0.0, rate - capacity_rps) for rate in demand.mean_rps),
+        max_rps=tuple(max(0.0, rate - capacity_rps) for rate in demand.max_rps),
+    )
+
+
+def _sharer(member: Member, ready: Ready) -> Sharer:
+    experiment = member.experiment
+    return Sharer(
+        model=experiment.spec.model,
+        slo=experiment.supply.slo,
+        offerings=experiment.supply.offerings,
+        overflow=ready.bundle.controller.overflow,
+        team=member.team,
+        alone=member.alone,
+    )
