@@ -55,18 +55,6 @@ class Option:
     attained: float | None
     keeps_objective: bool
 
-    @classmethod
-    def told(cls, words: str, usd_per_month: float) -> Option:
-        """The bill of what runs now, as the user told it: nobody knows whether that keeps the objective."""
-        return cls(
-            role=Role.NOW,
-            words=words,
-            policy="",
-            usd_per_month=usd_per_month,
-            attained=None,
-            keeps_objective=True,
-        )
-
     @property
     def is_told(self) -> bool:
         """The user told the bill; nothing was replayed."""
