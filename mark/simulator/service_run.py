@@ -14,6 +14,7 @@ from mark.catalog.billing import bill_shared, cost_of
 from mark.domain.billing.costs import BillLine, CostUsd
 from mark.domain.billing.footprint import Footprint
 from mark.domain.objective import Slo
+from mark.domain.offering import LambdaGuess
 from mark.simulator.results import Ints, RunResult, ServedCounts
 
 
@@ -33,6 +34,10 @@ class ModelRun:
     mean_rps: float
     p99_s: float | None
     notes: tuple[str, ...]
+    #: A latency is a formula, which nobody measured.
+    is_assumed: bool = False
+    #: Lambda where only its profile is missing; None elsewhere.
+    lambda_guess: LambdaGuess | None = None
 
     @property
     def keeps_objective(self) -> bool:
@@ -131,4 +136,6 @@ def _model_run(result: RunResult, lines: Sequence[BillLine]) -> ModelRun:
         mean_rps=result.requests * result.speed / result.duration_s,
         p99_s=result.latency.p99_s if answered else None,
         notes=result.notes,
+        is_assumed=bool(result.assumed_profiles),
+        lambda_guess=result.lambda_guess,
     )

@@ -9,7 +9,7 @@ from mark.policies.overrides import OWN_POLICIES
 from mark.policies.present import SAGEMAKER, Present
 from mark.report.runs.comparison import HEADLINE_POLICIES
 from mark.report.runs.rivals import MONTH_S
-from mark.report.verdict import Verdict
+from mark.report.verdict import GuessedLambda, Verdict
 from mark.report.verdict_options import PolicyFigures, options_of
 from mark.simulator.service_run import ServiceRun
 
@@ -35,8 +35,20 @@ def service_replay_verdict(runs: Sequence[ServiceRun], now: Present = SAGEMAKER)
     return Verdict(
         slo=None,
         options=options_of(map(_figures, runs), now=now, ours=ours, our_words=f"MArk{_mix(lead)}"),
+        lambda_guess=_guessed(lead),
         requests=sum(model.served.total for model in lead.models),
+        is_assumed=any(model.is_assumed for model in lead.models),
     )
+
+
+def _guessed(run: ServiceRun) -> GuessedLambda | None:
+    """Lambda for the models that nobody measured there; None where there is none."""
+    found = {
+        model.model: (model.lambda_guess, model.mean_rps, model.slo)
+        for model in run.models
+        if model.lambda_guess is not None
+    }
+    return GuessedLambda.of(tuple(found.values()), models=tuple(found)) if found else None
 
 
 def _figures(run: ServiceRun) -> PolicyFigures:
