@@ -201,13 +201,25 @@ class LambdaOffering:
         """The price that a cold start adds to its request (MArk section 4.5: 1 USD = 7,000 starts at 3 GB)."""
         return self.memory_gib * self.cold_start_s * self.usd_per_gib_s
 
+    def cold_share(self, rps: float) -> float:
+        """Share of the calls that start cold where they come one by one, at random, at this constant rate.
+
+        A call starts cold if none came while the last environment was kept. Calls at once start more.
+        """
+        return math.exp(-rps * (self.idle_min_s + self.idle_max_s) / 2)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LambdaGuess:
-    """Lambda's cost of a request if it takes as long there as on `instance_type`: nobody measured it."""
+    """Lambda for a model that nobody measured there, as if it were as fast as `instance_type`."""
 
     instance_type: str
-    usd_per_request: float
+    overflow: LambdaOffering
+
+    def usd_per_request(self, rps: float) -> float:
+        """Price of a request at that load, cold starts included."""
+        overflow = self.overflow
+        return overflow.usd_per_warm_request + overflow.cold_share(rps) * overflow.usd_per_cold_start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -174,7 +174,6 @@ def _run_all(
                 reference_usd=reference_usd,
                 floor_usd=floor_usd,
                 break_even_rps=pays_from_rps,
-                lambda_guess=experiment.supply.lambda_guess,
             )
         )
         if folder is not None:

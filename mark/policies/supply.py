@@ -49,7 +49,7 @@ class Supply:
     """Offerings of the market and of the same types on demand, Lambda, and the objective as it can be planned for.
 
     `excuses` say why types serve nothing, `overflow_excuse` what is wrong with Lambda; `lambda_guess` is what it
-    might cost where it was only not measured; `warnings`, `assumed` and
+    might be where it was only not measured; `warnings`, `assumed` and
     `stand_ins` are what a reader of any figure must know.
     """
 
@@ -150,7 +150,7 @@ def _guess(
     )
     if found is None or excuse is not None:
         return None
-    return LambdaGuess(instance_type=like.instance_type.name, usd_per_request=found.usd_per_warm_request)
+    return LambdaGuess(instance_type=like.instance_type.name, overflow=found)
 
 
 def priced(overflow: LambdaOffering, prices: ServicePrices) -> LambdaOffering:

@@ -6,7 +6,7 @@ The ways are what the user probably runs now, the best autoscaler that a team co
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypedDict
@@ -14,7 +14,7 @@ from typing import TypedDict
 from mark.catalog.billing import HOURS_PER_MONTH, SECONDS_PER_HOUR
 from mark.domain.figures import plural
 from mark.domain.objective import Slo
-from mark.domain.offering import LambdaGuess
+from mark.domain.offering import LambdaGuess, LambdaOffering
 from mark.report.formatting import (
     finite,
     format_duration,
@@ -37,6 +37,8 @@ class Role(StrEnum):
 LAMBDA_ONLY = "lambda-only"
 """The policy of Lambda alone."""
 EFFORT = {role: place for place, role in enumerate(Role)}
+LEAST_COLD = 0.01
+"""Share of cold starts that is said."""
 LEAST_LESS = 0.005
 """Share from which one cost is called less than another: half a per cent reads as none."""
 
@@ -55,22 +57,59 @@ class Option:
     attained: float | None
     keeps_objective: bool
 
-    @classmethod
-    def told(cls, words: str, usd_per_month: float) -> Option:
-        """The bill of what runs now, as the user told it: nobody knows whether that keeps the objective."""
-        return cls(
-            role=Role.NOW,
-            words=words,
-            policy="",
-            usd_per_month=usd_per_month,
-            attained=None,
-            keeps_objective=True,
-        )
-
     @property
     def is_told(self) -> bool:
         """The user told the bill; nothing was replayed."""
         return not self.policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuessedLambda:
+    """Lambda alone under a load, as a guess: nobody measured it."""
+
+    usd_per_month: float
+    #: The instance types that it is taken to be as fast as.
+    like: tuple[str, ...]
+    #: Share of the calls that would start cold, and by how much these are later.
+    cold_share: float
+    cold_start_s: float
+    #: So many would start cold that an objective is missed.
+    is_too_late: bool
+    #: The models that nobody measured, where a service has several.
+    models: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, loads: Sequence[tuple[LambdaGuess, float, Slo]], models: tuple[str, ...] = ()) -> GuessedLambda:
+        """The guess for one model or more, each with its load, requests/s, and its objective."""
+        calls = sum(rps for _, rps, _ in loads)
+        cold = sum(rps * guess.overflow.cold_share(rps) for guess, rps, _ in loads)
+        usd_per_s = sum(rps * guess.usd_per_request(rps) for guess, rps, _ in loads)
+        return cls(
+            usd_per_month=usd_per_s * HOURS_PER_MONTH * SECONDS_PER_HOUR,
+            like=tuple(sorted({guess.instance_type for guess, _, _ in loads})),
+            cold_share=cold / calls if calls > 0 else 1.0,
+            cold_start_s=max(guess.overflow.cold_start_s for guess, _, _ in loads),
+            is_too_late=any(_starts_too_late(guess.overflow, rps, slo) for guess, rps, slo in loads),
+            models=models,
+        )
+
+    @property
+    def words(self) -> str:
+        """`about 1.43 USD a month if it is as fast as c5.large (...)`, and what cold starts do to it."""
+        of_whom = f" for {' and '.join(self.models)}" if self.models else ""
+        share = percent(round(self.cold_share, 3))
+        cold = f"; {share} of the calls would start cold, {self.cold_start_s:g} s later"
+        missed = ", and miss the objective" if self.is_too_late else ""
+        return (
+            f"about {usd_per_month_words(self.usd_per_month)} a month{of_whom} if it is as fast as "
+            f"{' and '.join(self.like)} (`mark profile --as lambda` measures that)"
+            f"{f'{cold}{missed}' if self.cold_share >= LEAST_COLD or self.is_too_late else ''}"
+        )
+
+
+def _starts_too_late(overflow: LambdaOffering, rps: float, slo: Slo) -> bool:
+    is_late = overflow.cold_start_s + overflow.latency_s > slo.judged_s
+    return is_late and overflow.cold_share(rps) > 1 - slo.target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +127,7 @@ class Verdict:
     options: tuple[Option, ...]
     break_even_rps: float | None = None
     mean_rps: float | None = None
-    lambda_guess: LambdaGuess | None = None
+    lambda_guess: GuessedLambda | None = None
     requests: int | None = None
     is_assumed: bool = False
 
@@ -115,7 +154,8 @@ class Verdict:
         first = self._run(best) if best is not None else self._nothing_keeps()
         rest = [self._other(one) for one in others]
         if self.options and not self._has_lambda:
-            rest.append(f"Lambda alone was not compared{self._guessed}.")
+            guessed = "" if self.lambda_guess is None else f": {self.lambda_guess.words}"
+            rest.append(f"Lambda alone was not compared{guessed}.")
         if self.requests == 0:
             first = "No request came in this time: replay another stretch (--start-s, --duration-s)."
         return first, " ".join((*rest, *self._doubts))
@@ -141,20 +181,7 @@ class Verdict:
     @property
     def lambda_guess_usd_per_month(self) -> float | None:
         """A guess of Lambda alone, USD a month; None where that is known, or cannot be guessed."""
-        if self.lambda_guess is None or self.mean_rps is None or self._has_lambda:
-            return None
-        return self.mean_rps * self.lambda_guess.usd_per_request * HOURS_PER_MONTH * SECONDS_PER_HOUR
-
-    @property
-    def _guessed(self) -> str:
-        """The worth of a measurement; empty where that cannot be said."""
-        usd = self.lambda_guess_usd_per_month
-        if usd is None or self.lambda_guess is None:
-            return ""
-        return (
-            f": about {usd_per_month_words(usd)} a month if it is as fast as {self.lambda_guess.instance_type}; "
-            "`mark profile --as lambda` measures that"
-        )
+        return None if self.lambda_guess is None or self._has_lambda else self.lambda_guess.usd_per_month
 
     def _run(self, best: Option) -> str:
         verb = "Keep" if best.role is Role.NOW else "Run"
@@ -215,7 +242,8 @@ class VerdictObject(TypedDict):
     break_even_rps: float | None
     #: What came, requests/s.
     mean_rps: float | None
-    #: What Lambda alone might cost a month where nobody measured it; null elsewhere.
+    #: What Lambda alone might cost a month where nobody measured it, cold starts included; null elsewhere. For a
+    #: service, of the models that nobody measured there.
     lambda_guess_usd_per_month: float | None
 
 

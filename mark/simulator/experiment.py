@@ -308,6 +308,7 @@ class Experiment:
             market_seed=spec.market_seed,
             assumed=self.supply.assumed,
             stand_ins=self.supply.stand_ins,
+            lambda_guess=self.supply.lambda_guess,
         )
 
 

@@ -30,7 +30,7 @@ from mark.domain.load.outcomes import NO_OUTCOMES
 from mark.domain.load.size_window import SizeCounts, add_sizes, size_bin
 from mark.domain.models.variants import AccuracyTotal
 from mark.domain.objective import ModelSpec, SloWindow
-from mark.domain.offering import Market, Offering
+from mark.domain.offering import LambdaGuess, Market, Offering
 from mark.policies.bundles import PolicyBundle
 from mark.ports import Forecaster
 from mark.simulator.cloud import SimulatedCloud
@@ -60,6 +60,8 @@ class Scenario:
     assumed: tuple[str, ...] = ()
     #: Instance types that take part with a profile measured on another machine.
     stand_ins: tuple[str, ...] = ()
+    #: Lambda where only its profile is missing; None elsewhere.
+    lambda_guess: LambdaGuess | None = None
 
     @property
     def start_s(self) -> float:
@@ -357,6 +359,7 @@ class ModelReplay:
             throttled=engine.throttled(),
             assumed_profiles=scenario.assumed,
             stand_in_profiles=scenario.stand_ins,
+            lambda_guess=scenario.lambda_guess,
             launches=cloud.launches,
             refusals=cloud.refusals,
             interruptions=cloud.interruptions,

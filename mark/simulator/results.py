@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from mark.catalog.billing import Load
 from mark.domain.billing.costs import BillLine, CostUsd
 from mark.domain.objective import Slo
+from mark.domain.offering import LambdaGuess
 from mark.policies.tuning import TunedSetting
 
 Floats = NDArray[np.float64]
@@ -89,7 +90,7 @@ class RunResult:
     them. `accuracy` is the mean of the variants that answered on instances, None for a model without variants.
     `quality` is the mean of accuracy times the utility of the delay, 0 for what was shed; None likewise.
     `uses_truth`: the forecaster knew the load to come. `tuned` is what an autoscaler was set to on the load
-    before the run, None for what nobody tunes.
+    before the run, None for what nobody tunes. `lambda_guess` is Lambda where only its profile is missing.
     """
 
     policy: str
@@ -129,6 +130,7 @@ class RunResult:
     quality: float | None = None
     uses_truth: bool = False
     tuned: TunedSetting | None = None
+    lambda_guess: LambdaGuess | None = None
 
     @property
     def requests(self) -> int:

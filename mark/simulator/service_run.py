@@ -15,6 +15,7 @@ from mark.catalog.billing import bill_instances, bill_running, bill_shared, cost
 from mark.domain.billing.costs import BillLine, CostUsd
 from mark.domain.billing.footprint import Footprint
 from mark.domain.objective import Slo
+from mark.domain.offering import LambdaGuess
 from mark.simulator.results import Ints, RunResult, ServedCounts
 from mark.simulator.service_replay import ServiceReplay
 from mark.simulator.shared_hosts import SharedFleet
@@ -38,6 +39,10 @@ class ModelRun:
     mean_rps: float
     p99_s: float | None
     notes: tuple[str, ...]
+    #: A latency is a formula, which nobody measured.
+    is_assumed: bool = False
+    #: Lambda where only its profile is missing; None elsewhere.
+    lambda_guess: LambdaGuess | None = None
 
     @property
     def keeps_objective(self) -> bool:
@@ -154,4 +159,6 @@ def _model_run(result: RunResult, lines: Sequence[BillLine], on_shared: int) -> 
         mean_rps=result.requests * result.speed / result.duration_s,
         p99_s=result.latency.p99_s if answered else None,
         notes=result.notes,
+        is_assumed=bool(result.assumed_profiles),
+        lambda_guess=result.lambda_guess,
     )

@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mark.config.footprint import footprint_of
+from mark.config.settings import Settings
 from mark.domain.billing.costs import CostUsd
 from mark.domain.errors import Misconfigured
 from mark.domain.objective import Slo
-from mark.domain.offering import LambdaGuess
+from mark.domain.offering import LambdaGuess, LambdaOffering
 from mark.policies.present import HPA, SAGEMAKER, parse_present, static_count
 from mark.report.formatting import rate_words, usd_per_month_words
 from mark.report.runs.comparison import ComparedRun
 from mark.report.runs.run_documents import simulate_document
 from mark.report.runs.run_verdict import verdict_of
-from mark.report.verdict import Option, Role, Verdict, verdict_document
+from mark.report.service.service_verdict import service_replay_verdict
+from mark.report.verdict import GuessedLambda, Option, Role, Verdict, verdict_document
 from mark.simulator.results import ServedCounts
+from mark.simulator.service_run import join_runs
+from tests.planner.builders import KNOWN
 from tests.report.fakes import fake_run
 
 SLO = Slo(latency_s=0.15, target=0.98)
 HOUR_OF_MONTH = 1 / 730
+GUESS = LambdaGuess(
+    instance_type="c5.large",
+    overflow=LambdaOffering(latency_s=0.1, provenance=KNOWN),
+)
 
 
 def option(role: Role, usd: float, attained: float | None = 1.0) -> Option:
@@ -113,16 +123,37 @@ def test_runs_on_another_load_are_not_compared() -> None:
 
 
 def test_what_was_not_measured_is_named_with_the_money_at_stake() -> None:
-    guess = LambdaGuess(instance_type="c5.large", usd_per_request=1e-6)
-    mine = dataclasses.replace(run("hedged", 60.0), lambda_guess=guess)
+    mine = run("hedged", 60.0, lambda_guess=GUESS)
     verdict = verdict_of([mine])
-    usd = 1e-6 * mine.result.requests * 730
+    usd = GUESS.overflow.usd_per_warm_request * mine.result.requests * 730
     assert verdict.lambda_guess_usd_per_month == pytest.approx(usd)
     assert verdict.sentence.endswith(
-        f"Lambda alone was not compared: about {usd_per_month_words(usd)} a month if it is as fast as c5.large; "
-        "`mark profile --as lambda` measures that."
+        f"Lambda alone was not compared: about {usd_per_month_words(usd)} a month if it is as fast as c5.large "
+        "(`mark profile --as lambda` measures that)."
     )
     assert verdict_of([mine, run("lambda-only", 1.0)]).lambda_guess_usd_per_month is None
+
+
+def test_a_guess_of_lambda_at_low_load_has_its_cold_starts() -> None:
+    overflow = GUESS.overflow
+    rps = math.log(10) / (52.5 * 60)
+    guessed = GuessedLambda.of([(GUESS, rps, SLO)])
+    each = overflow.usd_per_warm_request + 0.1 * overflow.usd_per_cold_start
+    assert guessed.usd_per_month == pytest.approx(each * rps * 730 * 3600)
+    assert guessed.words.endswith("; 10 % of the calls would start cold, 2.9 s later, and miss the objective")
+    patient = GuessedLambda.of([(GUESS, rps, Slo(latency_s=5.0, target=0.98))])
+    assert patient.words.endswith("2.9 s later")
+
+
+def test_a_service_guesses_lambda_for_the_models_that_nobody_measured() -> None:
+    known = run("hedged", 44.58).result
+    guessed = dataclasses.replace(known, model="b", lambda_guess=GUESS, assumed_profiles=("c5.large: a formula",))
+    verdict = service_replay_verdict([join_runs([known, guessed], footprint_of(Settings(), models=2))])
+    assert (
+        verdict.lambda_guess_usd_per_month == verdict_of([ComparedRun(result=guessed)]).lambda_guess_usd_per_month
+    )
+    assert " a month for b if it is as fast as c5.large " in verdict.sentence
+    assert "A latency is assumed, not measured" in verdict.sentence
 
 
 @pytest.mark.parametrize(("requests", "doubted"), [(0, False), (1, True), (49, True), (50, False)])

@@ -91,6 +91,6 @@ def test_a_guess_is_what_the_profile_would_say_if_lambda_were_as_fast_as_the_fas
     on_lambda = dataclasses.replace(fastest.profile, instance_type="lambda")
     measured = supply(name, slo, profiles=dataclasses.replace(profiles, profiles=(*profiles.profiles, on_lambda)))
     assert measured.overflow is not None
-    assert found.lambda_guess.usd_per_request == measured.overflow.usd_per_warm_request
+    assert found.lambda_guess.overflow == measured.overflow
     assert measured.lambda_guess is None
     assert supply(name, slo, profiles=profiles, limits=None).lambda_guess is None, "the user wants no Lambda"

@@ -40,6 +40,7 @@ DECIDING = (
         "report/runs/rivals.py",
         "report/runs/run_verdict.py",
         "report/verdict.py",
+        "report/verdict_options.py",
     ),
 )
 """What of `mark` a result's document depends on; the rest shows it or serves live."""

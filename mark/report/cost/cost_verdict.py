@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from mark.policies.present import SAGEMAKER
+from mark.policies.present import SAGEMAKER, Present
 from mark.report.cost.cost_report import CostReport, ModelReport
 from mark.report.runs.rivals import MONTH_S, best_of
-from mark.report.verdict import LAMBDA_ONLY, Option, Role, Verdict, usual_words
+from mark.report.verdict import Verdict
+from mark.report.verdict_options import PolicyFigures, options_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,62 +58,51 @@ def service_baselines(report: CostReport) -> tuple[ServiceBaseline, ...]:
 
 def nearest_baseline(report: CostReport) -> ServiceBaseline | None:
     """The cheapest baseline that kept every model's objective, else the one that attained most."""
-    return _best(service_baselines(report))
+    return best_of(
+        service_baselines(report),
+        lacking=lambda one: one.lacking,
+        usd=lambda one: one.usd,
+        name=lambda one: one.policy,
+    )
 
 
 def service_verdict(report: CostReport) -> Verdict | None:
     """The verdict on a service's own load, by the replays of its days; None without any."""
-    found = {one.policy: one for one in service_baselines(report)}
-    tuned = _best(one for name, one in found.items() if name not in (SAGEMAKER.policy, LAMBDA_ONLY))
-    any_of = next(iter(found.values()), None)
-    if any_of is None or not report.models:
+    found = service_baselines(report)
+    if not found or not report.models:
         return None
-    kept = all(
-        _lacking(model, one.measured_attained) <= 0
-        for model in report.models
-        for one in model.baselines
-        if one.policy == any_of.policy
+    return Verdict(
+        slo=report.models[0].slo,
+        options=options_of(map(_figures, found), now=_now(report), ours=_measured(report, found[0])),
     )
-    ours = Option(
-        role=Role.MARK,
-        words=usual_words(Role.MARK, ""),
-        policy=report.models[0].policy,
-        usd_per_month=any_of.measured_usd / any_of.replayed_s * MONTH_S,
-        attained=any_of.measured_attained,
-        keeps_objective=kept,
-    )
-    options = (
-        _now(report, found.get(SAGEMAKER.policy)),
-        _option(Role.TUNED, tuned),
-        _option(Role.LAMBDA, found.get(LAMBDA_ONLY)),
-        ours,
-    )
-    return Verdict(slo=report.models[0].slo, options=tuple(one for one in options if one is not None))
 
 
-def _now(report: CostReport, sagemaker: ServiceBaseline | None) -> Option | None:
+def _now(report: CostReport) -> Present:
     """The fleet that serves where a service only observes it, else SageMaker as its users set it up."""
     if report.existing_usd is None:
-        return _option(Role.NOW, sagemaker, SAGEMAKER.words)
+        return SAGEMAKER
     usd_per_month = report.existing_usd / (report.until - report.since) * MONTH_S
-    return Option.told("the fleet that serves now", usd_per_month)
+    return Present(words="the fleet that serves now", usd_per_month=usd_per_month)
 
 
-def _option(role: Role, found: ServiceBaseline | None, words: str = "") -> Option | None:
-    if found is None:
-        return None
-    return Option(
-        role=role,
-        words=words or usual_words(role, found.policy),
+def _measured(report: CostReport, beside: ServiceBaseline) -> PolicyFigures:
+    """The service itself, over the time that `beside` was replayed."""
+    pairs = [(model, one) for model in report.models for one in model.baselines if one.policy == beside.policy]
+    return PolicyFigures(
+        policy=report.models[0].policy,
+        usd_per_month=beside.measured_usd / beside.replayed_s * MONTH_S,
+        attained=beside.measured_attained,
+        lacking=max(_lacking(model, one.measured_attained) for model, one in pairs),
+    )
+
+
+def _figures(found: ServiceBaseline) -> PolicyFigures:
+    return PolicyFigures(
         policy=found.policy,
         usd_per_month=found.usd / found.replayed_s * MONTH_S,
         attained=found.attained,
-        keeps_objective=found.kept,
+        lacking=found.lacking,
     )
-
-
-def _best(found: Iterable[ServiceBaseline]) -> ServiceBaseline | None:
-    return best_of(found, lacking=lambda one: one.lacking, usd=lambda one: one.usd, name=lambda one: one.policy)
 
 
 def _lacking(model: ModelReport, attained: float | None) -> float:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from mark.domain.errors import Misconfigured
 from mark.domain.models.profile import evidence_line
-from mark.domain.offering import LambdaGuess
 from mark.report.formatting import (
     MISSING,
     format_duration,
@@ -49,8 +48,6 @@ class ComparedRun:
     floor_usd: float | None = None
     #: Constant load, requests/s, from which MArk costs less than Lambda alone; None where none does.
     break_even_rps: float | None = None
-    #: What Lambda might cost where only its profile is missing; None elsewhere.
-    lambda_guess: LambdaGuess | None = None
     #: For the headline's run where variants were asked for; None elsewhere.
     most_accurate: OneVariant | None = None
 

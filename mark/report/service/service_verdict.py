@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from mark.domain.figures import plural
 from mark.policies.overrides import OWN_POLICIES
 from mark.policies.present import SAGEMAKER, Present
 from mark.report.runs.comparison import HEADLINE_POLICIES
-from mark.report.runs.rivals import MONTH_S, best_of
-from mark.report.verdict import LAMBDA_ONLY, Option, Role, Verdict, usual_words
+from mark.report.runs.rivals import MONTH_S
+from mark.report.verdict import GuessedLambda, Verdict
+from mark.report.verdict_options import PolicyFigures, options_of
 from mark.simulator.service_run import ServiceRun
 
 
@@ -30,46 +31,33 @@ def usd_per_month(run: ServiceRun) -> float:
 def service_replay_verdict(runs: Sequence[ServiceRun], now: Present = SAGEMAKER) -> Verdict:
     """The verdict of the runs; there is one at least."""
     lead = lead_run(runs)
-    by_policy = {run.policy: run for run in runs}
-    others = [run for run in runs if run.policy not in {*OWN_POLICIES, LAMBDA_ONLY, now.policy}]
-    found = (
-        _now(by_policy, now),
-        _option(Role.TUNED, _best(others)),
-        _option(Role.LAMBDA, by_policy.get(LAMBDA_ONLY) if now.policy != LAMBDA_ONLY else None),
-        _option(Role.MARK, lead if lead.policy in OWN_POLICIES else None, f"MArk{_mix(lead)}"),
-    )
+    ours = _figures(lead) if lead.policy in OWN_POLICIES else None
     return Verdict(
         slo=None,
-        options=tuple(option for option in found if option is not None),
+        options=options_of(map(_figures, runs), now=now, ours=ours, our_words=f"MArk{_mix(lead)}"),
+        lambda_guess=_guessed(lead),
         requests=sum(model.served.total for model in lead.models),
+        is_assumed=any(model.is_assumed for model in lead.models),
     )
 
 
-def _now(by_policy: dict[str, ServiceRun], now: Present) -> Option | None:
-    if not now.policy:
-        return Option.told(now.words, now.usd_per_month)
-    return _option(Role.NOW, by_policy.get(now.policy), now.words)
+def _guessed(run: ServiceRun) -> GuessedLambda | None:
+    """Lambda for the models that nobody measured there; None where there is none."""
+    found = {
+        model.model: (model.lambda_guess, model.mean_rps, model.slo)
+        for model in run.models
+        if model.lambda_guess is not None
+    }
+    return GuessedLambda.of(tuple(found.values()), models=tuple(found)) if found else None
 
 
-def _best(runs: Iterable[ServiceRun]) -> ServiceRun | None:
-    return best_of(
-        runs,
-        lacking=lambda run: 0.0 if run.keeps_objectives else 1.0,
-        usd=lambda run: run.cost.total,
-        name=lambda run: run.policy,
-    )
-
-
-def _option(role: Role, run: ServiceRun | None, words: str = "") -> Option | None:
-    if run is None:
-        return None
-    return Option(
-        role=role,
-        words=words or usual_words(role, run.policy),
+def _figures(run: ServiceRun) -> PolicyFigures:
+    shares = [(model.slo.target, model.attained) for model in run.models if model.attained is not None]
+    return PolicyFigures(
         policy=run.policy,
         usd_per_month=usd_per_month(run),
-        attained=min((one.attained for one in run.models if one.attained is not None), default=None),
-        keeps_objective=run.keeps_objectives,
+        attained=min((attained for _, attained in shares), default=None),
+        lacking=max((target - attained for target, attained in shares), default=0.0),
     )
 
 
