@@ -148,6 +148,14 @@ class BackendSettings(Part):
     )
 
 
+class Sharing(StrEnum):
+    """With whom a model may share instances."""
+
+    ANY = "any"
+    TEAM = "team"
+    ALONE = "alone"
+
+
 class ServedSettings(Part):
     """One model of the service. What is left out is taken from the top of the file."""
 
@@ -177,6 +185,12 @@ class ServedSettings(Part):
         description="Its own traffic: a file, or keys as under `trace`. A key that is left out is that of the top "
         "of the file.",
     )
+    sharing: Sharing = Field(
+        Sharing.ANY,
+        description="Models that may run on the same instance: any of the service's that name no team, those of "
+        "the same `team`, or none (alone). Only replays share instances yet.",
+    )
+    team: str = Field("", description="Its team, where `sharing` is team.")
     expected_rps: Positive | None = Field(
         None, description="Load to start with where no trace says what came before; 10 when left out."
     )

@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 import typer
 
 from mark.config.footprint import footprint_of
-from mark.config.policies import chosen_overrides
+from mark.config.policies import chosen_overrides, usable_cache
 from mark.config.served import each_model
+from mark.config.service import Sharing
 from mark.config.settings import Settings
 from mark.domain.commitments.owned import Commitments
 from mark.domain.errors import MarkError, Misconfigured
 from mark.offline.experiments import line_up, make_experiment, told_present, verdict_rivals, warm_engine
+from mark.policies.bundles import FLEET_PER_MODEL
 from mark.policies.present import Present, parse_present
 from mark.report.files import make_folder
 from mark.report.formatting import format_duration
@@ -24,8 +26,10 @@ from mark.report.service.service_page import write_service_report
 from mark.report.service.service_tables import models_table, policies_table
 from mark.report.service.service_verdict import lead_run, service_replay_verdict
 from mark.report.terminal import INTERRUPTED, Report, note, progress, show, show_json
+from mark.simulator.engine.compiled import compiled_device_kernel, compiled_kernel
 from mark.simulator.experiment import Experiment
 from mark.simulator.rng import seed_of
+from mark.simulator.service_replay import Member, replay_service
 from mark.simulator.service_run import ServiceRun, join_runs
 
 
@@ -47,7 +51,8 @@ def simulate_service(settings: Settings, *, as_json: bool, compare: bool) -> Non
     compare: also run what a verdict measures by. What has finished is printed before an error or Ctrl-C ends it.
     """
     now = parse_present(settings.simulate.now)
-    models = _experiments(settings)
+    members = _members(settings)
+    models = [member.experiment for member in members]
     for text in _left_out(settings):
         note(text)
     policies = _policies(settings, models, now, compare=compare)
@@ -59,7 +64,7 @@ def simulate_service(settings: Settings, *, as_json: bool, compare: bool) -> Non
             warm_engine(models[0], report)
             for place, policy in enumerate(policies):
                 label = f"{policy} ({place + 1} of {len(policies)})"
-                outcome.runs.append(_run(settings, models, policy, label, report))
+                outcome.runs.append(_run(settings, members, policy, label, report))
     except KeyboardInterrupt:
         outcome.interrupted = True
     except MarkError as error:
@@ -73,27 +78,30 @@ def simulate_service(settings: Settings, *, as_json: bool, compare: bool) -> Non
         raise outcome.failure
 
 
-def _experiments(settings: Settings) -> list[Experiment]:
-    """An experiment a model, on its own trace. Misconfigured names the model whose settings do not do."""
-    models = []
+def _members(settings: Settings) -> list[Member]:
+    """A model each, on its own trace. Misconfigured names the model whose settings do not do."""
+    members = []
     for merged, entry in each_model(settings):
         if merged.trace.file is None:
             raise Misconfigured(f"{entry.model} has no traffic: name service.serve[].trace, or --trace for all")
         own = merged.model_copy(update={"seed": seed_of(settings.seed, entry.model)})
         try:
-            models.append(make_experiment(own, owned=Commitments(), market_seed=settings.seed))
+            experiment = make_experiment(own, owned=Commitments(), market_seed=settings.seed)
         except Misconfigured as error:
             raise Misconfigured(f"{entry.model}: {error}") from error
-    lengths = {model.spec.model.name: model.spec.workload.duration_s for model in models}
+        team = entry.team if entry.sharing is Sharing.TEAM else ""
+        members.append(Member(experiment=experiment, team=team, alone=entry.sharing is Sharing.ALONE))
+    specs = [member.experiment.spec for member in members]
+    lengths = {spec.model.name: spec.workload.duration_s for spec in specs}
     if len({round(length_s) for length_s in lengths.values()}) > 1:
         said = ", ".join(f"{name} {format_duration(length_s)}" for name, length_s in lengths.items())
         raise Misconfigured(f"a service's models are replayed for the same time, not {said}; give a --duration-s")
-    return models
+    return members
 
 
 def _left_out(settings: Settings) -> Iterator[str]:
     """Caveats: a service's replay does not share these between its models yet."""
-    yield "each model has a fleet of its own, and counts on all of the account's quotas and Lambda's concurrency"
+    yield "each model counts on all of the account's quotas and of Lambda's concurrency"
     if settings.account.commitments is not None:
         yield "the account's commitments are left out: replay one model (--model) to see what they cover"
 
@@ -101,7 +109,8 @@ def _left_out(settings: Settings) -> Iterator[str]:
 def _policies(settings: Settings, models: Sequence[Experiment], now: Present, *, compare: bool) -> tuple[str, ...]:
     """The policies that every model can run; one that the settings name must."""
     told = told_present(settings, now)
-    rivals = dict.fromkeys(name for model in models for name in (verdict_rivals(model, now) if compare else told))
+    rivals = dict.fromkeys((FLEET_PER_MODEL,) if compare else ())
+    rivals |= dict.fromkeys(name for model in models for name in (verdict_rivals(model, now) if compare else told))
     named = dict.fromkeys(settings.policies)
     lineups = [line_up(settings, model, tuple(rivals)) for model in models]
     for model, lineup in zip(models, lineups, strict=True):
@@ -111,17 +120,17 @@ def _policies(settings: Settings, models: Sequence[Experiment], now: Present, *,
     return tuple(name for name in (*named, *rivals) if all(name in able for able in every))
 
 
-def _run(settings: Settings, models: Sequence[Experiment], policy: str, label: str, report: Report) -> ServiceRun:
+def _run(settings: Settings, members: Sequence[Member], policy: str, label: str, report: Report) -> ServiceRun:
     """All models under one policy."""
-    results = []
-    for place, model in enumerate(models):
-        name = model.spec.model.name
-
-        def told(_doing: str, share: float, name: str = name, place: int = place) -> None:
-            report(f"{label}: {name}", (place + share) / len(models))
-
-        results.append(model.run(policy, overrides=chosen_overrides(settings), progress=told))
-    return join_runs(results, footprint_of(settings, models=len(models)))
+    cache = usable_cache()
+    replayed = replay_service(
+        members,
+        policy,
+        kernels=(compiled_kernel(cache), compiled_device_kernel(cache)),
+        overrides=chosen_overrides(settings),
+        progress=lambda doing, share: report(f"{label}: {doing}", share),
+    )
+    return join_runs(replayed, footprint_of(settings, models=len(members)))
 
 
 def _show(settings: Settings, outcome: _Outcome, now: Present, *, as_json: bool) -> None:

@@ -21,6 +21,9 @@ from mark.simulator.replay import ModelReplay, engine_setup
 from mark.simulator.results import RunResult
 from mark.simulator.shared_hosts import SharedFleet, SharedHosts
 
+NOTHING_LEFT = "last-value"
+"""Forecaster of a model of whose load shared instances took all."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
@@ -133,6 +136,8 @@ class _Together:
         """One model's controller and fleet, for the load that shared instances leave."""
         model, bundle = self._models[number], self._ready[number].bundle
         left = load_above(model.history, self._hosts.planned_rps(number))
+        if not any(left.max_rps):  # nothing to learn from
+            bundle = replace(bundle, forecaster=NOTHING_LEFT)
         forecasters = model.forecasters(bundle, left, progress)
         return ModelReplay(model.scenario, bundle, self._plane.engines[number], forecasters, left, watch)
 

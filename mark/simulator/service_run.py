@@ -54,6 +54,11 @@ class ModelRun:
         """Lambda answers it alone: no instance was rented."""
         return self.instances == 0 and self.on_shared == 0 and self.served.lambda_ > 0
 
+    @property
+    def is_shared(self) -> bool:
+        """Instances that it shares with others took most of its requests."""
+        return 2 * self.on_shared > self.served.total
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceRun:

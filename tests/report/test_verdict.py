@@ -23,6 +23,7 @@ from mark.report.runs.run_verdict import verdict_of
 from mark.report.service.service_verdict import service_replay_verdict
 from mark.report.verdict import GuessedLambda, Option, Role, Verdict, verdict_document
 from mark.simulator.results import ServedCounts
+from mark.simulator.service_replay import ServiceReplay
 from mark.simulator.service_run import join_runs
 from tests.planner.builders import KNOWN
 from tests.report.fakes import fake_run
@@ -148,7 +149,9 @@ def test_a_guess_of_lambda_at_low_load_has_its_cold_starts() -> None:
 def test_a_service_guesses_lambda_for_the_models_that_nobody_measured() -> None:
     known = run("hedged", 44.58).result
     guessed = dataclasses.replace(known, model="b", lambda_guess=GUESS, assumed_profiles=("c5.large: a formula",))
-    verdict = service_replay_verdict([join_runs([known, guessed], footprint_of(Settings(), models=2))])
+    verdict = service_replay_verdict(
+        [join_runs(ServiceReplay(results=(known, guessed)), footprint_of(Settings(), models=2))]
+    )
     assert (
         verdict.lambda_guess_usd_per_month == verdict_of([ComparedRun(result=guessed)]).lambda_guess_usd_per_month
     )

@@ -14,6 +14,7 @@ from mark.config.settings import Settings
 from mark.domain.billing.costs import BillLine
 from mark.simulator.results import RunResult
 from mark.simulator.rng import seed_of
+from mark.simulator.service_replay import ServiceReplay
 from mark.simulator.service_run import join_runs, peak_rps
 from mark.simulator.traces.generators import constant
 from mark.simulator.workload import Workload
@@ -36,10 +37,10 @@ def run(model: str, usd: float, seed: int = 1, policy: str = "hedged") -> RunRes
 
 def test_a_lone_model_costs_what_its_run_says() -> None:
     alone = run("a", 3.0)
-    joined = join_runs([alone], FOOTPRINT)
+    joined = join_runs(ServiceReplay(results=(alone,)), FOOTPRINT)
     assert joined.cost.total == pytest.approx(alone.cost.total)
     assert [model.model for model in joined.models] == ["a"]
-    assert joined.models[0].cost.total + joined.shared_usd == pytest.approx(alone.cost.total)
+    assert joined.models[0].cost.total + joined.around_usd == pytest.approx(alone.cost.total)
 
 
 @given(costs=st.lists(st.floats(0.0, 50.0), min_size=1, max_size=6), shuffle=st.randoms(use_true_random=False))
@@ -47,23 +48,23 @@ def test_models_and_what_stands_around_them_add_up_in_any_order(
     costs: list[float], shuffle: random.Random
 ) -> None:
     runs = [run(f"m{number}", usd, seed=number) for number, usd in enumerate(costs)]
-    joined = join_runs(runs, FOOTPRINT)
-    assert sum(model.cost.total for model in joined.models) + joined.shared_usd == pytest.approx(joined.cost.total)
+    joined = join_runs(ServiceReplay(results=tuple(runs)), FOOTPRINT)
+    assert sum(model.cost.total for model in joined.models) + joined.around_usd == pytest.approx(joined.cost.total)
     assert sum(line.usd for line in joined.bill) == pytest.approx(joined.cost.total)
     assert (
-        joined.shared_usd <= sum(one.cost.total for one in runs) - sum(m.cost.total for m in joined.models) + 1e-9
+        joined.around_usd <= sum(one.cost.total for one in runs) - sum(m.cost.total for m in joined.models) + 1e-9
     )
     shuffled = list(runs)
     shuffle.shuffle(shuffled)
-    again = join_runs(shuffled, FOOTPRINT)
+    again = join_runs(ServiceReplay(results=tuple(shuffled)), FOOTPRINT)
     assert again.cost.total == pytest.approx(joined.cost.total)
     assert sorted(m.model for m in again.models) == sorted(m.model for m in joined.models)
 
 
 def test_a_managed_service_has_nothing_around_it() -> None:
     managed = fake_run("sagemaker", duration_s=DURATION_S).result
-    joined = join_runs([managed, managed], FOOTPRINT)
-    assert (joined.shared_usd, joined.cost.total) == (0.0, pytest.approx(2 * sum(one.usd for one in managed.bill)))
+    joined = join_runs(ServiceReplay(results=(managed, managed)), FOOTPRINT)
+    assert (joined.around_usd, joined.cost.total) == (0.0, pytest.approx(2 * sum(one.usd for one in managed.bill)))
 
 
 def test_models_on_one_trace_draw_arrivals_of_their_own() -> None:

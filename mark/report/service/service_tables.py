@@ -23,6 +23,9 @@ from mark.report.service.service_verdict import lead_run, usd_per_month
 from mark.report.tables import figures, make_table, texts
 from mark.simulator.service_run import ModelRun, ServiceRun
 
+LEAST_SHOWN = 0.05
+"""Fewer instances are 0.0 in a table."""
+
 
 def policies_table(runs: Sequence[ServiceRun]) -> Table:
     """A row a policy: the whole service's cost, the models that keep their objectives, the instances rented."""
@@ -72,10 +75,22 @@ def model_cells(run: ServiceRun, model: ModelRun) -> tuple[str, ...]:
         f"{percent(model.slo.target)} in {format_duration(model.slo.judged_s)}",
         MISSING if model.p99_s is None else milliseconds(model.p99_s),
         "/".join(f"{share:.0f}" for share in served_percent(model.served)),
-        f"{model.instances:.1f}",
+        _instances(model),
     )
 
 
+def _instances(model: ModelRun) -> str:
+    """`0.3 + shared`."""
+    own = f"{model.instances:.1f}"
+    if not model.on_shared:
+        return own
+    return "shared" if model.instances < LEAST_SHOWN else f"{own} + shared"
+
+
 def around_sentence(run: ServiceRun) -> str:
-    """The cost around all fleets, once."""
-    return f"Around all of them: {usd_per_month_words(run.shared_usd / run.duration_s * MONTH_S)} a month."
+    """The cost of what is no model's alone."""
+    around = f"Around all of them: {usd_per_month_words(run.around_usd / run.duration_s * MONTH_S)} a month."
+    if not run.hosts_usd:
+        return around
+    usd = usd_per_month_words(run.hosts_usd / run.duration_s * MONTH_S)
+    return f"Shared: {run.hosts:.1f} instances, {usd} a month. {around}"

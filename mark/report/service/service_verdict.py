@@ -62,10 +62,15 @@ def _figures(run: ServiceRun) -> PolicyFigures:
 
 
 def _mix(run: ServiceRun) -> str:
-    """` (14 models on Lambda, 6 on instances)`."""
+    """` (14 models on Lambda, 6 together on 1 instance, 2 on instances of their own)`."""
     on_lambda = sum(model.is_on_lambda for model in run.models)
-    rented = len(run.models) - on_lambda
-    parts = [f"{plural(on_lambda, 'model')} on Lambda"] if on_lambda else []
-    if rented:
-        parts.append(f"{rented if parts else plural(rented, 'model')} on instances")
-    return f" ({', '.join(parts)})"
+    together = sum(model.is_shared for model in run.models)
+    hosts = max(1, round(run.hosts))
+    told = (
+        (on_lambda, "on Lambda"),
+        (together, f"together on {plural(hosts, 'instance')}"),
+        (len(run.models) - on_lambda - together, "on instances of their own" if together else "on instances"),
+    )
+    parts = [(count, where) for count, where in told if count]
+    words = [f"{count if place else plural(count, 'model')} {where}" for place, (count, where) in enumerate(parts)]
+    return f" ({', '.join(words)})"

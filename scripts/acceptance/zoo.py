@@ -1,0 +1,138 @@
+"""A zoo: a made-up service of many small CPU models and three heavy ones, for `mark simulate --config`.
+
+`python -m scripts.acceptance.zoo FOLDER --seed 1` writes FOLDER/service.yaml with its models, profiles and traces,
+two days of each: the first is history, the second is replayed. Times on one type are drawn, those on the others
+follow by the ratios of the published profiles of Inception-v3. Loads are daily curves with peaks at unlike hours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from mark.simulator.rng import stream
+
+DAY_S, BIN_S = 86_400, 60
+SPEEDUPS = {"c5.large": 1.0, "c5.xlarge": 1.7254, "c5.2xlarge": 2.7148, "lambda": 1.0 / 1.8}
+"""Of types over c5.large (MArk's profiles of Inception-v3, Table 2 for Lambda)."""
+BATCHES, EACH_MORE = (1, 2, 4, 8), 0.9
+"""A batch of n takes 1 + 0.9 (n - 1) times as long as one: CPUs gain little by batches."""
+LOOSEST, STRICTEST_MS = 4.0, 200.0
+"""An objective is so many times what one request takes on c5.large, and this at least."""
+HEAVY_RPS = (30.0, 60.0, 100.0)
+SOURCE = "drawn by scripts/acceptance/zoo.py"
+
+
+@dataclass(frozen=True, slots=True)
+class ZooModel:
+    """One model: what a request takes on c5.large, and its peak."""
+
+    name: str
+    latency_ms: float
+    peak_rps: float
+    peak_hour: float
+
+    @property
+    def objective_ms(self) -> float:
+        """Its latency objective."""
+        return round(max(STRICTEST_MS, LOOSEST * self.latency_ms))
+
+
+def draw(seed: int, small: int, heavy: int) -> list[ZooModel]:
+    """Small ones take 3 to 300 ms for 0.01 to 20 requests/s in the mean, both drawn evenly by their logarithm."""
+    rng = stream(seed, "zoo")
+
+    def model(name: str, slowest_ms: float, mean_rps: float) -> ZooModel:
+        latency_ms = float(np.exp(rng.uniform(np.log(3.0), np.log(slowest_ms))))
+        return ZooModel(name, latency_ms, peak_rps=2.0 * mean_rps, peak_hour=float(rng.uniform(0.0, 24.0)))
+
+    found = [
+        model(f"small-{n + 1:02}", 300.0, float(np.exp(rng.uniform(np.log(0.01), np.log(20.0)))))
+        for n in range(small)
+    ]
+    return found + [model(f"heavy-{n + 1}", 60.0, HEAVY_RPS[n % len(HEAVY_RPS)]) for n in range(heavy)]
+
+
+def write_zoo(folder: Path, models: list[ZooModel], seed: int) -> Path:
+    """Write the service; returns its settings file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for model in models:
+        (folder / f"{model.name}.csv").write_text(_trace(model, seed))
+    described = [
+        {
+            "name": model.name,
+            "latency_ms": model.objective_ms,
+            "target_percent": 98.0,
+            "objective_source": SOURCE,
+            "memory_gib": 0.5,
+            "memory_source": SOURCE,
+            "payload_mib": 0.05,
+            "payload_source": SOURCE,
+            "architectures": ["amd64"],
+            "accelerators": [],
+            "cpu": True,
+            "redispatch": True,
+        }
+        for model in models
+    ]
+    (folder / "models.json").write_text(json.dumps({"format": "mark-models/1", "models": described}, indent=1))
+    profiles = [_profile(model, name, ratio) for model in models for name, ratio in SPEEDUPS.items()]
+    (folder / "profiles.json").write_text(
+        json.dumps({"format": "mark-profiles/1", "profiles": profiles}, indent=1)
+    )
+    settings = {
+        "models": "models.json",
+        "profiles": ["profiles.json"],
+        "offerings": {"types": [name for name in SPEEDUPS if name != "lambda"]},
+        "trace": {"start_s": DAY_S, "duration_s": DAY_S},
+        "seed": seed,
+        "service": {"serve": [{"model": model.name, "trace": {"file": f"{model.name}.csv"}} for model in models]},
+    }
+    path = folder / "service.yaml"
+    path.write_text(yaml.safe_dump(settings, sort_keys=False))
+    return path
+
+
+def _trace(model: ZooModel, seed: int) -> str:
+    """Requests in each minute of two days: half the peak in the mean, with a floor of a twentieth of it."""
+    at = np.arange(0, 2 * DAY_S, BIN_S)
+    wave = 0.5 + 0.5 * np.cos((at / 3600.0 - model.peak_hour) / 24.0 * 2.0 * np.pi)
+    rates = model.peak_rps * np.maximum(wave, 0.05)
+    counts = stream(seed, f"zoo {model.name}").poisson(rates * BIN_S)
+    rows = (f"{second},{count}" for second, count in zip(at.tolist(), counts.tolist(), strict=True))
+    return "\n".join(("t,requests", *rows)) + "\n"
+
+
+def _profile(model: ZooModel, instance_type: str, speedup: float) -> dict[str, object]:
+    batches = (1,) if instance_type == "lambda" else BATCHES
+    one_ms = model.latency_ms / speedup
+    return {
+        "model": model.name,
+        "instance_type": instance_type,
+        "evidence": "measured",
+        "source": SOURCE,
+        "date": "2026-11-28",
+        "machine": instance_type,
+        "latency_ms_by_batch": {str(n): round(one_ms * (1.0 + EACH_MORE * (n - 1)), 4) for n in batches},
+    }
+
+
+def main() -> None:
+    """Write a zoo and say how to replay it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--small", type=int, default=17)
+    parser.add_argument("--heavy", type=int, default=3)
+    given = parser.parse_args()
+    path = write_zoo(given.folder, draw(given.seed, given.small, given.heavy), given.seed)
+    print(f"mark simulate --config {path}")
+
+
+if __name__ == "__main__":
+    main()
