@@ -1,0 +1,217 @@
+"""Models that share instances: hard rules, properties, and the integer program as the judge."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from mark.domain.errors import Misconfigured
+from mark.domain.objective import Slo
+from mark.planner.packing import Fit, Host, HostType, Need, Packing, Tenant, pack
+from mark.planner.packing_milp import most_worth
+from tests.planner.services import HOURS, MOST_BUSY, some_needs, some_types
+
+BOX = HostType(offering="box", usd_per_hour=0.1, launch_usd=0.01, memory_gib=4.0)
+LOAD = np.array([2.0, 2.0, 2.0, 2.0])
+SAME = 1e-6
+
+
+def need(
+    model: str, *, rps: np.ndarray = LOAD, usd: float = 0.08, capacity: float = 10.0, batch_s: float = 0.1
+) -> Need:
+    """A model of 1 GiB that saves `usd` an hour when all its load is carried; one box carries `capacity`."""
+    return Need(
+        model=model,
+        slo=Slo(latency_s=1.0, target=0.98),
+        memory_gib=1.0,
+        levels=np.array([0.0, rps.max()]),
+        saved_usd_per_hour=np.array([0.0, usd]),
+        load_rps=rps,
+        fits=(Fit(offering="box", capacity_rps=capacity, full_batch_s=batch_s),),
+    )
+
+
+def packed(*needs: Need, types: tuple[HostType, ...] = (BOX,), there: tuple[Host, ...] = ()) -> Packing:
+    return pack(needs, types, there=there, most_busy=MOST_BUSY, hours=HOURS)
+
+
+def models_of(packing: Packing) -> list[list[str]]:
+    return sorted(sorted({tenant.model for tenant in host.tenants}) for host in packing.hosts)
+
+
+def test_models_that_are_worth_no_instance_each_share_one() -> None:
+    assert models_of(packed(need("a"))) == []
+    found = packed(need("a"), need("b"), need("c"))
+    assert models_of(found) == [["a", "b", "c"]]
+    assert found.worth_usd_per_hour == pytest.approx(3 * 0.08 - 0.1 - 0.01)
+
+
+def test_unlike_peaks_share_where_like_ones_do_not() -> None:
+    day, night = np.array([6.0, 6.0, 0.5, 0.5]), np.array([0.5, 0.5, 6.0, 6.0])
+    unlike = packed(need("a", rps=day, usd=0.3), need("b", rps=night, usd=0.3))
+    like = packed(need("a", rps=day, usd=0.3), need("b", rps=day, usd=0.3))
+    assert models_of(unlike) == [["a", "b"]]
+    assert len(like.hosts) == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"team": "other"}, {"alone": True}, {"memory_gib": 3.5}, {"slo": Slo(latency_s=0.15, target=0.98)}],
+    ids=["team", "alone", "memory", "wait"],
+)
+def test_a_hard_rule_keeps_two_models_apart(change: dict[str, object]) -> None:
+    rich = need("a", usd=0.2)
+    assert models_of(packed(rich, need("b", usd=0.2))) == [["a", "b"]]
+    assert models_of(packed(rich, replace(need("b", usd=0.2), **change))) == [["a"], ["b"]]
+
+
+def test_each_device_has_a_memory_of_its_own() -> None:
+    large = [replace(need(name, usd=0.2), memory_gib=3.0) for name in "ab"]
+    two = replace(BOX, devices=2)
+    assert models_of(packed(*large, types=(two,))) == [["a", "b"]]
+    assert len(packed(*large).hosts) == 2
+
+
+def test_a_model_that_may_not_lose_all_is_on_two_instances_worth_it_or_not() -> None:
+    found = packed(replace(need("a", usd=0.01), min_hosts=2))
+    assert models_of(found) == [["a"], ["a"]]
+    assert found.worth_usd_per_hour == pytest.approx(0.01 - 2 * (0.1 + 0.01))
+
+
+def test_what_is_there_stays_until_a_change_pays_for_its_launch() -> None:
+    cheaper = HostType(offering="cube", usd_per_hour=0.095, launch_usd=0.01, memory_gib=4.0)
+    model = need("a", usd=0.2)
+    model = replace(model, fits=(*model.fits, replace(model.fits[0], offering="cube")))
+    there = Host(name="i-1", offering="box", tenants=(Tenant(model="a", capacity_rps=2.0),))
+    [kept] = packed(model, types=(BOX, cheaper), there=(there,)).hosts
+    assert (kept.name, kept.offering) == ("i-1", "box")
+    [new] = packed(model, types=(BOX, replace(cheaper, launch_usd=0.001)), there=(there,)).hosts
+    assert (new.name, new.offering) == ("", "cube")
+
+
+def test_a_refused_type_is_not_launched_and_stays_where_it_is() -> None:
+    refused = replace(BOX, launch_usd=float("inf"))
+    there = Host(name="i-1", offering="box", tenants=(Tenant(model="a", capacity_rps=2.0),))
+    assert packed(need("a", usd=0.5), types=(refused,)).hosts == ()
+    assert packed(need("a", usd=0.5), types=(refused,), there=(there,)).hosts[0].name == "i-1"
+
+
+def test_two_models_of_one_name_are_refused() -> None:
+    with pytest.raises(Misconfigured, match="rename"):
+        packed(need("a"), need("a"))
+
+
+def test_memory_that_fits_no_type_is_refused() -> None:
+    with pytest.raises(Misconfigured, match="larger type"):
+        packed(replace(need("a"), memory_gib=5.0))
+
+
+services = st.builds(
+    lambda seed, count, types: (some_needs(np.random.default_rng(seed), count, types), some_types(types)),
+    st.integers(0, 10**6),
+    st.integers(1, 6),
+    st.integers(1, 3),
+)
+
+
+def pack_all(service: tuple[list[Need], list[HostType]], there: tuple[Host, ...] = ()) -> Packing:
+    return pack(*service, there=there, most_busy=MOST_BUSY, hours=HOURS)
+
+
+@settings(max_examples=25, deadline=None)
+@given(services)
+def test_memory_waits_and_budgets_hold(service: tuple[list[Need], list[HostType]]) -> None:
+    needs, types = {item.model: item for item in service[0]}, {item.offering: item for item in service[1]}
+    found = pack_all(service)
+    for host in found.hosts:
+        tenants = [needs[tenant.model] for tenant in host.tenants]
+        fits = {item.model: next(fit for fit in item.fits if fit.offering == host.offering) for item in tenants}
+        assert sum(item.memory_gib for item in tenants) <= types[host.offering].memory_gib + SAME
+        for one, other in combinations(tenants, 2):
+            both_s = fits[one.model].full_batch_s + fits[other.model].full_batch_s
+            assert both_s <= min(one.slo.latency_s, other.slo.latency_s) + SAME
+    for unit in range(len(service[0][0].load_rps)):
+        assert can_carry(found, needs, unit)
+
+
+def can_carry(found: Packing, needs: dict[str, Need], unit: int) -> bool:
+    """Whether the hosts carry together, at most MOST_BUSY each, what their tenants are planned to carry."""
+    tenants = [(h, tenant) for h, host in enumerate(found.hosts) for tenant in host.tenants]
+    if not tenants:
+        return True
+    total: Counter[str] = Counter()
+    for _, tenant in tenants:
+        total[tenant.model] += tenant.capacity_rps
+    served = np.array([[tenant.model == model for _, tenant in tenants] for model in total], float)
+    load = [min(needs[model].load_rps[unit], rps) for model, rps in total.items()]
+    busy = np.zeros((len(found.hosts), len(tenants)))
+    for i, (h, tenant) in enumerate(tenants):
+        fits = needs[tenant.model].fits
+        busy[h, i] = 1.0 / next(fit.capacity_rps for fit in fits if fit.offering == found.hosts[h].offering)
+    bounds = [(0.0, tenant.capacity_rps) for _, tenant in tenants]
+    room = np.full(len(busy), MOST_BUSY + SAME)
+    free = linprog(-np.ones(len(tenants)), A_ub=np.vstack([busy, served]), b_ub=[*room, *load], bounds=bounds)
+    return bool(-free.fun >= sum(load) * (1.0 - SAME))
+
+
+@settings(max_examples=15, deadline=None)
+@given(services, st.randoms())
+def test_the_order_of_models_and_types_changes_nothing(
+    service: tuple[list[Need], list[HostType]], random: object
+) -> None:
+    needs, types = service
+    assert pack_all((needs[::-1], types[::-1])) == pack_all(service)
+
+
+@settings(max_examples=15, deadline=None)
+@given(services)
+def test_planned_again_from_its_own_result_it_is_the_same(service: tuple[list[Need], list[HostType]]) -> None:
+    found = pack_all(service)
+    assert pack_all(service, found.hosts).hosts == found.hosts
+
+
+@settings(max_examples=15, deadline=None)
+@given(services)
+def test_it_is_worth_as_much_as_any_one_model_or_any_one_type(
+    service: tuple[list[Need], list[HostType]],
+) -> None:
+    needs, types = service
+    worth = pack_all(service).worth_usd_per_hour
+    least = max(pack_all(([item], types)).worth_usd_per_hour for item in needs)
+    least = max(least, *(pack_all((needs, [item])).worth_usd_per_hour for item in types))
+    assert worth >= least * (1.0 - 1e-2) - SAME
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10**6))
+def test_two_identical_heavy_models_are_not_dearer_than_two_fleets(seed: int) -> None:
+    [one] = some_needs(np.random.default_rng(seed), 1, 3)
+    heavy = replace(
+        one,
+        levels=one.levels * 5,
+        load_rps=one.load_rps * 5,
+        saved_usd_per_hour=one.saved_usd_per_hour * 5,
+    )
+    types = some_types(3)
+    both = pack_all(([heavy, replace(heavy, model="twin")], types)).worth_usd_per_hour
+    assert both >= 2 * pack_all(([heavy], types)).worth_usd_per_hour * (1.0 - 1e-2) - SAME
+
+
+def test_it_is_worth_nearly_what_the_integer_program_allows() -> None:
+    shares = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        needs, types = some_needs(rng, int(rng.integers(1, 4)), 2), some_types(2)
+        _, bound = most_worth(needs, types, most_busy=MOST_BUSY, hours=HOURS)
+        worth = pack_all((needs, types)).worth_usd_per_hour
+        assert worth <= bound * (1.0 + 1e-3) + SAME
+        shares.append(worth / bound if bound > SAME else 1.0)
+    assert np.quantile(shares, 0.05) >= 0.95
+    assert min(shares) >= 0.9
