@@ -68,6 +68,13 @@ def settings_of_model(settings: Settings, name: str) -> Settings:
     return found[name]
 
 
+def settings_alone(settings: Settings) -> Settings:
+    """The settings of the one model that they name: its own where the service serves it, or serves no other."""
+    names = [one.model for one in settings.service.serve]
+    name = names[0] if settings.model is None and len(names) == 1 else settings.model
+    return settings_of_model(settings, name) if name in names else settings
+
+
 def each_model(settings: Settings) -> list[tuple[Settings, ServedSettings]]:
     """Settings of each model: its own, and the file's where it says nothing.
 

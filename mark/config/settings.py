@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -50,6 +50,11 @@ from mark.policies.present import parse_present
 
 MOST_SHOWN = 60
 """Characters of a wrong value that an error repeats."""
+OF_MODELS = (
+    *("objective", "market", "offerings", "profiles", "forecaster", "dispatch", "too_late", "capacity"),
+    "trace",
+)
+"""Settings that a model of `service.serve` may have of its own."""
 USUAL_QOS_POLICY = Path("qos-policy.npz")
 """File that `mark qos train` writes and that `qos-rl` serves by, unless told otherwise."""
 
@@ -304,6 +309,7 @@ def load_settings(config: Path | None, flags: Mapping[str, tuple[str, Any]]) -> 
     for key, (_, value) in flags.items():
         if key in given:
             _put(tree, key, value, str(config))
+            _put_in_models(tree, key, value)
     _inherit(tree)
     try:
         return Settings.model_validate(tree)
@@ -444,11 +450,7 @@ def _inherit(tree: dict[str, Any]) -> None:
     It is written into the model's: settings that are written and read again mean the same. Values of a wrong type
     are left for validation.
     """
-    service = tree.get("service")
-    served = service.get("serve") if isinstance(service, dict) else None
-    for one in served if isinstance(served, list) else ():
-        if not isinstance(one, dict):
-            continue
+    for one in _served(tree):
         for section in ("offerings", "trace"):
             if isinstance(one.get(section), dict) and isinstance(whole := tree.get(section), dict):
                 one[section] = whole | one[section]
@@ -468,6 +470,27 @@ def _put(tree: dict[str, Any], key: str, value: object, config: str) -> None:
             raise Misconfigured(f"{config}: {parent} holds keys and values, not {branch!r}")
         tree = branch
     tree[last] = value
+
+
+def _put_in_models(tree: dict[str, Any], key: str, value: object) -> None:
+    """A flag overrides the file: what a model says itself, too. Values of a wrong type are left for validation."""
+    section, _, last = key.partition(".")
+    for one in _served(tree):
+        if section == "policies":
+            one.pop("policy_name", None)
+        elif section == "trace" and isinstance(one.get("trace"), str):
+            one["trace"] = {"file": one["trace"]} | {last: value}
+        elif section in OF_MODELS and isinstance(own := one.get(section), dict) and last:
+            own[last] = value
+        elif section in OF_MODELS and section in one:
+            one[section] = value
+
+
+def _served(tree: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The models that the file serves."""
+    service = tree.get("service")
+    served = service.get("serve") if isinstance(service, dict) else None
+    yield from (one for one in (served if isinstance(served, list) else ()) if isinstance(one, dict))
 
 
 def _refusal(error: ErrorDetails, flags: Mapping[str, str], config: Path | None) -> Misconfigured:

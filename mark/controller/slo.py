@@ -9,6 +9,7 @@ from mark.controller.limits.launch_limits import LaunchLimits
 from mark.controller.policy import ControllerPolicy, MonitorPolicy
 from mark.controller.state import Observation, SloBoost, State, Tokens
 from mark.dispatch.objective import missed_target
+from mark.domain.figures import share_words
 from mark.domain.offering import Offering
 from mark.domain.orders import Launch, Order
 
@@ -39,7 +40,7 @@ def monitor_slo(
         count=count,
         reason=(
             f"SLO monitor: {window.missed} of the last {window.requests} requests missed "
-            f"{policy.slo.latency_s * 1000:g} ms, target {policy.slo.target:.1%}"
+            f"{policy.slo.latency_s * 1000:g} ms, target {share_words(policy.slo.target, 1)}"
         ),
     )
     quiet_until = seen.now + max(monitor.cooldown_s, offering.boot_s)

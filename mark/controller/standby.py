@@ -19,6 +19,7 @@ from mark.controller.policy import ControllerPolicy, StandbyPolicy
 from mark.controller.state import Observation, State, Tokens, wakeable_standbys, woken_standbys
 from mark.controller.surges import bridge_surges
 from mark.domain.billing.spending import SpendingLimit
+from mark.domain.figures import share_words
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.orders import Launch, Order, StartStandby, StopStandby, Terminate
 
@@ -140,7 +141,7 @@ def _standby_target(state: State, standby: StandbyPolicy) -> tuple[int, str]:
         return min(standby.max_count, state.plan.standby_target), "worth their disks by the surges that were seen"
     largest = max((past.capacity_rps for past in state.desired), default=0.0)
     wanted = min(standby.max_count, math.ceil(standby.cover_share * largest / standby.offering.capacity_rps))
-    return wanted, f"{standby.cover_share:.0%} of {largest:.0f} requests/s must be bridgeable"
+    return wanted, f"{share_words(standby.cover_share)} of {largest:.0f} requests/s must be bridgeable"
 
 
 def _enough(standby: StandbyPolicy, wanted: int) -> int:

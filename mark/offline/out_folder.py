@@ -25,15 +25,11 @@ JOURNAL_NAME = "journal.jsonl"
 
 
 class OutFolder:
-    """One run's folder, made where it is missing. `failure` is the first error, None while all is well.
-
-    `page` is the report once it is written whole, None before.
-    """
+    """One run's folder, made where it is missing. `failure` is the first error, None while all is well."""
 
     def __init__(self, path: Path, *, title: str, command: str, now: Present = SAGEMAKER) -> None:
         self.path = path
         self.failure: MarkError | None = None
-        self.page: Path | None = None
         self._first: str | None = None
         self._title, self._now = title, now
         self._command = command
@@ -71,7 +67,7 @@ class OutFolder:
         if self.failure is not None:
             return None
         try:
-            self.page = write_report(
+            return write_report(
                 self.path,
                 runs,
                 title=self._title,
@@ -82,7 +78,6 @@ class OutFolder:
         except Misconfigured as error:
             self.failure = error
             return None
-        return self.page
 
     def fail(self, error: MarkError) -> None:
         """Keep the first failure."""

@@ -1,18 +1,13 @@
-"""Replays, one policy after the other; what is finished is never lost.
-
-After each policy its figures are kept. Whatever ends the runs early (Ctrl-C, a full disk, a policy that cannot go
-on), the report of the finished ones is drawn and they are printed before the command says so.
-"""
+"""Replays of one model, one policy after the other. After each policy its figures are kept."""
 
 from __future__ import annotations
 
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-
-import typer
+from pathlib import Path
 
 from mark.catalog.commitment_file import unknown_words
 from mark.config.policies import ALL, chosen_overrides, replayed_central, usable_cache
@@ -21,7 +16,7 @@ from mark.dispatch.central.policy import CentralPolicy
 from mark.dispatch.qos import QosRule
 from mark.dispatch.variants import VariantServing
 from mark.domain.commitments.owned import Commitments
-from mark.domain.errors import MarkError, Misconfigured
+from mark.domain.errors import Misconfigured
 from mark.domain.figures import plural
 from mark.offline.experiments import (
     learned_days,
@@ -33,8 +28,9 @@ from mark.offline.experiments import (
     warm_engine,
 )
 from mark.offline.out_folder import OutFolder
+from mark.offline.replay_outcome import ReplayOutcome, finish_replays, tell_runs
 from mark.policies.bundles import KAIROS
-from mark.policies.present import Present, parse_present
+from mark.policies.present import parse_present
 from mark.policies.supply import Supply
 from mark.report.formatting import percent
 from mark.report.runs.comparison import (
@@ -46,7 +42,7 @@ from mark.report.runs.comparison import (
 from mark.report.runs.run_documents import simulate_document
 from mark.report.runs.run_verdict import verdict_of
 from mark.report.runs.runs_table import comparison_table
-from mark.report.terminal import INTERRUPTED, Report, note, progress, show, show_json
+from mark.report.terminal import Report, note
 from mark.simulator.engine.central_plane import CentralServing
 from mark.simulator.engine.compiled import compiled_central_code
 from mark.simulator.experiment import Experiment, Yardsticks
@@ -60,15 +56,6 @@ BOUND_EARLY = (
 CENTRAL = (
     "requests wait in one central queue; predictions are the profiles' and instances never run out of CPU credits"
 )
-
-
-@dataclass(slots=True)
-class SimulationOutcome:
-    """Finished runs, and what ended them early."""
-
-    runs: list[ComparedRun] = field(default_factory=list)
-    failure: MarkError | None = None
-    interrupted: bool = False
 
 
 def simulate_settings(
@@ -101,35 +88,43 @@ def simulate_settings(
         folder = OutFolder(settings.out, title=TITLE, command=command, now=now)
     for text in lineup.left_out:
         note(text)
-    outcome = SimulationOutcome()
-    try:
-        with progress() as report:
-            yardsticks = _yardsticks(experiment, report) if reference else Yardsticks(None, None)
-            _run_all(
-                settings,
-                experiment,
-                lineup.policies,
-                serving,
-                yardsticks=yardsticks,
-                folder=folder,
-                outcome=outcome,
-                report=report,
-            )
-    except KeyboardInterrupt:
-        outcome.interrupted = True
-    except MarkError as error:
-        outcome.failure = error
-    finally:  # a defect, too, leaves what is finished: it is drawn and printed, then the defect is shown
-        try:
-            _draw(outcome, folder)
-        finally:
-            _print(outcome, folder, now, as_json=as_json)
-    if outcome.interrupted:
-        note(f"interrupted: {len(outcome.runs)} of {len(lineup.policies)} policies finished")
-        raise typer.Exit(INTERRUPTED)
-    failure = outcome.failure or (folder.failure if folder else None)
-    if failure is not None:
-        raise failure
+    outcome: ReplayOutcome[ComparedRun] = ReplayOutcome()
+
+    def replay(report: Report) -> None:
+        yardsticks = _yardsticks(experiment, report) if reference else Yardsticks(None, None)
+        _run_all(
+            settings,
+            experiment,
+            lineup.policies,
+            serving,
+            yardsticks=yardsticks,
+            folder=folder,
+            outcome=outcome,
+            report=report,
+        )
+
+    def tell(page: Path | None) -> None:
+        tell_runs(
+            outcome,
+            page,
+            as_json=as_json,
+            document=lambda: simulate_document(outcome.runs, now),
+            tables=lambda: (
+                *filter(None, [accuracy_sentence(outcome.runs)]),
+                comparison_table(outcome.runs),
+            ),
+            verdict=lambda: verdict_of(outcome.runs, now),
+        )
+
+    def draw() -> Path | None:
+        if folder is None:
+            return None
+        page = folder.write_report(outcome.runs, ())
+        if folder.failure is not None:
+            raise folder.failure
+        return page
+
+    finish_replays(outcome, len(lineup.policies), replay=replay, draw=draw, tell=tell)
 
 
 def _yardsticks(experiment: Experiment, report: Report) -> Yardsticks:
@@ -145,7 +140,7 @@ def _run_all(
     *,
     yardsticks: Yardsticks,
     folder: OutFolder | None,
-    outcome: SimulationOutcome,
+    outcome: ReplayOutcome[ComparedRun],
     report: Report,
 ) -> None:
     warm_engine(experiment, report)
@@ -277,26 +272,3 @@ def variant_remarks(serving: VariantServing | None, supply: Supply) -> tuple[str
     above = f", none below {percent(floor.accuracy, digits=4)} ({floor.name})" if serving.floor else ""
     plans = f"plans count on {counted.variant} ({percent(counted.accuracy or 0.0, digits=4)} right)"
     return (f"variants: each instance chooses by {serving.dispatch} when it starts a batch{above}; {plans}",)
-
-
-def _draw(outcome: SimulationOutcome, folder: OutFolder | None) -> None:
-    if folder is None or not outcome.runs:
-        return
-    try:
-        folder.write_report(outcome.runs, ())
-    except KeyboardInterrupt:
-        outcome.interrupted = True
-
-
-def _print(outcome: SimulationOutcome, folder: OutFolder | None, now: Present, *, as_json: bool) -> None:
-    if as_json:
-        if outcome.runs or outcome.interrupted:
-            show_json(simulate_document(outcome.runs, now))
-        return
-    if not outcome.runs:
-        return
-    show(*filter(None, [accuracy_sentence(outcome.runs)]), comparison_table(outcome.runs), "")
-    if folder is not None and folder.failure is None and folder.page is not None:
-        show(f"report: {folder.page}", "")
-    verdict = verdict_of(outcome.runs, now)
-    show(*filter(None, [verdict.changes_at]), verdict.sentence)

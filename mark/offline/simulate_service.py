@@ -5,9 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-
-import typer
+from pathlib import Path
 
 from mark.config.footprint import footprint_of
 from mark.config.policies import chosen_overrides, usable_cache
@@ -15,8 +13,9 @@ from mark.config.served import each_model
 from mark.config.service import Sharing
 from mark.config.settings import Settings
 from mark.domain.commitments.owned import Commitments
-from mark.domain.errors import MarkError, Misconfigured
+from mark.domain.errors import Misconfigured
 from mark.offline.experiments import line_up, make_experiment, told_present, verdict_rivals, warm_engine
+from mark.offline.replay_outcome import ReplayOutcome, finish_replays, tell_runs
 from mark.policies.bundles import FLEET_PER_MODEL
 from mark.policies.present import Present, parse_present
 from mark.report.files import make_folder
@@ -25,7 +24,7 @@ from mark.report.service.service_document import service_document
 from mark.report.service.service_page import write_service_report
 from mark.report.service.service_tables import models_table, policies_table
 from mark.report.service.service_verdict import lead_run, service_replay_verdict
-from mark.report.terminal import INTERRUPTED, Report, note, progress, show, show_json
+from mark.report.terminal import Report, note
 from mark.simulator.engine.compiled import compiled_device_kernel, compiled_kernel
 from mark.simulator.experiment import Experiment
 from mark.simulator.rng import seed_of
@@ -36,13 +35,6 @@ from mark.simulator.service_run import ServiceRun, join_runs
 def is_service(settings: Settings) -> bool:
     """True where the settings serve several models and name none of them."""
     return len(settings.service.serve) > 1 and settings.model is None
-
-
-@dataclass(slots=True)
-class _Outcome:
-    runs: list[ServiceRun] = field(default_factory=list)
-    failure: MarkError | None = None
-    interrupted: bool = False
 
 
 def simulate_service(settings: Settings, *, as_json: bool, compare: bool) -> None:
@@ -58,24 +50,31 @@ def simulate_service(settings: Settings, *, as_json: bool, compare: bool) -> Non
     policies = _policies(settings, models, now, compare=compare)
     if settings.out is not None:
         make_folder(settings.out)
-    outcome = _Outcome()
-    try:
-        with progress() as report:
-            warm_engine(models[0], report)
-            for place, policy in enumerate(policies):
-                label = f"{policy} ({place + 1} of {len(policies)})"
-                outcome.runs.append(_run(settings, members, policy, label, report))
-    except KeyboardInterrupt:
-        outcome.interrupted = True
-    except MarkError as error:
-        outcome.failure = error
-    finally:
-        _show(settings, outcome, now, as_json=as_json)
-    if outcome.interrupted:
-        note(f"interrupted: {len(outcome.runs)} of {len(policies)} policies finished")
-        raise typer.Exit(INTERRUPTED)
-    if outcome.failure is not None:
-        raise outcome.failure
+    outcome: ReplayOutcome[ServiceRun] = ReplayOutcome()
+
+    def replay(report: Report) -> None:
+        warm_engine(models[0], report)
+        for place, policy in enumerate(policies):
+            label = f"{policy} ({place + 1} of {len(policies)})"
+            outcome.runs.append(_run(settings, members, policy, label, report))
+
+    def draw() -> Path | None:
+        if settings.out is None:
+            return None
+        command = shlex.join(["mark", *sys.argv[1:]])
+        return write_service_report(settings.out, outcome.runs, command=command, now=now)
+
+    def tell(page: Path | None) -> None:
+        tell_runs(
+            outcome,
+            page,
+            as_json=as_json,
+            document=lambda: service_document(outcome.runs, now),
+            tables=lambda: (policies_table(outcome.runs), "", models_table(lead_run(outcome.runs))),
+            verdict=lambda: service_replay_verdict(outcome.runs, now),
+        )
+
+    finish_replays(outcome, len(policies), replay=replay, draw=draw, tell=tell)
 
 
 def _members(settings: Settings) -> list[Member]:
@@ -131,23 +130,3 @@ def _run(settings: Settings, members: Sequence[Member], policy: str, label: str,
         progress=lambda doing, share: report(f"{label}: {doing}", share),
     )
     return join_runs(replayed, footprint_of(settings, models=len(members)))
-
-
-def _show(settings: Settings, outcome: _Outcome, now: Present, *, as_json: bool) -> None:
-    runs = outcome.runs
-    page = None
-    if runs and settings.out is not None:
-        try:
-            page = write_service_report(settings.out, runs, command=shlex.join(["mark", *sys.argv[1:]]), now=now)
-        except MarkError as error:
-            outcome.failure = outcome.failure or error
-    if as_json:
-        if runs or outcome.interrupted:
-            show_json(service_document(runs, now))
-        return
-    if not runs:
-        return
-    show(policies_table(runs), "", models_table(lead_run(runs)), "")
-    if page is not None:
-        show(f"report: {page}", "")
-    show(service_replay_verdict(runs, now).sentence)

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mark.domain.errors import PlanInfeasible
-from mark.domain.figures import figure
+from mark.domain.figures import figure, share_words
 from mark.domain.load.size_window import SizeWindow
 from mark.domain.load.sizes import SizeDistribution
 from mark.domain.models.latency_table import LatencyTable
@@ -139,7 +139,8 @@ def _choose(
     if len(present) and set(running) <= set(space.types) and (chosen != now).any():
         present_qps = float(whole.bound_qps[present[0]])
         if present_qps >= (1 - policy.drift) * bound_qps:
-            why = f"its bound is within {policy.drift:.0%} of the best pool's, {figure(bound_qps)} queries/s"
+            near = f"within {share_words(policy.drift)} of the best pool's"
+            why = f"its bound is {near}, {figure(bound_qps)} queries/s"
             return space.pool(now), present_qps, f"kept: {why}"
     return space.pool(chosen), bound_qps, f"chosen of {len(whole):,} pools by Kairos' bound"
 

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
+from mark.domain.figures import share_words
 from mark.report.table_layout import fit_table
 
 WIDTH = 100
@@ -174,7 +175,7 @@ def _progress_lines() -> Iterator[Report]:
 
     def tell() -> None:
         while not over.wait(LINE_EACH_S):
-            part = f", {share:.0%}" if share > 0 else ""
+            part = f", {share_words(share)}" if share > 0 else ""
             note(f"{doing}{part}; {time.monotonic() - began:.0f} s so far")
 
     teller = threading.Thread(target=tell, name="progress", daemon=True)

@@ -17,6 +17,7 @@ import numpy as np
 
 from mark.catalog.schema import format_profiles
 from mark.domain.errors import Misconfigured
+from mark.domain.figures import share_words
 from mark.domain.models.profile import MOST_CV, Evidence, LatencyPoint, Profile, Provenance
 from mark.domain.times import P95_SIGMAS
 from mark.ports import Backend, InferRequest
@@ -206,7 +207,7 @@ def profile_of(
     if failed:
         source += f"; {failed} calls failed"
     if doubt:
-        source += f"; not stable to {TOLERANCE:.0%} when time was up: {', '.join(map(str, doubt))}"
+        source += f"; not stable to {share_words(TOLERANCE)} when time was up: {', '.join(map(str, doubt))}"
     return Profile(
         model=model,
         instance_type=instance_type,

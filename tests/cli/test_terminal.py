@@ -23,7 +23,7 @@ def test_long_work_says_in_lines_what_it_is_at(
         while said.count("training lstm") < 2 and time.monotonic() < until:
             said += capsys.readouterr().err
     lines = said.splitlines()
-    assert lines[-1].startswith("note: training lstm, 25%; ")
+    assert lines[-1].startswith("note: training lstm, 25 %; ")
     assert lines[-1].endswith(" s so far")
     assert len(lines) >= 2
 

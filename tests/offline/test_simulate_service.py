@@ -49,6 +49,20 @@ def test_all_models_are_replayed_with_one_bill_and_one_verdict(mark: Mark) -> No
     assert "counts on all of the account's quotas" in answer.err
 
 
+def test_one_model_of_the_service_is_replayed_by_its_own_settings_under_the_flags(mark: Mark) -> None:
+    arguments = ("simulate", "--config", "service.yaml", "--model", "digits", "--policy", "lambda-only", "--json")
+    (own,) = json.loads(mark(*arguments).out)["runs"]
+    assert (own["model"], own["trace"], own["duration_s"]) == ("digits", "small", 300)
+    (asked,) = json.loads(mark(*arguments, "--duration-s", "120", "--slo-ms", "900").out)["runs"]
+    assert (asked["trace"], asked["duration_s"], asked["slo"]["latency_ms"]) == ("small", 120, 900)
+    file = Path("service.yaml")
+    file.write_text(
+        file.read_text().replace("    - model: digits", "    - model: digits\n      objective: {target: 0.9}")
+    )
+    (asked,) = json.loads(mark(*arguments, "--slo-target", "0.95").out)["runs"]
+    assert asked["slo"]["target"] == 0.95
+
+
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [

@@ -173,7 +173,7 @@ def test_the_file_is_one_of_the_catalogue_s():
     assert again.provenance.machine == "my laptop"
     assert "median of 30 calls" in again.provenance.source
     assert "1.25 times" in again.provenance.source
-    assert "not stable to 2% when time was up: 8" in again.provenance.source
+    assert "not stable to 2 % when time was up: 8" in again.provenance.source
 
 
 def test_variants_are_measured_in_turn(clock):

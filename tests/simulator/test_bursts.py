@@ -48,7 +48,7 @@ def test_bursts_follow_the_seed_alone() -> None:
 def test_what_is_drawn_or_left_out_is_said() -> None:
     trace = rates([5, 6], 300)
     (said,) = with_bursts(trace, "typical", 0).notes
-    assert "standard deviation of 25% of the mean and a correlation time of 300 s" in said
+    assert "standard deviation of 25 % of the mean and a correlation time of 300 s" in said
     assert with_bursts(trace, "none", 0).rates_rps.tolist() == [5, 6]
     assert with_bursts(trace, "none", 0).notes == (
         "bins of 300 s are replayed flat (--bursts none): no burst within them is seen",

@@ -163,7 +163,11 @@ def simulate(
         simulate_service(settings, as_json=json, compare=policy is None)
         return
     workload, owned = None, None
-    if journal is not None:
+    if journal is None:
+        from mark.config.served import settings_alone
+
+        settings = settings_alone(settings)
+    else:
         from mark.live.replay_from_journal import journalled_run, owned_by
 
         owned = owned_by(settings, journal)

@@ -15,7 +15,7 @@ from mark.config.service import OfferingSettings
 from mark.config.settings import FaultSettings, InterruptSettings, Settings
 from mark.config.trace import TraceSettings
 from mark.domain.demand import UNIT_S
-from mark.domain.figures import plural
+from mark.domain.figures import plural, share_words
 from mark.domain.offering import Market
 from mark.live.commands.rehearsal import Rehearsed, rehearse
 from mark.offline.experiments import line_up, make_experiment, verdict_rivals
@@ -61,7 +61,7 @@ def demonstrate(settings: Settings, *, as_json: bool) -> None:
     chosen = demo_settings(settings, out)
     note(
         f"{MINUTES} minutes of generated traffic with a surge go through the service on this machine, "
-        f"{SPEED:g} times as fast; {INTERRUPT.share:.0%} of its spot instances are taken away in minute "
+        f"{SPEED:g} times as fast; {share_words(INTERRUPT.share)} of its spot instances are taken away in minute "
         f"{INTERRUPT.at_min:g}. Then replays say what else could have served it. Some five minutes, without any "
         f"cloud account. Forecasts are by {chosen.forecaster}."
     )

@@ -28,6 +28,7 @@ from mark.live.local.clock_control import run_clock
 from mark.live.local.run_dir import find_running
 from mark.live.local.running import Running, RunningModel
 from mark.offline.trace_source import TraceReading, read_place
+from mark.report.formatting import percent
 from mark.report.terminal import note, progress, show, show_json
 from mark.serving.loadgen.run import Load, LoadResult, Target
 from mark.simulator.traces.bursts import with_bursts
@@ -231,7 +232,11 @@ def load_document(result: LoadResult) -> LoadDocument:
 
 def _show(document: LoadDocument, model: RunningModel) -> None:
     attained = document["attained"]
-    share = "nothing was answered" if attained is None else f"{attained:.2%} within {model['latency_ms']:g} ms"
+    share = (
+        "nothing was answered"
+        if attained is None
+        else f"{percent(attained, digits=2)} within {model['latency_ms']:g} ms"
+    )
     show(f"{plural(document['sent'], 'request')} sent, {document['answered']:,} answered: {share}")
     points = document["latency_ms"]
     if points["p50"] is not None:

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mark.domain.errors import Misconfigured, unknown
+from mark.domain.figures import share_words
 from mark.simulator.rng import stream
 from mark.simulator.traces.trace import Trace
 
@@ -84,8 +85,8 @@ def with_bursts(trace: Trace, name: str, seed: int) -> Trace:
     shape = draw_shape(model, bins=len(trace.rates_rps), steps=steps, step_s=trace.bin_s / steps, seed=seed)
     note = (
         f"bins of {trace.bin_s:g} s hide the bursts within them, so {name} ones are drawn (--bursts {name}): "
-        f"lognormal noise with a standard deviation of {model.cv:.0%} of the mean and a correlation time of "
-        f"{model.correlation_s:g} s, the mean of each bin kept"
+        f"lognormal noise with a standard deviation of {share_words(model.cv)} of the mean and a correlation time "
+        f"of {model.correlation_s:g} s, the mean of each bin kept"
     )
     return replace(
         trace,
