@@ -45,7 +45,11 @@ class BurstCredits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceType:
-    """Facts of an EC2 instance type. `spot_interruption_rate` is the share interrupted in a month."""
+    """Facts of an EC2 instance type. `spot_interruption_rate` is the share interrupted in a month.
+
+    `accelerator_memory_gib` is that of one accelerator, or of the part of one that the type has; None without an
+    accelerator, and where the price file does not say.
+    """
 
     name: str
     vcpus: int
@@ -53,6 +57,7 @@ class InstanceType:
     architecture: str
     accelerator: str = ""
     accelerator_count: int = 0
+    accelerator_memory_gib: float | None = None
     on_demand_usd_per_hour: float
     spot_usd_per_hour: float | None = None
     spot_interruption_rate: float | None = None
