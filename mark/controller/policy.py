@@ -118,6 +118,8 @@ class ControllerPolicy:
     warm_share: float = 0.0
     #: Lambda environments that are kept provisioned in each hour of the day; empty for none.
     provisioned_by_hour: tuple[int, ...] = ()
+    #: Seconds between two pings by the clock that keep one Lambda environment warm; 0: none.
+    ping_every_s: float = 0.0
     #: Seconds after which a launch that stays unseen is forgotten.
     request_timeout_s: float = 900.0
     #: Seconds that a refused offering is left out. Half a period less than ten minutes: the plan of the tenth

@@ -407,7 +407,7 @@ def _warm_ups(state: State, seen: Observation, policy: ControllerPolicy, tokens:
         reason = f"{plural(provisioned, 'environment')} provisioned in this hour"
         return [WarmLambda(token=tokens.next(), reason=reason, concurrency=provisioned)]
     if not policy.warm_lambda:
-        return []
+        return _pings(seen, policy, tokens)
     expected = 0.0
     ready = carried_rps(state, policy, seen.fleet.ready)
     if seen.forecast is not None and len(seen.forecast):
@@ -423,6 +423,14 @@ def _warm_ups(state: State, seen: Observation, policy: ControllerPolicy, tokens:
         return []
     reason = f"Lambda may have to answer {gap:.1f} requests/s: {plural(wanted, 'environment')}"
     return [WarmLambda(token=tokens.next(), reason=reason, concurrency=wanted)]
+
+
+def _pings(seen: Observation, policy: ControllerPolicy, tokens: Tokens) -> list[Order]:
+    """A ping of one environment, at the first plan of each interval of the policy's."""
+    if seen.plan is None or policy.ping_every_s <= 0 or seen.now % policy.ping_every_s >= policy.period_s:
+        return []
+    reason = f"one environment is pinged each {policy.ping_every_s:g} s"
+    return [WarmLambda(token=tokens.next(), reason=reason, concurrency=1)]
 
 
 def _remember(state: State, seen: Observation, orders: tuple[Order, ...]) -> State:

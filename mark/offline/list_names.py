@@ -38,6 +38,7 @@ ABOUT = {
     "static-peak": "one type, sized once for the highest minute of the history",
     "serverless": "everything on Lambda, with environments provisioned by the hour; tuned; not in all",
     "lambda-only": "everything on Lambda",
+    "lambda-pinged": "lambda-only with a ping each 5 minutes that keeps one environment warm",
 }
 """One line a policy; docs/decisions has the whole."""
 

@@ -48,6 +48,8 @@ MANAGED_INSTANCES_FACTOR = 1.15
 """Lambda Managed Instances: the on-demand price and a management fee of 15 % (AWS Lambda pricing, 2026)."""
 PROVISIONED, PROVISIONED_UTILISATION = "provisioned-concurrency", 0.7
 """Rule and target of provisioned concurrency, as Application Auto Scaling's examples have it."""
+PING_EVERY_S = 300.0
+"""Of a scheduled ping (serverless-plugin-warmup, default schedule: five minutes)."""
 MOST_POOLS = 5
 """Instance pools of a SageMaker endpoint."""
 FOR_GOOD_S = 7 * DAY_S
@@ -356,6 +358,11 @@ def _lambda_only(given: Ingredients) -> PolicyBundle:
     )
 
 
+def _lambda_pinged(given: Ingredients) -> PolicyBundle:
+    bundle = _lambda_only(given)
+    return replace(bundle, controller=replace(bundle.controller, name="lambda-pinged", ping_every_s=PING_EVERY_S))
+
+
 def _serverless(given: Ingredients, utilisation: float = PROVISIONED_UTILISATION) -> PolicyBundle:
     """Lambda with provisioned concurrency: a schedule by the hour, from the same hours of the day before.
 
@@ -472,6 +479,7 @@ _BUNDLES: dict[str, Callable[[Ingredients], PolicyBundle]] = {
     STATIC_PEAK: _static_peak,
     "serverless": _serverless,
     "lambda-only": _lambda_only,
+    "lambda-pinged": _lambda_pinged,
 }
 _SAGEMAKER_GRID = grid(("concurrency-tracking", "target-tracking"), range(1, 11))
 _USUAL_GRID = grid(("two-windows", "target-tracking"), range(3, 11))

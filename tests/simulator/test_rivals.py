@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mark.domain.errors import Misconfigured
-from mark.domain.offering import Market
+from mark.domain.offering import PING_S, Market
 from mark.domain.orders import Launch
 from mark.policies.bundles import tuning_grid
 from mark.policies.spec import Overrides
@@ -149,6 +149,27 @@ def test_serverless_pays_for_what_is_provisioned_and_less_for_what_it_answers(ke
     assert discount.usd == pytest.approx(discount.quantity * (9.7222e-6 - overflow.usd_per_gib_s))
     assert result.cold_starts < without.cold_starts
     assert result.cost.overhead == 0.0
+
+
+def test_a_ping_each_five_minutes_is_billed_and_spares_the_cold_start_of_a_rare_request(kernel: Kernel) -> None:
+    at_s = np.arange(8 * 3600)
+    rare = Trace(
+        name="rare",
+        start_at=0.0,
+        bin_s=1.0,
+        rates_rps=np.where(at_s % 7200 == 1800, 1.0, 0.0),
+        whole_counts=True,
+    )
+    plain = experiment(kernel, Market.ON_DEMAND, trace=rare)
+    asked, pinged = (plain.run(name) for name in ("lambda-only", "lambda-pinged"))
+    assert (asked.requests, asked.cold_starts) == (pinged.requests, asked.requests)
+    assert pinged.cold_starts == 0
+    overflow = plain.supply.overflow
+    assert overflow is not None
+    pings = 7 * 12
+    usd = pings * (overflow.usd_per_request + PING_S * overflow.memory_gib * overflow.usd_per_gib_s)
+    served = pinged.requests * overflow.usd_per_warm_request
+    assert pinged.cost.lambda_ == pytest.approx(usd + served, rel=0.02)
 
 
 def test_managed_instances_keep_three_and_pay_their_fees(kernel: Kernel) -> None:
