@@ -27,6 +27,8 @@ PRICE_DATE = "2026-07-20"
 PRICE_SOURCES = {
     "specification": "instance-type reference of aws/karpenter-provider-aws, commit 1d92708, 2026-08-21; "
     "p2 and p3 from the EC2 spot advisor (memory) and the SkyPilot catalogue (GPU), amd64 as their family is",
+    "accelerator_memory": "of one accelerator, or of the part that the type has: the same reference, as EC2 "
+    "reports it (24 GB are 22.352 GiB); K80 and V100: EC2 user guide; Inferentia: AWS Neuron documentation",
     "on_demand": "zz_generated.pricing_aws.go of aws/karpenter-provider-aws, generated 2026-07-20: "
     "list prices, Linux",
     "spot": "an estimate: on demand x (1 - savings of the EC2 spot advisor, 2025-06-28, "
@@ -54,11 +56,67 @@ c8g.large,2,4,,,arm64,0.07976,0.03111,<5%
 c8g.xlarge,4,8,,,arm64,0.15952,0.05424,10-15%
 c8g.2xlarge,8,16,,,arm64,0.31904,0.09571,>20%
 c8g.4xlarge,16,32,,,arm64,0.63808,0.19142,>20%
+g6f.large,2,8,L4,1,amd64,0.202,,
+g6f.xlarge,4,16,L4,1,amd64,0.2375,,
+g6f.2xlarge,8,32,L4,1,amd64,0.475,,
+g6f.4xlarge,16,64,L4,1,amd64,0.95,,
+gr6f.4xlarge,16,128,L4,1,amd64,1.066,,
+g6e.xlarge,4,32,L40S,1,amd64,1.861,0.78162,5-10%
+g6e.2xlarge,8,64,L40S,1,amd64,2.24208,0.82957,10-15%
+g6e.4xlarge,16,128,L40S,1,amd64,3.00424,1.14161,>20%
+g6e.8xlarge,32,256,L40S,1,amd64,4.52856,1.53971,>20%
+g6e.12xlarge,48,384,L40S,4,amd64,10.49264,4.61676,>20%
+g6e.16xlarge,64,512,L40S,1,amd64,7.57719,2.57624,15-20%
+g6e.24xlarge,96,768,L40S,4,amd64,15.06559,3.91705,>20%
+g6e.48xlarge,192,1536,L40S,8,amd64,30.13118,9.64198,>20%
+g7.2xlarge,8,32,RTX PRO 4500,1,amd64,2.52,,
+g7.4xlarge,16,64,RTX PRO 4500,1,amd64,3.04208,,
+g7.8xlarge,32,128,RTX PRO 4500,1,amd64,4.08624,,
+g7.12xlarge,48,192,RTX PRO 4500,2,amd64,7.12832,,
+g7.24xlarge,96,384,RTX PRO 4500,4,amd64,14.25664,,
+g7.48xlarge,192,768,RTX PRO 4500,8,amd64,28.51328,,
+g7e.2xlarge,8,64,RTX PRO 6000,1,amd64,3.36312,,
+g7e.4xlarge,16,128,RTX PRO 6000,1,amd64,3.99816,,
+g7e.8xlarge,32,256,RTX PRO 6000,1,amd64,5.26824,,
+g7e.12xlarge,48,512,RTX PRO 6000,2,amd64,8.28608,,
+g7e.24xlarge,96,1024,RTX PRO 6000,4,amd64,16.57216,,
+g7e.48xlarge,192,2048,RTX PRO 6000,8,amd64,33.14432,,
+p4d.24xlarge,96,1152,A100,8,amd64,21.957642,7.24602,10-15%
+p4de.24xlarge,96,1152,A100,8,amd64,27.44705,9.60647,<5%
+p5.4xlarge,16,256,H100,1,amd64,6.88,,
+p5.48xlarge,192,2048,H100,8,amd64,55.04,26.4192,>20%
+p5en.48xlarge,192,2048,H200,8,amd64,63.296,22.78656,<5%
 """
-"""Types that MARK_DATA lacks, of the same sources."""
+"""Types that MARK_DATA lacks, of the same sources. EC2 reports no count for a part of an L4; it is one here."""
 INTERRUPTION_PERCENT = {"<5%": 2.5, "5-10%": 7.5, "10-15%": 12.5, "15-20%": 17.5, ">20%": 22.5}
 ACCELERATORS = {"a10g": "A10G", "inferentia": "Inferentia", "inferentia2": "Inferentia2"}
 """Spelt as their makers do."""
+ACCELERATOR_MIB = {
+    "K80": 12288,
+    "V100": 16384,
+    "T4": 16384,
+    "A10G": 22888,
+    "L4": 22888,
+    "L40S": 45776,
+    "RTX PRO 4500": 32768,
+    "RTX PRO 6000": 98304,
+    "A100": 40960,
+    "H100": 81920,
+    "H200": 144384,
+    "Inferentia": 8192,
+    "Inferentia2": 32768,
+}
+"""Memory of one accelerator."""
+TYPE_MIB = {
+    "g6f.large": 2861,
+    "g6f.xlarge": 2861,
+    "g6f.2xlarge": 5722,
+    "g6f.4xlarge": 11444,
+    "gr6f.4xlarge": 11444,
+    "p4de.24xlarge": 81920,
+}
+"""Types whose accelerator has another memory: g6f and gr6f have an eighth to a half of an L4."""
+MIB_PER_GIB = 1024
 BASELINE_PERCENT = {"nano": 5, "micro": 10, "small": 20, "medium": 20, "large": 30, "xlarge": 40, "2xlarge": 40}
 T2_BASELINE_PERCENT = BASELINE_PERCENT | {"xlarge": 22.5, "2xlarge": 17}
 """Per vCPU. The guide's credits per hour are this times vCPUs times 60, its maximum balance is 24 hours of them;
@@ -155,8 +213,11 @@ def _price_entry(row: Mapping[str, str]) -> dict[str, object]:
         bucket = row["spot_interruption_bucket_2025"]
         entry["spot_interruption_percent_per_month"] = INTERRUPTION_PERCENT[bucket]
     if row["accelerator"]:
-        entry["accelerator"] = ACCELERATORS.get(row["accelerator"], row["accelerator"])
+        name = ACCELERATORS.get(row["accelerator"], row["accelerator"])
+        memory_mib = TYPE_MIB.get(row["instance_type"], ACCELERATOR_MIB[name])
+        entry["accelerator"] = name
         entry["accelerator_count"] = int(row["accelerator_count"])
+        entry["accelerator_memory_gib"] = round(memory_mib / MIB_PER_GIB, 3)
     family, size = row["instance_type"].split(".")
     if family in ("t2", "t3", "t3a", "t4g"):
         entry["credits"] = _credits(family, size, vcpus)

@@ -1,4 +1,4 @@
-"""docs/hardware.md: the named sets of types, and every profile of the benchmarked models with its source."""
+"""docs/hardware.md: sets of types, every profile of the benchmarked models with its source, accelerators."""
 
 from __future__ import annotations
 
@@ -55,6 +55,14 @@ A figure of the very type is *published*; one of its chip in another server is a
 that follows by a formula is *assumed*, and used only with `--profiles assumed-current` or
 `--profiles assumed-lambda`. Every report names stand-in and assumed profiles.
 """
+ACCELERATED = """
+## Types with an accelerator
+
+All that the price file has, with the memory of one accelerator as EC2 reports it. A g6f or gr6f has a part of
+an L4: its memory is that part's. MArk rents one of these types only if your model has a profile on it
+([measure one](own-model.md)). Types without a second price are rented on demand only: the source has no spot
+price for them.
+"""
 
 
 def hardware_page() -> str:
@@ -62,6 +70,7 @@ def hardware_page() -> str:
     lines = [INTRO.strip("\n"), ""]
     for name in (*BENCHMARKED, INCEPTION):
         lines += [f"### {name}", "", *_needs(name), *_table(name), ""]
+    lines += [ACCELERATED.strip("\n"), "", *_accelerated(), ""]
     return "\n".join(["# Hardware", "", *lines])
 
 
@@ -90,6 +99,19 @@ def _table(name: str) -> Iterator[str]:
         assert item is None or not is_retired(item)
         cost = f"{item.on_demand_usd_per_hour:g}, {item.spot_usd_per_hour:g}" if item else ""
         cells = (profile.instance_type, cost, _points(profile), _evidence(profile), _source(profile))
+        yield f"| {' | '.join(cells)} |"
+
+
+def _accelerated() -> Iterator[str]:
+    yield "| type | accelerators | GiB each | vCPUs | GiB of memory | USD an hour, spot |"
+    yield "|---|---|---|---|---|---|"
+    accelerated = (item for item in load_prices().types if item.accelerator and not is_retired(item))
+    for item in sorted(accelerated, key=lambda item: (item.name.partition(".")[0], item.on_demand_usd_per_hour)):
+        spot = "" if item.spot_usd_per_hour is None else f", {item.spot_usd_per_hour:g}"
+        cells = (
+            *(item.name, f"{item.accelerator_count} {item.accelerator}", f"{item.accelerator_memory_gib:g}"),
+            *(f"{item.vcpus}", f"{item.memory_gib:g}", f"{item.on_demand_usd_per_hour:g}{spot}"),
+        )
         yield f"| {' | '.join(cells)} |"
 
 

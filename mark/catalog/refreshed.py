@@ -85,6 +85,7 @@ def _entry(item: InstanceType) -> PriceEntry:
             "spot_interruption_percent_per_month": None if rate is None else round(rate * PERCENT, _DECIMALS),
             "accelerator": item.accelerator,
             "accelerator_count": item.accelerator_count,
+            "accelerator_memory_gib": item.accelerator_memory_gib,
             "credits": None if item.credits is None else _credits(item.credits),
         }
     )

@@ -71,6 +71,7 @@ class PriceEntry(Entry):
     spot_interruption_percent_per_month: Annotated[float, Field(ge=0, lt=100)] | None = None
     accelerator: str = ""
     accelerator_count: Annotated[int, Field(ge=0)] = 0
+    accelerator_memory_gib: Positive | None = None
     credits: CreditsEntry | None = None
 
     @model_validator(mode="after")
@@ -79,6 +80,8 @@ class PriceEntry(Entry):
             raise ValueError(f"{self.instance_type}: spot price above on-demand price")
         if bool(self.accelerator) != bool(self.accelerator_count):
             raise ValueError(f"{self.instance_type}: an accelerator needs its count")
+        if self.accelerator_memory_gib is not None and not self.accelerator:
+            raise ValueError(f"{self.instance_type}: memory of an accelerator, and none is named")
         return self
 
     def to_domain(self) -> InstanceType:
@@ -91,6 +94,7 @@ class PriceEntry(Entry):
             architecture=self.architecture,
             accelerator=self.accelerator,
             accelerator_count=self.accelerator_count,
+            accelerator_memory_gib=self.accelerator_memory_gib,
             on_demand_usd_per_hour=self.on_demand_usd_per_hour,
             spot_usd_per_hour=self.spot_usd_per_hour,
             spot_interruption_rate=None if percent is None else percent / 100,

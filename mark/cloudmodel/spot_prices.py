@@ -33,7 +33,7 @@ from functools import cache
 from statistics import NormalDist
 
 from mark.cloudmodel.world import World
-from mark.domain.offering import InstanceType
+from mark.domain.offering import InstanceType, Offering
 
 HOUR_S = 3600.0
 KNOT_S = 24 * HOUR_S
@@ -49,7 +49,7 @@ class SpotPrices:
         self._start_at = start_at
         self._normal = cache(self._drawn)
         #: The last answer of `cheapest`, its hour and its types: it is asked at each tick, of the same types.
-        self._cheapest: tuple[int, Mapping[str, InstanceType], tuple[tuple[str, float], ...]] | None = None
+        self._cheapest: tuple[int, Mapping[str, Offering], tuple[tuple[str, float], ...]] | None = None
 
     def usd_per_hour(self, item: InstanceType, zone: str, now: float) -> float:
         """The price of a type that has a spot market; the catalogue's where no zone is named."""
@@ -76,14 +76,14 @@ class SpotPrices:
         """The world's zones, the cheapest first."""
         return tuple(sorted(self.world.spot_zones, key=lambda zone: (self.usd_per_hour(item, zone, now), zone)))
 
-    def cheapest(self, items: Mapping[str, InstanceType], now: float) -> tuple[tuple[str, float], ...]:
-        """The price of each of these types in its cheapest zone, by their names; none where prices do not move."""
+    def cheapest(self, items: Mapping[str, Offering], now: float) -> tuple[tuple[str, float], ...]:
+        """The price of each of these in its cheapest zone, by their names; none where prices do not move."""
         if self.world.spot_zones == ("",):
             return ()
         hour = math.floor((now - self._start_at) / HOUR_S)
         if self._cheapest is None or self._cheapest[0] != hour or self._cheapest[1] is not items:
             prices = tuple(
-                (name, min(self._price(item, zone, hour) for zone in self.world.spot_zones))
+                (name, min(self._price(item.instance_type, zone, hour) for zone in self.world.zones_for(item)))
                 for name, item in sorted(items.items())
             )
             self._cheapest = hour, items, prices

@@ -26,7 +26,7 @@ import math
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from mark.domain.offering import InstanceType, MachineKind, Market
+from mark.domain.offering import ANY_ZONE, InstanceType, MachineKind, Market, Offering
 from mark.domain.quota import STANDARD, Quotas, VcpuQuota, quota_family
 from mark.domain.times import CloudTimes, LognormalTime
 
@@ -92,6 +92,10 @@ class World:
     def zones_of(self, market: Market) -> tuple[str, ...]:
         """The zones that a launch may go to; one without a name where they are not told apart."""
         return self.spot_zones if market is Market.SPOT else ("",)
+
+    def zones_for(self, offering: Offering) -> tuple[str, ...]:
+        """The zones that a launch of the offering may go to."""
+        return self.zones_of(offering.market) if offering.zone == ANY_ZONE else (offering.zone,)
 
     def quota_of(self, item: InstanceType, market: Market) -> float:
         """VCPUs of the type's family that may run at once in a market; infinite where there is no limit."""

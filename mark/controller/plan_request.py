@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from mark.controller.limits.launch_limits import LaunchLimits
 from mark.controller.limits.quotas import with_quotas
@@ -21,14 +22,18 @@ from mark.domain.fleet import FleetView, Role
 from mark.domain.offering import Offering
 from mark.domain.plan import Backup, Plan, PlanRequest
 from mark.planner.baselines import (
+    EmaHeadroom,
     PlanFunction,
     PredictiveScaling,
+    SpotHedge,
     TargetTracking,
     TwoWindows,
     concurrency_tracking,
+    ema_headroom,
     plan_nothing,
     plan_static,
     predictive_scaling,
+    spothedge,
     target_tracking,
     two_windows,
 )
@@ -39,6 +44,7 @@ from mark.planner.hedged import plan_hedged
 from mark.planner.milp import plan_milp
 from mark.planner.owned_capacity import owned_capacity, planned_with_owned, with_bases
 
+Rule = TypeVar("Rule", TargetTracking, TwoWindows, EmaHeadroom, SpotHedge)
 MANAGED_LEAST = 3
 """Lambda Managed Instances keep three, one a zone (Lambda developer guide, "Scaling", read 2026-11-22)."""
 MOST_INSTANCES = 100_000
@@ -49,17 +55,24 @@ _PLANNERS: dict[str, PlanFunction] = {
     "milp": plan_milp,
     "nothing": plan_nothing,
 }
-_AUTOSCALERS: dict[str, Callable[[float | None], PlanFunction]] = {
-    "concurrency-tracking": lambda share: concurrency_tracking(_tracking(share)),
-    "managed-instances": lambda share: concurrency_tracking(replace(_tracking(share), least=MANAGED_LEAST)),
-    "predictive-scaling": lambda share: predictive_scaling(PredictiveScaling(tracking=_tracking(share))),
-    "target-tracking": lambda share: target_tracking(_tracking(share)),
-    "two-windows": lambda share: two_windows(TwoWindows() if share is None else TwoWindows(utilisation=share)),
+_AUTOSCALERS: dict[str, Callable[[ControllerPolicy], PlanFunction]] = {
+    "concurrency-tracking": lambda policy: concurrency_tracking(_set(TargetTracking(), policy)),
+    "ema-headroom": lambda policy: ema_headroom(_set(EmaHeadroom(), policy)),
+    "managed-instances": lambda policy: concurrency_tracking(_set(TargetTracking(least=MANAGED_LEAST), policy)),
+    "predictive-scaling": lambda policy: predictive_scaling(
+        PredictiveScaling(tracking=_set(TargetTracking(), policy))
+    ),
+    "spothedge": lambda policy: spothedge(_set(SpotHedge(), policy)),
+    "target-tracking": lambda policy: target_tracking(_set(TargetTracking(), policy)),
+    "two-windows": lambda policy: two_windows(_set(TwoWindows(), policy)),
 }
 
 
-def _tracking(utilisation: float | None) -> TargetTracking:
-    return TargetTracking() if utilisation is None else TargetTracking(utilisation=utilisation)
+def _set(rule: Rule, policy: ControllerPolicy) -> Rule:
+    """The rule with the figures that the policy has of it."""
+    given = {"utilisation": policy.utilisation, "alpha": policy.alpha, "spare": policy.spare}
+    fields = type(rule).__dataclass_fields__
+    return replace(rule, **{name: value for name, value in given.items() if value is not None and name in fields})
 
 
 def planner_names() -> tuple[str, ...]:
@@ -84,7 +97,7 @@ def _planned(request: PlanRequest, policy: ControllerPolicy) -> Plan:
         assert policy.pool is not None, "the policy kairos is made with its budget"
         return plan_pool(policy.pool)(request)
     if policy.planner in _AUTOSCALERS:
-        return _AUTOSCALERS[policy.planner](policy.utilisation)(request)
+        return _AUTOSCALERS[policy.planner](policy)(request)
     if policy.planner not in _PLANNERS:
         raise unknown("planner", policy.planner, planner_names())
     return planned_with_owned(_PLANNERS[policy.planner], request)
@@ -121,6 +134,8 @@ def plan_request(
         running=running,
         slo=policy.slo,
         lead_units=policy.lead_units,
+        priority=tuple(item.name for item in offerings) if policy.by_priority else (),
+        ready=tuple(sorted(seen.fleet.ready.items())),
         ready_history=known.ready_history,
         recent_rps=seen.recent_rps,
         refused=tuple(sorted(refused)),

@@ -94,6 +94,12 @@ class ControllerPolicy:
     static_count: int = 0
     #: Share of an instance's capacity that an autoscaler keeps busy; None for what the real thing documents.
     utilisation: float | None = None
+    #: Weight of the newest day in an autoscaler's average by hour of day; None for the planner's own.
+    alpha: float | None = None
+    #: Spot instances that an autoscaler keeps beyond its target; None for the planner's own.
+    spare: int | None = None
+    #: Whether an autoscaler takes `offerings` in their order: one only where none before it can be launched.
+    by_priority: bool = False
     #: Seconds between two plans.
     period_s: float = 60.0
     #: Units from an order to its instances' first answer.
@@ -112,6 +118,8 @@ class ControllerPolicy:
     warm_share: float = 0.0
     #: Lambda environments that are kept provisioned in each hour of the day; empty for none.
     provisioned_by_hour: tuple[int, ...] = ()
+    #: Seconds between two pings by the clock that keep one Lambda environment warm; 0: none.
+    ping_every_s: float = 0.0
     #: Seconds after which a launch that stays unseen is forgotten.
     request_timeout_s: float = 900.0
     #: Seconds that a refused offering is left out. Half a period less than ten minutes: the plan of the tenth

@@ -19,7 +19,7 @@ from mark.controller.limits.launch_limits import LaunchLimits
 from mark.controller.limits.quotas import with_quotas
 from mark.controller.limits.refusals import back_off, count_refusals, without_refused_pools
 from mark.controller.limits.spending_limit import apply_spending_limit
-from mark.controller.limits.spot_breaker import SpotPool, note_interruptions
+from mark.controller.limits.spot_breaker import SpotPool, note_interruptions, trusted_again
 from mark.controller.policy import ControllerPolicy
 from mark.controller.pool_change import drain_for_pool
 from mark.controller.service_time_ratios import ratio_notes, with_ratios
@@ -41,6 +41,7 @@ from mark.dispatch.overflow import environments_for
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.figures import plural
 from mark.domain.fleet import FleetView, InstanceState, Role
+from mark.domain.offering import Market
 from mark.domain.orders import Drain, Launch, LaunchRefused, Order, RefusalCause, WarmLambda
 from mark.domain.plan import RETRY_WAKE_S
 from mark.planner.equivalents import equivalents
@@ -188,7 +189,9 @@ def _slo_boosts(state: State, seen: Observation) -> tuple[SloBoost, ...]:
 def _spot_pools(state: State, seen: Observation, policy: ControllerPolicy) -> tuple[SpotPool, ...]:
     if policy.breaker is None:
         return ()
-    return note_interruptions(state.spot_pools, seen.facts, seen.fleet, seen.now, policy.breaker)
+    pools = note_interruptions(state.spot_pools, seen.facts, seen.fleet, seen.now, policy.breaker)
+    names = (item.name for item in policy.offerings if item.market is Market.SPOT)
+    return trusted_again(pools, names, seen.now, policy.breaker)
 
 
 def _launch_records(state: State, seen: Observation, policy: ControllerPolicy) -> tuple[LaunchRecord, ...]:
@@ -404,7 +407,7 @@ def _warm_ups(state: State, seen: Observation, policy: ControllerPolicy, tokens:
         reason = f"{plural(provisioned, 'environment')} provisioned in this hour"
         return [WarmLambda(token=tokens.next(), reason=reason, concurrency=provisioned)]
     if not policy.warm_lambda:
-        return []
+        return _pings(seen, policy, tokens)
     expected = 0.0
     ready = carried_rps(state, policy, seen.fleet.ready)
     if seen.forecast is not None and len(seen.forecast):
@@ -420,6 +423,14 @@ def _warm_ups(state: State, seen: Observation, policy: ControllerPolicy, tokens:
         return []
     reason = f"Lambda may have to answer {gap:.1f} requests/s: {plural(wanted, 'environment')}"
     return [WarmLambda(token=tokens.next(), reason=reason, concurrency=wanted)]
+
+
+def _pings(seen: Observation, policy: ControllerPolicy, tokens: Tokens) -> list[Order]:
+    """A ping of one environment, at the first plan of each interval of the policy's."""
+    if seen.plan is None or policy.ping_every_s <= 0 or seen.now % policy.ping_every_s >= policy.period_s:
+        return []
+    reason = f"one environment is pinged each {policy.ping_every_s:g} s"
+    return [WarmLambda(token=tokens.next(), reason=reason, concurrency=1)]
 
 
 def _remember(state: State, seen: Observation, orders: tuple[Order, ...]) -> State:

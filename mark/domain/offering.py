@@ -45,7 +45,11 @@ class BurstCredits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceType:
-    """Facts of an EC2 instance type. `spot_interruption_rate` is the share interrupted in a month."""
+    """Facts of an EC2 instance type. `spot_interruption_rate` is the share interrupted in a month.
+
+    `accelerator_memory_gib` is that of one accelerator, or of the part of one that the type has; None without an
+    accelerator, and where the price file does not say.
+    """
 
     name: str
     vcpus: int
@@ -53,6 +57,7 @@ class InstanceType:
     architecture: str
     accelerator: str = ""
     accelerator_count: int = 0
+    accelerator_memory_gib: float | None = None
     on_demand_usd_per_hour: float
     spot_usd_per_hour: float | None = None
     spot_interruption_rate: float | None = None
@@ -93,6 +98,10 @@ class BatchPolicy:
             raise Misconfigured(f"bad batch policy: {self.max_batch} items, {self.max_wait_s} s")
 
 
+ANY_ZONE = "any"
+"""The zone of an offering that may be launched in all of them."""
+
+
 @dataclass(frozen=True, kw_only=True)  # no slots: the name is kept
 class Offering:
     """Instance type x market x zone with what it costs and what it carries.
@@ -110,7 +119,7 @@ class Offering:
     capacity_rps: float
     boot_s: float
     launch_usd: float
-    zone: str = "any"
+    zone: str = ANY_ZONE
     cv: float = 0.0
 
     def __post_init__(self) -> None:
@@ -121,8 +130,12 @@ class Offering:
     @cached_property
     def name(self) -> str:
         """`c5.large:spot`, with the zone behind it where one is fixed."""
-        base = f"{self.instance_type.name}:{self.market.value}"
-        return base if self.zone == "any" else f"{base}:{self.zone}"
+        return self.anywhere if self.zone == ANY_ZONE else f"{self.anywhere}:{self.zone}"
+
+    @property
+    def anywhere(self) -> str:
+        """Its name without a zone."""
+        return f"{self.instance_type.name}:{self.market.value}"
 
     def at_price(self, usd_per_hour: float) -> Offering:
         """The same offering at another price; a launch costs as much more or less."""

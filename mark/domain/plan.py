@@ -167,6 +167,10 @@ class PlanRequest:
     slo: Slo
     #: Units (tau) from an order to its instances' first answer.
     lead_units: int = LEAD_UNITS
+    #: Offerings in the order in which an autoscaler takes them; empty where it goes by price.
+    priority: tuple[str, ...] = ()
+    #: Serving instances that are ready and not about to be interrupted, by offering.
+    ready: tuple[tuple[str, int], ...] = ()
     #: Ready serving instances at the end of each of the last units, oldest first: what an autoscaler divides its
     #: metric by.
     ready_history: tuple[int, ...] = ()

@@ -28,14 +28,18 @@ ABOUT = {
     "sagemaker": "managed endpoint: one type, target tracking, its price premium",
     "sagemaker-fast": "sagemaker on its metric of 10 s, concurrency",
     "sagemaker-tuned": "sagemaker with another metric or over-provisioning; tuned; not in all",
+    "sagemaker-pools": "sagemaker-tuned on up to five types by priority (instance pools); tuned; not in all",
     "reactive": "one type, scaled on what was seen in two windows (Knative)",
     "autoscaler": "one type, batches, a queue limit, either market; tuned on the load before the run; not in all",
     "autoscaler-spill": "autoscaler with our Bouncer and Lambda; tuned; not in all",
     "predictive": "EC2 Auto Scaling: a forecast by the hour beside target tracking; tuned; not in all",
+    "ema-headroom": "a moving average by hour of day x headroom, either market; tuned; not in all",
+    "spothedge": "SkyServe: spot over zones, spares, on demand for what is not ready; tuned; not in all",
     "managed-instances": "Lambda Managed Instances: one type, a CPU target, its fees; tuned; not in all",
     "static-peak": "one type, sized once for the highest minute of the history",
     "serverless": "everything on Lambda, with environments provisioned by the hour; tuned; not in all",
     "lambda-only": "everything on Lambda",
+    "lambda-pinged": "lambda-only with a ping each 5 minutes that keeps one environment warm",
 }
 """One line a policy; docs/decisions has the whole."""
 

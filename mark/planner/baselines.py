@@ -1,8 +1,9 @@
 """Baseline planners that MArk is compared with: reactive autoscalers, a static fleet and Lambda alone.
 
-Each gets the inputs of the real thing and no more. All but `plan_nothing` rent one type, the cheapest per request
-of those they are offered, and look at measured load only, never at the forecast. An instance counts for its
-offering's capacity: 1 / T_1 where a policy serves without batches, as one does that knows requests only.
+Each gets the inputs of the real thing and no more. All but `plan_nothing` look at measured load only, never at
+the forecast, and rent one type, the cheapest per request of those they are offered, or several by priority. An
+instance counts for its offering's capacity: 1 / T_1 where a policy serves without batches, as one does that knows
+requests only.
 
 A planner is a pure function of its PlanRequest. What a real autoscaler remembers (alarm states, panic mode) is
 therefore derived from the measurements in the request; each docstring says how. Their plans hold from now on: an
@@ -12,7 +13,7 @@ autoscaler launches at once, without a lead.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mark.domain.demand import Demand
@@ -20,7 +21,7 @@ from mark.domain.errors import PlanInfeasible
 from mark.domain.figures import figure
 from mark.domain.load.sizes import SizeDistribution
 from mark.domain.objective import Slo
-from mark.domain.offering import Offering
+from mark.domain.offering import Market, Offering
 from mark.domain.plan import Excuse, Plan, PlannedCount, PlanRequest
 from mark.planner.batching import capacity_rps
 
@@ -75,6 +76,42 @@ class TwoWindows:
     panic_threshold: float = 2.0
     max_scale_up_rate: float = 1000.0
     max_scale_down_rate: float = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmaHeadroom:
+    """A schedule that a team writes itself: the usual load of each hour of the day, and headroom.
+
+    The usual load is the exponential moving average over the days of the hour's mean, in which the newest day
+    weighs `alpha`. The headroom is 1 / `utilisation`. What an hour needs is launched `buffer_s` before it.
+    """
+
+    utilisation: float = 0.7
+    alpha: float = 0.5
+    days: int = 14
+    buffer_s: float = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpotHedge:
+    """SpotHedge, the policy of SkyServe.
+
+    Mao et al., "SkyServe: Serving AI Models across Regions and Clouds with Spot Instances", EuroSys 2025 (arXiv
+    2411.01438). The load takes N_Tar replicas; these and N_Extra = `spare` more are asked for on spot, spread over
+    zones. Replicas on demand stand in for spot ones that are not ready: O = min(N_Tar, N_Tar + N_Extra - S_ready).
+    Rules and delays are those of its code, defaults included (SkyPilot, sky/serve/autoscalers.py and
+    spot_placer.py, read 2026-11-28): the target rises after `up_units` in a row that want more, and falls after
+    `down_units` that want less.
+    """
+
+    utilisation: float = 0.7
+    spare: int = 1
+    up_units: int = 5
+    down_units: int = 20
+
+
+SETTLING_UNITS = 60
+"""Units whose mean the target of SpotHedge begins with: the oldest that are known."""
 
 
 def cheapest_type(offerings: Sequence[Offering], slo: Slo, sizes: SizeDistribution | None = None) -> Offering:
@@ -178,6 +215,12 @@ def predictive_scaling(policy: PredictiveScaling) -> PlanFunction:
 
 def _usual_rps(history: Demand, hour_at: float, days: int) -> float | None:
     """Mean rate in the hour from `hour_at` on, on the last `days` days; None where none of them is known."""
+    hours = _hours_before(history, hour_at, days)
+    return sum(sum(rates) for rates in hours) / sum(len(rates) for rates in hours) if hours else None
+
+
+def _hours_before(history: Demand, hour_at: float, days: int) -> list[tuple[float, ...]]:
+    """The rates in that hour on each of the last `days` days that are known, the newest first."""
     hours = []
     for day in range(1, days + 1):
         end = len(history) - round((history.end_at - (hour_at - day * DAY_S + HOUR_S)) / history.unit_s)
@@ -185,7 +228,91 @@ def _usual_rps(history: Demand, hour_at: float, days: int) -> float | None:
         if begin < 0:
             break
         hours.append(history.mean_rps[begin:end])
-    return sum(sum(rates) for rates in hours) / sum(len(rates) for rates in hours) if hours else None
+    return hours
+
+
+def _moving_average(hours: Sequence[Sequence[float]], alpha: float) -> float | None:
+    """The exponential moving average of their means, the newest first; None of none."""
+    average = None
+    for rates in reversed(hours):
+        mean = sum(rates) / len(rates)
+        average = mean if average is None else alpha * mean + (1.0 - alpha) * average
+    return average
+
+
+def ema_headroom(policy: EmaHeadroom) -> PlanFunction:
+    """A planner that goes by the hour of the day: this hour's usual load, or the next one's shortly before it.
+
+    An hour that no day is known of has the load of the 60 minutes before now.
+    """
+
+    def plan(request: PlanRequest) -> Plan:
+        rented, history = _Rented(request), request.history
+        hours = dict.fromkeys(at // HOUR_S * HOUR_S for at in (request.now, request.now + policy.buffer_s))
+        usual = [_moving_average(_hours_before(history, at, policy.days), policy.alpha) for at in hours]
+        last_hour = history.mean_rps[-round(HOUR_S / history.unit_s) :]
+        lately = sum(last_hour) / max(1, len(last_hour))
+        rate = max(lately if one is None else one for one in usual)
+        count = _instances(rate, rented.capacity_rps * policy.utilisation)
+        return rented.plan(count, f"usual load of the hour {figure(rate)} requests/s")
+
+    return plan
+
+
+def spothedge(policy: SpotHedge) -> PlanFunction:
+    """SkyServe's planner: see `SpotHedge`. A zone is an offering on spot; one that was interrupted is refused.
+
+    A replica that is to be interrupted is not ready. The target is read off the minutes that are known: from the
+    mean of the oldest hour on, by the delays. New replicas go to zones without any, then to the cheapest; the
+    fullest zone gives back first. Without a spot market all of the target is on demand.
+    """
+
+    def plan(request: PlanRequest) -> Plan:
+        rented = _Rented(request)
+        target = _settled(request.history.mean_rps, rented.capacity_rps * policy.utilisation, policy)
+        zones = rented.of(Market.SPOT)
+        wanted = target + policy.spare if zones else 0
+        counts = _spread(zones, dict(request.running), wanted, frozenset(request.refused))
+        ready = sum(dict(request.ready).get(item.name, 0) for item in zones)
+        bridging = max(0, min(target, wanted - ready)) if zones else target
+        for twin in rented.of(Market.ON_DEMAND)[:1]:
+            counts[twin.name] = bridging
+        words = f"{target} for the load, {wanted} wanted on spot, {ready} of them ready"
+        return rented.plan_counts(counts, f"{target} {rented.kind.instance_type.name}, {words}")
+
+    return plan
+
+
+def _settled(rates: Sequence[float], per_instance: float, policy: SpotHedge) -> int:
+    """The target after these units: it moves when the load has asked for more, or for less, for long enough."""
+    first = rates[:SETTLING_UNITS]
+    target = _instances(sum(first) / max(1, len(first)), per_instance)
+    above = below = 0
+    for rate in rates:
+        needed = _instances(rate, per_instance)
+        above = above + 1 if needed > target else 0
+        below = below + 1 if needed < target else 0
+        if above >= policy.up_units or below >= policy.down_units:
+            target, above, below = needed, 0, 0
+    return target
+
+
+def _spread(
+    zones: Sequence[Offering], running: Mapping[str, int], wanted: int, refused: frozenset[str]
+) -> dict[str, int]:
+    """So many instances over the zones: those that run, more where none run, then in the cheapest zone."""
+    counts = {item.name: running.get(item.name, 0) for item in zones}
+    missing = wanted - sum(counts.values())
+    by_price = sorted((item.usd_per_hour, item.name) for item in zones if item.name not in refused)
+    for _, name in by_price:
+        if missing > 0 and not counts[name]:
+            counts[name], missing = 1, missing - 1
+    if missing > 0 and by_price:
+        counts[by_price[0][1]] += missing
+    usd = {item.name: item.usd_per_hour for item in zones}
+    for _ in range(-missing):
+        counts[max(counts, key=lambda name: (counts[name], usd[name], name))] -= 1
+    return counts
 
 
 def two_windows(policy: TwoWindows) -> PlanFunction:
@@ -253,10 +380,10 @@ plan_two_windows = two_windows(TwoWindows())
 
 
 class _Rented:
-    """The one type that is rented, and what runs of it.
+    """The one type that is rented, or those of a priority list, and what runs of them.
 
-    Where it is refused on spot, its on-demand twin is offered in its place, and is kept like the others until the
-    fleet shrinks: what autoscalers replace is what is lost, not what is dear.
+    Where the one type is refused on spot, its on-demand twin is offered in its place, and is kept like the others
+    until the fleet shrinks: what autoscalers replace is what is lost, not what is dear.
     """
 
     def __init__(self, request: PlanRequest) -> None:
@@ -267,34 +394,64 @@ class _Rented:
         self._request = request
         able = [item for item in request.offerings if item.profile.latency_s(1) <= request.slo.latency_s]
         by_price = sorted(able or request.offerings, key=lambda item: (item.usd_per_request, item.name))
-        self._kind = by_price[0]
-        self._alike = [item for item in by_price if item.instance_type.name == self._kind.instance_type.name]
+        self.kind = by_price[0]
+        self._alike = [item for item in by_price if item.instance_type.name == self.kind.instance_type.name]
+        if request.priority:
+            rank = {name: place for place, name in enumerate(request.priority)}
+            self._alike = sorted((o for o in request.offerings if o.name in rank), key=lambda o: rank[o.name])
+            self.kind = self._alike[0]
         running = dict(request.running)
         self._running = {item.name: running.get(item.name, 0) for item in self._alike}
-        self.capacity_rps = self._kind.capacity_rps
+        self.capacity_rps = self.kind.capacity_rps
         self.running = sum(self._running.values())
 
+    def of(self, market: Market) -> list[Offering]:
+        """What is rented of it in a market."""
+        return [item for item in self._alike if item.market is market]
+
     def plan(self, count: int, reason: str) -> Plan:
-        """So many instances: the cheapest of those that run, and new ones of the cheapest that can be launched."""
+        """So many instances: the cheapest of those that run, and new ones of the cheapest that can be launched.
+
+        By priority: the first of those that run, and new ones of the first, as many as may be launched, then of
+        the next.
+        """
         request = self._request
         left, counts = count, dict[str, int]()
         for item in self._alike:
             counts[item.name] = min(left, self._running[item.name])
             left -= counts[item.name]
-        launched = next((item for item in self._alike if item.name not in request.refused), self._kind)
-        counts[launched.name] += left
+        launchable = [item for item in self._alike if item.name not in request.refused]
+        if request.priority:
+            rooms = dict(request.launches_left)
+            for item in launchable:
+                launched = min(left, rooms.get(item.name, left))
+                counts[item.name] += launched
+                left -= launched
+        counts[next(iter(launchable), self.kind).name] += left
+        return self.plan_counts(counts, f"{count} {self.kind.name}, {reason}")
+
+    def plan_counts(self, counts: Mapping[str, int], reason: str) -> Plan:
+        """So many instances of each."""
+        request = self._request
         return Plan(
             at=request.now,
-            counts=tuple(self._planned(item, counts[item.name]) for item in self._alike if counts[item.name]),
+            counts=tuple(self._planned(i, counts[i.name]) for i in self._alike if counts.get(i.name)),
             required_rps=request.history.mean_rps[-1] if request.history.mean_rps else 0.0,
-            capacity_rps=count * self.capacity_rps,
+            capacity_rps=sum(counts.values()) * self.capacity_rps,
             excuses=tuple(
-                Excuse(offering=name, reason=f"this policy rents one type, {self._kind.name}")
+                Excuse(offering=name, reason=self._excuse(name))
                 for name in sorted(item.name for item in request.offerings)
-                if name not in counts
+                if not counts.get(name)
             ),
-            reason=f"{count} {self._kind.name}, {reason}",
+            reason=reason,
         )
+
+    def _excuse(self, name: str) -> str:
+        if self._request.priority:
+            return "one of a higher priority does"
+        if name in self._running:
+            return "none of it is needed now"
+        return f"this policy rents one type, {self.kind.name}"
 
     def _planned(self, item: Offering, count: int) -> PlannedCount:
         return PlannedCount(

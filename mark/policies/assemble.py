@@ -78,6 +78,7 @@ class Assembly:
             overflow=supply.overflow,
             standby=self.standby,
             surge_standby=self._surge_standby(history),
+            spot_zones=spec.world.spot_zones,
             history=history,
             late=spec.late,
             managed_cpu_factor=spec.managed_cpu_factor,

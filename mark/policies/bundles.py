@@ -21,13 +21,13 @@ from mark.domain.demand import UNIT_S, Demand
 from mark.domain.errors import Misconfigured, PlanInfeasible, unknown
 from mark.domain.load.sizes import SizeDistribution
 from mark.domain.objective import Slo
-from mark.domain.offering import BatchPolicy, LambdaOffering, Market, Offering
+from mark.domain.offering import ANY_ZONE, BatchPolicy, LambdaOffering, Market, Offering
 from mark.domain.pool_policy import PoolPolicy
 from mark.planner.baselines import cheapest_type, peak_count, single_rps
 from mark.planner.batching import tune_batching
 from mark.planner.budget_pool import check_budget
 from mark.policies.present import static_count
-from mark.policies.tuning import Setting, grid
+from mark.policies.tuning import DAY_S, Setting, grid
 
 DAY_UNITS = 24 * 60
 WEEK_UNITS = 7 * DAY_UNITS
@@ -48,14 +48,22 @@ MANAGED_INSTANCES_FACTOR = 1.15
 """Lambda Managed Instances: the on-demand price and a management fee of 15 % (AWS Lambda pricing, 2026)."""
 PROVISIONED, PROVISIONED_UTILISATION = "provisioned-concurrency", 0.7
 """Rule and target of provisioned concurrency, as Application Auto Scaling's examples have it."""
+PING_EVERY_S = 300.0
+"""Of a scheduled ping (serverless-plugin-warmup, default schedule: five minutes)."""
+MOST_POOLS = 5
+"""Instance pools of a SageMaker endpoint."""
+FOR_GOOD_S = 7 * DAY_S
+"""SpotHedge has no end of time in which a zone counts as interrupted; no replay is judged over longer."""
 MONITOR_TYPE = "c5.large"
 """T of the SLO monitor where it meets the objective (MArk section 4.4)."""
-MANAGED = ("sagemaker", "sagemaker-fast", "sagemaker-tuned")
+MANAGED = ("sagemaker", "sagemaker-fast", "sagemaker-tuned", "sagemaker-pools")
 """Policies that rent a managed service."""
 PERIOD_S = {
     "concurrency-tracking": 10.0,
+    "ema-headroom": 60.0,
     "managed-instances": 10.0,
     "predictive-scaling": 60.0,
+    "spothedge": 20.0,
     "static": 60.0,
     "target-tracking": 60.0,
     "two-windows": 5.0,
@@ -115,6 +123,8 @@ class Ingredients:
     overflow: LambdaOffering | None
     standby: StandbyPolicy | None
     history: Demand
+    #: Zones of a spot pool each; one without a name where they are not told apart.
+    spot_zones: tuple[str, ...] = ("",)
     surge_standby: StandbyPolicy | None = None
     late: Late = Late.SERVE
     managed_cpu_factor: float = MANAGED_CPU_FACTOR
@@ -219,6 +229,22 @@ def _sagemaker_tuned(given: Ingredients) -> PolicyBundle:
     return _sagemaker(given, "sagemaker-tuned")
 
 
+def _sagemaker_pools(given: Ingredients) -> PolicyBundle:
+    """SageMaker's instance pools: a type that is refused, or at its quota, is replaced by the next of the list.
+
+    Its users list types that carry what the first one does, for SageMaker's metric counts instances, whatever they
+    carry. A scale-in begins with the last of the list (SageMaker developer guide, "Deploy to multiple instance
+    types with instance pools", and AWS's announcement of 2026-05-04, read 2026-11-28).
+    """
+    (first,) = _single(given)
+    able = (unbatched(item, given.sizes) for item in given.on_demand if item.name != first.name)
+    as_fast = [item for item in able if item.capacity_rps >= first.capacity_rps]
+    others = sorted(as_fast, key=lambda item: (item.usd_per_hour, item.name))[: MOST_POOLS - 1]
+    pools = (first, *(replace(item, capacity_rps=first.capacity_rps) for item in others))
+    bundle = _sagemaker(given, "sagemaker-pools")
+    return replace(bundle, controller=replace(bundle.controller, offerings=pools, by_priority=True))
+
+
 def _reactive(given: Ingredients) -> PolicyBundle:
     return _autoscaled("reactive", "two-windows", given.slo, _single(given))
 
@@ -260,6 +286,32 @@ def _predictive(given: Ingredients) -> PolicyBundle:
     """EC2 Auto Scaling's predictive scaling; like the real thing it forecasts nothing before a day is known."""
     bundle = _autoscaled("predictive", PREDICTIVE_SCALING, given.slo, _batched(given))
     return replace(bundle, controller=replace(bundle.controller, history_units=14 * DAY_UNITS))
+
+
+def _ema_headroom(given: Ingredients) -> PolicyBundle:
+    """The usual load by hour of day, and headroom: what a team without a forecaster schedules."""
+    bundle = _autoscaled("ema-headroom", "ema-headroom", given.slo, _batched(given))
+    return replace(bundle, controller=replace(bundle.controller, history_units=14 * DAY_UNITS))
+
+
+def _spothedge(given: Ingredients) -> PolicyBundle:
+    """SkyServe's SpotHedge: spot over zones, some to spare, and on demand for what is not ready of them.
+
+    Nothing is launched in a zone in which an instance was interrupted until fewer than two others are left: then
+    all are trusted again.
+    """
+    kind, *twins = _batched(given)
+    zones = tuple(replace(kind, zone=zone or ANY_ZONE) for zone in given.spot_zones)
+    bundle = _autoscaled("spothedge", "spothedge", given.slo, (kind,))
+    return replace(
+        bundle,
+        controller=replace(
+            bundle.controller,
+            offerings=(*zones, *twins) if kind.market is Market.SPOT else (kind,),
+            breaker=BreakerPolicy(share=0.0, count=1, open_s=FOR_GOOD_S, longest_s=FOR_GOOD_S, least_closed=2),
+            history_units=3 * 60,
+        ),
+    )
 
 
 def _managed_instances(given: Ingredients) -> PolicyBundle:
@@ -308,6 +360,11 @@ def _lambda_only(given: Ingredients) -> PolicyBundle:
         forecaster="last-value",
         overhead=False,
     )
+
+
+def _lambda_pinged(given: Ingredients) -> PolicyBundle:
+    bundle = _lambda_only(given)
+    return replace(bundle, controller=replace(bundle.controller, name="lambda-pinged", ping_every_s=PING_EVERY_S))
 
 
 def _serverless(given: Ingredients, utilisation: float = PROVISIONED_UTILISATION) -> PolicyBundle:
@@ -423,15 +480,20 @@ _BUNDLES: dict[str, Callable[[Ingredients], PolicyBundle]] = {
     "sagemaker": _sagemaker,
     "sagemaker-fast": _sagemaker_fast,
     "sagemaker-tuned": _sagemaker_tuned,
+    "sagemaker-pools": _sagemaker_pools,
     "reactive": _reactive,
     "autoscaler": _autoscaler,
     "autoscaler-spill": _autoscaler_spill,
     "predictive": _predictive,
+    "ema-headroom": _ema_headroom,
+    "spothedge": _spothedge,
     "managed-instances": _managed_instances,
     STATIC_PEAK: _static_peak,
     "serverless": _serverless,
     "lambda-only": _lambda_only,
+    "lambda-pinged": _lambda_pinged,
 }
+_SAGEMAKER_GRID = grid(("concurrency-tracking", "target-tracking"), range(1, 11))
 _USUAL_GRID = grid(("two-windows", "target-tracking"), range(3, 11))
 _GRIDS = {
     "autoscaler": _USUAL_GRID,
@@ -439,7 +501,10 @@ _GRIDS = {
     "predictive": grid((PREDICTIVE_SCALING,), range(3, 11)),
     "managed-instances": grid(("managed-instances",), range(1, 11)),
     "serverless": grid((PROVISIONED,), range(3, 11)),
-    "sagemaker-tuned": grid(("concurrency-tracking", "target-tracking"), range(1, 11)),
+    "sagemaker-tuned": _SAGEMAKER_GRID,
+    "sagemaker-pools": _SAGEMAKER_GRID,
+    "ema-headroom": grid(("ema-headroom",), range(1, 11), alphas=(0.2, 0.5, 1.0)),
+    "spothedge": grid(("spothedge",), range(1, 11), spares=(1, 2)),
 }
 """A rule, and a utilisation by tenths; over-provisioning of up to ten times where a team has no other means."""
 
@@ -474,6 +539,8 @@ def make_bundle(name: str, given: Ingredients, setting: Setting | None = None) -
         bundle.controller,
         planner=setting.rule,
         utilisation=setting.utilisation,
+        alpha=setting.alpha,
+        spare=setting.spare,
         period_s=PERIOD_S[setting.rule],
     )
     return replace(bundle, controller=chosen)

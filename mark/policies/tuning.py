@@ -15,9 +15,11 @@ DAY_S = 24 * 3600.0
 """Load that is replayed: the last whole day before the run, or all there is."""
 RULES = {
     "concurrency-tracking": "target tracking on concurrency",
+    "ema-headroom": "a moving average by hour of day",
     "managed-instances": "managed instances' CPU target",
     "predictive-scaling": "predictive scaling beside target tracking",
     "provisioned-concurrency": "provisioned concurrency",
+    "spothedge": "SpotHedge",
     "target-tracking": "target tracking",
     "two-windows": "two windows",
 }
@@ -30,6 +32,20 @@ class Setting:
 
     rule: str
     utilisation: float
+    #: Weight of the newest day in a moving average; None for a rule without one.
+    alpha: float | None = None
+    #: Spot instances beyond the target; None for a rule without them.
+    spare: int | None = None
+
+    @property
+    def words(self) -> str:
+        """`two windows at utilisation 0.7`."""
+        found = f"{RULES[self.rule]} at utilisation {self.utilisation:g}"
+        if self.alpha is not None:
+            found += f" and alpha {self.alpha:g}"
+        if self.spare is not None:
+            found += f" with {self.spare} spare"
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +72,8 @@ class TunedSetting:
         load = f"{self.load_s / 3600.0:.3g} h" if self.load_s >= 7200.0 else f"{self.load_s / 60.0:.3g} minutes"
         attained = math.floor(self.trial.attained * 1e4 + 1e-9) / 100  # a share below the target never reads as it
         return (
-            f"tuned on the {load} before the run: {RULES[setting.rule]} at utilisation "
-            f"{setting.utilisation:g}, the best of {self.replays} there ({self.trial.cost_usd:,.2f} USD, "
-            f"{attained:.2f} % in time)"
+            f"tuned on the {load} before the run: {setting.words}, the best of {self.replays} there "
+            f"({self.trial.cost_usd:,.2f} USD, {attained:.2f} % in time)"
         )
 
 
@@ -70,6 +85,18 @@ def choose(trials: Sequence[Trial], target: float) -> Trial:
     return min(trials, key=lambda trial: (-trial.attained, trial.cost_usd))
 
 
-def grid(rules: Sequence[str], tenths: range) -> tuple[Setting, ...]:
-    """All rules at all utilisations of so many tenths."""
-    return tuple(Setting(rule=rule, utilisation=tenth / 10) for rule in rules for tenth in tenths)
+def grid(
+    rules: Sequence[str],
+    tenths: range,
+    *,
+    alphas: Sequence[float | None] = (None,),
+    spares: Sequence[int | None] = (None,),
+) -> tuple[Setting, ...]:
+    """All rules at all utilisations of so many tenths, with each of the other figures."""
+    return tuple(
+        Setting(rule=rule, utilisation=tenth / 10, alpha=alpha, spare=spare)
+        for rule in rules
+        for alpha in alphas
+        for spare in spares
+        for tenth in tenths
+    )

@@ -48,7 +48,7 @@ from mark.domain.orders import (
 )
 from mark.simulator.engine.data_plane import Engine
 from mark.simulator.engine.host_plane import HostPlane
-from mark.simulator.faults import FaultScript, Interrupt
+from mark.simulator.faults import FaultScript, Interrupt, Refuse
 from mark.simulator.rng import stream
 
 NEVER = float("inf")
@@ -80,7 +80,7 @@ class _Machine:
     @property
     def pool(self) -> str:
         """The pool that it was taken from."""
-        return pool_name(self.offering.name, self.zone)
+        return pool_name(self.offering.anywhere, self.zone)
 
 
 class SimulatedCloud:
@@ -111,11 +111,9 @@ class SimulatedCloud:
         self._boots = stream(seed, "boots")
         self._wakes = stream(seed, "wakes")
         # A stream per pool: what happens in one does not depend on what is rented in another.
-        pools = (pool_name(name, z) for name, item in offerings.items() for z in world.zones_of(item.market))
+        pools = (pool_name(item.anywhere, z) for item in offerings.values() for z in world.zones_for(item))
         self._spot = {pool: stream(seed, f"spot {pool}") for pool in pools}
-        self._spot_items = {
-            name: item.instance_type for name, item in offerings.items() if item.market is Market.SPOT
-        }
+        self._spot_items = {name: item for name, item in offerings.items() if item.market is Market.SPOT}
         self._victims = stream(seed, "victims")
         self._machines: dict[str, _Machine] = {}
         #: As it was last observed; None after a change.
@@ -239,7 +237,7 @@ class SimulatedCloud:
             return
         self._tokens.add(order.token)
         now = self._engine.now
-        refusals = {name: self._faults.refusal(now - self._start_at, name) for name in order.offerings}
+        refusals = {name: self._refusal(name, now) for name in order.offerings}
         found = [self._pool_for(order, name, now) for name, refusal in refusals.items() if refusal is None]
         _, _, zone, offering = min(filter(None, found), key=lambda one: one[:2], default=(0.0, "", "", None))
         if offering is None:
@@ -251,12 +249,19 @@ class SimulatedCloud:
         for _ in range(order.count):
             self._begin(order, offering, zone, now)
 
+    def _refusal(self, name: str, now: float) -> Refuse | None:
+        """The scripted refusal that hits an offering now, or its type and market in all zones."""
+        at_s = now - self._start_at
+        return self._faults.refusal(at_s, name) or self._faults.refusal(at_s, self._offerings[name].anywhere)
+
     def _pool_for(self, order: Launch, name: str, now: float) -> tuple[float, str, str, Offering] | None:
         """The pool that an order gets of an offering, its price and name first; None where it is refused."""
         offering = self._offerings[name]
         item = offering.instance_type
+        world = self._capacity.world
+        elsewhere = {*world.zones_of(offering.market)} - {*world.zones_for(offering)}
         zone = self._capacity.zone_of_launch(
-            item, offering.market, now, without=order.zones_without(name), prewarmed=self.prewarmed
+            item, offering.market, now, without=order.zones_without(name) | elsewhere, prewarmed=self.prewarmed
         )
         if zone is None:
             return None
@@ -287,7 +292,7 @@ class SimulatedCloud:
         drawn = draw_launch(
             self._times,
             self._boots,
-            self._spot[pool_name(offering.name, zone)],
+            self._spot[pool_name(offering.anywhere, zone)],
             boot_factor=self._faults.boot_factor(now - self._start_at),
             hazard_per_hour=offering.hazard_per_hour * self._faults.stress,
         )
@@ -303,7 +308,7 @@ class SimulatedCloud:
                 boot_s=0.0 if self.prewarmed else drawn.boot_s,
             ),
             zone=zone,
-            number=self._capacity.number_launch(pool_name(offering.name, zone)),
+            number=self._capacity.number_launch(pool_name(offering.anywhere, zone)),
         )
         self._machines[machine.id] = machine
         self._fleet = None
@@ -409,7 +414,9 @@ class SimulatedCloud:
         pool = [
             m
             for m in self._machines.values()
-            if m.is_spot and m.life.is_ready_to_lose and taken in ("", m.offering.name, m.pool)
+            if m.is_spot
+            and m.life.is_ready_to_lose
+            and taken in ("", m.offering.anywhere, m.offering.name, m.pool)
         ]
         for machine in draw_victims(share, pool, self._victims):
             self._warn(machine, now)

@@ -19,7 +19,6 @@ from mark.domain.offering import Market
 from mark.policies.bundles import policy_names, tuning_grid
 from mark.policies.overrides import OWN_POLICIES
 from mark.policies.spec import Overrides
-from mark.policies.tuning import RULES
 from mark.report.runs.rivals import best_of
 from mark.simulator.experiment import Experiment, ExperimentSpec
 from mark.simulator.results import RunResult
@@ -46,7 +45,7 @@ DAYS: Mapping[str, Callable[[], AcceptanceLoad]] = {
 TYPE_SETS = {PAPER: (), CURRENT: ("assumed-current",), CPU: ()}
 """Sets of types, and further profiles: without the assumed ones Inception-v3 runs on no current type but c5."""
 MARK = "mark"
-IN_MARKET = ("autoscaler", "autoscaler-spill", "predictive")
+IN_MARKET = ("autoscaler", "autoscaler-spill", "predictive", "ema-headroom", "spothedge")
 """Rivals that rent in the asked market."""
 ON_DEMAND = tuple(name for name in policy_names() if name not in (*OWN_POLICIES, *IN_MARKET))
 """Those that cost the same in both."""
@@ -241,8 +240,7 @@ def _of_rival(where: str, policy: str, experiment: Experiment, others: Sequence[
     if run.tuned is not None:
         trial = run.tuned.trial
         setting = trial.setting
-        chosen = f"{RULES[trial.setting.rule]} at {trial.setting.utilisation:g}"
-        found.rows.append((where, policy, chosen, f"{run.tuned.replays}", f"{trial.attained:.4f}"))
+        found.rows.append((where, policy, trial.setting.words, f"{run.tuned.replays}", f"{trial.attained:.4f}"))
     if policy in IN_MARKET and may_keep(run.attained, run.slo.target):
         again = [one.run(policy, overrides=Overrides(setting=setting)) for one in others]
         found.add(FigureTable(lines=[Line.of(where, policy, one) for one in again]))

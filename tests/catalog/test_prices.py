@@ -49,6 +49,15 @@ def test_every_row_of_the_source_is_there(data_dir):
         assert item.spot_usd_per_hour == (float(spot) if spot else None)
 
 
+def test_every_accelerator_has_its_memory_and_a_part_of_one_has_that_part():
+    prices = load_prices()
+    for item in prices.types:
+        assert bool(item.accelerator) == (item.accelerator_memory_gib is not None), item.name
+    whole = prices.instance_type("g6.xlarge").accelerator_memory_gib
+    parts = {name: prices.instance_type(f"g6f.{name}").accelerator_memory_gib for name in ("large", "2xlarge")}
+    assert parts == {"large": pytest.approx(whole / 8, abs=0.01), "2xlarge": pytest.approx(whole / 4, abs=0.01)}
+
+
 def test_interruption_rates_are_midpoints_of_their_buckets():
     prices = load_prices()
     rates = {
@@ -96,6 +105,7 @@ def test_an_unknown_type_gets_the_nearest_name():
         ({"on_demand_usd_per_hour": float("nan")}, "finite"),
         ({"colour": "red"}, "the type c5.large: unknown key 'colour'"),
         ({"accelerator": "T4"}, "needs its count"),
+        ({"accelerator_memory_gib": 16}, "memory of an accelerator, and none is named"),
         ({"spot_interruption_percent_per_month": 100}, "less than 100"),
     ],
 )

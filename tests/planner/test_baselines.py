@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import replace
 
 import pytest
@@ -8,11 +10,17 @@ from hypothesis import strategies as st
 
 from mark.controller.plan_request import plan_fleet
 from mark.controller.policy import ControllerPolicy
+from mark.domain.demand import Demand
 from mark.domain.errors import PlanInfeasible
 from mark.domain.objective import Slo
 from mark.domain.offering import Market
 from mark.planner.baselines import (
+    DAY_S,
+    HOUR_S,
+    EmaHeadroom,
+    SpotHedge,
     cheapest_type,
+    ema_headroom,
     peak_count,
     plan_concurrency_tracking,
     plan_nothing,
@@ -20,6 +28,7 @@ from mark.planner.baselines import (
     plan_static,
     plan_target_tracking,
     plan_two_windows,
+    spothedge,
 )
 from tests.planner.builders import SLO, demand, offering, request
 
@@ -210,6 +219,108 @@ def test_predictive_scaling_knows_nothing_before_a_day_is_over() -> None:
     assert plan_predictive_scaling(asked) == plan_target_tracking(asked)
 
 
+def test_a_moving_average_by_hour_weighs_the_newest_day_and_launches_before_the_hour() -> None:
+    days = [[10.0] * 24 * 60 for _ in range(3)]
+    for day, busy in zip(days, (20.0, 40.0, 80.0), strict=True):
+        day[9 * 60 : 10 * 60] = [busy] * 60
+    asked = request([0.0], (KIND,), history=tuple(itertools.chain(*days, [10.0] * 9 * 60)))
+    planner = ema_headroom(EmaHeadroom(utilisation=0.5, alpha=0.5))
+
+    def wanted(now: float) -> int:
+        known = asked.history.mean_rps[: round(now / 60.0)]
+        history = Demand(end_at=now, mean_rps=known, max_rps=known)
+        (fleet,) = planner(replace(asked, history=history, now=now)).counts
+        return fleet.count
+
+    assert wanted(3 * DAY_S + 9 * HOUR_S - 300.0) == 11  # (20 + 40) / 2 = 30, (30 + 80) / 2 = 55: at 5 an instance
+    assert wanted(3 * DAY_S + 8 * HOUR_S) == 2
+    assert wanted(9.5 * HOUR_S) == 3  # on the first day, by the hour before: (10 + 20) / 2
+
+
+FIRST, SECOND, THIRD = (
+    offering(name, rps=10.0, usd_per_hour=usd) for name, usd in (("p", 0.5), ("q", 0.4), ("r", 0.6))
+)
+POOLS = (FIRST, SECOND, THIRD)
+
+
+@given(
+    running=st.tuples(*[st.integers(0, 8)] * 3),
+    rooms=st.tuples(*[st.none() | st.integers(0, 8)] * 3),
+    refused=st.tuples(*[st.booleans()] * 3),
+    rate=st.floats(0.0, 300.0),
+    planner=st.sampled_from([plan_target_tracking, plan_concurrency_tracking]),
+)
+def test_no_pool_launches_while_one_before_it_has_room_nor_gives_back_after_one_behind_it(  # type: ignore[no-untyped-def]
+    running, rooms, refused, rate, planner
+) -> None:
+    there = {item.name: count for item, count in zip(POOLS, running, strict=True)}
+    left = {item.name: room for item, room in zip(POOLS, rooms, strict=True) if room is not None}
+    barred = {item.name for item, is_barred in zip(POOLS, refused, strict=True) if is_barred}
+    seen = {"recent_rps": (rate,) * 12, "history": (rate,) * 15, "ready_history": (sum(running),) * 15}
+    asked = replace(
+        request([0.0], POOLS, running=there, **seen),
+        priority=tuple(item.name for item in POOLS),
+        refused=tuple(sorted(barred)),
+        launches_left=tuple(left.items()),
+    )
+    counts = {item.offering: item.count for item in planner(asked).counts}
+    alone = planner(request([0.0], (FIRST,), running={FIRST.name: sum(running)}, **seen))
+    assert sum(counts.values()) == sum(item.count for item in alone.counts)
+    for place, item in enumerate(POOLS):
+        for before in POOLS[:place]:
+            if counts.get(item.name, 0) > there[item.name]:
+                launched = counts.get(before.name, 0) - there[before.name]
+                assert before.name in barred or launched >= left.get(before.name, math.inf)
+        for behind in POOLS[place + 1 :]:
+            if counts.get(item.name, 0) < there[item.name]:
+                assert counts.get(behind.name, 0) == 0
+
+
+ZONES = tuple(replace(SPOT, zone=zone, usd_per_hour=usd) for zone, usd in (("a", 0.11), ("b", 0.10), ("c", 0.12)))
+
+
+@given(
+    there=st.tuples(*[st.integers(0, 6)] * 3),
+    ready=st.tuples(*[st.integers(0, 6)] * 3),
+    refused=st.tuples(*[st.booleans()] * 3),
+    rate=st.floats(0.0, 200.0),
+    spare=st.integers(0, 3),
+)
+def test_spothedge_has_its_target_on_demand_or_ready_on_spot_and_launches_in_no_refused_zone(  # type: ignore[no-untyped-def]
+    there, ready, refused, rate, spare
+) -> None:
+    names = [zone.name for zone in ZONES]
+    running = dict(zip(names, there, strict=True))
+    barred = {name for name, is_barred in zip(names, refused, strict=True) if is_barred}
+    asked = replace(
+        request([0.0], (*ZONES, TWIN), running=running, history=(rate,) * 60),
+        ready=tuple((name, min(one, running[name])) for name, one in zip(names, ready, strict=True)),
+        refused=tuple(sorted(barred)),
+    )
+    counts = {item.offering: item.count for item in spothedge(SpotHedge(spare=spare))(asked).counts}
+    target = max(1, math.ceil(rate / 7.0 - 1e-9))
+    on_spot, are_ready = sum(counts.get(name, 0) for name in names), sum(count for _, count in asked.ready)
+    assert counts.get(TWIN.name, 0) == min(target, max(0, target + spare - are_ready))
+    assert on_spot == target + spare or (len(barred) == 3 and on_spot < target + spare)
+    assert all(counts.get(name, 0) <= running[name] for name in barred)
+    if on_spot >= sum(there) + 3 and not barred:
+        assert all(counts[name] for name in names)
+
+
+def test_spothedge_follows_a_load_that_stays_and_no_other() -> None:
+    def target(*minutes: float) -> int:
+        asked = request([0.0], (TWIN,), history=(30.0,) * 60 + minutes)
+        (fleet,) = spothedge(SpotHedge(utilisation=1.0))(asked).counts
+        return fleet.count
+
+    assert target() == 3
+    assert target(*[90.0] * 4) == 3
+    assert target(*[90.0] * 5) == 9
+    assert target(*[90.0] * 4, 30.0, 90.0) == 3
+    assert target(*[90.0] * 5, *[10.0] * 19) == 9
+    assert target(*[90.0] * 5, *[10.0] * 20) == 1
+
+
 def test_without_any_instance_to_be_had_there_is_no_plan() -> None:
     with pytest.raises(PlanInfeasible, match="one type"):
         plan_two_windows(request([0.0], ()))
@@ -235,10 +346,12 @@ def test_an_autoscaler_keeps_the_utilisation_that_its_policy_names() -> None:
         plan_concurrency_tracking,
         plan_predictive_scaling,
         plan_two_windows,
+        ema_headroom(EmaHeadroom()),
+        spothedge(SpotHedge()),
         plan_static(2),
         plan_nothing,
     ],
-    ids=["invocations", "concurrency", "predictive", "two-windows", "static", "nothing"],
+    ids=["invocations", "concurrency", "predictive", "two-windows", "ema", "spothedge", "static", "nothing"],
 )
 def test_order_of_offerings_is_irrelevant(planner) -> None:  # type: ignore[no-untyped-def]
     settings = {"history": (20.0,), "ready_history": (1,), "recent_rps": (20.0,), "running": {A: 2}}

@@ -62,10 +62,13 @@ def test_none_of_ours_is_tuned_by_a_grid() -> None:
     assert tuned == {
         "autoscaler",
         "autoscaler-spill",
+        "ema-headroom",
         "managed-instances",
         "predictive",
+        "sagemaker-pools",
         "sagemaker-tuned",
         "serverless",
+        "spothedge",
     }
     assert not tuned & set(OWN_POLICIES)
 

@@ -4,22 +4,35 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from mark.domain.errors import Misconfigured
-from mark.domain.offering import Market
+from mark.domain.offering import PING_S, Market
+from mark.domain.orders import Launch
 from mark.policies.bundles import tuning_grid
 from mark.policies.spec import Overrides
 from mark.policies.tuning import DAY_S, Setting
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.experiment import Experiment
-from mark.simulator.faults import FaultScript
+from mark.simulator.faults import FaultScript, Interrupt, Refuse
+from mark.simulator.results import RunResult
 from mark.simulator.traces.generators import constant
 from mark.simulator.traces.trace import Trace
 from mark.simulator.workload import Workload
-from tests.scenarios.builders import HISTORY_S, experiment, run, surging, up_and_down
+from tests.scenarios.builders import (
+    FIXED_WORLD,
+    HISTORY_S,
+    MemoryJournal,
+    experiment,
+    run,
+    surging,
+    up_and_down,
+)
+from tests.scenarios.test_replay_law import told
 
 CALM = FaultScript(stress=0.0)
 TUNED = ("autoscaler", "autoscaler-spill", "sagemaker-tuned")
@@ -138,6 +151,27 @@ def test_serverless_pays_for_what_is_provisioned_and_less_for_what_it_answers(ke
     assert result.cost.overhead == 0.0
 
 
+def test_a_ping_each_five_minutes_is_billed_and_spares_the_cold_start_of_a_rare_request(kernel: Kernel) -> None:
+    at_s = np.arange(8 * 3600)
+    rare = Trace(
+        name="rare",
+        start_at=0.0,
+        bin_s=1.0,
+        rates_rps=np.where(at_s % 7200 == 1800, 1.0, 0.0),
+        whole_counts=True,
+    )
+    plain = experiment(kernel, Market.ON_DEMAND, trace=rare)
+    asked, pinged = (plain.run(name) for name in ("lambda-only", "lambda-pinged"))
+    assert (asked.requests, asked.cold_starts) == (pinged.requests, asked.requests)
+    assert pinged.cold_starts == 0
+    overflow = plain.supply.overflow
+    assert overflow is not None
+    pings = 7 * 12
+    usd = pings * (overflow.usd_per_request + PING_S * overflow.memory_gib * overflow.usd_per_gib_s)
+    served = pinged.requests * overflow.usd_per_warm_request
+    assert pinged.cost.lambda_ == pytest.approx(usd + served, rel=0.02)
+
+
 def test_managed_instances_keep_three_and_pay_their_fees(kernel: Kernel) -> None:
     given = experiment(kernel, Market.SPOT, trace=constant(1.0, duration_s=HISTORY_S + 1200.0))
     result = run(given, "managed-instances")
@@ -149,6 +183,78 @@ def test_managed_instances_keep_three_and_pay_their_fees(kernel: Kernel) -> None
     )
     assert result.cost.lambda_ == pytest.approx(0.2e-6 * result.requests)
     assert result.cost.overhead == 0.0
+
+
+ZONED = replace(FIXED_WORLD, spot_zones=("a", "b", "c"), spot_zone_spread=0.1)
+HEDGE = Overrides(setting=Setting(rule="spothedge", utilisation=0.5, spare=1))
+
+
+def hedging(kernel: Kernel, *faults: Interrupt) -> tuple[RunResult, MemoryJournal]:
+    """SpotHedge for half an hour of a steady load, in three zones."""
+    load = constant(40.0, duration_s=HISTORY_S + 1800.0)
+    script = FaultScript(stress=0.0, interrupts=faults)
+    given = experiment(kernel, Market.SPOT, trace=load, faults=script, types=("c5.large",), world=ZONED)
+    journal = MemoryJournal()
+    return given.run("spothedge", overrides=HEDGE, open_journal=journal.open), journal
+
+
+def test_spothedge_leaves_an_interrupted_zone_and_bridges_on_demand_what_is_not_ready(kernel: Kernel) -> None:
+    calm, steady = hedging(kernel)
+    fleet = Counter(i.zone for i in steady.seen[-1].fleet)
+    assert set(fleet) == {"a", "b", "c"}, "spot alone, in every zone"
+    (full, _), *_ = fleet.most_common()
+    lost, journal = hedging(kernel, Interrupt(at_s=600.0, share=1.0, offering=f"c5.large:spot:{full}"))
+    assert told(journal.lines) == []
+    begin = journal.seen[0].now
+    launches = [(at - begin, order) for at, order in journal.of(Launch) if at - begin >= 600.0]
+    assert {order.offering for _, order in launches} >= {"c5.large:on-demand"}
+    assert f"c5.large:spot:{full}" not in {order.offering for _, order in launches}
+    assert sum(order.count for _, order in launches if ":spot:" in order.offering) == fleet[full]
+    on_demand = [sum(i.offering.endswith("on-demand") for i in seen.fleet) for seen in journal.seen]
+    assert max(on_demand[20:]) == fleet[full], "one for each warned instance, though it still serves"
+    assert on_demand[-1] == 0
+    assert lost.cost.instances > calm.cost.instances
+
+
+def test_a_refused_pool_is_replaced_by_the_next_one_alone(kernel: Kernel) -> None:
+    refused = FaultScript(refusals=(Refuse(from_s=0.0, to_s=3600.0, offering="c5.large:on-demand"),))
+    given = experiment(kernel, Market.ON_DEMAND, trace=surging(40.0, plus=2.0), faults=refused)
+    half = Overrides(setting=Setting(rule="target-tracking", utilisation=0.5))
+    names = [item.name for item in given.bundle("sagemaker-pools", half).controller.offerings]
+    assert names[:2] == ["c5.large:on-demand", "c5.xlarge:on-demand"]
+    journal = MemoryJournal()
+    result = given.run("sagemaker-pools", overrides=half, open_journal=journal.open)
+    assert told(journal.lines) == []
+    asked = {order.offering for _, order in journal.of(Launch)}
+    assert asked == set(names[:2])
+    assert {i.offering for i in journal.seen[-1].fleet} == {names[1]}
+    assert result.refusals > 0
+    plain = experiment(kernel, Market.ON_DEMAND, trace=surging(40.0, plus=2.0))
+    tuned, pools = (plain.run(name, overrides=half) for name in ("sagemaker-tuned", "sagemaker-pools"))
+    assert pools.cost == tuned.cost, "where nothing is refused, pools are one type"
+
+
+def test_headroom_over_the_usual_hour_is_rented_before_the_load_comes(kernel: Kernel) -> None:
+    at_s = np.arange(DAY_S + 3600.0)
+    trace = Trace(
+        name="hours",
+        start_at=0.0,
+        bin_s=1.0,
+        rates_rps=np.where(at_s // 3600 % 24 == 0, 40.0, 4.0),
+        whole_counts=True,
+    )
+    plain = experiment(kernel, Market.ON_DEMAND, types=("c5.large",), faults=CALM, world=FIXED_WORLD)
+    load = Workload(trace=trace, seed=1, start_s=DAY_S - 900.0, duration_s=1800.0)
+    given = Experiment(
+        dataclasses.replace(plain.spec, workload=load), kernel=kernel, build_forecaster=plain._build
+    )
+    result = given.run(
+        "ema-headroom", overrides=Overrides(setting=Setting(rule="ema-headroom", utilisation=0.5, alpha=0.5))
+    )
+    (kind,) = given.bundle("autoscaler", untuned("autoscaler")).controller.offerings
+    ready = result.minutes.ready.sum(axis=1).tolist()
+    assert ready[5] == math.ceil(4.0 / (0.5 * kind.capacity_rps))
+    assert ready[14] == ready[-1] == math.ceil(40.0 / (0.5 * kind.capacity_rps)), "there before the hour begins"
 
 
 def test_what_spills_keeps_more_than_what_refuses(kernel: Kernel) -> None:

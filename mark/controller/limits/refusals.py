@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from mark.controller.policy import ControllerPolicy
 from mark.controller.state import Observation, PoolBackoff, RefusalStreak, State
+from mark.domain.offering import ANY_ZONE
 from mark.domain.orders import Launch, LaunchRefused, Order, RefusalCause
 
 MOST_DOUBLINGS = 16
@@ -37,7 +38,7 @@ def left_out(state: State, policy: ControllerPolicy) -> dict[str, float]:
         by_zone.setdefault(pool.offering, {})[pool.zone] = pool.until
     for name, until in by_zone.items():
         item = policy.offering(name)
-        zones = policy.zones if item is None or item.zone == "any" else (item.zone,)
+        zones = policy.zones if item is None or item.zone == ANY_ZONE else (item.zone,)
         if zones and all(zone in until for zone in zones):
             found[name] = max(found.get(name, 0.0), min(until[zone] for zone in zones))
     return found

@@ -33,6 +33,8 @@ class BreakerPolicy:
     open_s: float = 1800.0
     #: ... so long at most.
     longest_s: float = 6 * 3600.0
+    #: Where fewer pools than these would be left to launch in, all are trusted again.
+    least_closed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,15 @@ def note_interruptions(
     size = Counter(instance.offering for instance in fleet if instance.role is Role.SERVING)
     found = (_after_notices(pool, size[pool.offering], now, policy) for _, pool in sorted(known.items()))
     return tuple(pool for pool in found if pool.notices or now < pool.opened_at + 2.0 * pool.open_s)
+
+
+def trusted_again(
+    pools: tuple[SpotPool, ...], names: Iterable[str], now: float, policy: BreakerPolicy
+) -> tuple[SpotPool, ...]:
+    """The pools, or none where too few of all those `names` are left to launch in: their past is forgotten."""
+    lost = {pool.offering for pool in pools if pool.is_open(now)}
+    left = sum(name not in lost for name in names)
+    return () if lost and left < policy.least_closed else pools
 
 
 def observed_hazards(

@@ -6,7 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from mark.controller.limits.spot_breaker import BreakerPolicy, SpotPool, note_interruptions, observed_hazards
+from mark.controller.limits.spot_breaker import (
+    BreakerPolicy,
+    SpotPool,
+    note_interruptions,
+    observed_hazards,
+    trusted_again,
+)
 from mark.domain.fleet import FleetView
 from mark.domain.orders import Launch, SpotWarned
 from tests.controller.builders import POLICY, SPOT, Stepped, instances, plan, seen
@@ -79,3 +85,13 @@ def test_nothing_is_launched_in_a_volatile_pool_and_then_one_instance_a_tick() -
     assert launched(180.0) == 0
     assert launched(60.0 + 1800.0) == 1
     assert launched(60.0 + 3600.0) == 4
+
+
+def test_all_pools_are_trusted_again_where_fewer_than_two_are_left() -> None:
+    policy = BreakerPolicy(least_closed=2)
+    zones = ("a", "b", "c")
+    lost = tuple(SpotPool(offering=name, opened_at=0.0, open_s=100.0) for name in zones)
+    assert trusted_again(lost[:1], zones, 10.0, policy) == lost[:1]
+    assert trusted_again(lost[:2], zones, 10.0, policy) == ()
+    assert trusted_again(lost[:2], zones, 200.0, policy) == lost[:2], "both are closed again by then"
+    assert trusted_again(lost[:2], zones, 10.0, BREAKER) == lost[:2]
