@@ -17,7 +17,7 @@ import numpy as np
 
 from mark.domain.demand import Demand
 from mark.domain.objective import ModelSpec, Slo
-from mark.domain.offering import BatchPolicy, LambdaOffering, Offering
+from mark.domain.offering import BatchPolicy, InstanceType, LambdaOffering, Offering
 from mark.planner.packing import Fit, Host, HostType, Need, Packing, pack
 
 PACK_EVERY_S = 3600.0
@@ -119,11 +119,18 @@ def host_types(sharers: Iterable[Sharer], refused: Iterable[str] = ()) -> tuple[
             offering=name,
             usd_per_hour=items[0].usd_per_hour,
             launch_usd=math.inf if name in barred else max(item.launch_usd for item in items),
-            memory_gib=max(0.0, items[0].instance_type.memory_gib - RESERVED_GIB),
+            memory_gib=memory_gib(items[0].instance_type),
         )
         for name, items in sorted(found.items())
         if len(items) > 1
     )
+
+
+def memory_gib(item: InstanceType) -> float:
+    """Memory for models: that of its accelerator, 0 where nobody knows it, else what the system leaves, GiB."""
+    if item.accelerator:
+        return item.accelerator_memory_gib or 0.0
+    return max(0.0, item.memory_gib - RESERVED_GIB)
 
 
 def share_instances(

@@ -100,7 +100,7 @@ def _members(settings: Settings) -> list[Member]:
 
 def _left_out(settings: Settings) -> Iterator[str]:
     """Caveats: a service's replay does not share these between its models yet."""
-    yield "each model counts on all of the account's quotas and of Lambda's concurrency"
+    yield "each model's plan counts on all of the account's quotas and of Lambda's concurrency"
     if settings.account.commitments is not None:
         yield "the account's commitments are left out: replay one model (--model) to see what they cover"
 

@@ -57,17 +57,23 @@ def replay_service(
     progress: Progress = lambda _label, _share: None,
 ) -> ServiceReplay:
     """Replay all models under one policy. `progress` is told the model that it is about, and the share of all."""
-    ready = [member.experiment.ready(policy, overrides=overrides) for member in members]
-    if not all(_can_share(member.experiment, one) for member, one in zip(members, ready, strict=True)):
+    ready = []
+    for place, member in enumerate(members):
+        doing = f"preparing {member.experiment.spec.model.name}"
+
+        def told(_doing: str, share: float, doing: str = doing, place: int = place) -> None:
+            progress(doing, (place + share) / len(members))
+
+        ready.append(member.experiment.ready(policy, overrides=overrides, progress=told))
+    if not all(_is_plain(member.experiment, one) for member, one in zip(members, ready, strict=True)):
         return ServiceReplay(results=tuple(_one_by_one(members, policy, overrides, progress)))
     return _Together(members, ready, kernels).run(progress)
 
 
-def _can_share(experiment: Experiment, ready: Ready) -> bool:
-    """Those whose requests have sizes, or that have variants, or a rehearsal's clock, take no part yet."""
+def _is_plain(experiment: Experiment, ready: Ready) -> bool:
+    """Requests with sizes, variants and a rehearsal's clock are replayed model by model yet."""
     workload = experiment.spec.workload
-    plain = workload.sizes is None and workload.speed == 1.0 and ready.bundle.variants is None
-    return plain and ready.bundle.shares and not ready.bundle.uses_truth
+    return workload.sizes is None and workload.speed == 1.0 and ready.bundle.variants is None
 
 
 def _one_by_one(
@@ -99,9 +105,14 @@ class _Together:
             [engine_setup(scenario, one.bundle, plain) for scenario, one in zip(scenarios, ready, strict=True)],
         )
         self._start_s, self._end_s = scenarios[0].start_s, scenarios[0].start_s + scenarios[0].duration_s
+        sharers = [
+            _sharer(member, one)
+            for member, one in zip(members, ready, strict=True)
+            if one.bundle.shares and not one.bundle.uses_truth
+        ]
         self._hosts = SharedHosts(
             self._plane,
-            [_sharer(member, one) for member, one in zip(members, ready, strict=True)],
+            sharers if len(sharers) == len(members) else (),
             history=lambda number, at, units: self._models[number].spec.workload.history(at, units),
             world=scenarios[0].world,
             faults=scenarios[0].faults,

@@ -48,7 +48,8 @@ class SharedFleet:
 class SharedHosts:
     """The shared instances of a service's replay.
 
-    sharers: its models, in the order of the plane's engines. history: the load of each until an instant.
+    sharers: its models, in the order of the plane's engines; none where they share nothing. history: the load of
+    each until an instant.
     """
 
     def __init__(
@@ -82,11 +83,13 @@ class SharedHosts:
         #: When a model that is being loaded is there, by instance and number.
         self._loaded_at: dict[tuple[str, int], float] = {}
         self._refused_until: dict[str, float] = {}
-        self._next_pack = plane.now + PACK_EVERY_S
+        self._next_pack = plane.now + PACK_EVERY_S if sharers else end_s
         self._orders = 0
 
     def begin(self) -> None:
         """The instances of the first decision are there when the run starts."""
+        if not self._sharers:
+            return
         self._cloud.prewarmed = True
         self._decide()
         self._cloud.prewarmed = False
@@ -116,6 +119,8 @@ class SharedHosts:
 
     def planned_rps(self, number: int) -> float:
         """Capacity that a model is planned to have on shared instances, requests/s."""
+        if not self._sharers:
+            return 0.0
         name = self._sharers[number].model.name
         return sum(one.capacity_rps for held in self._wanted.values() for one in held if one.model == name)
 

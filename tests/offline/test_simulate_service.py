@@ -46,7 +46,7 @@ def test_all_models_are_replayed_with_one_bill_and_one_verdict(mark: Mark) -> No
     assert answer.out.rstrip().endswith(sentence)
     page = " ".join(Path("run/report.html").read_text().replace("\u00a0", " ").split())
     assert sentence.split(". ")[0] in page
-    assert "counts on all of the account's quotas" in answer.err
+    assert "plan counts on all of the account's quotas" in answer.err
 
 
 def test_one_model_of_the_service_is_replayed_by_its_own_settings_under_the_flags(mark: Mark) -> None:

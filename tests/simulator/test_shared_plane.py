@@ -59,11 +59,11 @@ def busy_day(kernel: DeviceKernel, dispatch: DispatchPolicy) -> SharedPlane:
     first, second, third = made.engines
     one, two = made.new_device(), made.new_device()
     slots = [
-        (engine, engine.place(item, device))
+        (engine, engine.place(item, device, shared=True))
         for device in (one, two)
         for engine, item in ((first, batching(4, 0.05, 0.12)), (second, offering(rps=8.0)))
     ]
-    evicted = third.place(batching(2, 0.03, 0.05), one)
+    evicted = third.place(batching(2, 0.03, 0.05), one, shared=True)
     third.add(offering(rps=20.0), standby=False)
     for stop in (10.0, 20.0, 40.0):
         while (missed := made.run_until(stop)) is not None:

@@ -19,12 +19,14 @@ class ServiceModelObject(TypedDict):
     model: str
     requests: int
     slo: AttainmentObject
-    #: Without what stands around all fleets.
+    #: Without shared instances and what stands around all fleets.
     cost_usd: dict[str, float | None]
     #: Requests by who answered: `instance`, `standby`, `lambda`, `shed`, `in_flight`.
     served: dict[str, int]
-    #: Rented and ready, in the mean over time.
+    #: Of its own, rented and ready, in the mean over time.
     instances_rented: float | None
+    #: Requests that instances took which it shares with others.
+    on_shared: int
     notes: list[str]
 
 
@@ -35,6 +37,9 @@ class ServiceRunObject(TypedDict):
     duration_s: float | None
     cost_usd: dict[str, float | None]
     usd_per_month: float | None
+    #: Of the total: instances that several models share, and what stands around all fleets.
+    hosts_usd: float | None
+    around_usd: float | None
     #: Rented and ready for all models together, in the mean over time.
     instances_rented: float | None
     models: list[ServiceModelObject]
@@ -63,6 +68,8 @@ def _run(run: ServiceRun) -> ServiceRunObject:
         "duration_s": finite(run.duration_s),
         "cost_usd": cost_document(run.cost),
         "usd_per_month": finite(usd_per_month(run)),
+        "hosts_usd": finite(run.hosts_usd),
+        "around_usd": finite(run.around_usd),
         "instances_rented": finite(run.instances_rented),
         "models": [_model(model) for model in run.models],
     }
@@ -80,5 +87,6 @@ def _model(model: ModelRun) -> ServiceModelObject:
         "cost_usd": cost_document(model.cost),
         "served": served_document(model.served),
         "instances_rented": finite(model.instances),
+        "on_shared": model.on_shared,
         "notes": list(model.notes),
     }

@@ -50,8 +50,9 @@ from mark.simulator.engine.kernel_tally import (
     window_closed,
 )
 
-MARKS = np.dtype([("due_at", "f8"), ("missed", "i8")])
-"""due_at: nothing ends before; missed: the model whose monitor stopped the run."""
+MARKS = np.dtype([("due_at", "f8"), ("missed", "i8"), ("concurrency", "i8")])
+"""due_at: nothing ends before; missed: the model whose monitor stopped the run; concurrency: calls of Lambda that
+the account allows at once."""
 
 
 class Devices(NamedTuple):
@@ -95,10 +96,8 @@ def run(
     while index < arrivals.size and arrivals[index] < until:
         now, model = arrivals[index], whose[index]
         index += 1
-        rules, tally = (
-            models.rules[model],
-            RunTally(models.seconds[model], models.histogram[model], models.totals[model]),
-        )
+        rules = models.rules[model]
+        tally = RunTally(models.seconds[model], models.histogram[model], models.totals[model])
         tally.seconds[second_of(now, rules)].arrivals += 1
         if dispatch(now, now, model, fleet, devices, models):
             return index, QUEUE_FULL
@@ -232,10 +231,8 @@ def _bounce(
     models: Models,
 ) -> int:
     """Its device did not admit it: Lambda, the instance that finishes first, or nobody."""
-    rules, tally = (
-        models.rules[model],
-        RunTally(models.seconds[model], models.histogram[model], models.totals[model]),
-    )
+    rules = models.rules[model]
+    tally = RunTally(models.seconds[model], models.histogram[model], models.totals[model])
     row = _least_finish(now, deadline_at, rows, fleet, devices)
     finish_at = np.inf
     if row != NONE:
@@ -243,12 +240,9 @@ def _bounce(
         # what would be shed where it is late itself makes nobody else late
         if not rules.shed_late or keeps_promises(now, row, deadline_at, tenants, fleet.servers, fleet.queue):
             finish_at = shared_finish_at(now, row, deadline_at, tenants, fleet.servers, fleet.queue)
-    if rules.overflows and overflow_to_lambda(
-        now,
-        arrived_at,
-        finish_at,
-        rules,
-        Pool(
+    if rules.overflows:
+        _leave_calls(now, model, devices.marks.concurrency, models)
+        pool = Pool(
             models.pool_marks[model],
             models.idle_until[model],
             models.rings[model],
@@ -256,15 +250,45 @@ def _bounce(
             models.idle_life_s[model],
             models.belief[model],
             models.noise[model],
-        ),
-        tally,
-    ):
-        return TAKEN
+        )
+        if overflow_to_lambda(now, arrived_at, finish_at, rules, pool, tally):
+            return TAKEN
     give_up_s = rules.give_up_s
     if after_bounce(False, rules.shed_late, np.inf, finish_at, arrived_at, deadline_at, give_up_s) == SHED:
         shed(arrived_at, rules, tally)
         return TAKEN
     return _enqueue_or_shed(row, now, arrived_at, finish_at, fleet, devices, models)
+
+
+def _leave_calls(now: float, model: int, most: int, models: Models) -> None:
+    """Let a model have the calls of Lambda at once that the others leave of the account's."""
+    own = models.pool_marks[model].warm + models.pool_marks[model].cold
+    if most - (_calls(models) - own) <= own:
+        for other in range(models.rules.size):
+            reap(
+                now,
+                models.rules[other],
+                Pool(
+                    models.pool_marks[other],
+                    models.idle_until[other],
+                    models.rings[other],
+                    models.started_at[other],
+                    models.idle_life_s[other],
+                    models.belief[other],
+                    models.noise[other],
+                ),
+                RunTally(models.seconds[other], models.histogram[other], models.totals[other]),
+            )
+        own = models.pool_marks[model].warm + models.pool_marks[model].cold
+    models.rules[model].concurrency = max(0, most - (_calls(models) - own))
+
+
+def _calls(models: Models) -> int:
+    """Calls of Lambda in flight, those that ended and were not looked at since too."""
+    calls = 0
+    for model in range(models.rules.size):
+        calls += models.pool_marks[model].warm + models.pool_marks[model].cold
+    return calls
 
 
 def _enqueue_or_shed(

@@ -45,6 +45,7 @@ class SharedPlane:
         self._models = _stacked(self.engines)
         for engine in self.engines:
             engine.use(self._models)
+        self._devices.marks.concurrency = self._models.rules.concurrency.max()
 
     def run_until(self, until: float) -> int | None:
         """Run to `until`, or until the window of a model's SLO monitor missed: that model's number."""

@@ -1,0 +1,133 @@
+"""What models gain by sharing: curves never promise more than the model costs alone, and who shares fits."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mark.controller.sharing import (
+    MOST_BUSY,
+    Sharer,
+    host_types,
+    memory_gib,
+    need_of,
+    share_instances,
+    shared_offering,
+    usd_per_hour_alone,
+)
+from mark.domain.demand import Demand
+from mark.domain.objective import ModelSpec, Slo
+from mark.domain.offering import BurstCredits
+from tests.planner.builders import offering
+from tests.simulator.engines import batching, lambda_offering
+
+LARGE = offering("c5.large", rps=20.0, usd_per_hour=0.085)
+XLARGE = offering("c5.xlarge", rps=35.0, usd_per_hour=0.17)
+
+
+def sharer(name: str, *, latency_s: float = 0.6, **fields: object) -> Sharer:
+    """A model that takes 50 ms on a c5.large."""
+    slo = Slo(latency_s=latency_s, target=0.98)
+    given: dict[str, object] = {
+        "model": ModelSpec(name=name, slo=slo, memory_gib=0.5),
+        "slo": slo,
+        "offerings": (LARGE, XLARGE),
+        "overflow": None,
+    }
+    return Sharer(**{**given, **fields})  # type: ignore[arg-type]
+
+
+def load(*rates: float) -> Demand:
+    """Rates by minute."""
+    return Demand(end_at=0.0, mean_rps=rates, max_rps=tuple(2.0 * rate for rate in rates))
+
+
+@given(rates=st.lists(st.floats(0.0, 50.0), min_size=1, max_size=50), with_lambda=st.booleans())
+def test_capacity_saves_no_more_than_the_model_costs_alone(rates: list[float], with_lambda: bool) -> None:
+    one = sharer("a", overflow=lambda_offering(latency_s=0.2) if with_lambda else None)
+    need = need_of(one, load(*rates))
+    alone_usd = usd_per_hour_alone(one, rates)
+    assert np.all(np.diff(need.saved_usd_per_hour) >= -1e-12)
+    assert need.saved_usd_per_hour[0] == 0.0
+    assert need.saved_usd_per_hour[-1] <= alone_usd * (1.0 + 1e-9)
+    if sum(rates) > 0:
+        assert need.saved_usd_per_hour[-1] == pytest.approx(alone_usd)
+
+
+def test_lambda_counts_only_where_it_is_in_time() -> None:
+    rates = [0.01]
+    late, quick = lambda_offering(latency_s=2.0), lambda_offering(latency_s=0.2)
+    assert usd_per_hour_alone(sharer("a", overflow=late), rates) == LARGE.usd_per_hour
+    assert usd_per_hour_alone(sharer("a", overflow=quick), rates) < 0.01 * LARGE.usd_per_hour
+
+
+def test_batches_shrink_for_neighbours() -> None:
+    slo = Slo(latency_s=0.4, target=0.98)
+    shared = shared_offering(batching(8, 0.05, 0.19), slo)
+    assert shared is not None
+    assert shared.batch.max_batch == 3
+    assert shared.latency_s <= 0.1
+    assert shared.capacity_rps == pytest.approx(3 / shared.latency_s)
+    assert shared_offering(offering(rps=4.0), slo) is None, "half of the objective is too long for any neighbour"
+
+
+def test_twenty_small_models_share_few_instances_and_each_is_placed_once() -> None:
+    sharers = [sharer(f"m{number:02}") for number in range(20)]
+    packing = share_instances(sharers, [load(*[0.4] * 60) for _ in sharers])
+    placed = [tenant.model for host in packing.hosts for tenant in host.tenants]
+    assert sorted(placed) == [one.model.name for one in sharers]
+    assert 1 <= len(packing.hosts) <= 5
+    for host in packing.hosts:
+        item = next(one for one in (LARGE, XLARGE) if one.name == host.offering)
+        assert sum(0.5 for _ in host.tenants) <= memory_gib(item.instance_type)
+        assert sum(0.4 / item.capacity_rps for _ in host.tenants) <= MOST_BUSY
+
+
+def test_a_model_that_shares_with_nobody_has_no_shared_instance() -> None:
+    sharers = [sharer("a", alone=True), sharer("b"), sharer("c", team="blue"), sharer("d", team="blue")]
+    packing = share_instances(sharers, [load(*[0.4] * 60) for _ in sharers])
+    assert [sorted(tenant.model for tenant in host.tenants) for host in packing.hosts] == [["c", "d"]]
+
+
+def test_a_decision_stands_when_it_is_made_again() -> None:
+    sharers = [sharer(f"m{number}") for number in range(6)]
+    loads = [load(*(2.0 + np.sin(np.arange(60) / 10.0 + number)).tolist()) for number in range(6)]
+    first = share_instances(sharers, loads)
+    there = [dataclasses.replace(host, name=f"i-{place}") for place, host in enumerate(first.hosts)]
+    again = share_instances(sharers, loads, there=there)
+    assert sorted(again.hosts) == sorted(there)
+
+
+def test_what_is_refused_is_kept_but_not_launched() -> None:
+    sharers = [sharer(f"m{number}") for number in range(4)]
+    loads = [load(*[0.4] * 60) for _ in sharers]
+    barred = [LARGE.name, XLARGE.name]
+    assert share_instances(sharers, loads, refused=barred).hosts == ()
+    there = [
+        dataclasses.replace(host, name=f"i-{place}")
+        for place, host in enumerate(share_instances(sharers, loads).hosts)
+    ]
+    assert share_instances(sharers, loads, there=there, refused=barred).hosts == tuple(there)
+
+
+def test_types_with_credits_and_types_of_one_model_are_not_shared() -> None:
+    credit = BurstCredits(vcpus=2, earn_per_hour=24.0, max_balance=576.0, baseline=0.2)
+    burst = dataclasses.replace(LARGE, instance_type=dataclasses.replace(LARGE.instance_type, credits=credit))
+    assert host_types([sharer("a", offerings=(burst,)), sharer("b", offerings=(burst,))]) == ()
+    found = host_types([sharer("a", offerings=(LARGE,)), sharer("b")])
+    assert [item.offering for item in found] == [LARGE.name]
+
+
+def test_the_order_of_models_changes_nothing() -> None:
+    sharers = [sharer(f"m{number}", latency_s=0.3 + 0.1 * number) for number in range(4)]
+    loads = [load(*[0.5 + number] * 30) for number in range(4)]
+    found = {
+        share_instances([sharers[n] for n in order], [loads[n] for n in order]).hosts
+        for order in itertools.permutations(range(4))
+    }
+    assert len(found) == 1

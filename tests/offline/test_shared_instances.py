@@ -1,0 +1,86 @@
+"""`mark simulate` of a service whose models share instances."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from scripts.acceptance.zoo import ZooModel, write_zoo
+from tests.command_line import Mark
+
+MODELS = [
+    ZooModel("a", latency_ms=40.0, peak_rps=4.0, peak_hour=0.0),
+    ZooModel("b", latency_ms=20.0, peak_rps=6.0, peak_hour=1.0),
+    ZooModel("c", latency_ms=60.0, peak_rps=3.0, peak_hour=23.0),
+]
+"""Each would rent an instance of its own, which it would keep busy for a tenth of the time."""
+
+
+@pytest.fixture(autouse=True)
+def _zoo(mark: Mark) -> None:
+    write_zoo(Path("zoo"), MODELS, seed=1)
+
+
+def simulate(mark: Mark, *arguments: str, **settings: Any) -> dict[str, Any]:
+    """Half an hour of the zoo without Lambda, with these settings beside."""
+    file = Path("zoo/service.yaml")
+    given = yaml.safe_load(file.read_text())
+    given["offerings"]["overflow"] = False
+    given["trace"]["duration_s"] = 1800
+    for model in given["service"]["serve"]:
+        model.update(settings.pop(model["model"], {}))
+    file.write_text(yaml.safe_dump(given | settings))
+    told = ("--forecaster", "last-value", "--config", str(file))
+    answer = mark("simulate", *told, *arguments, "--out", "run")
+    assert answer.status == 0, answer.err
+    found: dict[str, Any] = json.loads(Path("run/runs.json").read_text())
+    return found | {"out": answer.out}
+
+
+def test_small_models_share_an_instance_and_pay_for_one(mark: Mark) -> None:
+    said = simulate(mark, "--policy", "hedged,fleet-per-model")
+    shared, apart = said["runs"]
+    assert shared["instances_rented"] == pytest.approx(1.0)
+    assert apart["instances_rented"] == pytest.approx(3.0)
+    assert shared["cost_usd"]["instances"] == pytest.approx(apart["cost_usd"]["instances"] / 3.0)
+    for run in said["runs"]:
+        for model in run["models"]:
+            assert model["slo"]["attained"] >= 0.98, (run["policy"], model["model"])
+            assert model["served"]["instance"] > 0
+    requests = [{model["model"]: model["requests"] for model in run["models"]} for run in said["runs"]]
+    assert requests[0] == requests[1]
+    own = sum(model["cost_usd"]["total"] for model in shared["models"])
+    parts = own + shared["hosts_usd"] + shared["around_usd"]
+    assert shared["cost_usd"]["total"] == pytest.approx(parts, rel=1e-6)
+    assert "MArk (3 models together on 1 instance)" in said["verdict"]["sentence"]
+    assert "Shared: 1.0 instances" in said["out"]
+
+
+def test_who_shares_with_nobody_keeps_a_fleet_of_its_own(mark: Mark) -> None:
+    (run,) = simulate(mark, "--policy", "hedged", a={"sharing": "alone"})["runs"]
+    assert {model["model"]: round(model["instances_rented"]) for model in run["models"]} == {
+        "a": 1,
+        "b": 0,
+        "c": 0,
+    }
+    assert run["instances_rented"] == pytest.approx(2.0)
+
+
+def test_a_lost_shared_instance_is_replaced(mark: Mark) -> None:
+    faults = {"interrupts": [{"at_min": 5, "share": 1.0}]}
+    (run,) = simulate(mark, "--policy", "hedged", market="spot", faults=faults)["runs"]
+    assert 0.8 < run["instances_rented"] < 1.2
+    for model in run["models"]:
+        assert model["served"]["in_flight"] < 5
+        # the two minutes of notice do for a boot, and not for its longest
+        assert model["slo"]["attained"] > 0.9, model["model"]
+
+
+def test_a_refused_shared_instance_leaves_each_its_own(mark: Mark) -> None:
+    faults = {"refusals": [{"from_min": 0, "to_min": 30, "offering": "c5.large:on-demand"}]}
+    (run,) = simulate(mark, "--policy", "hedged", faults=faults)["runs"]
+    assert all(model["slo"]["attained"] >= 0.98 for model in run["models"])
