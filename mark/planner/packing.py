@@ -396,7 +396,9 @@ def _planned(case: _Case) -> _Fleet:
     kept = _rebuilt(case, _allowed_there(case))
     few = len(case.needs) <= SMALL
     starts = [kept, *(_grown(case, _evaluated(case, []), per_usd=each) for each in (False, True)[: 1 + few])]
-    if not few:
+    if few:
+        starts.append(_evaluated(case, _apart(case)))
+    else:
         starts = starts[1:] if _gains(case, starts[1], kept) else starts[:1]
     best = _improved(case, starts[0])
     for start in starts[1:]:
@@ -404,6 +406,17 @@ def _planned(case: _Case) -> _Fleet:
         if _gains(case, found, best):
             best = found
     return best
+
+
+def _apart(case: _Case) -> list[_Placed]:
+    """New hosts for each model as if it were the only one."""
+    hosts: list[_Placed] = []
+    for m in range(len(case.needs)):
+        only = np.zeros_like(case.capacity)
+        only[:, m] = case.capacity[:, m]
+        lone = replace(case, capacity=only, there=())
+        hosts += _improved(lone, _grown(lone, _evaluated(lone, []))).hosts
+    return hosts
 
 
 def _allowed_there(case: _Case) -> list[_Placed]:
