@@ -39,7 +39,9 @@ from mark.planner.packing_kernels import (
     Models,
     Tenancies,
     admit,
+    concave_hull,
     fill,
+    points,
     savings,
     share_out,
 )
@@ -48,15 +50,18 @@ POINTS = 17
 """Points at which a curve is known to the search."""
 BATCHES_SHARE = 1.0
 """Of the objective: a request's own batch and the one before it end within it."""
-LEAST_GAIN = 1e-3
-"""Of the rents: a change that gains less is not made."""
+LEAST_GAIN = 2e-3
+"""Of the dearest rent in the fleet: a change that gains less is not made."""
 NEAR = 0.02
 """Of the rents: a change that looks worse by more is not worked out."""
 SMALL = 12
-"""Up to so many models are moved one by one."""
-SINGLES, PAIRED = 24, 8
-"""So many of the idlest hosts are replaced one by one, and in pairs."""
-MOST_REPLANS = 20
+"""Up to so many models are moved one by one, and from several starts."""
+IDLEST, FEW_IDLEST = 8, 4
+"""So many of the idlest hosts are replaced, one by one and in pairs; the second where models are many."""
+MOST_CHANGES, FEW_CHANGES = 200, 4
+"""Changes made by one search."""
+MOST_REPLANS, FEW_REPLANS = 20, 1
+"""Times that a plan is planned again. Of many models it may still change a little after the last time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +208,7 @@ def pack(
     """
     names, case = _case_of(needs, types, there, most_busy, hours)
     fleet = _planned(case)
-    for _ in range(MOST_REPLANS):
+    for _ in range(MOST_REPLANS if len(needs) <= SMALL else FEW_REPLANS):
         again = _planned(replace(case, there=fleet.hosts))
         slots = [fleet.hosts[item.slot].slot if item.slot >= 0 else -1 for item in again.hosts]
         found = _evaluated(case, [item._replace(slot=slot) for item, slot in zip(again.hosts, slots, strict=True)])
@@ -289,9 +294,11 @@ def _models_of(needs: Sequence[Need], most_busy: float) -> Models:
     count = len(needs)
     at, saved, hull = np.zeros((3, count, POINTS))
     for m, item in enumerate(needs):
-        at[m] = _points(np.asarray(item.levels, np.float64), np.asarray(item.saved_usd_per_hour, np.float64))
-        saved[m] = np.interp(at[m], item.levels, item.saved_usd_per_hour)
-        hull[m] = _hull(at[m], saved[m])
+        levels = np.asarray(item.levels, np.float64)
+        usd = np.asarray(item.saved_usd_per_hour, np.float64)
+        at[m] = points(levels, usd, POINTS)
+        saved[m] = np.interp(at[m], levels, usd)
+        hull[m] = concave_hull(at[m], saved[m])
     teams = sorted({item.team for item in needs})
     return Models(
         at=at,
@@ -307,35 +314,6 @@ def _models_of(needs: Sequence[Need], most_busy: float) -> Models:
         alone=np.array([item.alone for item in needs], np.bool_),
         most_busy=most_busy,
     )
-
-
-def _points(levels: Floats, saved: Floats) -> Floats:
-    """POINTS levels, those where little more is saved left out; all of the curve's where it has no more."""
-    top = int(np.searchsorted(saved, saved[-1] * (1.0 - NOTHING))) if len(saved) else 0
-    if top == 0:
-        return np.linspace(0.0, 1.0, POINTS)
-    levels, saved = levels[: top + 1], saved[: top + 1]
-    if len(levels) > POINTS:
-        rising = saved + np.linspace(0.0, NOTHING * saved[-1], len(saved))
-        levels = np.interp(np.linspace(0.0, rising[-1], POINTS), rising, levels)
-    while len(levels) < POINTS:
-        widest = int(np.argmax(np.diff(levels)))
-        levels = np.insert(levels, widest + 1, (levels[widest] + levels[widest + 1]) / 2)
-    return levels
-
-
-def _hull(at: Floats, saved: Floats) -> Floats:
-    """The least concave curve above the points."""
-    corners = [0]
-    for i in range(1, len(at)):
-        while len(corners) > 1 and _rise(at, saved, corners[-2], corners[-1]) <= _rise(at, saved, corners[-1], i):
-            corners.pop()
-        corners.append(i)
-    return np.interp(at, at[corners], saved[corners])
-
-
-def _rise(at: Floats, saved: Floats, i: int, j: int) -> float:
-    return float((saved[j] - saved[i]) / (at[j] - at[i]))
 
 
 def _evaluated(case: _Case, hosts: Sequence[_Placed]) -> _Fleet:
@@ -416,16 +394,29 @@ def _loading_usd(case: _Case, host: _Placed) -> float:
 def _planned(case: _Case) -> _Fleet:
     """The best fleet found; what is there where no other gains more than LEAST_GAIN."""
     kept = _rebuilt(case, _allowed_there(case))
-    starts = [kept, *(_grown(case, _evaluated(case, []), per_usd=per_usd) for per_usd in (False, True))]
-    if len(case.needs) > SMALL:
-        best = max(starts, key=lambda start: start.usd)
-        starts = [best] if _gains(case, best, kept) else [kept]
+    few = len(case.needs) <= SMALL
+    starts = [kept, *(_grown(case, _evaluated(case, []), per_usd=each) for each in (False, True)[: 1 + few])]
+    if few:
+        starts.append(_evaluated(case, _apart(case)))
+    else:
+        starts = starts[1:] if _gains(case, starts[1], kept) else starts[:1]
     best = _improved(case, starts[0])
     for start in starts[1:]:
         found = _improved(case, start)
         if _gains(case, found, best):
             best = found
     return best
+
+
+def _apart(case: _Case) -> list[_Placed]:
+    """New hosts for each model as if it were the only one."""
+    hosts: list[_Placed] = []
+    for m in range(len(case.needs)):
+        only = np.zeros_like(case.capacity)
+        only[:, m] = case.capacity[:, m]
+        lone = replace(case, capacity=only, there=())
+        hosts += _improved(lone, _grown(lone, _evaluated(lone, []))).hosts
+    return hosts
 
 
 def _allowed_there(case: _Case) -> list[_Placed]:
@@ -441,25 +432,26 @@ def _allowed_there(case: _Case) -> list[_Placed]:
 
 
 def _gains(case: _Case, found: _Fleet, before: _Fleet) -> bool:
-    rents = sum(case.rent[host.kind] for host in before.hosts)
-    return found.usd > before.usd + LEAST_GAIN * rents + NOTHING
+    dearest = max((case.rent[host.kind] for host in before.hosts), default=0.0)
+    return found.usd > before.usd + LEAST_GAIN * dearest + NOTHING
 
 
 def _improved(case: _Case, fleet: _Fleet) -> _Fleet:
     """Local search: the first change that gains, until none does."""
-    while True:
+    for _ in range(MOST_CHANGES if len(case.needs) <= SMALL else FEW_CHANGES):
         for found in _changed(case, fleet):
             if _gains(case, found, fleet):
                 fleet = _grown(case, found)
                 break
         else:
-            return fleet
+            break
+    return fleet
 
 
 def _changed(case: _Case, fleet: _Fleet) -> Iterator[_Fleet]:
     """Fleets near to this one: hosts dropped, replaced, merged; of few models also tenants moved and exchanged."""
     yield from _without_hosts(case, fleet)
-    if len(case.needs) <= SMALL:
+    if len(case.needs) <= SMALL and len(fleet.hosts) <= IDLEST:
         for hosts in chain(_with_lone(case, fleet), _moved(case, fleet.hosts), _exchanged(case, fleet.hosts)):
             yield _topped_up(case, _evaluated(case, hosts))
 
@@ -469,17 +461,20 @@ def _without_hosts(case: _Case, fleet: _Fleet) -> Iterator[_Fleet]:
     devices = np.array([len(host.models) for host in fleet.hosts], np.int64)
     busy = fleet.used.mean(axis=1)
     idlest = sorted(range(len(devices)), key=lambda i: float(busy[devices[:i].sum()]))
-    some = [(i,) for i in idlest[:SINGLES]]
+    few = len(case.needs) <= SMALL and len(fleet.hosts) <= IDLEST
     slack = NEAR * sum(case.rent[host.kind] for host in fleet.hosts)
-    for gone in (*some, *combinations(idlest[:PAIRED], 2)):
+    some = idlest[: IDLEST if few else FEW_IDLEST]
+    for gone in (*((i,) for i in some), *combinations(some, 2)):
         rest = [host for i, host in enumerate(fleet.hosts) if i not in gone]
         without = _evaluated(case, rest)
+        lost = {m for i in gone for models in fleet.hosts[i].models for m in models}
         if len(gone) == 1:
-            yield _topped_up(case, without)
+            yield _topped_up(case, without, lost)
         for kind in range(len(case.types)):
             option = _best_host(case, without, kind)
             if option is not None and without.usd + option.usd > fleet.usd - slack:
-                yield _rebuilt(case, [*without.hosts, option.host])
+                found = _topped_up(case, _evaluated(case, [*without.hosts, option.host]), lost)
+                yield _grown(case, found) if few else found
 
 
 def _with_lone(case: _Case, fleet: _Fleet) -> Iterator[list[_Placed]]:
@@ -554,7 +549,12 @@ def _rebuilt(case: _Case, hosts: Sequence[_Placed]) -> _Fleet:
 
 def _unserved(case: _Case, fleet: _Fleet) -> Ints:
     """Models for which more capacity would save something."""
-    return np.flatnonzero(fleet.reached < case.models.at[:, -1] - NOTHING)
+    return np.flatnonzero(_unserved_of(case, fleet, np.arange(len(case.needs))))
+
+
+def _unserved_of(case: _Case, fleet: _Fleet, models: Ints) -> Flags:
+    found: Flags = fleet.reached[models] < case.models.at[models, -1] - NOTHING
+    return found
 
 
 def _entry_usd(case: _Case, hosts: Sequence[_Placed]) -> Floats:
@@ -566,10 +566,11 @@ def _entry_usd(case: _Case, hosts: Sequence[_Placed]) -> Floats:
     return entry
 
 
-def _topped_up(case: _Case, fleet: _Fleet) -> _Fleet:
-    """The fleet with more tenants on hosts that are there, where that gains."""
+def _topped_up(case: _Case, fleet: _Fleet, only: set[int] | None = None) -> _Fleet:
+    """The fleet with more tenants, of some models only, on hosts that are there, where that gains."""
     tried: set[_Placed] = set()
-    while len(unserved := _unserved(case, fleet)):
+    some = np.array(sorted(only or ()), np.int64)
+    while len(unserved := _unserved(case, fleet) if only is None else some[_unserved_of(case, fleet, some)]):
         i = next((i for i, host in enumerate(fleet.hosts) if host not in tried), None)
         if i is None:
             break
@@ -605,7 +606,9 @@ def _joined(
             used=used[d],
         )
         if barred:
-            candidates = candidates[~np.isin(candidates, [*barred])]
+            may = np.ones(len(case.needs), np.bool_)
+            may[[*barred]] = False
+            candidates = candidates[may[candidates]]
         taken, _ = admit(candidates, 0, reached, entry, case.models, device)
         if len(taken):
             joined = tuple(sorted((*tenants, *map(int, taken))))

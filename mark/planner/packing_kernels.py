@@ -369,3 +369,37 @@ def fill(
         if found[2] > best[2] + NOTHING:
             best = found
     return best
+
+
+@njit(cache=True)
+def points(levels: Floats, saved: Floats, count: int) -> Floats:  # pragma: no cover - compiled
+    """Levels of a curve up to where it rises no more: its own and middles between, or equal savings apart."""
+    top = np.searchsorted(saved, saved[-1] * (1.0 - NOTHING)) if len(saved) else 0
+    if top == 0:
+        return np.linspace(0.0, 1.0, count)
+    found = np.empty(count)
+    if top >= count:
+        rising = saved[: top + 1] + np.linspace(0.0, NOTHING * saved[-1], top + 1)
+        return np.interp(np.linspace(0.0, rising[-1], count), rising, levels[: top + 1])
+    found[: top + 1] = levels[: top + 1]
+    for size in range(top + 1, count):
+        widest = np.argmax(np.diff(found[:size]))
+        middle = (found[widest] + found[widest + 1]) / 2
+        found[widest + 2 : size + 1] = found[widest + 1 : size].copy()
+        found[widest + 1] = middle
+    return found
+
+
+@njit(cache=True)
+def concave_hull(at: Floats, saved: Floats) -> Floats:  # pragma: no cover - compiled
+    """The least concave curve above the points."""
+    corners, size = np.zeros(len(at), np.int64), 1
+    for i in range(1, len(at)):
+        while size > 1:
+            a, b = corners[size - 2], corners[size - 1]
+            if (saved[b] - saved[a]) * (at[i] - at[b]) > (saved[i] - saved[b]) * (at[b] - at[a]):
+                break
+            size -= 1
+        corners[size] = i
+        size += 1
+    return np.interp(at, at[corners[:size]], saved[corners[:size]])

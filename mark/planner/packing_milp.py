@@ -23,7 +23,7 @@ import pulp
 from mark.planner.packing import HostType, Need
 from mark.planner.solver import SearchLimits, solve
 
-LIMITS = SearchLimits(max_nodes=20_000, relative_gap=1e-4)
+LIMITS = SearchLimits(max_nodes=2_000, relative_gap=1e-3)
 
 
 def most_worth(
