@@ -5,6 +5,7 @@ below it, or what a fleet of the model's own would, whichever is less: that is w
 sharing. Who shares gets smaller batches than on an instance of its own, because a neighbour waits for them.
 
 An instance that would hold one model alone is not shared: that model's own plan rents it, or something better.
+A model that Lambda cannot answer in time keeps a fleet of its own, whose plan looks after its surges.
 """
 
 from __future__ import annotations
@@ -53,6 +54,12 @@ class Sharer:
     #: It shares with no other model.
     alone: bool = False
 
+    @property
+    def may_share(self) -> bool:
+        """Only where Lambda answers in time what shared instances do not admit: nothing else is planned for it."""
+        overflow = self.overflow
+        return not self.alone and overflow is not None and overflow.latency_s <= self.slo.latency_s
+
 
 def shared_offering(offering: Offering, slo: Slo) -> Offering | None:
     """What a model gets of a shared instance; None where its smallest batch takes too long for a neighbour."""
@@ -86,7 +93,7 @@ def need_of(sharer: Sharer, history: Demand) -> Need:
             Fit(offering=item.name, capacity_rps=item.capacity_rps, full_batch_s=item.latency_s) for item in shared
         ),
         team=sharer.team,
-        alone=sharer.alone,
+        alone=not sharer.may_share,
         load_usd=min((LOAD_S / 3600.0 * item.usd_per_hour for item in shared), default=0.0),
     )
 
@@ -110,7 +117,7 @@ def host_types(sharers: Iterable[Sharer], refused: Iterable[str] = ()) -> tuple[
     """Instances that several models could share. Types with CPU credits take no part."""
     found: dict[str, list[Offering]] = {}
     for sharer in sharers:
-        for item in sharer.offerings:
+        for item in sharer.offerings if sharer.may_share else ():
             if item.instance_type.credits is None and shared_offering(item, sharer.slo) is not None:
                 found.setdefault(item.name, []).append(item)
     barred = frozenset(refused)

@@ -37,7 +37,7 @@ def sharer(name: str, *, latency_s: float = 0.6, **fields: object) -> Sharer:
         "model": ModelSpec(name=name, slo=slo, memory_gib=0.5),
         "slo": slo,
         "offerings": (LARGE, XLARGE),
-        "overflow": None,
+        "overflow": lambda_offering(latency_s=0.4),
     }
     return Sharer(**{**given, **fields})  # type: ignore[arg-type]
 
@@ -89,7 +89,14 @@ def test_twenty_small_models_share_few_instances_and_each_is_placed_once() -> No
 
 
 def test_a_model_that_shares_with_nobody_has_no_shared_instance() -> None:
-    sharers = [sharer("a", alone=True), sharer("b"), sharer("c", team="blue"), sharer("d", team="blue")]
+    sharers = [
+        sharer("a", alone=True),
+        sharer("b"),
+        sharer("c", team="blue"),
+        sharer("d", team="blue"),
+        sharer("e", team="blue", overflow=None),
+        sharer("f", team="blue", overflow=lambda_offering(latency_s=0.7)),
+    ]
     packing = share_instances(sharers, [load(*[0.4] * 60) for _ in sharers])
     assert [sorted(tenant.model for tenant in host.tenants) for host in packing.hosts] == [["c", "d"]]
 

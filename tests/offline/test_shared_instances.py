@@ -26,31 +26,34 @@ def _zoo(mark: Mark) -> None:
 
 
 def simulate(mark: Mark, *arguments: str, **settings: Any) -> dict[str, Any]:
-    """Half an hour of the zoo without Lambda, with these settings beside."""
+    """Half an hour of the zoo, with these settings beside; those of a model by its name."""
     file = Path("zoo/service.yaml")
     given = yaml.safe_load(file.read_text())
-    given["offerings"]["overflow"] = False
     given["trace"]["duration_s"] = 1800
     for model in given["service"]["serve"]:
         model.update(settings.pop(model["model"], {}))
     file.write_text(yaml.safe_dump(given | settings))
-    told = ("--forecaster", "last-value", "--config", str(file))
-    answer = mark("simulate", *told, *arguments, "--out", "run")
+    answer = mark("simulate", "--forecaster", "last-value", "--config", str(file), *arguments, "--out", "run")
     assert answer.status == 0, answer.err
     found: dict[str, Any] = json.loads(Path("run/runs.json").read_text())
     return found | {"out": answer.out}
 
 
+def shares(run: dict[str, Any]) -> dict[str, float]:
+    """Share of each model's requests that shared instances took."""
+    return {model["model"]: model["on_shared"] / model["requests"] for model in run["models"]}
+
+
 def test_small_models_share_an_instance_and_pay_for_one(mark: Mark) -> None:
     said = simulate(mark, "--policy", "hedged,fleet-per-model")
     shared, apart = said["runs"]
-    assert shared["instances_rented"] == pytest.approx(1.0)
-    assert apart["instances_rented"] == pytest.approx(3.0)
-    assert shared["cost_usd"]["instances"] == pytest.approx(apart["cost_usd"]["instances"] / 3.0)
+    assert shared["instances_rented"] == pytest.approx(1.0, abs=0.01)
+    assert min(shares(shared).values()) > 0.9
+    assert set(shares(apart).values()) == {0.0}
+    assert shared["cost_usd"]["total"] < apart["cost_usd"]["total"]
     for run in said["runs"]:
         for model in run["models"]:
             assert model["slo"]["attained"] >= 0.98, (run["policy"], model["model"])
-            assert model["served"]["instance"] > 0
     requests = [{model["model"]: model["requests"] for model in run["models"]} for run in said["runs"]]
     assert requests[0] == requests[1]
     own = sum(model["cost_usd"]["total"] for model in shared["models"])
@@ -60,27 +63,30 @@ def test_small_models_share_an_instance_and_pay_for_one(mark: Mark) -> None:
     assert "Shared: 1.0 instances" in said["out"]
 
 
-def test_who_shares_with_nobody_keeps_a_fleet_of_its_own(mark: Mark) -> None:
+def test_who_shares_with_nobody_shares_nothing(mark: Mark) -> None:
     (run,) = simulate(mark, "--policy", "hedged", a={"sharing": "alone"})["runs"]
-    assert {model["model"]: round(model["instances_rented"]) for model in run["models"]} == {
-        "a": 1,
-        "b": 0,
-        "c": 0,
-    }
-    assert run["instances_rented"] == pytest.approx(2.0)
+    assert shares(run)["a"] == 0.0
+    (run,) = simulate(mark, "--policy", "hedged", a={"sharing": "team", "team": "blue"})["runs"]
+    assert shares(run)["a"] == 0.0
 
 
 def test_a_lost_shared_instance_is_replaced(mark: Mark) -> None:
     faults = {"interrupts": [{"at_min": 5, "share": 1.0}]}
     (run,) = simulate(mark, "--policy", "hedged", market="spot", faults=faults)["runs"]
-    assert 0.8 < run["instances_rented"] < 1.2
+    assert 0.8 < run["instances_rented"] < 1.3
+    assert min(shares(run).values()) > 0.7
     for model in run["models"]:
-        assert model["served"]["in_flight"] < 5
-        # the two minutes of notice do for a boot, and not for its longest
-        assert model["slo"]["attained"] > 0.9, model["model"]
+        assert model["slo"]["attained"] >= 0.97, model["model"]
 
 
-def test_a_refused_shared_instance_leaves_each_its_own(mark: Mark) -> None:
-    faults = {"refusals": [{"from_min": 0, "to_min": 30, "offering": "c5.large:on-demand"}]}
+def test_a_refused_shared_instance_leaves_its_models_to_lambda_and_other_types(mark: Mark) -> None:
+    faults = {
+        "refusals": [
+            {"from_min": 0, "to_min": 30, "offering": f"c5.{size}:on-demand"}
+            for size in ("large", "xlarge", "2xlarge")
+        ]
+    }
     (run,) = simulate(mark, "--policy", "hedged", faults=faults)["runs"]
-    assert all(model["slo"]["attained"] >= 0.98 for model in run["models"])
+    assert run["instances_rented"] == 0.0
+    for model in run["models"]:
+        assert model["served"]["lambda"] == model["requests"] - model["served"]["in_flight"]
