@@ -91,4 +91,4 @@ def tell_runs(
     if page is not None:
         show(f"report: {page}", "")
     found = verdict()
-    show(*filter(None, [found.changes_at]), found.sentence)
+    show(*filter(None, [found.changes_at, found.sentence, found.how]))

@@ -126,6 +126,7 @@ def render_report(
             title=title,
             headline=verdict.parts[0],
             others=verdict.parts[1],
+            how=verdict.how,
             bought=accuracy_sentence(runs),
             changes_at=verdict.changes_at,
             has_floor=any(run.cost_over_floor is not None for run in runs),

@@ -119,7 +119,8 @@ class Verdict:
     break_even_rps: constant load, requests/s, from which MArk costs less than Lambda alone; None where none does.
     mean_rps: what came, requests/s.
     lambda_guess: what Lambda might cost where nobody measured it. requests: those that were replayed; None where
-    that is not told. is_assumed: a latency is a formula, which nobody measured.
+    that is not told. is_assumed: a latency is a formula, which nobody measured. around_usd_per_month: MArk's own
+    nodes and what else stands around its instances; None where that is not told.
     """
 
     #: None for a service, whose models have objectives of their own.
@@ -130,10 +131,13 @@ class Verdict:
     lambda_guess: GuessedLambda | None = None
     requests: int | None = None
     is_assumed: bool = False
+    around_usd_per_month: float | None = None
 
     @property
     def best(self) -> Option | None:
-        """The cheapest that keeps the objective, to the cent; None where none does."""
+        """The cheapest that keeps the objective, to the cent; None where none does, or nothing was asked."""
+        if self.requests == 0:
+            return None
         able = [one for one in self.options if one.keeps_objective]
         return min(able, key=lambda one: (round(one.usd_per_month, 2), EFFORT[one.role]), default=None)
 
@@ -156,8 +160,6 @@ class Verdict:
         if self.options and not self._has_lambda:
             guessed = "" if self.lambda_guess is None else f": {self.lambda_guess.words}"
             rest.append(f"Lambda alone was not compared{guessed}.")
-        if self.requests == 0:
-            first = "No request came in this time: replay another stretch (--start-s, --duration-s)."
         return first, " ".join((*rest, *self._doubts))
 
     @property
@@ -177,6 +179,18 @@ class Verdict:
     def changes_at(self) -> str:
         """The load at which the answer changes; empty where that is not known."""
         return pays_from(self.break_even_rps, mean_rps=self.mean_rps)
+
+    @property
+    def how(self) -> str:
+        """How to have Lambda alone, where that is the answer; empty elsewhere."""
+        if self.best is None or self.best.role is not Role.LAMBDA:
+            return ""
+        usd = self.around_usd_per_month
+        nodes = "MArk's own nodes" if usd is None else f"MArk's own nodes, {usd_per_month_words(usd)} a month"
+        return (
+            f"How: try it with `policies: [{LAMBDA_ONLY}]` in the settings and `mark up`. `mark deploy` would add "
+            f"{nodes}: to pay for Lambda alone, deploy the model as a function of your own."
+        )
 
     @property
     def lambda_guess_usd_per_month(self) -> float | None:
@@ -199,6 +213,8 @@ class Verdict:
     def _nothing_keeps(self) -> str:
         if not self.options:
             return ""
+        if self.requests == 0:
+            return "No request came in this time: replay another stretch (--start-s, --duration-s)."
         if self.slo is None:
             return "Nothing that was replayed keeps every model's objective."
         promise = f"{percent(self.slo.target)} within {format_duration(self.slo.judged_s)}"
@@ -235,7 +251,9 @@ class VerdictObject(TypedDict):
     """Which of the options costs least and keeps the objective."""
 
     sentence: str
-    #: Role of the option to run; null where none keeps the objective.
+    #: How to have Lambda alone where that is the answer; null elsewhere.
+    how: str | None
+    #: Role of the option to run; null where none keeps the objective, or no request came.
     run: str | None
     options: list[OptionObject]
     #: Constant load, requests/s, from which MArk costs less than Lambda alone; null where none does.
@@ -252,6 +270,7 @@ def verdict_document(verdict: Verdict) -> VerdictObject:
     best = verdict.best
     return {
         "sentence": verdict.sentence,
+        "how": verdict.how or None,
         "run": None if best is None else best.role.value,
         "options": [
             {

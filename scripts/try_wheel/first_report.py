@@ -94,7 +94,8 @@ def _check(folder: Path, said: dict[str, str]) -> None:
     (answer,) = [json.loads(text) for line, text in said.items() if line.startswith("curl")]
     if answer["outputs"][0]["name"] != "minutes":
         raise Broken(f"the gateway answered {answer}")
-    (verdict,) = [text.rstrip().splitlines()[-1] for line, text in said.items() if "simulate" in line]
+    (printed,) = [text.splitlines() for line, text in said.items() if "simulate" in line]
+    verdict = next((line for line in reversed(printed) if line.startswith(("Run ", "Keep "))), "")
     if not all(words in verdict for words in ("a month", "Lambda alone: ", "MArk: ", "SageMaker as you would")):
         raise Broken(f"no verdict ends the replay, but {verdict!r}")
     for name, word in (("report/report.html", "hedged"), ("live.html", "eta")):

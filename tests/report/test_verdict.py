@@ -15,7 +15,7 @@ from mark.domain.billing.costs import CostUsd
 from mark.domain.errors import Misconfigured
 from mark.domain.objective import Slo
 from mark.domain.offering import LambdaGuess, LambdaOffering
-from mark.policies.present import HPA, SAGEMAKER, parse_present, static_count
+from mark.policies.present import HPA, LAMBDA, SAGEMAKER, parse_present, static_count
 from mark.report.formatting import rate_words, usd_per_month_words
 from mark.report.runs.comparison import ComparedRun
 from mark.report.runs.run_documents import simulate_document
@@ -85,6 +85,17 @@ def test_a_manager_can_act_on_the_sentence() -> None:
         "The best autoscaler you could build (autoscaler-spill): 50.00 USD. "
         "SageMaker as you would set it up: 74.00 USD."
     )
+
+
+def test_who_is_told_to_run_lambda_alone_is_told_how_and_what_mark_around_it_costs() -> None:
+    cost = CostUsd(instances=1.0 * HOUR_OF_MONTH, standby=0.0, lambda_=0.0, overhead=43.5 * HOUR_OF_MONTH)
+    plain = run("hedged", 44.58)
+    ours = dataclasses.replace(plain, result=dataclasses.replace(plain.result, cost=cost))
+    how = verdict_of([ours, run("lambda-only", 1.43)]).how
+    assert "policies: [lambda-only]" in how
+    assert "MArk's own nodes, 43.50 USD a month" in how
+    assert verdict_of([ours, run("lambda-only", 100.0)]).how == ""
+    assert verdict_of([ours, run("lambda-only", 1.43)], LAMBDA).how == "", "it runs already"
 
 
 def test_what_misses_the_objective_is_not_run_however_cheap() -> None:
@@ -162,7 +173,10 @@ def test_a_service_guesses_lambda_for_the_models_that_nobody_measured() -> None:
 @pytest.mark.parametrize(("requests", "doubted"), [(0, False), (1, True), (49, True), (50, False)])
 def test_an_answer_that_few_requests_give_says_so(requests: int, doubted: bool) -> None:
     served = ServedCounts(instance=requests, standby=0, lambda_=0, shed=0, in_flight=0)
-    sentence = verdict_of([run("hedged", 44.58, served=served)]).sentence
+    verdict = verdict_of([run("hedged", 44.58, served=served), run("lambda-only", 0.0, served=served)])
+    sentence = verdict.sentence
+    assert all(option.words in sentence for option in verdict.options)
+    assert (verdict.best is None) == (requests == 0)
     assert ("came: too few to tell who keeps the objective." in sentence) == doubted
     assert sentence.startswith("No request came in this time") == (requests == 0)
 

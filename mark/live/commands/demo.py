@@ -86,7 +86,7 @@ def demonstrate(settings: Settings, *, as_json: bool) -> None:
         return
     show(headline(document), "", comparison_table(document), "")
     _show(rehearsed)
-    show(f"report: {page}", "", verdict.sentence, agreement(document))
+    show(f"report: {page}", "", *filter(None, [verdict.sentence, verdict.how]), agreement(document))
 
 
 def replay_all(settings: Settings, *, as_json: bool) -> None:

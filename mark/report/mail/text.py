@@ -12,7 +12,7 @@ GAP = "  "
 
 def mail_text(view: MailView) -> str:
     """The whole mail; sentences are wrapped, tables are as wide as they need."""
-    head = [*_wrapped(view.verdict), *_wrapped(view.headline), view.title]
+    head = [*_wrapped(view.verdict), *_wrapped(view.how), *_wrapped(view.headline), view.title]
     tiles = [f"{tile.label}: {tile.value}{f' ({tile.beside})' if tile.beside else ''}" for tile in view.tiles]
     parts = ["\n".join(head), "\n".join(tiles), *map(_section, view.sections)]
     return "\n\n".join(part for part in parts if part) + "\n"

@@ -72,6 +72,8 @@ class MailView:
     title: str
     #: What to run, by the replays of the service's days; empty without any.
     verdict: str
+    #: How to follow it; empty where MArk does, or without any.
+    how: str
     headline: str
     tiles: tuple[Tile, ...]
     sections: tuple[Section, ...]
@@ -105,6 +107,7 @@ def mail_view(report: CostReport) -> MailView:
         subject=f"{report.service}: {headline[0].lower()}{headline[1:]}",
         title=f"{report.service}, {format_period(report)}",
         verdict="" if verdict is None else verdict.sentence,
+        how="" if verdict is None else verdict.how,
         headline=f"{headline}.",
         tiles=_tiles(report, money) if report.has_data else (),
         sections=tuple(part for part in parts if part is not None),

@@ -50,7 +50,12 @@ def serving_usd(run: RunResult) -> float:
 
 def usd_per_month(result: RunResult) -> float:
     """Total cost of a month (730 h) that is like the run."""
-    return result.cost.total / result.duration_s * MONTH_S if result.duration_s > 0 else 0.0
+    return a_month(result.cost.total, result.duration_s)
+
+
+def a_month(usd: float, duration_s: float) -> float:
+    """A cost over a time as that of a month (730 h)."""
+    return usd / duration_s * MONTH_S if duration_s > 0 else 0.0
 
 
 def usd_per_million(result: RunResult) -> float | None:

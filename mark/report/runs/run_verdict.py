@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from mark.policies.overrides import OWN_POLICIES
 from mark.policies.present import SAGEMAKER, Present
 from mark.report.runs.comparison import ComparedRun, headline_run, mean_rps
-from mark.report.runs.rivals import usd_per_month
+from mark.report.runs.rivals import a_month, usd_per_month
 from mark.report.verdict import GuessedLambda, Verdict
 from mark.report.verdict_options import PolicyFigures, options_of
 from mark.simulator.results import RunResult
@@ -27,6 +27,7 @@ def verdict_of(runs: Sequence[ComparedRun], now: Present = SAGEMAKER) -> Verdict
         lambda_guess=None if guess is None or rps is None else GuessedLambda.of([(guess, rps, lead.result.slo)]),
         requests=lead.result.requests,
         is_assumed=bool(lead.result.assumed_profiles),
+        around_usd_per_month=a_month(lead.result.cost.overhead, lead.result.duration_s) if is_ours else None,
     )
 
 

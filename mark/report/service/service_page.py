@@ -21,14 +21,15 @@ TITLE = "Replay of a service"
 def render_service_report(runs: Sequence[ServiceRun], *, command: str, now: Present = SAGEMAKER) -> str:
     """The page as text; there is one run at least."""
     lead = lead_run(runs)
-    headline, others = service_replay_verdict(runs, now).parts
+    verdict = service_replay_verdict(runs, now)
     return (
         make_environment(unbroken=unbroken)
         .get_template("service.html.j2")
         .render(
             title=TITLE,
-            headline=headline,
-            others=others,
+            headline=verdict.parts[0],
+            others=verdict.parts[1],
+            how=verdict.how,
             lead=lead.policy,
             policies=[_policy(run, lead) for run in runs],
             models=[(model_cells(lead, model), model.keeps_objective) for model in by_money(lead)],

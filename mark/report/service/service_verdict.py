@@ -8,7 +8,7 @@ from mark.domain.figures import plural
 from mark.policies.overrides import OWN_POLICIES
 from mark.policies.present import SAGEMAKER, Present
 from mark.report.runs.comparison import HEADLINE_POLICIES
-from mark.report.runs.rivals import MONTH_S
+from mark.report.runs.rivals import a_month
 from mark.report.verdict import GuessedLambda, Verdict
 from mark.report.verdict_options import PolicyFigures, options_of
 from mark.simulator.service_run import ServiceRun
@@ -25,7 +25,7 @@ def lead_run(runs: Sequence[ServiceRun]) -> ServiceRun:
 
 def usd_per_month(run: ServiceRun) -> float:
     """Total cost of a month (730 h) that is like the run."""
-    return run.cost.total / run.duration_s * MONTH_S
+    return a_month(run.cost.total, run.duration_s)
 
 
 def service_replay_verdict(runs: Sequence[ServiceRun], now: Present = SAGEMAKER) -> Verdict:
@@ -38,6 +38,7 @@ def service_replay_verdict(runs: Sequence[ServiceRun], now: Present = SAGEMAKER)
         lambda_guess=_guessed(lead),
         requests=sum(model.served.total for model in lead.models),
         is_assumed=any(model.is_assumed for model in lead.models),
+        around_usd_per_month=None if ours is None else a_month(lead.shared_usd, lead.duration_s),
     )
 
 
