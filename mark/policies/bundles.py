@@ -53,7 +53,7 @@ PING_EVERY_S = 300.0
 MOST_POOLS = 5
 """Instance pools of a SageMaker endpoint."""
 FOR_GOOD_S = 7 * DAY_S
-"""SpotHedge has no end of time in which a zone counts as interrupted; no replay is judged over longer."""
+"""SpotHedge sets no time after which an interrupted zone is trusted again: a week stands for that."""
 MONITOR_TYPE = "c5.large"
 """T of the SLO monitor where it meets the objective (MArk section 4.4)."""
 MANAGED = ("sagemaker", "sagemaker-fast", "sagemaker-tuned", "sagemaker-pools")
