@@ -91,6 +91,11 @@ class Cluster:
             servers=self.servers, gpus=self.gpus, tenants={**self.tenants, gpu: (*self.of(gpu), instance)}
         )
 
+    def without(self, gpu: str, name: str) -> Cluster:
+        """Without the instance of that name on that GPU."""
+        left = tuple(tenant for tenant in self.of(gpu) if tenant.name != name)
+        return Cluster(servers=self.servers, gpus=self.gpus, tenants={**self.tenants, gpu: left})
+
     def fits(self, gpu: Gpu, instance: Instance) -> bool:
         """The capacity check: cores, memory, GPU memory."""
         cores, memory_gb = self.free(gpu.server)

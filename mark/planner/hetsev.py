@@ -15,7 +15,7 @@ sum C_i n_i + lambda C_i O_i u_i less the constant sum C_i N_i, and no cost is n
 The heuristic grows one type at a time and never moves a running instance to cheaper hardware. What the paper
 leaves open is read so: the rate is sized for the threshold that triggered (W / 0.8), else the next interval
 triggers again; an instance goes if the rest would have carried every rate of the cool-down; if no type alone
-carries the rate, the type that adds most capacity takes all of its room.
+carries the rate, the one that costs least for what it carries takes all of its room.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def optimal_actions(state: Scaling, *, grow_only: bool = False) -> dict[str, int
 
 
 def grow(state: Scaling) -> dict[str, int]:
-    """Scale out by the cheapest kind that carries the rate alone, else the one that adds most. Empty: no room."""
+    """Scale out by the cheapest kind that carries the rate alone, else by all of the cheapest's room."""
     if state.carries({}):
         return {}
     lacking = state.rate_rps - state.capacity_rps
@@ -133,8 +133,8 @@ def grow(state: Scaling) -> dict[str, int]:
     if enough:
         _, name, need = min(enough)
         return {name: need}
-    most = [(-kind.capacity_rps * room, kind.cost, kind.name, room) for kind, room in able]
-    return {min(most)[2]: min(most)[3]} if most else {}
+    cheapest = [(state.objective({kind.name: 1}) / kind.capacity_rps, kind.name, room) for kind, room in able]
+    return {min(cheapest)[1]: min(cheapest)[2]} if cheapest else {}
 
 
 def shrink(state: Scaling) -> dict[str, int]:
