@@ -169,7 +169,7 @@ class SharedGpus:
         self._on: dict[str, list[_Server]] = {name: [] for name in cluster.gpus}
         self._busy_s = np.zeros(self._intervals + 1)
         self._occupied: dict[str, float] = {}
-        self._rented_s: Counter[str] = Counter()
+        self._rented_s = dict.fromkeys(self._kinds, 0.0)
         self._launched = 0
         self._events: list[tuple[float, int, int, _Service | _Server | None]] = []
         self._order = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -86,7 +87,7 @@ def test_what_waits_has_no_gpu_left(pending: list[Instance]) -> None:
 
 
 @given(pendings, st.randoms(use_true_random=False))
-def test_the_order_of_the_input_changes_nothing(pending: list[Instance], chance) -> None:
+def test_the_order_of_the_input_changes_nothing(pending: list[Instance], chance: Random) -> None:
     shuffled = list(pending)
     chance.shuffle(shuffled)
     assert place(shuffled, cluster(), 100.0, POLICY) == place(pending, cluster(), 100.0, POLICY)

@@ -97,8 +97,8 @@ def test_a_pairs_file_changes_the_slowdowns(context: StudyContext, tmp_path: Pat
     ]
     file = tmp_path / "pairs.json"
     file.write_text(json.dumps({"format": "mark-pairs/1", "pairs": slow}))
-    slower = hetsev_fig5(replace(context, pairs=file), TINY).document()
-    usual = hetsev_fig5(context, TINY).document()
+    slower = check_study(hetsev_fig5(replace(context, pairs=file), TINY))
+    usual = check_study(hetsev_fig5(context, TINY))
     case = {"QPS counts": "requests", "serving": "figure 1", "system": "HetSev"}
     assert value(slower, "mean_ms", **case) > value(usual, "mean_ms", **case)
 

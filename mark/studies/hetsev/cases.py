@@ -200,14 +200,15 @@ def production(duration_s: float, valley: float, peak: float, trace: Trace | Non
     count = intervals(duration_s)
     if trace is None:
         at = (np.arange(count) + 0.5) / count
-        way = np.interp(at, *zip(*SHAPE, strict=True))
+        way = np.interp(at, [part for part, _ in SHAPE], [share for _, share in SHAPE])
     else:
         edges = np.linspace(0, len(trace.rates_rps), count + 1)
         total = np.concatenate(([0.0], np.cumsum(trace.rates_rps)))
         rates = np.diff(np.interp(edges, np.arange(total.size), total))
         rates = np.convolve(np.pad(rates, (4, 3), mode="edge"), np.ones(8) / 8, mode="valid")
         way = (rates - rates.min()) / max(float(np.ptp(rates)), 1e-9)
-    return valley + (peak - valley) * way
+    rates_rps: Floats = valley + (peak - valley) * way
+    return rates_rps
 
 
 def assumptions() -> tuple[str, ...]:

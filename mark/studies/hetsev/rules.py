@@ -17,6 +17,7 @@ from mark.planner.gpu_placement import Cluster, Gpu, Instance, Needs, PlacementP
 from mark.planner.hetsev import Kind, Scaling, grow
 from mark.simulator.rng import stream
 from mark.studies.hetsev.cases import ITEM_GB, KINDS, MODELS, V100, Scope, shared_model
+from mark.studies.measures import Where
 from mark.studies.study import Row, Study, StudyContext, View
 
 GAP_CLAIM = "ours to show: the mean gap is 5 % at most"
@@ -176,7 +177,7 @@ def _sharing_rows() -> Iterator[Row]:
         for name in MODELS:
             model = shared_model(name)
             gains[name] = min(REPLICAS, 1 / model.demand(kind))
-            where = (("model", name), ("GPU", kind), ("batch", model.batch))
+            where: Where = (("model", name), ("GPU", kind), ("batch", model.batch))
             yield Row(where, "three_over_one", gains[name], unit="x")
         where = (("model", "mean"), ("GPU", kind), ("batch", "the paper's"))
         yield Row(where, "three_over_one", fmean(gains.values()), unit="x", published=1.85, claim=SHARING_CLAIM)
