@@ -113,7 +113,7 @@ class PriceFile(Entry):
 
     @model_validator(mode="after")
     def _each_type_once(self) -> Self:
-        _refuse_twice("instance type", [entry.instance_type for entry in self.types])
+        refuse_twice("instance type", [entry.instance_type for entry in self.types])
         return self
 
 
@@ -145,7 +145,7 @@ class ServicePriceFile(Entry):
 
     @model_validator(mode="after")
     def _each_price_once(self) -> Self:
-        _refuse_twice("price", [price_key(entry.item, entry.variant) for entry in self.prices])
+        refuse_twice("price", [price_key(entry.item, entry.variant) for entry in self.prices])
         return self
 
 
@@ -194,7 +194,7 @@ class ModelFile(Entry):
 
     @model_validator(mode="after")
     def _each_model_once(self) -> Self:
-        _refuse_twice("model", [entry.name for entry in self.models])
+        refuse_twice("model", [entry.name for entry in self.models])
         return self
 
 
@@ -267,7 +267,7 @@ class ProfileFile(Entry):
     @model_validator(mode="after")
     def _each_profile_once(self) -> Self:
         names = [f"{entry.model} ({entry.variant}) on {entry.instance_type}" for entry in self.profiles]
-        _refuse_twice("profile", names)
+        refuse_twice("profile", names)
         return self
 
 
@@ -322,12 +322,13 @@ def _credits(entry: CreditsEntry, vcpus: int) -> BurstCredits:
     )
 
 
-def _refuse_twice(kind: str, names: list[str]) -> None:
+def refuse_twice(kind: str, names: list[str]) -> None:
+    """Refuse a file in which a name stands twice."""
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"{kind} {name} stands twice")
 
 
 def _refuse_double_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    _refuse_twice("key", [key for key, _ in pairs])
+    refuse_twice("key", [key for key, _ in pairs])
     return dict(pairs)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mark.config.policies import usable_cache
 from mark.config.settings import Settings
-from mark.domain.errors import unknown
+from mark.domain.errors import Misconfigured, unknown
 from mark.offline.trace_source import given_trace
 from mark.plugins.load import build_forecaster
 from mark.report.files import write_json, write_whole
@@ -15,10 +15,12 @@ from mark.simulator.engine.compiled import compiled_central_kernel, compiled_ker
 from mark.studies.registry import STUDIES, Study, StudyContext
 
 
-def reproduce_study(name: str, settings: Settings, *, as_json: bool) -> None:
+def reproduce_study(name: str, settings: Settings, *, pairs: Path | None = None, as_json: bool) -> None:
     """Run a study, print it, and with `out` write its document and its plots there."""
     if name not in STUDIES:
         raise unknown("study", name, STUDIES)
+    if pairs is not None and not name.startswith("hetsev-fig"):
+        raise Misconfigured(f"{name} reads no pairs: leave out --pairs, or name hetsev-fig5, -fig6 or -fig7")
     cache = usable_cache()
     with progress() as report:
         report(f"reproducing {name}", 0.0)
@@ -31,6 +33,7 @@ def reproduce_study(name: str, settings: Settings, *, as_json: bool) -> None:
                 cache_dir=cache,
                 seed=settings.seed,
                 trace=given_trace(settings),
+                pairs=pairs,
                 progress=report,
             )
         )

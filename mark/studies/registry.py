@@ -7,6 +7,10 @@ from collections.abc import Callable
 from mark.studies.fang.tables import fang_table2, fang_table4
 from mark.studies.fig8 import mark_fig8
 from mark.studies.fig9 import mark_fig9
+from mark.studies.hetsev.fig5 import hetsev_fig5
+from mark.studies.hetsev.fig6 import hetsev_fig6
+from mark.studies.hetsev.fig7 import hetsev_fig7
+from mark.studies.hetsev.rules import hetsev_rules
 from mark.studies.kairos.fig8 import kairos_fig8
 from mark.studies.kairos.fig9 import kairos_fig9
 from mark.studies.kairos.fig10 import kairos_fig10
@@ -36,4 +40,8 @@ STUDIES: dict[str, Callable[[StudyContext], Study]] = {
     "superserve-fig11": superserve_fig11,
     "fang-table2": fang_table2,
     "fang-table4": fang_table4,
+    "hetsev-fig5": hetsev_fig5,
+    "hetsev-fig6": hetsev_fig6,
+    "hetsev-fig7": hetsev_fig7,
+    "hetsev-rules": hetsev_rules,
 }

@@ -128,6 +128,8 @@ def test_a_broken_trace(mark, content, said):
         (["explain", "none"], "is no folder"),
         (["explain", "."], "holds no journal.jsonl"),
         (["reproduce", "mark-table"], "did you mean 'mark-table5'?"),
+        (["reproduce", "mark-fig8", "--pairs", "x.json"], "reads no pairs: leave out --pairs"),
+        (["reproduce", "hetsev-fig7", "--pairs", "x.json"], "x.json: cannot be read"),
         (["models", "--config", "none.yaml"], "No such file"),
         (["rollout", "--config", "mark.yaml"], "as in `mark rollout start --config`"),
     ],

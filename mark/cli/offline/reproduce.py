@@ -17,6 +17,7 @@ EXAMPLES = (
     "mark reproduce kairos-fig8 --json",
     "mark reproduce superserve-fig8",
     "mark reproduce fang-table2 --trace two-days.csv.gz",
+    "mark reproduce hetsev-fig7 --pairs pairs.json",
 )
 STUDIES = (
     "mark-table5",
@@ -33,6 +34,10 @@ STUDIES = (
     "superserve-fig11",
     "fang-table2",
     "fang-table4",
+    "hetsev-fig5",
+    "hetsev-fig6",
+    "hetsev-fig7",
+    "hetsev-rules",
 )
 
 
@@ -47,6 +52,14 @@ def reproduce(
     ],
     *,
     trace: given.Trace = None,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="How much models slow each other down on a GPU, for hetsev-fig5, 6, 7 (docs/papers.md#hetsev).  "
+            "[default: what others measured]",
+        ),
+    ] = None,
     seed: given.Seed = None,
     out: Annotated[
         Path | None,
@@ -57,10 +70,10 @@ def reproduce(
 ) -> None:
     """Repeat an experiment of a published paper.
 
-    The papers are MArk, Kairos, SuperServe and Fang et al. (QoS-aware scheduling). Prints our numbers beside the
-    published ones, with every assumption.
+    The papers are MArk, Kairos, SuperServe, Fang et al. (QoS-aware scheduling) and HetSev. Prints our numbers
+    beside the published ones, with every assumption.
     """
     settings = given.settings_of(locals())
     from mark.offline.reproduce import reproduce_study
 
-    reproduce_study(study, settings, as_json=json)
+    reproduce_study(study, settings, pairs=pairs, as_json=json)
