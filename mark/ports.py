@@ -80,6 +80,18 @@ class Forecaster(Protocol):
     def forecast(self, history: Demand, horizon: int) -> Forecast: ...
 
 
+@runtime_checkable
+class BatchForecaster(Forecaster, Protocol):
+    """A forecaster that answers at many instants at once, each as if it were asked there alone, to the bit."""
+
+    def forecast_each(self, load: Demand, ends: Sequence[int], horizon: int) -> Sequence[Forecast]:
+        """The forecast after the first n units of a load, for each n of `ends`, rising.
+
+        It looks at nothing that comes after these n, and at no more than `KEEP_HISTORY` units before.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecasterSetup:
     """Arguments of a forecaster's factory: the history to learn from, a seed, a place for what it learned.

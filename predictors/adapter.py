@@ -6,12 +6,14 @@ with the quantiles of its own errors, and below the half-hour that these take, t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from mark.domain.demand import Demand, Forecast
 from predictors.classical.points import HOUR_S, LastValueRule
 from predictors.classical.residuals import PointExpert
-from predictors.expert import LEVELS, Expert, Floats, Series
+from predictors.expert import LEVELS, Expert, Floats, Ints, Series
 
 
 class ExpertForecaster:
@@ -25,33 +27,46 @@ class ExpertForecaster:
 
     def forecast(self, history: Demand, horizon: int) -> Forecast:
         """Quantiles of the `horizon` units from `history.end_at` on; a maximum is never below the mean."""
-        series = (mean_series(history), max_series(history))
-        if not len(history):
-            return self._answer(history, np.zeros((2, horizon, len(LEVELS))), "no history, zeros")
-        needed = max(expert.needs_units for expert in self._experts)
-        if len(history) >= needed:
-            found = _ask(self._experts, series, horizon)
-            if np.isfinite(found).all():
-                return self._answer(history, found, "")
-            why = "no finite answer"
-        else:
-            why = f"under {needed} units of history"
-        found = _ask(self._simple, series, horizon)
-        if np.isfinite(found).all():
-            return self._answer(history, found, f"{why}, last value")
-        highest = np.array([one.rates[-_hour(one) :].max() for one in series])
-        flat = np.broadcast_to(highest[:, None, None], (2, horizon, len(LEVELS)))
-        return self._answer(history, flat, f"{why}, last hour's maximum")
+        return self.forecast_each(history, (len(history),), horizon)[0]
 
-    def _answer(self, history: Demand, found: Floats, short: str) -> Forecast:
-        """found: shape (2, horizon, levels), means and maxima."""
+    def forecast_each(self, load: Demand, ends: Sequence[int], horizon: int) -> list[Forecast]:
+        """The forecast after each of the first `ends` units of a load, rising; see `BatchForecaster`."""
+        series = (mean_series(load), max_series(load))
+        needed = max(expert.needs_units for expert in self._experts)
+        able = np.array([end for end in ends if end >= max(1, needed)], np.int64)
+        found = np.full((len(ends), 2, horizon, len(LEVELS)), np.nan)
+        if len(able):
+            found[len(ends) - len(able) :] = _ask(self._experts, series, able, horizon)
+        return [
+            self._answer(load, end, own, "")
+            if np.isfinite(own).all()
+            else self._simple_answer(load, series, end, horizon, needed)
+            for end, own in zip(ends, found, strict=True)
+        ]
+
+    def _simple_answer(
+        self, load: Demand, series: tuple[Series, Series], end: int, horizon: int, needed: int
+    ) -> Forecast:
+        """The answer after `end` units where the experts have none."""
+        if not end:
+            return self._answer(load, end, np.zeros((2, horizon, len(LEVELS))), "no history, zeros")
+        why = "no finite answer" if end >= needed else f"under {needed} units of history"
+        found = _ask(self._simple, series, np.array([end]), horizon)[0]
+        if np.isfinite(found).all():
+            return self._answer(load, end, found, f"{why}, last value")
+        highest = np.array([one.rates[max(0, end - _hour(one)) : end].max() for one in series])
+        flat = np.broadcast_to(highest[:, None, None], (2, horizon, len(LEVELS)))
+        return self._answer(load, end, flat, f"{why}, last hour's maximum")
+
+    def _answer(self, load: Demand, end: int, found: Floats, short: str) -> Forecast:
+        """found: shape (2, horizon, levels), means and maxima after the first `end` units."""
         means, maxima = found[0], np.maximum(found[0], found[1])
         return Forecast(
-            start_at=history.end_at,
+            start_at=load.end_at - (len(load) - end) * load.unit_s,
             mean_rps=tuple(map(tuple, means.tolist())),
             max_rps=tuple(map(tuple, maxima.tolist())),
             quantiles=LEVELS,
-            unit_s=history.unit_s,
+            unit_s=load.unit_s,
             source=self._name,
             degraded=": ".join(part for part in (self._lacking, short) if part) or None,
         )
@@ -75,13 +90,11 @@ def _series(history: Demand, rates: tuple[float, ...]) -> Series:
     )
 
 
-def _ask(experts: tuple[Expert, Expert], series: tuple[Series, Series], horizon: int) -> Floats:
-    """Shape (2, horizon, levels), NaN where an expert is unavailable."""
-    found = [
-        expert.forecast(one, np.array([len(one.rates)]), horizon)[0]
-        for expert, one in zip(experts, series, strict=True)
-    ]
-    return np.stack(found)
+def _ask(experts: tuple[Expert, Expert], series: tuple[Series, Series], ends: Ints, horizon: int) -> Floats:
+    """Shape (ends, 2, horizon, levels), NaN where an expert is unavailable."""
+    return np.stack(
+        [expert.forecast(one, ends, horizon) for expert, one in zip(experts, series, strict=True)], axis=1
+    )
 
 
 def _hour(series: Series) -> int:

@@ -92,18 +92,18 @@ def with_miss_price(request: PlanRequest, table: RateTable) -> tuple[Backup, Mis
     is_sure = request.backup.relieves and recent_load(request) is None
     planned = min(MOST_SHARE, (PLANNED_SHARE if is_sure else WARY_SHARE) * request.miss_factor)
     share = max(LEAST_SHARE, planned * (1.0 - request.slo.target))
-    budget = share * float(left.served.sum())
+    budget, waits = share * float(left.served.sum()), left.left_to_lambda
     low, high = math.log(rent_usd), math.log(rent_usd / LEAST_MISSED)
     for _ in range(STEPS):
         middle = 0.5 * (low + high)
         is_rented = left.usd(math.exp(middle)) > rent
-        if float(left.left_to_lambda[~is_rented].sum()) > budget:
+        if float(waits[~is_rented].sum()) > budget:
             low = middle
         else:
             high = middle
     is_rented = left.usd(math.exp(high)) > rent
-    allowed = max(share * float(left.served[0].sum()), float(left.left_to_lambda[0][~is_rented[0]].sum()))
-    missed = np.append(np.cumsum(left.left_to_lambda[0][::-1])[::-1], 0.0)
+    allowed = max(share * float(left.served[0].sum()), float(waits[0][~is_rented[0]].sum()))
+    missed = np.append(np.cumsum(waits[0][::-1])[::-1], 0.0)
     limit = MissLimit(levels=table.levels, missed=missed, allowed=allowed)
     return replace(request.backup, lambda_usd=math.exp(high)), limit
 

@@ -112,16 +112,36 @@ def _carried(
     for t in range(units):
         for k in range(2 * cases):
             rate = typical[t, k] if k < cases else maxima[t, k - cases]
+            if rate == 0.0:
+                continue
             weight = (1.0 - at_maximum if k < cases else at_maximum) / cases
-            alone = _shortfall(-2.0 * wait_s * rate)
-            i = 0
-            while i < len(levels) and 2.0 * wait_s * (levels[i] - rate) < EDGE:
-                share = _shortfall(2.0 * wait_s * (levels[i] - rate)) / alone
-                found[t, i] += weight * rate * (1.0 - share)
-                i += 1
-            for above in range(i, len(levels)):
-                found[t, above] += weight * rate
+            _add(found[t], weight * rate, rate, wait_s, levels)
     return found
+
+
+@njit(cache=True)
+def _add(found: Floats, most: float, rate: float, wait_s: float, levels: Floats) -> None:  # pragma: no cover
+    """Add what is carried of one rate, `most` of it at the highest levels. found, levels: shape (levels,).
+
+    The loops have no branch that the processor must guess, which takes a third of the time.
+    """
+    alone = _shortfall(-2.0 * wait_s * rate)
+    some, end = 0, len(levels)
+    while some < end:  # of the levels so many have something in excess
+        middle = (some + end) // 2
+        if 2.0 * wait_s * (levels[middle] - rate) < EDGE:
+            some = middle + 1
+        else:
+            end = middle
+    for i in range(some):
+        x = 2.0 * wait_s * (levels[i] - rate)
+        at = (x + EDGE) * STEPS
+        place = np.uint32(max(0, int(at)))
+        low = SHORTFALL[place]
+        between = low + (at - int(at)) * (SHORTFALL[place + np.uint32(1)] - low)
+        found[i] += most * (1.0 - (-x if x <= -EDGE else between) / alone)
+    for i in range(some, len(levels)):
+        found[i] += most
 
 
 @njit(cache=True)

@@ -6,6 +6,7 @@ Forecasters come in through `build_forecaster`, because they are loaded by name.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -35,6 +36,7 @@ from mark.ports import Forecaster, ForecasterSetup
 from mark.simulator.engine.central_plane import CentralServing
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.faults import FaultScript
+from mark.simulator.forecast_ahead import asked_ahead
 from mark.simulator.limits import LimitWatch, limit_notes
 from mark.simulator.replay import Forecasters, Scenario, replay
 from mark.simulator.results import RunResult
@@ -113,6 +115,13 @@ class Experiment:
         known_until = min(workload.trace.duration_s, workload.end_s + HORIZON * UNIT_S)
         return workload.demand(self.scenario.start_s, known_until)
 
+    @cached_property
+    def _planned_load(self) -> Demand:
+        """The load of the run that a plan of it knows: all but its last unit."""
+        scenario = self.scenario
+        units = math.ceil(scenario.duration_s / UNIT_S) - 1
+        return self.spec.workload.demand(scenario.start_s, scenario.start_s + units * UNIT_S)
+
     def bundle(self, policy: str, overrides: Overrides | None = None) -> PolicyBundle:
         """The policy of that name for this experiment; Misconfigured where it has to be tuned and cannot be.
 
@@ -178,7 +187,8 @@ class Experiment:
         """The policy's forecaster, trained on this load before the run, and what stands in for it."""
         setup = replace(self.setup(self.spec.workload.seed, progress), history=history)
         told = setup.with_truth(self.truth) if bundle.uses_truth else setup
-        return Forecasters(self._build(bundle.forecaster, told), self._build("last-value", setup))
+        asked = asked_ahead(self._build(bundle.forecaster, told), self._planned_load, bundle.controller.period_s)
+        return Forecasters(asked, self._build("last-value", setup))
 
     def header(self, bundle: PolicyBundle, history: Demand) -> Header:
         """Head of the journal of a run."""

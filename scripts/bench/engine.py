@@ -6,6 +6,8 @@ Prints one line per figure with the mark it has to reach.
 
 from __future__ import annotations
 
+import json
+import os
 import resource
 import subprocess
 import sys
@@ -44,6 +46,9 @@ ROUNDS = 5
 SERVERS, LARGEST_BATCH, LOAD = 4, 8, 0.85
 SIMPY_REQUESTS = 40_000
 """A round of simpy takes about a second; the engine repeats the same arrivals to be timed over as long."""
+SERVED = ("inception-v3", "resnet-50", "bert-base", "nasnet", "opennmt-ende")
+"""Models of the service that is replayed."""
+MARK = "import sys; from mark.cli.main import main; main(sys.argv[1:])"
 INSIDE = "--inside"
 """Says that this process is the one whose memory is measured."""
 Floats = NDArray[np.float64]
@@ -56,6 +61,7 @@ def main() -> None:
         "plan": bench_plan,
         "day": bench_day,
         "week": bench_week,
+        "service": bench_service,
     }
     names = [name for name in sys.argv[1:] if name != INSIDE]
     for name in names or benches:
@@ -254,6 +260,30 @@ def bench_week() -> None:
     peak_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     say(f"7 days, {result.requests / 1e6:.1f} M requests, mark: memory", f"{peak_gib:.2f} GiB", "<= 2")
     say("the same: time", f"{result.wall_s:.1f} s", "")
+
+
+def bench_service() -> None:
+    """A day of a service of models with little load under `hedged`, after compilation: trained here, or before."""
+    with TemporaryDirectory() as folder:
+        compiled_kernel(Path(folder))
+        models = []
+        for number, name in enumerate(SERVED):
+            counts = diurnal_floods(number, 2).rates_rps.reshape(-1, 60).sum(axis=1)
+            lines = (f"{60 * minute},{count:g}" for minute, count in enumerate(counts))
+            Path(folder, f"{number}.csv").write_text("\n".join(("timestamp,count", *lines)))
+            trace = {"file": f"{number}.csv", "start_s": 86_400.0, "mean_rps": 1.0}
+            models.append({"model": name, "trace": trace})
+        Path(folder, "mark.yaml").write_text(json.dumps({"service": {"serve": models}}))
+        command = [sys.executable, "-c", MARK, "simulate", "--config", "mark.yaml", "--policy", "hedged", "--json"]
+        environment = os.environ | {"MARK_CACHE": folder, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        for what in ("training included", "trained before"):
+            child = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL)  # noqa: S603
+            _, status, used = os.wait4(child.pid, 0)
+            if status:
+                raise SystemExit(f"mark simulate failed: {status}")
+            seconds, peak_gib = used.ru_utime + used.ru_stime, used.ru_maxrss / 2**20
+            label = f"{len(SERVED)} models a day at 1 request/s, hedged, {what}"
+            say(label, f"{seconds:.0f} s of CPU, {peak_gib:.2f} GiB", "")
 
 
 def an_experiment(*, days: int, start_day: int, cache: Path) -> Experiment:

@@ -10,7 +10,7 @@ import pytest
 
 from mark.domain.demand import Demand, Forecast
 from mark.plugins.load import load_forecaster
-from mark.ports import Forecaster, ForecasterSetup
+from mark.ports import BatchForecaster, Forecaster, ForecasterSetup
 from predictors.expert import LEVELS
 from predictors.lstm.quantile.settings import QuantileSettings
 from predictors.mixture.build import build, build_lstm
@@ -88,6 +88,17 @@ def test_the_same_setup_gives_the_same_forecasts_minute_by_minute(mixture):
     for one, other in ((followed.mean_rps, fresh.mean_rps), (followed.max_rps, fresh.max_rps)):
         for row, expected in zip(one, other, strict=True):
             assert row == pytest.approx(expected, rel=1e-9)
+
+
+def test_many_instants_at_once_get_what_each_gets_alone():
+    experts = ("last-value", "moving-mean", "seasonal", "clock-bursts")
+    one_by_one, at_once = (build(setup(), experts=experts, lstm=TINY) for _ in range(2))
+    ends = range(len(HISTORY), len(HISTORY) + 40)
+
+    assert isinstance(at_once, BatchForecaster)
+    together = at_once.forecast_each(first_units(DAYS, len(HISTORY) + 50), ends, 60)
+
+    assert together == [one_by_one.forecast(first_units(DAYS, end), 60) for end in ends]
 
 
 def test_their_cards_say_what_they_were_trained_on(forecaster):
