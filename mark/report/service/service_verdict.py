@@ -38,7 +38,7 @@ def service_replay_verdict(runs: Sequence[ServiceRun], now: Present = SAGEMAKER)
         lambda_guess=_guessed(lead),
         requests=sum(model.served.total for model in lead.models),
         is_assumed=any(model.is_assumed for model in lead.models),
-        around_usd_per_month=None if ours is None else a_month(lead.shared_usd, lead.duration_s),
+        around_usd_per_month=None if ours is None else a_month(lead.around_usd, lead.duration_s),
     )
 
 
