@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TypeVar
+from dataclasses import fields, replace
+from typing import Any, TypeVar
 
 from mark.controller.limits.launch_limits import LaunchLimits
 from mark.controller.limits.quotas import with_quotas
@@ -70,9 +70,9 @@ _AUTOSCALERS: dict[str, Callable[[ControllerPolicy], PlanFunction]] = {
 
 def _set(rule: Rule, policy: ControllerPolicy) -> Rule:
     """The rule with the figures that the policy has of it."""
-    given = {"utilisation": policy.utilisation, "alpha": policy.alpha, "spare": policy.spare}
-    fields = type(rule).__dataclass_fields__
-    return replace(rule, **{name: value for name, value in given.items() if value is not None and name in fields})
+    given: dict[str, Any] = {"utilisation": policy.utilisation, "alpha": policy.alpha, "spare": policy.spare}
+    known = {field.name for field in fields(rule)}
+    return replace(rule, **{name: value for name, value in given.items() if value is not None and name in known})
 
 
 def planner_names() -> tuple[str, ...]:
