@@ -55,6 +55,8 @@ def test_one_model_of_the_service_is_replayed_by_its_own_settings_under_the_flag
     assert (own["model"], own["trace"], own["duration_s"]) == ("digits", "small", 300)
     (asked,) = json.loads(mark(*arguments, "--duration-s", "120", "--slo-ms", "900").out)["runs"]
     assert (asked["trace"], asked["duration_s"], asked["slo"]["latency_ms"]) == ("small", 120, 900)
+    planned = mark("plan", "--config", "service.yaml", "--model", "digits", "--rate", "5")
+    assert planned.status == 0, planned.err
     file = Path("service.yaml")
     file.write_text(
         file.read_text().replace("    - model: digits", "    - model: digits\n      objective: {target: 0.9}")

@@ -45,6 +45,7 @@ def bound(
     what stands around the fleet.
     """
     settings = given.settings_of(locals())
+    from mark.config.served import settings_alone
     from mark.offline.bound import bound_settings
 
-    bound_settings(settings, as_json=json)
+    bound_settings(settings_alone(settings), as_json=json)

@@ -55,6 +55,8 @@ def plan(
     stand what a service costs around its fleet, and the shape and size of a rollout for the highest of the rates.
     """
     settings = given.settings_of(locals())
+    from mark.config.served import settings_alone
     from mark.offline.plan import plan_settings
 
+    settings = settings_alone(settings)
     plan_settings(settings, rate_rps=rate, forecast=forecast, running=given.split_list(running), as_json=json)
