@@ -13,11 +13,11 @@ from scripts.acceptance.zoo import ZooModel, write_zoo
 from tests.command_line import Mark
 
 MODELS = [
-    ZooModel("a", latency_ms=40.0, peak_rps=4.0, peak_hour=0.0),
-    ZooModel("b", latency_ms=20.0, peak_rps=6.0, peak_hour=1.0),
-    ZooModel("c", latency_ms=60.0, peak_rps=3.0, peak_hour=23.0),
+    ZooModel("a", latency_ms=40.0, peak_rps=8.0, peak_hour=6.0),
+    ZooModel("b", latency_ms=20.0, peak_rps=12.0, peak_hour=18.0),
+    ZooModel("c", latency_ms=60.0, peak_rps=6.0, peak_hour=12.0),
 ]
-"""Each would rent an instance of its own, which it would keep busy for a tenth of the time."""
+"""None is worth an instance of its own; together they fill one, because they are busy at different hours."""
 
 
 @pytest.fixture(autouse=True)
