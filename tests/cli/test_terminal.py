@@ -8,7 +8,7 @@ import pytest
 
 from mark.domain.figures import plural
 from mark.report import terminal
-from mark.report.terminal import progress
+from mark.report.terminal import progress, show
 
 LIMIT_S = 120.0
 
@@ -32,6 +32,11 @@ def test_quick_work_says_nothing_and_no_line_comes_when_it_is_over(capsys: pytes
     with progress() as report:
         report("reading", 0.0)
     assert capsys.readouterr() == ("", "")
+
+
+def test_brackets_are_printed_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    show("set `policies: [lambda-only]` in a[b].yaml")
+    assert capsys.readouterr().out == "set `policies: [lambda-only]` in a[b].yaml\n"
 
 
 @pytest.mark.parametrize(("count", "said"), [(0, "0 instances"), (1, "1 instance"), (1204, "1,204 instances")])
