@@ -43,7 +43,7 @@ def demand(units: int) -> Demand:
 COMING = demand(UNITS).last(UNITS - KNOWN)
 
 
-def test_a_run_gets_the_forecaster_s_own_answers_in_a_few_batches():
+def test_a_run_gets_the_forecaster_s_own_answers_in_a_few_batches() -> None:
     forecaster, alone = Summing(), Summing()
     ahead = asked_ahead(forecaster, COMING, UNIT_S)
 
@@ -53,7 +53,7 @@ def test_a_run_gets_the_forecaster_s_own_answers_in_a_few_batches():
     assert (forecaster.batches, forecaster.alone) == (3, 0)
 
 
-def test_another_load_than_the_run_s_is_asked_for_as_usual():
+def test_another_load_than_the_run_s_is_asked_for_as_usual() -> None:
     forecaster = Summing()
     ahead = asked_ahead(forecaster, COMING, UNIT_S)
 
@@ -64,7 +64,7 @@ def test_another_load_than_the_run_s_is_asked_for_as_usual():
     assert (forecaster.batches, forecaster.alone) == (1, 2)
 
 
-def test_where_plans_are_rarer_than_units_nothing_is_asked_ahead():
+def test_where_plans_are_rarer_than_units_nothing_is_asked_ahead() -> None:
     forecaster = Summing()
 
     assert asked_ahead(forecaster, COMING, 5 * UNIT_S) is forecaster
