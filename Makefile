@@ -21,14 +21,14 @@ demo: setup
 	$(BIN)/mark demo --out out/demo
 
 # Whole services are tested by themselves, two at a time, because their processes take both cores; types are
-# checked beside the rest.
+# checked in what time all tests leave.
 test: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	@if command -v npm > /dev/null; then $(MAKE) -s prose; else echo "npm is missing: the docs' language is not checked"; fi
-	$(BIN)/pytest -n 2 --dist loadfile -m "not slow" tests/end_to_end
-	$(BIN)/mypy & types=$$!; \
+	nice -n 19 $(BIN)/mypy & types=$$!; \
+	$(BIN)/pytest -n 2 --dist loadfile -m "not slow" tests/end_to_end && \
 	$(BIN)/pytest -n 3 --dist loadfile -m "not slow" --ignore tests/end_to_end; tests=$$?; \
 	wait $$types && exit $$tests
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from mark.cli.main import run
+from mark.report import page
 from mark.simulator.traces.generators import constant
 from mark.simulator.traces.trace import write_trace
 
@@ -23,6 +24,12 @@ class Answer:
 
 
 Mark = Callable[..., Answer]
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replays with --out write an empty page: to draw it takes longer than most replays."""
+    monkeypatch.setattr(page, "render_report", lambda *_, **__: "")
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import tempfile
@@ -51,8 +52,14 @@ settings.register_profile("new", deadline=None)
 settings.load_profile("same")
 
 
+def pytest_collection_finish() -> None:
+    """What was imported stays: garbage is no longer looked for in it."""
+    gc.freeze()
+
+
 ENGINE = Path(tempfile.gettempdir()) / "mark-test-engine"
-"""Where machine code is kept between runs."""
+"""Where machine code and trained weights are kept between runs."""
+os.environ.setdefault("MARK_CACHE", str(ENGINE))  # and not in the cache of who runs the tests
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE_S
+
 HOUSE = Path(__file__).parents[1]
 PAPER = "https://www.usenix.org/conference/atc19/presentation/zhang-chengliang"
 BUILD = "import sys; from setuptools import build_meta; print(build_meta.prepare_metadata_for_build_wheel('.'))"
@@ -27,7 +29,7 @@ def metadata(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(HOUSE / name, folder)
     done = subprocess.run(  # noqa: S603 - our own code
-        [sys.executable, "-c", BUILD], cwd=folder, capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-c", BUILD], cwd=folder, capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
     assert done.returncode == 0, done.stderr
     return next(folder.glob("*.dist-info"))
@@ -82,7 +84,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("mark", "models", "predictors", "lambda_handlers", "infra", "docs"):
         shutil.copytree(HOUSE / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     done = subprocess.run(  # noqa: S603 - our own code
-        [sys.executable, "-c", WHEEL], cwd=source, capture_output=True, text=True, check=False, timeout=300
+        [sys.executable, "-c", WHEEL], cwd=source, capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
     assert done.returncode == 0, done.stderr
     return next(source.glob("*.whl"))
@@ -108,7 +110,7 @@ def install(python: Path, wheel: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
 
@@ -132,7 +134,7 @@ def test_an_installation_packs_the_wheel_that_it_came_from(wheel: Path, environm
     python = environment / "bin" / "python"
     command = [str(python), "-P", "-m", "infra.wheel", "--to", str(tmp_path)]
     done = subprocess.run(  # noqa: S603 - our own code
-        command, cwd=tmp_path, env=ALONE, capture_output=True, text=True, check=False, timeout=100
+        command, cwd=tmp_path, env=ALONE, capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
     assert done.returncode == 0, done.stderr
     (again,) = tmp_path.glob("*.whl")
@@ -163,7 +165,7 @@ def test_an_installation_serves_a_user_s_own_package_called_models(installed: Pa
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=PATIENCE_S,
         )
         assert done.returncode == 0, done.stderr
         assert str(installed) in done.stderr

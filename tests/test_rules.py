@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE_S
+
 HOUSE = Path(__file__).parents[1]
 CORES = ("accounting", "cloudmodel", "controller", "dispatch", "domain", "planner", "policies")
 FILES = sorted(path for room in CORES for path in (HOUSE / "mark" / room).rglob("*.py"))
@@ -117,7 +119,7 @@ def test_names_of_tests_that_may_differ_from_run_to_run_are_not_collected(tmp_pa
     ]
     environment = {**os.environ, "PYTHONPATH": str(HOUSE)}
     done = subprocess.run(  # noqa: S603 - our own code
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
     assert done.returncode == pytest.ExitCode.INTERRUPTED, done.stdout
     refused = set(re.findall(r"ERROR test_(\w+)\.py", done.stdout))

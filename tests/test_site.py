@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from scripts.site.pages import HOUSE, site_pages, table_page, with_lists_apart, with_site_links
+from tests.waiting import PATIENCE_S
 
 PAGES = {
     "README.md": "index.md",
@@ -70,7 +71,7 @@ def built(house: Path) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=PATIENCE_S,
     )
 
 

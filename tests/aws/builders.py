@@ -9,17 +9,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 from urllib.parse import parse_qs
 from weakref import WeakKeyDictionary
 
 from botocore.awsrequest import AWSResponse
 from moto.core.models import botocore_stubber
 
+from mark.aws import provision
 from mark.aws.ec2.fleet import Ec2Cloud
 from mark.aws.ec2.guard import Guard, Guardrails
 from mark.aws.ec2.launch import FleetSetup
 from mark.aws.inbox import EventInbox
-from mark.aws.provision import ServiceSetup, set_up
+from mark.aws.provision import ServiceResources, ServiceSetup, set_up
 from mark.aws.resources import LambdaSpec, describe
 from mark.aws.session import Aws, AwsSettings, Credentials
 from mark.config.rollout import RolloutSettings
@@ -157,9 +159,16 @@ class Scene:
     agents: FakeAgents
     ledger: FakeLedger
     inbox: EventInbox
-    events_url: str
-    bucket: str
+    resources: ServiceResources
     warmed: list[int]
+
+    @property
+    def events_url(self) -> str:
+        return self.resources.events_url
+
+    @property
+    def bucket(self) -> str:
+        return self.resources.bucket
 
     def send(self, word: InstanceMessage) -> None:
         """As the interruption handler does."""
@@ -184,10 +193,12 @@ class Scene:
         self.aws.close()
 
 
-def scene(rails: Guardrails | None = None, *, again: Scene | None = None, **differs: Any) -> Scene:
-    """A scene; `again`: another controller's, on the same AWS."""
+def scene(
+    rails: Guardrails | None = None, *, again: Scene | None = None, whole: bool = False, **differs: Any
+) -> Scene:
+    """A scene; `again`: another controller's, on the same AWS. Unless `whole`, nothing but what instances need."""
     there = again.aws if again else aws()
-    made = set_up(there, service())
+    made = again.resources if again else (set_up if whole else set_up_of_instances)(there, service())
     if again is None:
         honour_tokens(there)
     clock, agents = again.clock if again else HandClock(), again.agents if again else FakeAgents()
@@ -204,7 +215,16 @@ def scene(rails: Guardrails | None = None, *, again: Scene | None = None, **diff
         guard=Guard(rails or Guardrails(max_instances=100, max_usd_per_hour=100.0), OFFERINGS),
         warm=warmed.append,
     )
-    return Scene(there, cloud, clock, agents, ledger, inbox, made.events_url, made.bucket, warmed)
+    return Scene(there, cloud, clock, agents, ledger, inbox, made, warmed)
+
+
+def set_up_of_instances(there: Aws, setup: ServiceSetup) -> ServiceResources:
+    """Of all that `set_up` makes, launch templates and queues: functions and the like take most of its calls."""
+    nothing = dict.fromkeys(("_make_functions", "make_alarm", "make_bucket"), lambda *_, **__: None)
+    with patch.multiple(
+        provision, _make_rule=lambda *_: "arn:aws:events:us-east-1:123456789012:rule/r", **nothing
+    ):
+        return set_up(there, setup)
 
 
 class Wire:

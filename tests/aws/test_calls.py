@@ -102,7 +102,7 @@ def handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_each_role_calls_what_is_listed_for_it(called: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     with mock_aws(config={"lambda": {"use_docker": False}}):
         with called.acting("setup"):
-            there = scene()
+            there = scene(whole=True)
         with called.acting("controller"):
             read_account(there)
             controller(there)

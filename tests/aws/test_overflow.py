@@ -22,6 +22,7 @@ from mark.domain.errors import Misconfigured, OutcomeUnknown, RetryLater
 from mark.ports import InferRequest, OverflowReply
 from tests.aws.builders import aws
 from tests.aws.lambda_stand_in import COLD, REPORT, Answer, LambdaStandIn, echo, log
+from tests.waiting import PATIENCE_S
 
 ASKED = InferRequest(path="/v2/models/m/infer", content_type="application/json", body=b'{"inputs":[]}')
 
@@ -249,7 +250,7 @@ def test_nobody_waits_longer_than_asked_and_no_more_than_allowed_are_under_way(
         calls = [overflow.invoke("f", ASKED, 0.1) for _ in range(3)]
         given = await asyncio.gather(*calls, return_exceptions=True)
         let_go.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 with suppress(RetryLater):
                     return [*given, await overflow.invoke("f", ASKED, 5.0)]
@@ -266,7 +267,7 @@ def test_nobody_waits_longer_than_asked_and_no_more_than_allowed_are_under_way(
 
 
 def test_warm_up_pings_are_sent_at_once(there: Aws, stand_in: LambdaStandIn) -> None:
-    meet = threading.Barrier(4, timeout=5.0)
+    meet = threading.Barrier(4, timeout=PATIENCE_S)
 
     def together(event: dict[str, Any]) -> Answer:
         meet.wait()

@@ -185,7 +185,7 @@ def test_what_has_changed_is_brought_up_to_date(there: Aws) -> None:
 
 
 def test_nothing_is_left_behind_and_others_keep_theirs(moto: None) -> None:
-    there = scene()
+    there = scene(whole=True)
     there.cloud.submit(launch(3, kind=SPOT_OFFERING.name))
     ids = there.ids()
     set_up(there.aws, service("shop-b"))

@@ -181,6 +181,7 @@ def test_a_generated_trace_depends_on_its_seed_alone(mark, arguments, length_s):
     assert read_trace(Path("a.csv.gz")).duration_s == length_s
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_explain_reproduces_a_run_and_shows_a_minute(mark):
     assert mark(*SIMULATE, "--policy", "mark,reactive").status == 0
 
@@ -200,6 +201,7 @@ def test_explain_reproduces_a_run_and_shows_a_minute(mark):
     assert "did you mean 'mark'?" in mark("explain", "run", "--policy", "mrk").err
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_explain_says_when_a_journal_does_not_reproduce(mark):
     mark(*SIMULATE, "--policy", "mark")
     path = Path("run/journal.jsonl")
@@ -216,6 +218,7 @@ def test_explain_says_when_a_journal_does_not_reproduce(mark):
     assert "differ from the journal, the first at minute 0.0 (orders)" in mark("explain", "run").out
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_explain_reads_the_journal_of_a_run_that_was_killed(mark):
     mark(*SIMULATE, "--policy", "mark")
     path = Path("run/journal.jsonl")

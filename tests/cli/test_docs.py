@@ -119,7 +119,7 @@ def test_every_command_of_the_documents_page_is_described():
 
 
 @pytest.fixture
-def quick(monkeypatch):
+def quick(monkeypatch, undrawn):
     """A demo of five minutes, studies of no time, trainings of few steps: the examples show that they run."""
     workload = Workload(trace=constant(20, duration_s=900), seed=0, start_s=600.0)
     monkeypatch.setattr(demo.generators, "demo_workload", lambda _seed: workload)

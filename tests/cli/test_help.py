@@ -14,6 +14,7 @@ import pytest
 from mark.cli.commands import ROWS
 from mark.report.terminal import show_json, show_json_error
 from scripts.docs import commands, example_lines
+from tests.waiting import PATIENCE_S
 
 COMMANDS = dict(commands())
 PANELS = ("Serve on this machine", "Replay traffic", "Forecast", "Deploy to AWS", "Inspect")
@@ -79,7 +80,7 @@ def test_the_shell_completes_names(line, found):
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=PATIENCE_S,
     )
 
     assert done.stdout.split() == found, done.stderr

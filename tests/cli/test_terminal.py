@@ -9,15 +9,14 @@ import pytest
 from mark.domain.figures import plural
 from mark.report import terminal
 from mark.report.terminal import progress, show
-
-LIMIT_S = 120.0
+from tests.waiting import PATIENCE_S
 
 
 def test_long_work_says_in_lines_what_it_is_at(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(terminal, "LINE_EACH_S", 0.01)
-    said, until = "", time.monotonic() + LIMIT_S
+    said, until = "", time.monotonic() + PATIENCE_S
     with progress() as report:
         report("training lstm", 0.25)
         while said.count("training lstm") < 2 and time.monotonic() < until:

@@ -24,7 +24,7 @@ from mark.domain.offering import InstanceType
 from mark.emulator.aws_server import EmulatedAws
 from mark.emulator.config import Draws, EmulatedAwsConfig, LambdaLimits
 from mark.simulator.rng import stream
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 HOUSE = Path(__file__).parents[2]
 TYPES = {
@@ -79,13 +79,13 @@ class World:
         self._failed: BaseException | None = None
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
-        assert self._ready.wait(30)
+        assert self._ready.wait(PATIENCE_S)
         if self._failed is not None:
             raise self._failed
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._end.set)
-        self._thread.join(20)
+        self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive()
 
     def _run(self) -> None:
@@ -122,7 +122,7 @@ class World:
     def mark(self, method: str, path: str, document: Any = None) -> Any:
         data = None if document is None else json.dumps(document).encode()
         request = urllib.request.Request(f"{self.url}/_mark/{path}", data=data, method=method)  # noqa: S310
-        with urllib.request.urlopen(request, timeout=10) as reply:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as reply:  # noqa: S310
             return json.loads(reply.read())
 
     def state(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from tests.emulator.conftest import World
+from tests.waiting import PATIENCE_S
 
 
 def test_an_account_that_is_set_up_answers_nobody_else(start: Callable[..., World]) -> None:
@@ -38,12 +39,12 @@ def test_a_web_page_is_refused(world: World, headers: dict[str, str]) -> None:
         f"{world.url}/_mark/interrupt", data=json.dumps({"share": 1.0}).encode(), headers=headers
     )
     with pytest.raises(urllib.error.HTTPError, match="403"):
-        urllib.request.urlopen(asked, timeout=10)  # noqa: S310
+        urllib.request.urlopen(asked, timeout=PATIENCE_S)  # noqa: S310
 
 
 @pytest.mark.parametrize("name", ["localhost", "LocalHost", "localhost.", "a.localhost", "127.0.0.2", "[::1]"])
 def test_a_name_of_this_machine_is_none(world: World, name: str) -> None:
     port = world.url.rpartition(":")[2]
     asked = urllib.request.Request(f"{world.url}/_mark/state", headers={"Host": f"{name}:{port}"})  # noqa: S310
-    with urllib.request.urlopen(asked, timeout=10) as reply:  # noqa: S310
+    with urllib.request.urlopen(asked, timeout=PATIENCE_S) as reply:  # noqa: S310
         assert reply.status == 200

@@ -11,6 +11,7 @@ import pytest
 
 from mark.emulator.ec2.hypervisor import Hypervisor
 from mark.emulator.events.queue_triggers import _failures
+from tests.waiting import PATIENCE_S
 
 
 def test_an_instance_that_is_ended_while_it_is_forked_leaves_no_process(tmp_path: Path) -> None:
@@ -30,9 +31,9 @@ def test_an_instance_that_is_ended_while_it_is_forked_leaves_no_process(tmp_path
         hypervisor.power_off("i-1")
         assert hypervisor.runs("i-1")
 
-        assert await asyncio.wait_for(gone, 10) == "i-1"
+        assert await asyncio.wait_for(gone, PATIENCE_S) == "i-1"
         hypervisor.power_on("i-2", {})  # forked after the other one
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while not hypervisor.pids():
                 await asyncio.sleep(0.01)
         server = hypervisor._server

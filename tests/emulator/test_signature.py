@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from mark.emulator.errors import ApiError
 from mark.emulator.signature import AccessKey, SignedRequest, check, new_key
 from tests.emulator.conftest import World, config_for
+from tests.waiting import PATIENCE_S
 
 KEY = new_key()
 OTHER = new_key()
@@ -104,7 +105,7 @@ def test_a_call_without_a_signature_is_refused(locked: World) -> None:
             f"{locked.url}/2015-03-31/functions/f/invocations", data=b"{}", headers={"Authorization": header}
         )
         with pytest.raises(urllib.error.HTTPError, match="403"):
-            urllib.request.urlopen(asked, timeout=10)  # noqa: S310 - as above
+            urllib.request.urlopen(asked, timeout=PATIENCE_S)  # noqa: S310 - as above
 
 
 @given(

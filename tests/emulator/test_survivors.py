@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError, HTTPClientError
 from mark.emulator.ec2.address import AddressPool
 from tests.emulator.conftest import HOUSE, World, config_for, fleet, ids_of, template
 from tests.emulator.test_lambda import call, function
-from tests.waiting import is_gone, until
+from tests.waiting import PATIENCE_S, is_gone, until
 
 
 def children_of(parent: int) -> set[int]:
@@ -68,7 +68,7 @@ def test_an_ended_emulator_leaves_nothing(tmp_path: Path, number: signal.Signals
         family = children_of(process.pid)
         assert set(pids) < family
         process.send_signal(number)
-        assert process.wait(10) == code
+        assert process.wait(PATIENCE_S) == code
         assert gone(family)
 
 

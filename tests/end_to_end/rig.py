@@ -23,13 +23,11 @@ from mark.live.local.emulator_client import EmulatedControls
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
 from tests.end_to_end.grants import note
+from tests.waiting import PATIENCE_S
 
 MARK = str(Path(sys.executable).with_name("mark"))
-UP_S, COMMAND_S, GONE_S = 300.0, 200.0, 20.0
-PATIENCE_S = 60.0
-"""How long a test waits for what no figure bounds: a busy machine is slow."""
-ENDED_S = 60.0
-"""A service that does not end by itself within this hangs."""
+UP_S, COMMAND_S = 2 * PATIENCE_S, PATIENCE_S
+"""A service or a command that is not done within this hangs, even on a busy machine."""
 
 LIGHT = """
 service:
@@ -159,9 +157,7 @@ class Rig:
     def assert_gone(self) -> None:
         """No process that ever was this service's runs."""
         home = str(self.home)
-        eventually(
-            lambda: not (self.processes() | {pid for pid in self.seen if _touches(pid, home)}), within_s=GONE_S
-        )
+        eventually(lambda: not (self.processes() | {pid for pid in self.seen if _touches(pid, home)}))
         assert not (self.folder / "service.json").exists()
 
     def end(self) -> None:

@@ -21,9 +21,10 @@ import tritonclient.grpc.aio as triton_grpc_aio
 import tritonclient.http as triton
 from sklearn.datasets import load_digits
 
-from tests.end_to_end.rig import ENDED_S, Rig, eventually, fetch, rig
+from tests.end_to_end.rig import Rig, eventually, fetch, rig
 from tests.report.browser import CHROMIUM, needs_browser
 from tests.telemetry.receiver import Receiver, receiver
+from tests.waiting import PATIENCE_S
 
 CONFIG = """
 service:
@@ -102,7 +103,6 @@ def test_an_announced_event_is_counted_by_the_next_plan_and_kept_in_the_journal(
     assert [event["name"] for event in live.ask("event", "list")["events"]] == ["tested"]
     eventually(
         lambda: [tick for tick in live.ticks(RENTS) if tick.seen.forecast and tick.seen.forecast.events],
-        within_s=90,
     )
     assert any("announced: tested, 1rps" in note for note in live.ask("status")["models"][0]["notes"])
     assert live.ask("event", "remove", "tested")["removed"] == "tested"
@@ -148,10 +148,10 @@ def test_digits_are_recognised_by_triton_clients_over_grpc(live: Rig) -> None:
         assert client.get_model_config("digits").config.name == "digits"
         inputs = asked(triton_grpc.InferInput, client.get_model_metadata("digits").inputs[0].name)
         for coding in (None, "gzip"):
-            assert right(client.infer("digits", inputs, compression_algorithm=coding, client_timeout=60))
+            assert right(client.infer("digits", inputs, compression_algorithm=coding, client_timeout=PATIENCE_S))
         done: queue.Queue[tuple[Any, Any]] = queue.Queue()
         client.async_infer("digits", inputs, lambda result, error: done.put((result, error)))
-        result, error = done.get(timeout=60)
+        result, error = done.get(timeout=PATIENCE_S)
         assert error is None
         assert right(result)
 
@@ -221,7 +221,7 @@ def test_a_load_is_answered_in_time_and_status_counts_it(live: Rig) -> None:
     assert after["objective"]["answered"] - before["objective"]["answered"] == load["sent"]
     assert sum(after["by"].values()) - sum(before["by"].values()) == load["sent"]
     # rates are of whole windows of 5 s: the last one may still run
-    eventually(lambda: model_status(live, "inception-v3")["rates"]["max_rps"] > 5, within_s=12)
+    eventually(lambda: model_status(live, "inception-v3")["rates"]["max_rps"] > 5)
 
 
 def model_status(live: Rig, name: str) -> dict[str, Any]:
@@ -284,7 +284,7 @@ def test_the_status_page_in_a_browser(live: Rig, tmp_path: Path) -> None:
         [str(CHROMIUM), *flags, "--dump-dom", live.running["status_page"]],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=True,
     ).stdout
     assert "inception-v3" in seen
@@ -344,7 +344,7 @@ def what_init_writes_comes_up_and_ctrl_c_ends_it(live: Rig) -> None:
         infer(live, live.running["models"][0])
         live.judge()
         started.send_signal(signal.SIGINT)
-        _, err = started.communicate(timeout=ENDED_S)
+        _, err = started.communicate(timeout=PATIENCE_S)
     finally:
         started.kill()
         started.communicate()

@@ -88,7 +88,7 @@ def now(live: Rig) -> float:
 def test_a_poison_message_is_a_dead_letter_rings_the_alarm_and_is_seen(live: Rig) -> None:
     sqs = client(live, "sqs")
     raw, dead = (sqs.get_queue_url(QueueName=name_of(live.name, part))["QueueUrl"] for part in ("raw", "raw-dead"))
-    eventually(lambda: live.store.status("alerts"), within_s=20)
+    eventually(lambda: live.store.status("alerts"))
     assert all(live.store.status("alerts")[key] in (0, []) for key in ("dead_letters", "ringing"))  # type: ignore[index]
     sqs.set_queue_attributes(QueueUrl=raw, Attributes={"VisibilityTimeout": "1"})  # it comes again soon
     sqs.send_message(QueueUrl=raw, MessageBody='{"source": "aws.ec2", "detail-type": "poison"}')
@@ -97,12 +97,12 @@ def test_a_poison_message_is_a_dead_letter_rings_the_alarm_and_is_seen(live: Rig
     def letters() -> str:
         return str(sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=[name])["Attributes"][name])
 
-    eventually(lambda: letters() == "1", within_s=60)
+    eventually(lambda: letters() == "1")
     move_to(live, now(live) + 61, speed=1.0)
     alarm = name_of(live.name, "deadletters")
     eventually(lambda: controls(live).state()["alarms"] == {alarm: "ALARM"})
     move_to(live, now(live) + 61, speed=1.0)
-    eventually(lambda: live.store.status("alerts")["ringing"], within_s=15)  # type: ignore[index]
+    eventually(lambda: live.store.status("alerts")["ringing"])  # type: ignore[index]
 
     alerts = live.ask("status")["alerts"]
     assert alerts["dead_letters"] == 1
@@ -119,10 +119,10 @@ def test_a_poison_message_is_a_dead_letter_rings_the_alarm_and_is_seen(live: Rig
 
 def test_the_scheduled_report_arrives_with_the_command_s_figures_and_is_kept(live: Rig, due_at: float) -> None:
     move_to(live, due_at - 30)
-    eventually(lambda: caught_up(live), within_s=60)
+    eventually(lambda: caught_up(live))
     assert mails(live) == []
     move_to(live, due_at)
-    eventually(lambda: mails(live), within_s=40)
+    eventually(lambda: mails(live))
     (mail,) = mails(live)
     told = live.ask("report", "--since", "24h", "--policy", "none")
     printed = live.mark("report", "--since", "24h", "--policy", "none", "--name", live.name).out
@@ -146,18 +146,18 @@ def test_the_scheduled_report_arrives_with_the_command_s_figures_and_is_kept(liv
 def test_the_journal_is_archived_and_what_fails_is_told_and_done_later(live: Rig, due_at: float) -> None:
     at = due_at + OPEN_EACH_S + 60
     move_to(live, at - OPEN_EACH_S + 1)  # an hour and more since it began
-    eventually(lambda: objects(live, "journal/"), within_s=20)
+    eventually(lambda: objects(live, "journal/"))
     assert live.store.status("archive")["failed"] is None  # type: ignore[index]
     before = set(objects(live, "journal/"))
     assert any(name.endswith("-000001.jsonl.gz") for name in before)
 
     controls(live).fault({"kind": "error", "service": "s3", "code": "AccessDenied", "status": 403, "count": 1})
     move_to(live, at + 1)
-    eventually(lambda: live.store.status("archive")["failed"], within_s=20)  # type: ignore[index]
+    eventually(lambda: live.store.status("archive")["failed"])  # type: ignore[index]
     said = live.mark("status", "--name", live.name).out
     assert "The journal is not archived, and is tried again: PutObject: AccessDenied" in " ".join(said.split())
     move_to(live, at + AGAIN_S + 2)
-    eventually(lambda: not live.store.status("archive")["failed"], within_s=20)  # type: ignore[index]
+    eventually(lambda: not live.store.status("archive")["failed"])  # type: ignore[index]
 
     found = objects(live, "journal/")
     assert before <= set(found)

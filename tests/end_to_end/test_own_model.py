@@ -15,7 +15,8 @@ from urllib.request import Request, urlopen
 import pytest
 import yaml
 
-from tests.end_to_end.rig import Rig, fetch, rig
+from tests.end_to_end.rig import UP_S, Rig, fetch, rig
+from tests.waiting import PATIENCE_S
 
 PAGE = (Path(__file__).parents[2] / "docs" / "own-model.md").read_text()
 PYTHON = re.findall(r"```python\n# (\S+)\n(.*?)```", PAGE, re.DOTALL)
@@ -69,7 +70,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
         text = config.read_text().replace("# port: 8080", "port: 0\n  status_port: 0")
         more = f"{MORE}    - {json.dumps(streaming[0])}\n"
         config.write_text(text.replace("\n# A trace", f"{more}\n# A trace", 1))
-        assert made.mark(*UP[1:], timeout_s=200.0).status == 0
+        assert made.mark(*UP[1:], timeout_s=UP_S).status == 0
         yield made
 
 
@@ -82,7 +83,7 @@ def _run(live: Rig, line: list[str]) -> None:
             capture_output=True,
             text=True,
             check=False,
-            timeout=100,
+            timeout=PATIENCE_S,
         )
         assert done.returncode == 0, done.stderr
         return
@@ -125,7 +126,7 @@ def test_a_stream_is_read_part_by_part(own: Rig) -> None:
     words = ["Once", "upon", "a", "time"]
     (own.home / words[0]).touch()
     asked = Request(url, json.dumps({"text_input": " ".join(words)}).encode())  # noqa: S310 - our own service
-    with urlopen(asked, timeout=60) as reply:  # noqa: S310
+    with urlopen(asked, timeout=PATIENCE_S) as reply:  # noqa: S310
         for word, following in zip(words, [*words[1:], "end"], strict=True):
             part = json.loads(reply.readline().removeprefix(b"data: "))
             assert part["text_output"] == word

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.command_line import Answer, Mark
-from tests.end_to_end.rig import ENDED_S, LIGHT, UP_S, Rig, Said, eventually, rig
+from tests.end_to_end.rig import LIGHT, UP_S, Rig, Said, eventually, rig
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -155,7 +156,7 @@ def test_a_start_that_fails_says_what_was_planned_and_what_the_agent_said(empty:
         # each command takes a core from the start that is waited for
         eventually(lambda: "planned" in empty.mark("status", "--name", empty.name).out, within_s=UP_S, each_s=2.0)
         seen.touch()
-        out, err = started.communicate(timeout=ENDED_S)
+        out, err = started.communicate(timeout=PATIENCE_S)
     finally:
         started.kill()
         started.communicate()
@@ -199,7 +200,7 @@ def test_a_rehearsal_that_is_told_to_end_takes_its_service_along(empty: Rig, num
         said = started.stdout.readline()  # the pid; what follows is the load
         empty.seen |= empty.processes()
         started.send_signal(number)
-        _, err = started.communicate(timeout=ENDED_S)
+        _, err = started.communicate(timeout=PATIENCE_S)
     finally:
         started.kill()
         started.communicate()

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+from tests.waiting import PATIENCE_S
+
 HOUSE = Path(__file__).parents[2]
 EXAMPLES = HOUSE / "examples"
-COMMAND_S = 300.0
 GATEWAY, SERVER_PORT = "http://127.0.0.1:8080", "8000"
 """As the READMEs have them; other programs may hold these ports while a test runs."""
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -76,7 +77,7 @@ class Reader:
             capture_output=True,
             text=True,
             check=False,
-            timeout=COMMAND_S,
+            timeout=PATIENCE_S,
         )
         assert done.returncode == 0, f"{line}: {done.stderr}{done.stdout}"
         return done.stdout

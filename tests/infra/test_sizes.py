@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from infra.app import what_is_missing
 from mark.config.settings import Settings
+from mark.deployment import doctor, synth
 from mark.deployment.doctor import check_sizes
-from mark.deployment.synth import Synthesis, synthesise
+from mark.deployment.synth import Synthesis, draft, synthesise
+from mark.deployment.template_sizes import require_room
 from mark.domain.errors import Misconfigured
 from tests.infra.conftest import LEAN, settings
 
 
-def _with_profiles(folder: Path, bytes_: int) -> Settings:
+def _with_profiles(folder: Path, bytes_: int, **rollout: Any) -> Settings:
     """A lean service whose profiles take so many bytes that cannot be packed."""
-    whole = settings(folder, **LEAN, machines=None)
+    whole = settings(folder, **LEAN, machines=None, **rollout)
     profile = folder / "mine.json"
     noise = "".join(sha256(b"%d" % number).hexdigest() for number in range(bytes_ // 32))
     shipped = Path("mark/catalog/data/profiles")
@@ -29,23 +32,31 @@ def _with_profiles(folder: Path, bytes_: int) -> Settings:
 
 
 @pytest.mark.skipif(bool(what_is_missing()), reason=what_is_missing() or "-")
-def test_files_that_ec2_would_not_take_are_refused_before_anything_is_deployed(tmp_path: Path) -> None:
-    too_much = _with_profiles(tmp_path, 12_000)
-    [wrong] = [found for found in check_sizes(too_much) if found.state != "ok"]
-    assert (wrong.state, wrong.message.split(" has ")[0]) == ("error", "the start script of mark-shop-node")
-    assert "name fewer or smaller files" in wrong.remedy
-    with pytest.raises(Misconfigured, match=r"mark-shop-node has up to .* bytes, of 16,384 .*; name fewer"):
-        synthesise(too_much)
-
-
-@pytest.mark.skipif(bool(what_is_missing()), reason=what_is_missing() or "-")
-def test_recipients_that_lambda_would_not_take_are_refused_before_anything_is_deployed(tmp_path: Path) -> None:
+def test_what_aws_would_not_take_is_refused_before_anything_is_deployed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files that EC2 would not take and recipients that Lambda would not, in one synthesis."""
     many = [f"{'a' * 50}.{number}@example.org" for number in range(70)]
-    too_many = settings(tmp_path, **LEAN, report={"sender": "mark@example.com", "to": many})
-    with pytest.raises(
-        Misconfigured, match=r"mark-shop-report has up to .* bytes, of 4,096 .*; write one address"
-    ):
-        synthesise(too_many)
+    too_much = _with_profiles(tmp_path, 12_000, report={"sender": "mark@example.com", "to": many})
+    made = draft(too_much)
+    for asked in (synth, doctor):
+        monkeypatch.setattr(asked, "draft", lambda _: made)
+    said = {
+        "mark-shop-node": r"has up to .* bytes, of 16,384 .*; name fewer",
+        "mark-shop-report": r"has up to .* bytes, of 4,096 .*; write one address",
+    }
+    refused = {one.name: one for one in made.sizes if not one.fits}
+    assert set(refused) == set(said)
+    for name, one in refused.items():
+        with pytest.raises(Misconfigured, match=f"{name} {said[name]}"):
+            require_room((one,))
+    with pytest.raises(Misconfigured, match="|".join(said)):
+        synthesise(too_much)
+    wrong = [found for found in check_sizes(too_much) if found.state != "ok"]
+    assert {found.state for found in wrong} == {"error"}
+    remedies = {found.message.split(" has ")[0]: found.remedy for found in wrong}
+    assert len(remedies) == 2
+    assert "name fewer or smaller files" in remedies["the start script of mark-shop-node"]
 
 
 def test_a_service_without_an_image_has_no_templates_yet() -> None:

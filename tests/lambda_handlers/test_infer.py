@@ -14,6 +14,7 @@ from lambda_handlers import infer, served
 from mark.domain.errors import Misconfigured
 from mark.protocols.oip.bodies import compose_infer, parse_infer_reply
 from models.digits.data import digits
+from tests.waiting import PATIENCE_S
 
 OUTPUTS = json.dumps([{"name": "y", "datatype": "FP32", "shape": [-1, 3]}])
 EMULATED = {
@@ -207,7 +208,7 @@ def test_environments_may_be_threads_of_one_process(environment, clock, monkeypa
     loads, replies = [], {}
     monkeypatch.setattr(served, "load", lambda version, real=served.load: loads.append(1) or real(version))
 
-    meet = threading.Barrier(20, timeout=60.0)  # broken where they come one after the other
+    meet = threading.Barrier(20, timeout=PATIENCE_S)  # broken where they come one after the other
     clock.sleep = lambda _seconds: meet.wait()
 
     def call(rows):

@@ -51,6 +51,7 @@ def test_what_is_given_wins_part_by_part() -> None:
     assert found.market == "spot"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_replays_journal_is_replayed_under_another_policy(mark) -> None:
     line = "simulate --trace load.csv.gz --model inception-v3 --start-s 300 --policy reactive --slo-ms 700"
     first = mark(*line.split(), "--out", "run", "--json")
@@ -76,6 +77,7 @@ def test_a_replays_journal_is_replayed_under_another_policy(mark) -> None:
         assert run["slo"]["latency_ms"] == 700
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_replay_of_a_journal_knows_the_events_that_its_plans_counted(mark) -> None:
     line = "simulate --trace load.csv.gz --model inception-v3 --start-s 300 --policy hedged --slo-ms 700"
     first = mark(*line.split(), "--event", "600;5m;3x", "--out", "run", "--json")
@@ -96,6 +98,7 @@ def test_a_replay_of_a_journal_knows_the_events_that_its_plans_counted(mark) -> 
     assert any('"factor":3.0' in tick.replace(" ", "") for tick in ticks)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_replay_of_a_journal_has_the_bounds_of_its_dates(mark) -> None:
     """A trace of 2026: its replay's clock begins at 0, and its bounds go by dates."""
     begin = datetime(2026, 5, 4, 7, 30, tzinfo=UTC).timestamp()  # a Monday

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from mark.config.settings import Settings
+from mark.domain.commitments.eligible import Compute
+from mark.domain.commitments.owned import PlanKind, SavingsPlan
 from mark.offline import advise
 from mark.offline.advice_changes import changes_of, does_settings
 from mark.offline.advise import AdviceDocument, printed
@@ -65,9 +67,10 @@ def only(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
 
 
 def month_usd(mark, load: list[str], *flags: str) -> float:
-    """Cost of the second day as a month, by a replay of its own with another seed."""
-    day = ("--start-s", str(DAY_S), "--duration-s", str(DAY_S), "--seed", "7", "--json")
-    done = mark("simulate", *load, *day, *flags)
+    """Cost of the second day as a month, by a replay of its own with another seed, and of no rival."""
+    day = ("--start-s", str(DAY_S), "--duration-s", str(DAY_S), "--seed", "7", "--no-reference", "--json")
+    alone = () if "--policy" in flags else ("--policy", "mark")
+    done = mark("simulate", *load, *day, *alone, *flags)
     assert done.status == 0, done.err
     return float(json.loads(done.out)["runs"][0]["usd_per_month"])
 
@@ -171,6 +174,9 @@ def test_a_type_that_nobody_profiled_is_tried_by_what_is_assumed_of_it(advised):
 def test_what_stands_around_the_fleet_is_tried_as_it_would_be_refused_or_replayed(mark, load, monkeypatch):
     """Three zones behind endpoints, which lean nodes do not have, to two; and a peak that they would not carry."""
     only(monkeypatch, "rollout")
+    nothing = SavingsPlan(name="none", kind=PlanKind.COMPUTE, usd_per_hour=0.0, discounts=((Compute.EC2, 0.3),))
+    monkeypatch.setattr(advise, "sized_plan", lambda *_: nothing)
+    monkeypatch.setattr(advise, "sized_reservation", lambda *_: None)
     shape = "shape: ha, network: {private: true, zones: [us-east-1a, us-east-1b, us-east-1c]}"
     Path("mark.yaml").write_text(f"{SETTINGS}rollout: {{{shape}}}\n")
     document = json.loads(mark("advise", *load, "--days", "1", "--json").out)

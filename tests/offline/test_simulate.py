@@ -18,6 +18,7 @@ from mark.offline.simulate import event_remarks
 from mark.simulator.experiment import Experiment
 from mark.simulator.traces.generators import constant
 from mark.simulator.traces.trace import write_trace
+from tests.waiting import PATIENCE_S
 
 RUN = ["simulate", "--trace", "load.csv.gz", "--model", "inception-v3", "--start-s", "300"]
 HEDGED = [*RUN, "--policy", "hedged"]
@@ -277,7 +278,7 @@ def test_without_torch_all_goes_on_and_mark_by_name_does_not(mark):
     assert named.err == "mark: lstm-vanilla needs torch: pip install 'mark-serving[lstm]'\n"
 
 
-def test_without_json_a_table_and_where_the_report_is(mark):
+def test_without_json_a_table_and_where_the_report_is_and_an_earlier_runs_journals_do_not_stay(mark):
     answer = mark(*RUN, "--policy", "mark,reactive", "--out", "run")
 
     assert answer.status == 0
@@ -288,9 +289,6 @@ def test_without_json_a_table_and_where_the_report_is(mark):
     assert Path("run/journal.jsonl").stat().st_size > 1000
     assert Path("run/reactive/journal.jsonl").stat().st_size > 1000
 
-
-def test_an_earlier_runs_journals_do_not_stay(mark):
-    mark(*RUN, "--policy", "mark,reactive", "--out", "run")
     mark(*RUN, "--policy", "sagemaker", "--out", "run")
 
     assert not Path("run/reactive/journal.jsonl").exists()
@@ -317,6 +315,7 @@ def test_replaced_parts_are_told(mark):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.usefixtures("undrawn")
 def test_a_full_disk_ends_the_journal_and_not_the_runs(mark):
     Path("run").mkdir()
     Path("run/journal.jsonl").symlink_to("/dev/full")
@@ -460,7 +459,7 @@ def test_ctrl_c_prints_what_is_finished(mark, tmp_path):
         [*command, "--policy", "greedy-oracle,mark,reactive", "--forecaster", "stop.py:Stop"],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=False,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's `&` ignores it
@@ -529,6 +528,7 @@ def test_instances_weigh_quality_where_the_rule_says_so(mark):
     assert plain["quality"] is None
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_explain_counts_the_instances_that_the_table_counts(mark):
     said = mark(*RUN, "--policy", "reactive", "--world", "rough", "--no-reference", "--out", "run", "--json")
     (one,) = runs(said)

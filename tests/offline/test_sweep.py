@@ -16,6 +16,7 @@ from mark.offline.sweep.engines import Results
 from mark.offline.sweep.job import SweepJob, attempt
 from mark.simulator.traces.generators import constant
 from mark.simulator.traces.trace import Trace, write_trace
+from tests.waiting import PATIENCE_S
 
 LOAD = ["--model", "inception-v3", "--trace", "load.csv.gz", "--start-s", "300", "--duration-s", "120"]
 SWEEP = ["sweep", *LOAD, "--out", "grid"]
@@ -139,7 +140,7 @@ def test_ctrl_c_ends_the_workers_at_once_and_keeps_what_is_finished(mark, tmp_pa
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=False,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's `&` ignores it

@@ -28,6 +28,8 @@ from mark.report.cost.cost_report import LoadAhead, report_document
 from mark.report.cost.read import read_cost_report, report_period
 from mark.report.cost.replays import ReplayedDay, ReplayedPolicy, keep_replayed_days, replayed_days
 from mark.report.mail import message
+from mark.report.mail.text import mail_text
+from mark.report.mail.view import mail_view
 from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
@@ -439,8 +441,10 @@ def test_a_report_of_a_morning_tells_of_the_day_that_is_over(store: ServiceStore
     everything = read_cost_report(store, period_s=DAY_S, wall_at=0.0)
     assert baseline.measured_usd == pytest.approx(everything.cost.total)
     assert baseline.measured_attained == whole.answers.attained
-    assert "Replayed on the arrivals of 24 h" in message.render(report).text
-    assert "08:00" not in message.render(report).text.partition("Replayed on")[2][:90]
+    said, _, replayed = mail_text(mail_view(report)).partition("Replayed on")
+    assert said
+    assert replayed.startswith(" the arrivals of 24 h")
+    assert "08:00" not in replayed[:90]
 
 
 def test_kept_days_are_the_last_forty(store: ServiceStore) -> None:
@@ -458,7 +462,7 @@ def test_cost_explorer_stands_beside_the_ledger(store: ServiceStore) -> None:
     assert len(rows) == 4
     assert rows[day].difference_usd == pytest.approx(30.0 - rows[day].ledger_usd)
     assert rows[day_of(NOW)].difference_usd is None
-    assert "Days that AWS has billed" in message.render(report).text
+    assert "Days that AWS has billed" in mail_text(mail_view(report))
 
 
 def test_what_nobody_uses_of_a_commitment_is_not_reconciled(store: ServiceStore) -> None:
@@ -494,8 +498,9 @@ def test_an_offering_that_is_offered_no_more_is_told_of(store: ServiceStore) -> 
 def test_a_period_of_seconds_is_told_in_seconds(store: ServiceStore, period_s: float, said: str) -> None:
     a_life(store)
     report = read_cost_report(store, period_s=period_s, wall_at=0.0)
-    assert said in message.render(report).subject
-    assert ("12:00:00 UTC" in message.render(report).text) == (period_s < 120)
+    view = mail_view(report)
+    assert said in view.subject
+    assert ("12:00:00 UTC" in mail_text(view)) == (period_s < 120)
     assert report.cost.total > 0
 
 
@@ -504,7 +509,7 @@ def test_a_service_that_began_just_now_asks_for_nothing(store: ServiceStore) -> 
     report = read_cost_report(store, period_s=DAY_S, wall_at=0.0)
     assert not report.has_data
     assert report.notes == ()
-    assert "Nothing was spent" in message.render(report).text
+    assert "Nothing was spent" in mail_text(mail_view(report))
 
 
 def test_the_last_hours_add_up_to_their_part_of_the_bill(store: ServiceStore) -> None:

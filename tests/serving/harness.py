@@ -26,6 +26,7 @@ from mark.serving.gateway.server import serve_gateway
 from mark.serving.http.limits import HttpLimits
 from mark.telemetry.otlp.sender import TelemetrySender
 from tests.serving.fakes import EchoBackend, FakeLambda, FakeStore
+from tests.waiting import PATIENCE_S
 
 ASSUMED = Provenance(evidence=Evidence.ASSUMED, source="a test", formula="as given")
 INPUTS = (TensorSpec(name="x", datatype="FP32", shape=(-1, 2)),)
@@ -103,7 +104,7 @@ class Client:
             lines.append(f"content-length: {len(body)}")
         self.writer.write("\r\n".join([*lines, "", ""]).encode() + (body or b""))
 
-    async def read(self, *, head: bool = False, within_s: float = 60) -> Reply:
+    async def read(self, *, head: bool = False, within_s: float = PATIENCE_S) -> Reply:
         text = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), within_s)
         status_line, *lines = text.decode().split("\r\n")[:-2]
         headers = {key.lower(): value for key, _, value in (line.partition(": ") for line in lines)}
@@ -119,7 +120,7 @@ class Client:
 
     async def is_closed(self) -> bool:
         try:
-            return await asyncio.wait_for(self.reader.read(1), 5) == b""
+            return await asyncio.wait_for(self.reader.read(1), PATIENCE_S) == b""
         except ConnectionResetError:
             return True
 
@@ -237,7 +238,7 @@ async def truth(value: bool) -> bool:
     return value
 
 
-async def until(condition: Callable[[], Coroutine[Any, Any, bool]], within_s: float = 60.0) -> None:
+async def until(condition: Callable[[], Coroutine[Any, Any, bool]], within_s: float = PATIENCE_S) -> None:
     loop = asyncio.get_running_loop()
     end = loop.time() + within_s
     while not await condition():
@@ -293,7 +294,7 @@ async def live(
         await gateway
 
 
-def run(test: Coroutine[Any, Any, None], within_s: float = 120) -> None:
+def run(test: Coroutine[Any, Any, None], within_s: float = PATIENCE_S) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(within_s):
             await test

@@ -42,6 +42,7 @@ from mark.serving.agent.process import (
 )
 from tests.serving.fakes import EchoBackend, FakeLambda, FakeStore
 from tests.serving.harness import BODY, INFER, LAMBDA, Client, Live, live, offering, run, served, truth, until
+from tests.waiting import PATIENCE_S
 
 
 class Frames:
@@ -66,12 +67,12 @@ class Frames:
             while self._frames:
                 if isinstance(frame := self._frames.pop(0), kind):
                     return frame
-            data = await asyncio.wait_for(self._reader.read(65536), 5)
+            data = await asyncio.wait_for(self._reader.read(65536), PATIENCE_S)
             assert data, "closed"
             self._frames += self._parser.feed(data)
 
     async def is_closed(self) -> bool:
-        while data := await asyncio.wait_for(self._reader.read(65536), 5):
+        while data := await asyncio.wait_for(self._reader.read(65536), PATIENCE_S):
             assert data
         return True
 
@@ -327,7 +328,7 @@ def test_an_agent_whose_model_does_not_load_ends_though_a_task_misses_its_cancel
         )
 
     with pytest.raises(Misconfigured, match="no such library"):
-        run(asyncio.wait_for(test(), 30))
+        run(asyncio.wait_for(test(), PATIENCE_S))
 
 
 async def no_notice() -> float | None:

@@ -17,6 +17,7 @@ from mark.serving.agent.queue import AgentCore, Job
 from tests.serving.backends.asks import ask
 from tests.serving.fakes import EchoBackend
 from tests.serving.harness import Live, live, run, served, truth, until
+from tests.waiting import PATIENCE_S
 
 SOON = DispatchPolicy(hung_after_s=0.5)
 
@@ -147,6 +148,6 @@ sys.exit(7)
 @pytest.mark.parametrize("hanging", ["python_model", "large_body"])
 def test_work_that_hangs_keeps_no_process_alive(hanging: str) -> None:
     command = [sys.executable, "-c", HANGS, hanging]
-    done = subprocess.run(command, timeout=60, check=False)  # noqa: S603 - our own text
+    done = subprocess.run(command, timeout=PATIENCE_S, check=False)  # noqa: S603 - our own text
 
     assert done.returncode == 7

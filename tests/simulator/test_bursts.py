@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mark.domain.errors import Misconfigured
+from mark.simulator.traces import bursts
 from mark.simulator.traces.bursts import BURSTS, draw_shape, with_bursts
 from mark.simulator.traces.trace import Trace
 
@@ -67,5 +68,6 @@ def test_within_a_very_long_bin_the_noise_has_the_model_s_variation_and_correlat
     assert correlation == pytest.approx(np.exp(-1), abs=0.04)
 
 
-def test_a_year_of_hours_has_longer_steps() -> None:
-    assert with_bursts(rates([1.0] * 24 * 365 * 2, 3600), "typical", 0).bin_s == 2
+def test_a_trace_too_long_for_steps_of_a_second_has_longer_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bursts, "MAX_STEPS", 50_000)
+    assert with_bursts(rates([1.0] * 24, 3600), "typical", 0).bin_s == 2

@@ -122,7 +122,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(steps=STEPS, policy=st.sampled_from(POLICIES), seed=st.integers(0, 5))
 def test_nothing_is_lost_or_answered_twice_where_instances_come_and_go(
     kernel: Kernel, code: CentralCode, steps: list[tuple[str, int, float]], policy: CentralPolicy, seed: int

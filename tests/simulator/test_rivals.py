@@ -52,26 +52,40 @@ def untuned(policy: str) -> Overrides | None:
     return Overrides(setting=tuning_grid(policy)[2]) if policy in TUNED else None
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Tuned:
+    """A run whose policy was tuned for it, and what was told meanwhile."""
+
+    given: Experiment
+    first: RunResult
+    told: list[tuple[str, float]]
+
+
+@pytest.fixture(scope="module")
+def tuned(kernel: Kernel) -> Tuned:
+    """An autoscaler on steps that go on as before: to tune it is most of the time of those who ask."""
+    given = experiment(kernel, Market.ON_DEMAND, trace=stepping(5.0, 5.0), types=("c5.large",))
+    told: list[tuple[str, float]] = []
+    first = given.run("autoscaler", progress=lambda label, share: told.append((label, share)))
+    return Tuned(given=given, first=first, told=told)
+
+
 @pytest.mark.parametrize("policy", ["autoscaler", pytest.param("sagemaker-tuned", marks=pytest.mark.slow)])
-def test_what_comes_in_the_run_changes_nothing_that_is_tuned(kernel: Kernel, policy: str) -> None:
-    one, other = (
-        experiment(kernel, Market.ON_DEMAND, trace=stepping(5.0, after), types=("c5.large",))
-        for after in (5.0, 50.0)
-    )
-    first, second = run(one, policy), run(other, policy)
+def test_what_comes_in_the_run_changes_nothing_that_is_tuned(kernel: Kernel, tuned: Tuned, policy: str) -> None:
+    other = experiment(kernel, Market.ON_DEMAND, trace=stepping(5.0, 50.0), types=("c5.large",))
+    first, second = run(tuned.given, policy), run(other, policy)
     assert first.tuned is not None
     assert first.tuned == second.tuned
     assert first.requests != second.requests
 
 
-def test_the_setting_that_runs_is_the_best_of_the_grid_on_the_load_before(kernel: Kernel) -> None:
-    load = stepping(5.0, 5.0)
-    given = experiment(kernel, Market.ON_DEMAND, trace=load, types=("c5.large",))
-    found = run(given, "autoscaler").tuned
+def test_the_setting_that_runs_is_the_best_of_the_grid_on_the_load_before(kernel: Kernel, tuned: Tuned) -> None:
+    given, found = tuned.given, tuned.first.tuned
     assert found is not None
     assert (found.replays, found.load_s) == (len(tuning_grid("autoscaler")), HISTORY_S - 60.0)
     past = dataclasses.replace(
-        given.spec, workload=Workload(trace=load, seed=1, start_s=60.0, duration_s=HISTORY_S - 60.0)
+        given.spec,
+        workload=Workload(trace=given.spec.workload.trace, seed=1, start_s=60.0, duration_s=HISTORY_S - 60.0),
     )
     again = Experiment(past, kernel=kernel, build_forecaster=given._build)
     for setting in tuning_grid("autoscaler"):
@@ -82,16 +96,13 @@ def test_the_setting_that_runs_is_the_best_of_the_grid_on_the_load_before(kernel
             assert found.trial.cost_usd <= replayed.cost.total
 
 
-def test_a_policy_is_tuned_once_and_says_so_while_it_is(kernel: Kernel) -> None:
-    given = experiment(kernel, Market.ON_DEMAND, trace=stepping(5.0, 5.0), types=("c5.large",))
-    seen: list[tuple[str, float]] = []
-    first = given.run("autoscaler", progress=lambda label, share: seen.append((label, share)))
-    tuning = [share for label, share in seen if "tuning autoscaler" in label]
+def test_a_policy_is_tuned_once_and_says_so_while_it_is(tuned: Tuned) -> None:
+    first, again = tuned.first, set[str]()
+    tuning = [share for label, share in tuned.told if "tuning autoscaler" in label]
     assert tuning == sorted(tuning)
     assert tuning[-1] == 1.0
-    seen.clear()
-    second = given.run("autoscaler", progress=lambda label, share: seen.append((label, share)))
-    assert {label for label, _ in seen} == {"replaying autoscaler"}
+    second = tuned.given.run("autoscaler", progress=lambda label, _: again.add(label))
+    assert again == {"replaying autoscaler"}
     assert second.tuned is first.tuned
     assert second.cost == first.cost
     assert first.tuned is not None

@@ -22,6 +22,7 @@ from mark.store.journal import StoreJournal
 from mark.store.service import ServiceStore
 from tests.store.builders import a_member, a_report, a_transition
 from tests.store.worlds import goes_by
+from tests.waiting import PATIENCE_S
 
 TTL_S = 0.4
 
@@ -135,7 +136,7 @@ def test_writers_in_the_midst_of_a_kill_lose_and_repeat_nothing(servers: Servers
         wait_for_more()
     finally:
         over.set()
-        thread.join(10.0)
+        thread.join(PATIENCE_S)
 
     assert not failures
     link = connect(servers.url)
@@ -163,7 +164,7 @@ def test_gateways_in_the_midst_of_a_kill_count_each_report_once(servers: Servers
     async def more(counted: Counter[int], by: int) -> None:
         """Until each gateway has counted so many more."""
         goal = {number: counted[number] + by for number in range(2)}
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             while any(counted[number] < least for number, least in goal.items()):
                 await asyncio.sleep(0.005)
 
@@ -212,7 +213,7 @@ def test_after_a_long_outage_members_are_there_until_they_stay_silent(servers: S
             await agent.announce(a_member("i-1"))
         assert controller.members() == await gateway.members() == (a_member("i-1"), a_member("i-2"))
 
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             while len(await gateway.members()) > 1:
                 await asyncio.sleep(TTL_S / 10)
                 await agent.announce(a_member("i-1"))

@@ -16,6 +16,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from tests.waiting import PATIENCE_S
+
 
 def certificate(folder: Path) -> tuple[Path, Path]:
     """Files of a self-signed certificate for 127.0.0.1 and of its key."""
@@ -76,7 +78,7 @@ def tls_in_front_of(path: Path, cert_file: Path, key_file: Path) -> Iterator[int
     thread = threading.Thread(target=loop.run_until_complete, args=(run(),))
     thread.start()
     try:
-        assert ready.wait(5.0)
+        assert ready.wait(PATIENCE_S)
         yield ports[0]
     finally:
         loop.call_soon_threadsafe(over.set)

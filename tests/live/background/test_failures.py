@@ -22,6 +22,7 @@ from mark.store.embedded import EmbeddedRedis
 from mark.store.published_status import BACKGROUND, BackgroundStatus
 from mark.store.service import ServiceStore
 from tests.lambda_handlers.stored import store_service
+from tests.waiting import PATIENCE_S
 
 
 class Told:
@@ -141,7 +142,7 @@ def test_the_background_worker_outlives_a_failure_and_an_unreachable_store(
         failures=failures,
         tasks=lambda *_: tasks,
     )
-    assert done.wait(5.0)
+    assert done.wait(PATIENCE_S)
     stop.set()
     thread.join()
     assert told.failing() == ["archiving, alarms and housekeeping"]

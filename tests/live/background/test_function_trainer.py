@@ -20,7 +20,7 @@ from tests.aws.builders import aws, service
 from tests.emulator.conftest import World as EmulatedAws
 from tests.emulator.conftest import config_for
 from tests.live.background.test_retraining import BEGAN_AT, HOUR_S, Store, World, _model
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 SERVICE, BUCKET = "shop", bucket_name("shop", ACCOUNT)
 NAMES = Names(service=SERVICE, region=REGION, account=ACCOUNT, bucket=BUCKET, train=f"mark-{SERVICE}-train")
@@ -87,39 +87,29 @@ def corrupt(account: Account) -> None:
     client.put_object(Bucket=BUCKET, Key=key, Body=body[:-1] + bytes([body[-1] ^ 1]))
 
 
-def test_a_training_lands_in_the_cache_and_another_controller_takes_it_without_a_second_one(
-    account: Account, folder: Path
+def test_what_was_ordered_lands_in_the_cache_once_and_is_ordered_again_where_it_is_gone_or_corrupt(
+    account: Account, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    account.trainer().train(task_in(folder, "one"), 60.0)
+    caplog.set_level("INFO")
+    account.trainer(ordered=True).train(task_in(folder, "one"), PATIENCE_S)  # its result was deleted
     (learned,) = (folder / "one").iterdir()
     assert learned.name == f"learned-{BEGAN_AT:.0f}-3.json"
-    account.trainer(ordered=True).train(task_in(folder, "two"), 60.0)
+    account.trainer(ordered=True).train(task_in(folder, "two"), PATIENCE_S)  # as another controller
     assert (folder / "two" / learned.name).read_bytes() == learned.read_bytes()
-    assert (account.invocations, account.refused) == (1, {})
+    assert account.invocations == 1
+
+    corrupt(account)
+    account.trainer(ordered=True).train(task_in(folder, "three"), PATIENCE_S)
+    assert "its checksum is wrong" in [vars(record).get("why") for record in caplog.records]
+    assert list((folder / "three").iterdir())
+    assert (account.invocations, account.refused) == (2, {})
 
 
 def test_a_failing_training_says_why_and_leaves_nothing(account: Account, folder: Path) -> None:
     (folder / "mode").write_text("refuse")
     with pytest.raises(ResultRefused, match="nothing to learn from"):
-        account.trainer().train(task_in(folder, "one"), 60.0)
+        account.trainer().train(task_in(folder, "one"), PATIENCE_S)
     assert not (folder / "one").exists()
-
-
-def test_a_corrupt_result_is_refused_and_ordered_again(
-    account: Account, folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
-    account.trainer().train(task_in(folder, "one"), 60.0)
-    corrupt(account)
-    account.trainer(ordered=True).train(task_in(folder, "two"), 60.0)
-    assert "its checksum is wrong" in [vars(record).get("why") for record in caplog.records]
-    assert account.invocations == 2
-    assert list((folder / "two").iterdir())
-
-
-def test_a_result_that_was_deleted_is_ordered_again(account: Account, folder: Path) -> None:
-    account.trainer(ordered=True).train(task_in(folder, "one"), 60.0)
-    assert (account.invocations, account.refused) == (1, {})
 
 
 def test_a_training_without_a_result_ends_in_time_or_with_its_service(account: Account, folder: Path) -> None:
@@ -129,7 +119,7 @@ def test_a_training_without_a_result_ends_in_time_or_with_its_service(account: A
     stopped = account.trainer()
     stopped.stop()
     with pytest.raises(TrainingFailed, match="the service ends"):
-        stopped.train(replace(task_in(folder, "one"), seed=4), 60.0)
+        stopped.train(replace(task_in(folder, "one"), seed=4), PATIENCE_S)
 
 
 def followed(world: World, check: Callable[[Any], object]) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +20,7 @@ from mark.live.local.running import Running
 from mark.report.cost.read import read_cost_report
 from mark.report.cost.replays import replayed_days
 from mark.report.mail.message import render
+from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.published_status import COMPARED, NIGHTLY, FailedReplay, NightlyStatus
 from mark.store.service import ServiceStore
@@ -58,13 +58,10 @@ def settings(*policies: str) -> Settings:
 
 
 @pytest.fixture
-def redis(tmp_path: Path) -> Iterator[EmbeddedRedis]:
-    with EmbeddedRedis(tmp_path / "store") as server:
-        yield server
-
-
-@pytest.fixture
 def store(redis: EmbeddedRedis) -> ServiceStore:
+    link = connect(redis.url)
+    link.call("FLUSHALL")
+    link.close()
     return write_service(redis.url)
 
 

@@ -163,7 +163,7 @@ def test_a_store_with_history_serves_other_settings_and_the_old_ones_again(
     before = spent(store)
 
     second = begin(store, NOON + 3600.0, **changes)
-    second.run(40)
+    second.run(20)
     offered = {offering.name for offering in second.controller.policy.known_offerings}
     assert second.ready() <= offered
     assert second.ready()
@@ -177,7 +177,7 @@ def test_a_store_with_history_serves_other_settings_and_the_old_ones_again(
     assert read_cost_report(store, period_s=86400.0, wall_at=0.0).notes is not None
 
     third = begin(store, NOON + 7200.0)
-    third.run(40)
+    third.run(20)
     assert third.ready() == {"c5.large:spot"}
     assert deviating(store) == []
     tokens = [order.token for n in (1, 2, 3) for tick in ticks(store, n) for order in tick.orders]

@@ -68,34 +68,27 @@ def test_a_class_goes_before_the_saved_file_that_it_loads_or_that_has_its_name(m
     assert (model.model, model.backend.target) == ("doubler", "models/doubler.py:Doubler")
 
 
-def test_one_file_serves_all_and_what_does_not_work_is_left_out(mark, folder):
+def test_one_file_serves_all_and_what_does_not_work_or_has_another_s_name_is_left_out(mark, folder):
     (folder / "broken.onnx").write_text("no model")
     (folder / "crash.py").write_text("import os\n\ndef predict(x: float) -> float:\n    os._exit(3)\n")
+    identity("models/echo.onnx")
+    (folder / "echo.py").write_text(PRICE)
+    (folder / "twice.py").write_text(MODEL.replace("    inputs", "    def __init__(self): 1 / 0\n    inputs"))
     answer = mark("init", "models", "--seconds", "0.1", "--slo-ms", "300")
     assert answer.status == 1
-    left_out = [line for line in answer.err.splitlines() if "is left out" in line]
-    assert [line.split()[1] for line in left_out] == ["models/broken.onnx", "models/crash.py:predict"]
+    left_out = dict(line.split(" is left out: ") for line in answer.err.splitlines() if "is left out" in line)
+    assert [one.split()[1] for one in left_out] == [
+        "models/broken.onnx", "models/crash.py:predict", "models/echo.py:predict", "models/twice.py:Doubler",
+    ]  # fmt: skip
+    assert left_out["note: models/echo.py:predict"] == "it is a second model named echo; rename its file"
+    assert [path.name for path in folder.glob("echo_*")] == ["echo_onnx.py"]  # nothing around the second
+    assert "a second model named doubler" in left_out["note: models/twice.py:Doubler"]  # found before it is made
 
     models = make_live_models(load_settings(Path("models/mark.yaml"), {}))
-    assert [model.name for model in models] == ["doubler", "price", "same"]
+    assert [model.name for model in models] == ["doubler", "echo", "price", "same"]
     assert {model.served.slo.latency_s for model in models} == {0.3}
     found = mark("predict", "--config", "models/mark.yaml", "--model", "price", "--data", "[3.0]", "--json")
     assert json.loads(found.out)["outputs"]["y"]["data"] == [6.0]
-
-
-def test_a_second_model_of_a_name_is_left_out_and_nothing_is_written_around_it(mark, folder):
-    identity("models/price.onnx")
-    answer = mark("init", "models", "--seconds", "0.1", "--slo-ms", "300")
-    assert answer.status == 1
-    assert "models/price.py:predict is left out: it is a second model named price; rename its file" in answer.err
-    assert [path.name for path in folder.glob("price_*")] == ["price_onnx.py"]
-
-
-def test_a_second_model_of_a_name_is_found_before_it_is_made(mark, folder):
-    (folder / "twice.py").write_text(MODEL.replace("    inputs", "    def __init__(self): 1 / 0\n    inputs"))
-    answer = mark("init", "models", "--seconds", "0")
-    assert answer.status == 1
-    assert "models/twice.py:Doubler is left out: it is a second model named doubler" in answer.err
 
 
 def test_a_folder_without_models_and_flags_of_one_model_are_refused(mark, folder):

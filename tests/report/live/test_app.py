@@ -23,6 +23,7 @@ from cryptography.x509.oid import NameOID
 from mark.report.live.service_status import SERVICE, ServiceStatus
 from tests.report.live.fakes import busy_model, empty_model, interrupted_model, status
 from tests.report.live.http import Served, serving
+from tests.waiting import PATIENCE_S
 
 TOKEN = "a-long-token"
 GUARDED = ("/events", "/status.json", "/metrics")
@@ -238,14 +239,14 @@ def test_serves_over_tls_until_it_is_told_to_end(tmp_path: Path) -> None:
             assert process.stdout
             port = int(process.stdout.readline())
             context = ssl.create_default_context(cafile=str(certificate))
-            connection = http.client.HTTPSConnection("localhost", port, timeout=20, context=context)
+            connection = http.client.HTTPSConnection("localhost", port, timeout=PATIENCE_S, context=context)
             connection.request("POST", "/login", "token=t")
             answer = connection.getresponse()
             assert answer.status == 303
             assert "Secure" in str(answer.getheader("set-cookie")).split("; ")
             connection.close()
             process.terminate()
-            assert process.wait(20) == -signal.SIGTERM
+            assert process.wait(PATIENCE_S) == -signal.SIGTERM
         finally:
             process.kill()
 

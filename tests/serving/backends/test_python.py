@@ -26,6 +26,7 @@ from models.digits.data import digits
 from models.transformer import Polarity
 from tests.serving.backends.asks import INPUTS, OUTPUTS, ask, error, invocation, outputs, run, tensor, wrong
 from tests.serving.harness import served
+from tests.waiting import PATIENCE_S
 
 
 class Sum:
@@ -177,7 +178,7 @@ def test_frames_flow_while_the_model_works():
 
     class Slow(Sum):
         def predict(self, inputs):
-            assert over.wait(30.0)
+            assert over.wait(PATIENCE_S)
             return super().predict(inputs)
 
     async def scenario():

@@ -29,6 +29,7 @@ from tests.serving.fakes import EchoBackend
 from tests.serving.harness import Live, live, run, served, until
 from tests.serving.streams.backends import ScriptedBackend, streaming
 from tests.serving.test_peers import certified
+from tests.waiting import PATIENCE_S
 
 VALUES = np.array([[1.5, 2.5]], dtype=np.float32)
 
@@ -98,7 +99,7 @@ def test_tritonclient(compression: str | None) -> None:
                     outputs=outputs,
                     request_id="r-1",
                     compression_algorithm=compression,
-                    client_timeout=30,
+                    client_timeout=PATIENCE_S,
                     parameters={"own": "text", "count": 3},
                 )
                 np.testing.assert_array_equal(result.as_numpy("x"), VALUES)

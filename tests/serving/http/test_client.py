@@ -9,6 +9,7 @@ import pytest
 
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.serving.http.client import HELD_BYTES, HttpClient
+from tests.waiting import PATIENCE_S
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nX-Said: So\r\n\r\nhi"
 
@@ -62,7 +63,9 @@ def test_a_connection_is_used_again():
         seen = []
         async with serving(lambda _: [OK], seen=seen) as (client, connections):
             for number in range(3):
-                answer = await client.request("POST", "/x", timeout_s=5, body=b"abc", headers={"n": str(number)})
+                answer = await client.request(
+                    "POST", "/x", timeout_s=PATIENCE_S, body=b"abc", headers={"n": str(number)}
+                )
                 assert (answer.status, answer.body, answer.headers["x-said"]) == (200, b"hi", "So")
             assert len(connections) == 1
             assert [body for _, body in seen] == [b"abc"] * 3
@@ -86,7 +89,7 @@ def test_answers_in_all_framings(parts):
     async def scenario():
         async with serving(lambda _: parts) as (client, _):
             for _ in range(2):
-                assert (await client.request("GET", "/", timeout_s=5)).body == b"hi"
+                assert (await client.request("GET", "/", timeout_s=PATIENCE_S)).body == b"hi"
 
     run(scenario())
 
@@ -95,7 +98,7 @@ def test_many_calls_share_few_connections():
     async def scenario():
         async with serving(lambda _: [OK]) as (client, connections):
             client._places = asyncio.Semaphore(3)
-            answers = await asyncio.gather(*(client.request("GET", "/", timeout_s=5) for _ in range(30)))
+            answers = await asyncio.gather(*(client.request("GET", "/", timeout_s=PATIENCE_S) for _ in range(30)))
             assert [answer.body for answer in answers] == [b"hi"] * 30
             assert len(connections) <= 3
 
@@ -105,9 +108,9 @@ def test_many_calls_share_few_connections():
 def test_a_connection_closed_while_idle_is_replaced_unseen():
     async def scenario():
         async with serving(lambda _: [OK]) as (client, connections):
-            await client.request("GET", "/", timeout_s=5)
+            await client.request("GET", "/", timeout_s=PATIENCE_S)
             connections[0].transport.abort()
-            assert (await client.request("GET", "/", timeout_s=5)).body == b"hi"
+            assert (await client.request("GET", "/", timeout_s=PATIENCE_S)).body == b"hi"
             assert len(connections) == 2
 
     run(scenario())
@@ -136,7 +139,7 @@ def test_a_call_after_a_broken_one_gets_its_own_answer():
         async with serving(lambda number: [] if number == 1 else [OK]) as (client, connections):
             with pytest.raises(RetryLater):
                 await client.request("GET", "/", timeout_s=0.05)
-            assert (await client.request("GET", "/", timeout_s=5)).body == b"hi"
+            assert (await client.request("GET", "/", timeout_s=PATIENCE_S)).body == b"hi"
             assert len(connections) == 2
 
     run(scenario())
@@ -148,7 +151,7 @@ def test_an_answer_that_is_too_large_is_refused(monkeypatch):
     async def scenario():
         async with serving(lambda _: [OK]) as (client, _):
             with pytest.raises(RetryLater, match="more than"):
-                await client.request("GET", "/", timeout_s=5)
+                await client.request("GET", "/", timeout_s=PATIENCE_S)
 
     run(scenario())
 
@@ -157,7 +160,7 @@ def test_nobody_listens():
     async def scenario():
         client = HttpClient("http://127.0.0.1:9")
         with pytest.raises(RetryLater, match="cannot be reached"):
-            await client.request("GET", "/", timeout_s=5)
+            await client.request("GET", "/", timeout_s=PATIENCE_S)
 
     run(scenario())
 

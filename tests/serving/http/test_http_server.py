@@ -18,6 +18,7 @@ from mark.serving.http.head_cache import Head
 from mark.serving.http.http_server import HttpServer
 from mark.serving.http.limits import HttpLimits
 from tests.serving.harness import BODY, INFER, Client, Live, live, run, truth, until
+from tests.waiting import PATIENCE_S
 
 HEAD = b"POST %b HTTP/1.1\r\nhost: x\r\n" % INFER.encode()
 
@@ -29,7 +30,7 @@ async def raw(running: Live, data: bytes) -> tuple[bytes, bool]:
     got = b""
     closed = False
     with suppress(TimeoutError, ConnectionResetError):
-        while chunk := await asyncio.wait_for(client.reader.read(65536), 10):
+        while chunk := await asyncio.wait_for(client.reader.read(65536), PATIENCE_S):
             got += chunk
         closed = True
     await client.close()
