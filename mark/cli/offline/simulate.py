@@ -150,7 +150,7 @@ def simulate(
     """Replay a trace under each policy: its cost and latency.
 
     Where --config serves several models and no --model is named, all of them are replayed, each on its own trace
-    (`service.serve[].trace`), with one bill.
+    (`service.serve[].trace`), with one bill; --model replays one of them, by its own settings.
     Forecasters train on the trace before --start-s. With --journal the model, market, objective and types are
     the service's own unless a flag overrides them. The first policy's journal is OUT/journal.jsonl, that of each
     other policy OUT/POLICY/journal.jsonl; `mark explain OUT` reads them.
