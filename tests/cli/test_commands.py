@@ -234,7 +234,7 @@ def test_lists(mark):
     policies = document(mark("policies", "--json"))
     models = document(mark("models", "--json"))
 
-    assert [item["name"] for item in policies["policies"]][:2] == ["hedged", "mark"]
+    assert [item["name"] for item in policies["policies"]][:3] == ["hedged", "fleet-per-model", "mark"]
     assert all(item["about"] for item in policies["policies"])
     assert {"mixture", "lstm-vanilla"} <= set(policies["forecasters"])
     assert next(m for m in models["models"] if m["name"] == "inception-v3")["slo"]["latency_ms"] == 600
