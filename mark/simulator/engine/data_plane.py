@@ -285,15 +285,15 @@ class Engine:
     def window_counts(self, from_s: float, to_s: float) -> Ints:
         """Arrivals per 5 s window of [from_s, to_s). Shape (windows,)."""
         first = round(from_s - self._start_at)
-        counts = self._loads()[first : round(to_s - self._start_at)]
+        counts = self._loads(slice(first, round(to_s - self._start_at)))
         per = int(WINDOW_S)
         whole = counts.size - counts.size % per
         sums: Ints = np.add.reduce(counts[:whole].reshape(-1, per), axis=1)
         return sums
 
-    def _loads(self) -> Ints:
-        """Arrivals in each second, shape (seconds,)."""
-        return self._arrived
+    def _loads(self, seconds: slice) -> Ints:
+        """Arrivals in each of these seconds."""
+        return self._arrived[seconds]
 
     def slo_window(self) -> SloWindow | None:
         """The monitor's last full window."""

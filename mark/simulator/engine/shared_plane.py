@@ -187,9 +187,9 @@ class ModelEngine(Engine):
         self._plane.join(slot, device)
         return slot
 
-    def _loads(self) -> Ints:
-        """Arrivals in each second that no shared instance took: what is left to the model's own fleet."""
-        loads: Ints = self._arrived - self._tally.seconds.on_shared
+    def _loads(self, seconds: slice) -> Ints:
+        """Arrivals in each of these seconds that no shared instance took: the load of the model's own fleet."""
+        loads: Ints = self._arrived[seconds] - self._tally.seconds.on_shared[seconds]
         return loads
 
     def on_shared(self) -> int:
