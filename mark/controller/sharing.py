@@ -1,6 +1,7 @@
 """What the models of a service gain by sharing instances: from each one's load to the planner's words.
 
-A model's curve is drawn from its last day. Capacity up to a level saves what Lambda would cost for the requests
+A model is expected to have the load that it had a day before, for the hours that a decision is for; a model that
+is younger, what it had in its last hours. Capacity up to a level saves what Lambda would cost for the requests
 below it, or what a fleet of the model's own would, whichever is less: that is what the model does without
 sharing. Who shares gets smaller batches than on an instance of its own, because a neighbour waits for them.
 
@@ -23,10 +24,11 @@ from mark.planner.packing import Fit, Host, HostType, Need, Packing, pack
 
 PACK_EVERY_S = 3600.0
 """Who shares what is decided anew so often, and when a shared instance is lost."""
-PLAN_HOURS = 12.0
-"""Launches and loading are spread over so many hours."""
+PLAN_HOURS = 3.0
+"""A decision is for so many hours: some more than until the next, so that launches pay."""
 DAY_UNITS = 1440
-"""The last day's load is what a model is expected to have."""
+BLOCK_UNITS = 5
+"""Loads are compared in blocks of so many minutes: tenants' peaks of minutes are what waits are for."""
 MOST_BUSY = 0.6
 """Share of a shared device's time that is given away: the rest keeps waits short."""
 OWN_BUSY = 0.7
@@ -74,10 +76,11 @@ def shared_offering(offering: Offering, slo: Slo) -> Offering | None:
 
 
 def need_of(sharer: Sharer, history: Demand) -> Need:
-    """The model's need of shared capacity, by its load of the last day."""
-    rates = np.array(history.last(DAY_UNITS).mean_rps, np.float64)
-    peaks = np.array(history.last(DAY_UNITS).max_rps, np.float64)
+    """The model's need of shared capacity, by the load that it is expected to have."""
+    expected = expected_load(history)
+    rates, peaks = np.array(expected.mean_rps, np.float64), np.array(expected.max_rps, np.float64)
     levels = np.linspace(0.0, float(peaks.max(initial=0.0)) or 1.0, LEVELS)
+    rates = in_blocks(rates)
     mean_rps = float(rates.mean()) if rates.size else 0.0
     carried = np.minimum(rates[None, :], levels[:, None]).mean(axis=1) if rates.size else np.zeros(LEVELS)
     usd_per_request = usd_per_hour_alone(sharer, rates) / (3600.0 * mean_rps) if mean_rps > 0 else 0.0
@@ -96,6 +99,21 @@ def need_of(sharer: Sharer, history: Demand) -> Need:
         alone=not sharer.may_share,
         load_usd=min((LOAD_S / 3600.0 * item.usd_per_hour for item in shared), default=0.0),
     )
+
+
+def in_blocks(rates: np.ndarray) -> np.ndarray:
+    """Mean rates of each BLOCK_UNITS; what is over at the end is left out, unless nothing else is there."""
+    whole = rates[: rates.size - rates.size % BLOCK_UNITS]
+    return whole.reshape(-1, BLOCK_UNITS).mean(axis=1) if whole.size else rates
+
+
+def expected_load(history: Demand) -> Demand:
+    """The load of the hours to come: that of a day before, or of the last hours where less than a day is known."""
+    units = round(PLAN_HOURS * 3600.0 / history.unit_s)
+    last = history.last(DAY_UNITS)
+    if len(last) < DAY_UNITS:
+        return history.last(units)
+    return replace(last, mean_rps=last.mean_rps[:units], max_rps=last.max_rps[:units])
 
 
 def usd_per_hour_alone(sharer: Sharer, rates: Sequence[float] | np.ndarray) -> float:

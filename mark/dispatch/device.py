@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from mark.dispatch.bouncer import deviating_finish_at
 from mark.dispatch.routing import NONE, Rows, Server, Servers
 
 TENANT_FIELDS = {
@@ -100,24 +101,32 @@ def shared_deviation_s(row: int, at: float, tenants: Rows, servers: Servers, que
 
     As the Bouncer's: times are independent, and the batch in service counts in full.
     """
-    server, variance, others = servers[row], 0.0, 0
-    for other in tenants:
-        one = servers[other]
-        if other != row:
-            count = (1 if one.in_service > 0 else 0) + batches_due_by(at, one, queue[other])
-            variance += count * (one.cv * one.full_batch_s) ** 2
-            others += count
-    if others == 0 and server.waiting == 0 and server.in_service == 0:
+    server, variance = servers[row], others_variance(row, at, tenants, servers, queue)
+    if variance == 0.0 and server.waiting == 0 and is_idle(tenants, servers):
         return float(server.cv * server.single_s)
     own = server.waiting // server.max_batch + (2 if server.in_service > 0 else 1)
     own_s = server.cv * server.full_batch_s * math.sqrt(own)
     return float(own_s if variance == 0.0 else math.sqrt(own_s * own_s + variance))
 
 
-def keeps_promises(now: float, row: int, at: float, tenants: Rows, servers: Servers, queue: Queue) -> bool:
-    """True where a request, due at `at`, that joins the queue of `row` makes nobody late who is in time now.
+def others_variance(row: int, at: float, tenants: Rows, servers: Servers, queue: Queue) -> float:
+    """Variance of what the other tenants have in service, and have waiting that is due by `at`, seconds squared."""
+    variance = 0.0
+    for other in tenants:
+        one = servers[other]
+        if other != row:
+            count = (1 if one.in_service > 0 else 0) + batches_due_by(at, one, queue[other])
+            variance += count * (one.cv * one.full_batch_s) ** 2
+    return variance
 
-    It adds a batch before those that are due after it, unless it joins one that counts as full already.
+
+def keeps_promises(
+    now: float, row: int, at: float, tenants: Rows, servers: Servers, queue: Queue, sigmas: float
+) -> bool:
+    """True where a request, due at `at`, that joins the queue of `row` endangers nobody who is in time now.
+
+    It adds a batch before those that are due after it, unless it joins one that counts as full already. They must
+    be in time even if all takes `sigmas` deviations longer than expected.
     """
     own = servers[row]
     if own.waiting % own.max_batch > 0:
@@ -129,11 +138,23 @@ def keeps_promises(now: float, row: int, at: float, tenants: Rows, servers: Serv
             continue
         for batch in range(batches_due_by(at, server, ring), batches(server)):
             due = due_at(batch * server.max_batch, server, ring)
-            before_s = ahead_s(other, due, tenants, servers, queue)
-            finish_at = start_at + before_s + (batch + 1) * server.full_batch_s
-            if finish_at <= due < finish_at + own.full_batch_s:
+            finish_at = start_at + ahead_s(other, due, tenants, servers, queue) + (batch + 1) * server.full_batch_s
+            if finish_at > due:
+                continue  # it is late without this request
+            ahead = batch + (2 if server.in_service > 0 else 1)
+            variance = others_variance(other, due, tenants, servers, queue)
+            variance += ahead * (server.cv * server.full_batch_s) ** 2 + (own.cv * own.full_batch_s) ** 2
+            if deviating_finish_at(now, finish_at + own.full_batch_s, math.sqrt(variance), sigmas) > due:
                 return False
     return True
+
+
+def stays_late(finish_at: float, lambda_at: float, deadline_at: float) -> bool:
+    """True where a request that its device does not admit waits there all the same: Lambda is late, and later.
+
+    Only one that makes nobody else late may; an environment of Lambda is warmed for the next one.
+    """
+    return lambda_at > deadline_at and finish_at <= lambda_at
 
 
 def is_idle(tenants: Rows, servers: Servers) -> bool:

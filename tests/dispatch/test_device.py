@@ -68,7 +68,7 @@ def test_a_lone_tenant_is_judged_as_by_the_bouncer(
     late_at = deviating_finish_at(5.0, finish_at, shared_deviation_s(0, 6.0, [0], [one], queue), sigmas)
     expected = late_finish_at(5.0, finish_at, in_service, waiting, max_batch, one.full_batch_s, cv, sigmas)
     assert late_at == pytest.approx(expected)
-    assert keeps_promises(5.0, 0, 6.0, [0], [one], queue)
+    assert keeps_promises(5.0, 0, 6.0, [0], [one], queue, sigmas)
 
 
 def test_the_device_takes_whose_oldest_is_due_first() -> None:
@@ -105,10 +105,16 @@ def test_a_request_that_is_due_sooner_may_not_push_others_past_their_deadlines()
     promised = Tenant()
     queue = [ring(running), ring(promised, 9.25)]
     servers = [running, promised]
-    assert not keeps_promises(10.0, 0, 10.2, [0, 1], servers, queue), "due at 10.25, ended at 10.3"
+    assert not keeps_promises(10.0, 0, 10.2, [0, 1], servers, queue, 0.0), "due at 10.25, ended at 10.3"
+    assert keeps_promises(10.0, 0, 10.2, [0, 1], servers, [queue[0], ring(promised, 9.31)], 2.0), "nothing varies"
+    promised.cv = 0.1
+    assert not keeps_promises(10.0, 0, 10.2, [0, 1], servers, [queue[0], ring(promised, 9.31)], 2.0), (
+        "it may be late"
+    )
+    promised.cv = 0.0
     queue[1] = ring(promised, 9.4)
-    assert keeps_promises(10.0, 0, 10.2, [0, 1], servers, queue), "due at 10.4"
+    assert keeps_promises(10.0, 0, 10.2, [0, 1], servers, queue, 0.0), "due at 10.4"
     queue[1] = ring(promised, 9.1)
-    assert keeps_promises(10.0, 0, 10.05, [0, 1], servers, queue), "late without it, too"
+    assert keeps_promises(10.0, 0, 10.05, [0, 1], servers, queue, 0.0), "late without it, too"
     queue[1] = ring(promised, 9.25)
-    assert keeps_promises(10.0, 0, 10.3, [0, 1], servers, queue), "it goes behind"
+    assert keeps_promises(10.0, 0, 10.3, [0, 1], servers, queue, 0.0), "it goes behind"

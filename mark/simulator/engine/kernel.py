@@ -288,7 +288,7 @@ def overflow_to_lambda(
     warm = believed_warm(pool.belief, now)
     lambda_at = lambda_finish_at(now, marks.warm + marks.cold, warm, rules.lambda_s, rules.cold_s)
     if rules.shed_late and lambda_at > deadline_at:
-        _warm_one_more(now, deadline_at, rules, pool, tally)
+        warm_one_more(now, deadline_at, rules, pool, tally)
     give_up_s = rules.give_up_s
     where = after_bounce(True, rules.shed_late, lambda_at, instance_at, arrived_at, deadline_at, give_up_s)
     if where != TO_LAMBDA or not invoke(now, arrived_at, rules, pool, tally):
@@ -297,7 +297,8 @@ def overflow_to_lambda(
     return True
 
 
-def _warm_one_more(now: float, deadline_at: float, rules: Record, pool: Pool, tally: RunTally) -> None:
+def warm_one_more(now: float, deadline_at: float, rules: Record, pool: Pool, tally: RunTally) -> None:
+    """Start an environment for the requests to come, where this one would meet none that is warm."""
     in_flight = pool.marks.warm + pool.marks.cold
     if warms_one_more(now, deadline_at, rules.lambda_s, in_flight, rules.concurrency):
         start_environment(now, np.nan, rules.cold_s, rules, pool, tally)

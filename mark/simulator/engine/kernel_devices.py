@@ -19,8 +19,9 @@ from mark.dispatch.device import (
     next_tenant,
     shared_deviation_s,
     shared_finish_at,
+    stays_late,
 )
-from mark.dispatch.overflow import SHED, after_bounce
+from mark.dispatch.overflow import SHED, after_bounce, believed_warm, lambda_finish_at
 from mark.dispatch.routing import NONE, OVERDUE_SHARE, least_outstanding, weighted
 from mark.simulator.engine.kernel import (
     BOUNCED,
@@ -36,6 +37,7 @@ from mark.simulator.engine.kernel import (
     gain_credits,
     overflow_to_lambda,
     start_batch,
+    warm_one_more,
 )
 from mark.simulator.engine.kernel_lambda import Pool, reap
 from mark.simulator.engine.kernel_lambda import start_environment as start_of_pool
@@ -193,7 +195,9 @@ def _offer(
         late_at = deviating_finish_at(now, finish_at, deviation_s, rules.sigmas)
     if not stays(finish_at, late_at, server.terminates_at, arrived_at, deadline_at, rules.factor):
         return BOUNCED
-    if rules.factor < np.inf and not keeps_promises(now, row, deadline_at, tenants, servers, fleet.queue):
+    if rules.factor < np.inf and not keeps_promises(
+        now, row, deadline_at, tenants, servers, fleet.queue, rules.sigmas
+    ):
         return BOUNCED
     return _enqueue_or_shed(row, now, arrived_at, finish_at, fleet, devices, models)
 
@@ -234,11 +238,12 @@ def _bounce(
     rules = models.rules[model]
     tally = RunTally(models.seconds[model], models.histogram[model], models.totals[model])
     row = _least_finish(now, deadline_at, rows, fleet, devices)
-    finish_at = np.inf
+    finish_at, harms_nobody = np.inf, False
     if row != NONE:
         tenants = _tenants(row, fleet, devices)
+        harms_nobody = keeps_promises(now, row, deadline_at, tenants, fleet.servers, fleet.queue, rules.sigmas)
         # what would be shed where it is late itself makes nobody else late
-        if not rules.shed_late or keeps_promises(now, row, deadline_at, tenants, fleet.servers, fleet.queue):
+        if not rules.shed_late or harms_nobody:
             finish_at = shared_finish_at(now, row, deadline_at, tenants, fleet.servers, fleet.queue)
     if rules.overflows:
         _leave_calls(now, model, devices.marks.concurrency, models)
@@ -251,6 +256,13 @@ def _bounce(
             models.belief[model],
             models.noise[model],
         )
+        reap(now, rules, pool, tally)
+        in_flight = pool.marks.warm + pool.marks.cold
+        warm = believed_warm(pool.belief, now)
+        lambda_at = lambda_finish_at(now, in_flight, warm, rules.lambda_s, rules.cold_s)
+        if harms_nobody and fleet.servers[row].shared and stays_late(finish_at, lambda_at, deadline_at):
+            warm_one_more(now, deadline_at, rules, pool, tally)
+            return _enqueue_or_shed(row, now, arrived_at, finish_at, fleet, devices, models)
         if overflow_to_lambda(now, arrived_at, finish_at, rules, pool, tally):
             return TAKEN
     give_up_s = rules.give_up_s
