@@ -36,13 +36,15 @@ from mark.domain.figures import figure
 from mark.domain.objective import Slo
 from mark.planner.packing_kernels import NOTHING, Floats, Hosts, Ints, Models, fill, may_join, savings_with, serve
 
-POINTS = 9
+POINTS = 17
 """Points at which a curve is known to the search."""
 LEAST_GAIN, LEAST_GAIN_THERE = 2e-4, 2e-3
 """Of the dearest rent in the fleet: a change that gains less is not made; the second once a fleet is there."""
+LEAST_GAIN_MANY = 1e-3
+"""Of the fleet's worth: many moves of many models that gain less together are not made."""
 THOROUGH = 60
-"""Of more models, no two exchange places and no hosts are emptied. Of fewer, as many starts are searched as they
-fit in it."""
+"""Of more models, no two exchange places, moves are not tried one by one, and no hosts are emptied. Of fewer, as
+many starts are searched as they fit in it."""
 EMPTIED, NEAR = 4, 0.97
 """So many hosts, those of least worth, are emptied alone and in pairs. What comes of it is improved by moves if it
 is worth this share of the fleet before."""
@@ -161,7 +163,7 @@ class _Case:
         return self.price(host) + float(self.entry_usd(host)[[*host.tenants]].sum())
 
 
-class _Move(NamedTuple):
+class _Change(NamedTuple):
     """What happens to one host: a model leaves and a model joins, -1 for none."""
 
     host: int
@@ -346,12 +348,13 @@ def _served(case: _Case, hosts: Sequence[_Placed]) -> _Fleet:
 def _planned(case: _Case) -> _Fleet:
     """The best fleet found from nothing."""
     none = _served(case, [])
-    starts = [none, _grown(case, none), _grown(case, none, per_usd=True)]
-    emptied = THOROUGH // max(1, len(case.needs))
-    if emptied:
-        starts += [_grown(case, none, kind=kind) for kind in range(len(case.types))]
+    starts = [_grown(case, none), _grown(case, none, per_usd=True)]
+    searched = THOROUGH // max(1, len(case.needs))
+    if not searched:
+        return _moved(case, max(starts, key=lambda item: item.usd))
+    starts += [none, *(_grown(case, none, kind=kind) for kind in range(len(case.types)))]
     fleets = sorted((_moved(case, start) for start in starts), key=lambda item: -item.usd)
-    return max([fleets[0], *(_rebuilt(case, fleet) for fleet in fleets[:emptied])], key=lambda item: item.usd)
+    return max((_rebuilt(case, fleet) for fleet in fleets[:searched]), key=lambda item: item.usd)
 
 
 def _rebuilt(case: _Case, fleet: _Fleet) -> _Fleet:
@@ -446,34 +449,45 @@ def _emptied(case: _Case, fleet: _Fleet) -> Iterator[_Fleet]:
 
 def _moved(case: _Case, fleet: _Fleet) -> _Fleet:
     """The fleet with models moved and hosts added while that gains."""
+    least = LEAST_GAIN_MANY if len(case.needs) > THOROUGH else 0.0
     while True:
         found = _grown(case, _swept(case, fleet))
-        if not _gains(case, found, fleet):
+        if not _gains(case, found, fleet) or found.usd < fleet.usd * (1.0 + least):
             return fleet
         fleet = found
 
 
 def _swept(case: _Case, fleet: _Fleet) -> _Fleet:
-    """The fleet after all moves that gain, the largest gain first, each of hosts that no other has changed."""
+    """The fleet after moves that gain, the largest gain first, each of hosts that no other has changed."""
     hosts, touched = [*fleet.hosts, *_empties(case, fleet)], set[int]()
-    for moves in _moves(case, fleet, hosts) if hosts else ():
-        if touched.intersection(move.host for move in moves):
+    old, few = len(fleet.hosts), len(case.needs) <= THOROUGH
+    for move in _moves(case, fleet, hosts) if hosts else ():
+        if touched.intersection(change.host for change in move):
             continue
-        changed = list(hosts)
-        for h, leaves, joins in moves:
-            host = hosts[h]._replace(tenants=tuple(sorted({*hosts[h].tenants, joins} - {leaves, -1})))
-            if h < len(fleet.hosts) or host.slot >= 0:
-                changed[h] = host
-            else:
-                changed.append(host)  # any number of new hosts may be had
-        found = _served(case, changed)
-        if _gains(case, found, fleet):
-            touched.update(h for h, _, _ in moves if changed[h] != hosts[h])
-            fleet, hosts = found, changed
-    return fleet
+        changed = _changed(hosts, move, old)
+        if few:
+            found = _served(case, changed)
+            if not _gains(case, found, fleet):
+                continue
+            fleet = found
+        touched.update(change.host for change in move if changed[change.host] != hosts[change.host])
+        hosts = changed
+    return fleet if few else _served(case, hosts)
 
 
-def _moves(case: _Case, fleet: _Fleet, hosts: Sequence[_Placed]) -> Iterator[tuple[_Move, ...]]:
+def _changed(hosts: Sequence[_Placed], move: tuple[_Change, ...], old: int) -> list[_Placed]:
+    """The hosts after a move. Any number of new hosts may be had: the empty one, behind the old ones, stays."""
+    changed = list(hosts)
+    for h, leaves, joins in move:
+        host = hosts[h]._replace(tenants=tuple(sorted({*hosts[h].tenants, joins} - {leaves, -1})))
+        if h < old or host.slot >= 0:
+            changed[h] = host
+        else:
+            changed.append(host)
+    return changed
+
+
+def _moves(case: _Case, fleet: _Fleet, hosts: Sequence[_Placed]) -> Iterator[tuple[_Change, ...]]:
     """What seems to gain, by its gain. hosts: those of the fleet, and empty ones.
 
     A model leaves, joins a host that may serve more of it, takes another's place or moves, or two change places.
@@ -513,13 +527,13 @@ def _moves(case: _Case, fleet: _Fleet, hosts: Sequence[_Placed]) -> Iterator[tup
     leaves = np.append(model, nobody)
     for _, which, i, j in sorted(found):
         if which == 0:
-            yield (_Move(int(rows[i, 0]), int(leaves[i]), int(columns[count + j])),)
+            yield (_Change(int(rows[i, 0]), int(leaves[i]), int(columns[count + j])),)
         elif which == 1:
-            yield _Move(int(host[i]), int(model[i]), -1), _Move(int(j), -1, int(model[i]))
+            yield _Change(int(host[i]), int(model[i]), -1), _Change(int(j), -1, int(model[i]))
         else:
             yield (
-                _Move(int(host[i]), int(model[i]), int(model[j])),
-                _Move(int(host[j]), int(model[j]), int(model[i])),
+                _Change(int(host[i]), int(model[i]), int(model[j])),
+                _Change(int(host[j]), int(model[j]), int(model[i])),
             )
 
 

@@ -124,7 +124,7 @@ def _share_out(
         weight = np.maximum(weight - models.most_busy, 0.0) + UNCONTESTED / units
         piece, value, used = np.zeros(count, np.int64), np.full(count, np.inf), np.zeros(units)
         while count:
-            i = np.argmax(value)
+            i = int(np.argmax(value))
             m, k, capacity = tenants[i], piece[i], models.capacity[kind, tenants[i]]
             if value[i] <= 0.0:
                 break

@@ -43,7 +43,7 @@ def most_worth(
             costs.append((kind.usd_per_hour + kind.launch_usd / hours) * rented)
             there = {m: problem.add_variable(f"a{t}_{h}_{m}", cat="Binary") for m in fits}
             problem += pulp.lpSum(needs[m].memory_gib * a for m, a in there.items()) <= kind.memory_gib * rented
-            busy = [[] for _ in needs[0].load_rps]
+            busy: list[list[pulp.LpAffineExpression]] = [[] for _ in needs[0].load_rps]
             for m, a in there.items():
                 need, fit = needs[m], fits[m]
                 problem += a <= rented

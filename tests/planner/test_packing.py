@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -66,7 +67,7 @@ def test_unlike_peaks_share_where_like_ones_do_not() -> None:
     [{"team": "other"}, {"alone": True}, {"memory_gib": 3.5}, {"slo": Slo(latency_s=0.15, target=0.98)}],
     ids=["team", "alone", "memory", "wait"],
 )
-def test_a_hard_rule_keeps_two_models_apart(change: dict[str, object]) -> None:
+def test_a_hard_rule_keeps_two_models_apart(change: dict[str, Any]) -> None:
     rich = need("a", usd=0.2)
     assert models_of(packed(rich, need("b", usd=0.2))) == [["a", "b"]]
     assert models_of(packed(rich, replace(need("b", usd=0.2), **change))) == [["a"], ["b"]]
@@ -135,7 +136,7 @@ def can_carry(found: Packing, needs: dict[str, Need], unit: int) -> bool:
     tenants = [(h, tenant) for h, host in enumerate(found.hosts) for tenant in host.tenants]
     if not tenants:
         return True
-    total: Counter[str] = Counter()
+    total: defaultdict[str, float] = defaultdict(float)
     for _, tenant in tenants:
         total[tenant.model] += tenant.capacity_rps
     served = np.array([[tenant.model == model for _, tenant in tenants] for model in total], float)
@@ -147,6 +148,7 @@ def can_carry(found: Packing, needs: dict[str, Need], unit: int) -> bool:
     bounds = [(0.0, tenant.capacity_rps) for _, tenant in tenants]
     room = np.full(len(busy), MOST_BUSY + SAME)
     free = linprog(-np.ones(len(tenants)), A_ub=np.vstack([busy, served]), b_ub=[*room, *load], bounds=bounds)
+    assert free.fun is not None
     return bool(-free.fun >= sum(load) * (1.0 - SAME))
 
 
