@@ -350,11 +350,10 @@ def _planned(case: _Case) -> _Fleet:
     none = _served(case, [])
     starts = [_grown(case, none), _grown(case, none, per_usd=True)]
     searched = THOROUGH // max(1, len(case.needs))
-    if not searched:
-        return _moved(case, max(starts, key=lambda item: item.usd))
-    starts += [none, *(_grown(case, none, kind=kind) for kind in range(len(case.types)))]
+    if searched:
+        starts += [none, *(_grown(case, none, kind=kind) for kind in range(len(case.types)))]
     fleets = sorted((_moved(case, start) for start in starts), key=lambda item: -item.usd)
-    return max((_rebuilt(case, fleet) for fleet in fleets[:searched]), key=lambda item: item.usd)
+    return max([fleets[0], *(_rebuilt(case, fleet) for fleet in fleets[:searched])], key=lambda item: item.usd)
 
 
 def _rebuilt(case: _Case, fleet: _Fleet) -> _Fleet:

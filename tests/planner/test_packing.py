@@ -17,7 +17,7 @@ from mark.domain.errors import Misconfigured
 from mark.domain.objective import Slo
 from mark.planner.packing import Fit, Host, HostType, Need, Packing, Tenant, pack
 from mark.planner.packing_milp import most_worth
-from tests.planner.services import HOURS, MOST_BUSY, some_needs, some_types
+from scripts.bench.services import HOURS, MOST_BUSY, some_needs, some_types
 
 BOX = HostType(offering="box", usd_per_hour=0.1, launch_usd=0.01, memory_gib=4.0)
 LOAD = np.array([2.0, 2.0, 2.0, 2.0])
