@@ -118,13 +118,19 @@ def _share_out(
         m, capacity = tenants[i], models.capacity[kind, tenants[i]]
         top[i] = max(low[i], min(models.at[m, -1], low[i] + models.most_busy * capacity))
         _use(m, low[i], top[i], capacity, weight, models)
-    if weight.max() <= models.most_busy:
-        high[:] = top
+    contested = False
+    for u in range(units):
+        contested |= weight[u] > models.most_busy
+        weight[u] = max(0.0, weight[u] - models.most_busy) + UNCONTESTED / units
+    if not contested:
+        for i in range(count):
+            high[i] = top[i]
     else:
-        weight = np.maximum(weight - models.most_busy, 0.0) + UNCONTESTED / units
         piece, value, used = np.zeros(count, np.int64), np.full(count, np.inf), np.zeros(units)
         while count:
-            i = int(np.argmax(value))
+            i = 0
+            for j in range(count):
+                i = j if value[j] > value[i] else i
             m, k, capacity = tenants[i], piece[i], models.capacity[kind, tenants[i]]
             if value[i] <= 0.0:
                 break
@@ -226,7 +232,10 @@ def fill(
         if usd > 0.0:
             busy = np.zeros(units)
             _use(m, start[m], high, capacity, busy, models)
-            score[0, i], score[1, i] = usd / (busy.mean() + NOTHING), usd / (busy.max() + NOTHING)
+            mean = peak = 0.0
+            for u in range(units):
+                mean, peak = mean + busy[u] / units, max(peak, busy[u])
+            score[0, i], score[1, i] = usd / (mean + NOTHING), usd / (peak + NOTHING)
             score[2, i], score[3, i] = usd / (models.memory_gib[m] + NOTHING), usd
     best, best_usd = np.empty(0, np.int64), 0.0
     tenants = np.empty(count, np.int64)
@@ -246,7 +255,9 @@ def fill(
         for some in (size, min(size, 1)):
             chosen = np.sort(tenants[:some])
             if some > 0:
-                usd = _share_out(kind, chosen, start[chosen], models)[0] - entry_usd[chosen].sum()
+                usd = _share_out(kind, chosen, start[chosen], models)[0]
+                for m in chosen:
+                    usd -= entry_usd[m]
                 if usd > best_usd + NOTHING:
                     best, best_usd = chosen, usd
     return best, best_usd
