@@ -212,13 +212,10 @@ def savings_with(
 
 
 @njit(cache=True)
-def fill(
+def _scores(
     kind: int, candidates: Ints, start: Floats, entry_usd: Floats, models: Models
-) -> tuple[Ints, float]:  # pragma: no cover - compiled
-    """Tenants for an instance that would save most beside a fleet, and how much, less `entry_usd` each.
-
-    start: levels to which the fleet serves the models, shape (models,).
-    """
+) -> Floats:  # pragma: no cover - compiled
+    """How early each candidate is admitted to an empty instance, -inf for never, shape (RULES, candidates)."""
     units, count = models.load.shape[1], len(candidates)
     score, idle = np.full((RULES, count), -np.inf), np.zeros(units)
     for i in range(count):
@@ -237,6 +234,19 @@ def fill(
                 mean, peak = mean + busy[u] / units, max(peak, busy[u])
             score[0, i], score[1, i] = usd / (mean + NOTHING), usd / (peak + NOTHING)
             score[2, i], score[3, i] = usd / (models.memory_gib[m] + NOTHING), usd
+    return score
+
+
+@njit(cache=True)
+def fill(
+    kind: int, candidates: Ints, start: Floats, entry_usd: Floats, models: Models
+) -> tuple[Ints, float]:  # pragma: no cover - compiled
+    """Tenants for an instance that would save most beside a fleet, and how much, less `entry_usd` each.
+
+    start: levels to which the fleet serves the models, shape (models,).
+    """
+    units, count = models.load.shape[1], len(candidates)
+    score = _scores(kind, candidates, start, entry_usd, models)
     best, best_usd = np.empty(0, np.int64), 0.0
     tenants = np.empty(count, np.int64)
     for rule in range(RULES):
