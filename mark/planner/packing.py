@@ -414,7 +414,9 @@ def _unserved(case: _Case, fleet: _Fleet) -> Ints:
 def _grown(case: _Case, fleet: _Fleet, *, per_usd: bool = False, kind: int | None = None) -> _Fleet:
     """The fleet with hosts of one type or any added, each time the one worth most, or most for its price."""
     while options := [item for item in _filled(case, fleet) if kind is None or item[1].kind == kind]:
-        usd, host = max(options, key=lambda item: item[0] / case.price(item[1]) if per_usd else item[0])
+        usd, host = max(
+            options, key=lambda item: item[0] / (case.price(item[1]) + NOTHING) if per_usd else item[0]
+        )
         found = _served(case, [*fleet.hosts, host])
         if usd <= NOTHING or found.usd <= fleet.usd + NOTHING:
             break
