@@ -57,6 +57,7 @@ bench: setup
 	$(BIN)/python -m scripts.bench.engine
 	$(BIN)/python -m scripts.bench.central
 	$(BIN)/python -m scripts.bench.variants
+	$(BIN)/python -m scripts.bench.packing
 	$(BIN)/python -m scripts.bench.serving
 
 # The figures on real traces, forecasts included: some hours on two cores; MARK_DATA names the folder that holds the

@@ -4,15 +4,20 @@ Each model brings a curve: what capacity up to each level saves an hour, against
 is worth what its models save together, less rents, launches and the loading of models. All three are spread over
 the hours that the plan is for.
 
-A device has `most_busy` seconds a second to give, less than one, so that requests need not wait for long. They go
-to the model that saves most by the next one (`share_out`). What is bounded is the load of all tenants together, in
-each unit: models with unlike peaks fit where the sum of their peaks would not. A tenant must fit the memory that
-is left, and two models share a device only if either's batch ends in time behind the other's longest.
+An instance has `most_busy` seconds a second to give, less than one, so that requests need not wait for long. They
+go to the tenant that saves most by the next one. What is bounded is the load of all tenants together, in each
+unit: models with unlike peaks fit where the sum of their peaks would not. A tenant must fit the memory that is
+left, and two models share an instance only if either's batch ends in time behind the other's longest. A model on
+several instances fills them in turn, those with the fewest tenants first.
 
 Hosts are added greedily, each time the one that is worth most, while one is worth its rent. Then a local search
-drops, replaces and merges hosts and moves models. It starts from what is there as well, and what is there costs no
-launch and no loading: a change must gain more than that. A plan is planned again from its own result until nothing
-changes, so that the next plan of the same state is the same. Ties go to the first by name.
+moves single models: one leaves a host, joins another or a new one, or changes places with another. What every such
+move gains is known from the one or two hosts that it changes, so all are looked at together. Where none gains, a
+host or two are emptied and their models placed anew.
+
+What is there costs no launch and no loading. It is improved by moves, and given up for a fleet planned from
+nothing where that gains more than its launches and loading cost. A plan's own result has nothing to gain by a
+move, and less once it is there, so the next plan of the same state is the same. Ties go to the first by name.
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, combinations, product
+from itertools import combinations, product
 from typing import NamedTuple
 
 import numpy as np
@@ -29,47 +34,28 @@ import numpy as np
 from mark.domain.errors import Misconfigured
 from mark.domain.figures import figure
 from mark.domain.objective import Slo
-from mark.planner.packing_kernels import (
-    NOTHING,
-    Device,
-    Empty,
-    Flags,
-    Floats,
-    Ints,
-    Models,
-    Tenancies,
-    admit,
-    concave_hull,
-    fill,
-    points,
-    savings,
-    share_out,
-)
+from mark.planner.packing_kernels import NOTHING, Floats, Hosts, Ints, Models, fill, may_join, savings_with, serve
 
 POINTS = 17
 """Points at which a curve is known to the search."""
-BATCHES_SHARE = 1.0
-"""Of the objective: a request's own batch and the one before it end within it."""
-LEAST_GAIN = 2e-3
-"""Of the dearest rent in the fleet: a change that gains less is not made."""
-NEAR = 0.02
-"""Of the rents: a change that looks worse by more is not worked out."""
-SMALL = 12
-"""Up to so many models are moved one by one, and from several starts."""
-IDLEST, FEW_IDLEST = 8, 4
-"""So many of the idlest hosts are replaced, one by one and in pairs; the second where models are many."""
-MOST_CHANGES, FEW_CHANGES = 200, 4
-"""Changes made by one search."""
-MOST_REPLANS, FEW_REPLANS = 20, 1
-"""Times that a plan is planned again. Of many models it may still change a little after the last time."""
+LEAST_GAIN, LEAST_GAIN_THERE = 2e-4, 2e-3
+"""Of the dearest rent in the fleet: a change that gains less is not made; the second once a fleet is there."""
+LEAST_GAIN_MANY = 1e-3
+"""Of the fleet's worth: many moves of many models that gain less together are not made."""
+THOROUGH = 60
+"""Of more models, no two exchange places, moves are not tried one by one, and no hosts are emptied. Of fewer, as
+many starts are searched as they fit in it."""
+EMPTIED, NEAR = 4, 0.97
+"""So many hosts, those of least worth, are emptied alone and in pairs. What comes of it is improved by moves if it
+is worth this share of the fleet before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """What one model gets of one device of an offering, alone on it."""
+    """What one model gets of an instance of an offering, alone on it."""
 
     offering: str
-    #: Requests/s at which the device is always busy.
+    #: Requests/s at which the instance is always busy.
     capacity_rps: float
     #: Seconds of its longest batch.
     full_batch_s: float
@@ -81,7 +67,7 @@ class Need:
 
     model: str
     slo: Slo
-    #: Of each device that holds it.
+    #: On each instance that holds it.
     memory_gib: float
     #: Capacities, requests/s, rising from 0, shape (n,).
     levels: Floats
@@ -94,10 +80,8 @@ class Need:
     team: str = ""
     #: It shares with no other model.
     alone: bool = False
-    #: Price of loading it on a device where it is not, USD.
+    #: Price of loading it on an instance where it is not, USD.
     load_usd: float = 0.0
-    #: Instances that hold it at least, worth their rent or not.
-    min_hosts: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,16 +93,14 @@ class HostType:
     usd_per_hour: float
     #: Infinite where a launch is refused.
     launch_usd: float
-    #: Of one device, for its tenants.
+    #: For its tenants.
     memory_gib: float
-    devices: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Tenant:
-    """One model on one device of an instance."""
+    """One model on an instance."""
 
-    device: int = 0
     model: str
     #: Requests/s that it is planned to carry there.
     capacity_rps: float
@@ -126,7 +108,7 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Host:
-    """An instance with its tenants, by device and name."""
+    """An instance with its tenants, by name."""
 
     offering: str
     tenants: tuple[Tenant, ...]
@@ -143,19 +125,11 @@ class Packing:
 
 
 class _Placed(NamedTuple):
-    """An instance in the search: `kind` among the types, models by device, `slot` among what is there or -1."""
+    """An instance in the search: `kind` among the types, `slot` among what is there or -1."""
 
     kind: int
-    models: tuple[tuple[int, ...], ...]
+    tenants: tuple[int, ...]
     slot: int
-
-
-class _Option(NamedTuple):
-    """A host that may be added: what it is worth and costs, USD an hour."""
-
-    usd: float
-    cost: float
-    host: _Placed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,31 +139,50 @@ class _Case:
     needs: tuple[Need, ...]
     types: tuple[HostType, ...]
     models: Models
-    #: Shape (types, models).
-    capacity: Floats
-    batch_s: Floats
-    #: USD an hour; of each type.
+    #: USD an hour, of each type.
     rent: list[float]
     launch: list[float]
     #: USD an hour, of each model.
     load_usd: Floats
-    min_hosts: Ints
-    #: Models that must be on several hosts.
-    spread: Flags
-    #: What an instance is worth that a model must have: more than any fleet.
-    must_usd: float
     there: tuple[_Placed, ...]
+
+    def price(self, host: _Placed) -> float:
+        """Rent and launch, USD an hour."""
+        return self.rent[host.kind] + (self.launch[host.kind] if host.slot < 0 else 0.0)
+
+    def entry_usd(self, host: _Placed) -> Floats:
+        """Price of each model as a tenant, USD an hour."""
+        if host.slot < 0:
+            return self.load_usd
+        entry = self.load_usd.copy()
+        entry[[*self.there[host.slot].tenants]] = 0.0
+        return entry
+
+    def costs(self, host: _Placed) -> float:
+        """Rent, launch and loading, USD an hour."""
+        return self.price(host) + float(self.entry_usd(host)[[*host.tenants]].sum())
+
+
+class _Change(NamedTuple):
+    """What happens to one host: a model leaves and a model joins, -1 for none."""
+
+    host: int
+    leaves: int
+    joins: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fleet:
-    """A state of the search. reached: level of each model; used: shape (devices, units) in order of hosts."""
+    """A state of the search: hosts in the order in which they serve, and what they do."""
 
     hosts: tuple[_Placed, ...]
+    arrays: Hosts
+    #: Level to which each model is served.
     reached: Floats
-    used: Floats
-    #: Capacity of each tenant, in order of hosts, devices and models.
-    carried: tuple[float, ...]
+    #: Capacity of each tenant, in order of hosts and models.
+    carried: Floats
+    #: Savings by each host less its costs.
+    worth: Floats
     usd: float
 
 
@@ -203,18 +196,15 @@ def pack(
 ) -> Packing:
     """The fleet that is worth most, as far as the search finds it.
 
-    there: instances that exist or are on their way, with what they hold. most_busy: share of a device that may be
-    busy. hours: the time that the plan is for, over which launches and loading are spread.
+    there: instances that exist or are on their way, with what they hold. most_busy: share of an instance that
+    may be busy. hours: the time that the plan is for, over which launches and loading are spread.
     """
     names, case = _case_of(needs, types, there, most_busy, hours)
-    fleet = _planned(case)
-    for _ in range(MOST_REPLANS if len(needs) <= SMALL else FEW_REPLANS):
-        again = _planned(replace(case, there=fleet.hosts))
-        slots = [fleet.hosts[item.slot].slot if item.slot >= 0 else -1 for item in again.hosts]
-        found = _evaluated(case, [item._replace(slot=slot) for item, slot in zip(again.hosts, slots, strict=True)])
-        if found.hosts == fleet.hosts or found.usd <= fleet.usd:
-            break
-        fleet = found
+    fleet = _planned(replace(case, there=()))
+    if there:
+        fleet = _served(case, _recognised(case, fleet.hosts))
+        kept = _moved(case, _served(case, _allowed(case)))
+        fleet = fleet if _gains(case, fleet, kept) else kept
     return _packing(case, fleet, names)
 
 
@@ -227,35 +217,25 @@ def _case_of(
     _check(needs, types, most_busy, hours)
     number = {item.model: m for m, item in enumerate(needs)}
     kind = {item.offering: t for t, item in enumerate(types)}
-    capacity, batch_s = np.zeros((2, len(types), len(needs)))
-    for m, item in enumerate(needs):
-        for fit in item.fits:
-            if fit.offering in kind and item.memory_gib <= types[kind[fit.offering]].memory_gib + NOTHING:
-                capacity[kind[fit.offering], m] = fit.capacity_rps
-                batch_s[kind[fit.offering], m] = fit.full_batch_s
     known = sorted(
-        (_Placed(kind[host.offering], _models_on(host, number, types[kind[host.offering]].devices), -1), host.name)
+        (
+            _Placed(
+                kind[host.offering],
+                tuple(sorted(number[item.model] for item in host.tenants if item.model in number)),
+                -1,
+            ),
+            host.name,
+        )
         for host in there
         if host.offering in kind
     )
-    rent = [item.usd_per_hour for item in types]
-    launch = [item.launch_usd / hours for item in types]
-    load_usd = np.array([item.load_usd / hours for item in needs])
-    finite = [usd for usd in launch if math.isfinite(usd)]
-    models = _models_of(needs, most_busy)
     return [name for _, name in known], _Case(
         needs=needs,
         types=types,
-        models=models,
-        capacity=capacity,
-        batch_s=batch_s,
-        rent=rent,
-        launch=launch,
-        load_usd=load_usd,
-        min_hosts=np.array([item.min_hosts for item in needs], np.int64),
-        spread=np.array([item.min_hosts > 1 for item in needs], np.bool_),
-        must_usd=2.0 * (max(rent, default=0.0) + max(finite, default=0.0) + float(load_usd.max(initial=0.0)))
-        + float(models.saved[:, -1].sum()),
+        models=_models_of(needs, types, most_busy),
+        rent=[item.usd_per_hour for item in types],
+        launch=[item.launch_usd / hours for item in types],
+        load_usd=np.array([item.load_usd / hours for item in needs]),
         there=tuple(item for item, _ in known),
     )
 
@@ -281,396 +261,296 @@ def _check(needs: Sequence[Need], types: Sequence[HostType], most_busy: float, h
             )
 
 
-def _models_on(host: Host, number: dict[str, int], devices: int) -> tuple[tuple[int, ...], ...]:
-    """Models by device; those that are not known are left out."""
-    held: list[set[int]] = [set() for _ in range(devices)]
-    for tenant in host.tenants:
-        if tenant.model in number and tenant.device < devices:
-            held[tenant.device].add(number[tenant.model])
-    return tuple(tuple(sorted(models)) for models in held)
-
-
-def _models_of(needs: Sequence[Need], most_busy: float) -> Models:
-    count = len(needs)
-    at, saved, hull = np.zeros((3, count, POINTS))
+def _models_of(needs: Sequence[Need], types: Sequence[HostType], most_busy: float) -> Models:
+    at, saved, hull = np.zeros((3, len(needs), POINTS))
+    capacity, batch_s = np.zeros((2, len(types), len(needs)))
+    kind = {item.offering: t for t, item in enumerate(types)}
     for m, item in enumerate(needs):
-        levels = np.asarray(item.levels, np.float64)
-        usd = np.asarray(item.saved_usd_per_hour, np.float64)
-        at[m] = points(levels, usd, POINTS)
+        levels, usd = np.asarray(item.levels, np.float64), np.asarray(item.saved_usd_per_hour, np.float64)
+        at[m] = _points(levels, usd)
         saved[m] = np.interp(at[m], levels, usd)
-        hull[m] = concave_hull(at[m], saved[m])
-    teams = sorted({item.team for item in needs})
+        hull[m] = _concave_hull(at[m], saved[m])
+        for fit in item.fits:
+            if fit.offering in kind:
+                capacity[kind[fit.offering], m] = fit.capacity_rps
+                batch_s[kind[fit.offering], m] = fit.full_batch_s
+    teams = [(item.team, item.model if item.alone else "") for item in needs]
     return Models(
         at=at,
         saved=saved,
         hull=hull,
-        load=np.array([item.load_rps for item in needs], np.float64).reshape(
-            count, len(needs[0].load_rps) if needs else 0
-        ),
-        limit=np.array([at[m, -1] / max(1, item.min_hosts) for m, item in enumerate(needs)]),
-        leaves_s=np.array([item.slo.latency_s * BATCHES_SHARE for item in needs]),
+        load=np.array([item.load_rps for item in needs], np.float64).reshape(len(needs), -1 if needs else 0),
+        objective_s=np.array([item.slo.latency_s for item in needs]),
         memory_gib=np.array([item.memory_gib for item in needs]),
-        team=np.array([teams.index(item.team) for item in needs], np.int64),
-        alone=np.array([item.alone for item in needs], np.bool_),
+        team=np.array([sorted(set(teams)).index(team) for team in teams], np.int64),
+        capacity=capacity,
+        batch_s=batch_s,
+        type_gib=np.array([item.memory_gib for item in types]),
         most_busy=most_busy,
     )
 
 
-def _evaluated(case: _Case, hosts: Sequence[_Placed]) -> _Fleet:
-    """The fleet with its devices shared out; tenants that carry nothing and hosts without any are left out."""
+def _points(levels: Floats, saved: Floats) -> Floats:
+    """Levels of a curve up to where it rises no more: its own and middles between, or equal savings apart."""
+    top = int(np.searchsorted(saved, saved[-1] * (1.0 - NOTHING))) if len(saved) else 0
+    if top == 0:
+        return np.linspace(0.0, 1.0, POINTS)
+    if top >= POINTS:
+        rising = saved[: top + 1] + np.linspace(0.0, NOTHING * saved[-1], top + 1)
+        return np.interp(np.linspace(0.0, rising[-1], POINTS), rising, levels[: top + 1])
+    found = levels[: top + 1]
+    while len(found) < POINTS:
+        widest = int(np.argmax(np.diff(found)))
+        found = np.insert(found, widest + 1, (found[widest] + found[widest + 1]) / 2)
+    return found
+
+
+def _concave_hull(at: Floats, saved: Floats) -> Floats:
+    """The least concave curve above the points."""
+    corners = [0]
+    for i in range(1, len(at)):
+        while len(corners) > 1:
+            a, b = corners[-2:]
+            if (saved[b] - saved[a]) * (at[i] - at[b]) > (saved[i] - saved[b]) * (at[b] - at[a]):
+                break
+            corners.pop()
+        corners.append(i)
+    return np.interp(at, at[corners], saved[corners])
+
+
+def _arrays(hosts: Sequence[_Placed]) -> Hosts:
+    return Hosts(
+        kind=np.array([host.kind for host in hosts], np.int64),
+        first=np.cumsum([0, *(len(host.tenants) for host in hosts)], dtype=np.int64),
+        tenants=np.array([m for host in hosts for m in host.tenants], np.int64),
+    )
+
+
+def _served(case: _Case, hosts: Sequence[_Placed]) -> _Fleet:
+    """The fleet with its load shared out; tenants that carry nothing and hosts without any are left out."""
     while True:
-        hosts = sorted(hosts)
-        tenancies, order, devices = _tenancies(case, hosts)
-        reached, shares, used = share_out(np.zeros(len(case.needs)), case.models, tenancies, devices)
-        carried = np.empty_like(shares)
-        carried[order] = shares
+        hosts = sorted((host for host in hosts if host.tenants), key=lambda host: (len(host.tenants), host))
+        arrays = _arrays(hosts)
+        reached, carried, usd = serve(arrays, case.models)
         if carried.all():
             break
-        hosts = _without_idle(hosts, carried)
+        rates = np.split(carried, arrays.first[1:-1])
+        hosts = [
+            host._replace(tenants=tuple(m for m, rps in zip(host.tenants, some, strict=True) if rps > 0.0))
+            for host, some in zip(hosts, rates, strict=True)
+        ]
+    usd -= np.array([case.costs(host) for host in hosts])
     return _Fleet(
-        hosts=tuple(hosts),
-        reached=reached,
-        used=used,
-        carried=tuple(map(float, carried)),
-        usd=savings(reached, case.models) - _costs(case, hosts),
-    )
-
-
-def _tenancies(case: _Case, hosts: Sequence[_Placed]) -> tuple[Tenancies, Ints, int]:
-    """Tenants by model, their places in order of hosts, and the number of devices."""
-    model, device, kind, count = [], [], [], 0
-    for host in hosts:
-        for models in host.models:
-            model += models
-            device += [count] * len(models)
-            kind += [host.kind] * len(models)
-            count += 1
-    found = np.array(model, np.int64)
-    order = np.argsort(found, kind="stable")
-    tenancies = Tenancies(
-        first=np.searchsorted(found[order], np.arange(len(case.needs) + 1)),
-        device=np.array(device, np.int64)[order],
-        capacity=case.capacity[np.array(kind, np.int64)[order], found[order]],
-    )
-    return tenancies, order, count
-
-
-def _without_idle(hosts: Sequence[_Placed], carried: Floats) -> list[_Placed]:
-    left, i = [], 0
-    for host in hosts:
-        devices = []
-        for models in host.models:
-            devices.append(tuple(m for k, m in enumerate(models) if carried[i + k] > 0.0))
-            i += len(models)
-        if any(devices):
-            left.append(host._replace(models=tuple(devices)))
-    return left
-
-
-def _costs(case: _Case, hosts: Sequence[_Placed]) -> float:
-    """Rents, launches and loading, USD an hour, less what models are worth that must be there."""
-    total = 0.0
-    held: Counter[int] = Counter()
-    for host in hosts:
-        total += case.rent[host.kind] + (case.launch[host.kind] if host.slot < 0 else 0.0)
-        total += _loading_usd(case, host)
-        held.update({m for models in host.models for m in models})
-    for m in np.flatnonzero(case.min_hosts):
-        total -= case.must_usd * min(held[int(m)], int(case.min_hosts[m]))
-    return total
-
-
-def _loading_usd(case: _Case, host: _Placed) -> float:
-    """USD an hour for tenants that are not there yet."""
-    loaded = case.there[host.slot].models if host.slot >= 0 else ((),) * len(host.models)
-    return sum(
-        float(case.load_usd[m])
-        for models, known in zip(host.models, loaded, strict=True)
-        for m in models
-        if m not in known
+        hosts=tuple(hosts), arrays=arrays, reached=reached, carried=carried, worth=usd, usd=float(usd.sum())
     )
 
 
 def _planned(case: _Case) -> _Fleet:
-    """The best fleet found; what is there where no other gains more than LEAST_GAIN."""
-    kept = _rebuilt(case, _allowed_there(case))
-    few = len(case.needs) <= SMALL
-    starts = [kept, *(_grown(case, _evaluated(case, []), per_usd=each) for each in (False, True)[: 1 + few])]
-    if few:
-        starts.append(_evaluated(case, _apart(case)))
-    else:
-        starts = starts[1:] if _gains(case, starts[1], kept) else starts[:1]
-    best = _improved(case, starts[0])
-    for start in starts[1:]:
-        found = _improved(case, start)
-        if _gains(case, found, best):
-            best = found
-    return best
+    """The best fleet found from nothing."""
+    none = _served(case, [])
+    starts = [_grown(case, none), _grown(case, none, per_usd=True)]
+    searched = THOROUGH // max(1, len(case.needs))
+    if searched:
+        starts += [none, *(_grown(case, none, kind=kind) for kind in range(len(case.types)))]
+    fleets = sorted((_moved(case, start) for start in starts), key=lambda item: -item.usd)
+    return max([fleets[0], *(_rebuilt(case, fleet) for fleet in fleets[:searched])], key=lambda item: item.usd)
 
 
-def _apart(case: _Case) -> list[_Placed]:
-    """New hosts for each model as if it were the only one."""
-    hosts: list[_Placed] = []
-    for m in range(len(case.needs)):
-        only = np.zeros_like(case.capacity)
-        only[:, m] = case.capacity[:, m]
-        lone = replace(case, capacity=only, there=())
-        hosts += _improved(lone, _grown(lone, _evaluated(lone, []))).hosts
-    return hosts
-
-
-def _allowed_there(case: _Case) -> list[_Placed]:
-    """What is there, without tenants that may not be where they are."""
-    hosts = []
-    for slot, item in enumerate(case.there):
-        host = _Placed(item.kind, tuple(() for _ in item.models), slot)
-        for d, models in enumerate(item.models):
-            for m in models:
-                host = _with(case, host, d, m) or host
-        hosts.append(host)
-    return hosts
-
-
-def _gains(case: _Case, found: _Fleet, before: _Fleet) -> bool:
-    dearest = max((case.rent[host.kind] for host in before.hosts), default=0.0)
-    return found.usd > before.usd + LEAST_GAIN * dearest + NOTHING
-
-
-def _improved(case: _Case, fleet: _Fleet) -> _Fleet:
-    """Local search: the first change that gains, until none does."""
-    for _ in range(MOST_CHANGES if len(case.needs) <= SMALL else FEW_CHANGES):
-        for found in _changed(case, fleet):
-            if _gains(case, found, fleet):
-                fleet = _grown(case, found)
-                break
-        else:
-            break
+def _rebuilt(case: _Case, fleet: _Fleet) -> _Fleet:
+    """The fleet with hosts emptied and filled anew while that gains."""
+    while found := next((item for item in _emptied(case, fleet) if _gains(case, item, fleet)), None):
+        fleet = found
     return fleet
 
 
-def _changed(case: _Case, fleet: _Fleet) -> Iterator[_Fleet]:
-    """Fleets near to this one: hosts dropped, replaced, merged; of few models also tenants moved and exchanged."""
-    yield from _without_hosts(case, fleet)
-    if len(case.needs) <= SMALL and len(fleet.hosts) <= IDLEST:
-        for hosts in chain(_with_lone(case, fleet), _moved(case, fleet.hosts), _exchanged(case, fleet.hosts)):
-            yield _topped_up(case, _evaluated(case, hosts))
+def _gains(case: _Case, found: _Fleet, before: _Fleet) -> bool:
+    return found.usd > before.usd + _least_gain(case, before)
 
 
-def _without_hosts(case: _Case, fleet: _Fleet) -> Iterator[_Fleet]:
-    """One host or two gone, with one of any type in their place."""
-    devices = np.array([len(host.models) for host in fleet.hosts], np.int64)
-    busy = fleet.used.mean(axis=1)
-    idlest = sorted(range(len(devices)), key=lambda i: float(busy[devices[:i].sum()]))
-    few = len(case.needs) <= SMALL and len(fleet.hosts) <= IDLEST
-    slack = NEAR * sum(case.rent[host.kind] for host in fleet.hosts)
-    some = idlest[: IDLEST if few else FEW_IDLEST]
-    for gone in (*((i,) for i in some), *combinations(some, 2)):
-        rest = [host for i, host in enumerate(fleet.hosts) if i not in gone]
-        without = _evaluated(case, rest)
-        lost = {m for i in gone for models in fleet.hosts[i].models for m in models}
-        if len(gone) == 1:
-            yield _topped_up(case, without, lost)
-        for kind in range(len(case.types)):
-            option = _best_host(case, without, kind)
-            if option is not None and without.usd + option.usd > fleet.usd - slack:
-                found = _topped_up(case, _evaluated(case, [*without.hosts, option.host]), lost)
-                yield _grown(case, found) if few else found
+def _least_gain(case: _Case, fleet: _Fleet) -> float:
+    share = LEAST_GAIN_THERE if case.there else LEAST_GAIN
+    return share * max((case.rent[host.kind] for host in fleet.hosts), default=0.0) + NOTHING
 
 
-def _with_lone(case: _Case, fleet: _Fleet) -> Iterator[list[_Placed]]:
-    """A host more, for one model that has too little."""
-    for m in map(int, _unserved(case, fleet)):
-        for kind, item in enumerate(case.types):
-            empty = _Placed(kind, ((),) * item.devices, -1)
-            if math.isfinite(case.launch[kind]) and (host := _with(case, empty, 0, m)):
-                yield [*fleet.hosts, host]
+def _allowed(case: _Case) -> list[_Placed]:
+    """What is there, without tenants that may not be where they are."""
+    hosts = []
+    for slot, item in enumerate(case.there):
+        tenants: list[int] = []
+        for m in item.tenants:
+            if may_join(item.kind, np.array(tenants, np.int64), m, case.models):
+                tenants.append(m)
+        hosts.append(_Placed(item.kind, tuple(tenants), slot))
+    return hosts
 
 
-def _moved(case: _Case, hosts: tuple[_Placed, ...]) -> Iterator[list[_Placed]]:
-    """A tenant gone, moved, or on another host as well."""
-    places = [(i, d) for i, host in enumerate(hosts) for d in range(len(host.models))]
-    for i, d in places:
-        for m in hosts[i].models[d]:
-            left = _replaced(hosts, {i: _without(hosts[i], d, m)})
-            yield left
-            for j, e in places:
-                if (i, d) != (j, e) and (moved := _with(case, left[j], e, m)):
-                    yield _replaced(left, {j: moved})
-                if added := _with(case, hosts[j], e, m):
-                    yield _replaced(hosts, {j: added})
+def _recognised(case: _Case, hosts: Sequence[_Placed]) -> list[_Placed]:
+    """New hosts, in the slots of those there that hold most of their models."""
+    free, found = dict(enumerate(case.there)), []
+    for host in hosts:
+        alike = [slot for slot, item in free.items() if item.kind == host.kind]
+        slot = max(alike, key=lambda s: len({*free[s].tenants} & {*host.tenants}), default=-1)
+        free.pop(slot, None)
+        found.append(host._replace(slot=slot))
+    return found
 
 
-def _exchanged(case: _Case, hosts: tuple[_Placed, ...]) -> Iterator[list[_Placed]]:
-    """Two tenants of two hosts, each where the other was."""
-    for i, j in combinations(range(len(hosts)), 2):
-        for (d, ms), (e, ns) in product(enumerate(hosts[i].models), enumerate(hosts[j].models)):
-            for m, n in product(ms, ns):
-                one = _with(case, _without(hosts[i], d, m), d, n)
-                other = _with(case, _without(hosts[j], e, n), e, m)
-                if one and other:
-                    yield _replaced(hosts, {i: one, j: other})
-
-
-def _replaced(hosts: Sequence[_Placed], new: dict[int, _Placed]) -> list[_Placed]:
-    return [new.get(i, host) for i, host in enumerate(hosts)]
-
-
-def _without(host: _Placed, device: int, model: int) -> _Placed:
-    return host._replace(
-        models=tuple(
-            tuple(m for m in models if m != model) if d == device else models
-            for d, models in enumerate(host.models)
-        )
-    )
-
-
-def _with(case: _Case, host: _Placed, device: int, model: int) -> _Placed | None:
-    """The host with another tenant, or None where that may not be."""
-    known, tenants, kind = case.models, host.models[device], host.kind
-    others = {m for models in host.models for m in models} - {model}
-    batch_s, leaves_s = case.batch_s[kind], known.leaves_s
-    if (
-        model in tenants
-        or case.capacity[kind, model] <= 0.0
-        or known.memory_gib[[*tenants, model]].sum() > case.types[kind].memory_gib + NOTHING
-        or any(known.team[m] != known.team[model] or known.alone[m] or known.alone[model] for m in others)
-        or any(batch_s[m] + batch_s[model] > min(leaves_s[m], leaves_s[model]) + NOTHING for m in tenants)
-        or (case.min_hosts[model] > 1 and any(model in models for models in host.models))
-    ):
-        return None
-    joined = tuple(sorted((*tenants, model)))
-    return host._replace(models=tuple(joined if d == device else models for d, models in enumerate(host.models)))
-
-
-def _rebuilt(case: _Case, hosts: Sequence[_Placed]) -> _Fleet:
-    """The fleet with its room used by models that have too little, and hosts added while they are worth it."""
-    return _grown(case, _topped_up(case, _evaluated(case, hosts)))
+def _empties(case: _Case, fleet: _Fleet) -> list[_Placed]:
+    """Hosts that may be added: one of each type, of what is there before a new one."""
+    taken = {host.slot for host in fleet.hosts}
+    slots = {item.kind: s for s, item in reversed([*enumerate(case.there)]) if s not in taken}
+    return [
+        _Placed(kind, (), slots.get(kind, -1))
+        for kind, usd in enumerate(case.launch)
+        if kind in slots or math.isfinite(usd)
+    ]
 
 
 def _unserved(case: _Case, fleet: _Fleet) -> Ints:
     """Models for which more capacity would save something."""
-    return np.flatnonzero(_unserved_of(case, fleet, np.arange(len(case.needs))))
+    return np.flatnonzero(fleet.reached < case.models.at[:, -1] - NOTHING)
 
 
-def _unserved_of(case: _Case, fleet: _Fleet, models: Ints) -> Flags:
-    found: Flags = fleet.reached[models] < case.models.at[models, -1] - NOTHING
-    return found
-
-
-def _entry_usd(case: _Case, hosts: Sequence[_Placed]) -> Floats:
-    """Price of a new tenant of each model, USD an hour; below 0 for one that must be on more hosts."""
-    entry = case.load_usd.copy()
-    for m in np.flatnonzero(case.min_hosts):
-        if sum(any(m in models for models in host.models) for host in hosts) < case.min_hosts[m]:
-            entry[m] -= case.must_usd
-    return entry
-
-
-def _topped_up(case: _Case, fleet: _Fleet, only: set[int] | None = None) -> _Fleet:
-    """The fleet with more tenants, of some models only, on hosts that are there, where that gains."""
-    tried: set[_Placed] = set()
-    some = np.array(sorted(only or ()), np.int64)
-    while len(unserved := _unserved(case, fleet) if only is None else some[_unserved_of(case, fleet, some)]):
-        i = next((i for i, host in enumerate(fleet.hosts) if host not in tried), None)
-        if i is None:
-            break
-        host = fleet.hosts[i]
-        tried.add(host)
-        first = sum(len(item.models) for item in fleet.hosts[:i])
-        joined = _joined(case, host, unserved, _entry_usd(case, fleet.hosts), fleet.reached, fleet.used[first:])
-        if joined != host:
-            found = _evaluated(case, _replaced(fleet.hosts, {i: joined}))
-            if found.usd > fleet.usd + NOTHING:
-                fleet = found
-    return fleet
-
-
-def _joined(
-    case: _Case, host: _Placed, candidates: Ints, entry_usd: Floats, reached: Floats, used: Floats
-) -> _Placed:
-    """The host with tenants admitted to the first of its devices that any may join. used: of its devices first."""
-    loaded = case.there[host.slot].models if host.slot >= 0 else None
-    for d, tenants in enumerate(host.models):
-        entry = entry_usd
-        if loaded and loaded[d]:
-            entry = entry_usd.copy()
-            entry[[*loaded[d]]] -= case.load_usd[[*loaded[d]]]
-        neighbours = [m for e, models in enumerate(host.models) if e != d for m in models]
-        barred = {*tenants, *(m for m in neighbours if case.min_hosts[m] > 1)}
-        device = Device(
-            capacity=case.capacity[host.kind],
-            batch_s=case.batch_s[host.kind],
-            memory_gib=case.types[host.kind].memory_gib,
-            tenants=np.array(tenants, np.int64),
-            neighbours=np.array(neighbours, np.int64),
-            used=used[d],
+def _grown(case: _Case, fleet: _Fleet, *, per_usd: bool = False, kind: int | None = None) -> _Fleet:
+    """The fleet with hosts of one type or any added, each time the one worth most, or most for its price."""
+    while options := [item for item in _filled(case, fleet) if kind is None or item[1].kind == kind]:
+        usd, host = max(
+            options, key=lambda item: item[0] / (case.price(item[1]) + NOTHING) if per_usd else item[0]
         )
-        if barred:
-            may = np.ones(len(case.needs), np.bool_)
-            may[[*barred]] = False
-            candidates = candidates[may[candidates]]
-        taken, _ = admit(candidates, 0, reached, entry, case.models, device)
-        if len(taken):
-            joined = tuple(sorted((*tenants, *map(int, taken))))
-            return host._replace(
-                models=tuple(joined if d == e else models for e, models in enumerate(host.models))
-            )
-    return host
-
-
-def _grown(case: _Case, fleet: _Fleet, *, per_usd: bool = False) -> _Fleet:
-    """The fleet with hosts added, each time the one that is worth most, or most for what it costs."""
-    while len(_unserved(case, fleet)):
-        options = [option for kind in range(len(case.types)) if (option := _best_host(case, fleet, kind))]
-        if not options:
-            break
-        host = max(options, key=lambda option: option.usd / option.cost if per_usd else option.usd).host
-        found = _evaluated(case, [*fleet.hosts, host])
-        if found.usd <= fleet.usd + NOTHING:
+        found = _served(case, [*fleet.hosts, host])
+        if usd <= NOTHING or found.usd <= fleet.usd + NOTHING:
             break
         fleet = found
     return fleet
 
 
-def _best_host(case: _Case, fleet: _Fleet, kind: int) -> _Option | None:
-    """The host of a type that is worth most beside a fleet, if any is worth its rent."""
-    taken = {host.slot for host in fleet.hosts}
-    slot = next((s for s, item in enumerate(case.there) if item.kind == kind and s not in taken), -1)
-    cost = case.rent[kind] + (case.launch[kind] if slot < 0 else 0.0)
-    if not math.isfinite(cost):
-        return None
-    entry = np.repeat(_entry_usd(case, fleet.hosts)[None], case.types[kind].devices, axis=0)
-    for d, models in enumerate(case.there[slot].models if slot >= 0 else ()):
-        entry[d, [*models]] -= case.load_usd[[*models]]
-    empty = Empty(
-        capacity=case.capacity[kind],
-        batch_s=case.batch_s[kind],
-        memory_gib=case.types[kind].memory_gib,
-        devices=case.types[kind].devices,
-        cost=cost,
-        entry_usd=entry,
-    )
-    model, device, usd = fill(fleet.reached, _unserved(case, fleet), case.models, empty, case.spread)
-    if usd <= NOTHING:
-        return None
-    models = tuple(tuple(map(int, model[device == d])) for d in range(empty.devices))
-    return _Option(usd, cost, _Placed(kind, models, slot))
+def _filled(case: _Case, fleet: _Fleet) -> list[tuple[float, _Placed]]:
+    """Hosts that may be added, with the tenants that save most there, and what each is worth."""
+    found, unserved = [], _unserved(case, fleet)
+    team = case.models.team[unserved]
+    for host, one in product(_empties(case, fleet), np.unique(team)):
+        tenants, usd = fill(host.kind, unserved[team == one], fleet.reached, case.entry_usd(host), case.models)
+        if len(tenants):
+            found.append((usd - case.price(host), host._replace(tenants=tuple(tenants.tolist()))))
+    return found
+
+
+def _emptied(case: _Case, fleet: _Fleet) -> Iterator[_Fleet]:
+    """Fleets with a host or two, of those of least worth, emptied, and a host or none in their place."""
+    least = np.argsort(fleet.worth, kind="stable")[:EMPTIED].tolist()
+    tried: set[tuple[_Placed, ...]] = set()
+    for gone in (*((i,) for i in least), *combinations(least, 2)):
+        rest = _served(case, [host for i, host in enumerate(fleet.hosts) if i not in gone])
+        for more in ([], *([host] for _, host in _filled(case, rest))):
+            start = _grown(case, _served(case, [*rest.hosts, *more]))
+            if start.usd > NEAR * fleet.usd and start.hosts not in tried:
+                tried.add(start.hosts)
+                yield _moved(case, start)
+
+
+def _moved(case: _Case, fleet: _Fleet) -> _Fleet:
+    """The fleet with models moved and hosts added while that gains."""
+    least = LEAST_GAIN_MANY if len(case.needs) > THOROUGH else 0.0
+    while True:
+        found = _grown(case, _swept(case, fleet))
+        if not _gains(case, found, fleet) or found.usd < fleet.usd * (1.0 + least):
+            return fleet
+        fleet = found
+
+
+def _swept(case: _Case, fleet: _Fleet) -> _Fleet:
+    """The fleet after moves that gain, the largest gain first, each of hosts that no other has changed."""
+    hosts, touched = [*fleet.hosts, *_empties(case, fleet)], set[int]()
+    old, few = len(fleet.hosts), len(case.needs) <= THOROUGH
+    for move in _moves(case, fleet, hosts) if hosts else ():
+        if touched.intersection(change.host for change in move):
+            continue
+        changed = _changed(hosts, move, old)
+        if few:
+            found = _served(case, changed)
+            if not _gains(case, found, fleet):
+                continue
+            fleet = found
+        touched.update(change.host for change in move if changed[change.host] != hosts[change.host])
+        hosts = changed
+    return fleet if few else _served(case, hosts)
+
+
+def _changed(hosts: Sequence[_Placed], move: tuple[_Change, ...], old: int) -> list[_Placed]:
+    """The hosts after a move. Any number of new hosts may be had: the empty one, behind the old ones, stays."""
+    changed = list(hosts)
+    for h, leaves, joins in move:
+        host = hosts[h]._replace(tenants=tuple(sorted({*hosts[h].tenants, joins} - {leaves, -1})))
+        if h < old or host.slot >= 0:
+            changed[h] = host
+        else:
+            changed.append(host)
+    return changed
+
+
+def _moves(case: _Case, fleet: _Fleet, hosts: Sequence[_Placed]) -> Iterator[tuple[_Change, ...]]:
+    """What seems to gain, by its gain. hosts: those of the fleet, and empty ones.
+
+    A model leaves, joins a host that may serve more of it, takes another's place or moves, or two change places.
+    The gain is exact but for models on several hosts.
+    """
+    arrays, least = _arrays(hosts), _least_gain(case, fleet)
+    model, unserved, size = arrays.tenants, _unserved(case, fleet), np.diff(arrays.first)
+    host, count = np.repeat(np.arange(len(hosts)), size), len(arrays.tenants)
+    # rows: each tenant leaves its host, or nobody leaves; columns: each tenant, unserved model or nobody joins
+    nobody = np.full(len(hosts), -1)
+    rows = np.stack([np.append(host, np.arange(len(hosts))), np.append(np.arange(count), nobody)], 1)
+    columns = np.concatenate([model, unserved, [-1]])
+    low = np.concatenate([fleet.reached[model] - fleet.carried, fleet.reached[unserved], [0.0]])
+    worth = np.full((len(rows), len(columns)), -np.inf)
+    if len(case.needs) <= THOROUGH:
+        worth[:] = savings_with(rows, columns, low, arrays, case.models)
+    else:
+        worth[count:] = savings_with(rows[count:], columns, low, arrays, case.models)
+        worth[:count, -1] = savings_with(rows[:count], columns[-1:], low, arrays, case.models)[:, 0]
+    entry = np.array([np.append(case.entry_usd(item), 0.0) for item in hosts])
+    costs = np.array([case.costs(item) for item in hosts])
+    worth -= entry[rows[:, 0]][:, columns] + costs[rows[:, 0], None]
+    worth[:count] += entry[host, model][:, None]
+    worth[:, -1][np.concatenate([size[host] == 1, size == 0])] = 0.0
+    gain = worth - worth[count + rows[:, 0], -1:]
+    joins, swaps = gain[count:, :count].T, gain[:count, :count]
+    options = [
+        gain[:, count:],
+        np.where(host[:, None] != np.arange(len(hosts)), gain[:count, -1:] + joins, -np.inf),
+        np.where(host[:, None] < host, swaps + swaps.T, -np.inf),
+    ]
+    found = [
+        (-option[i, j], which, i, j)
+        for which, option in enumerate(options)
+        for i, j in np.argwhere(option > least)
+    ]
+    leaves = np.append(model, nobody)
+    for _, which, i, j in sorted(found):
+        if which == 0:
+            yield (_Change(int(rows[i, 0]), int(leaves[i]), int(columns[count + j])),)
+        elif which == 1:
+            yield _Change(int(host[i]), int(model[i]), -1), _Change(int(j), -1, int(model[i]))
+        else:
+            yield (
+                _Change(int(host[i]), int(model[i]), int(model[j])),
+                _Change(int(host[j]), int(model[j]), int(model[i])),
+            )
 
 
 def _packing(case: _Case, fleet: _Fleet, names: Sequence[str]) -> Packing:
     """The fleet in words, worth what the whole curves say."""
-    hosts, carried = [], iter(fleet.carried)
+    hosts, carried = [], iter(fleet.carried.tolist())
     total: Counter[int] = Counter()
     for host in fleet.hosts:
         tenants = []
-        for d, models in enumerate(host.models):
-            for m in models:
-                rps = next(carried)
-                total[m] += rps
-                tenants.append(Tenant(device=d, model=case.needs[m].model, capacity_rps=rps))
+        for m in host.tenants:
+            rps = next(carried)
+            total[m] += rps
+            tenants.append(Tenant(model=case.needs[m].model, capacity_rps=rps))
         name = names[host.slot] if host.slot >= 0 else ""
         hosts.append(Host(offering=case.types[host.kind].offering, tenants=tuple(tenants), name=name))
     saved = sum(
         float(np.interp(total[m], item.levels, item.saved_usd_per_hour)) for m, item in enumerate(case.needs)
     )
-    return Packing(hosts=tuple(hosts), worth_usd_per_hour=saved - _costs(replace(case, must_usd=0.0), fleet.hosts))
+    return Packing(hosts=tuple(hosts), worth_usd_per_hour=saved - sum(map(case.costs, fleet.hosts)))

@@ -36,20 +36,20 @@ def most_worth(
         fits = {m: fit for m, need in enumerate(needs) for fit in need.fits if fit.offering == kind.offering}
         before = None
         for h in range(_most_hosts(needs, kind, most_busy)):
-            rented = pulp.LpVariable(f"z{t}_{h}", cat="Binary")
+            rented = problem.add_variable(f"z{t}_{h}", cat="Binary")
             if before is not None:
                 problem += rented <= before
             before = rented
             costs.append((kind.usd_per_hour + kind.launch_usd / hours) * rented)
-            there = {m: pulp.LpVariable(f"a{t}_{h}_{m}", cat="Binary") for m in fits}
+            there = {m: problem.add_variable(f"a{t}_{h}_{m}", cat="Binary") for m in fits}
             problem += pulp.lpSum(needs[m].memory_gib * a for m, a in there.items()) <= kind.memory_gib * rented
-            busy = [[] for _ in needs[0].load_rps]
+            busy: list[list[pulp.LpAffineExpression]] = [[] for _ in needs[0].load_rps]
             for m, a in there.items():
                 need, fit = needs[m], fits[m]
                 problem += a <= rented
                 costs.append(need.load_usd / hours * a)
                 widths = np.diff(need.levels)
-                pieces = [pulp.LpVariable(f"y{t}_{h}_{m}_{k}", 0, 1) for k in range(len(widths))]
+                pieces = [problem.add_variable(f"y{t}_{h}_{m}_{k}", 0, 1) for k in range(len(widths))]
                 for k, y in enumerate(pieces):
                     problem += y <= a
                     parts.setdefault((m, k), []).append(y)
@@ -65,7 +65,7 @@ def most_worth(
                 if not _may_share(needs[m], needs[n], fits[m].full_batch_s + fits[n].full_batch_s):
                     problem += there[m] + there[n] <= 1
     for (m, k), pieces in parts.items():
-        full = pulp.LpVariable(f"b{m}_{k}", cat="Binary")
+        full = problem.add_variable(f"b{m}_{k}", cat="Binary")
         problem += pulp.lpSum(pieces) <= 1
         problem += pulp.lpSum(pieces) >= full
         problem += pulp.lpSum(parts.get((m, k + 1), [])) <= full
