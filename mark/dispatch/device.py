@@ -110,7 +110,7 @@ def shared_deviation_s(row: int, at: float, tenants: Rows, servers: Servers, que
 
 
 def others_variance(row: int, at: float, tenants: Rows, servers: Servers, queue: Queue) -> float:
-    """Variance of what the other tenants have in service, and have waiting that is due by `at`, seconds squared."""
+    """Variance of what other tenants have in service, and waiting and due by `at`, seconds squared."""
     variance = 0.0
     for other in tenants:
         one = servers[other]

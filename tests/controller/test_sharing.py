@@ -14,6 +14,7 @@ from mark.controller.sharing import (
     MOST_BUSY,
     Sharer,
     host_types,
+    in_blocks,
     memory_gib,
     need_of,
     share_instances,
@@ -51,7 +52,7 @@ def load(*rates: float) -> Demand:
 def test_capacity_saves_no_more_than_the_model_costs_alone(rates: list[float], with_lambda: bool) -> None:
     one = sharer("a", overflow=lambda_offering(latency_s=0.2) if with_lambda else None)
     need = need_of(one, load(*rates))
-    alone_usd = usd_per_hour_alone(one, rates)
+    alone_usd = usd_per_hour_alone(one, in_blocks(np.array(rates)))
     assert np.all(np.diff(need.saved_usd_per_hour) >= -1e-12)
     assert need.saved_usd_per_hour[0] == 0.0
     assert need.saved_usd_per_hour[-1] <= alone_usd * (1.0 + 1e-9)
