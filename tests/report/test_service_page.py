@@ -55,8 +55,8 @@ HEDGED = run("hedged", hosts=1.0, hosts_usd=68.1, around_usd=53.46)
 
 def test_the_part_of_the_total_that_is_in_no_row_is_named() -> None:
     assert around_sentence(HEDGED) == (
-        "Not in these rows: 1.0 shared instances, 68.10 USD a month; overhead of all models, 53.46 USD a month. "
-        "A month is 730 h like the 2 h replayed."
+        "Not in these rows: 1.0 shared instances, 68.10 USD a month; overhead that all models share, 53.46 USD "
+        "a month. A month is 730 h like the 2 h replayed."
     )
 
 

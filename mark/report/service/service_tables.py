@@ -90,6 +90,6 @@ def _instances(model: ModelRun) -> str:
 def around_sentence(run: ServiceRun) -> str:
     """What the total has and no model's row, and what a month is here."""
     shared = (f"{run.hosts:.1f} shared instances", run.hosts_usd)
-    parts = (*((shared,) if run.hosts_usd else ()), ("overhead of all models", run.around_usd))
+    parts = (*((shared,) if run.hosts_usd else ()), ("overhead that all models share", run.around_usd))
     left = "; ".join(f"{name}, {usd_per_month_words(a_month(usd, run.duration_s))} a month" for name, usd in parts)
     return f"Not in these rows: {left}. A month is 730 h like the {format_duration(run.duration_s)} replayed."
