@@ -60,7 +60,7 @@ def test_small_models_share_an_instance_and_pay_for_one(mark: Mark) -> None:
     parts = own + shared["hosts_usd"] + shared["around_usd"]
     assert shared["cost_usd"]["total"] == pytest.approx(parts, rel=1e-6)
     assert "MArk (3 models together on 1 instance)" in said["verdict"]["sentence"]
-    assert "Shared: 1.0 instances" in said["out"]
+    assert "Not in these rows: 1.0 shared instances, " in said["out"]
 
 
 def test_who_shares_with_nobody_shares_nothing(mark: Mark) -> None:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from email.message import EmailMessage
 from email.policy import SMTP
 
-from markupsafe import Markup
-
 from mark.domain.errors import Misconfigured
 from mark.report.cost.cost_report import CostReport
 from mark.report.formatting import unbroken
@@ -34,7 +32,7 @@ def render(report: CostReport) -> Mail:
 
     view = mail_view(report)
     images = mail_plots(report)
-    environment = make_environment(commands=_commands, whole=unbroken)
+    environment = make_environment(whole=unbroken)
     html = environment.get_template("mail.html.j2").render(view=view, drawn=frozenset(name for name, _ in images))
     return Mail(subject=view.subject, html=html, text=mail_text(view), images=images)
 
@@ -67,18 +65,6 @@ def mime(mail: Mail, sender: str, recipients: Sequence[str]) -> bytes:
             png, maintype="image", subtype="png", cid=f"<{name}>", disposition="inline", filename=f"{name}.png"
         )
     return message.as_bytes()
-
-
-_WORD = Markup('<span style="white-space:nowrap">{}</span>')
-_CODE = Markup('<code style="font:13px ui-monospace,Menlo,Consolas,monospace">{}</code>')
-
-
-def _commands(sentence: str) -> Markup:
-    """Turn text between backticks into code that is never broken, not even before two hyphens."""
-    parts = sentence.split("`")
-    for place in range(1, len(parts) - 1, 2):
-        parts[place] = _CODE.format(Markup(" ").join(_WORD.format(word) for word in parts[place].split()))
-    return Markup("").join(parts)
 
 
 def _address(text: str) -> str:

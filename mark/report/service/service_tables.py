@@ -18,7 +18,7 @@ from mark.report.formatting import (
     served_percent,
     usd_per_month_words,
 )
-from mark.report.runs.rivals import MONTH_S
+from mark.report.runs.rivals import a_month
 from mark.report.service.service_verdict import lead_run, usd_per_month
 from mark.report.tables import figures, make_table, texts
 from mark.simulator.service_run import ModelRun, ServiceRun
@@ -69,7 +69,7 @@ def model_cells(run: ServiceRun, model: ModelRun) -> tuple[str, ...]:
     attained = MISSING if model.attained is None else percent(model.attained, digits=2)
     return (
         model.model,
-        monthly_usd(model.cost.total / run.duration_s * MONTH_S),
+        monthly_usd(a_month(model.cost.total, run.duration_s)),
         format_rps(model.mean_rps),
         attained if model.keeps_objective else f"{attained} MISSED",
         f"{percent(model.slo.target)} in {format_duration(model.slo.judged_s)}",
@@ -88,9 +88,8 @@ def _instances(model: ModelRun) -> str:
 
 
 def around_sentence(run: ServiceRun) -> str:
-    """The cost of what is no model's alone."""
-    around = f"Around all of them: {usd_per_month_words(run.around_usd / run.duration_s * MONTH_S)} a month."
-    if not run.hosts_usd:
-        return around
-    usd = usd_per_month_words(run.hosts_usd / run.duration_s * MONTH_S)
-    return f"Shared: {run.hosts:.1f} instances, {usd} a month. {around}"
+    """What the total has and no model's row, and what a month is here."""
+    shared = (f"{run.hosts:.1f} shared instances", run.hosts_usd)
+    parts = (*((shared,) if run.hosts_usd else ()), ("overhead that all models share", run.around_usd))
+    left = "; ".join(f"{name}, {usd_per_month_words(a_month(usd, run.duration_s))} a month" for name, usd in parts)
+    return f"Not in these rows: {left}. A month is 730 h like the {format_duration(run.duration_s)} replayed."

@@ -1,0 +1,73 @@
+"""The page of a service's replays: everything on it can be read, and what its rows lack is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mark.domain.billing.costs import CostUsd
+from mark.domain.objective import Slo
+from mark.report.service.service_page import render_service_report
+from mark.report.service.service_tables import around_sentence
+from mark.simulator.results import ServedCounts
+from mark.simulator.service_run import ModelRun, ServiceRun
+from tests.report.browser import look_at, needs_browser, seen_by_readers
+
+DURATION_S = 7200.0
+USD_A_MONTH = DURATION_S / (730 * 3600)
+"""In the replayed time."""
+
+
+def usd(instances: float = 0.0, *, overhead: float = 0.0) -> CostUsd:
+    """By the month."""
+    return CostUsd(instances=instances * USD_A_MONTH, standby=0.0, lambda_=0.0, overhead=overhead * USD_A_MONTH)
+
+
+def model(name: str) -> ModelRun:
+    return ModelRun(
+        model=name,
+        slo=Slo(latency_s=0.467, target=0.98),
+        served=ServedCounts(instance=100_000, standby=0, lambda_=12, shed=0, in_flight=0),
+        attained=0.99989,
+        cost=usd(overhead=20.0),
+        instances=0.0,
+        on_shared=100_000,
+        mean_rps=13.9,
+        p99_s=0.322,
+        notes=(),
+    )
+
+
+def run(policy: str, *, hosts: float, hosts_usd: float, around_usd: float) -> ServiceRun:
+    return ServiceRun(
+        policy=policy,
+        models=tuple(model(f"ranker-{number}") for number in range(4)),
+        bill=(),
+        cost=usd(hosts_usd, overhead=80.0 + around_usd),
+        around_usd=around_usd * USD_A_MONTH,
+        hosts_usd=hosts_usd * USD_A_MONTH,
+        hosts=hosts,
+        duration_s=DURATION_S,
+    )
+
+
+HEDGED = run("hedged", hosts=1.0, hosts_usd=68.1, around_usd=53.46)
+
+
+def test_the_part_of_the_total_that_is_in_no_row_is_named() -> None:
+    assert around_sentence(HEDGED) == (
+        "Not in these rows: 1.0 shared instances, 68.10 USD a month; overhead that all models share, 53.46 USD "
+        "a month. A month is 730 h like the 2 h replayed."
+    )
+
+
+@needs_browser
+@seen_by_readers
+def test_everything_on_the_page_can_be_read(tmp_path: Path, width: int, dark: bool) -> None:
+    runs = [HEDGED, run("lambda-only", hosts=0.0, hosts_usd=0.0, around_usd=0.0)]
+    page = render_service_report(runs, command="mark simulate --config service.yaml")
+    assert "Run Lambda alone" in page.replace("\N{NO-BREAK SPACE}", " ")
+    assert "`" not in page
+    look = look_at(tmp_path, page, width=width, dark=dark)
+    look.check(dark=dark)
+    in_their_boxes = {name.split(" by ")[0] for name in look.scrolled}
+    assert in_their_boxes == ({"The models"} if width == 400 else set())
