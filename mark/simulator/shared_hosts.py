@@ -188,5 +188,7 @@ class SharedHosts:
                     offering = shared_offering(found, sharer.slo)
                     assert offering is not None, "it would not have been placed"
                     self._plane.place(device, number, offering)
+            for number in there & wanted:
+                self._plane.keep(device, number)
             for number in there - wanted:
                 self._plane.evict(device, number)

@@ -36,6 +36,10 @@ class HostPlane:
         if device in self._goes_at:
             self._plane.engines[model].will_go(row, self._goes_at[device])
 
+    def keep(self, device: int, model: int) -> None:
+        """It takes requests there again, where it was to go and is not gone."""
+        self._plane.engines[model].accept(self._rows[device][model])
+
     def evict(self, device: int, model: int) -> bool:
         """It takes no more requests there; whether it is gone already."""
         engine, row = self._plane.engines[model], self._rows[device][model]

@@ -196,6 +196,13 @@ class ModelEngine(Engine):
         """Requests that shared instances took so far."""
         return int(self._tally.seconds.on_shared.sum())
 
+    def accept(self, slot: int) -> None:
+        """Give this tenant new requests, again where that was stopped."""
+        if slot not in self._accepting:
+            self._accepting.add(slot)
+            self._lists = None
+            self._plane.change()
+
     def stop_accepting(self, slot: int) -> None:
         """Give this tenant no new requests."""
         super().stop_accepting(slot)
