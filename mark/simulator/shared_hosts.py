@@ -67,7 +67,7 @@ class SharedHosts:
         self._numbers = {sharer.model.name: number for number, sharer in enumerate(sharers)}
         self._history = history
         self._start_s, self._end_s = plane.now, end_s
-        self._plane = HostPlane(plane)
+        self._plane = HostPlane(plane, [sharer.model.redispatch for sharer in sharers])
         self._offerings = {item.name: item for sharer in sharers for item in sharer.offerings}
         self._cloud = SimulatedCloud(
             engine=self._plane,
