@@ -75,6 +75,16 @@ def shared_offering(offering: Offering, slo: Slo) -> Offering | None:
     return replace(offering, batch=policy, capacity_rps=batch / profile.latency_s(batch))
 
 
+def shared_offerings(sharer: Sharer) -> tuple[Offering, ...]:
+    """The same of all shared instances that have the memory for it. Types with CPU credits take no part."""
+    found = [
+        shared_offering(item, sharer.slo)
+        for item in sharer.offerings
+        if item.instance_type.credits is None and sharer.model.memory_gib <= memory_gib(item.instance_type)
+    ]
+    return tuple(item for item in found if item is not None) if sharer.may_share else ()
+
+
 def need_of(sharer: Sharer, history: Demand) -> Need:
     """The model's need of shared capacity, by the load that it is expected to have."""
     expected = expected_load(history)
@@ -84,7 +94,7 @@ def need_of(sharer: Sharer, history: Demand) -> Need:
     mean_rps = float(rates.mean()) if rates.size else 0.0
     carried = np.minimum(rates[None, :], levels[:, None]).mean(axis=1) if rates.size else np.zeros(LEVELS)
     usd_per_request = usd_per_hour_alone(sharer, rates) / (3600.0 * mean_rps) if mean_rps > 0 else 0.0
-    shared = [found for item in sharer.offerings if (found := shared_offering(item, sharer.slo)) is not None]
+    shared = shared_offerings(sharer)
     return Need(
         model=sharer.model.name,
         slo=sharer.slo,
@@ -132,12 +142,11 @@ def usd_per_hour_alone(sharer: Sharer, rates: Sequence[float] | np.ndarray) -> f
 
 
 def host_types(sharers: Iterable[Sharer], refused: Iterable[str] = ()) -> tuple[HostType, ...]:
-    """Instances that several models could share. Types with CPU credits take no part."""
+    """Instances that several models could share."""
     found: dict[str, list[Offering]] = {}
     for sharer in sharers:
-        for item in sharer.offerings if sharer.may_share else ():
-            if item.instance_type.credits is None and shared_offering(item, sharer.slo) is not None:
-                found.setdefault(item.name, []).append(item)
+        for item in shared_offerings(sharer):
+            found.setdefault(item.name, []).append(item)
     barred = frozenset(refused)
     return tuple(
         HostType(

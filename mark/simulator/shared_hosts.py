@@ -67,7 +67,7 @@ class SharedHosts:
         self._numbers = {sharer.model.name: number for number, sharer in enumerate(sharers)}
         self._history = history
         self._start_s, self._end_s = plane.now, end_s
-        self._plane = HostPlane(plane)
+        self._plane = HostPlane(plane, [sharer.model.redispatch for sharer in sharers])
         self._offerings = {item.name: item for sharer in sharers for item in sharer.offerings}
         self._cloud = SimulatedCloud(
             engine=self._plane,
@@ -170,12 +170,13 @@ class SharedHosts:
         now = self._plane.now
         instances: dict[str, Instance] = {item.id: item for item in self._cloud.observe()}
         slots = self._cloud.slots()
-        self._loaded_at = {key: at for key, at in self._loaded_at.items() if key[0] in slots}
-        for name, device in slots.items():
-            there = self._plane.tenants(device)
-            if not instances[name].stays:
-                continue
-            wanted = {self._numbers[tenant.model] for tenant in self._wanted.get(name, ())}
+        staying = {name: device for name, device in slots.items() if instances[name].stays}
+        all_wanted = {
+            name: {self._numbers[tenant.model] for tenant in self._wanted.get(name, ())} for name in staying
+        }
+        self._loaded_at = {key: at for key, at in self._loaded_at.items() if key[1] in all_wanted.get(key[0], ())}
+        for name, device in staying.items():
+            there, wanted = self._plane.tenants(device), all_wanted[name]
             first = not there and not any(key[0] == name for key in self._loaded_at)
             for number in sorted(wanted - there):
                 # what an instance boots with is loaded in that time
@@ -187,5 +188,7 @@ class SharedHosts:
                     offering = shared_offering(found, sharer.slo)
                     assert offering is not None, "it would not have been placed"
                     self._plane.place(device, number, offering)
+            for number in there & wanted:
+                self._plane.keep(device, number)
             for number in there - wanted:
                 self._plane.evict(device, number)

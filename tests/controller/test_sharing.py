@@ -132,6 +132,15 @@ def test_types_with_credits_and_types_of_one_model_are_not_shared() -> None:
     assert [item.offering for item in found] == [LARGE.name]
 
 
+def test_a_model_that_needs_more_memory_than_shared_instances_have_keeps_its_own() -> None:
+    """The system takes 1 GiB of the 4; alone on an instance the model may still fit."""
+    large = sharer("large", model=ModelSpec(name="large", slo=Slo(latency_s=0.6, target=0.98), memory_gib=3.5))
+    sharers = [large, sharer("a"), sharer("b")]
+    packing = share_instances(sharers, [load(*[2.0] * 60) for _ in sharers])
+    assert [sorted(tenant.model for tenant in host.tenants) for host in packing.hosts] == [["a", "b"]]
+    assert host_types([large, sharer("a")]) == ()
+
+
 def test_the_order_of_models_changes_nothing() -> None:
     sharers = [sharer(f"m{number}", latency_s=0.3 + 0.1 * number) for number in range(4)]
     loads = [load(*[0.5 + number] * 30) for number in range(4)]

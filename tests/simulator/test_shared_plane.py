@@ -16,6 +16,7 @@ from mark.controller.policy import MonitorPolicy
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late
 from mark.domain.objective import Slo
 from mark.simulator.engine.compiled import DeviceKernel, Kernel, plain_device_kernel, plain_kernel
+from mark.simulator.engine.host_plane import HostPlane
 from mark.simulator.engine.shared_plane import SharedPlane
 from tests.planner.builders import offering
 from tests.simulator.engines import batching, engine_setup, lambda_offering, poisson
@@ -168,3 +169,27 @@ def test_a_lone_model_is_served_as_by_an_engine_of_its_own(kernel: Kernel, devic
     made.run_until(120.0)
     assert made.engines[1].served().total == 0
     assert made.engines[0].served().instance == load.size
+
+
+@pytest.mark.parametrize("redispatch", [True, False])
+@pytest.mark.parametrize("is_another_there", [True, False])
+def test_requests_of_a_lost_instance_are_counted_once(
+    device_kernel: DeviceKernel, redispatch: bool, is_another_there: bool
+) -> None:
+    """They go to another shared instance or to Lambda, and nowhere where the model forbids it."""
+    load, item = np.array([1.0, 1.01, 1.02, 1.03]), batching(4, 0.05, 0.12)
+    made = plane(device_kernel, [load], (0.6,), DispatchPolicy(), duration_s=40.0, with_lambda=True)
+    hosts, (engine,) = HostPlane(made, [redispatch]), made.engines
+    lost = hosts.add(item, standby=False)
+    hosts.place(lost, 0, item)
+    made.run_until(1.04)
+    assert engine.on_shared() == load.size
+    if is_another_there:
+        hosts.place(hosts.add(item, standby=False), 0, item)
+    hosts.remove(lost, redispatch=True)
+    made.run_until(40.0)
+    served = engine.served()
+    assert (served.in_flight, served.total) == (0, load.size)
+    assert engine.on_shared() == served.instance == (load.size if redispatch and is_another_there else 0)
+    assert served.shed == (0 if redispatch else load.size)
+    assert engine.window_counts(0.0, 5.0).tolist() == [load.size - engine.on_shared()]

@@ -183,10 +183,9 @@ class Engine:
     def remove(self, slot: int, *, redispatch: bool) -> None:
         """The instance is gone; what it held is sent elsewhere, or shed where the model forbids that."""
         server, queue, sizes = self._fleet.servers[slot], self._fleet.queue, self._fleet.sizes
-        held = int(kernel.held_requests(server, sizes))
-        places = (server.head + np.arange(held)) % queue.shape[1]
+        places = self._held(slot)
         lost = queue[slot, places]
-        items = np.ones(held, np.int64) if sizes is None else sizes[slot, places]
+        items = np.ones(places.size, np.int64) if sizes is None else sizes[slot, places]
         server.in_service = server.waiting = server.serving = server.queued = 0
         self._forget(slot)
         for arrived_at, size in zip(lost, items, strict=True):
@@ -194,6 +193,12 @@ class Engine:
                 self._send(float(arrived_at), int(size))
             else:
                 shed(float(arrived_at), self._rules, self._tally)
+
+    def _held(self, slot: int) -> Ints:
+        """Places in its ring of the requests it holds, the oldest first."""
+        server = self._fleet.servers[slot]
+        held = int(kernel.held_requests(server, self._fleet.sizes))
+        return np.asarray((server.head + np.arange(held)) % self._fleet.queue.shape[1], np.int64)
 
     def _forget(self, slot: int) -> None:
         """Free a slot that holds nothing."""

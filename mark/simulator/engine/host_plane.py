@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mark.domain.offering import Offering
 from mark.simulator.engine.shared_plane import ModelEngine, SharedPlane
 
 
 class HostPlane:
-    """Shared instances as a cloud asks for them: a slot is a device, whose tenants are rows of the plane."""
+    """Shared instances as a cloud asks for them: a slot is a device, whose tenants are rows of the plane.
 
-    def __init__(self, plane: SharedPlane) -> None:
+    redispatch: whether what a lost instance held may be sent elsewhere, by model.
+    """
+
+    def __init__(self, plane: SharedPlane, redispatch: Sequence[bool]) -> None:
         self._plane = plane
+        self._redispatch = redispatch
         self._rows: dict[int, dict[int, int]] = {}
         self._goes_at: dict[int, float] = {}
 
@@ -35,6 +41,10 @@ class HostPlane:
         self._rows[device][model] = row
         if device in self._goes_at:
             self._plane.engines[model].will_go(row, self._goes_at[device])
+
+    def keep(self, device: int, model: int) -> None:
+        """It takes requests there again, where it was to go and is not gone."""
+        self._plane.engines[model].accept(self._rows[device][model])
 
     def evict(self, device: int, model: int) -> bool:
         """It takes no more requests there; whether it is gone already."""
@@ -74,10 +84,10 @@ class HostPlane:
         return 0.0
 
     def remove(self, slot: int, *, redispatch: bool) -> None:
-        """The instance is gone; what it held is sent elsewhere."""
+        """The instance is gone; what it held is sent elsewhere, or shed where its model forbids that."""
         self.stop_accepting(slot)
-        for engine, row in self._tenants(slot):
-            engine.remove(row, redispatch=redispatch)
+        for model, row in self._rows[slot].items():
+            self._plane.engines[model].remove(row, redispatch=redispatch and self._redispatch[model])
         del self._rows[slot]
         self._goes_at.pop(slot, None)
         self._plane.end_device(slot)

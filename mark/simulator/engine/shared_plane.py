@@ -16,7 +16,7 @@ from mark.simulator.engine.compiled import DeviceKernel
 from mark.simulator.engine.data_plane import BLOCK_S, Engine, EngineSetup, Floats, Ints
 from mark.simulator.engine.kernel_devices import MARKS, Devices, Models
 from mark.simulator.engine.kernel_lambda import POOL, Pool
-from mark.simulator.engine.kernel_tally import HISTOGRAM_BINS, SECOND, TOTAL, Record, RunTally
+from mark.simulator.engine.kernel_tally import HISTOGRAM_BINS, SECOND, TOTAL, Record, RunTally, second_of
 
 
 class SharedPlane:
@@ -196,10 +196,24 @@ class ModelEngine(Engine):
         """Requests that shared instances took so far."""
         return int(self._tally.seconds.on_shared.sum())
 
+    def accept(self, slot: int) -> None:
+        """Give this tenant new requests, again where that was stopped."""
+        if slot not in self._accepting:
+            self._accepting.add(slot)
+            self._lists = None
+            self._plane.change()
+
     def stop_accepting(self, slot: int) -> None:
         """Give this tenant no new requests."""
         super().stop_accepting(slot)
         self._plane.change()
+
+    def remove(self, slot: int, *, redispatch: bool) -> None:
+        """The tenant is gone; a shared instance did not take what it held after all."""
+        if self._fleet.servers[slot].shared:
+            for arrived_at in self._fleet.queue[slot, self._held(slot)]:
+                self._tally.seconds[second_of(arrived_at, self._rules)].on_shared -= 1
+        super().remove(slot, redispatch=redispatch)
 
     def drained_at(self, slot: int) -> float:
         """Instant at which its queue is empty at the earliest: neighbours' batches may come between."""

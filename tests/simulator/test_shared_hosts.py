@@ -1,0 +1,95 @@
+"""Instances of a service in virtual time: what is loaded, taken away and lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from mark.controller.sharing import LOAD_S, PACK_EVERY_S, Sharer
+from mark.domain.demand import Demand
+from mark.domain.objective import ModelSpec, Slo
+from mark.domain.offering import Market
+from mark.simulator import shared_hosts
+from mark.simulator.engine.compiled import DeviceKernel
+from mark.simulator.engine.shared_plane import SharedPlane
+from mark.simulator.faults import FaultScript, Interrupt
+from mark.simulator.shared_hosts import SharedHosts
+from tests.planner.builders import offering
+from tests.scenarios.builders import FIXED_WORLD
+from tests.simulator.engines import engine_setup, lambda_offering, plain_kernel
+
+SLO = Slo(latency_s=0.6, target=0.98)
+ON_DEMAND = offering("c5.large", rps=20.0, usd_per_hour=0.085)
+SPOT = replace(
+    ON_DEMAND,
+    market=Market.SPOT,
+    instance_type=replace(ON_DEMAND.instance_type, spot_usd_per_hour=0.085, spot_interruption_rate=0.5),
+)
+END_S = 2.0 * PACK_EVERY_S
+
+
+def hosts_of(
+    kernel: DeviceKernel,
+    load_rps: Callable[[int, float], float],
+    *,
+    arrivals: Sequence[Sequence[float]] = ((), (), ()),
+    faults: FaultScript,
+) -> tuple[SharedPlane, SharedHosts]:
+    """Models with these arrivals, whose past load is `load_rps(model, now)`."""
+    plane = SharedPlane(kernel, [engine_setup(plain_kernel(), given, duration_s=END_S) for given in arrivals])
+
+    def history(number: int, at: float, _units: int) -> Demand:
+        rates = (load_rps(number, at),) * 60
+        return Demand(end_at=at, mean_rps=rates, max_rps=rates)
+
+    sharers = [
+        Sharer(
+            model=ModelSpec(name=f"m{number}", slo=SLO, memory_gib=1.0),
+            slo=SLO,
+            offerings=(SPOT,),
+            overflow=lambda_offering(latency_s=0.4),
+        )
+        for number in range(len(arrivals))
+    ]
+    hosts = SharedHosts(plane, sharers, history=history, world=FIXED_WORLD, faults=faults, seed=1, end_s=END_S)
+    hosts.begin()
+    return plane, hosts
+
+
+def go(plane: SharedPlane, hosts: SharedHosts, until: float) -> None:
+    """Run from event to event, as a replay does."""
+    while plane.now < until:
+        stop = min(until, hosts.next_at())
+        assert plane.run_until(stop) is None
+        hosts.reach(stop)
+        assert plane.now == END_S or hosts.next_at() > plane.now, "nothing is due for ever"
+
+
+@pytest.mark.parametrize("into_s", [LOAD_S / 2, LOAD_S * 2])
+def test_a_model_may_be_on_its_way_to_an_instance_that_is_lost(device_kernel: DeviceKernel, into_s: float) -> None:
+    """The third model has load after an hour, and the instance gets its notice while it is loaded there."""
+    faults = FaultScript(stress=0.0, interrupts=(Interrupt(at_s=PACK_EVERY_S + into_s, share=1.0),))
+    plane, hosts = hosts_of(device_kernel, lambda number, at: 1.5 if number < 2 or at > 0 else 0.0, faults=faults)
+    go(plane, hosts, END_S)
+    assert sorted(len(engine.accepting) for engine in plane.engines) == [1, 1, 1]
+
+
+def test_a_model_that_is_wanted_again_before_its_last_answer_stays(
+    device_kernel: DeviceKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory is for three of four, and decisions follow each other faster than a request is answered."""
+    monkeypatch.setattr(shared_hosts, "PACK_EVERY_S", 0.03)
+    plane, hosts = hosts_of(
+        device_kernel,
+        lambda number, at: 1.5 if number < 2 or (number == 3) == (0.02 < at < 0.04) else 0.0,
+        arrivals=((), (), (0.025, 0.08), ()),
+        faults=FaultScript(stress=0.0),
+    )
+    third = plane.engines[2]
+    go(plane, hosts, 0.032)
+    assert not third.accepting
+    go(plane, hosts, 0.2)
+    assert len(third.accepting) == 1
+    assert third.served().instance == 2
