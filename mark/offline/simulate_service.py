@@ -90,11 +90,14 @@ def _members(settings: Settings) -> list[Member]:
             raise Misconfigured(f"{entry.model}: {error}") from error
         team = entry.team if entry.sharing is Sharing.TEAM else ""
         members.append(Member(experiment=experiment, team=team, alone=entry.sharing is Sharing.ALONE))
-    specs = [member.experiment.spec for member in members]
-    lengths = {spec.model.name: spec.workload.duration_s for spec in specs}
-    if len({round(length_s) for length_s in lengths.values()}) > 1:
-        said = ", ".join(f"{name} {format_duration(length_s)}" for name, length_s in lengths.items())
-        raise Misconfigured(f"a service's models are replayed for the same time, not {said}; give a --duration-s")
+    spans = {member.experiment.spec.model.name: member.experiment.scenario for member in members}
+    if len({(span.start_s, span.duration_s) for span in spans.values()}) > 1:
+        said = ", ".join(
+            f"{name} {format_duration(span.duration_s)} from {span.start_s:g} s" for name, span in spans.items()
+        )
+        raise Misconfigured(
+            f"a service's models are replayed for the same time, not {said}; give a --start-s and a --duration-s"
+        )
     return members
 
 

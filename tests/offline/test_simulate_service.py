@@ -73,7 +73,12 @@ def test_one_model_of_the_service_is_replayed_by_its_own_settings_under_the_flag
         (
             ", duration_s: 300",
             ", duration_s: 100",
-            "not inception-v3 5 min, digits 100 s; give a --duration-s",
+            "not inception-v3 5 min from 600 s, digits 100 s from 600 s; give a --start-s and a --duration-s",
+        ),
+        (
+            ", duration_s: 300",
+            ", duration_s: 300, start_s: 500",
+            "not inception-v3 5 min from 600 s, digits 5 min from 500 s; give a --start-s and a --duration-s",
         ),
         ("model: digits", "model: inception-v3", "inception-v3 is served twice"),
     ],
