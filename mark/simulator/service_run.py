@@ -51,8 +51,8 @@ class ModelRun:
 
     @property
     def is_on_lambda(self) -> bool:
-        """Lambda answers it alone: no instance was rented."""
-        return self.instances == 0 and self.on_shared == 0 and self.served.lambda_ > 0
+        """It has no instance of its own, and instances that it shares did not take most of its requests."""
+        return self.instances == 0 and not self.is_shared and self.served.lambda_ > 0
 
     @property
     def is_shared(self) -> bool:

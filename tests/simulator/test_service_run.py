@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,8 @@ from mark.catalog.billing import Load, bill_shared, bill_traffic, cost_of
 from mark.config.footprint import footprint_of
 from mark.config.settings import Settings
 from mark.domain.billing.costs import BillLine
-from mark.simulator.results import RunResult
+from mark.report.service.service_verdict import service_replay_verdict
+from mark.simulator.results import RunResult, ServedCounts
 from mark.simulator.rng import seed_of
 from mark.simulator.service_replay import ServiceReplay
 from mark.simulator.service_run import join_runs, peak_rps
@@ -59,6 +61,16 @@ def test_models_and_what_stands_around_them_add_up_in_any_order(
     again = join_runs(ServiceReplay(results=tuple(shuffled)), FOOTPRINT)
     assert again.cost.total == pytest.approx(joined.cost.total)
     assert sorted(m.model for m in again.models) == sorted(m.model for m in joined.models)
+
+
+@pytest.mark.parametrize(("on_shared", "words"), [(10, "on Lambda"), (90, "together on 1 instance")])
+def test_the_verdict_says_who_takes_most_of_a_models_requests(on_shared: int, words: str) -> None:
+    """Nothing was rented for it alone."""
+    joined = join_runs(ServiceReplay(results=(run("a", 3.0),)), FOOTPRINT)
+    served = ServedCounts(instance=on_shared, standby=0, lambda_=100 - on_shared, shed=0, in_flight=0)
+    model = replace(joined.models[0], instances=0.0, on_shared=on_shared, served=served)
+    verdict = service_replay_verdict([replace(joined, models=(model,), hosts=1.0)])
+    assert f"(1 model {words})" in verdict.sentence
 
 
 def test_a_managed_service_has_nothing_around_it() -> None:
