@@ -62,6 +62,8 @@ class Devices(NamedTuple):
 
     tenants: Ints
     counts: Ints
+    #: Nothing on the device ends before, shape (devices,).
+    due_at: Floats
     #: One record of MARKS.
     marks: Record
 
@@ -334,6 +336,7 @@ def _start_next(now: float, tenants: Ints, fleet: Fleet, devices: Devices, model
         return False
     server = fleet.servers[row]
     start_batch(now, row, fleet, models.totals[server.model])
+    devices.due_at[server.device_number] = server.done_at
     devices.marks.due_at = min(devices.marks.due_at, server.done_at)
     return True
 
@@ -344,7 +347,9 @@ def _advance(now: float, fleet: Fleet, devices: Devices, models: Models) -> None
         return
     due_at = np.inf
     for device in range(devices.counts.size):
-        due_at = min(due_at, _advance_device(now, device, fleet, devices, models))
+        if devices.due_at[device] <= now:
+            devices.due_at[device] = _advance_device(now, device, fleet, devices, models)
+        due_at = min(due_at, devices.due_at[device])
     devices.marks.due_at = due_at
 
 

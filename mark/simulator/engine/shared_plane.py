@@ -39,7 +39,9 @@ class SharedPlane:
         self._index = 0
         self._tenants: list[list[int]] = []
         self._idle_devices: list[int] = []
-        self._devices = Devices(np.zeros((0, 1), np.int64), np.zeros(0, np.int64), arrays.records(MARKS, 1)[0])
+        self._devices = Devices(
+            np.zeros((0, 1), np.int64), np.zeros(0, np.int64), np.zeros(0), arrays.records(MARKS, 1)[0]
+        )
         self._changed = True
         self.engines = tuple(ModelEngine(self, number, one) for number, one in enumerate(given))
         self._models = _stacked(self.engines)
@@ -107,7 +109,8 @@ class SharedPlane:
         """The arrays as the kernel takes them."""
         if self._changed:
             tenants, counts = _padded(self._tenants)
-            self._devices = Devices(tenants, counts, self._devices.marks)
+            due_at = np.full(counts.size, -np.inf)  # whoever runs there is looked at anew
+            self._devices = Devices(tenants, counts, due_at, self._devices.marks)
             rows, accepting = _padded([engine.accepting for engine in self.engines])
             self._models = self._models._replace(rows=rows, accepting=accepting)
             self._changed = False
