@@ -33,6 +33,7 @@ def plane(
     *,
     duration_s: float,
     with_lambda: bool = False,
+    burst: int = 6,
 ) -> SharedPlane:
     """A model a load, none of them placed anywhere."""
     return SharedPlane(
@@ -42,7 +43,7 @@ def plane(
                 plain_kernel(),
                 load,
                 dispatch=dispatch,
-                overflow=lambda_offering(cv=0.2) if with_lambda else None,
+                overflow=lambda_offering(cv=0.2, burst=burst) if with_lambda else None,
                 slo=Slo(latency_s=objective_s, target=0.98),
                 monitor=MonitorPolicy(offering="T", requests=100, seconds=5.0),
                 duration_s=duration_s,
@@ -193,3 +194,15 @@ def test_requests_of_a_lost_instance_are_counted_once(
     assert engine.on_shared() == served.instance == (load.size if redispatch and is_another_there else 0)
     assert served.shed == (0 if redispatch else load.size)
     assert engine.window_counts(0.0, 5.0).tolist() == [load.size - engine.on_shared()]
+
+
+def test_models_have_lambdas_concurrency_between_them(device_kernel: DeviceKernel) -> None:
+    """Of 24 calls at once 20 are let through; those that ended count no more, whose ever they were."""
+    at_once = np.full(12, 1.0)
+    loads = [at_once, at_once + 0.001, at_once + 9.0]
+    made = plane(device_kernel, loads, (2.0,) * 3, DispatchPolicy(), duration_s=40.0, with_lambda=True, burst=50)
+    made.run_until(1.1)
+    assert [int(engine.pool.marks.warm + engine.pool.marks.cold) for engine in made.engines] == [12, 8, 0]
+    made.run_until(40.0)
+    assert [engine.served().lambda_ for engine in made.engines] == [12, 8, 12]
+    assert [engine.throttled() > 0 for engine in made.engines] == [False, True, False]
