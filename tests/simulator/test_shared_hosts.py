@@ -12,13 +12,13 @@ from mark.domain.demand import Demand
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import Market
 from mark.simulator import shared_hosts
-from mark.simulator.engine.compiled import DeviceKernel
+from mark.simulator.engine.compiled import DeviceKernel, plain_kernel
 from mark.simulator.engine.shared_plane import SharedPlane
 from mark.simulator.faults import FaultScript, Interrupt
 from mark.simulator.shared_hosts import SharedHosts
 from tests.planner.builders import offering
 from tests.scenarios.builders import FIXED_WORLD
-from tests.simulator.engines import engine_setup, lambda_offering, plain_kernel
+from tests.simulator.engines import engine_setup, lambda_offering
 
 SLO = Slo(latency_s=0.6, target=0.98)
 ON_DEMAND = offering("c5.large", rps=20.0, usd_per_hour=0.085)
