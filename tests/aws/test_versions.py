@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from mark.aws.functions.function_url import compose_payload, compose_ping
 from mark.live.version_bundles import bundle_of, upload
 from mark.protocols.oip.bodies import compose_infer
 from mark.service_spec import BackendSpec
-from tests.aws.builders import Scene
+from tests.aws.builders import Scene, scene
 from tests.aws.iam import NAMES
 from tests.aws.recording import Recorder
 from tests.lambda_handlers.records import CONTEXT
@@ -31,6 +32,14 @@ class Shop:
     def predict(self, tensors):
         return {"y": np.full_like(tensors["x"], ANSWER)}
 """
+
+
+@pytest.fixture
+def there(moto: None) -> Iterator[Scene]:
+    """One with a bucket."""
+    made = scene(whole=True)
+    yield made
+    made.close()
 
 
 def test_a_function_answers_as_the_version_that_a_call_names(

@@ -21,6 +21,7 @@ import yaml
 from pydantic import BaseModel
 
 from mark.catalog.commitment_file import CommitmentFile
+from mark.catalog.pairs import PairFile
 from mark.catalog.schema import ModelFile, ProfileFile, parse_file
 from mark.cli.main import app
 from mark.config.settings import Settings, load_settings, types_of
@@ -44,7 +45,7 @@ SHELLS = {"sh", "bash", "console"}
 SEPARATORS = {"|", "||", "&", "&&", ";", "(", ")"}
 FOREIGN = {"scrape_configs", "jobs"}
 """Keys of Prometheus' settings and of a workflow of GitHub's: their blocks of YAML are not MArk's."""
-FILES: dict[str, Any] = {"mark-models/1": ModelFile, "mark-profiles/1": ProfileFile}
+FILES: dict[str, Any] = {"mark-models/1": ModelFile, "mark-pairs/1": PairFile, "mark-profiles/1": ProfileFile}
 NO_SETTINGS = (".json", ".py", ".yaml", "service.instance.id", "service.namespace")
 """Ends of names that begin as a setting does: files, and attributes of OpenTelemetry's."""
 

@@ -32,7 +32,8 @@ DECIDING = (
     *("config/capacity.py", "config/events.py", "config/training.py", "config/account.py"),
     "config/settings.py",
     "config/trace.py",
-    *("offline/experiments.py", "offline/simulate.py", "offline/sweep/job.py", "offline/workloads.py"),
+    *("offline/experiments.py", "offline/replay_outcome.py", "offline/simulate.py", "offline/sweep/job.py"),
+    "offline/workloads.py",
     *(
         "report/formatting.py",
         "report/runs/comparison.py",
