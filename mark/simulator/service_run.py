@@ -51,8 +51,12 @@ class ModelRun:
 
     @property
     def is_on_lambda(self) -> bool:
-        """It has no instance of its own, and instances that it shares did not take most of its requests."""
-        return self.instances == 0 and not self.is_shared and self.served.lambda_ > 0
+        """It has no instance of its own, and instances that it shares did not take most of its requests.
+
+        So it is with a model that got no request and rented nothing.
+        """
+        answers = self.served.lambda_ > 0 or self.served.total == 0
+        return self.instances == 0 and not self.is_shared and answers
 
     @property
     def is_shared(self) -> bool:
@@ -73,7 +77,7 @@ class ServiceRun:
     cost: CostUsd
     around_usd: float
     hosts_usd: float
-    #: Shared instances, rented and ready, in the mean over time.
+    #: Shared instances rented, in the mean over time.
     hosts: float
     duration_s: float
 

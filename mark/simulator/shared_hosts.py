@@ -41,7 +41,7 @@ class SharedFleet:
     usage: FleetUsage
     #: By name, at list price.
     offerings: dict[str, Offering]
-    #: Rented and ready, in the mean over time.
+    #: Rented, in the mean over time.
     instances: float
 
 

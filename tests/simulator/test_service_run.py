@@ -63,11 +63,14 @@ def test_models_and_what_stands_around_them_add_up_in_any_order(
     assert sorted(m.model for m in again.models) == sorted(m.model for m in joined.models)
 
 
-@pytest.mark.parametrize(("on_shared", "words"), [(10, "on Lambda"), (90, "together on 1 instance")])
-def test_the_verdict_says_who_takes_most_of_a_models_requests(on_shared: int, words: str) -> None:
+@pytest.mark.parametrize(
+    ("on_shared", "requests", "words"),
+    [(10, 100, "on Lambda"), (90, 100, "together on 1 instance"), (0, 0, "on Lambda")],
+)
+def test_the_verdict_says_who_takes_most_of_a_models_requests(on_shared: int, requests: int, words: str) -> None:
     """Nothing was rented for it alone."""
     joined = join_runs(ServiceReplay(results=(run("a", 3.0),)), FOOTPRINT)
-    served = ServedCounts(instance=on_shared, standby=0, lambda_=100 - on_shared, shed=0, in_flight=0)
+    served = ServedCounts(instance=on_shared, standby=0, lambda_=requests - on_shared, shed=0, in_flight=0)
     model = replace(joined.models[0], instances=0.0, on_shared=on_shared, served=served)
     verdict = service_replay_verdict([replace(joined, models=(model,), hosts=1.0)])
     assert f"(1 model {words})" in verdict.sentence
