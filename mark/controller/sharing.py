@@ -1,4 +1,4 @@
-"""What the models of a service gain by sharing instances: from each one's load to the planner's words.
+"""Sharing: the gain of each model of a service by shared instances, from its load to the planner's words.
 
 A model is expected to have the load that it had a day before, for the hours that a decision is for; a model that
 is younger, what it had in its last hours. Capacity up to a level saves what Lambda would cost for the requests
@@ -23,7 +23,7 @@ from mark.domain.offering import BatchPolicy, InstanceType, LambdaOffering, Offe
 from mark.planner.packing import Fit, Host, HostType, Need, Packing, pack
 
 PACK_EVERY_S = 3600.0
-"""Who shares what is decided anew so often, and when a shared instance is lost."""
+"""Sharing is decided anew so often, and when a shared instance is lost."""
 PLAN_HOURS = 3.0
 """A decision is for so many hours: some more than until the next, so that launches pay."""
 DAY_UNITS = 1440
@@ -64,7 +64,7 @@ class Sharer:
 
 
 def shared_offering(offering: Offering, slo: Slo) -> Offering | None:
-    """What a model gets of a shared instance; None where its smallest batch takes too long for a neighbour."""
+    """A model's part of a shared instance; None where its smallest batch takes too long for a neighbour."""
     profile, most_s = offering.profile, BATCH_SHARE * slo.latency_s
     batch = offering.batch.max_batch
     while batch > 1 and profile.latency_s(batch) > most_s:

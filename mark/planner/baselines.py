@@ -406,7 +406,7 @@ class _Rented:
         self.running = sum(self._running.values())
 
     def of(self, market: Market) -> list[Offering]:
-        """What is rented of it in a market."""
+        """Its offerings in a market."""
         return [item for item in self._alike if item.market is market]
 
     def plan(self, count: int, reason: str) -> Plan:

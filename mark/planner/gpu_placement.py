@@ -56,7 +56,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """What a server has beside GPUs."""
+    """Resources of a server beside GPUs."""
 
     name: str
     cores: float

@@ -1,4 +1,4 @@
-"""How many instances of a model on which type of GPU: HetSev's program, its heuristic, and Kubernetes' autoscaler.
+"""Instances of a model by type of GPU: HetSev's program, its heuristic, and Kubernetes' autoscaler.
 
 H. Mo, L. Zhu, S. Shi, S. Tan, S. Wang, "HetSev", Electronics 2023, 12, 240, section 4.1. X_i instances of type i
 are added to the N_i that run (fewer if negative):
@@ -50,7 +50,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
-    """What is decided on: one model's kinds by name, what is left of each resource, W and S."""
+    """Input of a decision: one model's kinds by name, what is left of each resource, W and S."""
 
     kinds: tuple[Kind, ...]
     left: Mapping[str, float]
@@ -61,7 +61,7 @@ class Scaling:
 
     @property
     def capacity_rps(self) -> float:
-        """What runs carries."""
+        """The rate that running instances carry."""
         return math.fsum(kind.capacity_rps * kind.running for kind in self.kinds)
 
     def room(self, kind: Kind) -> int:

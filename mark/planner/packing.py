@@ -52,7 +52,7 @@ is worth this share of the fleet before."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """What one model gets of an instance of an offering, alone on it."""
+    """One model's part of an instance of an offering, alone on it."""
 
     offering: str
     #: Requests/s at which the instance is always busy.
@@ -164,7 +164,7 @@ class _Case:
 
 
 class _Change(NamedTuple):
-    """What happens to one host: a model leaves and a model joins, -1 for none."""
+    """A change of one host: a model leaves and a model joins, -1 for none."""
 
     host: int
     leaves: int
@@ -373,7 +373,7 @@ def _least_gain(case: _Case, fleet: _Fleet) -> float:
 
 
 def _allowed(case: _Case) -> list[_Placed]:
-    """What is there, without tenants that may not be where they are."""
+    """The instances that are there, without tenants that may not be where they are."""
     hosts = []
     for slot, item in enumerate(case.there):
         tenants: list[int] = []
@@ -489,7 +489,7 @@ def _changed(hosts: Sequence[_Placed], move: tuple[_Change, ...], old: int) -> l
 
 
 def _moves(case: _Case, fleet: _Fleet, hosts: Sequence[_Placed]) -> Iterator[tuple[_Change, ...]]:
-    """What seems to gain, by its gain. hosts: those of the fleet, and empty ones.
+    """Changes that seem to gain, by their gain. hosts: those of the fleet, and empty ones.
 
     A model leaves, joins a host that may serve more of it, takes another's place or moves, or two change places.
     The gain is exact but for models on several hosts.

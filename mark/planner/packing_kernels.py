@@ -153,7 +153,7 @@ def _share_out(
 
 @njit(cache=True)
 def may_join(kind: int, tenants: Ints, m: int, models: Models) -> bool:  # pragma: no cover - compiled
-    """Whether a model may be beside these tenants: memory, teams, and waits for one another's batches."""
+    """True where a model may be beside these tenants: memory, teams, and waits for one another's batches."""
     batch_s, gib = models.batch_s[kind], models.memory_gib[m]
     if models.capacity[kind, m] <= 0.0:
         return False
@@ -215,7 +215,7 @@ def savings_with(
 def _scores(
     kind: int, candidates: Ints, start: Floats, entry_usd: Floats, models: Models
 ) -> Floats:  # pragma: no cover - compiled
-    """How early each candidate is admitted to an empty instance, -inf for never, shape (RULES, candidates)."""
+    """Rank of each candidate for an empty instance, -inf for never, shape (RULES, candidates)."""
     units, count = models.load.shape[1], len(candidates)
     score, idle = np.full((RULES, count), -np.inf), np.zeros(units)
     for i in range(count):

@@ -182,7 +182,7 @@ class Verdict:
 
     @property
     def how(self) -> str:
-        """How to have Lambda alone, where that is the answer; empty elsewhere."""
+        """The way to Lambda alone, where that is the answer; empty elsewhere."""
         if self.best is None or self.best.role is not Role.LAMBDA:
             return ""
         usd = self.around_usd_per_month

@@ -306,7 +306,7 @@ class Experiment:
 
     @cached_property
     def scenario(self) -> Scenario:
-        """What any policy's replay is given."""
+        """The input of any policy's replay."""
         spec = self.spec
         return Scenario(
             workload=spec.workload,

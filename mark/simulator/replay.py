@@ -308,7 +308,7 @@ class ModelReplay:
             self._tick()
 
     def end(self) -> None:
-        """What still runs is billed to the end."""
+        """Bill what still runs to the end."""
         self._cloud.close(self._end_s)
 
     def note_minute(self) -> bool:

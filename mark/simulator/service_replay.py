@@ -37,7 +37,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceReplay:
-    """What a service's models came to, in their order.
+    """Results of a service's models, in their order.
 
     shared: the instances that several shared; None where none could. on_shared: requests that those took, by
     model.
@@ -170,7 +170,7 @@ class _Together:
 
 
 def load_above(demand: Demand, capacity_rps: float) -> Demand:
-    """What of a load lies above that capacity."""
+    """The part of a load above that capacity."""
     return replace(
         demand,
         mean_rps=tuple(max(0.0, rate - capacity_rps) for rate in demand.mean_rps),

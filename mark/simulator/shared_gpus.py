@@ -67,7 +67,10 @@ class SharedLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharingRules:
-    """Who decides: `by_cost` is HetSev's choice of type, else types are drawn and Kubernetes counts instances."""
+    """The deciding rules.
+
+    by_cost: HetSev chooses the type; else Kubernetes counts instances, and their types are drawn.
+    """
 
     by_cost: bool
     placement: PlacementPolicy
@@ -236,7 +239,7 @@ class SharedGpus:
             self._push(done, _DONE, server)
 
     def _factor(self, server: _Server) -> float:
-        """How many times as long as alone a batch takes that starts now."""
+        """Slowdown of a batch that starts now, over its time alone."""
         tenants = self._on[server.gpu]
         if len(tenants) == 1:
             return 1.0
@@ -288,7 +291,7 @@ class SharedGpus:
             self._arrive(service, now)
 
     def _seen(self, service: _Service, rate_rps: float) -> Scaling:
-        """What the autoscaler of a model decides on."""
+        """Input of the autoscaler of a model."""
         rules, cluster, model = self._rules, self._cluster, service.model
         running = service.running()
         pending = service.pending if rules.placement.share else [p for s in self._services for p in s.pending]

@@ -36,7 +36,7 @@ SOON_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedFleet:
-    """What the shared instances of a run came to."""
+    """The shared instances of a run: their use, and how many there were."""
 
     usage: FleetUsage
     #: By name, at list price.

@@ -88,7 +88,7 @@ def _instances(model: ModelRun) -> str:
 
 
 def around_sentence(run: ServiceRun) -> str:
-    """What the total has and no model's row, and what a month is here."""
+    """The parts of the total that no model's row has, and the length that stands for a month."""
     shared = (f"{run.hosts:.1f} shared instances", run.hosts_usd)
     parts = (*((shared,) if run.hosts_usd else ()), ("overhead that all models share", run.around_usd))
     left = "; ".join(f"{name}, {usd_per_month_words(a_month(usd, run.duration_s))} a month" for name, usd in parts)

@@ -69,7 +69,7 @@ class Devices(NamedTuple):
 
 
 class Models(NamedTuple):
-    """What each model has of its own, by its number: rules, Lambda's pool and counts (`Pool`, `RunTally`).
+    """State of each model, by its number: rules, Lambda's pool and counts (`Pool`, `RunTally`).
 
     Both are put together where they are needed, because compiled code cannot return records.
     """
