@@ -59,11 +59,7 @@ def replay_service(
     """Replay all models under one policy. `progress` is told the model that it is about, and the share of all."""
     ready = []
     for place, member in enumerate(members):
-        doing = f"preparing {member.experiment.spec.model.name}"
-
-        def told(_doing: str, share: float, doing: str = doing, place: int = place) -> None:
-            progress(doing, (place + share) / len(members))
-
+        told = _part_of(progress, f"preparing {member.experiment.spec.model.name}", place, len(members))
         ready.append(member.experiment.ready(policy, overrides=overrides, progress=told))
     if not all(_is_plain(member.experiment, one) for member, one in zip(members, ready, strict=True)):
         return ServiceReplay(results=tuple(_one_by_one(members, policy, overrides, progress)))
@@ -81,13 +77,14 @@ def _one_by_one(
 ) -> list[RunResult]:
     results = []
     for place, member in enumerate(members):
-        name = member.experiment.spec.model.name
-
-        def told(_doing: str, share: float, name: str = name, place: int = place) -> None:
-            progress(name, (place + share) / len(members))
-
+        told = _part_of(progress, member.experiment.spec.model.name, place, len(members))
         results.append(member.experiment.run(policy, overrides=overrides, progress=told))
     return results
+
+
+def _part_of(progress: Progress, doing: str, place: int, parts: int) -> Progress:
+    """Progress of one of so many equal parts."""
+    return lambda _doing, share: progress(doing, (place + share) / parts)
 
 
 class _Together:

@@ -17,6 +17,7 @@ from mark.dispatch.device import (
     next_tenant,
     shared_deviation_s,
     shared_finish_at,
+    stays_late,
 )
 from mark.dispatch.routing import NONE
 
@@ -97,6 +98,12 @@ def test_batches_are_due_by_their_oldest_request(
     found = batches_due_by(at, one, held)
     assert found == sum(instant <= at for instant in due)
     assert ahead_s(1, at, [0, 1], [one, other], [held, ring(other)]) == pytest.approx(found * 0.1)
+
+
+def test_who_is_not_admitted_waits_only_where_lambda_is_late_and_later() -> None:
+    assert stays_late(finish_at=11.0, lambda_at=12.0, deadline_at=10.0)
+    assert not stays_late(finish_at=12.0, lambda_at=11.0, deadline_at=10.0)
+    assert not stays_late(finish_at=9.0, lambda_at=10.0, deadline_at=10.0), "Lambda is in time"
 
 
 def test_a_request_that_is_due_sooner_may_not_push_others_past_their_deadlines() -> None:

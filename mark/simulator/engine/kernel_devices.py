@@ -120,20 +120,25 @@ def settle(now: float, fleet: Fleet, devices: Devices, models: Models) -> None:
         for place in range(devices.counts[device]):
             gain_credits(now, devices.tenants[device, place], fleet)
     for model in range(models.rules.size):
-        reap(
-            now,
-            models.rules[model],
-            Pool(
-                models.pool_marks[model],
-                models.idle_until[model],
-                models.rings[model],
-                models.started_at[model],
-                models.idle_life_s[model],
-                models.belief[model],
-                models.noise[model],
-            ),
-            RunTally(models.seconds[model], models.histogram[model], models.totals[model]),
-        )
+        _reap(now, model, models)
+
+
+def _reap(now: float, model: int, models: Models) -> None:
+    """Answer the calls of a model's Lambda that ended by `now`."""
+    reap(
+        now,
+        models.rules[model],
+        Pool(
+            models.pool_marks[model],
+            models.idle_until[model],
+            models.rings[model],
+            models.started_at[model],
+            models.idle_life_s[model],
+            models.belief[model],
+            models.noise[model],
+        ),
+        RunTally(models.seconds[model], models.histogram[model], models.totals[model]),
+    )
 
 
 def start_environment(now: float, busy_s: float, model: int, models: Models) -> bool:
@@ -279,20 +284,7 @@ def _leave_calls(now: float, model: int, most: int, models: Models) -> None:
     own = models.pool_marks[model].warm + models.pool_marks[model].cold
     if most - (_calls(models) - own) <= own:
         for other in range(models.rules.size):
-            reap(
-                now,
-                models.rules[other],
-                Pool(
-                    models.pool_marks[other],
-                    models.idle_until[other],
-                    models.rings[other],
-                    models.started_at[other],
-                    models.idle_life_s[other],
-                    models.belief[other],
-                    models.noise[other],
-                ),
-                RunTally(models.seconds[other], models.histogram[other], models.totals[other]),
-            )
+            _reap(now, other, models)
         own = models.pool_marks[model].warm + models.pool_marks[model].cold
     models.rules[model].concurrency = max(0, most - (_calls(models) - own))
 
