@@ -36,6 +36,10 @@ class Slo:
         """Seconds of an answer that the objective does not judge: those after its first byte."""
         return self.latency_s - self.judged_s
 
+    def can_tell(self, requests: int) -> bool:
+        """Whether so many requests show who keeps it: one late one alone is not a miss."""
+        return self.target == 1 or requests * (1 - self.target) >= 1
+
     def __post_init__(self) -> None:
         if not (math.isfinite(self.latency_s) and self.latency_s > 0):
             raise Misconfigured(f"objective latency must be above 0 s, not {self.latency_s}")

@@ -120,7 +120,8 @@ class Verdict:
     mean_rps: what came, requests/s.
     lambda_guess: what Lambda might cost where nobody measured it. requests: those that were replayed; None where
     that is not told. is_assumed: a latency is a formula, which nobody measured. around_usd_per_month: MArk's own
-    nodes and what else stands around its instances; None where that is not told.
+    nodes and what else stands around its instances; None where that is not told. unsure: models of a service with
+    too few requests to judge them.
     """
 
     #: None for a service, whose models have objectives of their own.
@@ -132,6 +133,7 @@ class Verdict:
     requests: int | None = None
     is_assumed: bool = False
     around_usd_per_month: float | None = None
+    unsure: tuple[str, ...] = ()
 
     @property
     def best(self) -> Option | None:
@@ -165,8 +167,10 @@ class Verdict:
     @property
     def _doubts(self) -> Iterator[str]:
         """Reasons why the answer is less sure than it reads."""
-        if self.requests and self.slo is not None and self.requests * (1 - self.slo.target) < 1:
+        if self.requests and self.slo is not None and not self.slo.can_tell(self.requests):
             yield f"Only {plural(self.requests, 'request')} came: too few to tell who keeps the objective."
+        if self.requests and self.unsure:
+            yield f"Too few requests came for {' and '.join(self.unsure)} to tell who keeps the objective."
         if self.is_assumed:
             yield "A latency is assumed, not measured: measure it with `mark profile` first."
 

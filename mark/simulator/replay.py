@@ -246,6 +246,7 @@ class ModelReplay:
     ) -> None:
         policy, workload = bundle.controller, scenario.workload
         self._scenario, self._bundle = scenario, bundle
+        self._history = history
         self._start_s = scenario.start_s
         self.end_s = self._end_s = scenario.start_s + scenario.duration_s
         self._engine = engine
@@ -283,8 +284,8 @@ class ModelReplay:
     def begin(self) -> None:
         """The first fleet is there when the run starts."""
         self._cloud.prewarmed = True
-        self._engine.begin_warm(self._left_warm())
         self._tick()
+        self._engine.begin_warm(self._left_warm())
         self._cloud.prewarmed = False
 
     def next_at(self) -> float:
@@ -320,11 +321,11 @@ class ModelReplay:
         return True
 
     def _left_warm(self) -> int:
-        """Lambda's environments that the load before the run left warm, where Lambda alone answers all of it."""
+        """Lambda's environments that the load before the run left warm, where no instance answers any of it."""
         overflow = self._bundle.controller.overflow
-        if overflow is None or self._offerings:
+        if overflow is None or self._cloud.ready():
             return 0
-        recent = self._scenario.workload.history(self._start_s, math.floor(overflow.idle_min_s / UNIT_S))
+        recent = self._history.last(math.floor(overflow.idle_min_s / UNIT_S))
         return math.ceil(max(recent.max_rps, default=0.0) * overflow.latency_s)
 
     def result(self, wall_s: float) -> RunResult:

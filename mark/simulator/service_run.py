@@ -46,8 +46,13 @@ class ModelRun:
 
     @property
     def keeps_objective(self) -> bool:
-        """At least the target share of its requests was answered in time."""
-        return self.attained is None or self.attained >= self.slo.target
+        """At least the target share of its requests was answered in time, or too few came to tell."""
+        return self.attained is None or not self.is_sure or self.attained >= self.slo.target
+
+    @property
+    def is_sure(self) -> bool:
+        """Enough requests came to tell whether it keeps its objective."""
+        return self.slo.can_tell(self.served.total)
 
     @property
     def is_on_lambda(self) -> bool:

@@ -181,6 +181,21 @@ def test_an_answer_that_few_requests_give_says_so(requests: int, doubted: bool) 
     assert sentence.startswith("No request came in this time") == (requests == 0)
 
 
+def test_a_service_is_not_judged_by_models_with_few_requests() -> None:
+    served = ServedCounts(instance=6, standby=0, lambda_=0, shed=0, in_flight=0)
+    busy = run("hedged", 44.58).result
+    rare = dataclasses.replace(run("hedged", 1.0, attained=5 / 6, served=served).result, model="rare")
+    joined = join_runs(ServiceReplay(results=(busy, rare)), footprint_of(Settings(), models=2))
+    verdict = service_replay_verdict([joined])
+    assert joined.keeps_objectives
+    assert verdict.best is not None
+    assert verdict.sentence.endswith("Too few requests came for rare to tell who keeps the objective.")
+    missed = dataclasses.replace(rare, served=dataclasses.replace(served, instance=60))
+    joined = join_runs(ServiceReplay(results=(busy, missed)), footprint_of(Settings(), models=2))
+    assert not joined.keeps_objectives
+    assert service_replay_verdict([joined]).best is None
+
+
 def test_a_formula_is_no_measurement() -> None:
     guessed = verdict_of([run("hedged", 44.58, assumed_profiles=("c5.large from a formula",))]).sentence
     known = verdict_of([run("hedged", 44.58)]).sentence

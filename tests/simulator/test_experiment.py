@@ -261,6 +261,15 @@ def test_lambda_only_pays_for_lambda_only(kernel: Kernel) -> None:
     assert result.cold_starts > 0
 
 
+def test_what_is_left_to_lambda_begins_as_warm_as_lambda_alone(kernel: Kernel) -> None:
+    small = experiment(kernel, Market.ON_DEMAND, trace=constant(0.006, duration_s=HISTORY_S + 1200.0, seed=2))
+    left = small.run("hedged", overrides=Overrides(forecaster="last-value"))
+    alone = run(small, "lambda-only")
+    assert left.launches == 0
+    assert left.served.lambda_ > 0
+    assert left.cold_starts <= alone.cold_starts
+
+
 def test_the_same_seed_gives_every_policy_the_same_arrivals(kernel: Kernel) -> None:
     given = experiment(kernel, Market.SPOT)
     runs = [run(given, policy) for policy in POLICIES]

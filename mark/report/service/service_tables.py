@@ -67,6 +67,8 @@ def by_money(run: ServiceRun) -> tuple[ModelRun, ...]:
 def model_cells(run: ServiceRun, model: ModelRun) -> tuple[str, ...]:
     """The cells of a model's row."""
     attained = MISSING if model.attained is None else percent(model.attained, digits=2)
+    if model.attained is not None and not model.is_sure:
+        attained = f"{attained} of {model.served.total}"
     return (
         model.model,
         monthly_usd(a_month(model.cost.total, run.duration_s)),

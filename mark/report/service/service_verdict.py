@@ -38,6 +38,7 @@ def service_replay_verdict(runs: Sequence[ServiceRun], now: Present = SAGEMAKER)
         lambda_guess=_guessed(lead),
         requests=sum(model.served.total for model in lead.models),
         is_assumed=any(model.is_assumed for model in lead.models),
+        unsure=tuple(model.model for model in lead.models if model.served.total and not model.is_sure),
         around_usd_per_month=None if ours is None else a_month(lead.around_usd, lead.duration_s),
     )
 
@@ -53,7 +54,9 @@ def _guessed(run: ServiceRun) -> GuessedLambda | None:
 
 
 def _figures(run: ServiceRun) -> PolicyFigures:
-    shares = [(model.slo.target, model.attained) for model in run.models if model.attained is not None]
+    shares = [
+        (model.slo.target, model.attained) for model in run.models if model.attained is not None and model.is_sure
+    ]
     return PolicyFigures(
         policy=run.policy,
         usd_per_month=usd_per_month(run),
