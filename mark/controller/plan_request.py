@@ -140,7 +140,7 @@ def plan_request(
         recent_rps=seen.recent_rps,
         refused=tuple(sorted(refused)),
         launches_left=tuple((item.name, limits.at_once(item.name)) for item in candidates),
-        backup=_backup(policy, seen.fleet),
+        backup=replace(_backup(policy, seen.fleet), shared_rps=seen.shared_rps),
         hazards=_hazards(known, policy, dict(running)),
         launch_weight_usd_per_s=policy.launch_weight_usd_per_s,
         bounds=bounds_ahead(

@@ -42,6 +42,11 @@ def no_new_commitments() -> Commitments | None:
     return None
 
 
+def no_shared_rps() -> float | None:
+    """The reading of a world whose models share nothing."""
+    return None
+
+
 class Journal(Protocol):
     """The journal as the controller needs it."""
 
@@ -78,6 +83,7 @@ class Controller:
         quotas: Callable[[], Quotas | None] = no_new_quotas,
         commitments: Callable[[], Commitments | None] = no_new_commitments,
         events: Callable[[], Events] = no_events,
+        shared_rps: Callable[[], float | None] = no_shared_rps,
     ) -> None:
         self.policy = policy
         self.state = recovered.state if recovered else State()
@@ -88,7 +94,7 @@ class Controller:
         self._fallback = fallback
         self._journal = journal
         self._measure, self._read_quotas, self._read_events = measure, quotas, events
-        self._read_commitments = commitments
+        self._read_commitments, self._read_shared_rps = commitments, shared_rps
         self._read_limit, self._spending_limit = spending_limit, SpendingLimit.NONE
         self._history = history
         self._fleet = recovered.fleet if recovered else FleetView()
@@ -185,6 +191,7 @@ class Controller:
             quotas=self._new_quotas(),
             commitments=self._new_commitments(),
             spending_limit=spending_limit,
+            shared_rps=self._read_shared_rps(),
         )
         known = apply_observation(self.state, seen, self.policy)
         if plans:

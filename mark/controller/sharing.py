@@ -5,8 +5,11 @@ is younger, what it had in its last hours. Capacity up to a level saves what Lam
 below it, or what a fleet of the model's own would, whichever is less: that is what the model does without
 sharing. Who shares gets smaller batches than on an instance of its own, because a neighbour waits for them.
 
+A model that Lambda cannot answer in time has nobody to answer what shared instances do not: it shares on-demand
+instances only, and is expected to have more load where the last hour had more than that of a day before. Capacity
+for a part of its load saves little, because a fleet of its own must then serve the rest.
+
 An instance that would hold one model alone is not shared: that model's own plan rents it, or something better.
-A model that Lambda cannot answer in time keeps a fleet of its own, whose plan looks after its surges.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import numpy as np
 
 from mark.domain.demand import Demand
 from mark.domain.objective import ModelSpec, Slo
-from mark.domain.offering import BatchPolicy, InstanceType, LambdaOffering, Offering
+from mark.domain.offering import BatchPolicy, InstanceType, LambdaOffering, Market, Offering
 from mark.planner.packing import Fit, Host, HostType, Need, Packing, pack
 
 PACK_EVERY_S = 3600.0
@@ -27,6 +30,8 @@ PACK_EVERY_S = 3600.0
 PLAN_HOURS = 3.0
 """A decision is for so many hours: some more than until the next, so that launches pay."""
 DAY_UNITS = 1440
+HISTORY_UNITS = DAY_UNITS + 60
+"""Minutes that a decision looks back: the last hour is compared with that of a day before."""
 BLOCK_UNITS = 5
 """Loads are compared in blocks of so many minutes: tenants' peaks of minutes are what waits are for."""
 MOST_BUSY = 0.6
@@ -57,10 +62,15 @@ class Sharer:
     alone: bool = False
 
     @property
-    def may_share(self) -> bool:
-        """Only where Lambda answers in time what shared instances do not admit: nothing else is planned for it."""
-        overflow = self.overflow
-        return not self.alone and overflow is not None and overflow.latency_s <= self.slo.latency_s
+    def has_backup(self) -> bool:
+        """Lambda answers in time what shared instances do not admit."""
+        return self.overflow is not None and self.overflow.latency_s <= self.slo.latency_s
+
+    def may_use(self, offering: Offering) -> bool:
+        """Whether it may share such an instance: it fits, and what happens when that is lost is covered."""
+        kind = offering.instance_type
+        fits = kind.credits is None and self.model.memory_gib <= memory_gib(kind)
+        return fits and not self.alone and (self.has_backup or offering.market is Market.ON_DEMAND)
 
 
 def shared_offering(offering: Offering, slo: Slo) -> Offering | None:
@@ -76,37 +86,29 @@ def shared_offering(offering: Offering, slo: Slo) -> Offering | None:
 
 
 def shared_offerings(sharer: Sharer) -> tuple[Offering, ...]:
-    """The same of all shared instances that have the memory for it. Types with CPU credits take no part."""
-    found = [
-        shared_offering(item, sharer.slo)
-        for item in sharer.offerings
-        if item.instance_type.credits is None and sharer.model.memory_gib <= memory_gib(item.instance_type)
-    ]
-    return tuple(item for item in found if item is not None) if sharer.may_share else ()
+    """The same of all shared instances that it may use. Types with CPU credits take no part."""
+    found = [shared_offering(item, sharer.slo) for item in sharer.offerings if sharer.may_use(item)]
+    return tuple(item for item in found if item is not None)
 
 
 def need_of(sharer: Sharer, history: Demand) -> Need:
     """The model's need of shared capacity, by the load that it is expected to have."""
-    expected = expected_load(history)
-    rates, peaks = np.array(expected.mean_rps, np.float64), np.array(expected.max_rps, np.float64)
-    levels = np.linspace(0.0, float(peaks.max(initial=0.0)) or 1.0, LEVELS)
-    rates = in_blocks(rates)
-    mean_rps = float(rates.mean()) if rates.size else 0.0
-    carried = np.minimum(rates[None, :], levels[:, None]).mean(axis=1) if rates.size else np.zeros(LEVELS)
-    usd_per_request = usd_per_hour_alone(sharer, rates) / (3600.0 * mean_rps) if mean_rps > 0 else 0.0
+    expected = expected_load(history, rising=not sharer.has_backup)
+    rates = in_blocks(np.array(expected.mean_rps, np.float64))
+    levels = np.linspace(0.0, max(expected.max_rps, default=0.0) or 1.0, LEVELS)
     shared = shared_offerings(sharer)
     return Need(
         model=sharer.model.name,
         slo=sharer.slo,
         memory_gib=sharer.model.memory_gib,
         levels=levels,
-        saved_usd_per_hour=carried * 3600.0 * usd_per_request,
+        saved_usd_per_hour=saved_usd_per_hour(sharer, rates, levels),
         load_rps=rates,
         fits=tuple(
             Fit(offering=item.name, capacity_rps=item.capacity_rps, full_batch_s=item.latency_s) for item in shared
         ),
         team=sharer.team,
-        alone=not sharer.may_share,
+        alone=sharer.alone,
         load_usd=min((LOAD_S / 3600.0 * item.usd_per_hour for item in shared), default=0.0),
     )
 
@@ -117,17 +119,39 @@ def in_blocks(rates: np.ndarray) -> np.ndarray:
     return whole.reshape(-1, BLOCK_UNITS).mean(axis=1) if whole.size else rates
 
 
-def expected_load(history: Demand) -> Demand:
-    """The load of the hours to come: that of a day before, or of the last hours where less than a day is known."""
+def expected_load(history: Demand, *, rising: bool = False) -> Demand:
+    """The load of the hours to come: that of a day before, or of the last hours where less than a day is known.
+
+    rising: it is as many times more as the last hour had more than the same hour of the day before.
+    """
     units = round(PLAN_HOURS * 3600.0 / history.unit_s)
-    last = history.last(DAY_UNITS)
+    last = history.last(HISTORY_UNITS)
     if len(last) < DAY_UNITS:
         return history.last(units)
-    return replace(last, mean_rps=last.mean_rps[:units], max_rps=last.max_rps[:units])
+    before = len(last) - DAY_UNITS
+    now_rps, then_rps = (sum(part) for part in (last.mean_rps[-before:], last.mean_rps[:before]))
+    more = max(1.0, now_rps / then_rps) if rising and before and then_rps > 0 else 1.0
+    mean_rps, max_rps = (rates[before : before + units] for rates in (last.mean_rps, last.max_rps))
+    return replace(
+        last, mean_rps=tuple(more * rate for rate in mean_rps), max_rps=tuple(more * rate for rate in max_rps)
+    )
 
 
-def usd_per_hour_alone(sharer: Sharer, rates: Sequence[float] | np.ndarray) -> float:
-    """Cost of serving these rates, requests/s by minute, without sharing: Lambda's or a fleet's, USD an hour."""
+def saved_usd_per_hour(sharer: Sharer, rates: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """What capacity up to each level saves, shape of `levels`. rates: the load in each block, requests/s."""
+    if not rates.any():
+        return np.zeros(levels.size)
+    alone = usd_per_hour_alone(sharer, rates)
+    if not sharer.has_backup:
+        rests = [np.maximum(rates - level, 0.0) for level in levels]
+        left = np.array([usd_per_hour_alone(sharer, rest) if rest.any() else 0.0 for rest in rests])
+        return np.maximum.accumulate(np.maximum(0.0, alone - left))
+    carried = np.minimum(rates[None, :], levels[:, None]).mean(axis=1)
+    return carried * alone / rates.mean()
+
+
+def usd_per_hour_alone(sharer: Sharer, rates: np.ndarray) -> float:
+    """Cost of serving these rates, requests/s by block, without sharing: Lambda's or a fleet's, USD an hour."""
     if not len(rates):
         return 0.0
     usual_rps = float(np.quantile(rates, sharer.slo.target))
@@ -135,9 +159,8 @@ def usd_per_hour_alone(sharer: Sharer, rates: Sequence[float] | np.ndarray) -> f
         max(1, math.ceil(usual_rps / (OWN_BUSY * item.capacity_rps))) * item.usd_per_hour
         for item in sharer.offerings
     ]
-    overflow = sharer.overflow
-    if overflow is not None and overflow.latency_s <= sharer.slo.latency_s:
-        found.append(float(np.mean(rates)) * 3600.0 * overflow.usd_per_warm_request)
+    if sharer.overflow is not None and sharer.has_backup:
+        found.append(float(np.mean(rates)) * 3600.0 * sharer.overflow.usd_per_warm_request)
     return min(found, default=0.0)
 
 

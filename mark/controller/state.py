@@ -203,6 +203,9 @@ class Observation:
     commitments: Commitments | None = None
     #: What may be rented while a budget is reached or the service is paused.
     spending_limit: SpendingLimit = SpendingLimit.NONE
+    #: Requests/s that instances shared with other models took lately, of which the load above says nothing; None
+    #: where no such instance holds the model.
+    shared_rps: float | None = None
 
 
 class NoteKind(StrEnum):

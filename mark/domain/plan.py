@@ -125,6 +125,8 @@ class Backup:
     asleep_usd_per_hour: float = 0.0
     #: Standbys that exist.
     standbys: int = 0
+    #: Requests/s that instances shared with other models take beside what is planned for; None without any.
+    shared_rps: float | None = None
 
     @property
     def until_awake_s(self) -> float:

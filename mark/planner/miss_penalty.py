@@ -92,7 +92,8 @@ def with_miss_price(request: PlanRequest, table: RateTable) -> tuple[Backup, Mis
     is_sure = request.backup.relieves and recent_load(request) is None
     planned = min(MOST_SHARE, (PLANNED_SHARE if is_sure else WARY_SHARE) * request.miss_factor)
     share = max(LEAST_SHARE, planned * (1.0 - request.slo.target))
-    budget, waits = share * float(left.served.sum()), left.left_to_lambda
+    beside = (request.backup.shared_rps or 0.0) * table.unit_s  # requests of a unit, which are judged too
+    budget, waits = share * (float(left.served.sum()) + beside * len(left.served)), left.left_to_lambda
     low, high = math.log(rent_usd), math.log(rent_usd / LEAST_MISSED)
     for _ in range(STEPS):
         middle = 0.5 * (low + high)
@@ -102,7 +103,7 @@ def with_miss_price(request: PlanRequest, table: RateTable) -> tuple[Backup, Mis
         else:
             high = middle
     is_rented = left.usd(math.exp(high)) > rent
-    allowed = max(share * float(left.served[0].sum()), float(waits[0][~is_rented[0]].sum()))
+    allowed = max(share * (float(left.served[0].sum()) + beside), float(waits[0][~is_rented[0]].sum()))
     missed = np.append(np.cumsum(waits[0][::-1])[::-1], 0.0)
     limit = MissLimit(levels=table.levels, missed=missed, allowed=allowed)
     return replace(request.backup, lambda_usd=math.exp(high)), limit
@@ -111,11 +112,13 @@ def with_miss_price(request: PlanRequest, table: RateTable) -> tuple[Backup, Mis
 def fewest_instances(request: PlanRequest, chosen: Sequence[Offering]) -> int:
     """Least number of instances where nothing else answers in time.
 
-    One: a request may come at any moment, and a launch takes minutes. Two, where the misses until a lost one is
-    replaced (by a standby, where there is one) are more than the objective allows in the day that a report judges,
-    less what plans use of that.
+    None where shared instances answer the first request that comes. One elsewhere: it may come at any moment, and
+    a launch takes minutes. Two, where the misses until a lost one is replaced (by a standby, where there is one)
+    are more than the objective allows in the day that a report judges, less what plans use of that.
     """
     backup = request.backup
+    if backup.shared_rps is not None:
+        return 0
     out_s = max((item.boot_s for item in chosen), default=0.0)
     if backup.standby is not None and backup.standbys:
         out_s = min(out_s, backup.wake_s)

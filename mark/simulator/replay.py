@@ -19,7 +19,7 @@ from mark.catalog.billing import Load, bill_fleet, bill_managed, bill_scheduled,
 from mark.catalog.commitment_bill import commitment_words
 from mark.cloudmodel.world import World
 from mark.controller.demand_units import counted_unit, recent_windows, window_rates
-from mark.controller.runner import Controller, Journal
+from mark.controller.runner import Controller, Journal, no_shared_rps
 from mark.controller.state import Decision, Observation
 from mark.dispatch.qos import QosRule
 from mark.domain.billing.costs import BillLine, FleetUsage
@@ -243,6 +243,7 @@ class ModelReplay:
         forecasters: Forecasters,
         history: Demand,
         journal: Journal,
+        shared_rps: Callable[[], float | None] = no_shared_rps,
     ) -> None:
         policy, workload = bundle.controller, scenario.workload
         self._scenario, self._bundle = scenario, bundle
@@ -274,6 +275,7 @@ class ModelReplay:
             fallback=forecasters.fallback,
             journal=self._recorder,
             history=history,
+            shared_rps=shared_rps,
         )
         self._names = tuple(sorted(self._offerings))
         self._ready = np.zeros((self._minutes, len(self._names)), np.int64)

@@ -147,7 +147,15 @@ class _Together:
         if not any(left.max_rps):  # nothing to learn from
             bundle = replace(bundle, forecaster=NOTHING_LEFT)
         forecasters = model.forecasters(bundle, left, progress)
-        return ModelReplay(model.scenario, bundle, self._plane.engines[number], forecasters, left, watch)
+        return ModelReplay(
+            model.scenario,
+            bundle,
+            self._plane.engines[number],
+            forecasters,
+            left,
+            watch,
+            shared_rps=lambda: self._hosts.shared_rps(number),
+        )
 
     def _go(self, parts: Sequence[ModelReplay], progress: Callable[[float], None]) -> None:
         plane, hosts = self._plane, self._hosts

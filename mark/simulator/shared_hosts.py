@@ -1,21 +1,24 @@
 """Instances that several models of a service share, in virtual time: rented, loaded, drained and billed.
 
 They are instances of a simulated cloud like any other. What they hold is decided by `controller/sharing.py`, each
-hour and when one is lost. A model is loaded where its tenancy begins, and takes requests once it is; it is taken
-away when its last request there is answered.
+hour and when one is lost. A model is loaded where its tenancy begins, once there is memory for it, and takes
+requests when it is loaded. It is taken away when its last request there is answered. One that Lambda cannot answer
+in time is first loaded where it moves to; where it moves to no shared instance, its own fleet gets time to boot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from mark.cloudmodel.world import World
 from mark.controller.sharing import (
-    DAY_UNITS,
+    HISTORY_UNITS,
     LOAD_S,
+    MOST_BUSY,
     PACK_EVERY_S,
     Sharer,
+    memory_gib,
     share_instances,
     shared_offering,
 )
@@ -25,6 +28,7 @@ from mark.domain.fleet import Instance
 from mark.domain.offering import Offering
 from mark.domain.orders import Drain, Launch, LaunchRefused
 from mark.planner.packing import Host, Tenant
+from mark.planner.packing_kernels import NOTHING
 from mark.simulator.cloud import SimulatedCloud
 from mark.simulator.engine.host_plane import HostPlane
 from mark.simulator.engine.shared_plane import SharedPlane
@@ -32,6 +36,8 @@ from mark.simulator.faults import FaultScript
 
 SOON_S = 60.0
 """While instances boot, and after a refused launch, it is decided anew after so long."""
+HAND_OVER_S = 120.0
+"""Beside the time to boot, for the plan of a model's own fleet: a tick, and some minutes of load to plan by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +88,8 @@ class SharedHosts:
         self._wanted: dict[str, tuple[Tenant, ...]] = {}
         #: When a model that is being loaded is there, by instance and number.
         self._loaded_at: dict[tuple[str, int], float] = {}
+        #: When a model is taken away that gets a fleet of its own, by instance and number.
+        self._leaves_at: dict[tuple[str, int], float] = {}
         self._refused_until: dict[str, float] = {}
         self._next_pack = plane.now + PACK_EVERY_S if sharers else end_s
         self._orders = 0
@@ -96,7 +104,11 @@ class SharedHosts:
 
     def next_at(self) -> float:
         """When something happens next."""
-        return min(self._next_pack, self._cloud.next_at(), *self._loaded_at.values(), self._end_s)
+        return min(self._next_pack, self._cloud.next_at(), *self._due, self._end_s)
+
+    @property
+    def _due(self) -> Iterable[float]:
+        return (*self._loaded_at.values(), *self._leaves_at.values())
 
     def reach(self, now: float) -> None:
         """Let happen what is due by now."""
@@ -117,12 +129,29 @@ class SharedHosts:
             instances=seconds / (self._end_s - self._start_s),
         )
 
+    def tenants(self) -> dict[str, tuple[str, ...]]:
+        """Models that take requests on each instance that serves, by its id."""
+        return {
+            name: tuple(self._sharers[number].model.name for number in sorted(self._plane.tenants(slot)))
+            for name, slot in self._cloud.slots().items()
+        }
+
     def planned_rps(self, number: int) -> float:
-        """Capacity that a model is planned to have on shared instances, requests/s."""
+        """Requests/s of a model that shared instances take when all tenants fill them as planned."""
         if not self._sharers:
             return 0.0
-        name = self._sharers[number].model.name
-        return sum(one.capacity_rps for held in self._wanted.values() for one in held if one.model == name)
+        return sum(self._share_rps(name, number) for name in self._wanted)
+
+    def shared_rps(self, number: int) -> float | None:
+        """Requests/s that shared instances took of a model in the last minute; None where none is to hold it."""
+        if not self._sharers or not self.planned_rps(number):
+            return None
+        return self._plane.shared_rps(number)
+
+    def _share_rps(self, name: str, number: int) -> float:
+        """What a model may take on an instance that its tenants fill, requests/s."""
+        model = self._sharers[number].model.name
+        return sum(one.capacity_rps for one in self._wanted.get(name, ()) if one.model == model) / MOST_BUSY
 
     def _decide(self) -> None:
         """Order what the decision of now lacks, and drain what it no longer holds once nothing boots."""
@@ -134,7 +163,7 @@ class SharedHosts:
         self._wanted = {name: held for name, held in self._wanted.items() if name in staying}
         packing = share_instances(
             self._sharers,
-            [self._history(number, now, DAY_UNITS) for number in range(len(self._sharers))],
+            [self._history(number, now, HISTORY_UNITS) for number in range(len(self._sharers))],
             there=[
                 Host(offering=item.offering, tenants=self._wanted.get(item.id, ()), name=item.id)
                 for item in staying.values()
@@ -146,16 +175,32 @@ class SharedHosts:
         for host in packing.hosts:
             if not host.name:
                 self._launch(host)
-        is_booting = any(name not in self._cloud.slots() for name in self._wanted)
+        self._place()
+        is_moving = self._is_moving
         surplus = tuple(name for name in staying if name not in kept)
-        if surplus and not is_booting:
+        if surplus and not is_moving:
             self._orders += 1
             self._cloud.submit(Drain(token=f"s{self._orders}", reason="no longer shared", instances=surplus))
             for name in surplus:
                 self._wanted.pop(name, None)
-        soon = is_booting or any(until > now for until in self._refused_until.values())
-        self._next_pack = now + (SOON_S if soon else PACK_EVERY_S)
-        self._place()
+        soon = is_moving or any(until > now for until in self._refused_until.values())
+        self._next_pack = now + (min(SOON_S, PACK_EVERY_S) if soon else PACK_EVERY_S)
+
+    @property
+    def _is_moving(self) -> bool:
+        """Something boots, or a model is not yet where it is wanted, or still where it is not."""
+        return bool(self._leaves_at) or any(
+            self._is_awaited(name, number) for name in self._wanted for number in self._numbers_on(name)
+        )
+
+    def _is_awaited(self, name: str, number: int) -> bool:
+        """Whether a model is not yet on an instance where it is wanted."""
+        slot = self._cloud.slots().get(name)
+        return slot is None or number not in self._plane.tenants(slot)
+
+    def _numbers_on(self, name: str) -> list[int]:
+        """Models that are wanted on an instance."""
+        return sorted(self._numbers[tenant.model] for tenant in self._wanted.get(name, ()))
 
     def _launch(self, host: Host) -> None:
         self._orders += 1
@@ -167,28 +212,68 @@ class SharedHosts:
 
     def _place(self) -> None:
         """Load what is wanted where it is not, and take away what is not wanted any more."""
-        now = self._plane.now
-        instances: dict[str, Instance] = {item.id: item for item in self._cloud.observe()}
         slots = self._cloud.slots()
-        staying = {name: device for name, device in slots.items() if instances[name].stays}
-        all_wanted = {
-            name: {self._numbers[tenant.model] for tenant in self._wanted.get(name, ())} for name in staying
+        staying = {item.id: item for item in self._cloud.observe() if item.stays and item.id in slots}
+        self._loaded_at = {
+            (name, number): at
+            for (name, number), at in self._loaded_at.items()
+            if name in staying and number in self._numbers_on(name)
         }
-        self._loaded_at = {key: at for key, at in self._loaded_at.items() if key[1] in all_wanted.get(key[0], ())}
-        for name, device in staying.items():
-            there, wanted = self._plane.tenants(device), all_wanted[name]
-            first = not there and not any(key[0] == name for key in self._loaded_at)
-            for number in sorted(wanted - there):
-                # what an instance boots with is loaded in that time
-                at = self._loaded_at.setdefault((name, number), now if first else now + LOAD_S)
-                if at <= now:
-                    del self._loaded_at[name, number]
-                    sharer = self._sharers[number]
-                    found = next(item for item in sharer.offerings if item.name == instances[name].offering)
-                    offering = shared_offering(found, sharer.slo)
-                    assert offering is not None, "it would not have been placed"
-                    self._plane.place(device, number, offering)
-            for number in there & wanted:
-                self._plane.keep(device, number)
-            for number in there - wanted:
+        self._leaves_at = {
+            (name, number): at
+            for (name, number), at in self._leaves_at.items()
+            if name in staying and number not in self._numbers_on(name)
+        }
+        for name, item in staying.items():
+            self._load(item, slots[name])
+        for name in staying:
+            self._take_away(name, slots[name])
+
+    def _load(self, item: Instance, device: int) -> None:
+        now, there = self._plane.now, self._plane.tenants(device)
+        wanted = self._numbers_on(item.id)
+        loading = {number for name, number in self._loaded_at if name == item.id}
+        first = not there and not loading
+        for number in wanted:
+            if number in there:
+                self._plane.keep(device, number, self._share_rps(item.id, number))
+                continue
+            if number not in loading and not self._has_memory(item, there | loading, number):
+                continue
+            loading.add(number)
+            # what an instance boots with is loaded in that time
+            if self._loaded_at.setdefault((item.id, number), now if first else now + LOAD_S) <= now:
+                del self._loaded_at[item.id, number]
+                sharer = self._sharers[number]
+                found = next(one for one in sharer.offerings if one.name == item.offering)
+                offering = shared_offering(found, sharer.slo)
+                assert offering is not None, "it would not have been placed"
+                self._plane.place(device, number, offering, self._share_rps(item.id, number))
+
+    def _has_memory(self, item: Instance, held: frozenset[int], number: int) -> bool:
+        """Whether an instance that holds these models has memory for one more."""
+        gib = sum(self._sharers[one].model.memory_gib for one in {*held, number})
+        return gib <= memory_gib(self._offerings[item.offering].instance_type) + NOTHING
+
+    def _take_away(self, name: str, device: int) -> None:
+        for number in self._plane.tenants(device).difference(self._numbers_on(name)):
+            moves = any(
+                number in self._numbers_on(other) and self._is_awaited(other, number) for other in self._wanted
+            )
+            if self._sharers[number].has_backup or self._is_stuck or not (moves or self._is_left(name, number)):
+                self._leaves_at.pop((name, number), None)
                 self._plane.evict(device, number)
+
+    def _is_left(self, name: str, number: int) -> bool:
+        """Whether a model that no shared instance is to hold still has time for its own fleet to boot."""
+        if any(number in self._numbers_on(other) for other in self._wanted):
+            return False
+        if (name, number) not in self._leaves_at:
+            self._plane.hand_over(self._cloud.slots()[name], number)
+        boot_s = max(item.boot_s for item in self._sharers[number].offerings)
+        return self._plane.now < self._leaves_at.setdefault((name, number), self._plane.now + boot_s + HAND_OVER_S)
+
+    @property
+    def _is_stuck(self) -> bool:
+        """All that boots is there, nothing is being loaded, and yet a model is not where it is wanted."""
+        return not self._due and all(name in self._cloud.slots() for name in self._wanted) and self._is_moving

@@ -1,8 +1,12 @@
-"""A zoo: a made-up service of many small CPU models and three heavy ones, for `mark simulate --config`.
+"""Zoos: made-up services of many models, for `mark simulate --config`.
 
 `python -m scripts.acceptance.zoo FOLDER --seed 1` writes FOLDER/service.yaml with its models, profiles and traces,
-two days of each: the first is history, the second is replayed. Times on one type are drawn, those on the others
-follow by the ratios of the published profiles of Inception-v3. Loads are daily curves with peaks at unlike hours.
+two days of each: the first is history, the second is replayed. Loads are daily curves with peaks at unlike hours.
+
+- cpu: 17 small models and 3 heavy ones on CPUs, with Lambda beside. Times on one type are drawn, those on the
+  others follow by the ratios of the published profiles of Inception-v3.
+- gpu: 8 models on GPUs that Lambda cannot answer, at 5 to 60 requests/s. Times on a T4 are drawn; an L4 and an
+  A10G are faster as MLPerf's and NVIDIA's published ResNet-50 and BERT are there.
 """
 
 from __future__ import annotations
@@ -18,24 +22,45 @@ import yaml
 from mark.simulator.rng import stream
 
 DAY_S, BIN_S = 86_400, 60
-SPEEDUPS = {"c5.large": 1.0, "c5.xlarge": 1.7254, "c5.2xlarge": 2.7148, "lambda": 1.0 / 1.8}
-"""Of types over c5.large (MArk's profiles of Inception-v3, Table 2 for Lambda)."""
-BATCHES, EACH_MORE = (1, 2, 4, 8), 0.9
-"""A batch of n takes 1 + 0.9 (n - 1) times as long as one: CPUs gain little by batches."""
 LOOSEST, STRICTEST_MS = 4.0, 200.0
-"""An objective is so many times what one request takes on c5.large, and this at least."""
+"""An objective is so many times what one request takes on the first type, and this at least."""
 HEAVY_RPS = (30.0, 60.0, 100.0)
+GPU_MODELS = 8
 SOURCE = "drawn by scripts/acceptance/zoo.py"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machines:
+    """What a zoo runs on. speedups: over the first type. A batch of n takes 1 + each_more (n - 1) times one."""
+
+    speedups: dict[str, float]
+    batches: tuple[int, ...]
+    each_more: float
+    accelerators: tuple[str, ...] = ()
+
+
+CPUS = Machines(
+    speedups={"c5.large": 1.0, "c5.xlarge": 1.7254, "c5.2xlarge": 2.7148, "lambda": 1.0 / 1.8},
+    batches=(1, 2, 4, 8),
+    each_more=0.9,  # CPUs gain little by batches
+)
+GPUS = Machines(
+    speedups={"g4dn.xlarge": 1.0, "g6.xlarge": 2.1, "g5.xlarge": 3.3},
+    batches=(1, 2, 4, 8, 16),
+    each_more=0.27,
+    accelerators=("T4", "L4", "A10G"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ZooModel:
-    """One model: what a request takes on c5.large, and its peak."""
+    """One model: what a request takes on the first type, its memory, and its peak."""
 
     name: str
     latency_ms: float
     peak_rps: float
     peak_hour: float
+    memory_gib: float = 0.5
 
     @property
     def objective_ms(self) -> float:
@@ -58,7 +83,26 @@ def draw(seed: int, small: int, heavy: int) -> list[ZooModel]:
     return found + [model(f"heavy-{n + 1}", 60.0, HEAVY_RPS[n % len(HEAVY_RPS)]) for n in range(heavy)]
 
 
-def write_zoo(folder: Path, models: list[ZooModel], seed: int) -> Path:
+def draw_for_gpus(seed: int, count: int) -> list[ZooModel]:
+    """They take 10 to 100 ms on a T4, for 5 to 60 requests/s at their peaks, and 1 to 5 GiB."""
+    rng = stream(seed, "gpu zoo")
+
+    def between(low: float, high: float) -> float:
+        return float(np.exp(rng.uniform(np.log(low), np.log(high))))
+
+    return [
+        ZooModel(
+            name=f"gpu-{n + 1}",
+            latency_ms=between(10.0, 100.0),
+            peak_rps=between(5.0, 60.0),
+            peak_hour=float(rng.uniform(0.0, 24.0)),
+            memory_gib=round(between(1.0, 5.0), 1),
+        )
+        for n in range(count)
+    ]
+
+
+def write_zoo(folder: Path, models: list[ZooModel], seed: int, machines: Machines = CPUS) -> Path:
     """Write the service; returns its settings file."""
     folder.mkdir(parents=True, exist_ok=True)
     for model in models:
@@ -69,30 +113,32 @@ def write_zoo(folder: Path, models: list[ZooModel], seed: int) -> Path:
             "latency_ms": model.objective_ms,
             "target_percent": 98.0,
             "objective_source": SOURCE,
-            "memory_gib": 0.5,
+            "memory_gib": model.memory_gib,
             "memory_source": SOURCE,
             "payload_mib": 0.05,
             "payload_source": SOURCE,
             "architectures": ["amd64"],
-            "accelerators": [],
-            "cpu": True,
+            "accelerators": list(machines.accelerators),
+            "cpu": not machines.accelerators,
             "redispatch": True,
         }
         for model in models
     ]
     (folder / "models.json").write_text(json.dumps({"format": "mark-models/1", "models": described}, indent=1))
-    profiles = [_profile(model, name, ratio) for model in models for name, ratio in SPEEDUPS.items()]
+    profiles = [_profile(model, name, machines) for model in models for name in machines.speedups]
     (folder / "profiles.json").write_text(
         json.dumps({"format": "mark-profiles/1", "profiles": profiles}, indent=1)
     )
     settings = {
         "models": "models.json",
         "profiles": ["profiles.json"],
-        "offerings": {"types": [name for name in SPEEDUPS if name != "lambda"]},
+        "offerings": {"types": [name for name in machines.speedups if name != "lambda"]},
         "trace": {"start_s": DAY_S, "duration_s": DAY_S},
         "seed": seed,
         "service": {"serve": [{"model": model.name, "trace": {"file": f"{model.name}.csv"}} for model in models]},
     }
+    if machines.accelerators:
+        settings["rollout"] = {"machines": [{"architecture": "amd64", "accelerator": "nvidia"}]}
     path = folder / "service.yaml"
     path.write_text(yaml.safe_dump(settings, sort_keys=False))
     return path
@@ -108,9 +154,9 @@ def _trace(model: ZooModel, seed: int) -> str:
     return "\n".join(("t,requests", *rows)) + "\n"
 
 
-def _profile(model: ZooModel, instance_type: str, speedup: float) -> dict[str, object]:
-    batches = (1,) if instance_type == "lambda" else BATCHES
-    one_ms = model.latency_ms / speedup
+def _profile(model: ZooModel, instance_type: str, machines: Machines) -> dict[str, object]:
+    batches = (1,) if instance_type == "lambda" else machines.batches
+    one_ms = model.latency_ms / machines.speedups[instance_type]
     return {
         "model": model.name,
         "instance_type": instance_type,
@@ -118,7 +164,7 @@ def _profile(model: ZooModel, instance_type: str, speedup: float) -> dict[str, o
         "source": SOURCE,
         "date": "2026-11-28",
         "machine": instance_type,
-        "latency_ms_by_batch": {str(n): round(one_ms * (1.0 + EACH_MORE * (n - 1)), 4) for n in batches},
+        "latency_ms_by_batch": {str(n): round(one_ms * (1.0 + machines.each_more * (n - 1)), 4) for n in batches},
     }
 
 
@@ -126,11 +172,15 @@ def main() -> None:
     """Write a zoo and say how to replay it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--kind", choices=("cpu", "gpu"), default="cpu")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--small", type=int, default=17)
     parser.add_argument("--heavy", type=int, default=3)
     given = parser.parse_args()
-    path = write_zoo(given.folder, draw(given.seed, given.small, given.heavy), given.seed)
+    if given.kind == "gpu":
+        path = write_zoo(given.folder, draw_for_gpus(given.seed, GPU_MODELS), given.seed, GPUS)
+    else:
+        path = write_zoo(given.folder, draw(given.seed, given.small, given.heavy), given.seed)
     print(f"mark simulate --config {path}")
 
 

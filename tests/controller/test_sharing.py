@@ -13,17 +13,19 @@ from hypothesis import strategies as st
 from mark.controller.sharing import (
     MOST_BUSY,
     Sharer,
+    expected_load,
     host_types,
     in_blocks,
     memory_gib,
     need_of,
     share_instances,
     shared_offering,
+    shared_offerings,
     usd_per_hour_alone,
 )
 from mark.domain.demand import Demand
 from mark.domain.objective import ModelSpec, Slo
-from mark.domain.offering import BurstCredits
+from mark.domain.offering import BurstCredits, Market
 from tests.planner.builders import offering
 from tests.simulator.engines import batching, lambda_offering
 
@@ -96,11 +98,38 @@ def test_a_model_that_shares_with_nobody_has_no_shared_instance() -> None:
         sharer("b"),
         sharer("c", team="blue"),
         sharer("d", team="blue"),
-        sharer("e", team="blue", overflow=None),
-        sharer("f", team="blue", overflow=lambda_offering(latency_s=0.7)),
     ]
     packing = share_instances(sharers, [load(*[1.0] * 60) for _ in sharers])
     assert [sorted(tenant.model for tenant in host.tenants) for host in packing.hosts] == [["c", "d"]]
+
+
+def test_whom_lambda_does_not_answer_in_time_shares_no_spot_instance() -> None:
+    spot = dataclasses.replace(LARGE, market=Market.SPOT, usd_per_hour=0.03)
+    sharers = [
+        sharer("a", offerings=(LARGE, spot), overflow=None),
+        sharer("b", offerings=(LARGE, spot), overflow=lambda_offering(latency_s=0.7)),
+        sharer("c", offerings=(LARGE, spot)),
+    ]
+    assert [[item.name for item in shared_offerings(one)] for one in sharers] == [
+        [LARGE.name],
+        [LARGE.name],
+        [LARGE.name, spot.name],
+    ]
+
+
+def test_a_part_of_the_load_saves_nothing_where_a_fleet_must_serve_the_rest() -> None:
+    need = need_of(sharer("a", overflow=None), load(*[5.0] * 60))
+    saved = np.interp([4.0, 5.0], need.levels, need.saved_usd_per_hour)
+    assert saved == pytest.approx([0.0, LARGE.usd_per_hour])
+
+
+def test_a_load_that_rises_is_expected_to_go_on() -> None:
+    yesterday, hour = [2.0] * 1440, [2.0] * 30 + [6.0] * 30
+    history = load(*yesterday, *hour)
+    assert set(expected_load(history).mean_rps) == {2.0}
+    assert set(expected_load(history, rising=True).mean_rps) == {4.0}
+    falling = load(*yesterday, *[1.0] * 60)
+    assert set(expected_load(falling, rising=True).mean_rps) == {2.0}
 
 
 def test_a_decision_stands_when_it_is_made_again() -> None:

@@ -15,6 +15,7 @@ from mark.simulator import shared_hosts
 from mark.simulator.engine.compiled import DeviceKernel, plain_kernel
 from mark.simulator.engine.shared_plane import SharedPlane
 from mark.simulator.faults import FaultScript, Interrupt
+from mark.simulator.rng import stream
 from mark.simulator.shared_hosts import SharedHosts
 from tests.planner.builders import offering
 from tests.scenarios.builders import FIXED_WORLD
@@ -36,6 +37,8 @@ def hosts_of(
     *,
     arrivals: Sequence[Sequence[float]] = ((), (), ()),
     faults: FaultScript,
+    with_lambda: bool = True,
+    memory_gib: float = 1.0,
 ) -> tuple[SharedPlane, SharedHosts]:
     """Models with these arrivals, whose past load is `load_rps(model, now)`."""
     plane = SharedPlane(kernel, [engine_setup(plain_kernel(), given, duration_s=END_S) for given in arrivals])
@@ -46,10 +49,10 @@ def hosts_of(
 
     sharers = [
         Sharer(
-            model=ModelSpec(name=f"m{number}", slo=SLO, memory_gib=1.0),
+            model=ModelSpec(name=f"m{number}", slo=SLO, memory_gib=memory_gib),
             slo=SLO,
-            offerings=(SPOT,),
-            overflow=lambda_offering(latency_s=0.4),
+            offerings=(SPOT if with_lambda else ON_DEMAND,),
+            overflow=lambda_offering(latency_s=0.4) if with_lambda else None,
         )
         for number in range(len(arrivals))
     ]
@@ -93,3 +96,29 @@ def test_a_model_that_is_wanted_again_before_its_last_answer_stays(
     go(plane, hosts, 0.2)
     assert len(third.accepting) == 1
     assert third.served().instance == 2
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whom_lambda_does_not_answer_is_never_nowhere_and_memory_is_never_over_committed(
+    device_kernel: DeviceKernel, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Four models on two instances or three, whose loads change so that they move."""
+    monkeypatch.setattr(shared_hosts, "PACK_EVERY_S", 600.0)
+    rates = stream(seed, "moves").uniform(1.0, 6.0, (4, 13))
+    plane, hosts = hosts_of(
+        device_kernel,
+        lambda number, at: float(rates[number, int(at // 600.0)]),
+        arrivals=((), (), (), ()),
+        faults=FaultScript(stress=0.0),
+        with_lambda=False,
+    )
+    serving, placements = set[int](), set[object]()
+    while plane.now < END_S:
+        go(plane, hosts, min(END_S, hosts.next_at()))
+        held = hosts.tenants()
+        assert all(len(models) <= 3 for models in held.values()), "3 GiB hold three"
+        placements.add(tuple(sorted(held.items())))
+        wanted = {number for number in range(4) if hosts.planned_rps(number) > 0}
+        assert all(plane.engines[number].accepting for number in serving & wanted)
+        serving = {number for number, engine in enumerate(plane.engines) if engine.accepting}
+    assert len(placements) > 1, "something moved"

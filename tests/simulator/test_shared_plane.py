@@ -61,11 +61,11 @@ def busy_day(kernel: DeviceKernel, dispatch: DispatchPolicy) -> SharedPlane:
     first, second, third = made.engines
     one, two = made.new_device(), made.new_device()
     slots = [
-        (engine, engine.place(item, device, shared=True))
+        (engine, engine.place(item, device, share_rps=1e6))
         for device in (one, two)
         for engine, item in ((first, batching(4, 0.05, 0.12)), (second, offering(rps=8.0)))
     ]
-    evicted = third.place(batching(2, 0.03, 0.05), one, shared=True)
+    evicted = third.place(batching(2, 0.03, 0.05), one, share_rps=1e6)
     third.add(offering(rps=20.0), standby=False)
     for stop in (10.0, 20.0, 40.0):
         while (missed := made.run_until(stop)) is not None:
@@ -182,11 +182,11 @@ def test_requests_of_a_lost_instance_are_counted_once(
     made = plane(device_kernel, [load], (0.6,), DispatchPolicy(), duration_s=40.0, with_lambda=True)
     hosts, (engine,) = HostPlane(made, [redispatch]), made.engines
     lost = hosts.add(item, standby=False)
-    hosts.place(lost, 0, item)
+    hosts.place(lost, 0, item, 1e6)
     made.run_until(1.04)
     assert engine.on_shared() == load.size
     if is_another_there:
-        hosts.place(hosts.add(item, standby=False), 0, item)
+        hosts.place(hosts.add(item, standby=False), 0, item, 1e6)
     hosts.remove(lost, redispatch=True)
     made.run_until(40.0)
     served = engine.served()

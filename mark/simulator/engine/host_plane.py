@@ -35,16 +35,22 @@ class HostPlane:
         """Models on the device, by number."""
         return frozenset(self._rows[device])
 
-    def place(self, device: int, model: int, offering: Offering) -> None:
-        """This model takes requests there from now on."""
-        row = self._plane.engines[model].place(offering, device, shared=True)
+    def place(self, device: int, model: int, offering: Offering, share_rps: float) -> None:
+        """This model takes requests there from now on, share_rps of them before its own instances are asked."""
+        row = self._plane.engines[model].place(offering, device, share_rps=share_rps)
         self._rows[device][model] = row
         if device in self._goes_at:
             self._plane.engines[model].will_go(row, self._goes_at[device])
 
-    def keep(self, device: int, model: int) -> None:
-        """It takes requests there again, where it was to go and is not gone."""
-        self._plane.engines[model].accept(self._rows[device][model])
+    def keep(self, device: int, model: int, share_rps: float) -> None:
+        """It takes so much there from now on, also where it was to go and is not gone."""
+        engine, row = self._plane.engines[model], self._rows[device][model]
+        engine.accept(row)
+        engine.give_share(row, share_rps)
+
+    def hand_over(self, device: int, model: int) -> None:
+        """What it takes there is load for its own fleet to come, until it is evicted."""
+        self._plane.engines[model].give_share(self._rows[device][model], 0.0)
 
     def evict(self, device: int, model: int) -> bool:
         """It takes no more requests there; whether it is gone already."""
@@ -55,6 +61,10 @@ class HostPlane:
         engine.remove(row, redispatch=True)
         del self._rows[device][model]
         return True
+
+    def shared_rps(self, model: int) -> float:
+        """Requests/s of a model that shared instances took in the last minute."""
+        return self._plane.engines[model].shared_rps()
 
     def stop_accepting(self, slot: int) -> None:
         """Give the instance no new requests."""

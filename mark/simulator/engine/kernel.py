@@ -99,6 +99,9 @@ SERVER = np.dtype(
         ("model", "i8"),  # whose requests it answers
         ("device_number", "i8"),  # where it runs
         ("shared", "i8"),  # the instance is the service's
+        ("share_rps", "f8"),  # requests/s that it may take before the model's own instances are asked
+        ("share_left", "f8"),  # requests that it may take at once at share_at
+        ("share_at", "f8"),
     ]
 )
 RULES = np.dtype(

@@ -52,6 +52,8 @@ from mark.simulator.engine.kernel_tally import (
     window_closed,
 )
 
+SHARE_S = 10.0
+"""A tenant may take the requests of so long at once, beside one batch."""
 MARKS = np.dtype([("due_at", "f8"), ("missed", "i8"), ("concurrency", "i8")])
 """due_at: nothing ends before; missed: the model whose monitor stopped the run; concurrency: calls of Lambda that
 the account allows at once."""
@@ -75,9 +77,10 @@ class Models(NamedTuple):
     """
 
     rules: Records
-    #: Accepting rows, shape (models, most), the first `accepting` of each.
+    #: Accepting rows, shape (models, most), the first `accepting` of each; of these the first `own` not shared.
     rows: Ints
     accepting: Ints
+    own: Ints
     seconds: Records
     histogram: Ints
     totals: Records
@@ -166,7 +169,14 @@ def dispatch(now: float, arrived_at: float, model: int, fleet: Fleet, devices: D
     _advance(now, fleet, devices, models)
     rules, rows = models.rules[model], models.rows[model, : models.accepting[model]]
     deadline_at = arrived_at + rules.objective_s
-    outcome = _offer(now, arrived_at, deadline_at, rows, rules, fleet, devices, models)
+    own, shared = rows[: models.own[model]], rows[models.own[model] :]
+    outcome = BOUNCED
+    if shared.size:
+        outcome = _offer(now, arrived_at, deadline_at, shared, True, rules, fleet, devices, models)
+    if outcome == BOUNCED:
+        outcome = _offer(now, arrived_at, deadline_at, own, False, rules, fleet, devices, models)
+    if outcome == BOUNCED and shared.size:
+        outcome = _offer(now, arrived_at, deadline_at, shared, False, rules, fleet, devices, models)
     if outcome == BOUNCED:
         outcome = _bounce(now, arrived_at, deadline_at, model, rows, fleet, devices, models)
     return bool(outcome == FULL)
@@ -184,14 +194,18 @@ def _offer(
     arrived_at: float,
     deadline_at: float,
     rows: Ints,
+    in_share: bool,
     rules: Record,
     fleet: Fleet,
     devices: Devices,
     models: Models,
 ) -> int:
-    """Route it and let the Bouncer of that device say whether it stays there."""
+    """Route it and let the Bouncer of that device say whether it stays there.
+
+    in_share: only where the tenant has not taken what was planned for it.
+    """
     row = _route(now, deadline_at, rows, rules, fleet, devices)
-    if row == NONE:
+    if row == NONE or (in_share and not _has_share(now, fleet.servers[row])):
         return BOUNCED
     servers, tenants = fleet.servers, _tenants(row, fleet, devices)
     server = servers[row]
@@ -206,7 +220,17 @@ def _offer(
         now, row, deadline_at, tenants, servers, fleet.queue, rules.sigmas
     ):
         return BOUNCED
-    return _enqueue_or_shed(row, now, arrived_at, finish_at, fleet, devices, models)
+    if in_share:
+        server.share_left -= 1.0
+    return _enqueue_or_shed(row, now, arrived_at, finish_at, True, fleet, devices, models)
+
+
+def _has_share(now: float, server: Record) -> bool:
+    """Whether the tenant may take one more of the requests that were planned for it."""
+    most = SHARE_S * server.share_rps + server.max_batch
+    server.share_left = min(most, server.share_left + server.share_rps * (now - server.share_at))
+    server.share_at = now
+    return bool(server.share_left >= 1.0)
 
 
 def _route(now: float, deadline_at: float, rows: Ints, rules: Record, fleet: Fleet, devices: Devices) -> int:
@@ -269,14 +293,16 @@ def _bounce(
         lambda_at = lambda_finish_at(now, in_flight, warm, rules.lambda_s, rules.cold_s)
         if harms_nobody and fleet.servers[row].shared and stays_late(finish_at, lambda_at, deadline_at):
             warm_one_more(now, deadline_at, rules, pool, tally)
-            return _enqueue_or_shed(row, now, arrived_at, finish_at, fleet, devices, models)
+            return _enqueue_or_shed(row, now, arrived_at, finish_at, True, fleet, devices, models)
         if overflow_to_lambda(now, arrived_at, finish_at, rules, pool, tally):
             return TAKEN
     give_up_s = rules.give_up_s
     if after_bounce(False, rules.shed_late, np.inf, finish_at, arrived_at, deadline_at, give_up_s) == SHED:
         shed(arrived_at, rules, tally)
         return TAKEN
-    return _enqueue_or_shed(row, now, arrived_at, finish_at, fleet, devices, models)
+    # what a shared instance cannot answer in time is load for the model's own fleet to come
+    is_planned = finish_at <= deadline_at
+    return _enqueue_or_shed(row, now, arrived_at, finish_at, is_planned, fleet, devices, models)
 
 
 def _leave_calls(now: float, model: int, most: int, models: Models) -> None:
@@ -298,8 +324,16 @@ def _calls(models: Models) -> int:
 
 
 def _enqueue_or_shed(
-    row: int, now: float, arrived_at: float, finish_at: float, fleet: Fleet, devices: Devices, models: Models
+    row: int,
+    now: float,
+    arrived_at: float,
+    finish_at: float,
+    is_planned: bool,
+    fleet: Fleet,
+    devices: Devices,
+    models: Models,
 ) -> int:
+    """Queue it, or shed it where it would wait too long. is_planned: a shared instance takes it as planned."""
     server, queue = fleet.servers[row], fleet.queue
     rules = models.rules[server.model]
     if finish_at - arrived_at > rules.give_up_s:
@@ -313,7 +347,7 @@ def _enqueue_or_shed(
     held = server.in_service + server.waiting
     queue[row, (server.head + held) & (capacity - 1)] = arrived_at
     server.waiting += 1
-    if server.shared:
+    if server.shared and is_planned:
         models.seconds[server.model][second_of(arrived_at, rules)].on_shared += 1
     tenants = _tenants(row, fleet, devices)
     if is_idle(tenants, fleet.servers):

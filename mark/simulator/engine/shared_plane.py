@@ -6,6 +6,7 @@ An instance that a model adds is a device of its own. What several share is plac
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -112,7 +113,8 @@ class SharedPlane:
             due_at = np.full(counts.size, -np.inf)  # whoever runs there is looked at anew
             self._devices = Devices(tenants, counts, due_at, self._devices.marks)
             rows, accepting = _padded([engine.accepting for engine in self.engines])
-            self._models = self._models._replace(rows=rows, accepting=accepting)
+            own = np.array([engine.own for engine in self.engines], np.int64)
+            self._models = self._models._replace(rows=rows, accepting=accepting, own=own)
             self._changed = False
         return self.fleet, self._devices, self._models
 
@@ -135,6 +137,8 @@ class ModelEngine(Engine):
         self._number = number
         super().__init__(given)
         self._free = plane.free
+        #: Slots whose device has this model alone, and is gone when it is.
+        self._alone: set[int] = set()
 
     def use(self, models: Models) -> None:
         """Count in these arrays."""
@@ -169,26 +173,47 @@ class ModelEngine(Engine):
 
     @property
     def accepting(self) -> list[int]:
-        """The rows that take its requests."""
-        return sorted(self._accepting)
+        """The rows that take its requests, those of its own instances first."""
+        return sorted(self._accepting, key=lambda slot: (slot not in self._alone, slot))
+
+    @property
+    def own(self) -> int:
+        """So many of them are of its own instances."""
+        return len(self._alone & self._accepting)
 
     def add(self, offering: Offering, *, standby: bool, balance: float = 0.0) -> int:
         """A ready instance of this model alone."""
         return self.place(offering, self._plane.new_device(), standby=standby, balance=balance)
 
     def place(
-        self, offering: Offering, device: int, *, standby: bool = False, balance: float = 0.0, shared: bool = False
+        self,
+        offering: Offering,
+        device: int,
+        *,
+        standby: bool = False,
+        balance: float = 0.0,
+        share_rps: float | None = None,
     ) -> int:
         """A tenant of this model on that device, which accepts requests from now on; returns its slot.
 
-        shared: the instance is the service's, and what it takes is no load of the model's own fleet.
+        share_rps: requests/s that it takes before the model's own instances are asked, where the instance is the
+        service's: what it takes is no load of the model's own fleet.
         """
         slot = super().add(offering, standby=standby, balance=balance)
         server = self._fleet.servers[slot]
         server.model, server.objective_s = self._number, self._rules.objective_s
-        server.shared = shared
+        if share_rps is None:
+            self._alone.add(slot)
+        else:
+            server.share_left, server.share_at = math.inf, self._now  # as much as it may take at once
+            self.give_share(slot, share_rps)
         self._plane.join(slot, device)
         return slot
+
+    def give_share(self, slot: int, share_rps: float) -> None:
+        """So much this tenant of a shared instance takes first; at 0 the model's own fleet is asked before it."""
+        server = self._fleet.servers[slot]
+        server.share_rps, server.shared = share_rps, share_rps > 0.0
 
     def _loads(self, seconds: slice) -> Ints:
         """Arrivals in each of these seconds that no shared instance took: the load of the model's own fleet."""
@@ -198,6 +223,12 @@ class ModelEngine(Engine):
     def on_shared(self) -> int:
         """Requests that shared instances took so far."""
         return int(self._tally.seconds.on_shared.sum())
+
+    def shared_rps(self) -> float:
+        """Requests/s that shared instances took in the last minute."""
+        until = math.floor(self._now - self._rules.start_at)
+        took = self._tally.seconds.on_shared[max(0, until - 60) : until]
+        return float(took.mean()) if took.size else 0.0
 
     def accept(self, slot: int) -> None:
         """Give this tenant new requests, again where that was stopped."""
@@ -215,7 +246,8 @@ class ModelEngine(Engine):
         """The tenant is gone; a shared instance did not take what it held after all."""
         if self._fleet.servers[slot].shared:
             for arrived_at in self._fleet.queue[slot, self._held(slot)]:
-                self._tally.seconds[second_of(arrived_at, self._rules)].on_shared -= 1
+                second = self._tally.seconds[second_of(arrived_at, self._rules)]
+                second.on_shared = max(0, second.on_shared - 1)  # those taken late were not counted
         super().remove(slot, redispatch=redispatch)
 
     def drained_at(self, slot: int) -> float:
@@ -252,7 +284,8 @@ class ModelEngine(Engine):
     def _forget(self, slot: int) -> None:
         super()._forget(slot)
         device = self._plane.leave(slot)
-        if not self._fleet.servers[slot].shared:
+        if slot in self._alone:
+            self._alone.remove(slot)
             self._plane.end_device(device)
 
     def _settle(self) -> None:
@@ -277,6 +310,7 @@ def _stacked(engines: Sequence[ModelEngine]) -> Models:
         rules=arrays.records(kernel.RULES, count),
         rows=np.zeros((count, 1), np.int64),
         accepting=np.zeros(count, np.int64),
+        own=np.zeros(count, np.int64),
         seconds=arrays.records(SECOND, count * seconds).reshape(count, seconds),
         histogram=np.zeros((count, HISTOGRAM_BINS), np.int64),
         totals=arrays.records(TOTAL, count),
