@@ -96,6 +96,27 @@ def shared_finish_at(now: float, row: int, at: float, tenants: Rows, servers: Se
     return float(free_at(now, tenants, servers) + before_s + own_s)
 
 
+def likely_finish_at(now: float, row: int, at: float, tenants: Rows, servers: Servers, queue: Queue) -> float:
+    """The same if no batch gets fuller than it is: no later than what admission goes by, which is for any case."""
+    total_s = work_s(servers[row], servers[row].waiting + 1)
+    for other in tenants:
+        server = servers[other]
+        if other != row and server.waiting > 0:
+            due = batches_due_by(at, server, queue[other]) * server.max_batch
+            total_s += work_s(server, min(due, server.waiting))
+    return float(free_at(now, tenants, servers) + total_s)
+
+
+def work_s(server: Server, requests: int) -> float:
+    """Seconds that so many requests take in batches as full as they can be; a batch's time rises in a line."""
+    full, rest = requests // server.max_batch, requests % server.max_batch
+    found_s = full * server.full_batch_s
+    if rest > 0:
+        share = (rest - 1) / max(1, server.max_batch - 1)
+        found_s += server.single_s + share * (server.full_batch_s - server.single_s)
+    return float(found_s)
+
+
 def shared_deviation_s(row: int, at: float, tenants: Rows, servers: Servers, queue: Queue) -> float:
     """Standard deviation of the finish of a request that joins now, where batches' times vary.
 

@@ -14,10 +14,12 @@ from mark.dispatch.device import (
     batches,
     batches_due_by,
     keeps_promises,
+    likely_finish_at,
     next_tenant,
     shared_deviation_s,
     shared_finish_at,
     stays_late,
+    work_s,
 )
 from mark.dispatch.routing import NONE
 
@@ -70,6 +72,35 @@ def test_a_lone_tenant_is_judged_as_by_the_bouncer(
     expected = late_finish_at(5.0, finish_at, in_service, waiting, max_batch, one.full_batch_s, cv, sigmas)
     assert late_at == pytest.approx(expected)
     assert keeps_promises(5.0, 0, 6.0, [0], [one], queue, sigmas)
+
+
+@given(
+    held=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 2), st.integers(1, 4)), min_size=1, max_size=4),
+    due_s=st.floats(0.0, 2.0),
+)
+def test_what_is_likely_is_no_later_than_what_admission_goes_by(
+    held: list[tuple[int, int, int]], due_s: float
+) -> None:
+    runs = next((place for place, (_, in_service, _) in enumerate(held) if in_service), None)
+    tenants = [
+        Tenant(in_service=in_service if place == runs else 0, max_batch=max_batch, free_at=5.05)
+        for place, (_, in_service, max_batch) in enumerate(held)
+    ]
+    for one in tenants:
+        one.full_batch_s = 0.05 + 0.02 * (one.max_batch - 1)
+    queue = [
+        ring(one, *[4.9 + 0.01 * place for place in range(waiting if runs is not None else 0)])
+        for one, (waiting, _, _) in zip(tenants, held, strict=True)
+    ]
+    rows, at = [*range(len(tenants))], 5.0 + due_s
+    likely, sure = (finish(5.0, 0, at, rows, tenants, queue) for finish in (likely_finish_at, shared_finish_at))
+    assert likely <= sure + 1e-9
+    assert likely >= 5.0 + tenants[0].single_s
+
+
+def test_batches_that_are_not_full_take_less() -> None:
+    one = Tenant(max_batch=3, single_s=0.05, full_batch_s=0.1)
+    assert [work_s(one, count) for count in range(5)] == pytest.approx([0.0, 0.05, 0.075, 0.1, 0.15])
 
 
 def test_the_device_takes_whose_oldest_is_due_first() -> None:

@@ -16,6 +16,7 @@ from mark.dispatch.bouncer import deviating_finish_at, stays
 from mark.dispatch.device import (
     is_idle,
     keeps_promises,
+    likely_finish_at,
     next_tenant,
     shared_deviation_s,
     shared_finish_at,
@@ -175,6 +176,12 @@ def dispatch(now: float, arrived_at: float, model: int, fleet: Fleet, devices: D
         outcome = _offer(now, arrived_at, deadline_at, shared, True, rules, fleet, devices, models)
     if outcome == BOUNCED:
         outcome = _offer(now, arrived_at, deadline_at, own, False, rules, fleet, devices, models)
+        if outcome != BOUNCED and shared.size and not rules.overflows:
+            row = _least_finish(now, deadline_at, shared, fleet, devices)
+            if row != NONE and deadline_at >= likely_finish_at(
+                now, row, deadline_at, _tenants(row, fleet, devices), fleet.servers, fleet.queue
+            ):
+                models.seconds[model][second_of(arrived_at, rules)].spared += 1
     if outcome == BOUNCED and shared.size:
         outcome = _offer(now, arrived_at, deadline_at, shared, False, rules, fleet, devices, models)
     if outcome == BOUNCED:
@@ -301,7 +308,9 @@ def _bounce(
         shed(arrived_at, rules, tally)
         return TAKEN
     # what a shared instance cannot answer in time is load for the model's own fleet to come
-    is_planned = finish_at <= deadline_at
+    is_planned = row != NONE and deadline_at >= likely_finish_at(
+        now, row, deadline_at, _tenants(row, fleet, devices), fleet.servers, fleet.queue
+    )
     return _enqueue_or_shed(row, now, arrived_at, finish_at, is_planned, fleet, devices, models)
 
 

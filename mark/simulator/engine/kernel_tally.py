@@ -28,6 +28,7 @@ SECOND = np.dtype(
         ("missed", "i8"),
         ("to_lambda", "i8"),
         ("on_shared", "i8"),  # taken by instances that several models share
+        ("spared", "i8"),  # taken by the model's own, though shared ones would probably have been in time
         ("latency_sum", "f8"),
         ("latency_max", "f8"),
         ("accuracy", "f8"),  # sum over the answers of variants

@@ -216,8 +216,9 @@ class ModelEngine(Engine):
         server.share_rps, server.shared = share_rps, share_rps > 0.0
 
     def _loads(self, seconds: slice) -> Ints:
-        """Arrivals in each of these seconds that no shared instance took: the load of the model's own fleet."""
-        loads: Ints = self._arrived[seconds] - self._tally.seconds.on_shared[seconds]
+        """Arrivals in each of these seconds for which shared instances were not enough: load of its own fleet."""
+        found = self._tally.seconds
+        loads: Ints = self._arrived[seconds] - found.on_shared[seconds] - found.spared[seconds]
         return loads
 
     def on_shared(self) -> int:
