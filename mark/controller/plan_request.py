@@ -157,6 +157,12 @@ def plan_request(
     )
 
 
+def plan_from_nothing(policy: ControllerPolicy, history: Demand, forecast: Forecast) -> Plan:
+    """The plan of a model that has no instance yet. PlanInfeasible as `plan_fleet`."""
+    seen = Observation(now=history.end_at, fleet=FleetView())
+    return plan_fleet(plan_request(State(), seen, policy, history=history, forecast=forecast), policy)
+
+
 def _ready_after_s(policy: ControllerPolicy, candidates: tuple[Offering, ...], unit_s: float) -> float:
     """Seconds after which all that this plan launches serves; the next plan is a period later."""
     boot_s = max((offering.boot_s for offering in candidates), default=0.0)

@@ -156,8 +156,9 @@ def simulate(
     other policy OUT/POLICY/journal.jsonl; `mark explain OUT` reads them.
     """
     settings = given.settings_of(locals())
+    from mark.offline.service_members import is_service
     from mark.offline.simulate import simulate_settings
-    from mark.offline.simulate_service import is_service, simulate_service
+    from mark.offline.simulate_service import simulate_service
 
     if journal is None and is_service(settings):
         simulate_service(settings, as_json=json, compare=policy is None)
