@@ -1,4 +1,4 @@
-"""`mark plan` of a service of several models: the first decision of its replay, in money."""
+"""`mark plan` and `mark bound` of a service of several models, beside its replay."""
 
 from __future__ import annotations
 
@@ -101,3 +101,18 @@ def test_a_service_that_cannot_be_planned_says_why_in_one_line(
     answer = mark("plan", "--config", "zoo/service.yaml", *arguments)
     assert answer.status == 2, answer.out
     assert says in answer.err.splitlines()[-1]
+
+
+def test_the_bound_of_a_service_adds_up_and_lies_below_its_replay(mark: Mark) -> None:
+    file = Path("zoo/service.yaml")
+    change(trace=yaml.safe_load(file.read_text())["trace"] | {"duration_s": 1200})
+    found = json.loads(mark("bound", "--config", str(file), "--json").out)
+    assert found["floor_usd"] == pytest.approx(sum(model["floor_usd"] for model in found["models"]))
+    assert {model["model"]: model["may_share"] for model in found["models"]} == dict.fromkeys("abc", True)
+    said = mark("bound", "--config", str(file)).out
+    assert "no run in which every model keeps its objective serves for less" in " ".join(said.split())
+    replay = ("simulate", "--policy", "hedged", "--config", str(file), "--json")
+    (run,) = json.loads(mark(*replay).out)["runs"]
+    assert 0.0 < found["floor_usd"] < run["cost_usd"]["serving"]
+    alone = json.loads(mark("bound", "--config", str(file), "--model", "a", "--json").out)
+    assert alone["model"] == "a"
