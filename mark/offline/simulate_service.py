@@ -12,7 +12,7 @@ from mark.config.policies import chosen_overrides, usable_cache
 from mark.config.settings import Settings
 from mark.offline.experiments import line_up, told_present, verdict_rivals, warm_engine
 from mark.offline.replay_outcome import ReplayOutcome, finish_replays, tell_runs
-from mark.offline.service_members import check_same_span, service_members
+from mark.offline.service_members import LoadOf, check_same_span, recorded_load, service_members
 from mark.policies.bundles import FLEET_PER_MODEL
 from mark.policies.present import Present, parse_present
 from mark.report.files import make_folder
@@ -27,13 +27,14 @@ from mark.simulator.service_replay import Member, replay_service
 from mark.simulator.service_run import ServiceRun, join_runs
 
 
-def simulate_service(settings: Settings, *, as_json: bool, compare: bool) -> None:
+def simulate_service(settings: Settings, *, as_json: bool, compare: bool, load_of: LoadOf = recorded_load) -> None:
     """Replay all models of the service under each policy; print the service's bill, its models and the verdict.
 
-    compare: also run what a verdict measures by. What has finished is printed before an error or Ctrl-C ends it.
+    load_of: the load of each model. compare: also run what a verdict measures by. What has finished is printed
+    before an error or Ctrl-C ends it.
     """
     now = parse_present(settings.simulate.now)
-    members = service_members(settings)
+    members = service_members(settings, load_of)
     check_same_span(members)
     models = [member.experiment for member in members]
     for text in _left_out(settings):
