@@ -167,7 +167,8 @@ def _model_plan(
     tenancies = [tenant for host in hosts for tenant in host.tenants if tenant.model == name]
     shared_rps = sum(tenant.capacity_rps for tenant in tenancies)
     part = own_part(model, bundle, shared_rps, lambda doing, share: report(f"{name}: {doing}", share))
-    policy, own, capacity_rps = part.bundle.controller, (), 0.0
+    policy, capacity_rps = part.bundle.controller, 0.0
+    own: tuple[PlannedCount, ...] = ()
     try:
         forecast = part.forecasters.forecaster.forecast(part.history, policy.horizon)
         plan = plan_from_nothing(policy, part.history, forecast)
@@ -345,9 +346,9 @@ def _show(planned: ServicePlan, models: Sequence[Experiment], footprint: Footpri
         if model.lambda_usd is None and model.left_rps > 0:
             show_prose(f"{model.model}: nobody answers {format_rps(model.left_rps)} requests/s ({model.reason})")
     show_prose(overhead_line(footprint))
-    for model in models:
-        for text in model.supply.assumed:
-            show_prose(f"assumed: {model.spec.model.name}, {text}")
+    for one in models:
+        for text in one.supply.assumed:
+            show_prose(f"assumed: {one.spec.model.name}, {text}")
 
 
 def _models_table(planned: ServicePlan) -> Table:

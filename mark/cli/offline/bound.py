@@ -8,7 +8,6 @@ from mark.cli import options as given
 EXAMPLES = (
     "mark bound --trace load.csv.gz --model inception-v3",
     "mark bound --trace load.csv.gz --model inception-v3 --market spot --json",
-    "mark bound --config service.yaml",
 )
 
 

@@ -12,7 +12,6 @@ from mark.cli import options as given
 EXAMPLES = (
     "mark plan --model inception-v3 --rate 120",
     "mark plan --model inception-v3 --rate 120 --running c5.large=3,c5.xlarge=1 --market spot --json",
-    "mark plan --config service.yaml",
 )
 
 

@@ -17,7 +17,6 @@ EXAMPLES = (
     "mark simulate --trace load.csv.gz --model inception-v3 --start-s 300 --policy all --out run",
     "mark simulate --trace load.csv.gz --model inception-v3 --market spot --interrupt 5:0.4 --json",
     "mark simulate --journal run --policy reactive",
-    "mark simulate --trace access.log --model-from path --config service.yaml",
 )
 
 
@@ -36,9 +35,9 @@ def simulate(
         typer.Option(
             metavar="path|file|KEY[=REGEX]",
             help="Of a service: --trace holds the requests of all models, and this says where a model's name "
-            "stands: in the path (/v2/models/NAME/infer, /models/NAME:predict, /endpoints/NAME/invocations), in the "
-            "names of a folder's files, in a key of --where, or in the group of an expression.  [default: a trace for "
-            "each model]",
+            "stands: in the path (/v2/models/NAME/infer, /models/NAME:predict, /endpoints/NAME/invocations), in "
+            "the names of a folder's files, in a key of --where, or in the group of an expression.  "
+            "[default: a trace for each model]",
         ),
     ] = None,
     journal: Annotated[
