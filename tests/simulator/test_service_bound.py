@@ -21,22 +21,22 @@ from mark.simulator.service_replay import replay_service
 from mark.simulator.service_run import ServiceRun, join_runs
 from scripts.acceptance.zoo import ZooModel, write_zoo
 
-POLICIES = ("hedged", "fleet-per-model", "static-peak", "lambda-only", "reactive")
+POLICIES = ("hedged", "hedged", "hedged", "fleet-per-model", "static-peak", "lambda-only", "reactive")
 NEVER_ABOVE = 1 + 1e-9
 SMALL = [ZooModel("a", 40.0, 8.0, 0.0), ZooModel("b", 20.0, 12.0, 0.0), ZooModel("c", 60.0, 6.0, 0.0)]
 
 
 @st.composite
 def zoos(draw: st.DrawFn) -> list[ZooModel]:
-    """Two or three models with their peak near the replayed minutes."""
+    """Three or four models with their peak near the replayed minutes: together worth an instance."""
     return [
         ZooModel(
             name,
-            latency_ms=draw(st.floats(5.0, 150.0)),
-            peak_rps=draw(st.floats(0.1, 60.0)),
+            latency_ms=draw(st.floats(15.0, 60.0)),
+            peak_rps=draw(st.floats(5.0, 15.0)),
             peak_hour=draw(st.floats(0.0, 3.0)),
         )
-        for name in ("a", "b", "c")[: draw(st.integers(2, 3))]
+        for name in ("a", "b", "c", "d")[: draw(st.integers(3, 4))]
     ]
 
 
