@@ -157,6 +157,14 @@ def plan_request(
     )
 
 
+def plan_from_nothing(
+    policy: ControllerPolicy, history: Demand, forecast: Forecast, *, shared_rps: float | None = None
+) -> Plan:
+    """The plan of a model that has no instance yet. shared_rps: as observed. PlanInfeasible as `plan_fleet`."""
+    seen = Observation(now=history.end_at, fleet=FleetView(), shared_rps=shared_rps)
+    return plan_fleet(plan_request(State(), seen, policy, history=history, forecast=forecast), policy)
+
+
 def _ready_after_s(policy: ControllerPolicy, candidates: tuple[Offering, ...], unit_s: float) -> float:
     """Seconds after which all that this plan launches serves; the next plan is a period later."""
     boot_s = max((offering.boot_s for offering in candidates), default=0.0)

@@ -23,7 +23,7 @@ import numpy as np
 from mark.domain.demand import Demand
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import BatchPolicy, InstanceType, LambdaOffering, Market, Offering
-from mark.planner.packing import Fit, Host, HostType, Need, Packing, pack
+from mark.planner.packing import Fit, Host, HostType, Need, Packing, Tenant, pack
 
 PACK_EVERY_S = 3600.0
 """Sharing is decided anew so often, and when a shared instance is lost."""
@@ -117,6 +117,11 @@ def in_blocks(rates: np.ndarray) -> np.ndarray:
     """Mean rates of each BLOCK_UNITS; what is over at the end is left out, unless nothing else is there."""
     whole = rates[: rates.size - rates.size % BLOCK_UNITS]
     return whole.reshape(-1, BLOCK_UNITS).mean(axis=1) if whole.size else rates
+
+
+def share_rps(tenant: Tenant) -> float:
+    """What a model may take on an instance that its tenants fill, requests/s."""
+    return tenant.capacity_rps / MOST_BUSY
 
 
 def expected_load(history: Demand, *, rising: bool = False) -> Demand:

@@ -23,7 +23,7 @@ def bound_settings(settings: Settings, *, as_json: bool) -> None:
         return
     slo = experiment.spec.slo
     within = f"within {format_duration(slo.latency_s)}"
-    reference, floor = (_format_cost(amount) for amount in yardsticks)
+    reference, floor = (format_cost(amount) for amount in yardsticks)
     show(
         f"{document['trace']}: {format_count(document['requests'])} requests in "
         f"{format_duration(document['duration_s'])}, {document['model']}, {document['market']}",
@@ -97,5 +97,6 @@ def bound_document(experiment: Experiment, yardsticks: Yardsticks) -> BoundDocum
     }
 
 
-def _format_cost(amount: float | None) -> str:
+def format_cost(amount: float | None) -> str:
+    """`12.30 USD`."""
     return MISSING if amount is None else f"{usd(amount)} USD"

@@ -9,17 +9,13 @@ from pathlib import Path
 
 from mark.config.footprint import footprint_of
 from mark.config.policies import chosen_overrides, usable_cache
-from mark.config.served import each_model
-from mark.config.service import Sharing
 from mark.config.settings import Settings
-from mark.domain.commitments.owned import Commitments
-from mark.domain.errors import Misconfigured
-from mark.offline.experiments import line_up, make_experiment, told_present, verdict_rivals, warm_engine
+from mark.offline.experiments import line_up, told_present, verdict_rivals, warm_engine
 from mark.offline.replay_outcome import ReplayOutcome, finish_replays, tell_runs
+from mark.offline.service_members import LoadOf, check_same_span, recorded_load, service_members
 from mark.policies.bundles import FLEET_PER_MODEL
 from mark.policies.present import Present, parse_present
 from mark.report.files import make_folder
-from mark.report.formatting import format_duration
 from mark.report.service.service_document import service_document
 from mark.report.service.service_page import write_service_report
 from mark.report.service.service_tables import models_table, policies_table
@@ -27,23 +23,19 @@ from mark.report.service.service_verdict import lead_run, service_replay_verdict
 from mark.report.terminal import Report, note
 from mark.simulator.engine.compiled import compiled_device_kernel, compiled_kernel
 from mark.simulator.experiment import Experiment
-from mark.simulator.rng import seed_of
 from mark.simulator.service_replay import Member, replay_service
 from mark.simulator.service_run import ServiceRun, join_runs
 
 
-def is_service(settings: Settings) -> bool:
-    """True where the settings serve several models and name none of them."""
-    return len(settings.service.serve) > 1 and settings.model is None
-
-
-def simulate_service(settings: Settings, *, as_json: bool, compare: bool) -> None:
+def simulate_service(settings: Settings, *, as_json: bool, compare: bool, load_of: LoadOf = recorded_load) -> None:
     """Replay all models of the service under each policy; print the service's bill, its models and the verdict.
 
-    compare: also run what a verdict measures by. What has finished is printed before an error or Ctrl-C ends it.
+    load_of: the load of each model. compare: also run what a verdict measures by. What has finished is printed
+    before an error or Ctrl-C ends it.
     """
     now = parse_present(settings.simulate.now)
-    members = _members(settings)
+    members = service_members(settings, load_of)
+    check_same_span(members)
     models = [member.experiment for member in members]
     for text in _left_out(settings):
         note(text)
@@ -75,30 +67,6 @@ def simulate_service(settings: Settings, *, as_json: bool, compare: bool) -> Non
         )
 
     finish_replays(outcome, len(policies), replay=replay, draw=draw, tell=tell)
-
-
-def _members(settings: Settings) -> list[Member]:
-    """A model each, on its own trace. Misconfigured names the model whose settings do not do."""
-    members = []
-    for merged, entry in each_model(settings):
-        if merged.trace.file is None:
-            raise Misconfigured(f"{entry.model} has no traffic: name service.serve[].trace, or --trace for all")
-        own = merged.model_copy(update={"seed": seed_of(settings.seed, entry.model)})
-        try:
-            experiment = make_experiment(own, owned=Commitments(), market_seed=settings.seed)
-        except Misconfigured as error:
-            raise Misconfigured(f"{entry.model}: {error}") from error
-        team = entry.team if entry.sharing is Sharing.TEAM else ""
-        members.append(Member(experiment=experiment, team=team, alone=entry.sharing is Sharing.ALONE))
-    spans = {member.experiment.spec.model.name: member.experiment.scenario for member in members}
-    if len({(span.start_s, span.duration_s) for span in spans.values()}) > 1:
-        said = ", ".join(
-            f"{name} {format_duration(span.duration_s)} from {span.start_s:g} s" for name, span in spans.items()
-        )
-        raise Misconfigured(
-            f"a service's models are replayed for the same time, not {said}; give a --start-s and a --duration-s"
-        )
-    return members
 
 
 def _left_out(settings: Settings) -> Iterator[str]:

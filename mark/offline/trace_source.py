@@ -50,7 +50,7 @@ def read_place(place: str, reading: TraceReading) -> Trace:
 
 def read_places(places: Sequence[str], reading: TraceReading) -> Trace:
     """The trace of several places, as a shell writes out a pattern."""
-    with _objects(places, reading.region) as objects:
+    with open_objects(places, reading.region) as objects:
         return read_trace(places, reading.options, objects)
 
 
@@ -63,7 +63,7 @@ def given_trace(settings: Settings) -> Trace | None:
 
 
 @contextmanager
-def _objects(places: Sequence[str], region: str) -> Iterator[Objects | None]:
+def open_objects(places: Sequence[str], region: str) -> Iterator[Objects | None]:
     """A reader of S3 with the account's own credentials, where a place is there."""
     if not any(place.startswith(S3) for place in places):
         yield None

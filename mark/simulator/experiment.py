@@ -268,31 +268,25 @@ class Experiment:
         return load.at_full_speed(begin_s, end_s - begin_s)
 
     def yardsticks(self) -> Yardsticks:
-        """Reference and floor of the load: what the best fleet with perfect knowledge of it costs.
+        """Reference and floor of the load: what the best fleet with perfect knowledge of it costs."""
+        return Yardsticks(*(feasible_usd(solve, self.yardstick_input) for solve in (reference_usd, floor_usd)))
 
-        Spot instances cost what their cheapest zone does in its cheapest hour of the run.
-        """
+    @cached_property
+    def yardstick_input(self) -> YardstickInput:
+        """What the yardsticks look at. Spot instances cost what their cheapest zone does in its cheapest hour."""
         scenario, supply = self.scenario, self.supply
         load = self.spec.workload.at_trace_speed  # a rehearsal stands for all of the trace's requests
         counts = load.second_counts(scenario.start_s, scenario.start_s + scenario.duration_s)
-        provisioned = self.spec.footprint.prices.price(ServiceItem.LAMBDA_PROVISIONED_DURATION)
-        given = YardstickInput(
+        return YardstickInput(
             arrivals=counts.astype(np.float64),
             offerings=tuple(self._at_best_price(item) for item in supply.offerings),
             fallbacks=supply.on_demand,
             standbys=self.assembly.standby_types,
             overflow=supply.overflow,
-            provisioned_usd_per_gib_s=provisioned,
+            provisioned_usd_per_gib_s=self.spec.footprint.prices.price(ServiceItem.LAMBDA_PROVISIONED_DURATION),
             slo=supply.slo,
             times=self.spec.world.times,
         )
-        found: list[float | None] = []
-        for solve in (reference_usd, floor_usd):
-            try:
-                found.append(solve(given))
-            except PlanInfeasible:
-                found.append(None)
-        return Yardsticks(*found)
 
     def _at_best_price(self, item: Offering) -> Offering:
         """The offering at the lowest price that it has anywhere in the run."""
@@ -320,6 +314,14 @@ class Experiment:
             stand_ins=self.supply.stand_ins,
             lambda_guess=self.supply.lambda_guess,
         )
+
+
+def feasible_usd(solve: Callable[[YardstickInput], float], given: YardstickInput) -> float | None:
+    """A yardstick; None where no fleet could serve the load."""
+    try:
+        return solve(given)
+    except PlanInfeasible:
+        return None
 
 
 def _unforecast(bundle: PolicyBundle, history: Demand, duration_s: float) -> tuple[str, ...]:

@@ -9,15 +9,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from mark.controller.sharing import Sharer
 from mark.domain.demand import Demand
+from mark.policies.bundles import PolicyBundle
 from mark.policies.spec import Overrides
 from mark.simulator.engine.compiled import DeviceKernel, Kernel
 from mark.simulator.engine.shared_plane import SharedPlane
 from mark.simulator.experiment import Experiment, Progress, Ready, Unwritten
 from mark.simulator.limits import LimitWatch
-from mark.simulator.replay import ModelReplay, engine_setup
+from mark.simulator.replay import Forecasters, ModelReplay, engine_setup
 from mark.simulator.results import RunResult
 from mark.simulator.shared_hosts import SharedFleet, SharedHosts
 
@@ -102,14 +104,9 @@ class _Together:
             [engine_setup(scenario, one.bundle, plain) for scenario, one in zip(scenarios, ready, strict=True)],
         )
         self._start_s, self._end_s = scenarios[0].start_s, scenarios[0].start_s + scenarios[0].duration_s
-        sharers = [
-            _sharer(member, one)
-            for member, one in zip(members, ready, strict=True)
-            if one.bundle.shares and not one.bundle.uses_truth
-        ]
         self._hosts = SharedHosts(
             self._plane,
-            sharers if len(sharers) == len(members) else (),
+            sharers_of(members, ready),
             history=lambda number, at, units: self._models[number].spec.workload.history(at, units),
             world=scenarios[0].world,
             faults=scenarios[0].faults,
@@ -142,17 +139,14 @@ class _Together:
 
     def _part(self, number: int, watch: LimitWatch, progress: Progress) -> ModelReplay:
         """One model's controller and fleet, for the load that shared instances leave."""
-        model, bundle = self._models[number], self._ready[number].bundle
-        left = load_above(model.history, self._hosts.planned_rps(number))
-        if not any(left.max_rps):  # nothing to learn from
-            bundle = replace(bundle, forecaster=NOTHING_LEFT)
-        forecasters = model.forecasters(bundle, left, progress)
+        model = self._models[number]
+        part = own_part(model, self._ready[number].bundle, self._hosts.planned_rps(number), progress)
         return ModelReplay(
             model.scenario,
-            bundle,
+            part.bundle,
             self._plane.engines[number],
-            forecasters,
-            left,
+            part.forecasters,
+            part.history,
             watch,
             shared_rps=lambda: self._hosts.shared_rps(number),
         )
@@ -174,6 +168,22 @@ class _Together:
         progress(1.0)
 
 
+class OwnPart(NamedTuple):
+    """What is left for a model's own fleet: the policy, its forecasters, and the load before."""
+
+    bundle: PolicyBundle
+    forecasters: Forecasters
+    history: Demand
+
+
+def own_part(model: Experiment, bundle: PolicyBundle, shared_rps: float, progress: Progress) -> OwnPart:
+    """The part of a model's load that shared instances of that capacity leave, and who forecasts it."""
+    left = load_above(model.history, shared_rps)
+    if not any(left.max_rps):  # nothing to learn from
+        bundle = replace(bundle, forecaster=NOTHING_LEFT)
+    return OwnPart(bundle, model.forecasters(bundle, left, progress), left)
+
+
 def load_above(demand: Demand, capacity_rps: float) -> Demand:
     """The part of a load above that capacity."""
     return replace(
@@ -181,6 +191,15 @@ def load_above(demand: Demand, capacity_rps: float) -> Demand:
         mean_rps=tuple(max(0.0, rate - capacity_rps) for rate in demand.mean_rps),
         max_rps=tuple(max(0.0, rate - capacity_rps) for rate in demand.max_rps),
     )
+
+
+def sharers_of(members: Sequence[Member], ready: Sequence[Ready]) -> tuple[Sharer, ...]:
+    """The models as they may share instances; none where the policy shares none, or one is replayed alone."""
+    able = all(
+        one.bundle.shares and not one.bundle.uses_truth and _is_plain(member.experiment, one)
+        for member, one in zip(members, ready, strict=True)
+    )
+    return tuple(_sharer(member, one) for member, one in zip(members, ready, strict=True)) if able else ()
 
 
 def _sharer(member: Member, ready: Ready) -> Sharer:

@@ -15,11 +15,11 @@ from mark.cloudmodel.world import World
 from mark.controller.sharing import (
     HISTORY_UNITS,
     LOAD_S,
-    MOST_BUSY,
     PACK_EVERY_S,
     Sharer,
     memory_gib,
     share_instances,
+    share_rps,
     shared_offering,
 )
 from mark.domain.billing.costs import FleetUsage
@@ -149,9 +149,8 @@ class SharedHosts:
         return self._plane.shared_rps(number)
 
     def _share_rps(self, name: str, number: int) -> float:
-        """What a model may take on an instance that its tenants fill, requests/s."""
         model = self._sharers[number].model.name
-        return sum(one.capacity_rps for one in self._wanted.get(name, ()) if one.model == model) / MOST_BUSY
+        return sum(share_rps(one) for one in self._wanted.get(name, ()) if one.model == model)
 
     def _decide(self) -> None:
         """Order what the decision of now lacks, and drain what it no longer holds once nothing boots."""

@@ -43,8 +43,18 @@ def bound(
     without standbys. The floor serves only the share that the objective asks for, with any standby and, where
     the market is spot, on demand too; no run that keeps the objective costs less. Both leave out the overhead:
     what stands around the fleet.
+
+    Where --config serves several models and no --model is named, the floor is the whole service's: no run in which
+    every model keeps its objective costs less, whoever shares an instance with whom.
     """
     settings = given.settings_of(locals())
+    from mark.offline.service_members import is_service
+
+    if is_service(settings):
+        from mark.offline.bound_service import bound_service
+
+        bound_service(settings, as_json=json)
+        return
     from mark.config.served import settings_alone
     from mark.offline.bound import bound_settings
 

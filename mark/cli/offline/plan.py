@@ -45,6 +45,14 @@ def plan(
     profiles: given.Profiles = None,
     models: given.Models = None,
     commitments: given.Commitments = None,
+    start_s: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="Of a service: the moment on its traces' clock.  [default: trace.start_s of the settings, or the "
+            "traces' end]",
+        ),
+    ] = None,
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
@@ -53,8 +61,20 @@ def plan(
     Prints what the policy `mark` (the paper's Algorithm 1) would rent now, the score of each offering, and why
     the others were not taken. The fleet is planned for the minute that lies one lead (5 minutes) ahead. Below
     stand what a service costs around its fleet, and the shape and size of a rollout for the highest of the rates.
+
+    Where --config serves several models and no --model is named, all are planned together, for the loads of their
+    traces or their `expected_rps`: which share an instance, which rent their own, what is left to Lambda, and what
+    each costs an hour. It is what `mark simulate --config` would decide first at that moment.
     """
     settings = given.settings_of(locals())
+    from mark.offline.service_members import is_service
+
+    if is_service(settings):
+        from mark.offline.plan_service import plan_service
+
+        names = given.split_list(running)
+        plan_service(settings, rate_rps=rate, forecast=forecast, running=names, as_json=json)
+        return
     from mark.config.served import settings_alone
     from mark.offline.plan import plan_settings
 

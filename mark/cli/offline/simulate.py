@@ -10,6 +10,7 @@ import typer
 
 from mark.cli import complete
 from mark.cli import options as given
+from mark.domain.errors import Misconfigured
 
 EXAMPLES = (
     "mark simulate --trace load.csv.gz --model inception-v3",
@@ -29,6 +30,16 @@ def simulate(
     tz: given.Tz = None,
     dates: given.Dates = None,
     bursts: given.Bursts = None,
+    model_from: Annotated[
+        str | None,
+        typer.Option(
+            metavar="path|file|KEY[=REGEX]",
+            help="Of a service: --trace holds the requests of all models, and this says where a model's name "
+            "stands: in the path (/v2/models/NAME/infer, /models/NAME:predict, /endpoints/NAME/invocations), in "
+            "the names of a folder's files, in a key of --where, or in the group of an expression.  "
+            "[default: a trace for each model]",
+        ),
+    ] = None,
     journal: Annotated[
         str | None,
         typer.Option(
@@ -156,9 +167,17 @@ def simulate(
     other policy OUT/POLICY/journal.jsonl; `mark explain OUT` reads them.
     """
     settings = given.settings_of(locals())
+    from mark.offline.service_members import is_service
     from mark.offline.simulate import simulate_settings
-    from mark.offline.simulate_service import is_service, simulate_service
+    from mark.offline.simulate_service import simulate_service
 
+    if model_from is not None:
+        if journal is not None:
+            raise Misconfigured("--model-from is of a log: leave --journal out")
+        from mark.offline.model_loads import loads_from
+
+        simulate_service(settings, as_json=json, compare=policy is None, load_of=loads_from(settings, model_from))
+        return
     if journal is None and is_service(settings):
         simulate_service(settings, as_json=json, compare=policy is None)
         return

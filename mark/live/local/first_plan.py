@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mark.catalog.billing import SECONDS_PER_HOUR
-from mark.controller.plan_request import plan_fleet, plan_request
-from mark.controller.state import Observation, State
+from mark.controller.plan_request import plan_from_nothing
 from mark.domain.errors import Misconfigured, PlanInfeasible
-from mark.domain.fleet import FleetView
 from mark.domain.plan import Plan
 from mark.live.models import LiveModel
 from mark.plugins.load import build_forecaster
@@ -50,9 +48,8 @@ def first_plan(model: LiveModel) -> FirstPlan:
     """The model's plan for the load that it starts with."""
     policy, history = model.bundle.controller, model.setup.history
     forecast = build_forecaster(FORECASTER, model.setup).forecast(history, policy.horizon)
-    seen = Observation(now=history.end_at, fleet=FleetView())
     try:
-        plan = plan_fleet(plan_request(State(), seen, policy, history=history, forecast=forecast), policy)
+        plan = plan_from_nothing(policy, history, forecast)
     except PlanInfeasible as error:
         return FirstPlan(model=model, plan=None, why=str(error))
     return FirstPlan(model=model, plan=plan, why=plan.reason)

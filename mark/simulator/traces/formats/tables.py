@@ -261,7 +261,7 @@ def read_table(text: Text, layout: CsvLayout, options: TraceOptions) -> Rows:
     """The rows of a CSV. MArk's own formats hold seconds, rising; others may be in any order."""
     keys = {} if layout.own else _keys(layout)
     options.where.check(layout.format, keys)
-    where = Where(clauses=(*options.where.clauses, *layout.usual.clauses))
+    where = replace(options.where, clauses=(*options.where.clauses, *layout.usual.clauses))
     takes = where.on(keys) if where else None
     parts = [_read_block(text, layout, number, block, takes) for number, block in _data_blocks(text, layout)]
     times, values, lines = (np.concatenate(column) for column in zip(*parts, strict=True)) if parts else _NOTHING

@@ -1,0 +1,112 @@
+"""Tenancy: what a decision about shared instances means for each of its models, in shares and waits.
+
+A model on several instances fills them in their order, as the planner does. Waits are those behind one batch: a
+device runs one at a time, and admits no request that would be late behind all that is due before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mark.controller.sharing import Sharer, expected_load, in_blocks, memory_gib, shared_offerings
+from mark.domain.demand import Demand
+from mark.domain.offering import Offering
+from mark.planner.packing import Host, Packing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantUse:
+    """One model on a shared instance."""
+
+    model: str
+    #: Planned for it there, requests/s.
+    capacity_rps: float
+    #: Share of the device's time that its load takes, in the mean over the hours that the decision is for.
+    busy: float
+    #: What it pays of the rent, by that share, USD an hour.
+    usd_per_hour: float
+    memory_gib: float
+    #: Its longest batch there, seconds.
+    batch_s: float
+    #: The longest batch of a neighbour, behind which a request may have to wait, seconds.
+    wait_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostUse:
+    """One shared instance. name: that of one that is there, empty for one to launch."""
+
+    offering: str
+    name: str
+    usd_per_hour: float
+    #: For models.
+    memory_gib: float
+    #: Busy share of the busiest minutes (BLOCK_UNITS).
+    busy_peak: float
+    tenants: tuple[TenantUse, ...]
+
+    @property
+    def busy(self) -> float:
+        """Share of the device's time that is taken, in the mean."""
+        return sum(tenant.busy for tenant in self.tenants)
+
+    @property
+    def memory_used_gib(self) -> float:
+        """Memory of all tenants."""
+        return sum(tenant.memory_gib for tenant in self.tenants)
+
+
+def host_uses(packing: Packing, sharers: Sequence[Sharer], histories: Sequence[Demand]) -> tuple[HostUse, ...]:
+    """The use of each shared instance by the load that the decision expects."""
+    models = {sharer.model.name: sharer for sharer in sharers}
+    rates = {
+        sharer.model.name: in_blocks(
+            np.array(expected_load(history, rising=not sharer.has_backup).mean_rps, np.float64)
+        )
+        for sharer, history in zip(sharers, histories, strict=True)
+    }
+    parts = {sharer.model.name: {item.name: item for item in shared_offerings(sharer)} for sharer in sharers}
+    filled = dict.fromkeys(models, 0.0)
+    found = []
+    for host in packing.hosts:
+        offerings = [parts[tenant.model][host.offering] for tenant in host.tenants]
+        busy = []
+        for tenant, offering in zip(host.tenants, offerings, strict=True):
+            above = np.clip(rates[tenant.model] - filled[tenant.model], 0.0, tenant.capacity_rps)
+            busy.append(above / offering.capacity_rps)
+            filled[tenant.model] += tenant.capacity_rps
+        found.append(_host_use(host, [models[tenant.model] for tenant in host.tenants], offerings, busy))
+    return tuple(found)
+
+
+def _host_use(
+    host: Host, sharers: Sequence[Sharer], offerings: Sequence[Offering], busy: Sequence[np.ndarray]
+) -> HostUse:
+    """busy: share of the device's time that each tenant takes, by block."""
+    means = [float(shares.mean()) if shares.size else 0.0 for shares in busy]
+    total = sum(means)
+    rent = offerings[0].usd_per_hour
+    batches = [offering.latency_s for offering in offerings]
+    tenants = tuple(
+        TenantUse(
+            model=tenant.model,
+            capacity_rps=tenant.capacity_rps,
+            busy=means[n],
+            usd_per_hour=rent * (means[n] / total if total > 0.0 else 1.0 / len(means)),
+            memory_gib=sharers[n].model.memory_gib,
+            batch_s=batches[n],
+            wait_s=max((batches[m] for m in range(len(batches)) if m != n), default=0.0),
+        )
+        for n, tenant in enumerate(host.tenants)
+    )
+    return HostUse(
+        offering=host.offering,
+        name=host.name,
+        usd_per_hour=rent,
+        memory_gib=memory_gib(offerings[0].instance_type),
+        busy_peak=float(np.sum(busy, axis=0).max(initial=0.0)),
+        tenants=tenants,
+    )

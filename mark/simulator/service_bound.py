@@ -1,0 +1,91 @@
+"""The floor of a service: the serving cost below which no replay stays in which every model keeps its objective.
+
+It is the sum of its models' floors (`mark.planner.yardsticks`), in which launches of instances are free for a
+model that may share. That holds whoever shares what:
+
+- a device runs one batch at a time, so the shares of its time that its tenants take add up to 1 at most: the rent
+  of a shared instance is no less than that of the fractions which its tenants' floors rent;
+- a launch may be for several models, or a device's time may pass from one to another without any: it is no model's
+  own, so it is left out where instances may be shared;
+- standbys and Lambda are each model's own; credited starts are the account's, and each floor may use all of them.
+
+It knows no whole instances: many small models on one instance pay for their share of its time, not for its idle
+time. So it lies far below the cost of a service whose instances are mostly idle.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from mark.domain.offering import Offering
+from mark.planner.yardsticks import floor_usd, reference_usd
+from mark.simulator.experiment import feasible_usd
+from mark.simulator.service_replay import Member
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelBound:
+    """One model's part, USD of serving; None where no fleet could serve its load.
+
+    floor_usd: its part of the service's floor. reference_usd: of a fleet of its own.
+    """
+
+    model: str
+    requests: int
+    may_share: bool
+    floor_usd: float | None
+    reference_usd: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceBound:
+    """The floor of a service by its models."""
+
+    models: tuple[ModelBound, ...]
+
+    @property
+    def floor_usd(self) -> float | None:
+        """No run in which every model keeps its objective costs less; None where one cannot be served."""
+        return _sum([model.floor_usd for model in self.models])
+
+    @property
+    def reference_usd(self) -> float | None:
+        """Every request served at once, by fleets that share nothing."""
+        return _sum([model.reference_usd for model in self.models])
+
+
+def service_bound(
+    members: Sequence[Member], progress: Callable[[str, float], None] = lambda _doing, _share: None
+) -> ServiceBound:
+    """The bound of a service's loads. `progress` is told the model and the share of all that is done."""
+    teams = Counter(member.team for member in members if not member.alone)
+    found = []
+    for place, member in enumerate(members):
+        model = member.experiment
+        name = model.spec.model.name
+        progress(f"computing reference and floor of {name}", place / len(members))
+        shares = not member.alone and teams[member.team] > 1
+        given = model.yardstick_input
+        beside = replace(given, offerings=_free(given.offerings), fallbacks=_free(given.fallbacks))
+        found.append(
+            ModelBound(
+                model=name,
+                requests=int(given.arrivals.sum()),
+                may_share=shares,
+                floor_usd=feasible_usd(floor_usd, beside if shares else given),
+                reference_usd=feasible_usd(reference_usd, given),
+            )
+        )
+    return ServiceBound(models=tuple(found))
+
+
+def _free(offerings: Sequence[Offering]) -> tuple[Offering, ...]:
+    """The same, with launches that cost nothing."""
+    return tuple(replace(item, launch_usd=0.0) for item in offerings)
+
+
+def _sum(amounts: Sequence[float | None]) -> float | None:
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if len(known) == len(amounts) else None
