@@ -84,6 +84,7 @@ class Assembly:
             managed_cpu_factor=spec.managed_cpu_factor,
             managed_gpu_factor=spec.managed_gpu_factor,
             sizes=spec.model.sizes,
+            memory_gib=spec.model.memory_gib,
             pool=self._pool,
             pool_offerings=self._pool_offerings() if self._pool is not None else (),
         )

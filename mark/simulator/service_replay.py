@@ -17,7 +17,7 @@ from mark.simulator.engine.compiled import DeviceKernel, Kernel
 from mark.simulator.engine.shared_plane import SharedPlane
 from mark.simulator.experiment import Experiment, Progress, Ready, Unwritten
 from mark.simulator.limits import LimitWatch
-from mark.simulator.replay import ModelReplay, engine_setup
+from mark.simulator.replay import ModelReplay, engine_setup, nodes_of
 from mark.simulator.results import RunResult
 from mark.simulator.shared_hosts import SharedFleet, SharedHosts
 
@@ -40,12 +40,13 @@ class ServiceReplay:
     """Results of a service's models, in their order.
 
     shared: the instances that several shared; None where none could. on_shared: requests that those took, by
-    model.
+    model. pods: the shared instances are nodes, on which each model has pods.
     """
 
     results: tuple[RunResult, ...]
     shared: SharedFleet | None = None
     on_shared: tuple[int, ...] = ()
+    pods: bool = False
 
 
 def replay_service(
@@ -116,6 +117,7 @@ class _Together:
             seed=scenarios[0].workload.seed if scenarios[0].market_seed is None else scenarios[0].market_seed,
             end_s=self._end_s,
         )
+        self._nodes = nodes_of(self._plane, scenarios, [one.bundle for one in ready])
 
     def run(self, progress: Progress) -> ServiceReplay:
         """From the first fleet to the end."""
@@ -125,19 +127,22 @@ class _Together:
         parts = [self._part(number, watch, progress) for number, watch in enumerate(watches)]
         for part in parts:
             part.begin()
+        if self._nodes is not None:
+            self._nodes.begin()
         self._go(parts, lambda share: progress("all models", share))
         for part in parts:
             part.end()
-        shared = self._hosts.end()
+        shared = self._hosts.end() if self._nodes is None else self._nodes.end()
         wall_s = time.perf_counter() - began
         results = [
             model.noted(part.result(wall_s), one, watch)
             for model, part, one, watch in zip(self._models, parts, self._ready, watches, strict=True)
         ]
+        on_shared = [engine.on_shared() for engine in self._plane.engines]
+        if self._nodes is not None:
+            on_shared = [result.served.instance for result in results]
         return ServiceReplay(
-            results=tuple(results),
-            shared=shared,
-            on_shared=tuple(engine.on_shared() for engine in self._plane.engines),
+            results=tuple(results), shared=shared, on_shared=tuple(on_shared), pods=self._nodes is not None
         )
 
     def _part(self, number: int, watch: LimitWatch, progress: Progress) -> ModelReplay:
@@ -147,10 +152,12 @@ class _Together:
         if not any(left.max_rps):  # nothing to learn from
             bundle = replace(bundle, forecaster=NOTHING_LEFT)
         forecasters = model.forecasters(bundle, left, progress)
-        return ModelReplay(model.scenario, bundle, self._plane.engines[number], forecasters, left, watch)
+        engine = self._plane.engines[number]
+        return ModelReplay(model.scenario, bundle, engine, forecasters, left, watch, nodes=self._nodes)
 
     def _go(self, parts: Sequence[ModelReplay], progress: Callable[[float], None]) -> None:
-        plane, hosts = self._plane, self._hosts
+        plane = self._plane
+        hosts = self._hosts if self._nodes is None else self._nodes
         while plane.now < self._end_s:
             minutes = [part.note_minute() for part in parts]
             if any(minutes):
