@@ -92,8 +92,8 @@ QUEUE_LIMIT = replace(PATIENT, admission_factor=1.0, late=Late.SHED)
 class NodePolicy:
     """How nodes with the pods of several models are kept.
 
-    Each of them may go once nothing on it has changed for `settle_s`; with `is_endpoint` nothing on any, and all
-    nodes of a family are of one type.
+    Each of them may go once nothing on it has changed for `settle_s`; of an endpoint one that is not empty only
+    once nothing on any has, and all its nodes of a family are of one type.
     """
 
     settle_s: float

@@ -448,12 +448,14 @@ class PodNodes:
         """Let go what is not needed, one step at a time: not while a node boots or goes, or a pod waits."""
         if self._going or len(self._by_slot) < len(self._nodes) or any(not p.node for p in self._pods.values()):
             return
-        policy = self._policy
+        policy, nodes = self._policy, self.nodes()
         settled = [name for name, at in self._changed_at.items() if now - at >= policy.settle_s]
-        if policy.is_endpoint and len(settled) < len(self._nodes):
+        if policy.is_endpoint and len(settled) < len(nodes):
+            settled = [node.name for node in nodes if not node.pods and node.name in settled]
+        if not settled:
             return
         found = consolidate(
-            self.nodes(), self._launchable(now), settled=settled, replaces=policy.replaces, most=policy.most
+            nodes, self._launchable(now), settled=settled, replaces=policy.replaces, most=policy.most
         )
         if found is None:
             return
