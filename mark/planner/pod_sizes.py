@@ -127,7 +127,7 @@ def halving_factor(profiles: Sequence[Profile], cores: Sequence[float]) -> float
     if len(pairs) < 2:
         return 2.0
     (few, slow_s), (more, fast_s) = pairs[:2]
-    return min(2.0, max(1.0, (slow_s / fast_s) ** (1.0 / math.log2(more / few))))
+    return min(2.0, max(1.0, math.exp2(math.log2(slow_s / fast_s) / math.log2(more / few))))
 
 
 def _size(

@@ -123,6 +123,10 @@ class Assembly:
         if policy == STATIC_PEAK and self.variants is not None:
             given = self._for_best_variant(given)
         bundle = tuned(make_bundle(policy, given, changed.setting), self.spec.tuning, self.spec.market)
+        if bundle.pods is not None and self.variants is not None:
+            raise Misconfigured(
+                f"{self.spec.model.name} has variants, of which {policy} packs no pods: leave it out"
+            )
         bundle = replace(bundle, variants=self.variants)
         controlled = replace(
             bundle.controller,

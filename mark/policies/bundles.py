@@ -627,6 +627,11 @@ def policy_names() -> tuple[str, ...]:
     return tuple(_BUNDLES)
 
 
+def reported_policies() -> tuple[str, ...]:
+    """Policies that a cost report replays, model by model: those that pack pods need all models at once."""
+    return tuple(name for name in _BUNDLES if name not in PACKED)
+
+
 def check_policy(name: str, also: Sequence[str] = ()) -> None:
     """Misconfigured where there is no policy of that name, nor another word; `static:N` is one for any N."""
     known = (*_BUNDLES, *also)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from mark.controller.sharing import Sharer
 from mark.domain.demand import Demand
+from mark.domain.errors import Misconfigured
 from mark.policies.spec import Overrides
 from mark.simulator.engine.compiled import DeviceKernel, Kernel
 from mark.simulator.engine.shared_plane import SharedPlane
@@ -63,6 +64,8 @@ def replay_service(
         told = _part_of(progress, f"preparing {member.experiment.spec.model.name}", place, len(members))
         ready.append(member.experiment.ready(policy, overrides=overrides, progress=told))
     if not all(_is_plain(member.experiment, one) for member, one in zip(members, ready, strict=True)):
+        if any(one.bundle.pods is not None for one in ready):
+            raise Misconfigured(f"{policy} does not pack models whose requests have sizes: leave it out, or them")
         return ServiceReplay(results=tuple(_one_by_one(members, policy, overrides, progress)))
     return _Together(members, ready, kernels).run(progress)
 
