@@ -102,7 +102,6 @@ class NodePolicy:
     #: Nodes that go at once at most; None for any number.
     most: int | None = None
     is_endpoint: bool = False
-    price_factor: float = 1.0
     #: Whether what runs beside a node is billed; no where its price contains that.
     overhead: bool = True
 
@@ -119,7 +118,10 @@ ENDPOINT_STEP = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pods:
-    """The pods of a model, on nodes that other models' pods share. offerings: what nodes may be rented of."""
+    """The pods of a model, on nodes that other models' pods share.
+
+    offerings: what nodes may be rented of, at the price that is billed.
+    """
 
     size: PodSize
     offerings: tuple[Offering, ...]
@@ -406,17 +408,15 @@ def _sagemaker_components(given: Ingredients) -> PolicyBundle:
         replaces=False,
         most=ENDPOINT_STEP,
         is_endpoint=True,
-        price_factor=given.managed_cpu_factor,
         overhead=False,
     )
-    bundle = _packed(COMPONENTS, "target-tracking", given, given.on_demand, nodes)
-    return replace(
-        bundle,
-        cpu_price_factor=given.managed_cpu_factor,
-        gpu_price_factor=given.managed_gpu_factor,
-        overhead=False,
-        charges=(ServiceItem.SAGEMAKER_BYTES,),
+    factors = {True: given.managed_gpu_factor, False: given.managed_cpu_factor}
+    managed = tuple(
+        item.at_price(item.usd_per_hour * factors[bool(item.instance_type.accelerator)])
+        for item in given.on_demand
     )
+    bundle = _packed(COMPONENTS, "target-tracking", given, managed, nodes)
+    return replace(bundle, overhead=False, charges=(ServiceItem.SAGEMAKER_BYTES,))
 
 
 def _managed_instances(given: Ingredients) -> PolicyBundle:

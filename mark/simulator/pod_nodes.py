@@ -55,9 +55,9 @@ class _Phase(StrEnum):
     DRAINING = "draining"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Pod:
-    """A pod of a model. node: where it is or is to be; next_node: where its successor is."""
+    """A pod of a model. node: where it is or is to be; next_node: where its successor starts while it serves."""
 
     pod: Pod
     owner: PodCloud
@@ -67,6 +67,7 @@ class _Pod:
     node: str = ""
     next_node: str = ""
     slot: int | None = None
+    #: Starts so far: only the last of them is still wanted.
     starts: int = 0
 
 
@@ -160,10 +161,7 @@ class PodNodes:
     ) -> None:
         self._plane, self._policy = plane, pods[0].nodes
         self._start_s, self._end_s = plane.now, end_s
-        factor = self._policy.price_factor
-        self._offerings = {
-            item.name: item.at_price(item.usd_per_hour * factor) for one in pods for item in one.offerings
-        }
+        self._offerings = {item.name: item for one in pods for item in one.offerings}
         types = node_types(self._offerings.values())
         if self._policy.is_endpoint:
             types = endpoint_types(_usual_pods(pods), types)
@@ -298,29 +296,25 @@ class PodNodes:
 
     def _start(self, pod: _Pod, now: float) -> None:
         """Start the pod, or its successor, on the node that it was given, once that serves."""
-        node = pod.next_node or pod.node
-        if node not in self._by_slot.values():
-            return
-        pod.starts += 1
+        pod.starts += 1  # an earlier start is given up
         number = pod.starts
+        if (pod.next_node or pod.node) not in self._by_slot.values():
+            return
         if self._cloud.prewarmed:
             self._started(pod, number, now)
         else:
             self._at(now + START_S, lambda at: self._started(pod, number, at))
 
     def _started(self, pod: _Pod, number: int, now: float) -> None:
-        node = pod.next_node or pod.node
-        if number != pod.starts or pod.pod.name not in self._pods or not node or pod.phase is _Phase.DRAINING:
-            return
         engine, slot = pod.owner.engine, pod.slot
+        is_given_up = number != pod.starts or pod.pod.name not in self._pods or pod.phase is _Phase.DRAINING
+        if is_given_up or (slot is not None and not pod.next_node):
+            return
         pod.slot = engine.add(pod.owner.size.offering, standby=False)
         pod.phase = _Phase.READY
-        if not pod.next_node:
+        if slot is None:
             return
         before, pod.node, pod.next_node = pod.node, pod.next_node, ""
-        if slot is None:  # the node that it left was lost before
-            self._freed(before, now)
-            return
         engine.stop_accepting(slot)
         self._left.setdefault(before, []).append((pod, slot))
         self._leave(before, pod, slot, now)

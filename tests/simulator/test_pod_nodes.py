@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mark.domain.fleet import InstanceState
 from mark.domain.objective import Slo
 from mark.domain.offering import Market, Offering
 from mark.domain.orders import Drain, Launch
@@ -206,6 +207,9 @@ def test_no_node_is_over_committed_and_in_the_end_every_pod_serves(
         cluster.go(cluster.plane.now + wait_s)
         for node in cluster.nodes.nodes():
             assert node.type.holds(node.pods)
+        for engine, cloud in zip(cluster.plane.engines, cluster.clouds, strict=True):
+            serving = [item for item in cloud.observe() if item.state is InstanceState.READY]
+            assert len(engine.accepting) == len(serving)
     cluster.go(END_S - 1.0)
     assert cluster.ready() == [len(cloud.observe()) for cloud in cluster.clouds]
     assert sum(cluster.ready()) == sum(len(node.pods) for node in cluster.nodes.nodes())
