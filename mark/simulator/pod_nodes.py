@@ -35,6 +35,7 @@ from mark.planner.pod_sizes import PodSize, node_types
 from mark.policies.bundles import Pods
 from mark.simulator.cloud import NEVER, SimulatedCloud
 from mark.simulator.engine.data_plane import Engine
+from mark.simulator.engine.node_plane import NodePlane
 from mark.simulator.engine.shared_plane import SharedPlane
 from mark.simulator.faults import FaultScript
 from mark.simulator.shared_hosts import SharedFleet
@@ -167,7 +168,7 @@ class PodNodes:
             types = endpoint_types(_usual_pods(pods), types)
         self._types = {item.offering: item for item in types}
         self._cloud = SimulatedCloud(
-            engine=_NodePlane(plane, self._lost),
+            engine=NodePlane(plane, self._lost),
             offerings=self._offerings,
             world=world,
             faults=faults,
@@ -478,50 +479,3 @@ def _usual_pods(pods: Sequence[Pods]) -> list[Pod]:
         for model, one in enumerate(pods)
         for number in range(one.size.usual)
     ]
-
-
-class _NodePlane:
-    """Nodes as their cloud asks for them: they hold no requests, their pods do."""
-
-    def __init__(self, plane: Engine | SharedPlane, lost: Callable[[int], None]) -> None:
-        self._plane, self._lost = plane, lost
-        self._made = 0
-
-    @property
-    def now(self) -> float:
-        """The plane's clock."""
-        return self._plane.now
-
-    def add(self, _offering: Offering, *, standby: bool, balance: float = 0.0) -> int:  # noqa: ARG002
-        """A number for a node that serves."""
-        self._made += 1
-        return self._made
-
-    def remove(self, slot: int, *, redispatch: bool) -> None:  # noqa: ARG002
-        """The node is gone."""
-        self._lost(slot)
-
-    def stop_accepting(self, _slot: int) -> None:
-        """Nothing comes to it."""
-
-    def will_go(self, _slot: int, _at: float) -> None:
-        """Its pods are told when it is seen."""
-
-    def drained_at(self, _slot: int) -> float:
-        """Now: it is drained when it is empty."""
-        return self.now
-
-    def is_idle(self, _slot: int) -> bool:
-        """True: it holds no request."""
-        return True
-
-    def credits(self, _slot: int) -> float:
-        """None: types with credits are no nodes."""
-        return 0.0
-
-    def surplus_vcpu_s(self, _slot: int) -> float:
-        """None, likewise."""
-        return 0.0
-
-    def warm(self, _concurrency: int, *, are_there: bool = False) -> None:
-        """Lambda is each model's own."""
