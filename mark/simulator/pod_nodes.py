@@ -18,7 +18,6 @@ from typing import assert_never
 from mark.cloudmodel.world import World
 from mark.domain.billing.costs import FleetUsage, InstanceUsage
 from mark.domain.fleet import FleetView, Instance, InstanceState
-from mark.domain.offering import Offering
 from mark.domain.orders import (
     Drain,
     Fact,
