@@ -130,7 +130,7 @@ class Assembly:
         bundle = replace(bundle, variants=self.variants)
         controlled = replace(
             bundle.controller,
-            quotas=self.spec.world.quotas,
+            quotas=() if bundle.pods is not None else self.spec.world.quotas,  # those are of nodes
             capacity=self.spec.capacity,
             clock_at=self.spec.clock_at,
             commitments=left_by_standing(self.spec.footprint.commitments, self.spec.footprint),

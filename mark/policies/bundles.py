@@ -376,8 +376,12 @@ def _packed(
 
 
 def _kubernetes_packed(given: Ingredients) -> PolicyBundle:
-    """Kubernetes' autoscaler for each model, pods of the size that suits it, and nodes that Karpenter packs."""
-    return _packed("kubernetes-packed", "pod-autoscaler", given, given.offerings, KARPENTER)
+    """Kubernetes' autoscaler for each model, pods of the size that suits it, and nodes that Karpenter packs.
+
+    On spot nodes may be on demand, too: Karpenter takes what is cheapest of what it can have.
+    """
+    sold = {item.name: item for item in (*given.offerings, *given.on_demand)}
+    return _packed("kubernetes-packed", "pod-autoscaler", given, tuple(sold.values()), KARPENTER)
 
 
 def _kubernetes_packed_spill(given: Ingredients) -> PolicyBundle:
