@@ -27,7 +27,7 @@ from mark.dispatch.central.policy import TooLate
 from mark.dispatch.policy import Late
 from mark.domain.models.versions import LONGEST_S, CanaryPolicy, are_steps
 from mark.domain.offering import Market
-from mark.policies.bundles import policy_names
+from mark.policies.bundles import reported_policies
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 
@@ -316,8 +316,8 @@ class ReportSettings(Part):
     @classmethod
     def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names:
-            if name not in policy_names():
-                raise ValueError(f"no policy {name}; known: {', '.join(policy_names())}")
+            if name not in reported_policies():
+                raise ValueError(f"no policy {name}; known: {', '.join(reported_policies())}")
         return tuple(dict.fromkeys(names))
 
 

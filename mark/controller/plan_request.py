@@ -24,6 +24,7 @@ from mark.domain.plan import Backup, Plan, PlanRequest
 from mark.planner.baselines import (
     EmaHeadroom,
     PlanFunction,
+    PodAutoscaler,
     PredictiveScaling,
     SpotHedge,
     TargetTracking,
@@ -32,6 +33,7 @@ from mark.planner.baselines import (
     ema_headroom,
     plan_nothing,
     plan_static,
+    pod_autoscaler,
     predictive_scaling,
     spothedge,
     target_tracking,
@@ -44,7 +46,7 @@ from mark.planner.hedged import plan_hedged
 from mark.planner.milp import plan_milp
 from mark.planner.owned_capacity import owned_capacity, planned_with_owned, with_bases
 
-Rule = TypeVar("Rule", TargetTracking, TwoWindows, EmaHeadroom, SpotHedge)
+Rule = TypeVar("Rule", TargetTracking, TwoWindows, EmaHeadroom, SpotHedge, PodAutoscaler)
 MANAGED_LEAST = 3
 """Lambda Managed Instances keep three, one a zone (Lambda developer guide, "Scaling", read 2026-11-22)."""
 MOST_INSTANCES = 100_000
@@ -59,6 +61,7 @@ _AUTOSCALERS: dict[str, Callable[[ControllerPolicy], PlanFunction]] = {
     "concurrency-tracking": lambda policy: concurrency_tracking(_set(TargetTracking(), policy)),
     "ema-headroom": lambda policy: ema_headroom(_set(EmaHeadroom(), policy)),
     "managed-instances": lambda policy: concurrency_tracking(_set(TargetTracking(least=MANAGED_LEAST), policy)),
+    "pod-autoscaler": lambda policy: pod_autoscaler(_set(PodAutoscaler(), policy)),
     "predictive-scaling": lambda policy: predictive_scaling(
         PredictiveScaling(tracking=_set(TargetTracking(), policy))
     ),

@@ -146,6 +146,8 @@ def _make(settings: Settings, entry: ServedSettings, service: str) -> LiveModel:
     assembly = Assembly(replace(chosen, model=sized_model(settings), variants=_wishes(settings, entry)))
     history = _history(settings, entry)
     bundle = assembly.bundle(policy, assembly.ingredients(history), chosen_overrides(settings))
+    if bundle.pods is not None:
+        raise Misconfigured(f"{policy} is for replays (mark simulate): name a policy that rents instances")
     inputs, outputs = tensors_of(entry.backend)
     controller, overflow = bundle.controller, bundle.controller.overflow
     if settings.service.mode is Mode.OBSERVE:  # nobody is answered: nothing overflows, and nothing is seen to miss

@@ -79,6 +79,20 @@ class TwoWindows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PodAutoscaler:
+    """Kubernetes' horizontal pod autoscaler on requests per second and pod, with its defaults.
+
+    It wants ceil(load / (utilisation x capacity)) pods, and changes nothing while the load of a pod is within
+    `tolerance` of the target. It scales in to the most that it wanted in the last `stable_units`
+    (--horizontal-pod-autoscaler-downscale-stabilization, 5 minutes; Kubernetes documentation, read 2026-11-28).
+    """
+
+    utilisation: float = 0.7
+    tolerance: float = 0.1
+    stable_units: int = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EmaHeadroom:
     """A schedule that a team writes itself: the usual load of each hour of the day, and headroom.
 
@@ -341,6 +355,27 @@ def two_windows(policy: TwoWindows) -> PlanFunction:
             count = min(max(stable, math.floor(ready / policy.max_scale_down_rate)), ceiling)
         mode = "panic" if panic else "stable"
         return rented.plan(count, f"{mode}: windows want {stable} on average and {highest} at most, {ready} ready")
+
+    return plan
+
+
+def pod_autoscaler(policy: PodAutoscaler) -> PlanFunction:
+    """Kubernetes' planner over the last minute, which `request.recent_rps` has the windows of.
+
+    Pods that start count as there. What it wanted before is read off the loads of the minutes that are known.
+    """
+
+    def plan(request: PlanRequest) -> Plan:
+        rented = _Rented(request)
+        target = rented.capacity_rps * policy.utilisation
+        windows, minutes = request.recent_rps or request.history.mean_rps[-1:], request.history.mean_rps
+        rate, current = sum(windows) / max(1, len(windows)), rented.running
+        wanted = _instances(rate, target)
+        if current and abs(rate / (current * target) - 1.0) <= policy.tolerance:
+            wanted = current
+        lately = max((_instances(one, target) for one in minutes[-policy.stable_units :]), default=1)
+        count = wanted if wanted >= current else min(current, max(wanted, lately))
+        return rented.plan(count, f"{figure(rate)} requests/s want {wanted}, the last minutes {lately}")
 
     return plan
 

@@ -84,6 +84,7 @@ class Assembly:
             managed_cpu_factor=spec.managed_cpu_factor,
             managed_gpu_factor=spec.managed_gpu_factor,
             sizes=spec.model.sizes,
+            memory_gib=spec.model.memory_gib,
             pool=self._pool,
             pool_offerings=self._pool_offerings() if self._pool is not None else (),
         )
@@ -122,10 +123,14 @@ class Assembly:
         if policy == STATIC_PEAK and self.variants is not None:
             given = self._for_best_variant(given)
         bundle = tuned(make_bundle(policy, given, changed.setting), self.spec.tuning, self.spec.market)
+        if bundle.pods is not None and self.variants is not None:
+            raise Misconfigured(
+                f"{self.spec.model.name} has variants, of which {policy} packs no pods: leave it out"
+            )
         bundle = replace(bundle, variants=self.variants)
         controlled = replace(
             bundle.controller,
-            quotas=self.spec.world.quotas,
+            quotas=() if bundle.pods is not None else self.spec.world.quotas,  # those are of nodes
             capacity=self.spec.capacity,
             clock_at=self.spec.clock_at,
             commitments=left_by_standing(self.spec.footprint.commitments, self.spec.footprint),

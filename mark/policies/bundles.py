@@ -26,6 +26,7 @@ from mark.domain.pool_policy import PoolPolicy
 from mark.planner.baselines import cheapest_type, peak_count, single_rps
 from mark.planner.batching import tune_batching
 from mark.planner.budget_pool import check_budget
+from mark.planner.pod_sizes import PodSize, choose_size
 from mark.policies.present import static_count
 from mark.policies.tuning import DAY_S, Setting, grid
 
@@ -56,12 +57,15 @@ FOR_GOOD_S = 7 * DAY_S
 """SpotHedge sets no time after which an interrupted zone is trusted again: a week stands for that."""
 MONITOR_TYPE = "c5.large"
 """T of the SLO monitor where it meets the objective (MArk section 4.4)."""
-MANAGED = ("sagemaker", "sagemaker-fast", "sagemaker-tuned", "sagemaker-pools")
+COMPONENTS = "sagemaker-components"
+"""SageMaker's inference components: copies of models on the instances of one endpoint."""
+MANAGED = ("sagemaker", "sagemaker-fast", "sagemaker-tuned", "sagemaker-pools", COMPONENTS)
 """Policies that rent a managed service."""
 PERIOD_S = {
     "concurrency-tracking": 10.0,
     "ema-headroom": 60.0,
     "managed-instances": 10.0,
+    "pod-autoscaler": 15.0,
     "predictive-scaling": 60.0,
     "spothedge": 20.0,
     "static": 60.0,
@@ -69,6 +73,10 @@ PERIOD_S = {
     "two-windows": 5.0,
 }
 """Seconds between two plans of an autoscaler: as often as its metric comes."""
+PACKED = ("kubernetes-packed", "kubernetes-packed-spill", COMPONENTS)
+"""Policies whose pods of several models share nodes."""
+ON_LAMBDA = "nothing"
+"""Rule of a model that its users leave to Lambda: the planner that rents nothing."""
 STATIC_PEAK = "static-peak"
 PREDICTIVE_SCALING = "predictive-scaling"
 """The planner of EC2's predictive scaling."""
@@ -78,6 +86,46 @@ PATIENT = DispatchPolicy(routing=Routing.LEAST_OUTSTANDING, bounced=Bounced.NOWH
 """A queue without a limit: late requests wait, and make others late."""
 QUEUE_LIMIT = replace(PATIENT, admission_factor=1.0, late=Late.SHED)
 """A queue as long as can be answered in time: what could only be answered late is refused, which is a miss."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePolicy:
+    """How nodes with the pods of several models are kept.
+
+    Each of them may go once nothing on it has changed for `settle_s`; of an endpoint one that is not empty only
+    once nothing on any has, and all its nodes of a family are of one type.
+    """
+
+    settle_s: float
+    #: Whether a cheaper new node may take the place of others.
+    replaces: bool = True
+    #: Nodes that go at once at most; None for any number.
+    most: int | None = None
+    is_endpoint: bool = False
+    #: Whether what runs beside a node is billed; no where its price contains that.
+    overhead: bool = True
+
+
+KARPENTER = NodePolicy(settle_s=60.0)
+"""Karpenter with a budget of all nodes and `consolidateAfter: 1m`: teams set more than its default of 0 s where
+pods come and go by the minute (karpenter.sh, "Disruption", read 2026-11-28)."""
+ENDPOINT_COOLDOWN_S = 300.0
+"""CooldownInMinutes of a SageMaker endpoint's consolidation: the least that can be set (its API reference,
+ManagedInstanceScalingScaleInPolicy, read 2026-11-28)."""
+ENDPOINT_STEP = 100
+"""MaximumStepSize, the most that can be set."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pods:
+    """The pods of a model, on nodes that other models' pods share.
+
+    offerings: what nodes may be rented of, at the price that is billed.
+    """
+
+    size: PodSize
+    offerings: tuple[Offering, ...]
+    nodes: NodePolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +150,8 @@ class PolicyBundle:
     variants: VariantServing | None = None
     #: In a service of several models: whether they may share instances.
     shares: bool = False
+    #: Its pods, where its controller plans pods; None where it plans instances.
+    pods: Pods | None = None
 
     @property
     def name(self) -> str:
@@ -134,6 +184,8 @@ class Ingredients:
     #: The budget of a pool and what it may be made of; None and nothing without a budget.
     pool: PoolPolicy | None = None
     pool_offerings: tuple[Offering, ...] = ()
+    #: Memory that the model takes.
+    memory_gib: float = 0.0
 
 
 FLEET_PER_MODEL = "fleet-per-model"
@@ -314,6 +366,63 @@ def _spothedge(given: Ingredients) -> PolicyBundle:
     )
 
 
+def _packed(
+    name: str, planner: str, given: Ingredients, offerings: tuple[Offering, ...], nodes: NodePolicy
+) -> PolicyBundle:
+    """An autoscaler of pods. Alone each costs its share of a node; in a service the nodes are billed."""
+    size = choose_size(offerings, given.slo, memory_gib=given.memory_gib, history=given.history, sizes=given.sizes)
+    bundle = _autoscaled(name, planner, given.slo, (size.offering,))
+    return replace(bundle, pods=Pods(size=size, offerings=offerings, nodes=nodes))
+
+
+def _kubernetes_packed(given: Ingredients) -> PolicyBundle:
+    """Kubernetes' autoscaler for each model, pods of the size that suits it, and nodes that Karpenter packs.
+
+    On spot nodes may be on demand, too: Karpenter takes what is cheapest of what it can have.
+    """
+    sold = {item.name: item for item in (*given.offerings, *given.on_demand)}
+    return _packed("kubernetes-packed", "pod-autoscaler", given, tuple(sold.values()), KARPENTER)
+
+
+def _kubernetes_packed_spill(given: Ingredients) -> PolicyBundle:
+    """The same with our Bouncer, and Lambda for what it bounces; models that are cheaper there have no pods."""
+    if given.overflow is None:
+        raise Misconfigured(
+            "kubernetes-packed-spill needs the model on Lambda: `mark profile --as lambda` measures it"
+        )
+    bundle = replace(_kubernetes_packed(given), dispatch=_bouncer(given))
+    spilling = replace(
+        bundle.controller,
+        name="kubernetes-packed-spill",
+        overflow=given.overflow,
+        warm_lambda=True,
+        warm_share=WARM_SHARE,
+    )
+    return replace(bundle, controller=spilling)
+
+
+def _sagemaker_components(given: Ingredients) -> PolicyBundle:
+    """SageMaker's inference components with BINPACK, managed instance scaling and CONSOLIDATION.
+
+    A model has one copy at least. Components may have none, but an endpoint refuses requests for a model without a
+    copy until one is there, minutes later.
+    """
+    nodes = NodePolicy(
+        settle_s=ENDPOINT_COOLDOWN_S,
+        replaces=False,
+        most=ENDPOINT_STEP,
+        is_endpoint=True,
+        overhead=False,
+    )
+    factors = {True: given.managed_gpu_factor, False: given.managed_cpu_factor}
+    managed = tuple(
+        item.at_price(item.usd_per_hour * factors[bool(item.instance_type.accelerator)])
+        for item in given.on_demand
+    )
+    bundle = _packed(COMPONENTS, "target-tracking", given, managed, nodes)
+    return replace(bundle, overhead=False, charges=(ServiceItem.SAGEMAKER_BYTES,))
+
+
 def _managed_instances(given: Ingredients) -> PolicyBundle:
     """Lambda Managed Instances: types without accelerator, one environment each that takes several requests.
 
@@ -487,6 +596,9 @@ _BUNDLES: dict[str, Callable[[Ingredients], PolicyBundle]] = {
     "predictive": _predictive,
     "ema-headroom": _ema_headroom,
     "spothedge": _spothedge,
+    "kubernetes-packed": _kubernetes_packed,
+    "kubernetes-packed-spill": _kubernetes_packed_spill,
+    COMPONENTS: _sagemaker_components,
     "managed-instances": _managed_instances,
     STATIC_PEAK: _static_peak,
     "serverless": _serverless,
@@ -495,6 +607,8 @@ _BUNDLES: dict[str, Callable[[Ingredients], PolicyBundle]] = {
 }
 _SAGEMAKER_GRID = grid(("concurrency-tracking", "target-tracking"), range(1, 11))
 _USUAL_GRID = grid(("two-windows", "target-tracking"), range(3, 11))
+_PODS_GRID = grid(("pod-autoscaler",), range(3, 11))
+_COMPONENTS_GRID = grid(("concurrency-tracking", "target-tracking"), range(1, 11, 2))
 _GRIDS = {
     "autoscaler": _USUAL_GRID,
     "autoscaler-spill": _USUAL_GRID,
@@ -505,6 +619,9 @@ _GRIDS = {
     "sagemaker-pools": _SAGEMAKER_GRID,
     "ema-headroom": grid(("ema-headroom",), range(1, 11), alphas=(0.2, 0.5, 1.0)),
     "spothedge": grid(("spothedge",), range(1, 11), spares=(1, 2)),
+    "kubernetes-packed": _PODS_GRID,
+    "kubernetes-packed-spill": (*_PODS_GRID, Setting(rule=ON_LAMBDA, utilisation=1.0)),
+    COMPONENTS: _COMPONENTS_GRID,
 }
 """A rule, and a utilisation by tenths; over-provisioning of up to ten times where a team has no other means."""
 
@@ -512,6 +629,11 @@ _GRIDS = {
 def policy_names() -> tuple[str, ...]:
     """All policies, ours first."""
     return tuple(_BUNDLES)
+
+
+def reported_policies() -> tuple[str, ...]:
+    """Policies that a cost report replays, model by model: those that pack pods need all models at once."""
+    return tuple(name for name in _BUNDLES if name not in PACKED)
 
 
 def check_policy(name: str, also: Sequence[str] = ()) -> None:
@@ -532,6 +654,9 @@ def make_bundle(name: str, given: Ingredients, setting: Setting | None = None) -
         return _static(name, given, count)
     if setting is not None and setting.rule == PROVISIONED:
         return _serverless(given, setting.utilisation)
+    if setting is not None and setting.rule == ON_LAMBDA:
+        bundle = _lambda_only(given)
+        return replace(bundle, controller=replace(bundle.controller, name=name))
     bundle = _BUNDLES[name](given)
     if setting is None:
         return bundle

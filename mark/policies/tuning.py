@@ -17,6 +17,8 @@ RULES = {
     "concurrency-tracking": "target tracking on concurrency",
     "ema-headroom": "a moving average by hour of day",
     "managed-instances": "managed instances' CPU target",
+    "nothing": "Lambda alone",
+    "pod-autoscaler": "the horizontal pod autoscaler",
     "predictive-scaling": "predictive scaling beside target tracking",
     "provisioned-concurrency": "provisioned concurrency",
     "spothedge": "SpotHedge",
@@ -40,7 +42,9 @@ class Setting:
     @property
     def words(self) -> str:
         """`two windows at utilisation 0.7`."""
-        found = f"{RULES[self.rule]} at utilisation {self.utilisation:g}"
+        found = RULES[self.rule]
+        if self.rule != "nothing":
+            found += f" at utilisation {self.utilisation:g}"
         if self.alpha is not None:
             found += f" and alpha {self.alpha:g}"
         if self.spare is not None:

@@ -48,6 +48,7 @@ from mark.domain.orders import (
 )
 from mark.simulator.engine.data_plane import Engine
 from mark.simulator.engine.host_plane import HostPlane
+from mark.simulator.engine.node_plane import NodePlane
 from mark.simulator.faults import FaultScript, Interrupt, Refuse
 from mark.simulator.rng import stream
 
@@ -92,7 +93,7 @@ class SimulatedCloud:
     def __init__(
         self,
         *,
-        engine: Engine | HostPlane,
+        engine: Engine | HostPlane | NodePlane,
         offerings: Mapping[str, Offering],
         world: World,
         faults: FaultScript,

@@ -29,7 +29,7 @@ from mark.domain.fleet import FleetView
 from mark.domain.offering import Offering
 from mark.planner.yardsticks import YardstickInput, floor_usd, reference_usd
 from mark.policies.assemble import Assembly
-from mark.policies.bundles import PREDICTIVE_SCALING, Ingredients, PolicyBundle, tuning_grid
+from mark.policies.bundles import PACKED, PREDICTIVE_SCALING, Ingredients, PolicyBundle, tuning_grid
 from mark.policies.spec import Overrides, PolicySpec, VariantWishes
 from mark.policies.tuning import DAY_S, Setting, Trial, TunedSetting, choose
 from mark.ports import Forecaster, ForecasterSetup
@@ -144,12 +144,16 @@ class Experiment:
         progress: Progress = lambda _label, _share: None,
         grid: Sequence[Setting] | None = None,
         central: CentralServing | None = None,
+        on_nodes: bool = True,
     ) -> RunResult:
         """Replay one policy, tuned before where its users would: among `grid`, or all settings there are.
 
         central: the queue that requests wait in, of a policy without Lambda; None binds them when they arrive.
+        on_nodes: whether pods run on nodes, which are billed; without, each costs its share of one.
         """
         ready = self.ready(policy, overrides=overrides, progress=progress, grid=grid)
+        if not on_nodes:
+            ready = ready._replace(bundle=replace(ready.bundle, pods=None))
         forecasters = self.forecasters(ready.bundle, self.history, progress)
         header = self.header(ready.bundle, self.history)
         opened = open_journal(header) if open_journal else nullcontext(Unwritten())
@@ -231,7 +235,8 @@ class Experiment:
     ) -> TunedSetting | None:
         """The setting that does best on the load before the run; None where a policy is not tuned, or is already.
 
-        It is found once: each setting is replayed on the last day before the run, or all of it.
+        It is found once: each setting is replayed on the last day before the run, or all of it. Pods cost their
+        share of a node there: other models' pods fill the rest.
         """
         settings = tuning_grid(policy) if grid is None else tuple(grid)
         if not settings or overrides.setting is not None:
@@ -250,8 +255,11 @@ class Experiment:
                 def report(_label: str, share: float, done: int = number) -> None:
                     progress(f"tuning {policy} on the load before the run", (done + share) / len(settings))
 
-                result = past.run(policy, overrides=replace(plain, setting=setting), progress=report)
-                trials.append(Trial(setting=setting, cost_usd=result.cost.total, attained=result.attained))
+                given = replace(plain, setting=setting)
+                result = past.run(policy, overrides=given, progress=report, on_nodes=False)
+                # what is around the fleets of a service is there, whatever one of its models does
+                cost_usd = result.cost.serving if policy in PACKED else result.cost.total
+                trials.append(Trial(setting=setting, cost_usd=cost_usd, attained=result.attained))
             best = choose(trials, self.spec.slo.target)
             self._tuned[key] = TunedSetting(trial=best, replays=len(trials), load_s=load.duration_s)
         return self._tuned[key]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -38,7 +38,9 @@ from mark.simulator.commitment_bill import bill_replayed
 from mark.simulator.engine.central_plane import CentralEngine, CentralServing
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.engine.data_plane import Engine, EngineSetup
+from mark.simulator.engine.shared_plane import SharedPlane
 from mark.simulator.faults import FaultScript
+from mark.simulator.pod_nodes import PodCloud, PodNodes
 from mark.simulator.results import MinuteSeries, RunResult
 from mark.simulator.rng import stream
 from mark.simulator.workload import Ints, Workload
@@ -103,19 +105,43 @@ def replay(
     engine = Engine(given)
     if central is not None:
         engine = CentralEngine(central, bundle.controller.known_offerings, given)
-    run = ModelReplay(scenario, bundle, engine, forecasters, history, journal)
+    nodes = nodes_of(engine, [scenario], [bundle])
+    run = ModelReplay(scenario, bundle, engine, forecasters, history, journal, nodes=nodes)
     run.begin()
+    if nodes is not None:
+        nodes.begin()
     while engine.now < run.end_s:
         if run.note_minute():
             progress((engine.now - scenario.start_s) / scenario.duration_s)
-        stop = run.next_at()
+        stop = run.next_at() if nodes is None else min(run.next_at(), nodes.next_at())
         if engine.run_until(stop) < stop:
             run.missed()
-        else:
-            run.reach(stop)
+            continue
+        if nodes is not None:
+            nodes.reach(stop)
+        run.reach(stop)
     run.end()
     progress(1.0)
-    return run.result(time.perf_counter() - began)
+    shared = nodes.end().bill(scenario.footprint) if nodes is not None else ()
+    return run.result(time.perf_counter() - began, shared=shared)
+
+
+def nodes_of(
+    plane: Engine | SharedPlane, scenarios: Sequence[Scenario], bundles: Sequence[PolicyBundle]
+) -> PodNodes | None:
+    """The nodes of models whose controllers plan pods; None where none does."""
+    pods = [bundle.pods for bundle in bundles if bundle.pods is not None]
+    if not pods:
+        return None
+    first = scenarios[0]
+    return PodNodes(
+        plane,
+        pods,
+        world=first.world,
+        faults=first.faults,
+        seed=first.workload.seed if first.market_seed is None else first.market_seed,
+        end_s=first.start_s + first.duration_s,
+    )
 
 
 class _Plane:
@@ -243,7 +269,12 @@ class ModelReplay:
         forecasters: Forecasters,
         history: Demand,
         journal: Journal,
+<<<<<<< HEAD
         shared_rps: Callable[[], float | None] = no_shared_rps,
+=======
+        *,
+        nodes: PodNodes | None = None,
+>>>>>>> 930f0cae21fb0550e5307fd7e99cf74f490582a6
     ) -> None:
         policy, workload = bundle.controller, scenario.workload
         self._scenario, self._bundle = scenario, bundle
@@ -252,16 +283,21 @@ class ModelReplay:
         self.end_s = self._end_s = scenario.start_s + scenario.duration_s
         self._engine = engine
         self._offerings: dict[str, Offering] = {item.name: item for item in policy.known_offerings}
-        self._cloud = SimulatedCloud(
-            engine=self._engine,
-            offerings=self._offerings,
-            world=scenario.world,
-            faults=scenario.faults,
-            seed=workload.seed,
-            market_seed=scenario.market_seed,
-            start_at=self._start_s,
-            redispatch=scenario.model.redispatch,
-        )
+        redispatch = scenario.model.redispatch
+        self._cloud: SimulatedCloud | PodCloud
+        if nodes is not None and bundle.pods is not None:
+            self._cloud = nodes.cloud(engine, bundle.pods.size, redispatch=redispatch)
+        else:
+            self._cloud = SimulatedCloud(
+                engine=self._engine,
+                offerings=self._offerings,
+                world=scenario.world,
+                faults=scenario.faults,
+                seed=workload.seed,
+                market_seed=scenario.market_seed,
+                start_at=self._start_s,
+                redispatch=redispatch,
+            )
         sizes = workload.items if workload.sizes is not None and policy.pool is not None else None
         plane = _Plane(self._engine, self._start_s, workload.speed, sizes)
         self._minutes = math.ceil(scenario.duration_s / UNIT_S)
@@ -330,11 +366,11 @@ class ModelReplay:
         recent = self._history.last(math.floor(overflow.idle_min_s / UNIT_S))
         return math.ceil(max(recent.max_rps, default=0.0) * overflow.latency_s)
 
-    def result(self, wall_s: float) -> RunResult:
-        """The figures of the run."""
+    def result(self, wall_s: float, *, shared: Sequence[BillLine] = ()) -> RunResult:
+        """The figures of the run. shared: lines of its bill beside its own cloud's."""
         scenario, bundle, engine, cloud = self._scenario, self._bundle, self._engine, self._cloud
         load = self._load()
-        bill = self._bill(load)
+        bill = (*shared, *self._bill(load))
         invocations, cold = engine.invocations()
         capacity = np.array([self._offerings[name].capacity_rps for name in self._names])
         return RunResult(

@@ -13,13 +13,14 @@ from typing import NamedTuple
 
 from mark.controller.sharing import Sharer
 from mark.domain.demand import Demand
+from mark.domain.errors import Misconfigured
 from mark.policies.bundles import PolicyBundle
 from mark.policies.spec import Overrides
 from mark.simulator.engine.compiled import DeviceKernel, Kernel
 from mark.simulator.engine.shared_plane import SharedPlane
 from mark.simulator.experiment import Experiment, Progress, Ready, Unwritten
 from mark.simulator.limits import LimitWatch
-from mark.simulator.replay import Forecasters, ModelReplay, engine_setup
+from mark.simulator.replay import Forecasters, ModelReplay, engine_setup, nodes_of
 from mark.simulator.results import RunResult
 from mark.simulator.shared_hosts import SharedFleet, SharedHosts
 
@@ -42,12 +43,13 @@ class ServiceReplay:
     """Results of a service's models, in their order.
 
     shared: the instances that several shared; None where none could. on_shared: requests that those took, by
-    model.
+    model. pods: the shared instances are nodes, on which each model has pods.
     """
 
     results: tuple[RunResult, ...]
     shared: SharedFleet | None = None
     on_shared: tuple[int, ...] = ()
+    pods: bool = False
 
 
 def replay_service(
@@ -64,6 +66,8 @@ def replay_service(
         told = _part_of(progress, f"preparing {member.experiment.spec.model.name}", place, len(members))
         ready.append(member.experiment.ready(policy, overrides=overrides, progress=told))
     if not all(_is_plain(member.experiment, one) for member, one in zip(members, ready, strict=True)):
+        if any(one.bundle.pods is not None for one in ready):
+            raise Misconfigured(f"{policy} does not pack models whose requests have sizes: leave it out, or them")
         return ServiceReplay(results=tuple(_one_by_one(members, policy, overrides, progress)))
     return _Together(members, ready, kernels).run(progress)
 
@@ -113,6 +117,7 @@ class _Together:
             seed=scenarios[0].workload.seed if scenarios[0].market_seed is None else scenarios[0].market_seed,
             end_s=self._end_s,
         )
+        self._nodes = nodes_of(self._plane, scenarios, [one.bundle for one in ready])
 
     def run(self, progress: Progress) -> ServiceReplay:
         """From the first fleet to the end."""
@@ -122,19 +127,22 @@ class _Together:
         parts = [self._part(number, watch, progress) for number, watch in enumerate(watches)]
         for part in parts:
             part.begin()
+        if self._nodes is not None:
+            self._nodes.begin()
         self._go(parts, lambda share: progress("all models", share))
         for part in parts:
             part.end()
-        shared = self._hosts.end()
+        shared = self._hosts.end() if self._nodes is None else self._nodes.end()
         wall_s = time.perf_counter() - began
         results = [
             model.noted(part.result(wall_s), one, watch)
             for model, part, one, watch in zip(self._models, parts, self._ready, watches, strict=True)
         ]
+        on_shared = [engine.on_shared() for engine in self._plane.engines]
+        if self._nodes is not None:
+            on_shared = [result.served.instance for result in results]
         return ServiceReplay(
-            results=tuple(results),
-            shared=shared,
-            on_shared=tuple(engine.on_shared() for engine in self._plane.engines),
+            results=tuple(results), shared=shared, on_shared=tuple(on_shared), pods=self._nodes is not None
         )
 
     def _part(self, number: int, watch: LimitWatch, progress: Progress) -> ModelReplay:
@@ -148,11 +156,13 @@ class _Together:
             part.forecasters,
             part.history,
             watch,
+            nodes=self._nodes,
             shared_rps=lambda: self._hosts.shared_rps(number),
         )
 
     def _go(self, parts: Sequence[ModelReplay], progress: Callable[[float], None]) -> None:
-        plane, hosts = self._plane, self._hosts
+        plane = self._plane
+        hosts = self._hosts if self._nodes is None else self._nodes
         while plane.now < self._end_s:
             minutes = [part.note_minute() for part in parts]
             if any(minutes):

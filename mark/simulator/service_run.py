@@ -11,14 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mark.catalog.billing import bill_instances, bill_running, bill_shared, cost_of
+from mark.catalog.billing import bill_shared, cost_of
 from mark.domain.billing.costs import BillLine, CostUsd
 from mark.domain.billing.footprint import Footprint
 from mark.domain.objective import Slo
 from mark.domain.offering import LambdaGuess
 from mark.simulator.results import Ints, RunResult, ServedCounts
 from mark.simulator.service_replay import ServiceReplay
-from mark.simulator.shared_hosts import SharedFleet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,12 +103,12 @@ def join_runs(replayed: ServiceReplay, footprint: Footprint) -> ServiceRun:
     own = [_own_lines(result, footprint) for result in results]
     gateways = [result for result in results if result.gateways is not None]
     around = _around(gateways, footprint, duration_s) if gateways else ()
-    hosts = _hosts(replayed.shared, footprint) if replayed.shared else ()
+    hosts = replayed.shared.bill(footprint) if replayed.shared else ()
     bill = (*_added(line for lines in (hosts, *own) for line in lines), *around)
     on_shared = replayed.on_shared or (0,) * len(results)
     return ServiceRun(
         policy=results[0].policy,
-        models=tuple(_model_run(*one) for one in zip(results, own, on_shared, strict=True)),
+        models=tuple(_model_run(*one, pods=replayed.pods) for one in zip(results, own, on_shared, strict=True)),
         bill=bill,
         cost=cost_of(bill),
         around_usd=sum(line.usd for line in around),
@@ -117,12 +116,6 @@ def join_runs(replayed: ServiceReplay, footprint: Footprint) -> ServiceRun:
         hosts=replayed.shared.instances if replayed.shared else 0.0,
         duration_s=duration_s,
     )
-
-
-def _hosts(shared: SharedFleet, footprint: Footprint) -> tuple[BillLine, ...]:
-    """The lines of instances that several models share."""
-    prices = {name: offering.usd_per_hour for name, offering in shared.offerings.items()}
-    return (*bill_instances(shared.usage.usages, prices), *bill_running(footprint, shared.usage.running_s))
 
 
 def _own_lines(result: RunResult, footprint: Footprint) -> tuple[BillLine, ...]:
@@ -159,16 +152,18 @@ def _added(lines: Iterable[BillLine]) -> tuple[BillLine, ...]:
     )
 
 
-def _model_run(result: RunResult, lines: Sequence[BillLine], on_shared: int) -> ModelRun:
+def _model_run(result: RunResult, lines: Sequence[BillLine], on_shared: int, *, pods: bool) -> ModelRun:
+    """Pods are no instances: what is rented for them is the service's."""
     finished = result.served.total - result.served.in_flight
     answered = finished - result.served.shed
+    ready = result.minutes.ready
     return ModelRun(
         model=result.model,
         slo=result.slo,
         served=result.served,
         attained=result.attained if finished else None,
         cost=cost_of(lines),
-        instances=float(result.minutes.ready.sum(axis=1).mean()) if result.minutes.ready.size else 0.0,
+        instances=0.0 if pods or not ready.size else float(ready.sum(axis=1).mean()),
         on_shared=on_shared,
         mean_rps=result.requests * result.speed / result.duration_s,
         p99_s=result.latency.p99_s if answered else None,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from mark.catalog.billing import bill_instances, bill_running
 from mark.cloudmodel.world import World
 from mark.controller.sharing import (
     HISTORY_UNITS,
@@ -22,7 +23,8 @@ from mark.controller.sharing import (
     share_rps,
     shared_offering,
 )
-from mark.domain.billing.costs import FleetUsage
+from mark.domain.billing.costs import BillLine, FleetUsage
+from mark.domain.billing.footprint import Footprint
 from mark.domain.demand import Demand
 from mark.domain.fleet import Instance
 from mark.domain.offering import Offering
@@ -49,6 +51,14 @@ class SharedFleet:
     offerings: dict[str, Offering]
     #: Rented, in the mean over time.
     instances: float
+    #: Whether what runs beside an instance (disk, address) is billed; no where its price contains that.
+    overhead: bool = True
+
+    def bill(self, footprint: Footprint) -> tuple[BillLine, ...]:
+        """Their lines of a bill."""
+        prices = {name: offering.usd_per_hour for name, offering in self.offerings.items()}
+        running = bill_running(footprint, self.usage.running_s) if self.overhead else ()
+        return (*bill_instances(self.usage.usages, prices), *running)
 
 
 class SharedHosts:

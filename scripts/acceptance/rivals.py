@@ -16,7 +16,7 @@ from mark.catalog.load import model
 from mark.catalog.type_sets import CPU, CURRENT, PAPER
 from mark.cloudmodel.world import IDEAL, ROUGH, TYPICAL, World
 from mark.domain.offering import Market
-from mark.policies.bundles import policy_names, tuning_grid
+from mark.policies.bundles import PACKED, policy_names, tuning_grid
 from mark.policies.overrides import OWN_POLICIES
 from mark.policies.spec import Overrides
 from mark.report.runs.rivals import best_of
@@ -47,7 +47,7 @@ TYPE_SETS = {PAPER: (), CURRENT: ("assumed-current",), CPU: ()}
 MARK = "mark"
 IN_MARKET = ("autoscaler", "autoscaler-spill", "predictive", "ema-headroom", "spothedge")
 """Rivals that rent in the asked market."""
-ON_DEMAND = tuple(name for name in policy_names() if name not in (*OWN_POLICIES, *IN_MARKET))
+ON_DEMAND = tuple(name for name in policy_names() if name not in (*OWN_POLICIES, *IN_MARKET, *PACKED))
 """Those that cost the same in both."""
 FULLY_TUNED = ("autoscaler", "autoscaler-spill")
 """Tuned on their whole grid; the others on each second setting of theirs, to save hours."""

@@ -31,6 +31,14 @@ def test_a_model_bears_no_name_of_another_s_second_function() -> None:
         make_live_models(settings)
 
 
+def test_what_packs_pods_is_for_replays() -> None:
+    settings = Settings.model_validate(
+        {"policies": ["kubernetes-packed"], "service": {"serve": [{"model": "inception-v3"}]}}
+    )
+    with pytest.raises(Misconfigured, match="kubernetes-packed is for replays"):
+        make_live_models(settings)
+
+
 def rates(**trace: str) -> dict[str, float]:
     serve = [{"model": "rm2", "offerings": {"types": ["r5n.large", "c5n.2xlarge"]}}]
     (model,) = make_live_models(Settings.model_validate({"service": {"serve": serve}, "trace": trace}))

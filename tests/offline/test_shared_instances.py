@@ -90,3 +90,15 @@ def test_a_refused_shared_instance_leaves_its_models_to_lambda_and_other_types(m
     assert run["instances_rented"] == 0.0
     for model in run["models"]:
         assert model["served"]["lambda"] == model["requests"] - model["served"]["in_flight"]
+
+
+def test_pods_of_several_models_are_on_common_nodes_which_the_service_pays(mark: Mark) -> None:
+    said = simulate(mark, "--policy", "kubernetes-packed", trace={"start_s": 600, "duration_s": 1800})
+    (run,) = said["runs"]
+    assert min(shares(run).values()) > 0.95
+    assert {model["instances_rented"] for model in run["models"]} == {0.0}
+    assert 0.0 < run["instances_rented"] < len(MODELS)
+    assert all(model["slo"]["attained"] >= 0.98 for model in run["models"])
+    own = sum(model["cost_usd"]["total"] for model in run["models"])
+    assert own + run["hosts_usd"] + run["around_usd"] == pytest.approx(run["cost_usd"]["total"])
+    assert run["hosts_usd"] > 0.0

@@ -18,6 +18,7 @@ from mark.planner.baselines import (
     DAY_S,
     HOUR_S,
     EmaHeadroom,
+    PodAutoscaler,
     SpotHedge,
     cheapest_type,
     ema_headroom,
@@ -28,6 +29,7 @@ from mark.planner.baselines import (
     plan_static,
     plan_target_tracking,
     plan_two_windows,
+    pod_autoscaler,
     spothedge,
 )
 from tests.planner.builders import SLO, demand, offering, request
@@ -321,6 +323,24 @@ def test_spothedge_follows_a_load_that_stays_and_no_other() -> None:
     assert target(*[90.0] * 5, *[10.0] * 20) == 1
 
 
+@pytest.mark.parametrize(
+    ("running", "rate", "minutes", "count"),
+    [
+        (5, 52.0, (50.0,) * 5, 5),  # within a tenth of the target of 10 requests/s a pod
+        (5, 56.0, (50.0,) * 5, 6),
+        (5, 20.0, (50.0,) * 5, 5),  # some of the last five minutes still wanted as many
+        (5, 20.0, (50.0, *(20.0,) * 5), 2),
+        (5, 200.0, (50.0,) * 5, 20),
+    ],
+)
+def test_pods_follow_the_load_up_at_once_and_down_after_five_minutes(
+    running: int, rate: float, minutes: tuple[float, ...], count: int
+) -> None:
+    asked = request([0.0], (KIND,), history=minutes, recent_rps=(rate,) * 12, running={KIND.name: running})
+    (fleet,) = pod_autoscaler(PodAutoscaler(utilisation=1.0))(asked).counts
+    assert fleet.count == count
+
+
 def test_without_any_instance_to_be_had_there_is_no_plan() -> None:
     with pytest.raises(PlanInfeasible, match="one type"):
         plan_two_windows(request([0.0], ()))
@@ -348,10 +368,21 @@ def test_an_autoscaler_keeps_the_utilisation_that_its_policy_names() -> None:
         plan_two_windows,
         ema_headroom(EmaHeadroom()),
         spothedge(SpotHedge()),
+        pod_autoscaler(PodAutoscaler()),
         plan_static(2),
         plan_nothing,
     ],
-    ids=["invocations", "concurrency", "predictive", "two-windows", "ema", "spothedge", "static", "nothing"],
+    ids=[
+        "invocations",
+        "concurrency",
+        "predictive",
+        "two-windows",
+        "ema",
+        "spothedge",
+        "pods",
+        "static",
+        "nothing",
+    ],
 )
 def test_order_of_offerings_is_irrelevant(planner) -> None:  # type: ignore[no-untyped-def]
     settings = {"history": (20.0,), "ready_history": (1,), "recent_rps": (20.0,), "running": {A: 2}}

@@ -81,6 +81,13 @@ def test_a_fleet_that_is_sized_once_counts_on_the_most_accurate_variant_that_kee
     assert {offering.profile.variant for offering in bundle.controller.offerings} == {counted_on}
 
 
+def test_what_packs_pods_takes_no_variants():
+    assembly = Assembly(spec())
+    history = Demand(end_at=3600.0, mean_rps=(100.0,) * 60, max_rps=(120.0,) * 60)
+    with pytest.raises(Misconfigured, match="kubernetes-packed packs no pods"):
+        assembly.bundle("kubernetes-packed", assembly.ingredients(history))
+
+
 def test_what_no_variant_can_keep_is_refused():
     with pytest.raises(Misconfigured, match=r"no variant of supernet has an accuracy of 0\.999"):
         profiles_and_variants(spec(accuracy_floor=0.999))

@@ -287,3 +287,30 @@ def test_what_spills_keeps_more_than_what_refuses(kernel: Kernel) -> None:
 def test_a_fast_metric_attains_more_in_a_surge(kernel: Kernel) -> None:
     given = experiment(kernel, Market.ON_DEMAND, trace=surging(40.0, plus=2.0), types=("c5.large",))
     assert run(given, "sagemaker-fast").attained > run(given, "sagemaker").attained
+
+
+def test_pods_of_one_model_are_billed_as_the_nodes_they_are_on(kernel: Kernel) -> None:
+    given = experiment(kernel, Market.ON_DEMAND, trace=constant(10.0, duration_s=HISTORY_S + 900.0), faults=CALM)
+    setting = Overrides(setting=Setting(rule="pod-autoscaler", utilisation=0.7))
+    on_nodes = given.run("kubernetes-packed", overrides=setting)
+    by_share = given.run("kubernetes-packed", overrides=setting, on_nodes=False)
+    assert on_nodes.served == by_share.served
+    assert on_nodes.attained >= 0.98
+    assert all("pod" not in line.item for line in on_nodes.bill)
+    assert any("pod" in line.item for line in by_share.bill)
+    assert on_nodes.cost.instances >= by_share.cost.instances > 0.0
+    assert on_nodes.cost.lambda_ == 0.0
+
+
+def test_a_model_that_is_cheaper_on_lambda_has_no_pods(kernel: Kernel) -> None:
+    given = experiment(
+        kernel,
+        Market.ON_DEMAND,
+        trace=constant(0.01, duration_s=HISTORY_S + 900.0),
+        profile_sets=("assumed-lambda",),
+        faults=CALM,
+    )
+    alone = Overrides(setting=tuning_grid("kubernetes-packed-spill")[-1])
+    result = given.run("kubernetes-packed-spill", overrides=alone)
+    assert (result.policy, result.cost.instances) == ("kubernetes-packed-spill", 0.0)
+    assert result.served.lambda_ + result.served.in_flight == result.served.total

@@ -21,7 +21,7 @@ from mark.live.cost_report.replays import replay_days
 from mark.live.local.run_dir import RunFolder, not_up
 from mark.live.local.running import Running
 from mark.live.service_session import service_aws
-from mark.policies.bundles import policy_names
+from mark.policies.bundles import reported_policies
 from mark.report.cost.archive_reader import ArchiveReader
 from mark.report.cost.cost_report import report_document
 from mark.report.cost.read import Period, read_cost_report, report_period
@@ -72,8 +72,8 @@ def chosen_policies(names: Sequence[str] | None) -> tuple[str, ...] | None:
     if list(names) == [NO_REPLAYS]:
         return ()
     for name in names:
-        if name not in policy_names():
-            raise unknown("policy", name, (*policy_names(), NO_REPLAYS))
+        if name not in reported_policies():
+            raise unknown("policy", name, (*reported_policies(), NO_REPLAYS))
     return tuple(dict.fromkeys(names))
 
 
