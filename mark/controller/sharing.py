@@ -76,11 +76,16 @@ def shared_offering(offering: Offering, slo: Slo) -> Offering | None:
 
 
 def shared_offerings(sharer: Sharer) -> tuple[Offering, ...]:
-    """The same of all shared instances that have the memory for it. Types with CPU credits take no part."""
+    """The same of all shared instances that have the memory for it.
+
+    Types with CPU credits take no part, nor do those on which the model runs in several replicas.
+    """
     found = [
         shared_offering(item, sharer.slo)
         for item in sharer.offerings
-        if item.instance_type.credits is None and sharer.model.memory_gib <= memory_gib(item.instance_type)
+        if item.instance_type.credits is None
+        and item.profile.parallelism.replicas == 1
+        and sharer.model.memory_gib <= memory_gib(item.instance_type)
     ]
     return tuple(item for item in found if item is not None) if sharer.may_share else ()
 
