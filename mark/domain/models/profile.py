@@ -95,6 +95,14 @@ WHOLE = Parallelism()
 """One replica with all processors, as profiles mean that say nothing else."""
 
 
+def parse_parallelism(text: str) -> Parallelism:
+    """The meaning of `RxT`: R replicas with T threads each. Errors: Misconfigured."""
+    replicas, _, threads = text.strip().partition("x")
+    if not (replicas.isdecimal() and threads.isdecimal()):
+        raise Misconfigured(f"{text!r} must read RxT, replicas x threads, such as 2x4")
+    return Parallelism(int(replicas), int(threads))
+
+
 def usual_parallelisms(processors: int) -> tuple[Parallelism, ...]:
     """Those worth measuring: one replica with all processors, one replica a processor, and one between."""
     between = 1 << (processors.bit_length() // 2)

@@ -56,9 +56,10 @@ def python_backend(
     return ReplicatedBackend(make, parallelism, name=name, version=version, log_level=log_level)
 
 
-def _loaded(
+def loaded(
     load: Callable[[str, Path | None], Callable[[], PythonModel]], target: str, folder: Path | None
 ) -> PythonModel:
+    """The target's model. With functools.partial it is a `make` that can be pickled."""
     return load(target, folder)()
 
 
@@ -96,7 +97,7 @@ def make_backend(
             )
         case "python":
             # Loading imports the model's module: that is the starting backend's work, on its own thread.
-            make = functools.partial(_loaded, load, spec.target, Path(spec.folder) if spec.folder else None)
+            make = functools.partial(loaded, load, spec.target, Path(spec.folder) if spec.folder else None)
             parallelism = offering.profile.parallelism
             return python_backend(make, parallelism, name=served.name, version=version, streams=spec.streams)
         case "oip":
