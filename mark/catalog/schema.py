@@ -10,11 +10,11 @@ A profile file is what `mark profile` writes and what a config names beside the 
 
 `evidence` is measured, stand-in (measured on `machine`, used for another type), published or assumed; an
 assumed profile must state its `formula`, a stand-in its `machine`. `accuracy` is the share of items that a
-variant answers right. The times hold for `replicas` of the model with `threads` each: one with all processors
-where neither is stated. `also_measured` has others, for the reader. Batches rise; `unstable_batches` are those
-whose median was not yet known well when the time was up. The instance type `lambda` is Lambda, one request at a
-time. Latencies keep six decimals of a millisecond. A source that is left out is "not stated". Unknown keys are
-refused, and so is a key that stands twice; all mistakes of a file are named at once.
+variant answers right. The times hold for `replicas` of the model with `threads` each: one where neither is
+stated. `also_measured` has others, for the reader. Batches rise; `unstable_batches` are those whose median was
+not yet known well when the time was up. The instance type `lambda` is Lambda, one request at a time. Latencies
+keep six decimals of a millisecond. A source that is left out is "not stated". Unknown keys are refused, and so
+is a key that stands twice; all mistakes of a file are named at once.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ class AlsoMeasuredEntry(Entry):
 class ProfileEntry(Entry):
     """Latency by batch size of one model (and variant) on one instance type, milliseconds.
 
-    It holds for `replicas` of the model with `threads` each; threads: all processors when left out.
+    It holds for `replicas` of the model with `threads` each.
     """
 
     model: Name

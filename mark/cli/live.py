@@ -364,8 +364,8 @@ def profile(
         str | None,
         typer.Option(
             metavar="RxT,...",
-            help="Replicas x threads of a Python model to measure; the fastest one is written.  "
-            "[default: one replica with all processors, one replica a processor, and one between]",
+            help="Replicas x threads of a Python model to measure; the fastest is written.  "
+            "[default: 1x1, one replica with all processors, one replica a processor, and one between]",
         ),
     ] = None,
     seconds: Annotated[float, typer.Option(metavar="SECONDS", help="Time limit of measuring, each type.")] = 20.0,

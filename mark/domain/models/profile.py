@@ -65,7 +65,8 @@ class Parallelism:
     """Use of an instance's processors: replicas of the model, each a process with so many threads.
 
     A batch is divided among the replicas, so that an instance is one server whatever their number, and a batch's
-    latency is that of the slowest part. `threads`: of each replica; None for all processors of the instance.
+    latency is that of the slowest part. `threads`: of each replica; None where nobody chose, for what a model's
+    libraries take by themselves.
     """
 
     replicas: int = 1
@@ -78,7 +79,7 @@ class Parallelism:
             raise Misconfigured(f"{self.replicas} replicas need their number of threads")
 
     def __str__(self) -> str:
-        return f"{self.replicas}x{'all' if self.threads is None else self.threads}"
+        return f"{self.replicas}x{'default' if self.threads is None else self.threads}"
 
     @property
     def processors(self) -> int:
@@ -87,12 +88,14 @@ class Parallelism:
 
     def within(self, processors: int) -> Parallelism:
         """The same on a machine with so many processors: fewer threads, then fewer replicas."""
-        threads = min(self.threads or processors, processors)
+        if self.threads is None:
+            return self
+        threads = min(self.threads, processors)
         return Parallelism(min(self.replicas, processors // threads), threads)
 
 
-WHOLE = Parallelism()
-"""One replica with all processors, as profiles mean that say nothing else."""
+UNSTATED = Parallelism()
+"""One replica, as profiles mean that say nothing else."""
 
 
 def parse_parallelism(text: str) -> Parallelism:
@@ -104,10 +107,13 @@ def parse_parallelism(text: str) -> Parallelism:
 
 
 def usual_parallelisms(processors: int) -> tuple[Parallelism, ...]:
-    """Those worth measuring: one replica with all processors, one replica a processor, and one between."""
+    """Those worth measuring: one thread, one replica with all processors, one a processor, and one between.
+
+    One thread may be fastest: threads wait for each other wherever something else runs beside them.
+    """
     between = 1 << (processors.bit_length() // 2)
     replicas = {1, processors} | ({between} if processors >= 4 else set())
-    return tuple(Parallelism(count, processors // count) for count in sorted(replicas))
+    return tuple(dict.fromkeys((Parallelism(1, 1), *(Parallelism(n, processors // n) for n in sorted(replicas)))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +141,7 @@ class Profile:
     variant: str = "base"
     cv: float | None = None
     accuracy: float | None = None
-    parallelism: Parallelism = WHOLE
+    parallelism: Parallelism = UNSTATED
 
     def __post_init__(self) -> None:
         where = f"profile of {self.model} on {self.instance_type}"

@@ -23,7 +23,7 @@ from mark.catalog.schema import LAMBDA, parse_profiles
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.models.profile import (
-    WHOLE,
+    UNSTATED,
     AlsoMeasured,
     Evidence,
     LatencyPoint,
@@ -216,8 +216,7 @@ def _parallelisms(options: ProfileOptions, kind: InstanceType | None) -> tuple[P
     if options.kind != "python" or kind is None:
         if asked is not None:
             raise Misconfigured("--parallelism is of Python models on instances: leave it out")
-        return (WHOLE,)
-    whole = Parallelism(1, limit)
+        return (UNSTATED,)
     made = options.made
     target = load_model(options.target, options.folder) if made is None else made
     is_stream = options.streams or streams(target)
@@ -230,11 +229,15 @@ def _parallelisms(options: ProfileOptions, kind: InstanceType | None) -> tuple[P
                 raise Misconfigured(f"--parallelism {one}: a model that streams has one replica")
         return asked
     spec = options.spec
-    if made is not None or is_stream or kind.accelerator or (spec is not None and spec.usual_sizes):
-        return (whole,)  # replicas divide single items, and each would be on the accelerator
+    if made is not None or kind.accelerator:
+        return (UNSTATED,)
+    is_single = is_stream or (spec is not None and spec.usual_sizes is not None)  # replicas divide single items
     memory_gib = 0.0 if spec is None else spec.memory_gib
-    usual = usual_parallelisms(limit)
-    return tuple(one for one in usual if one == whole or one.replicas * memory_gib <= kind.memory_gib)
+    return tuple(
+        one
+        for one in usual_parallelisms(limit)
+        if one.replicas == 1 or not (is_single or one.replicas * memory_gib > kind.memory_gib)
+    )
 
 
 def _words(parallelism: Parallelism) -> str:

@@ -18,8 +18,11 @@ def processors() -> int:
 
 
 def thread_variables(threads: int) -> dict[str, str]:
-    """The environment in which libraries that are loaded later take so many threads."""
-    return dict.fromkeys(VARIABLES, str(threads))
+    """The environment in which libraries that are loaded later take so many threads.
+
+    Several do not spin while they wait for each other: the agent, or another replica, has work for the processor.
+    """
+    return dict.fromkeys(VARIABLES, str(threads)) | ({"OMP_WAIT_POLICY": "PASSIVE"} if threads > 1 else {})
 
 
 def limit_loaded(threads: int) -> None:
