@@ -6,6 +6,7 @@ One model computes in Python, where threads are of no use; the other multiplies 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from statistics import median
 
@@ -14,6 +15,7 @@ import numpy as np
 from mark.domain.models.profile import Parallelism
 from mark.domain.tensor import TensorSpec
 from mark.offline.own_model.profile import request_for
+from mark.ports import PythonModel
 from mark.serving.backends.factory import python_backend
 from mark.serving.backends.threads import processors
 from mark.serving.profiling import measure
@@ -29,7 +31,7 @@ class Interpreted:
     inputs = (TensorSpec(name="x", datatype="FP32", shape=(-1, 4)),)
     outputs = (TensorSpec(name="y", datatype="FP32", shape=(-1, 4)),)
 
-    def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def predict(self, inputs: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         """Count, and double."""
         for _ in range(len(inputs["x"])):
             sum(range(100_000))
@@ -42,14 +44,14 @@ class Multiplied(Interpreted):
     def __init__(self) -> None:
         self._weights = np.random.default_rng(1).random((512, 512), np.float32)
 
-    def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def predict(self, inputs: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         """Multiply, and double."""
         for _ in range(len(inputs["x"])):
             self._weights @ self._weights
         return {"y": inputs["x"] * 2}
 
 
-async def requests_per_s(model: type[Interpreted], parallelism: Parallelism) -> float:
+async def requests_per_s(model: Callable[[], PythonModel], parallelism: Parallelism) -> float:
     """Of batches one after another, as an agent sends them."""
     backend = python_backend(model, parallelism, name="bench")
     await backend.start()

@@ -161,7 +161,7 @@ def measured_profile(options: ProfileOptions) -> MeasuredProfile:
                 _measured(
                     backend,
                     options,
-                    sizes,
+                    sizes if options.batches else _with_full_parts(sizes, parallelism.replicas),
                     partial(report, f"measuring {_words(parallelism)}"),
                     options.seconds / len(asked),
                 )
@@ -238,6 +238,11 @@ def _parallelisms(options: ProfileOptions, kind: InstanceType | None) -> tuple[P
         for one in usual_parallelisms(limit)
         if one.replicas == 1 or not (is_single or one.replicas * memory_gib > kind.memory_gib)
     )
+
+
+def _with_full_parts(sizes: Sequence[int], replicas: int) -> tuple[int, ...]:
+    """The usual sizes, and those of which each of several replicas has a part of 1, 2 or 4."""
+    return tuple(sorted({*sizes, *((n * replicas for n in (1, 2, 4)) if replicas > 1 else ())}))
 
 
 def _words(parallelism: Parallelism) -> str:

@@ -1,8 +1,8 @@
 """A replica: the Python backend in a process of its own, which answers its parts of batches over a socket.
 
-The parent starts it with the socket's number as its argument, and with its thread counts in the environment: they
-count when numpy is loaded, which is before the first line of this module's own code. Messages are pickles behind
-their length: both ends are one user's code on one machine.
+The parent starts it with the socket's number as its argument, on its processors and with its thread counts in
+the environment: both count when numpy is loaded, which is before the first line of this module's own code.
+Messages are pickles behind their length: both ends are one user's code on one machine.
 """
 
 from __future__ import annotations
@@ -70,8 +70,6 @@ async def receive(reader: asyncio.StreamReader) -> Any:
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     setup: Setup = await receive(reader)
     log_json(f"{setup.name} on {','.join(map(str, setup.processors))}", setup.log_level)
-    with suppress(OSError):  # a kernel that does not allow it: the threads share all processors
-        os.sched_setaffinity(0, setup.processors)
     backend = PythonBackend(setup.make_model, name=setup.name, version=setup.version, threads=setup.threads)
     try:
         await backend.start()

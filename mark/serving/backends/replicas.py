@@ -32,8 +32,12 @@ from mark.serving.backends.threads import thread_variables
 from mark.serving.passed_on_trace import model_call, trace_of
 
 log = logging.getLogger(__name__)
-RUN = "from mark.serving.backends.replica import main; main()"
-"""Not by -m: pickles name the module."""
+RUN = """import sys
+from mark.serving.backends.threads import pin
+pin([int(number) for number in sys.argv[2:]])
+from mark.serving.backends.replica import main
+main()"""
+"""Threads that libraries begin when they are loaded are pinned too. Not by -m: pickles name the module."""
 PAUSE_S = 5.0
 """Between two attempts to start a replica."""
 Item = TypeVar("Item")
@@ -117,15 +121,17 @@ class ReplicatedBackend:
             *(replica.answer(part, variant) for replica, part in zip(ready, parts, strict=False)),
             return_exceptions=True,
         )
-        lost = [found for found in answers if isinstance(found, BaseException)]
-        self._has_answered |= len(lost) < len(answers)
-        if unexpected := next((error for error in lost if not isinstance(error, _Lost)), None):
-            raise unexpected
-        if len(lost) == len(answers) and not any(isinstance(error, _Hung) for error in lost):
-            raise RuntimeError(f"the processes of {self._name} ended while they answered")
         replies: list[InferReply] = []
         for part, found in zip(parts, answers, strict=True):
-            replies += [found.reply] * len(part) if isinstance(found, _Lost) else found
+            if isinstance(found, _Lost):
+                replies += [found.reply] * len(part)
+            elif isinstance(found, BaseException):
+                raise found
+            else:
+                replies += found
+                self._has_answered = True
+        if all(type(found) is _Lost for found in answers):
+            raise RuntimeError(f"the processes of {self._name} ended while they answered")
         return replies
 
 
@@ -204,7 +210,7 @@ class _Replica:
         with theirs:
             self._reader, self._writer = await asyncio.open_connection(sock=ours)
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-c", RUN, str(theirs.fileno())),
+                *(sys.executable, "-P", "-c", RUN, str(theirs.fileno()), *map(str, setup.processors)),
                 stdin=DEVNULL,
                 stdout=_stdout(),
                 env={**os.environ, **thread_variables(setup.threads), "PYTHONPATH": _search_path()},

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -15,6 +17,12 @@ VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUME
 def processors() -> int:
     """The processors that this process may run on."""
     return len(os.sched_getaffinity(0))
+
+
+def pin(numbers: Sequence[int]) -> None:
+    """Run on these processors alone, with all threads that begin later, if the kernel allows it."""
+    with suppress(OSError):
+        os.sched_setaffinity(0, numbers)
 
 
 def thread_variables(threads: int) -> dict[str, str]:
