@@ -7,18 +7,25 @@ import os
 import signal
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.domain.errors import Misconfigured
 from mark.domain.models.profile import Parallelism, usual_parallelisms
+from mark.service_spec import BackendSpec
 from mark.serving.agent.queue import AgentCore, Job
-from mark.serving.backends.factory import python_backend
+from mark.serving.backends.factory import make_backend, python_backend
 from mark.serving.backends.python import PythonBackend
 from mark.serving.backends.replicas import ReplicatedBackend, divided
+from mark.serving.backends.threads import processors
 from tests.serving.backends.asks import INPUTS, OUTPUTS, ask, error, outputs
+from tests.serving.backends.asks import run as ask_backend
+from tests.serving.harness import served
 from tests.serving.test_hung import Asker
 from tests.waiting import PATIENCE_S
 
@@ -44,6 +51,13 @@ class Threads(Process):
 
     def predict(self, inputs):
         return {"y": inputs["x"][:, :1] * 0 + float(os.environ["OMP_NUM_THREADS"])}
+
+
+class Pinned(Process):
+    """Answers with the first of the processors that it may run on."""
+
+    def predict(self, inputs):
+        return {"y": inputs["x"][:, :1] * 0 + min(os.sched_getaffinity(0))}
 
 
 class Ends(Process):
@@ -116,6 +130,15 @@ def test_libraries_are_told_their_threads_before_they_load():
         assert processes(await backend.infer([ask([1, 1]), ask([1, 1])])) == [1, 1]
 
     run(test, Threads)
+
+
+@pytest.mark.skipif(processors() < 2, reason="one processor")
+def test_each_replica_has_processors_of_its_own():
+    async def test(backend: ReplicatedBackend) -> None:
+        first, second = processes(await backend.infer([ask([1, 1]), ask([1, 1])]))
+        assert [first, second] == sorted(os.sched_getaffinity(0))[:2]
+
+    run(test, Pinned)
 
 
 def test_a_replica_that_ends_fails_its_part_alone_and_is_replaced():
@@ -205,3 +228,23 @@ def test_one_replica_stays_in_the_process_and_a_small_machine_runs_fewer(monkeyp
     monkeypatch.setattr("mark.serving.backends.factory.processors", lambda: 2)
     assert isinstance(python_backend(Process, Parallelism(16, 1), name="m"), ReplicatedBackend)
     assert type(python_backend(Process, Parallelism(), name="m")) is PythonBackend
+
+
+def loaded(_target: str, _folder: Path | None) -> type[Process]:
+    return Process
+
+
+def test_the_agent_s_backend_runs_the_replicas_of_its_offering_s_profile():
+    offering = served().offerings[0]
+    profile = replace(offering.profile, parallelism=Parallelism(processors(), 1))
+    backend = make_backend(
+        BackendSpec(kind="python", target="m:Process"),
+        served(),
+        replace(offering, profile=profile),
+        load=loaded,
+        now=time.monotonic,
+        rng=np.random.default_rng(0),
+    )
+    (replies,) = ask_backend(backend, [ask([1, 1])] * processors())
+
+    assert len(set(processes(replies))) == processors()
