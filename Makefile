@@ -58,6 +58,7 @@ bench: setup
 	$(BIN)/python -m scripts.bench.central
 	$(BIN)/python -m scripts.bench.variants
 	$(BIN)/python -m scripts.bench.packing
+	$(BIN)/python -m scripts.bench.replicas
 	$(BIN)/python -m scripts.bench.serving
 
 # The figures on real traces, forecasts included: some hours on two cores; MARK_DATA names the folder that holds the

@@ -391,6 +391,15 @@ class VariantBackend(Backend, Protocol):
 
 
 @runtime_checkable
+class ReplacingBackend(Backend, Protocol):
+    """A backend that can end what hangs of it, and go on."""
+
+    def replace_hung(self) -> bool:
+        """End what has not answered its part of the batch, which then ends. False where that is no help."""
+        ...
+
+
+@runtime_checkable
 class StreamingBackend(Backend, Protocol):
     """A backend that answers in parts, and batches by itself what runs at the same time."""
 

@@ -63,6 +63,7 @@ def make_offerings(
         else:
             unasked = None if name in named else _unasked(priced[name], sets)
             reason = unasked or _unfit(model, priced[name], market, world)
+            reason = reason or _replicas_unfit(model, priced[name], profiles.of(name))
         found = reason or _offer(
             slo, priced[name], profile=profiles.of(name), market=market, world=world, sizes=model.sizes
         )
@@ -84,11 +85,12 @@ def standby_offering(
 ) -> Offering:
     """An on-demand offering that wakes from stopped; a type that cannot serve the model is Misconfigured."""
     item = prices.instance_type(instance_type)
-    reason = _unfit(model, item, Market.ON_DEMAND, world)
+    profile = profiles.of(instance_type)
+    reason = _unfit(model, item, Market.ON_DEMAND, world) or _replicas_unfit(model, item, profile)
     found = reason or _offer(
         slo,
         item,
-        profile=profiles.of(instance_type),
+        profile=profile,
         market=Market.ON_DEMAND,
         world=world,
         sizes=model.sizes,
@@ -155,6 +157,29 @@ def _cannot_hold(model: ModelSpec, item: InstanceType) -> str | None:
         return f"the model does not use the {item.accelerator}"
     if not item.accelerator and not model.cpu:
         return "no accelerator, the model needs one"
+    return None
+
+
+def _replicas_unfit(model: ModelSpec, item: InstanceType, profile: Profile) -> str | None:
+    """Reason for which the type cannot run the profile's replicas. Misconfigured for too few processors."""
+    parallelism = profile.parallelism
+    if parallelism.processors > item.vcpus:
+        raise Misconfigured(
+            f"profile of {profile.model} on {item.name}: {parallelism} (replicas x threads) needs "
+            f"{parallelism.processors} processors, {item.name} has {item.vcpus}"
+        )
+    if parallelism.replicas == 1:
+        return None
+    if model.sizes is not None and model.sizes.largest > 1:
+        return (
+            f"its profile is of {parallelism.replicas} replicas, which divide a batch of single items, and a "
+            f"request has up to {model.sizes.largest}; measure one: `mark profile --parallelism 1x{item.vcpus}`"
+        )
+    needed_gib = parallelism.replicas * model.memory_gib
+    if needed_gib > item.memory_gib:
+        return (
+            f"{item.memory_gib:g} GiB of memory, {parallelism.replicas} replicas of the model need {needed_gib:g}"
+        )
     return None
 
 

@@ -8,18 +8,19 @@ A profile file is what `mark profile` writes and what a config names beside the 
         "source": "who says so", "date": "2019", "machine": "", "formula": "", "variant": "base",
         "latency_ms_by_batch": {"1": 211.268, "2": 330.5}}]}
 
-`evidence` is measured, stand-in (measured on `machine`, used for another type), published or assumed; an assumed
-profile must state its `formula`, a stand-in its `machine`. `accuracy` is the share of items that a variant answers
-right. Batches rise; `unstable_batches` are those whose median was not yet known well when the time was up. The
-instance type `lambda` is Lambda, one request at a time. Latencies keep six decimals of a millisecond. A source
-that is left out is "not stated". Unknown keys are refused, and so is a key that stands twice; all mistakes of a
-file are named at once.
+`evidence` is measured, stand-in (measured on `machine`, used for another type), published or assumed; an
+assumed profile must state its `formula`, a stand-in its `machine`. `accuracy` is the share of items that a
+variant answers right. The times hold for `replicas` of the model with `threads` each: one where neither is
+stated. `also_measured` has others, for the reader. Batches rise; `unstable_batches` are those whose median was
+not yet known well when the time was up. The instance type `lambda` is Lambda, one request at a time. Latencies
+keep six decimals of a millisecond. A source that is left out is "not stated". Unknown keys are refused, and so
+is a key that stands twice; all mistakes of a file are named at once.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -27,7 +28,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from mark.catalog.mistakes import mistakes_line
 from mark.domain.billing.service_prices import UNITS, ServiceItem, price_key
 from mark.domain.errors import MarkError, Misconfigured
-from mark.domain.models.profile import NOT_STATED, Evidence, LatencyPoint, Profile, Provenance
+from mark.domain.models.profile import (
+    NOT_STATED,
+    AlsoMeasured,
+    Evidence,
+    LatencyPoint,
+    Parallelism,
+    Profile,
+    Provenance,
+)
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import BurstCredits, InstanceType
 
@@ -198,8 +207,19 @@ class ModelFile(Entry):
         return self
 
 
+class AlsoMeasuredEntry(Entry):
+    """Latency of replicas x threads that were measured and not chosen, milliseconds."""
+
+    replicas: int
+    threads: int | None = None
+    latency_ms_by_batch: dict[int, Positive] = Field(min_length=1)
+
+
 class ProfileEntry(Entry):
-    """Latency by batch size of one model (and variant) on one instance type, milliseconds."""
+    """Latency by batch size of one model (and variant) on one instance type, milliseconds.
+
+    It holds for `replicas` of the model with `threads` each.
+    """
 
     model: Name
     instance_type: Name
@@ -212,7 +232,10 @@ class ProfileEntry(Entry):
     unstable_batches: tuple[Annotated[int, Field(gt=0)], ...] = ()
     cv: float | None = None
     accuracy: float | None = None
+    replicas: int = 1
+    threads: int | None = None
     latency_ms_by_batch: dict[int, Positive] = Field(min_length=1)
+    also_measured: list[AlsoMeasuredEntry] = Field(default_factory=list)
 
     def to_domain(self) -> Profile:
         """The domain's word for it; raises Misconfigured where batches do not rise or a formula is missing."""
@@ -222,10 +245,8 @@ class ProfileEntry(Entry):
             variant=self.variant,
             cv=self.cv,
             accuracy=self.accuracy,
-            points=tuple(
-                LatencyPoint(batch=batch, latency_s=ms / _MS_PER_S)
-                for batch, ms in self.latency_ms_by_batch.items()
-            ),
+            parallelism=Parallelism(self.replicas, self.threads),
+            points=_points(self.latency_ms_by_batch),
             provenance=Provenance(
                 evidence=self.evidence,
                 source=self.source or NOT_STATED,
@@ -233,6 +254,12 @@ class ProfileEntry(Entry):
                 machine=self.machine,
                 formula=self.formula,
                 unstable_batches=self.unstable_batches,
+                also_measured=tuple(
+                    AlsoMeasured(
+                        parallelism=Parallelism(one.replicas, one.threads), points=_points(one.latency_ms_by_batch)
+                    )
+                    for one in self.also_measured
+                ),
             ),
         )
 
@@ -252,10 +279,26 @@ class ProfileEntry(Entry):
             unstable_batches=known.unstable_batches,
             cv=None if profile.cv is None else round(profile.cv, 4),
             accuracy=None if profile.accuracy is None else round(profile.accuracy, 6),
-            latency_ms_by_batch={
-                point.batch: round(point.latency_s * _MS_PER_S, _MS_DECIMALS) for point in profile.points
-            },
+            replicas=profile.parallelism.replicas,
+            threads=profile.parallelism.threads,
+            latency_ms_by_batch=_ms_by_batch(profile.points),
+            also_measured=[
+                AlsoMeasuredEntry(
+                    replicas=one.parallelism.replicas,
+                    threads=one.parallelism.threads,
+                    latency_ms_by_batch=_ms_by_batch(one.points),
+                )
+                for one in known.also_measured
+            ],
         )
+
+
+def _points(ms_by_batch: Mapping[int, float]) -> tuple[LatencyPoint, ...]:
+    return tuple(LatencyPoint(batch=batch, latency_s=ms / _MS_PER_S) for batch, ms in ms_by_batch.items())
+
+
+def _ms_by_batch(points: Iterable[LatencyPoint]) -> dict[int, float]:
+    return {point.batch: round(point.latency_s * _MS_PER_S, _MS_DECIMALS) for point in points}
 
 
 class ProfileFile(Entry):

@@ -360,6 +360,14 @@ def profile(
         str | None,
         typer.Option(metavar="SIZE,...", help="Batch sizes.  [default: 1,2,4,8,16,32; 1 for lambda]"),
     ] = None,
+    parallelism: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RxT,...",
+            help="Replicas x threads of a Python model to measure; the fastest is written.  "
+            "[default: 1x1, one replica with all processors, one replica a processor, and one between]",
+        ),
+    ] = None,
     seconds: Annotated[float, typer.Option(metavar="SECONDS", help="Time limit of measuring, each type.")] = 20.0,
     body: Annotated[
         Path | None,
@@ -387,6 +395,12 @@ def profile(
     settings = given.settings_of(locals(), "name")
     sizes = None if batches is None else tuple(round(size) for size in given.number_list("--batches", batches))
     if on is not None:
+        if parallelism is not None:
+            from mark.domain.errors import Misconfigured
+
+            raise Misconfigured(
+                "--parallelism is measured on this machine: leave it out, or run this on --on's type"
+            )
         from mark.deployment.profile_on.options import ProfileOnOptions
         from mark.deployment.profile_on.run import profile_on
         from mark.offline.own_model.profile import USUAL_BATCHES
@@ -403,6 +417,8 @@ def profile(
         )
         profile_on(settings, rented, as_json=json)
         return
+    from mark.catalog.load import known_models
+    from mark.domain.models.profile import parse_parallelism
     from mark.offline.own_model.profile import ProfileOptions, profile_backend
     from mark.offline.own_model.targets import tried_model
 
@@ -419,6 +435,8 @@ def profile(
         to=to,
         named=tuple(map(Path, settings.profiles)),
         streams=tried.streams,
+        parallelisms=None if parallelism is None else tuple(map(parse_parallelism, given.split_list(parallelism))),
+        spec=known_models(settings.models).get(tried.name),
     )
     profile_backend(options, as_json=json)
 

@@ -69,7 +69,8 @@ class Sharer:
     def may_use(self, offering: Offering) -> bool:
         """Whether it may share such an instance: it fits, and what happens when that is lost is covered."""
         kind = offering.instance_type
-        fits = kind.credits is None and self.model.memory_gib <= memory_gib(kind)
+        is_whole = kind.credits is None and offering.profile.parallelism.replicas == 1
+        fits = is_whole and self.model.memory_gib <= memory_gib(kind)
         return fits and not self.alone and (self.has_backup or offering.market is Market.ON_DEMAND)
 
 
@@ -86,7 +87,10 @@ def shared_offering(offering: Offering, slo: Slo) -> Offering | None:
 
 
 def shared_offerings(sharer: Sharer) -> tuple[Offering, ...]:
-    """The same of all shared instances that it may use. Types with CPU credits take no part."""
+    """The same of all shared instances that it may use.
+
+    Types with CPU credits take no part, nor do those on which the model runs in several replicas.
+    """
     found = [shared_offering(item, sharer.slo) for item in sharer.offerings if sharer.may_use(item)]
     return tuple(item for item in found if item is not None)
 

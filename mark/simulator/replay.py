@@ -269,12 +269,9 @@ class ModelReplay:
         forecasters: Forecasters,
         history: Demand,
         journal: Journal,
-<<<<<<< HEAD
-        shared_rps: Callable[[], float | None] = no_shared_rps,
-=======
         *,
+        shared_rps: Callable[[], float | None] = no_shared_rps,
         nodes: PodNodes | None = None,
->>>>>>> 930f0cae21fb0550e5307fd7e99cf74f490582a6
     ) -> None:
         policy, workload = bundle.controller, scenario.workload
         self._scenario, self._bundle = scenario, bundle

@@ -9,7 +9,7 @@ from mark.catalog.offerings import make_lambda, make_offerings, standby_offering
 from mark.cloudmodel.world import IDEAL, TYPICAL, World
 from mark.domain.errors import Misconfigured
 from mark.domain.load.sizes import sizes_from_formula
-from mark.domain.models.profile import Evidence, LatencyPoint, Profile, Provenance
+from mark.domain.models.profile import Evidence, LatencyPoint, Parallelism, Profile, Provenance
 from mark.domain.objective import Slo
 from mark.domain.offering import Market, Offering
 
@@ -222,3 +222,26 @@ def test_lambda_takes_no_requests_of_several_items():
     assert found is None
     assert excuse.reason == "its profile is of one item, a request has up to 2"
     assert make_lambda(sized("inception-v3", "constant:1"), known, spec.slo)[0] is not None
+
+
+def replicated(instance_type, replicas, threads):
+    (one,) = made(instance_type).profiles
+    chosen = replace(one, parallelism=Parallelism(replicas, threads))
+    return ProfileSet(model="inception-v3", profiles=(chosen,))
+
+
+def test_a_type_needs_the_processors_and_the_memory_of_its_profile_s_replicas():
+    spec = replace(model("inception-v3"), memory_gib=3.0)
+
+    assert "c5.xlarge" in offer("", spec=spec, profiles=replicated("c5.xlarge", 2, 2))[0]
+    _, excuses = offer("", spec=spec, profiles=replicated("c5.xlarge", 4, 1))
+    assert excuses["c5.xlarge"] == "8 GiB of memory, 4 replicas of the model need 12"
+    with pytest.raises(Misconfigured, match=r"4x2 \(replicas x threads\) needs 8 processors, c5.xlarge has 4"):
+        offer("", spec=spec, profiles=replicated("c5.xlarge", 4, 2))
+
+
+def test_requests_with_sizes_are_not_for_replicas_which_divide_single_items():
+    spec = replace(model("inception-v3"), sizes=sizes_from_formula("constant:4"))
+    _, excuses = offer("", spec=spec, profiles=replicated("c5.xlarge", 2, 2))
+
+    assert "divide a batch of single items, and a request has up to 4" in excuses["c5.xlarge"]

@@ -7,7 +7,15 @@ from hypothesis import strategies as st
 from mark.catalog.load import ASSUMED_PREFIX, load_models, load_profiles, model, shipped_sets
 from mark.catalog.schema import format_profiles, parse_profiles
 from mark.domain.errors import Misconfigured
-from mark.domain.models.profile import Evidence, LatencyPoint, Profile, Provenance
+from mark.domain.models.profile import (
+    UNSTATED,
+    AlsoMeasured,
+    Evidence,
+    LatencyPoint,
+    Parallelism,
+    Profile,
+    Provenance,
+)
 from tests.tables import rows
 
 BENCHMARKED = ("bert-base", "resnet-50")
@@ -165,6 +173,15 @@ ENTRY = '"model": "m", "instance_type": "c5.large", "source": "s", '
         (ENTRY + '"evidence": "measured", "latency_ms_by_batch": {}', "latency_ms_by_batch should not be empty"),
         (ENTRY + '"evidence": "assumed", "latency_ms_by_batch": {"1": 1.0}', "needs its formula"),
         (ENTRY + '"evidence": "guessed", "latency_ms_by_batch": {"1": 1.0}', "evidence should be 'measured'"),
+        (
+            ENTRY + '"evidence": "measured", "replicas": 0, "latency_ms_by_batch": {"1": 1}',
+            "must be 1 or more, not 0x",
+        ),
+        (
+            ENTRY + '"evidence": "measured", "threads": 0, "latency_ms_by_batch": {"1": 1}',
+            "must be 1 or more, not 1x0",
+        ),
+        (ENTRY + '"evidence": "measured", "replicas": 2, "latency_ms_by_batch": {"1": 1}', "need their number of"),
         (ENTRY + '"evidence": "measured", "speed": 1, "latency_ms_by_batch": {"1": 1.0}', "unknown key 'speed'"),
     ],
 )
@@ -256,12 +273,18 @@ latencies_ms = st.integers(1, 10**12).map(lambda nanoseconds: nanoseconds / 10**
     points=st.dictionaries(st.integers(1, 4096), latencies_ms, min_size=1, max_size=8),
     source=st.text(min_size=1, max_size=20),
     evidence=st.sampled_from(Evidence),
+    parallelism=st.one_of(st.just(UNSTATED), st.builds(Parallelism, st.integers(1, 99), st.integers(1, 99))),
 )
-def test_any_profile_survives_the_round_trip(points, source, evidence):
+def test_any_profile_survives_the_round_trip(points, source, evidence, parallelism):
+    measured = tuple(LatencyPoint(batch=batch, latency_s=ms / 1000) for batch, ms in sorted(points.items()))
+    also = (AlsoMeasured(parallelism=parallelism, points=measured),)
     made = Profile(
         model="m",
         instance_type="c5.large",
-        points=tuple(LatencyPoint(batch=batch, latency_s=ms / 1000) for batch, ms in sorted(points.items())),
-        provenance=Provenance(evidence=evidence, source=source, formula="f", machine="a laptop"),
+        points=measured,
+        provenance=Provenance(
+            evidence=evidence, source=source, formula="f", machine="a laptop", also_measured=also
+        ),
+        parallelism=parallelism,
     )
     assert parse_profiles(format_profiles([made]), "round trip") == (made,)

@@ -32,6 +32,7 @@ class Provenance:
     """The origin of a profile. `formula` is required of an assumed one, `machine` of a stand-in.
 
     unstable_batches: batch sizes whose median was not yet known well when the time to measure was up.
+    also_measured: what was measured in the same run and not chosen.
     """
 
     evidence: Evidence
@@ -40,6 +41,7 @@ class Provenance:
     machine: str = ""
     formula: str = ""
     unstable_batches: tuple[int, ...] = ()
+    also_measured: tuple[AlsoMeasured, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.source:
@@ -58,6 +60,70 @@ class LatencyPoint:
     latency_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Parallelism:
+    """Use of an instance's processors: replicas of the model, each a process with so many threads.
+
+    A batch is divided among the replicas, so that an instance is one server whatever their number, and a batch's
+    latency is that of the slowest part. `threads`: of each replica; None where nobody chose, for what a model's
+    libraries take by themselves.
+    """
+
+    replicas: int = 1
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.replicas < 1 or (self.threads is not None and self.threads < 1):
+            raise Misconfigured(f"replicas and threads must be 1 or more, not {self}")
+        if self.replicas > 1 and self.threads is None:
+            raise Misconfigured(f"{self.replicas} replicas need their number of threads")
+
+    def __str__(self) -> str:
+        return f"{self.replicas}x{'default' if self.threads is None else self.threads}"
+
+    @property
+    def processors(self) -> int:
+        """The least processors that it needs, one a thread."""
+        return self.replicas * (self.threads or 1)
+
+    def within(self, processors: int) -> Parallelism:
+        """The same on a machine with so many processors: fewer threads, then fewer replicas."""
+        if self.threads is None:
+            return self
+        threads = min(self.threads, processors)
+        return Parallelism(min(self.replicas, processors // threads), threads)
+
+
+UNSTATED = Parallelism()
+"""One replica, as profiles mean that say nothing else."""
+
+
+def parse_parallelism(text: str) -> Parallelism:
+    """The meaning of `RxT`: R replicas with T threads each. Errors: Misconfigured."""
+    replicas, _, threads = text.strip().partition("x")
+    if not (replicas.isdecimal() and threads.isdecimal()):
+        raise Misconfigured(f"{text!r} must read RxT, replicas x threads, such as 2x4")
+    return Parallelism(int(replicas), int(threads))
+
+
+def usual_parallelisms(processors: int) -> tuple[Parallelism, ...]:
+    """Those worth measuring: one thread, one replica with all processors, one a processor, and one between.
+
+    One thread may be fastest: threads wait for each other wherever something else runs beside them.
+    """
+    between = 1 << (processors.bit_length() // 2)
+    replicas = {1, processors} | ({between} if processors >= 4 else set())
+    return tuple(dict.fromkeys((Parallelism(1, 1), *(Parallelism(n, processors // n) for n in sorted(replicas)))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlsoMeasured:
+    """Latencies of a parallelism that was measured and not chosen."""
+
+    parallelism: Parallelism
+    points: tuple[LatencyPoint, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """Latency by batch size of one model (and variant) on one instance type.
@@ -65,7 +131,7 @@ class Profile:
     Points are kept as they were measured; `latency_s` reads their running maximum. Between points the next larger
     measured batch counts, so a profile never promises what nobody measured. `cv`: coefficient of variation of a
     batch's time, the median over the batch sizes; `accuracy`: share of items that the variant answers right. None
-    where nobody measured it.
+    where nobody measured it. `parallelism`: how the instance's processors were used; the backend does the same.
     """
 
     model: str
@@ -75,6 +141,7 @@ class Profile:
     variant: str = "base"
     cv: float | None = None
     accuracy: float | None = None
+    parallelism: Parallelism = UNSTATED
 
     def __post_init__(self) -> None:
         where = f"profile of {self.model} on {self.instance_type}"

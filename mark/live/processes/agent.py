@@ -28,7 +28,7 @@ from mark.live.local.ports import is_loopback
 from mark.live.standalone_agent import StandaloneLink, is_standalone, standalone_model, standalone_offering
 from mark.live.store_link import open_async_link
 from mark.plugins.load import load_model
-from mark.ports import Backend, StreamingBackend, VariantBackend
+from mark.ports import Backend, ReplacingBackend, StreamingBackend, VariantBackend
 from mark.serving.agent.cpu_meter import CpuMeter, busy_vcpu_s
 from mark.serving.agent.process import AgentConfig, serve_agent
 from mark.serving.backends.factory import make_backend
@@ -196,6 +196,8 @@ class _Booting:
         self.infer, self.close = backend.infer, backend.close
         if isinstance(backend, VariantBackend):
             self.infer_variant = backend.infer_variant
+        if isinstance(backend, ReplacingBackend):
+            self.replace_hung = backend.replace_hung
         if isinstance(backend, StreamingBackend):
             self.stream = backend.stream
         self.loaded = asyncio.Event()

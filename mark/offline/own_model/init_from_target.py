@@ -23,7 +23,7 @@ from mark.catalog.schema import LAMBDA, ModelFile, parse_file
 from mark.catalog.shipped_models import MODEL_FILE, PROFILE_FILE
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
-from mark.domain.models.profile import Evidence, LatencyPoint, Profile, Provenance
+from mark.domain.models.profile import UNSTATED, Evidence, LatencyPoint, Profile, Provenance
 from mark.offline.own_model.example import first_item
 from mark.offline.own_model.init import CONFIG_FILE
 from mark.offline.own_model.init_files import REST_TIMES, Needs, config_text, model_text
@@ -269,7 +269,9 @@ def _measured(options: InitOptions, needs: Needs, model: PythonModel, tried: Tri
     if tried.whole_s is not None:
         return (profile,)  # Lambda answers whole
     known = replace(profile.provenance, evidence=Evidence.STAND_IN)
-    return profile, replace(profile, instance_type=LAMBDA, points=profile.points[:1], provenance=known)
+    return profile, replace(
+        profile, instance_type=LAMBDA, points=profile.points[:1], provenance=known, parallelism=UNSTATED
+    )
 
 
 def _note_if_slow(needs: Needs, tried: Tried, profiles: Sequence[Profile]) -> None:

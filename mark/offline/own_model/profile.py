@@ -9,8 +9,9 @@ import os
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,21 +22,33 @@ from mark.catalog.load import load_prices
 from mark.catalog.schema import LAMBDA, parse_profiles
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured, unknown
-from mark.domain.models.profile import Evidence, Profile
+from mark.domain.models.profile import (
+    UNSTATED,
+    AlsoMeasured,
+    Evidence,
+    LatencyPoint,
+    Parallelism,
+    Profile,
+    usual_parallelisms,
+)
+from mark.domain.objective import ModelSpec
+from mark.domain.offering import InstanceType
 from mark.domain.tensor import TensorSpec
 from mark.offline.own_model.streams import StreamsAtOnce, streams
+from mark.planner.batching import tune_batching
 from mark.plugins.load import load_model
 from mark.ports import Backend, InferRequest, PythonModel
 from mark.protocols.oip.bodies import Tensors, compose_infer, example_body
 from mark.report.files import write_whole
 from mark.report.tables import Column, make_table
 from mark.report.terminal import note, progress, show, show_json, unheard
+from mark.serving.backends.factory import loaded, python_backend
 from mark.serving.backends.oip_server import OipBackend
-from mark.serving.backends.python import PythonBackend
 from mark.serving.backends.python import log as backend_log
 from mark.serving.backends.python_streams import PythonStreamBackend
 from mark.serving.backends.servers import InvocationsBackend
 from mark.serving.backends.tf_serving import TfServingBackend
+from mark.serving.backends.threads import processors
 from mark.serving.profiling import MeasuredPoint, measure, profile_of, profile_text
 
 READY_WITHIN_S = 10.0
@@ -45,6 +58,8 @@ USUAL_TYPE = "c5.large"
 USUAL_BATCHES = (1, 2, 4, 8, 16, 32)
 BUSY_SHARE = 0.75
 """Load average over processors from which other work is taken to slow what is measured."""
+WORTH = 1.1
+"""More replicas hold the model more often: they are chosen where they are at least so many times as fast."""
 KINDS = ("python", "oip", "tf-serving", "invocations")
 
 
@@ -76,6 +91,10 @@ class ProfileOptions:
     example: Tensors | None = None
     #: The settings say that the model streams; a class that yields says so itself.
     streams: bool = False
+    #: Replicas x threads to measure; None for the usual ones that the type can run.
+    parallelisms: tuple[Parallelism, ...] | None = None
+    #: Needs and objective, where they are known.
+    spec: ModelSpec | None = None
 
 
 def profile_backend(options: ProfileOptions, *, as_json: bool) -> None:
@@ -94,6 +113,11 @@ def profile_backend(options: ProfileOptions, *, as_json: bool) -> None:
         note(
             f"a stand-in for {profile.instance_type}: measured on {profile.provenance.machine}; reports say so "
             f"until `mark profile --on {profile.instance_type}` has measured there"
+        )
+    if profile.provenance.also_measured:
+        note(
+            f"the profile is of {_words(profile.parallelism)}, which the Python backend will run; "
+            f"{_others_words(profile)}"
         )
     note_if_busy()
     left_out = sorted({*_sizes(options.batches, profile.instance_type)} - {point.batch for point in points})
@@ -121,27 +145,116 @@ def measured_profile(options: ProfileOptions) -> MeasuredProfile:
     """Measure, and make a profile of it. Errors: Misconfigured."""
     here = instance_type_here()
     instance_type = options.instance_type or here or USUAL_TYPE
-    if instance_type != LAMBDA:
-        load_prices(None).instance_type(instance_type)
+    kind = None if instance_type == LAMBDA else load_prices(None).instance_type(instance_type)
     sizes = _sizes(options.batches, instance_type)
     if not options.seconds > 0:
         raise Misconfigured(f"--seconds must be above 0, not {options.seconds:g}")
     others = others_of(options.to, options.model, (instance_type,))
+    measured: list[MeasuredProfile] = []
+    asked = _parallelisms(options, kind)
     with progress() as report, unheard(), one_failure():
-        backend = _backend(options)
-        if isinstance(backend, StreamsAtOnce) and instance_type == LAMBDA:
-            raise Misconfigured(f"{options.model} streams, and Lambda answers whole: leave --as lambda out")
-        points = asyncio.run(_measured(backend, options, sizes, lambda share: report("measuring", share)))
-    profile = profile_of(
-        points,
-        model=options.model,
-        instance_type=instance_type,
-        machine=machine_here() if here is None else f"EC2 {here}",
-        date=datetime.now(UTC).date().isoformat(),
-        evidence=Evidence.MEASURED if here == instance_type else Evidence.STAND_IN,
+        for parallelism in asked:
+            backend = _backend(options, parallelism)
+            if isinstance(backend, StreamsAtOnce) and instance_type == LAMBDA:
+                raise Misconfigured(f"{options.model} streams, and Lambda answers whole: leave --as lambda out")
+            points = asyncio.run(
+                _measured(
+                    backend,
+                    options,
+                    sizes if options.batches else _with_full_parts(sizes, parallelism.replicas),
+                    partial(report, f"measuring {_words(parallelism)}"),
+                    options.seconds / len(asked),
+                )
+            )
+            profile = profile_of(
+                points,
+                model=options.model,
+                instance_type=instance_type,
+                machine=machine_here() if here is None else f"EC2 {here}",
+                date=datetime.now(UTC).date().isoformat(),
+                evidence=Evidence.MEASURED if here == instance_type else Evidence.STAND_IN,
+            )
+            profile = replace(profile, parallelism=parallelism)
+            firsts = backend.first_parts_s() if isinstance(backend, StreamsAtOnce) else {}
+            measured.append(MeasuredProfile(others, points, profile, firsts))
+    chosen = measured[best_of([one.profile for one in measured], options.spec)]
+    also = tuple(
+        AlsoMeasured(parallelism=one.profile.parallelism, points=one.profile.points)
+        for one in measured
+        if one is not chosen
     )
-    firsts = backend.first_parts_s() if isinstance(backend, StreamsAtOnce) else {}
-    return MeasuredProfile(others, points, profile, firsts)
+    known = replace(chosen.profile.provenance, also_measured=also)
+    return chosen._replace(profile=replace(chosen.profile, provenance=known))
+
+
+def best_of(profiles: Sequence[Profile], spec: ModelSpec | None) -> int:
+    """Number of the profile with most requests/s, within the objective where there is one that any keeps.
+
+    Among those that differ by less than WORTH the one with fewest replicas.
+    """
+
+    def rps(profile: Profile) -> tuple[bool, float]:
+        tuned = None if spec is None else tune_batching(profile, spec.slo.latency_s)
+        return (tuned is not None, tuned.capacity_rps if tuned else items_per_s(profile.points))
+
+    rates = list(map(rps, profiles))
+    keeps, most_rps = max(rates)
+    good = [i for i, (kept, rate) in enumerate(rates) if kept == keeps and rate * WORTH >= most_rps]
+    return min(good, key=lambda i: (profiles[i].parallelism.replicas, -rates[i][1]))
+
+
+def items_per_s(points: Sequence[LatencyPoint]) -> float:
+    """Items/s of the fastest batch size."""
+    return max(point.batch / point.latency_s for point in points)
+
+
+def _parallelisms(options: ProfileOptions, kind: InstanceType | None) -> tuple[Parallelism, ...]:
+    """Replicas x threads to measure. kind: None for Lambda. Misconfigured where they cannot be."""
+    here = processors()
+    limit = here if kind is None else min(here, kind.vcpus)
+    asked = options.parallelisms
+    if options.kind != "python" or kind is None:
+        if asked is not None:
+            raise Misconfigured("--parallelism is of Python models on instances: leave it out")
+        return (UNSTATED,)
+    made = options.made
+    target = load_model(options.target, options.folder) if made is None else made
+    is_stream = options.streams or streams(target)
+    if asked is not None:
+        for one in asked:
+            if one.processors > limit:
+                where = f"this machine has {here}" if limit == here else f"{kind.name} has {kind.vcpus}"
+                raise Misconfigured(f"--parallelism {one} needs {one.processors} processors, {where}")
+            if one.replicas > 1 and is_stream:
+                raise Misconfigured(f"--parallelism {one}: a model that streams has one replica")
+        return asked
+    spec = options.spec
+    if made is not None or kind.accelerator:
+        return (UNSTATED,)
+    is_single = is_stream or (spec is not None and spec.usual_sizes is not None)  # replicas divide single items
+    memory_gib = 0.0 if spec is None else spec.memory_gib
+    return tuple(
+        one
+        for one in usual_parallelisms(limit)
+        if one.replicas == 1 or not (is_single or one.replicas * memory_gib > kind.memory_gib)
+    )
+
+
+def _with_full_parts(sizes: Sequence[int], replicas: int) -> tuple[int, ...]:
+    """The usual sizes, and those of which each of several replicas has a part of 1, 2 or 4."""
+    return tuple(sorted({*sizes, *((n * replicas for n in (1, 2, 4)) if replicas > 1 else ())}))
+
+
+def _words(parallelism: Parallelism) -> str:
+    return f"{parallelism} (replicas x threads)"
+
+
+def _others_words(profile: Profile) -> str:
+    """The fastest batch of each parallelism."""
+    chosen = AlsoMeasured(parallelism=profile.parallelism, points=profile.points)
+    return "items/s: " + ", ".join(
+        f"{one.parallelism} {items_per_s(one.points):,.0f}" for one in (chosen, *profile.provenance.also_measured)
+    )
 
 
 @contextmanager
@@ -189,7 +302,11 @@ def _sizes(options: tuple[int, ...] | None, instance_type: str) -> tuple[int, ..
 
 
 async def _measured(
-    backend: Backend, options: ProfileOptions, sizes: Sequence[int], report: Callable[[float], None]
+    backend: Backend,
+    options: ProfileOptions,
+    sizes: Sequence[int],
+    report: Callable[[float], None],
+    seconds: float,
 ) -> tuple[MeasuredPoint, ...]:
     await backend.start()
     try:
@@ -202,7 +319,7 @@ async def _measured(
             backend,
             lambda: request,
             sizes,
-            seconds=options.seconds,
+            seconds=seconds,
             progress=lambda share, _points: report(share),
             longest_s=options.longest_s,
             every_size=options.batches is not None,
@@ -211,14 +328,21 @@ async def _measured(
         await backend.close()
 
 
-def _backend(options: ProfileOptions) -> Backend:
+def _backend(options: ProfileOptions, parallelism: Parallelism) -> Backend:
     match options.kind:
         case "python":
             made = options.made
-            make = load_model(options.target, options.folder) if made is None else lambda: made
-            if options.streams or streams(make if made is None else made):
-                return StreamsAtOnce(PythonStreamBackend(make, name=options.model))
-            return PythonBackend(make, name=options.model)
+            is_stream = options.streams or streams(
+                load_model(options.target, options.folder) if made is None else made
+            )
+            backend = python_backend(
+                partial(loaded, load_model, options.target, options.folder) if made is None else lambda: made,
+                parallelism,
+                name=options.model,
+                streams=is_stream,
+                log_level=logging.CRITICAL,
+            )
+            return StreamsAtOnce(backend) if isinstance(backend, PythonStreamBackend) else backend
         case "oip":
             return OipBackend(options.target, name=options.model, ready_within_s=READY_WITHIN_S)
         case "tf-serving":
@@ -280,6 +404,16 @@ def _document(measured: MeasuredProfile) -> dict[str, object]:
         "instance_type": profile.instance_type,
         "evidence": profile.provenance.evidence.value,
         "machine": profile.provenance.machine,
+        "replicas": profile.parallelism.replicas,
+        "threads": profile.parallelism.threads,
+        "also_measured": [
+            {
+                "replicas": one.parallelism.replicas,
+                "threads": one.parallelism.threads,
+                "latency_ms_by_batch": {str(point.batch): point.latency_s * 1000 for point in one.points},
+            }
+            for one in profile.provenance.also_measured
+        ],
         "points": [
             point_document(point) | ({"first_ms": firsts[point.batch] * 1000} if firsts else {})
             for point in measured.points

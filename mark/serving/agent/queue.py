@@ -25,7 +25,7 @@ from mark.dispatch.hung import hung_after_s
 from mark.dispatch.measured import MeasuredTimes
 from mark.domain.errors import Misconfigured
 from mark.domain.load.traffic import CLIENT_ERROR
-from mark.ports import Backend, InferReply, InferRequest, Trace, VariantBackend
+from mark.ports import Backend, InferReply, InferRequest, ReplacingBackend, Trace, VariantBackend
 from mark.protocols.exchange import valid_reply
 from mark.protocols.frames import State
 from mark.protocols.oip.bodies import error_reply
@@ -297,7 +297,7 @@ class AgentCore:
         return True
 
     def check_timeouts(self, passed_s: float) -> None:
-        """Age the batch that runs, and abandon one that hangs.
+        """Age the batch that runs; where it hangs, have the backend replace what hangs of it, or abandon it.
 
         Periods are counted, not the clock: a process that was stopped for a while has not waited meanwhile.
         """
@@ -307,7 +307,11 @@ class AgentCore:
         items = self.in_service
         expected_s = self._running.items_s(items)
         if self._age_s > hung_after_s(expected_s, self._hung_after_s, is_first=not self._running.knows(items)):
-            self._abandon(expected_s)
+            if isinstance(self._backend, ReplacingBackend) and self._backend.replace_hung():
+                log.error("batch hung for %.1f s; the replicas that have it are replaced", self._age_s)
+                self._age_s = 0.0
+            else:
+                self._abandon(expected_s)
 
     def _abandon(self, expected_s: float) -> None:
         """Answer or bounce every request and set `broken`: nothing interrupts a model that hangs."""

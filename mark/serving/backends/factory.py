@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import assert_never
 
 import numpy as np
 
+from mark.domain.models.profile import Parallelism
 from mark.domain.offering import Offering
 from mark.ports import Backend, PythonModel
 from mark.protocols.oip.replies import MODEL_VERSION
@@ -16,14 +19,48 @@ from mark.serving.backends.emulated import EmulatedBackend
 from mark.serving.backends.oip_server import OipBackend
 from mark.serving.backends.python import PythonBackend
 from mark.serving.backends.python_streams import PythonStreamBackend
+from mark.serving.backends.replicas import ReplicatedBackend
 from mark.serving.backends.servers import InvocationsBackend
 from mark.serving.backends.tf_serving import TfServingBackend
+from mark.serving.backends.threads import processors
 from mark.serving.http.client import MAX_CONNECTIONS
+
+log = logging.getLogger(__name__)
 
 
 def real_time() -> float:
     """The speed of a service whose clock is the wall's."""
     return 1.0
+
+
+def python_backend(
+    make: Callable[[], PythonModel],
+    wanted: Parallelism,
+    *,
+    name: str,
+    version: str = MODEL_VERSION,
+    streams: bool = False,
+    log_level: int = logging.INFO,
+) -> PythonBackend | ReplicatedBackend:
+    """A Python model with these replicas and threads, or as many as this machine has processors for.
+
+    make: can be pickled where there are several replicas. Streams have one. log_level: of the replicas' processes.
+    """
+    parallelism = wanted.within(processors())
+    if parallelism.replicas != wanted.replicas:
+        log.warning("%s has a profile of %s replicas x threads; here run %s", name, wanted, parallelism)
+    if streams:
+        return PythonStreamBackend(make, name=name, version=version, threads=parallelism.threads)
+    if parallelism.replicas == 1:
+        return PythonBackend(make, name=name, version=version, threads=parallelism.threads)
+    return ReplicatedBackend(make, parallelism, name=name, version=version, log_level=log_level)
+
+
+def loaded(
+    load: Callable[[str, Path | None], Callable[[], PythonModel]], target: str, folder: Path | None
+) -> PythonModel:
+    """The target's model. With functools.partial it is a `make` that can be pickled."""
+    return load(target, folder)()
 
 
 def make_backend(
@@ -60,9 +97,9 @@ def make_backend(
             )
         case "python":
             # Loading imports the model's module: that is the starting backend's work, on its own thread.
-            folder = Path(spec.folder) if spec.folder else None
-            make = PythonStreamBackend if spec.streams else PythonBackend
-            return make(lambda: load(spec.target, folder)(), name=served.name, version=version)  # noqa: PLW0108
+            make = functools.partial(loaded, load, spec.target, Path(spec.folder) if spec.folder else None)
+            parallelism = offering.profile.parallelism
+            return python_backend(make, parallelism, name=served.name, version=version, streams=spec.streams)
         case "oip":
             return OipBackend(spec.target, name=served.name, connections=connections, version=version)
         case "tf-serving":

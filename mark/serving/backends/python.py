@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from inspect import isgeneratorfunction
@@ -20,6 +21,7 @@ from mark.protocols.oip.bodies import Tensors
 from mark.protocols.oip.replies import MODEL_VERSION
 from mark.serving.backends.answering import ModelFailed, answer, answering
 from mark.serving.backends.model_thread import ModelThread
+from mark.serving.backends.threads import limit_loaded, thread_variables
 from mark.serving.passed_on_trace import model_call, trace_of
 
 log = logging.getLogger(__name__)
@@ -31,9 +33,17 @@ class PythonBackend:
 
     platform = "python"
 
-    def __init__(self, make_model: Callable[[], PythonModel], *, name: str, version: str = MODEL_VERSION) -> None:
-        """version: the answers' `model_version`, where no variant gave them."""
+    def __init__(
+        self,
+        make_model: Callable[[], PythonModel],
+        *,
+        name: str,
+        version: str = MODEL_VERSION,
+        threads: int | None = None,
+    ) -> None:
+        """version: the answers' `model_version`, where no variant gave them. threads: None for one of torch."""
         self._make_model, self._name, self._version = make_model, name, version
+        self._threads = threads
         self._model: PythonModel | None = None
         self._thread = ModelThread(f"model-{name}")
         self.inputs: tuple[TensorSpec, ...] = ()
@@ -56,6 +66,8 @@ class PythonBackend:
         await self._thread.close(CLOSE_WITHIN_S)
 
     def _load(self) -> None:
+        if self._threads is not None:
+            os.environ.update(thread_variables(self._threads))
         try:
             model = self._make_model()
             mistakes = class_mistakes(model)
@@ -66,7 +78,9 @@ class PythonBackend:
         if mistakes:
             raise Misconfigured(f"model {self._name!r}: {'; '.join(mistakes)}")
         self.inputs, self.outputs = tuple(model.inputs), tuple(model.outputs)
-        if torch := sys.modules.get("torch"):
+        if self._threads is not None:
+            limit_loaded(self._threads)
+        elif torch := sys.modules.get("torch"):
             torch.set_num_threads(1)  # the agent's thread needs the other core; holds for this thread
         self._check(model)
         self._model = model

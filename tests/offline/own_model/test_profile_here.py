@@ -9,7 +9,8 @@ import pytest
 
 from mark.aws.ec2.imds import instance_type_here
 from mark.catalog.schema import parse_profiles
-from mark.domain.models.profile import Evidence
+from mark.domain.models.profile import Evidence, LatencyPoint, Parallelism, Profile, Provenance
+from mark.domain.objective import ModelSpec, Slo
 from mark.offline.own_model import profile
 
 MODEL = """
@@ -125,3 +126,75 @@ def test_a_profile_that_the_settings_name_needs_no_naming(mark, folder):
     assert named.status == 0, named.err
     assert "wrote p.json" in named.out
     assert "name it" not in named.out
+
+
+def test_the_file_says_the_replicas_and_threads_that_were_chosen_and_the_times_of_the_others(
+    mark, folder, monkeypatch
+):
+    monkeypatch.setattr(profile, "processors", lambda: 2)
+    document = json.loads(mark(*MEASURE, "--json").out)
+    (made,) = written()
+
+    assert (made.parallelism.replicas, made.parallelism.threads) == (document["replicas"], document["threads"])
+    others = [one.parallelism for one in made.provenance.also_measured]
+    assert {made.parallelism, *others} == {Parallelism(1, 1), Parallelism(1, 2), Parallelism(2, 1)}
+    assert all(one.points for one in made.provenance.also_measured)
+    mark(*MEASURE, "--parallelism", "1x2")
+    (made,) = written()
+    assert (made.parallelism, made.provenance.also_measured) == (Parallelism(1, 2), ())
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("0x1", "must be 1 or more, not 0x1"),
+        ("2x0", "must be 1 or more, not 2x0"),
+        ("1x3", "1x3 needs 3 processors, c5.large has 2"),
+        ("3x1", "3x1 needs 3 processors, c5.large has 2"),
+        ("2", "'2' must read RxT"),
+    ],
+)
+def test_replicas_and_threads_that_the_type_cannot_run_are_one_line(mark, folder, monkeypatch, asked, said):
+    monkeypatch.setattr(profile, "processors", lambda: 8)
+    answer = mark(*MEASURE, "--as", "c5.large", "--parallelism", asked)
+
+    assert answer.status == 2
+    assert said in answer.err
+    assert len(answer.err.strip().splitlines()) == 1
+
+
+def measured(replicas: int, *batch_ms: float) -> Profile:
+    return Profile(
+        model="m",
+        instance_type="c5.xlarge",
+        points=tuple(LatencyPoint(batch=2**i, latency_s=ms / 1000) for i, ms in enumerate(batch_ms)),
+        provenance=Provenance(evidence=Evidence.MEASURED, source="a test"),
+        parallelism=Parallelism(replicas, 1),
+    )
+
+
+def spec(latency_ms: float) -> ModelSpec:
+    return ModelSpec(
+        name="m",
+        slo=Slo(latency_s=latency_ms / 1000, target=0.99),
+        memory_gib=1,
+        payload_mib=0.01,
+        source="a test",
+    )
+
+
+@pytest.mark.parametrize(
+    ("profiles", "latency_ms", "chosen"),
+    [
+        ((measured(1, 10, 19), measured(2, 10, 10)), None, 1),  # the fastest
+        ((measured(1, 10, 19), measured(2, 9.9, 18.5)), None, 0),  # not worth its memory
+        ((measured(1, 10, 19), measured(2, 30, 30, 30)), 20.0, 0),  # the fastest is late
+        ((measured(1, 50, 90), measured(2, 40, 40)), 20.0, 1),  # all are late
+    ],
+)
+def test_the_fastest_within_the_objective_is_chosen_and_few_replicas_where_it_makes_no_difference(
+    profiles, latency_ms, chosen
+):
+    known = None if latency_ms is None else spec(latency_ms)
+
+    assert profile.best_of(profiles, known) == chosen

@@ -1,0 +1,253 @@
+"""Replicas of a Python model: each batch is divided among processes that answer their parts at the same time.
+
+To the agent this is one server with one batch at a time, whose time is that of the slowest part; a profile is
+measured the same way, so plans and replays need not know how many replicas there are.
+
+A replica is a new process that loads the model for itself, and not a fork of one that has: threads of BLAS, OpenMP
+and onnxruntime, and whatever is on a GPU, do not survive a fork. Memory is shared where the model maps its weights
+from files. A replica that ends or hangs is started again while the others go on with smaller shares; its requests
+get the answer of a failed batch, and nobody else's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import sys
+from asyncio.subprocess import DEVNULL, Process
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+from mark.domain.errors import Misconfigured
+from mark.domain.models.profile import Parallelism
+from mark.domain.tensor import TensorSpec
+from mark.ports import InferReply, InferRequest, PythonModel
+from mark.protocols.oip.bodies import error_reply
+from mark.protocols.oip.replies import MODEL_VERSION
+from mark.serving.backends.replica import Part, Setup, Started, receive, send
+from mark.serving.backends.threads import thread_variables
+from mark.serving.passed_on_trace import model_call, trace_of
+
+log = logging.getLogger(__name__)
+RUN = """import sys
+from mark.serving.backends.threads import pin
+pin([int(number) for number in sys.argv[2:]])
+from mark.serving.backends.replica import main
+main()"""
+"""Threads that libraries begin when they are loaded are pinned too. Not by -m: pickles name the module."""
+PAUSE_S = 5.0
+"""Between two attempts to start a replica."""
+Item = TypeVar("Item")
+
+
+def divided(items: Sequence[Item], parts: int) -> list[Sequence[Item]]:
+    """The items in their order in at most so many parts, none empty, whose lengths differ by 1 at most."""
+    parts = min(parts, len(items))
+    return [items[i * len(items) // parts : (i + 1) * len(items) // parts] for i in range(parts)]
+
+
+class ReplicatedBackend:
+    """Calls `predict` in several processes. `inputs` and `outputs` are the model's own, known once it started."""
+
+    platform = "python"
+
+    def __init__(
+        self,
+        make_model: Callable[[], PythonModel],
+        parallelism: Parallelism,
+        *,
+        name: str,
+        version: str = MODEL_VERSION,
+        log_level: int = logging.INFO,
+    ) -> None:
+        """make_model: can be pickled. parallelism: with its threads, for the processors that are here."""
+        assert parallelism.threads is not None, "within() says how many"
+        self._name = name
+        here, threads = sorted(os.sched_getaffinity(0)), parallelism.threads
+        self._changed = asyncio.Event()
+        self._replicas = [
+            _Replica(
+                Setup(make_model, name, version, threads, tuple(here[i * threads : (i + 1) * threads]), log_level),
+                self._changed.set,
+            )
+            for i in range(parallelism.replicas)
+        ]
+        self._has_answered = True
+        self.inputs: tuple[TensorSpec, ...] = ()
+        self.outputs: tuple[TensorSpec, ...] = ()
+
+    async def start(self) -> None:
+        """Start all replicas at once. Errors: Misconfigured."""
+        started = await asyncio.gather(*(replica.start() for replica in self._replicas), return_exceptions=True)
+        for found in started:
+            if isinstance(found, BaseException):
+                raise found
+            self.inputs, self.outputs = found.inputs, found.outputs
+
+    async def infer(self, batch: Sequence[InferRequest]) -> Sequence[InferReply]:
+        """Have the replicas that are there answer a part each. RuntimeError where all of them ended meanwhile."""
+        return await self._answer(batch, None)
+
+    async def infer_variant(self, batch: Sequence[InferRequest], variant: str) -> Sequence[InferReply]:
+        """The same with that variant, to which each replica switches in place."""
+        return await self._answer(batch, variant)
+
+    def replace_hung(self) -> bool:
+        """End the replicas that have not answered their parts: these get 504, and the batch ends.
+
+        False where no part was answered since the last time: then more is broken than a replica.
+        """
+        hung = [replica for replica in self._replicas if replica.is_busy]
+        if not hung or not self._has_answered:
+            return False
+        self._has_answered = False
+        for replica in hung:
+            replica.end_hung()
+        return True
+
+    async def close(self) -> None:
+        """End all replicas, whatever they do."""
+        await asyncio.gather(*(replica.close() for replica in self._replicas))
+
+    async def _answer(self, batch: Sequence[InferRequest], variant: str | None) -> list[InferReply]:
+        while not (ready := [replica for replica in self._replicas if replica.is_ready]):
+            self._changed.clear()
+            await self._changed.wait()
+        parts = divided(batch, len(ready))
+        answers = await asyncio.gather(
+            *(replica.answer(part, variant) for replica, part in zip(ready, parts, strict=False)),
+            return_exceptions=True,
+        )
+        replies: list[InferReply] = []
+        for part, found in zip(parts, answers, strict=True):
+            if isinstance(found, _Lost):
+                replies += [found.reply] * len(part)
+            elif isinstance(found, BaseException):
+                raise found
+            else:
+                replies += found
+                self._has_answered = True
+        if all(type(found) is _Lost for found in answers):
+            raise RuntimeError(f"the processes of {self._name} ended while they answered")
+        return replies
+
+
+class _Lost(Exception):
+    """The process ended before it answered."""
+
+    reply = error_reply(500, "the model failed")
+
+
+class _Hung(_Lost):
+    """It was ended, for it hung."""
+
+    reply = error_reply(504, "the model did not answer in time")
+
+
+class _Replica:
+    """One place among the replicas: its process, and the next where that ends. `changed`: called at its start."""
+
+    def __init__(self, setup: Setup, changed: Callable[[], None]) -> None:
+        self._setup, self._changed = setup, changed
+        self._process: Process | None = None
+        self._keeping: asyncio.Task[None] | None = None
+        self.is_ready = self.is_busy = self._is_hung = False
+
+    async def start(self) -> Started:
+        """Start the process, and from then on keep one running. Errors: Misconfigured."""
+        started = await self._launch()
+        self._keeping = asyncio.create_task(self._keep())
+        return started
+
+    async def answer(self, requests: Sequence[InferRequest], variant: str | None) -> Sequence[InferReply]:
+        """Answers in the order of the requests. Errors: _Lost."""
+        plain = [request._replace(trace=None) if request.trace else request for request in requests]
+        self.is_busy, self._is_hung = True, False
+        try:
+            with model_call(trace_of(requests)):
+                await send(self._writer, Part(plain, variant))
+                replies: Sequence[InferReply] = await receive(self._reader)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            self.is_ready = False
+            raise _Hung if self._is_hung else _Lost from None
+        finally:
+            self.is_busy = False
+        return replies
+
+    def end_hung(self) -> None:
+        """End the process with the part that it works on."""
+        self._is_hung = True
+        self._kill()
+
+    async def close(self) -> None:
+        """End the process and start no other."""
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.gather(self._keeping, return_exceptions=True)
+        await self._end()
+
+    async def _keep(self) -> None:
+        while True:
+            assert self._process is not None, "start comes first"
+            status = await self._process.wait()
+            self.is_ready = False
+            log.error("a replica of %s ended with status %s; another starts", self._setup.name, status)
+            while not self.is_ready:
+                await self._end()
+                try:
+                    await self._launch()
+                except (Misconfigured, OSError) as error:
+                    log.error("%s; trying again in %.0f s", error, PAUSE_S)  # noqa: TRY400 - the model's error, not ours
+                    await asyncio.sleep(PAUSE_S)
+            self._changed()
+
+    async def _launch(self) -> Started:
+        setup = self._setup
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._reader, self._writer = await asyncio.open_connection(sock=ours)
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-c", RUN, str(theirs.fileno()), *map(str, setup.processors)),
+                stdin=DEVNULL,
+                stdout=_stdout(),
+                env={**os.environ, **thread_variables(setup.threads), "PYTHONPATH": _search_path()},
+                pass_fds=(theirs.fileno(),),
+            )
+        try:
+            await send(self._writer, setup)
+            started: Started = await receive(self._reader)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            status = await self._process.wait()
+            raise Misconfigured(
+                f"model {setup.name!r} does not start: its process ended with status {status}"
+            ) from None
+        if started.failure:
+            raise Misconfigured(started.failure)
+        self.is_ready = True
+        return started
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+
+    async def _end(self) -> None:
+        if self._process is not None:
+            self._kill()
+            await self._process.wait()
+            self._writer.close()
+
+
+def _stdout() -> int:
+    """Where this process prints, a model's replicas print too."""
+    try:
+        return sys.stdout.fileno()
+    except (OSError, ValueError):
+        return DEVNULL
+
+
+def _search_path() -> str:
+    return os.pathsep.join(dict.fromkeys(path or os.getcwd() for path in sys.path))
