@@ -156,7 +156,8 @@ def saved_usd_per_hour(sharer: Sharer, rates: np.ndarray, levels: np.ndarray) ->
         left = np.array([usd_per_hour_alone(sharer, rest) if rest.any() else 0.0 for rest in rests])
         return np.maximum.accumulate(np.maximum(0.0, alone - left))
     carried = np.minimum(rates[None, :], levels[:, None]).mean(axis=1)
-    return carried * alone / rates.mean()
+    saved: np.ndarray = carried * alone / rates.mean()
+    return saved
 
 
 def usd_per_hour_alone(sharer: Sharer, rates: np.ndarray) -> float:
