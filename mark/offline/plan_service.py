@@ -262,7 +262,7 @@ class PlanServiceDocument(TypedDict):
     looked_s: float
     models: list[ModelPlanObject]
     shared: list[SharedInstanceObject]
-    #: Of all models, without overhead.
+    #: All models together, without overhead.
     usd_per_hour: float
     overhead_usd_per_month: float
     #: Profiles that nobody measured, by model.
