@@ -75,6 +75,17 @@ def settings_alone(settings: Settings) -> Settings:
     return settings_of_model(settings, name) if name in names else settings
 
 
+def settings_of_one(settings: Settings) -> Settings:
+    """The same, for what looks at one model at a time.
+
+    Misconfigured where a service has several and none is named.
+    """
+    names = [one.model for one in settings.service.serve]
+    if settings.model is None and len(names) > 1:
+        raise Misconfigured(f"this looks at one model at a time: add --model, one of {', '.join(names)}")
+    return settings_alone(settings)
+
+
 def each_model(settings: Settings) -> list[tuple[Settings, ServedSettings]]:
     """Settings of each model: its own, and the file's where it says nothing.
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from scripts.acceptance.zoo import ZooModel, write_zoo
+from scripts.acceptance.zoo import GPUS, ZooModel, write_zoo
 from tests.command_line import Mark
 
 MODELS = [
@@ -102,3 +102,30 @@ def test_pods_of_several_models_are_on_common_nodes_which_the_service_pays(mark:
     own = sum(model["cost_usd"]["total"] for model in run["models"])
     assert own + run["hosts_usd"] + run["around_usd"] == pytest.approx(run["cost_usd"]["total"])
     assert run["hosts_usd"] > 0.0
+
+
+def test_models_that_lambda_cannot_answer_share_a_gpu(mark: Mark) -> None:
+    models = [ZooModel(name, latency_ms=20.0, peak_rps=6.0, peak_hour=0.0, memory_gib=2.0) for name in "abc"]
+    write_zoo(Path("zoo"), models, seed=1, machines=GPUS)
+    said = simulate(mark, "--policy", "hedged,fleet-per-model")
+    shared, apart = said["runs"]
+    assert min(shares(shared).values()) > 0.9
+    assert shared["instances_rented"] < 0.6 * apart["instances_rented"]
+    assert shared["cost_usd"]["total"] < 0.6 * apart["cost_usd"]["total"]
+    for model in shared["models"]:
+        assert model["slo"]["attained"] >= 0.98, model["model"]
+
+
+@pytest.mark.parametrize("command", ["sweep", "advise"])
+def test_what_looks_at_one_model_asks_for_its_name(mark: Mark, command: str) -> None:
+    answer = mark(command, "--config", "zoo/service.yaml")
+    assert (answer.status, answer.out) == (2, "")
+    assert answer.err.strip().endswith("add --model, one of a, b, c")
+
+
+def test_a_sweep_takes_a_model_of_a_service_by_its_own_settings(mark: Mark) -> None:
+    flags = ("--policy", "lambda-only", "--duration-s", "600", "--out", "swept")
+    answer = mark("sweep", "--config", "zoo/service.yaml", "--model", "a,b", *flags, "--json")
+    assert answer.status == 0, answer.err
+    found = json.loads(answer.out)
+    assert len({cell["cost_usd"]["total"] for cell in found["cells"]}) == 2, "each has a trace of its own"

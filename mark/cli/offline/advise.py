@@ -75,4 +75,8 @@ def advise(
 
         owned = owned_by(settings, journal)
         settings, workload = journalled_run(settings, journal)
+    else:
+        from mark.config.served import settings_of_one
+
+        settings = settings_of_one(settings)
     advise_on(settings, options, as_json=json, workload=workload, owned=owned)

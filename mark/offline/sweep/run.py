@@ -11,12 +11,13 @@ import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from mark.config.served import settings_of_one
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.domain.models.profile import evidence_line
@@ -53,7 +54,7 @@ def sweep_grid(config: Path | None, axes: Sequence[Axis], *, engine: SweepEngine
 
     Misconfigured, before anything runs, where a combination cannot run; or when a result cannot be written.
     """
-    points = list(combinations(config, axes))
+    points = [replace(point, settings=settings_of_one(point.settings)) for point in combinations(config, axes)]
     out = _out(points)
     with progress() as report:
         layout = lay_out(points, report)
