@@ -22,6 +22,7 @@ def render_service_report(runs: Sequence[ServiceRun], *, command: str, now: Pres
     """The page as text; there is one run at least."""
     lead = lead_run(runs)
     verdict = service_replay_verdict(runs, now)
+    best = None if verdict.best is None else verdict.best.policy
     return (
         make_environment(unbroken=unbroken)
         .get_template("service.html.j2")
@@ -31,7 +32,7 @@ def render_service_report(runs: Sequence[ServiceRun], *, command: str, now: Pres
             others=verdict.parts[1],
             how=verdict.how,
             lead=lead.policy,
-            policies=[_policy(run, lead) for run in runs],
+            policies=[_policy(run, lead, is_best=run.policy == best) for run in runs],
             models=[(model_cells(lead, model), model.keeps_objective) for model in by_money(lead)],
             around=around_sentence(lead),
             notes=tuple(dict.fromkeys(f"{one.model}: {text}" for one in lead.models for text in one.notes)),
@@ -47,11 +48,11 @@ def write_service_report(out: Path, runs: Sequence[ServiceRun], *, command: str,
     return out / REPORT_NAME
 
 
-def _policy(run: ServiceRun, lead: ServiceRun) -> dict[str, object]:
+def _policy(run: ServiceRun, lead: ServiceRun, *, is_best: bool) -> dict[str, object]:
     ratio = run.cost.total / lead.cost.total if lead.cost.total > 0 else None
     return {
         "name": run.policy,
-        "is_lead": run is lead,
+        "is_best": is_best,
         "month": monthly_usd(usd_per_month(run)),
         "times": "" if run is lead else compared_words(ratio),
         "kept": f"{sum(model.keeps_objective for model in run.models)} of {len(run.models)}",
