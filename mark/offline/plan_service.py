@@ -166,7 +166,8 @@ def _model_plan(
     name = model.spec.model.name
     tenancies = [tenant for host in hosts for tenant in host.tenants if tenant.model == name]
     shared_rps = sum(tenant.capacity_rps for tenant in tenancies)
-    part = own_part(model, bundle, shared_rps / MOST_BUSY, lambda doing, share: report(f"{name}: {doing}", share))
+    room_rps = shared_rps / MOST_BUSY  # with the time of a shared device that is not given away
+    part = own_part(model, bundle, room_rps, lambda doing, share: report(f"{name}: {doing}", share))
     policy, capacity_rps = part.bundle.controller, 0.0
     own: tuple[PlannedCount, ...] = ()
     try:
@@ -176,7 +177,7 @@ def _model_plan(
     except PlanInfeasible as error:
         reason = str(error)
     rates = np.array(expected.mean_rps, np.float64)
-    left_rps = float(np.maximum(rates - shared_rps - capacity_rps, 0.0).mean()) if rates.size else 0.0
+    left_rps = float(np.maximum(rates - room_rps - capacity_rps, 0.0).mean()) if rates.size else 0.0
     price = policy.lambda_usd
     return ModelPlan(
         model=name,
@@ -337,9 +338,11 @@ def _show(planned: ServicePlan, models: Sequence[Experiment], footprint: Footpri
     show(_models_table(planned), "")
     if planned.hosts:
         show(_hosts_table(planned.hosts), "")
+        has_lambda = any(model.lambda_usd is not None for model in planned.models)
+        late = "; what would be late goes to Lambda where that is in time" if has_lambda else ""
         show_prose(
             "Busy is the share of the instance's time: mean and busiest five minutes. Waits is a neighbour's "
-            "longest batch, behind which a request may have to wait; what would be late goes to Lambda.",
+            f"longest batch, behind which a request may have to wait{late}.",
             "",
         )
     for model in planned.models:

@@ -78,10 +78,11 @@ def test_a_model_by_itself_rents_its_own_or_is_left_to_lambda(mark: Mark) -> Non
 
 
 def test_the_moment_of_a_plan_is_asked_for_or_the_end_of_the_traces(mark: Mark) -> None:
+    change()
     at_six, at_noon = (plan(mark, "--start-s", str(86_400 + hour * 3600)) for hour in (5, 11))
     assert at_six["models"][0]["mean_rps"] > at_noon["models"][0]["mean_rps"]
     change(trace={})
-    assert plan(mark)["looked_s"] == 86_400
+    assert plan(mark)["looked_s"] == 90_000, "a day, and an hour to compare with the day before"
 
 
 @pytest.mark.parametrize(
