@@ -185,15 +185,23 @@ class SharedHosts:
             if not host.name:
                 self._launch(host)
         self._place()
-        is_moving = self._is_moving
         surplus = tuple(name for name in staying if name not in kept)
-        if surplus and not is_moving:
-            self._orders += 1
-            self._cloud.submit(Drain(token=f"s{self._orders}", reason="no longer shared", instances=surplus))
-            for name in surplus:
-                self._wanted.pop(name, None)
-        soon = is_moving or any(until > now for until in self._refused_until.values())
+        if surplus and not self._is_moving:
+            self._give_up(surplus)
+        soon = self._is_moving or any(until > now for until in self._refused_until.values())
         self._next_pack = now + (min(SOON_S, PACK_EVERY_S) if soon else PACK_EVERY_S)
+
+    def _give_up(self, names: Sequence[str]) -> None:
+        """Drain these instances, one that is handed over to models' own fleets when they have had their time."""
+        self._wanted |= dict.fromkeys(names, ())
+        self._place()
+        left = {name for name, _ in self._leaves_at}
+        empty = tuple(name for name in names if name not in left)
+        if empty:
+            self._orders += 1
+            self._cloud.submit(Drain(token=f"s{self._orders}", reason="no longer shared", instances=empty))
+        for name in empty:
+            del self._wanted[name]
 
     @property
     def _is_moving(self) -> bool:
