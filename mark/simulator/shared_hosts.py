@@ -277,7 +277,8 @@ class SharedHosts:
             moves = any(
                 number in self._numbers_on(other) and self._is_awaited(other, number) for other in self._wanted
             )
-            if self._sharers[number].has_backup or self._is_stuck or not (moves or self._is_left(name, number)):
+            is_free = self._sharers[number].has_backup or not self._plane.accepts(device, number)
+            if is_free or self._is_stuck or not (moves or self._is_left(name, number)):
                 self._leaves_at.pop((name, number), None)
                 self._plane.evict(device, number)
 

@@ -157,3 +157,23 @@ def test_whom_lambda_does_not_answer_stays_until_its_own_fleet_has_booted_where_
     assert hosts.shared_rps(0) is None, "its own fleet is planned as if nobody else answered"
     go(plane, hosts, leaves_at + SOON_S)
     assert not hosts.tenants()
+
+
+def test_a_model_that_answers_when_its_time_is_over_is_handed_over_once(
+    device_kernel: DeviceKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is gone when its last request is answered, and its memory is free."""
+    script(monkeypatch, (0, 1, 2), (0, 1))
+    leaves_at = PACK_EVERY_S + ON_DEMAND.boot_s + HAND_OVER_S
+    plane, hosts = hosts_of(
+        device_kernel,
+        lambda *_: 1.0,
+        arrivals=((), (), (leaves_at - 0.01,)),
+        faults=FaultScript(stress=0.0),
+        with_lambda=False,
+    )
+    go(plane, hosts, leaves_at)
+    assert hosts.tenants() == {"i-000001": ("m0", "m1", "m2")}
+    go(plane, hosts, leaves_at + SOON_S)
+    assert hosts.tenants() == {"i-000001": ("m0", "m1")}
+    assert plane.engines[2].served().instance == 1
