@@ -209,6 +209,20 @@ def test_what_is_handed_over_is_load_of_the_models_own_fleet(device_kernel: Devi
     assert engine.window_counts(0.0, 5.0).tolist() == [20]
 
 
+def test_requests_that_are_sent_twice_are_no_negative_load(device_kernel: DeviceKernel) -> None:
+    """Shared instances spare what a model's own took, and take it themselves when that is lost."""
+    slow = offering(rps=0.2)
+    made = plane(device_kernel, [np.full(4, 1.0)], (60.0,), DispatchPolicy(), duration_s=40.0)
+    hosts, (engine,) = HostPlane(made, [True]), made.engines
+    hosts.place(hosts.add(slow, standby=False), 0, slow, 1e-6)
+    own = engine.add(slow, standby=False)
+    made.run_until(2.0)
+    engine.remove(own, redispatch=True)
+    made.run_until(39.0)
+    assert engine.on_shared() == 4
+    assert engine.window_counts(0.0, 5.0).tolist() == [0]
+
+
 def test_models_have_lambdas_concurrency_between_them(device_kernel: DeviceKernel) -> None:
     """Of 24 calls at once 20 are let through; those that ended count no more, whose ever they were."""
     at_once = np.full(12, 1.0)

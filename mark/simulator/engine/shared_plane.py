@@ -221,7 +221,7 @@ class ModelEngine(Engine):
         """Arrivals in each of these seconds for which shared instances were not enough: load of its own fleet."""
         found = self._tally.seconds
         loads: Ints = self._arrived[seconds] - found.on_shared[seconds] - found.spared[seconds]
-        return loads
+        return np.maximum(loads, 0)  # what was spared and then lost may be on shared ones later
 
     def on_shared(self) -> int:
         """Requests that shared instances took so far."""
