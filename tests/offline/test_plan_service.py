@@ -91,7 +91,8 @@ def test_the_moment_of_a_plan_is_asked_for_or_the_end_of_the_traces(mark: Mark) 
         ({"a": {"trace": None}}, [], "a has no load: name service.serve[].trace or its expected_rps"),
         ({"a": {"trace": "nowhere.csv"}}, [], "a: "),
         ({"a": {"model": "b"}}, [], "the model b is served twice"),
-        ({"a": {"trace": {"file": "a.csv", "start_s": 30}}}, [], "a: a plan looks at the load before it"),
+        ({"a": {"trace": {"file": "a.csv", "start_s": 30}}}, [], "mark: a: a plan looks at the load before it"),
+        ({}, ["--start-s", "0"], "--start-s 0: a plan looks at the load before it"),
     ],
 )
 def test_a_service_that_cannot_be_planned_says_why_in_one_line(
