@@ -337,9 +337,11 @@ def _show(planned: ServicePlan, models: Sequence[Experiment], footprint: Footpri
     show(_models_table(planned), "")
     if planned.hosts:
         show(_hosts_table(planned.hosts), "")
+        spills = any(model.shared_rps > 0.0 and model.lambda_usd is not None for model in planned.models)
         show_prose(
             "Busy is the share of the instance's time: mean and busiest five minutes. Waits is a neighbour's "
-            "longest batch, behind which a request may have to wait; what would be late goes to Lambda.",
+            "longest batch, behind which a request may have to wait"
+            + ("; what would be late goes to Lambda." if spills else "."),
             "",
         )
     for model in planned.models:

@@ -84,6 +84,18 @@ def test_the_moment_of_a_plan_is_asked_for_or_the_end_of_the_traces(mark: Mark) 
     assert plan(mark)["looked_s"] == 86_400
 
 
+@pytest.mark.parametrize("has_lambda", [True, False])
+def test_what_is_late_goes_to_lambda_where_there_is_one(mark: Mark, has_lambda: bool) -> None:
+    file = Path("zoo/profiles.json")
+    given = json.loads(file.read_text())
+    given["profiles"] = [one for one in given["profiles"] if has_lambda or one["instance_type"] != "lambda"]
+    file.write_text(json.dumps(given))
+    change()
+    said = " ".join(mark("plan", "--config", "zoo/service.yaml").out.split())
+    assert "shared instance" in said
+    assert ("goes to Lambda" in said) == has_lambda
+
+
 @pytest.mark.parametrize(
     ("settings", "arguments", "says"),
     [
