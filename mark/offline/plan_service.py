@@ -20,7 +20,7 @@ from mark.config.policies import ALL, chosen_overrides
 from mark.config.service import ServedSettings
 from mark.config.settings import Settings
 from mark.controller.plan_request import plan_from_nothing
-from mark.controller.sharing import DAY_UNITS, HISTORY_UNITS, MOST_BUSY, expected_load, share_instances
+from mark.controller.sharing import DAY_UNITS, HISTORY_UNITS, MOST_BUSY, expected_load, share_instances, taken_rps
 from mark.controller.tenancy import HostUse, host_uses
 from mark.domain.billing.footprint import Footprint
 from mark.domain.demand import UNIT_S, Demand
@@ -166,12 +166,14 @@ def _model_plan(
     name = model.spec.model.name
     tenancies = [tenant for host in hosts for tenant in host.tenants if tenant.model == name]
     shared_rps = sum(tenant.capacity_rps for tenant in tenancies)
-    part = own_part(model, bundle, shared_rps / MOST_BUSY, lambda doing, share: report(f"{name}: {doing}", share))
+    planned_rps = shared_rps / MOST_BUSY
+    taken = taken_rps(model.history, planned_rps) if tenancies else None
+    part = own_part(model, bundle, planned_rps, lambda doing, share: report(f"{name}: {doing}", share))
     policy, capacity_rps = part.bundle.controller, 0.0
     own: tuple[PlannedCount, ...] = ()
     try:
         forecast = part.forecasters.forecaster.forecast(part.history, policy.horizon)
-        plan = plan_from_nothing(policy, part.history, forecast, shared_rps=0.0 if tenancies else None)
+        plan = plan_from_nothing(policy, part.history, forecast, shared_rps=taken)
         own, capacity_rps, reason = plan.counts, plan.capacity_rps, plan.reason
     except PlanInfeasible as error:
         reason = str(error)

@@ -22,6 +22,7 @@ from mark.controller.sharing import (
     share_instances,
     share_rps,
     shared_offering,
+    taken_rps,
 )
 from mark.domain.billing.costs import BillLine, FleetUsage
 from mark.domain.billing.footprint import Footprint
@@ -153,9 +154,15 @@ class SharedHosts:
         return sum(self._share_rps(name, number) for name in self._wanted)
 
     def shared_rps(self, number: int) -> float | None:
-        """Requests/s that shared instances took of a model in the last minute; None where none is to hold it."""
-        if not self._sharers or not self.planned_rps(number):
+        """Requests/s that shared instances took of a model in the last minute; None where none is to hold it.
+
+        When the run starts, it is what they would have taken of the load before.
+        """
+        planned_rps = self.planned_rps(number)
+        if not planned_rps:
             return None
+        if self._plane.now == self._start_s:
+            return taken_rps(self._history(number, self._start_s, 1), planned_rps)
         return self._plane.shared_rps(number)
 
     def _share_rps(self, name: str, number: int) -> float:

@@ -177,3 +177,20 @@ def test_a_model_that_answers_when_its_time_is_over_is_handed_over_once(
     go(plane, hosts, leaves_at + SOON_S)
     assert hosts.tenants() == {"i-000001": ("m0", "m1")}
     assert plane.engines[2].served().instance == 1
+
+
+def test_when_a_run_starts_shared_instances_took_what_they_would_have_of_the_load_before(
+    device_kernel: DeviceKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model's own fleet may miss a share of that too: none is rented for a request in an hour."""
+    script(monkeypatch, (0, 1), (0, 1))
+    plane, hosts = hosts_of(
+        device_kernel,
+        lambda number, _: 1.5 if number else 100.0,
+        arrivals=((), (), ()),
+        faults=FaultScript(stress=0.0),
+        with_lambda=False,
+    )
+    assert [hosts.shared_rps(number) for number in range(3)] == [hosts.planned_rps(0), 1.5, None]
+    go(plane, hosts, 60.0)
+    assert [hosts.shared_rps(number) for number in range(3)] == [0.0, 0.0, None]
