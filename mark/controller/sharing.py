@@ -128,6 +128,11 @@ def share_rps(tenant: Tenant) -> float:
     return tenant.capacity_rps / MOST_BUSY
 
 
+def taken_rps(history: Demand, planned_rps: float) -> float:
+    """What shared instances that take so much would have taken of the last minute's load, requests/s."""
+    return min(planned_rps, history.mean_rps[-1]) if len(history) else 0.0
+
+
 def expected_load(history: Demand, *, rising: bool = False) -> Demand:
     """The load of the hours to come: that of a day before, or of the last hours where less than a day is known.
 

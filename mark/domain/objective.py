@@ -38,7 +38,7 @@ class Slo:
 
     def can_tell(self, requests: int) -> bool:
         """Whether so many requests show who keeps it: one late one alone is not a miss."""
-        return self.target == 1 or requests * (1 - self.target) >= 1
+        return self.target == 1 or round(requests * (1 - self.target), 9) >= 1
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.latency_s) and self.latency_s > 0):

@@ -20,7 +20,7 @@ from mark.config.policies import ALL, chosen_overrides
 from mark.config.service import ServedSettings
 from mark.config.settings import Settings
 from mark.controller.plan_request import plan_from_nothing
-from mark.controller.sharing import DAY_UNITS, HISTORY_UNITS, MOST_BUSY, expected_load, share_instances
+from mark.controller.sharing import DAY_UNITS, HISTORY_UNITS, MOST_BUSY, expected_load, share_instances, taken_rps
 from mark.controller.tenancy import HostUse, host_uses
 from mark.domain.billing.footprint import Footprint
 from mark.domain.demand import UNIT_S, Demand
@@ -167,12 +167,13 @@ def _model_plan(
     tenancies = [tenant for host in hosts for tenant in host.tenants if tenant.model == name]
     shared_rps = sum(tenant.capacity_rps for tenant in tenancies)
     room_rps = shared_rps / MOST_BUSY  # with the time of a shared device that is not given away
+    taken = taken_rps(model.history, room_rps) if tenancies else None
     part = own_part(model, bundle, room_rps, lambda doing, share: report(f"{name}: {doing}", share))
     policy, capacity_rps = part.bundle.controller, 0.0
     own: tuple[PlannedCount, ...] = ()
     try:
         forecast = part.forecasters.forecaster.forecast(part.history, policy.horizon)
-        plan = plan_from_nothing(policy, part.history, forecast, shared_rps=0.0 if tenancies else None)
+        plan = plan_from_nothing(policy, part.history, forecast, shared_rps=taken)
         own, capacity_rps, reason = plan.counts, plan.capacity_rps, plan.reason
     except PlanInfeasible as error:
         reason = str(error)
@@ -338,11 +339,11 @@ def _show(planned: ServicePlan, models: Sequence[Experiment], footprint: Footpri
     show(_models_table(planned), "")
     if planned.hosts:
         show(_hosts_table(planned.hosts), "")
-        has_lambda = any(model.lambda_usd is not None for model in planned.models)
-        late = "; what would be late goes to Lambda where that is in time" if has_lambda else ""
+        spills = any(model.shared_rps > 0.0 and model.lambda_usd is not None for model in planned.models)
         show_prose(
             "Busy is the share of the instance's time: mean and busiest five minutes. Waits is a neighbour's "
-            f"longest batch, behind which a request may have to wait{late}.",
+            "longest batch, behind which a request may have to wait"
+            + ("; what would be late goes to Lambda." if spills else "."),
             "",
         )
     for model in planned.models:

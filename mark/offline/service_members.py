@@ -42,7 +42,7 @@ def service_members(settings: Settings, load_of: LoadOf = recorded_load) -> list
                 own, workload=load_of(own, entry), owned=Commitments(), market_seed=settings.seed
             )
         except Misconfigured as error:
-            named = str(error).startswith(f"{entry.model} ")
+            named = str(error).startswith((f"{entry.model} ", f"{entry.model}:"))
             raise Misconfigured(str(error) if named else f"{entry.model}: {error}") from error
         team = entry.team if entry.sharing is Sharing.TEAM else ""
         members.append(Member(experiment=experiment, team=team, alone=entry.sharing is Sharing.ALONE))

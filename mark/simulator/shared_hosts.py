@@ -22,6 +22,7 @@ from mark.controller.sharing import (
     share_instances,
     share_rps,
     shared_offering,
+    taken_rps,
 )
 from mark.domain.billing.costs import BillLine, FleetUsage
 from mark.domain.billing.footprint import Footprint
@@ -153,9 +154,15 @@ class SharedHosts:
         return sum(self._share_rps(name, number) for name in self._wanted)
 
     def shared_rps(self, number: int) -> float | None:
-        """Requests/s that shared instances took of a model in the last minute; None where none is to hold it."""
-        if not self._sharers or not self.planned_rps(number):
+        """Requests/s that shared instances took of a model in the last minute; None where none is to hold it.
+
+        When the run starts, it is what they would have taken of the load before.
+        """
+        planned_rps = self.planned_rps(number)
+        if not planned_rps:
             return None
+        if self._plane.now == self._start_s:
+            return taken_rps(self._history(number, self._start_s, 1), planned_rps)
         return self._plane.shared_rps(number)
 
     def _share_rps(self, name: str, number: int) -> float:
@@ -185,15 +192,23 @@ class SharedHosts:
             if not host.name:
                 self._launch(host)
         self._place()
-        is_moving = self._is_moving
         surplus = tuple(name for name in staying if name not in kept)
-        if surplus and not is_moving:
-            self._orders += 1
-            self._cloud.submit(Drain(token=f"s{self._orders}", reason="no longer shared", instances=surplus))
-            for name in surplus:
-                self._wanted.pop(name, None)
-        soon = is_moving or any(until > now for until in self._refused_until.values())
+        if surplus and not self._is_moving:
+            self._give_up(surplus)
+        soon = self._is_moving or any(until > now for until in self._refused_until.values())
         self._next_pack = now + (min(SOON_S, PACK_EVERY_S) if soon else PACK_EVERY_S)
+
+    def _give_up(self, names: Sequence[str]) -> None:
+        """Drain these instances, one that is handed over to models' own fleets when they have had their time."""
+        self._wanted |= dict.fromkeys(names, ())
+        self._place()
+        left = {name for name, _ in self._leaves_at}
+        empty = tuple(name for name in names if name not in left)
+        if empty:
+            self._orders += 1
+            self._cloud.submit(Drain(token=f"s{self._orders}", reason="no longer shared", instances=empty))
+        for name in empty:
+            del self._wanted[name]
 
     @property
     def _is_moving(self) -> bool:
@@ -269,7 +284,8 @@ class SharedHosts:
             moves = any(
                 number in self._numbers_on(other) and self._is_awaited(other, number) for other in self._wanted
             )
-            if self._sharers[number].has_backup or self._is_stuck or not (moves or self._is_left(name, number)):
+            is_free = self._sharers[number].has_backup or not self._plane.accepts(device, number)
+            if is_free or self._is_stuck or not (moves or self._is_left(name, number)):
                 self._leaves_at.pop((name, number), None)
                 self._plane.evict(device, number)
 

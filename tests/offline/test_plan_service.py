@@ -85,6 +85,18 @@ def test_the_moment_of_a_plan_is_asked_for_or_the_end_of_the_traces(mark: Mark) 
     assert plan(mark)["looked_s"] == 90_000, "a day, and an hour to compare with the day before"
 
 
+@pytest.mark.parametrize("has_lambda", [True, False])
+def test_what_is_late_goes_to_lambda_where_there_is_one(mark: Mark, has_lambda: bool) -> None:
+    file = Path("zoo/profiles.json")
+    given = json.loads(file.read_text())
+    given["profiles"] = [one for one in given["profiles"] if has_lambda or one["instance_type"] != "lambda"]
+    file.write_text(json.dumps(given))
+    change()
+    said = " ".join(mark("plan", "--config", "zoo/service.yaml").out.split())
+    assert "shared instance" in said
+    assert ("goes to Lambda" in said) == has_lambda
+
+
 @pytest.mark.parametrize(
     ("settings", "arguments", "says"),
     [
@@ -92,7 +104,8 @@ def test_the_moment_of_a_plan_is_asked_for_or_the_end_of_the_traces(mark: Mark) 
         ({"a": {"trace": None}}, [], "a has no load: name service.serve[].trace or its expected_rps"),
         ({"a": {"trace": "nowhere.csv"}}, [], "a: "),
         ({"a": {"model": "b"}}, [], "the model b is served twice"),
-        ({"a": {"trace": {"file": "a.csv", "start_s": 30}}}, [], "a: a plan looks at the load before it"),
+        ({"a": {"trace": {"file": "a.csv", "start_s": 30}}}, [], "mark: a: a plan looks at the load before it"),
+        ({}, ["--start-s", "0"], "--start-s 0: a plan looks at the load before it"),
     ],
 )
 def test_a_service_that_cannot_be_planned_says_why_in_one_line(

@@ -196,6 +196,13 @@ def test_a_service_is_not_judged_by_models_with_few_requests() -> None:
     assert service_replay_verdict([joined]).best is None
 
 
+@pytest.mark.parametrize(("target", "requests"), [(0.8, 5), (0.9, 10), (0.98, 50), (0.99, 100)])
+def test_enough_requests_come_where_the_objective_lets_one_of_them_be_late(target: float, requests: int) -> None:
+    slo = Slo(latency_s=1.0, target=target)
+    assert slo.can_tell(requests)
+    assert not slo.can_tell(requests // 2)
+
+
 def test_a_formula_is_no_measurement() -> None:
     guessed = verdict_of([run("hedged", 44.58, assumed_profiles=("c5.large from a formula",))]).sentence
     known = verdict_of([run("hedged", 44.58)]).sentence

@@ -11,12 +11,13 @@ from mark.controller.sharing import LOAD_S, PACK_EVERY_S, Sharer
 from mark.domain.demand import Demand
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import Market
+from mark.planner.packing import Host, Packing, Tenant
 from mark.simulator import shared_hosts
 from mark.simulator.engine.compiled import DeviceKernel, plain_kernel
 from mark.simulator.engine.shared_plane import SharedPlane
 from mark.simulator.faults import FaultScript, Interrupt
 from mark.simulator.rng import stream
-from mark.simulator.shared_hosts import SharedHosts
+from mark.simulator.shared_hosts import HAND_OVER_S, SOON_S, SharedHosts
 from tests.planner.builders import offering
 from tests.scenarios.builders import FIXED_WORLD
 from tests.simulator.engines import engine_setup, lambda_offering
@@ -122,3 +123,74 @@ def test_whom_lambda_does_not_answer_is_never_nowhere_and_memory_is_never_over_c
         assert all(plane.engines[number].accepting for number in serving & wanted)
         serving = {number for number, engine in enumerate(plane.engines) if engine.accepting}
     assert len(placements) > 1, "something moved"
+
+
+def script(monkeypatch: pytest.MonkeyPatch, before: Sequence[int], after: Sequence[int]) -> None:
+    """Decisions: one instance holds these models until an hour has passed, and those later."""
+
+    def share(
+        _sharers: object,
+        histories: Sequence[Demand],
+        *,
+        there: Sequence[Host],
+        refused: object,
+    ) -> Packing:
+        held = before if histories[0].end_at < PACK_EVERY_S else after
+        tenants = tuple(Tenant(model=f"m{number}", capacity_rps=2.0) for number in held)
+        host = Host(offering=ON_DEMAND.name, tenants=tenants, name=there[0].name if there else "")
+        return Packing(hosts=(host,) if held else (), worth_usd_per_hour=0.0)
+
+    monkeypatch.setattr(shared_hosts, "share_instances", share)
+
+
+def test_whom_lambda_does_not_answer_stays_until_its_own_fleet_has_booted_where_nothing_is_shared_any_more(
+    device_kernel: DeviceKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The instance is drained after that."""
+    script(monkeypatch, (0, 1), ())
+    plane, hosts = hosts_of(
+        device_kernel, lambda *_: 1.0, arrivals=((), ()), faults=FaultScript(stress=0.0), with_lambda=False
+    )
+    leaves_at = PACK_EVERY_S + ON_DEMAND.boot_s + HAND_OVER_S
+    go(plane, hosts, leaves_at - 1.0)
+    assert [len(engine.accepting) for engine in plane.engines] == [1, 1]
+    assert hosts.shared_rps(0) is None, "its own fleet is planned as if nobody else answered"
+    go(plane, hosts, leaves_at + SOON_S)
+    assert not hosts.tenants()
+
+
+def test_a_model_that_answers_when_its_time_is_over_is_handed_over_once(
+    device_kernel: DeviceKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is gone when its last request is answered, and its memory is free."""
+    script(monkeypatch, (0, 1, 2), (0, 1))
+    leaves_at = PACK_EVERY_S + ON_DEMAND.boot_s + HAND_OVER_S
+    plane, hosts = hosts_of(
+        device_kernel,
+        lambda *_: 1.0,
+        arrivals=((), (), (leaves_at - 0.01,)),
+        faults=FaultScript(stress=0.0),
+        with_lambda=False,
+    )
+    go(plane, hosts, leaves_at)
+    assert hosts.tenants() == {"i-000001": ("m0", "m1", "m2")}
+    go(plane, hosts, leaves_at + SOON_S)
+    assert hosts.tenants() == {"i-000001": ("m0", "m1")}
+    assert plane.engines[2].served().instance == 1
+
+
+def test_when_a_run_starts_shared_instances_took_what_they_would_have_of_the_load_before(
+    device_kernel: DeviceKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model's own fleet may miss a share of that too: none is rented for a request in an hour."""
+    script(monkeypatch, (0, 1), (0, 1))
+    plane, hosts = hosts_of(
+        device_kernel,
+        lambda number, _: 1.5 if number else 100.0,
+        arrivals=((), (), ()),
+        faults=FaultScript(stress=0.0),
+        with_lambda=False,
+    )
+    assert [hosts.shared_rps(number) for number in range(3)] == [hosts.planned_rps(0), 1.5, None]
+    go(plane, hosts, 60.0)
+    assert [hosts.shared_rps(number) for number in range(3)] == [0.0, 0.0, None]

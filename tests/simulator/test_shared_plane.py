@@ -196,6 +196,33 @@ def test_requests_of_a_lost_instance_are_counted_once(
     assert engine.window_counts(0.0, 5.0).tolist() == [load.size - engine.on_shared()]
 
 
+def test_what_is_handed_over_is_load_of_the_models_own_fleet(device_kernel: DeviceKernel) -> None:
+    """Its own instance takes it, and would be given back if that were no load of its own."""
+    made = plane(device_kernel, [np.arange(20) * 0.2], (0.6,), DispatchPolicy(), duration_s=10.0)
+    hosts, (engine,) = HostPlane(made, [True]), made.engines
+    shared = hosts.add(offering(rps=20.0), standby=False)
+    hosts.place(shared, 0, offering(rps=20.0), 1e6)
+    engine.add(offering(rps=20.0), standby=False)
+    hosts.hand_over(shared, 0)
+    made.run_until(3.99)
+    assert hosts.is_idle(shared)
+    assert engine.window_counts(0.0, 5.0).tolist() == [20]
+
+
+def test_requests_that_are_sent_twice_are_no_negative_load(device_kernel: DeviceKernel) -> None:
+    """Shared instances spare what a model's own took, and take it themselves when that is lost."""
+    slow = offering(rps=0.2)
+    made = plane(device_kernel, [np.full(4, 1.0)], (60.0,), DispatchPolicy(), duration_s=40.0)
+    hosts, (engine,) = HostPlane(made, [True]), made.engines
+    hosts.place(hosts.add(slow, standby=False), 0, slow, 1e-6)
+    own = engine.add(slow, standby=False)
+    made.run_until(2.0)
+    engine.remove(own, redispatch=True)
+    made.run_until(39.0)
+    assert engine.on_shared() == 4
+    assert engine.window_counts(0.0, 5.0).tolist() == [0]
+
+
 def test_models_have_lambdas_concurrency_between_them(device_kernel: DeviceKernel) -> None:
     """Of 24 calls at once 20 are let through; those that ended count no more, whose ever they were."""
     at_once = np.full(12, 1.0)

@@ -70,8 +70,13 @@ def plan(
     from mark.offline.service_members import is_service
 
     if is_service(settings):
+        from mark.domain.errors import Misconfigured
         from mark.offline.plan_service import plan_service
 
+        if start_s == 0:  # in the settings it stands for none, and the plan is of the traces' end
+            raise Misconfigured(
+                "--start-s 0: a plan looks at the load before it; leave it out for the traces' end"
+            )
         names = given.split_list(running)
         plan_service(settings, rate_rps=rate, forecast=forecast, running=names, as_json=json)
         return

@@ -221,13 +221,17 @@ def _parallelisms(options: ProfileOptions, kind: InstanceType | None) -> tuple[P
     target = load_model(options.target, options.folder) if made is None else made
     is_stream = options.streams or streams(target)
     if asked is not None:
+        if not asked:
+            raise Misconfigured(
+                "--parallelism names nothing to measure: give RxT, replicas x threads, such as 2x4"
+            )
         for one in asked:
             if one.processors > limit:
                 where = f"this machine has {here}" if limit == here else f"{kind.name} has {kind.vcpus}"
                 raise Misconfigured(f"--parallelism {one} needs {one.processors} processors, {where}")
             if one.replicas > 1 and is_stream:
                 raise Misconfigured(f"--parallelism {one}: a model that streams has one replica")
-        return asked
+        return tuple(dict.fromkeys(asked))
     spec = options.spec
     if made is not None or kind.accelerator:
         return (UNSTATED,)

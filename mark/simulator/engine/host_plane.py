@@ -35,6 +35,10 @@ class HostPlane:
         """Models on the device, by number."""
         return frozenset(self._rows[device])
 
+    def accepts(self, device: int, model: int) -> bool:
+        """Whether it takes new requests there: not while it answers its last ones."""
+        return self._rows[device][model] in self._plane.engines[model].accepting
+
     def place(self, device: int, model: int, offering: Offering, share_rps: float) -> None:
         """This model takes requests there from now on, share_rps of them before its own instances are asked."""
         row = self._plane.engines[model].place(offering, device, share_rps=share_rps)

@@ -176,9 +176,10 @@ def dispatch(now: float, arrived_at: float, model: int, fleet: Fleet, devices: D
         outcome = _offer(now, arrived_at, deadline_at, shared, True, rules, fleet, devices, models)
     if outcome == BOUNCED:
         outcome = _offer(now, arrived_at, deadline_at, own, False, rules, fleet, devices, models)
-        if outcome != BOUNCED and shared.size and not rules.overflows:
+        if outcome != BOUNCED and shared.size and not rules.overflows and arrived_at == now:
             row = _least_finish(now, deadline_at, shared, fleet, devices)
-            if row != NONE and deadline_at >= likely_finish_at(
+            is_shared = row != NONE and fleet.servers[row].shared  # what is handed over spares nothing
+            if is_shared and deadline_at >= likely_finish_at(
                 now, row, deadline_at, _tenants(row, fleet, devices), fleet.servers, fleet.queue
             ):
                 models.seconds[model][second_of(arrived_at, rules)].spared += 1

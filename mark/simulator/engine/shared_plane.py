@@ -214,12 +214,14 @@ class ModelEngine(Engine):
         """So much this tenant of a shared instance takes first; at 0 the model's own fleet is asked before it."""
         server = self._fleet.servers[slot]
         server.share_rps, server.shared = share_rps, share_rps > 0.0
+        if not server.shared:
+            server.share_left = 0.0
 
     def _loads(self, seconds: slice) -> Ints:
         """Arrivals in each of these seconds for which shared instances were not enough: load of its own fleet."""
         found = self._tally.seconds
         loads: Ints = self._arrived[seconds] - found.on_shared[seconds] - found.spared[seconds]
-        return loads
+        return np.maximum(loads, 0)  # what was spared and then lost may be on shared ones later
 
     def on_shared(self) -> int:
         """Requests that shared instances took so far."""

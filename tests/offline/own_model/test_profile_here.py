@@ -139,7 +139,7 @@ def test_the_file_says_the_replicas_and_threads_that_were_chosen_and_the_times_o
     others = [one.parallelism for one in made.provenance.also_measured]
     assert {made.parallelism, *others} == {Parallelism(1, 1), Parallelism(1, 2), Parallelism(2, 1)}
     assert all(one.points for one in made.provenance.also_measured)
-    mark(*MEASURE, "--parallelism", "1x2")
+    mark(*MEASURE, "--parallelism", "1x2,1x2")
     (made,) = written()
     assert (made.parallelism, made.provenance.also_measured) == (Parallelism(1, 2), ())
 
@@ -152,6 +152,7 @@ def test_the_file_says_the_replicas_and_threads_that_were_chosen_and_the_times_o
         ("1x3", "1x3 needs 3 processors, c5.large has 2"),
         ("3x1", "3x1 needs 3 processors, c5.large has 2"),
         ("2", "'2' must read RxT"),
+        (",", "--parallelism names nothing to measure"),
     ],
 )
 def test_replicas_and_threads_that_the_type_cannot_run_are_one_line(mark, folder, monkeypatch, asked, said):
