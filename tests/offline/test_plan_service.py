@@ -81,7 +81,7 @@ def test_the_moment_of_a_plan_is_asked_for_or_the_end_of_the_traces(mark: Mark) 
     at_six, at_noon = (plan(mark, "--start-s", str(86_400 + hour * 3600)) for hour in (5, 11))
     assert at_six["models"][0]["mean_rps"] > at_noon["models"][0]["mean_rps"]
     change(trace={})
-    assert plan(mark)["looked_s"] == 86_400
+    assert plan(mark)["looked_s"] == 90_000, "a day, and the hour that is compared with that of the day before"
 
 
 @pytest.mark.parametrize("has_lambda", [True, False])
