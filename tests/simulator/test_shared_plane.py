@@ -198,7 +198,13 @@ def test_requests_of_a_lost_instance_are_counted_once(
 
 def test_what_is_handed_over_is_load_of_the_models_own_fleet(device_kernel: DeviceKernel) -> None:
     """Its own instance takes it, and would be given back if that were no load of its own."""
-    made = plane(device_kernel, [np.arange(20) * 0.2], (0.6,), DispatchPolicy(), duration_s=10.0)
+    made = plane(
+        device_kernel,
+        [np.array([0.2 * n for n in range(20)], np.float64)],
+        (0.6,),
+        DispatchPolicy(),
+        duration_s=10.0,
+    )
     hosts, (engine,) = HostPlane(made, [True]), made.engines
     shared = hosts.add(offering(rps=20.0), standby=False)
     hosts.place(shared, 0, offering(rps=20.0), 1e6)
