@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from mark.domain.errors import Misconfigured
 from mark.domain.load.sizes import SizeDistribution
 
+CHANCE = 0.01
+"""What happens less often than this is taken for no chance."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slo:
@@ -39,6 +42,17 @@ class Slo:
     def can_tell(self, requests: int) -> bool:
         """Whether so many requests show who keeps it: one late one alone is not a miss."""
         return self.target == 1 or round(requests * (1 - self.target), 9) >= 1
+
+    def is_missed_surely(self, requests: int, missed: int) -> bool:
+        """Whether so many misses are no chance where each request is missed as often as the target allows."""
+        if missed == 0 or self.target == 1:
+            return missed > 0
+        late, kept = math.log(1 - self.target), math.log(self.target)
+        ways = (
+            math.lgamma(requests + 1) - math.lgamma(n + 1) - math.lgamma(requests - n + 1) for n in range(missed)
+        )
+        fewer = sum(math.exp(log + n * late + (requests - n) * kept) for n, log in enumerate(ways))
+        return 1 - fewer < CHANCE
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.latency_s) and self.latency_s > 0):

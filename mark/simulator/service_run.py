@@ -50,8 +50,10 @@ class ModelRun:
 
     @property
     def is_sure(self) -> bool:
-        """Enough requests came to tell whether it keeps its objective."""
-        return self.slo.can_tell(self.served.total)
+        """Enough requests came to tell whether it keeps its objective, or far too many of the few were late."""
+        finished = self.served.total - self.served.in_flight
+        missed = round((1.0 - (1.0 if self.attained is None else self.attained)) * finished)
+        return self.slo.can_tell(finished) or self.slo.is_missed_surely(finished, missed)
 
     @property
     def is_on_lambda(self) -> bool:

@@ -45,7 +45,8 @@ def bound(
     what stands around the fleet.
 
     Where --config serves several models and no --model is named, the floor is the whole service's: no run in which
-    every model keeps its objective costs less, whoever shares an instance with whom.
+    every model keeps its objective costs less, whoever shares an instance with whom. Rivals with pods or copies on
+    parts of instances can: what those take is not measured.
     """
     settings = given.settings_of(locals())
     from mark.offline.service_members import is_service
