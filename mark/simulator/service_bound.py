@@ -9,8 +9,8 @@ model that may share. That holds whoever shares what:
   own, so it is left out where instances may be shared;
 - standbys and Lambda are each model's own; credited starts are the account's, and each floor may use all of them.
 
-It does not hold for pods and copies of a model on parts of instances (`kubernetes-packed` and the like). Their times
-are not measured but follow from those of whole instances, and may come out cheaper.
+It does not hold for pods and copies of a model on parts of instances (`kubernetes-packed` and the like), whose
+times are not measured but follow from those of whole instances, and may come out cheaper.
 
 It knows no whole instances: many small models on one instance pay for their share of its time, not for its idle
 time. So it lies far below the cost of a service whose instances are mostly idle.
