@@ -192,23 +192,30 @@ class SharedHosts:
             if not host.name:
                 self._launch(host)
         self._place()
+        is_booting = any(name not in self._cloud.slots() for name in self._wanted)
         surplus = tuple(name for name in staying if name not in kept)
-        if surplus and not self._is_moving:
-            self._give_up(surplus)
-        soon = self._is_moving or any(until > now for until in self._refused_until.values())
+        if surplus and not is_booting:
+            surplus = self._give_up(surplus)
+        soon = is_booting or surplus or any(until > now for until in self._refused_until.values())
         self._next_pack = now + (min(SOON_S, PACK_EVERY_S) if soon else PACK_EVERY_S)
 
-    def _give_up(self, names: Sequence[str]) -> None:
-        """Drain these instances, one that is handed over to models' own fleets when they have had their time."""
+    def _give_up(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Drain these instances but those, which it returns, where a model is still needed that has no backup."""
         self._wanted |= dict.fromkeys(names, ())
         self._place()
-        left = {name for name, _ in self._leaves_at}
-        empty = tuple(name for name in names if name not in left)
+        slots = {name: slot for name, slot in self._cloud.slots().items() if name in names}
+        needed = tuple(
+            name
+            for name, slot in slots.items()
+            if any(self._plane.accepts(slot, number) for number in self._plane.tenants(slot))
+        )
+        empty = tuple(name for name in names if name not in needed)
         if empty:
             self._orders += 1
             self._cloud.submit(Drain(token=f"s{self._orders}", reason="no longer shared", instances=empty))
         for name in empty:
             del self._wanted[name]
+        return needed
 
     @property
     def _is_moving(self) -> bool:
