@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import assert_never
 
 from mark.cloudmodel.world import World
-from mark.domain.billing.costs import FleetUsage, InstanceUsage
+from mark.domain.billing.costs import InstanceUsage
 from mark.domain.fleet import FleetView, Instance, InstanceState
 from mark.domain.orders import (
     Drain,
@@ -219,13 +219,10 @@ class PodNodes:
     def end(self) -> SharedFleet:
         """Bill what still runs to the end."""
         self._cloud.close(self._end_s)
-        seconds = sum(usage.ended_at - usage.started_at for usage in self._cloud.usages)
-        return SharedFleet(
-            usage=FleetUsage(
-                usages=tuple(self._cloud.usages), asleep_s=self._cloud.asleep_s, running_s=self._cloud.running_s
-            ),
-            offerings=self._offerings,
-            instances=seconds / (self._end_s - self._start_s),
+        return SharedFleet.of(
+            self._cloud,
+            self._offerings,
+            duration_s=self._end_s - self._start_s,
             overhead=self._policy.overhead,
         )
 

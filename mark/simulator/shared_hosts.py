@@ -55,6 +55,15 @@ class SharedFleet:
     #: Whether what runs beside an instance (disk, address) is billed; no where its price contains that.
     overhead: bool = True
 
+    @classmethod
+    def of(
+        cls, cloud: SimulatedCloud, offerings: dict[str, Offering], *, duration_s: float, overhead: bool = True
+    ) -> SharedFleet:
+        """What a cloud that is closed rented of these in so many seconds."""
+        seconds = sum(usage.ended_at - usage.started_at for usage in cloud.usages)
+        usage = FleetUsage(usages=tuple(cloud.usages), asleep_s=cloud.asleep_s, running_s=cloud.running_s)
+        return cls(usage=usage, offerings=offerings, instances=seconds / duration_s, overhead=overhead)
+
     def bill(self, footprint: Footprint) -> tuple[BillLine, ...]:
         """Their lines of a bill."""
         prices = {name: offering.usd_per_hour for name, offering in self.offerings.items()}
@@ -131,14 +140,7 @@ class SharedHosts:
     def end(self) -> SharedFleet:
         """Bill what still runs to the end."""
         self._cloud.close(self._end_s)
-        seconds = sum(usage.ended_at - usage.started_at for usage in self._cloud.usages)
-        return SharedFleet(
-            usage=FleetUsage(
-                usages=tuple(self._cloud.usages), asleep_s=self._cloud.asleep_s, running_s=self._cloud.running_s
-            ),
-            offerings=self._offerings,
-            instances=seconds / (self._end_s - self._start_s),
-        )
+        return SharedFleet.of(self._cloud, self._offerings, duration_s=self._end_s - self._start_s)
 
     def tenants(self) -> dict[str, tuple[str, ...]]:
         """Models that take requests on each instance that serves, by its id."""
