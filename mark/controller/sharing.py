@@ -67,7 +67,7 @@ class Sharer:
         return self.overflow is not None and self.overflow.latency_s <= self.slo.latency_s
 
     def may_use(self, offering: Offering) -> bool:
-        """Whether it may share such an instance: it fits, and what happens when that is lost is covered."""
+        """True where it may share such an instance: it fits, and what happens when that is lost is covered."""
         kind = offering.instance_type
         is_whole = kind.credits is None and offering.profile.parallelism.replicas == 1
         fits = is_whole and self.model.memory_gib <= memory_gib(kind)
@@ -97,8 +97,7 @@ def shared_offerings(sharer: Sharer) -> tuple[Offering, ...]:
 
 def need_of(sharer: Sharer, history: Demand) -> Need:
     """The model's need of shared capacity, by the load that it is expected to have."""
-    expected = expected_load(history, rising=not sharer.has_backup)
-    rates = in_blocks(np.array(expected.mean_rps, np.float64))
+    expected, rates = expected_by(sharer, history)
     levels = np.linspace(0.0, max(expected.max_rps, default=0.0) or 1.0, LEVELS)
     shared = shared_offerings(sharer)
     return Need(
@@ -124,12 +123,12 @@ def in_blocks(rates: np.ndarray) -> np.ndarray:
 
 
 def share_rps(tenant: Tenant) -> float:
-    """What a model may take on an instance that its tenants fill, requests/s."""
+    """Load that a model may take on an instance that its tenants fill, requests/s."""
     return tenant.capacity_rps / MOST_BUSY
 
 
 def taken_rps(history: Demand, planned_rps: float) -> float:
-    """What shared instances that take so much would have taken of the last minute's load, requests/s."""
+    """Part of the last minute's load that shared instances which take so much would have taken, requests/s."""
     return min(planned_rps, history.mean_rps[-1]) if len(history) else 0.0
 
 
@@ -151,8 +150,14 @@ def expected_load(history: Demand, *, rising: bool = False) -> Demand:
     )
 
 
+def expected_by(sharer: Sharer, history: Demand) -> tuple[Demand, np.ndarray]:
+    """The load that a decision on this model expects, and its mean in each block, requests/s."""
+    expected = expected_load(history, rising=not sharer.has_backup)
+    return expected, in_blocks(np.array(expected.mean_rps, np.float64))
+
+
 def saved_usd_per_hour(sharer: Sharer, rates: np.ndarray, levels: np.ndarray) -> np.ndarray:
-    """What capacity up to each level saves, shape of `levels`. rates: the load in each block, requests/s."""
+    """Savings of capacity up to each level, shape of `levels`. rates: the load in each block, requests/s."""
     if not rates.any():
         return np.zeros(levels.size)
     alone = usd_per_hour_alone(sharer, rates)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mark.controller.sharing import Sharer, expected_load, in_blocks, memory_gib, shared_offerings
+from mark.controller.sharing import Sharer, expected_by, memory_gib, shared_offerings
 from mark.domain.demand import Demand
 from mark.domain.offering import Offering
 from mark.planner.packing import Host, Packing
@@ -63,9 +63,7 @@ def host_uses(packing: Packing, sharers: Sequence[Sharer], histories: Sequence[D
     """The use of each shared instance by the load that the decision expects."""
     models = {sharer.model.name: sharer for sharer in sharers}
     rates = {
-        sharer.model.name: in_blocks(
-            np.array(expected_load(history, rising=not sharer.has_backup).mean_rps, np.float64)
-        )
+        sharer.model.name: expected_by(sharer, history)[1]
         for sharer, history in zip(sharers, histories, strict=True)
     }
     parts = {sharer.model.name: {item.name: item for item in shared_offerings(sharer)} for sharer in sharers}

@@ -9,7 +9,7 @@ from mark.domain.errors import Misconfigured
 from mark.domain.load.sizes import SizeDistribution
 
 CHANCE = 0.01
-"""What happens less often than this is taken for no chance."""
+"""A probability below this is taken for no chance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +40,11 @@ class Slo:
         return self.latency_s - self.judged_s
 
     def can_tell(self, requests: int) -> bool:
-        """Whether so many requests show who keeps it: one late one alone is not a miss."""
+        """True where so many requests show who keeps it: one late one alone is not a miss."""
         return self.target == 1 or round(requests * (1 - self.target), 9) >= 1
 
     def is_missed_surely(self, requests: int, missed: int) -> bool:
-        """Whether so many misses are no chance where each request is missed as often as the target allows."""
+        """True where so many misses are no chance, if each request is missed as often as the target allows."""
         if missed == 0 or self.target == 1:
             return missed > 0
         late, kept = math.log(1 - self.target), math.log(self.target)

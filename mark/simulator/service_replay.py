@@ -182,7 +182,7 @@ class _Together:
 
 
 class OwnPart(NamedTuple):
-    """What is left for a model's own fleet: the policy, its forecasters, and the load before."""
+    """The rest for a model's own fleet: the policy, its forecasters, and the load before."""
 
     bundle: PolicyBundle
     forecasters: Forecasters

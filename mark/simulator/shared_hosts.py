@@ -59,7 +59,7 @@ class SharedFleet:
     def of(
         cls, cloud: SimulatedCloud, offerings: dict[str, Offering], *, duration_s: float, overhead: bool = True
     ) -> SharedFleet:
-        """What a cloud that is closed rented of these in so many seconds."""
+        """The instances that a closed cloud rented of these in so many seconds."""
         seconds = sum(usage.ended_at - usage.started_at for usage in cloud.usages)
         usage = FleetUsage(usages=tuple(cloud.usages), asleep_s=cloud.asleep_s, running_s=cloud.running_s)
         return cls(usage=usage, offerings=offerings, instances=seconds / duration_s, overhead=overhead)
@@ -227,7 +227,7 @@ class SharedHosts:
         )
 
     def _is_awaited(self, name: str, number: int) -> bool:
-        """Whether a model is not yet on an instance where it is wanted."""
+        """True where a model is not yet on an instance where it is wanted."""
         slot = self._cloud.slots().get(name)
         return slot is None or number not in self._plane.tenants(slot)
 
@@ -284,7 +284,7 @@ class SharedHosts:
                 self._plane.place(device, number, offering, self._share_rps(item.id, number))
 
     def _has_memory(self, item: Instance, held: frozenset[int], number: int) -> bool:
-        """Whether an instance that holds these models has memory for one more."""
+        """True where an instance that holds these models has memory for one more."""
         gib = sum(self._sharers[one].model.memory_gib for one in {*held, number})
         return gib <= memory_gib(self._offerings[item.offering].instance_type) + NOTHING
 
@@ -299,7 +299,7 @@ class SharedHosts:
                 self._plane.evict(device, number)
 
     def _is_left(self, name: str, number: int) -> bool:
-        """Whether a model that no shared instance is to hold still has time for its own fleet to boot."""
+        """True where a model that no shared instance is to hold still has time for its own fleet to boot."""
         if any(number in self._numbers_on(other) for other in self._wanted):
             return False
         if (name, number) not in self._leaves_at:

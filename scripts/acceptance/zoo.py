@@ -31,7 +31,7 @@ SOURCE = "drawn by scripts/acceptance/zoo.py"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machines:
-    """What a zoo runs on. speedups: over the first type. A batch of n takes 1 + each_more (n - 1) times one."""
+    """Machines of a zoo. speedups: over the first type. A batch of n takes 1 + each_more (n - 1) times one."""
 
     speedups: dict[str, float]
     batches: tuple[int, ...]

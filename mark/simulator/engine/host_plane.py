@@ -36,7 +36,7 @@ class HostPlane:
         return frozenset(self._rows[device])
 
     def accepts(self, device: int, model: int) -> bool:
-        """Whether it takes new requests there: not while it answers its last ones."""
+        """True where it takes new requests there: not while it answers its last ones."""
         return self._rows[device][model] in self._plane.engines[model].accepting
 
     def place(self, device: int, model: int, offering: Offering, share_rps: float) -> None:
@@ -53,7 +53,7 @@ class HostPlane:
         engine.give_share(row, share_rps)
 
     def hand_over(self, device: int, model: int) -> None:
-        """What it takes there is load for its own fleet to come, until it is evicted."""
+        """Count its requests there as load of its own fleet to come, until it is evicted."""
         self._plane.engines[model].give_share(self._rows[device][model], 0.0)
 
     def evict(self, device: int, model: int) -> bool:

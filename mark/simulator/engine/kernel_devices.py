@@ -234,7 +234,7 @@ def _offer(
 
 
 def _has_share(now: float, server: Record) -> bool:
-    """Whether the tenant may take one more of the requests that were planned for it."""
+    """True where the tenant may take one more of the requests that were planned for it."""
     most = SHARE_S * server.share_rps + server.max_batch
     server.share_left = min(most, server.share_left + server.share_rps * (now - server.share_at))
     server.share_at = now
