@@ -355,10 +355,9 @@ def test_each_input_moves_a_decision() -> None:
     def orders(seen_then: Observation = base, **changes: Any) -> object:
         return step(before.state, replace(seen_then, **changes), policy).orders
 
-    def owned(**changes: Any) -> object:
+    def asked(**changes: Any) -> object:
         bare = replace(base, forecast=None, plan=None, **changes)
-        asked = request_at(before.state, bare, policy, history=LOAD, forecast=forecast(1000.0))
-        return asked.owned
+        return request_at(before.state, bare, policy, history=LOAD, forecast=forecast(1000.0))
 
     refused = LaunchRefused(token="t0-1", offering=SMALL.name, count=1, cause=CAPACITY, at=399.0)
     moved = {
@@ -373,7 +372,8 @@ def test_each_input_moves_a_decision() -> None:
         "recent_rps": orders(recent_rps=(500.0,) * 12) != orders(),
         "service_time_ratios": orders(service_time_ratios=((LARGE.name, 2.0),)) != orders(),
         "quotas": orders(wanting, quotas=(NOTHING_ALLOWED,)) != orders(wanting),
-        "commitments": owned(commitments=OWNED) != owned(),
+        "commitments": asked(commitments=OWNED) != asked(),
+        "shared_rps": asked(shared_rps=5.0) != asked(),
         "spending_limit": orders(spending_limit=SpendingLimit.PAUSE) != orders(),
     }
     assert moved == {field.name: True for field in fields(Observation)}
