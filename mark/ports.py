@@ -20,6 +20,7 @@ from mark.domain.member import Member, Peer
 from mark.domain.models.versions import ModelVersions
 from mark.domain.objective import SloWindow
 from mark.domain.orders import Fact, Order
+from mark.domain.placement import Placement
 from mark.domain.supernet import Actuation, ElasticSpace, TrainedSupernet
 from mark.domain.tensor import TensorSpec
 
@@ -261,10 +262,16 @@ class AgentLink(Protocol):
     """An agent's link to the store. RetryLater where it is unreachable: the agent goes on serving."""
 
     async def announce(self, member: Member) -> bool:
-        """Announce the agent (again each second); returns whether it shall drain."""
+        """Announce a member (again each second); returns whether it shall drain."""
         ...
 
-    async def leave(self, instance: str) -> None: ...
+    async def leave(self, name: str) -> None:
+        """Say that this member is there no more."""
+        ...
+
+    async def placement(self, instance: str) -> Placement | None:
+        """The models that a shared instance is to hold; None before anybody has said."""
+        ...
 
     async def clock(self) -> ClockAnchor: ...
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from mark.domain.demand import Demand
 from mark.domain.objective import ModelSpec, Slo
-from mark.domain.offering import BatchPolicy, InstanceType, LambdaOffering, Market, Offering
+from mark.domain.offering import InstanceType, LambdaOffering, Market, Offering, with_longest_batch
 from mark.planner.packing import Fit, Host, HostType, Need, Packing, Tenant, pack
 
 PACK_EVERY_S = 3600.0
@@ -82,8 +82,7 @@ def shared_offering(offering: Offering, slo: Slo) -> Offering | None:
         batch -= 1
     if 2.0 * profile.latency_s(batch) > slo.latency_s:
         return None
-    policy = BatchPolicy(max_batch=batch, max_wait_s=offering.batch.max_wait_s)
-    return replace(offering, batch=policy, capacity_rps=batch / profile.latency_s(batch))
+    return with_longest_batch(offering, batch)
 
 
 def shared_offerings(sharer: Sharer) -> tuple[Offering, ...]:

@@ -22,7 +22,7 @@ class MemberState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One agent as it announced itself.
+    """One agent as it announced itself: a model on an instance, or an instance that several models share.
 
     `host`, `port`: where it takes frames. `batch_s`: seconds that a batch of 1, 2, ... `max_batch` takes now, as
     measured (the profile's at first). `terminates_at`: service time after which a spot notice takes it away.
@@ -30,6 +30,7 @@ class Member:
     """
 
     instance: str
+    #: Empty for a shared instance itself: each of its tenants is a member beside it.
     model: str
     offering: str
     role: Role
@@ -50,6 +51,15 @@ class Member:
     certificate: str = ""
     #: The model's version that it serves; empty where versions are not told apart.
     version: str = ""
+    #: Of a tenant: requests/s that it takes before the model's own instances are asked; None for any other member.
+    share_rps: float | None = None
+
+    @property
+    def name(self) -> str:
+        """The name that no other member has: its instance's, and a tenant's with its model."""
+        if self.share_rps is None:
+            return self.instance
+        return f"{self.instance}/{self.model}/{self.version}" if self.version else f"{self.instance}/{self.model}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -164,6 +164,12 @@ def of_type(offering: str, instance_type: str) -> str:
     return f"{instance_type}:{rest}" if colon and instance_type else offering
 
 
+def with_longest_batch(offering: Offering, items: int) -> Offering:
+    """The offering with batches of so many items at most."""
+    policy = BatchPolicy(max_batch=items, max_wait_s=offering.batch.max_wait_s)
+    return replace(offering, batch=policy, capacity_rps=items / offering.profile.latency_s(items))
+
+
 LAMBDA_PROFILED_GIB = 3.0
 """The function that MArk measured (Table 2)."""
 LAMBDA_USD_PER_REQUEST = 0.20e-6

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
+from collections.abc import Iterable
 
 from mark.protocols.frames import NONCE_BYTES, VERSION, Challenge, Frame, FrameError, Hello, Welcome
 
@@ -36,25 +37,26 @@ def token_digest(key: str, token: str | None) -> bytes:
 
 
 class AgentHandshake:
-    """The agent's side of one connection."""
+    """The agent's side of one connection. A tenant is told by its key, so a Hello need not name it."""
 
-    def __init__(self, key: str, nonce: bytes) -> None:
-        self._key, self._nonce = key, nonce
+    def __init__(self, nonce: bytes) -> None:
+        self._nonce = nonce
 
     def challenge(self) -> Challenge:
         """The agent's first frame."""
         return Challenge(VERSION, self._nonce)
 
-    def welcome(self, frame: Frame) -> tuple[Hello, Welcome]:
-        """The gateway's Hello and the answer to it. Errors: Refused."""
+    def welcome(self, frame: Frame, keys: Iterable[str]) -> tuple[Hello, Welcome, str]:
+        """The gateway's Hello, the answer to it, and which of the keys it knows. Errors: Refused."""
         if not isinstance(frame, Hello):
             raise Refused(f"a {type(frame).__name__} came before a Hello")
         if frame.version != VERSION:
             raise Refused(f"the gateway uses frame version {frame.version}, this agent {VERSION}")
-        expected = _proof(self._key, b"gateway", self._nonce, frame.nonce, frame.token_digest)
-        if not hmac.compare_digest(frame.proof, expected):
-            raise Refused("the gateway does not know this agent's key")
-        return frame, Welcome(_proof(self._key, b"agent", self._nonce, frame.nonce, frame.token_digest))
+        said = (self._nonce, frame.nonce, frame.token_digest)
+        for key in keys:
+            if hmac.compare_digest(frame.proof, _proof(key, b"gateway", *said)):
+                return frame, Welcome(_proof(key, b"agent", *said)), key
+        raise Refused("the gateway does not know this agent's key")
 
 
 class GatewayHandshake:

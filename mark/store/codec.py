@@ -16,6 +16,7 @@ from mark.domain.errors import Misconfigured
 from mark.domain.load.traffic import Warmed
 from mark.domain.member import Member, Peer
 from mark.domain.models.versions import ModelVersions
+from mark.domain.placement import Placement
 from mark.service_spec import AgentSpec, ServiceSpec
 
 Value = TypeVar("Value")
@@ -55,6 +56,7 @@ CLIENTS = Codec(ClientDirectory)
 CLOCK = Codec(ClockAnchor)
 MEMBER = Codec(Member)
 PEER = Codec(Peer)
+PLACEMENT = Codec(Placement)
 TRANSITION = Codec(Transition)
 VERSIONS = Codec(ModelVersions)
 WARMED = Codec(Warmed)

@@ -12,9 +12,10 @@ from mark.domain.errors import Misconfigured
 from mark.domain.load.traffic import GatewayReport, Warmed
 from mark.domain.member import Member, Peer
 from mark.domain.models.versions import ModelVersions
+from mark.domain.placement import Placement
 from mark.service_spec import AgentSpec, ServiceSpec
 from mark.store.clients import clients_of
-from mark.store.codec import AGENT_SPEC, MEMBER, PEER, VERSIONS, WARMED
+from mark.store.codec import AGENT_SPEC, MEMBER, PEER, PLACEMENT, VERSIONS, WARMED
 from mark.store.connect import AsyncLink
 from mark.store.documents import MEMBER_TTL_S, clock_of, members_of, spec_of, ttl_ms
 from mark.store.hosts import share_wall_async
@@ -44,7 +45,7 @@ class GatewayStore:
         return int(await self._link.run(VERSION, self._keys.members, (self._ttl_ms,)))
 
     async def members(self) -> tuple[Member, ...]:
-        """All agents that announced themselves lately, by instance id."""
+        """All members that announced themselves lately, by name."""
         return members_of(await self._link.run(MEMBERS, self._keys.members, (self._ttl_ms, 1)))
 
     async def clock(self) -> ClockAnchor:
@@ -110,12 +111,17 @@ class AgentStore:
     async def announce(self, member: Member) -> bool:
         """Say that it is there (and again each second); whether it shall drain."""
         encoded = MEMBER.encode(member)
-        args = (self._ttl_ms, member.instance, encoded, _digest(encoded))
+        args = (self._ttl_ms, member.name, encoded, _digest(encoded))
         return bool(await self._link.run(ANNOUNCE, self._keys.announced, args))
 
-    async def leave(self, instance: str) -> None:
-        """Say that it is there no more; a request to drain is heeded and forgotten."""
-        await self._link.run(LEAVE, self._keys.announced, (self._ttl_ms, instance))
+    async def leave(self, name: str) -> None:
+        """Say that this member is there no more; a request to drain is heeded and forgotten."""
+        await self._link.run(LEAVE, self._keys.announced, (self._ttl_ms, name))
+
+    async def placement(self, instance: str) -> Placement | None:
+        """The models that a shared instance is to hold; None before anybody has said."""
+        data = await self._link.call("GET", self._keys.of("placement", instance))
+        return None if data is None else PLACEMENT.decode(data)
 
     async def clock(self) -> ClockAnchor:
         """The service's clock; the wall's own where none is set."""

@@ -36,8 +36,8 @@ def clock_of(data: bytes | None) -> ClockAnchor:
 
 
 def members_of(answer: Sequence[bytes]) -> tuple[Member, ...]:
-    """Stored members by instance id, but for those that cannot be read: what one agent writes stops nobody."""
-    return tuple(sorted(_readable(answer), key=lambda member: member.instance))
+    """Stored members by name, but for those that cannot be read: what one agent writes stops nobody."""
+    return tuple(sorted(_readable(answer), key=lambda member: member.name))
 
 
 def _readable(answer: Sequence[bytes]) -> Iterator[Member]:

@@ -17,10 +17,11 @@ from mark.domain.lease import Lease, LeaseLost
 from mark.domain.load.traffic import GatewayReport, ModelTraffic, Warmed
 from mark.domain.member import Member, Peer
 from mark.domain.models.versions import ModelVersions, outdated_versions
+from mark.domain.placement import Placement
 from mark.ports import JournalTail, LeaseKeeper
 from mark.service_spec import AgentSpec, ServedModel, ServiceSpec
 from mark.store.clients import TRIES, StoredClients
-from mark.store.codec import AGENT_SPEC, CLOCK, PEER, SPEC, VERSIONS, WARMED
+from mark.store.codec import AGENT_SPEC, CLOCK, PEER, PLACEMENT, SPEC, VERSIONS, WARMED
 from mark.store.connect import Link
 from mark.store.documents import MEMBER_TTL_S, clock_of, members_of, spec_of, ttl_ms
 from mark.store.hosts import forget_wall, share_wall
@@ -48,6 +49,8 @@ RETIRED_S = 40 * 86400.0
 """For how long a model is remembered that is served no more, in wall seconds: as far as reports look back."""
 KEEP_DRAINS_S = 86400.0
 """Wall seconds that a request to drain is kept which no agent follows."""
+KEEP_PLACEMENTS_S = 86400.0
+"""Wall seconds that a placement is kept; it is written anew at every decision."""
 
 
 def _agent_spec(served: ServedModel, spec: ServiceSpec) -> bytes:
@@ -231,7 +234,12 @@ class ServiceStore:
     def forget_members(self) -> None:
         """Forget all announced agents: a service that starts has none yet."""
         for member in self.members():
-            self._link.run(LEAVE, self._keys.announced, (ttl_ms(self._member_ttl_s), member.instance))
+            self._link.run(LEAVE, self._keys.announced, (ttl_ms(self._member_ttl_s), member.name))
+
+    def place(self, instance: str, placement: Placement) -> None:
+        """Say which models a shared instance is to hold, until it is said anew or long after it is gone."""
+        key = self._keys.of("placement", instance)
+        self._link.call("SET", key, PLACEMENT.encode(placement), "EX", round(KEEP_PLACEMENTS_S))
 
     def gateways(self) -> tuple[Peer, ...]:
         """Gateways that announced themselves lately, by name."""

@@ -39,7 +39,8 @@ from mark.protocols.handshake import AgentHandshake, new_nonce
 from mark.protocols.oip.bodies import InferCall
 from mark.protocols.oip.replies import compose_infer_reply
 from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
-from mark.serving.agent.process import AgentConfig, serve_agent
+from mark.serving.agent.process import serve_agent
+from mark.serving.agent.tenant import AgentConfig
 from mark.serving.backends.python import PythonBackend
 from mark.serving.gateway.config import GatewayConfig
 from mark.serving.gateway.server import serve_gateway
@@ -188,7 +189,7 @@ class InstantAgent(asyncio.Protocol):
         self._parser = FrameParser()
         self._saying: asyncio.TimerHandle | None = None
         self._seen = 0
-        self._handshake = AgentHandshake(KEY, new_nonce())
+        self._handshake = AgentHandshake(new_nonce())
         self._transport.write(encode(self._handshake.challenge()))
 
     def connection_lost(self, _: Exception | None) -> None:
@@ -208,7 +209,7 @@ class InstantAgent(asyncio.Protocol):
             if type(frame) is Request:
                 out.append(encode_response(frame.id, *self._answer))
             elif type(frame) is Hello:
-                self._transport.write(encode(self._handshake.welcome(frame)[1]))
+                self._transport.write(encode(self._handshake.welcome(frame, [KEY])[1]))
                 self._say()
         self._seen += len(out)
         if out:

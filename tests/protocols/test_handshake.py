@@ -16,9 +16,10 @@ tokens = st.none() | st.text(min_size=16, max_size=40)
 
 @given(keys, nonces, nonces, tokens)
 def test_two_that_share_a_key_know_each_other(key: str, agents: bytes, gateways: bytes, token: str | None) -> None:
-    agent, gateway = AgentHandshake(key, agents), GatewayHandshake(key, gateways, token)
-    hello, welcome = agent.welcome(gateway.hello(agent.challenge()))
+    agent, gateway = AgentHandshake(agents), GatewayHandshake(key, gateways, token)
+    hello, welcome, known = agent.welcome(gateway.hello(agent.challenge()), ["", key])
     gateway.check(welcome)
+    assert known == key
 
     assert hello.token_digest == token_digest(key, token)
     assert token is None or token.encode() not in b"".join(hello[1:])
@@ -26,51 +27,51 @@ def test_two_that_share_a_key_know_each_other(key: str, agents: bytes, gateways:
 
 @given(st.tuples(keys, keys).filter(lambda pair: pair[0] != pair[1]), nonces, nonces)
 def test_neither_is_known_by_another_key(pair: tuple[str, str], agents: bytes, gateways: bytes) -> None:
-    agent, gateway = AgentHandshake(pair[0], agents), GatewayHandshake(pair[1], gateways, None)
+    agent, gateway = AgentHandshake(agents), GatewayHandshake(pair[1], gateways, None)
     hello = gateway.hello(agent.challenge())
 
     with pytest.raises(Refused, match="does not know this agent's key"):
-        agent.welcome(hello)
+        agent.welcome(hello, [pair[0]])
     impostor = GatewayHandshake(pair[0], gateways, None)
     with pytest.raises(Refused, match="does not know the key"):
-        gateway.check(agent.welcome(impostor.hello(agent.challenge()))[1])
+        gateway.check(agent.welcome(impostor.hello(agent.challenge()), [pair[0]])[1])
 
 
 @given(keys, nonces, st.lists(nonces, min_size=2, max_size=2, unique=True))
 def test_a_recorded_hello_is_of_no_use_on_another_connection(
     key: str, gateways: bytes, agents: list[bytes]
 ) -> None:
-    first, second = (AgentHandshake(key, nonce) for nonce in agents)
+    first, second = (AgentHandshake(nonce) for nonce in agents)
     recorded = GatewayHandshake(key, gateways, None).hello(first.challenge())
-    first.welcome(recorded)
+    first.welcome(recorded, [key])
 
     with pytest.raises(Refused):
-        second.welcome(recorded)
+        second.welcome(recorded, [key])
 
 
 @given(keys, st.data())
 def test_a_changed_digest_spoils_the_proof(key: str, data: st.DataObject) -> None:
-    agent, gateway = AgentHandshake(key, new_nonce()), GatewayHandshake(key, new_nonce(), "token")
+    agent, gateway = AgentHandshake(new_nonce()), GatewayHandshake(key, new_nonce(), "token")
     hello = gateway.hello(agent.challenge())
 
     with pytest.raises(Refused):
-        agent.welcome(hello._replace(token_digest=data.draw(st.just(b"") | nonces)))
+        agent.welcome(hello._replace(token_digest=data.draw(st.just(b"") | nonces)), [key])
 
 
 def test_an_agents_own_proof_does_not_pass_for_a_gateways() -> None:
-    agent, gateway = AgentHandshake("key", new_nonce()), GatewayHandshake("key", new_nonce(), None)
+    agent, gateway = AgentHandshake(new_nonce()), GatewayHandshake("key", new_nonce(), None)
     hello = gateway.hello(agent.challenge())
-    _, welcome = agent.welcome(hello)
+    _, welcome, _ = agent.welcome(hello, ["key"])
 
     with pytest.raises(Refused):
-        agent.welcome(hello._replace(proof=welcome.proof))
+        agent.welcome(hello._replace(proof=welcome.proof), ["key"])
 
 
 def test_another_version_is_refused_with_both_named() -> None:
-    agent, gateway = AgentHandshake("key", new_nonce()), GatewayHandshake("key", new_nonce(), None)
+    agent, gateway = AgentHandshake(new_nonce()), GatewayHandshake("key", new_nonce(), None)
 
     with pytest.raises(Refused, match=f"the gateway uses frame version 2, this agent {VERSION}"):
-        agent.welcome(Hello(2))
+        agent.welcome(Hello(2), ["key"])
     with pytest.raises(Refused, match=f"the agent uses frame version 99, this gateway {VERSION}"):
         gateway.hello(Challenge(99))
 
@@ -78,7 +79,7 @@ def test_another_version_is_refused_with_both_named() -> None:
 @pytest.mark.parametrize("frame", [Cancel(1), Goodbye()], ids=lambda frame: type(frame).__name__)
 def test_nothing_comes_before_the_handshake(frame: Cancel | Goodbye) -> None:
     with pytest.raises(Refused, match="before a Hello"):
-        AgentHandshake("key", new_nonce()).welcome(frame)
+        AgentHandshake(new_nonce()).welcome(frame, ["key"])
     gateway = GatewayHandshake("key", new_nonce(), None)
     with pytest.raises(Refused, match="before a Challenge"):
         gateway.hello(frame)

@@ -12,6 +12,7 @@ from mark.domain.errors import RetryLater
 from mark.domain.load.traffic import GatewayReport, ModelTraffic, Warmed
 from mark.domain.member import Member, Peer
 from mark.domain.models.versions import ModelVersions
+from mark.domain.placement import Placement
 from mark.ports import InferReply, InferRequest, OverflowReply
 from mark.protocols.oip import bodies as oip
 from mark.protocols.oip.replies import compose_infer_reply
@@ -25,6 +26,7 @@ class FakeStore:
         self.listed: dict[str, Member] = {}
         self.peers: dict[str, Peer] = {}
         self.drained: set[str] = set()
+        self.placements: dict[str, Placement] = {}
         self.anchor = ClockAnchor()
         self.directory = ClientDirectory()
         self.versioned: tuple[ModelVersions, ...] = ()
@@ -83,18 +85,22 @@ class FakeStore:
 
     async def announce(self, member: Member) -> bool:
         self._ask()
-        if self.listed.get(member.instance) != member:
-            self.listed[member.instance] = member
+        if self.listed.get(member.name) != member:
+            self.listed[member.name] = member
             self._version += 1
-        return member.instance in self.drained
+        return member.name in self.drained
 
-    async def leave(self, instance: str) -> None:
+    async def leave(self, name: str) -> None:
         self._ask()
-        self.forget(instance)
+        self.forget(name)
 
-    def forget(self, instance: str) -> None:
-        self.listed.pop(instance, None)
+    def forget(self, name: str) -> None:
+        self.listed.pop(name, None)
         self._version += 1
+
+    async def placement(self, instance: str) -> Placement | None:
+        self._ask()
+        return self.placements.get(instance)
 
     def total(self, field: str) -> float:
         """Of all reports, each sequence number once."""

@@ -20,7 +20,8 @@ from mark.domain.offering import BatchPolicy, InstanceType, LambdaOffering, Mark
 from mark.domain.tensor import TensorSpec
 from mark.protocols.oip import bodies as oip
 from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
-from mark.serving.agent.process import AgentConfig, serve_agent
+from mark.serving.agent.process import serve_agent
+from mark.serving.agent.tenant import AgentConfig
 from mark.serving.gateway.config import GatewayConfig, TokenReader
 from mark.serving.gateway.server import serve_gateway
 from mark.serving.http.limits import HttpLimits

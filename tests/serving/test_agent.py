@@ -31,15 +31,9 @@ from mark.protocols.frames import (
     Bounced as BouncedFrame,
 )
 from mark.protocols.handshake import GatewayHandshake, new_nonce
-from mark.serving.agent.process import (
-    EXIT_BROKEN,
-    EXIT_DRAINED,
-    EXIT_STOPPED,
-    METADATA,
-    Agent,
-    AgentConfig,
-    serve_agent,
-)
+from mark.serving.agent.host import METADATA, Host
+from mark.serving.agent.process import EXIT_BROKEN, EXIT_DRAINED, EXIT_STOPPED, serve_agent
+from mark.serving.agent.tenant import AgentConfig, Tenant
 from tests.serving.fakes import EchoBackend, FakeLambda, FakeStore
 from tests.serving.harness import BODY, INFER, LAMBDA, Client, Live, live, offering, run, served, truth, until
 from tests.waiting import PATIENCE_S
@@ -346,10 +340,11 @@ def test_a_metadata_service_that_is_away_is_named_once_while_the_store_answers(
 
     async def test() -> None:
         config = AgentConfig(instance="i-0", role=Role.SERVING, host="127.0.0.1")
-        agent = Agent(config, served=served(), offering=offering(), link=FakeStore(), backend=EchoBackend())
+        tenant = Tenant(config, served=served(), offering=offering(), backend=EchoBackend())
+        host = Host(config, link=FakeStore(), offering="c5.large", tenant=tenant)
         for interruption in (away, away, away, there, there):
-            await agent.call_dependency(partial(agent.watch, interruption), of=METADATA)
-            await agent.call_dependency(agent.announce)
+            await host.call_dependency(partial(host.watch, interruption), of=METADATA)
+            await host.call_dependency(host.announce)
 
     with caplog.at_level(logging.INFO):
         run(test())

@@ -13,13 +13,14 @@ from mark.dispatch.policy import DispatchPolicy
 from mark.protocols.frames import Bounced as BouncedFrame
 from mark.protocols.frames import Challenge, FrameParser, Hello, Request, Response, Welcome, encode
 from mark.protocols.handshake import AgentHandshake, GatewayHandshake, new_nonce
+from mark.domain.fleet import Role
+from mark.serving.agent.access import AgentAccess
 from mark.serving.agent.certificate import make_certificate
 from mark.serving.agent.gateway_link import FramePort, GatewayConnection
-from mark.serving.agent.http import AgentAccess
-from mark.serving.agent.queue import AgentCore
+from mark.serving.agent.tenant import AgentConfig, Tenant
 from mark.serving.frame_link import HANDSHAKE_S, WHOLE_FRAME_S
 from tests.serving.fakes import EchoBackend
-from tests.serving.harness import Client, Live, live, run, served, truth, until
+from tests.serving.harness import Client, Live, live, offering, run, served, truth, until
 from tests.serving.test_agent import Frames, frames_to, request, waits
 from tests.serving.test_frame_link import Wire
 
@@ -106,7 +107,7 @@ def test_a_gateway_does_not_send_to_an_agent_that_does_not_know_its_key(
         came: list[bytes] = []
 
         async def impostor(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            handshake, parser = AgentHandshake("a guess", new_nonce()), FrameParser()
+            handshake, parser = AgentHandshake(new_nonce()), FrameParser()
             writer.write(encode(handshake.challenge()))
             while data := await reader.read(65536):
                 for frame in parser.feed(data):
@@ -209,11 +210,11 @@ def test_of_2000_forced_requests_those_are_queued_that_can_be_answered_before_ga
 
 
 def connection() -> tuple[GatewayConnection, Wire, str]:
-    core = AgentCore(EchoBackend(), profile_s=(0.01,), admission_factor=None)
-    port = FramePort(key="key", standby=False, on_token=lambda _: None)
-    made, wire = GatewayConnection(core, port), Wire()
+    config = AgentConfig(instance="i-0", role=Role.SERVING, host="127.0.0.1")
+    tenant = Tenant(config, served=served(), offering=offering(), backend=EchoBackend())
+    made, wire = GatewayConnection(FramePort(standby=False, tenants={tenant.wire_key: tenant})), Wire()
     made.connection_made(wire)
-    return made, wire, port.key
+    return made, wire, tenant.wire_key
 
 
 def greet(made: GatewayConnection, wire: Wire, key: str) -> None:

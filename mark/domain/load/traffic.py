@@ -136,6 +136,8 @@ class ModelTraffic:
     model_errors: int = 0
     #: Requests that the model called wrong in themselves, which tells nothing of the service.
     rejected: int = 0
+    #: Of those that instances answered, the ones that shared instances answered in time: no load of its own fleet.
+    shared: int = 0
     #: Requests that were sent again after their agent was lost.
     redispatched: int = 0
     #: (bin, requests), a bin being LATENCY_BIN_S wide.

@@ -12,30 +12,35 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import uvloop
 
 from mark.aws.ec2.imds import ENDPOINT, Identity, Imds
-from mark.aws.ec2.tags import MODEL, MODEL_VERSION, OFFERING, PROFILE_OF, ROLE
+from mark.aws.ec2.tags import MODEL, MODEL_VERSION, OFFERING, PROFILE_OF, ROLE, SERVICE
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater, failure_words
 from mark.domain.fleet import Role
-from mark.domain.offering import Offering, of_type
+from mark.domain.offering import Offering, of_type, with_longest_batch
+from mark.domain.placement import PlacedModel
 from mark.live.cloud_process import exit_after
 from mark.live.local.ports import is_loopback
 from mark.live.standalone_agent import StandaloneLink, is_standalone, standalone_model, standalone_offering
 from mark.live.store_link import open_async_link
 from mark.plugins.load import load_model
 from mark.ports import Backend, ReplacingBackend, StreamingBackend, VariantBackend
+from mark.service_spec import AgentSpec
 from mark.serving.agent.cpu_meter import CpuMeter, busy_vcpu_s
-from mark.serving.agent.process import AgentConfig, serve_agent
+from mark.serving.agent.device import Device
+from mark.serving.agent.process import serve_agent, serve_host
+from mark.serving.agent.tenant import AgentConfig, Tenant
 from mark.serving.backends.factory import make_backend
 from mark.simulator.rng import stream
 from mark.steady_time import WALL, steady_time
 from mark.store.data_plane import AgentStore
-from mark.telemetry.otlp.sender import open_telemetry
+from mark.telemetry.otlp.sender import TelemetrySender, open_telemetry
 from mark.telemetry.structured_logs import log_json
 
 log = logging.getLogger("mark.agent")
@@ -86,34 +91,40 @@ async def _serve(identity: Identity, imds: Imds, booted_at: float, environment: 
         leading.leader if environment.get("MARK_LEADER") == "metadata" else None,
         partial(_store_password, environment),
     )
-    store = AgentStore(link, identity.tags["mark:service"])
-    tags, alone = identity.tags, is_standalone(identity.tags)
+    store = AgentStore(link, identity.tags[SERVICE])
     WALL.adopt(await store.share_wall(WALL.offset_s))
+    clock = _Clock(store)
+    await clock.refresh()
+    try:
+        serve = _share if not identity.tags.get(MODEL) and not is_standalone(identity.tags) else _serve_model
+        return await serve(identity, imds, store, clock, booted_at, stop, environment)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+        await link.aclose()
+        leading.close()
+
+
+async def _serve_model(
+    identity: Identity,
+    imds: Imds,
+    store: AgentStore,
+    clock: _Clock,
+    booted_at: float,
+    stop: asyncio.Event,
+    environment: Mapping[str, str],
+) -> int:
+    """Serve the model that the instance was rented for."""
+    tags, alone = identity.tags, is_standalone(identity.tags)
     spec = await store.spec(tags[PROFILE_OF if alone else MODEL], tags.get(MODEL_VERSION, ""))
     served = standalone_model(spec.served) if alone else spec.served
     launched_as = of_type(tags[OFFERING], imds.get("meta-data/instance-type") or "")
     offering = standalone_offering(served, tags) if alone else served.offering(launched_as)
-    clock = _Clock(store)
-    await clock.refresh()
     rng = stream(spec.seed, f"service times {identity.instance}")
     backend = make_backend(
         served.backend, served, offering, load=load_model, now=clock.now, speed=clock.speed, rng=rng
     )
-    config = AgentConfig(
-        instance=identity.instance,
-        role=Role.SERVING if alone else Role(tags[ROLE]),
-        host=identity.host,
-        epoch=time.time_ns(),
-        encrypted=not is_loopback(identity.host),
-        standalone=alone,
-    )
-    telemetry = open_telemetry(
-        spec.telemetry,
-        process="mark-agent",
-        namespace=identity.tags["mark:service"],
-        instance=identity.instance,
-        headers={},  # model code runs here, and a key is none of its business
-    )
+    config = replace(_config(identity), role=Role.SERVING if alone else Role(tags[ROLE]), standalone=alone)
+    telemetry = _telemetry(spec, identity)
     meter = _cpu_meter(offering, environment, clock.now)
     booting = _Booting(backend, clock, booted_at)
     watching = asyncio.get_running_loop().create_task(_watch_loop(booting.loaded))
@@ -134,9 +145,66 @@ async def _serve(identity: Identity, imds: Imds, booted_at: float, environment: 
         watching.cancel()
         if telemetry is not None:
             await telemetry.close()
-        faulthandler.cancel_dump_traceback_later()
-        await link.aclose()
-        leading.close()
+
+
+async def _share(
+    identity: Identity,
+    imds: Imds,
+    store: AgentStore,
+    clock: _Clock,
+    booted_at: float,
+    stop: asyncio.Event,
+    _environment: Mapping[str, str],
+) -> int:
+    """Serve the models that the store places here: each in a process of its own, on its own code."""
+    config = _config(identity)
+
+    async def make(placed: PlacedModel, device: Device) -> Tenant:
+        spec = await store.spec(placed.model, placed.version)
+        offering = with_longest_batch(spec.served.offering(placed.offering), placed.max_batch)
+        rng = stream(spec.seed, f"service times {identity.instance} {placed.model}")
+        backend = make_backend(
+            spec.served.backend,
+            spec.served,
+            offering,
+            load=load_model,
+            now=clock.now,
+            speed=clock.speed,
+            rng=rng,
+            isolated=True,
+        )
+        return Tenant(config, served=spec.served, offering=offering, backend=backend, share_rps=0.0, device=device)
+
+    launched_as = of_type(identity.tags[OFFERING], imds.get("meta-data/instance-type") or "")
+    return await serve_host(
+        config,
+        offering=launched_as,
+        make_tenant=make,
+        booted=lambda: clock.reach(booted_at),
+        link=store,
+        interruption=lambda: asyncio.to_thread(imds.taken_at),
+        stop=stop,
+    )
+
+
+def _config(identity: Identity) -> AgentConfig:
+    return AgentConfig(
+        instance=identity.instance,
+        role=Role.SERVING,
+        host=identity.host,
+        epoch=time.time_ns(),
+        encrypted=not is_loopback(identity.host),
+    )
+
+
+def _telemetry(spec: AgentSpec, identity: Identity) -> TelemetrySender | None:
+    return open_telemetry(
+        spec.telemetry,
+        process="mark-agent",
+        namespace=identity.tags[SERVICE],
+        instance=identity.instance,
+        headers={},  # model code runs here, and a key is none of its business
+    )
 
 
 def _cpu_meter(offering: Offering, environment: Mapping[str, str], now: Callable[[], float]) -> CpuMeter | None:
@@ -187,6 +255,13 @@ class _Clock:
         """Real seconds until it shows `service`."""
         return self._anchor.wall_time(service) - steady_time()
 
+    async def reach(self, service: float) -> None:
+        """Wait until it shows `service`."""
+        while (left_s := self.wall_until(service)) > 0:
+            await asyncio.sleep(min(left_s, LONGEST_WAIT_S))
+            with suppress(RetryLater):
+                await self.refresh()
+
 
 class _Booting:
     """A backend that has not started before the machine's boot is over."""
@@ -206,10 +281,7 @@ class _Booting:
         """Load, then wait for the boot's end."""
         await self._backend.start()
         self.loaded.set()
-        while (left_s := self._clock.wall_until(self._booted_at)) > 0:
-            await asyncio.sleep(min(left_s, LONGEST_WAIT_S))
-            with suppress(RetryLater):
-                await self._clock.refresh()
+        await self._clock.reach(self._booted_at)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ import asyncio
 import functools
 import logging
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from mark.domain.errors import Misconfigured
@@ -30,10 +29,12 @@ from mark.protocols.frames import (
 )
 from mark.protocols.handshake import AgentHandshake, new_nonce
 from mark.protocols.oip.bodies import error_reply
-from mark.serving.agent.queue import AgentCore, Job
+from mark.serving.agent.queue import Job
 from mark.serving.agent.streams import StreamCore
+from mark.serving.agent.tenant import Tenant
 from mark.serving.frame_link import FrameLink
 from mark.serving.queue_estimate import QueueEstimate
+from mark.serving.unexpected_errors import UnexpectedErrors
 
 log = logging.getLogger("mark.agent")
 
@@ -53,25 +54,28 @@ def _text(value: bytes) -> str:
 class FramePort:
     """State that the connections of an agent's port for frames share.
 
-    `key`: which gateways have to know. `on_token`: takes what a gateway says of its clients' token. `open`: those
-    that are connected, known or not.
+    `tenants`: by the key that a gateway has to know which talks to one. `open`: connections, known or not.
     """
 
-    key: str = field(repr=False)
     standby: bool
-    on_token: Callable[[bytes], None]
+    tenants: dict[str, Tenant] = field(default_factory=dict, repr=False)
     open: set[GatewayConnection] = field(default_factory=set)
+    unexpected: UnexpectedErrors = field(default_factory=lambda: UnexpectedErrors(log))
 
 
 class GatewayConnection(FrameLink):
-    """One gateway's connection. `_mirror` is the gateway's estimate; the state is published where it is off."""
+    """One gateway's connection to one tenant, which is known once the gateway is.
 
-    def __init__(self, core: AgentCore, port: FramePort) -> None:
-        super().__init__(log, core.unexpected, "gateway")
-        self._core, self._port = core, port
-        self._handshake = AgentHandshake(port.key, new_nonce())
+    `_mirror` is the gateway's estimate; the state is published where it is off.
+    """
+
+    tenant: Tenant | None = None
+
+    def __init__(self, port: FramePort) -> None:
+        super().__init__(log, port.unexpected, "gateway")
+        self._port = port
+        self._handshake = AgentHandshake(new_nonce())
         self._mirror = QueueEstimate()
-        self._mirror.max_batch = core.max_batch
         self._published: tuple[object, ...] = ()
         self._seen = 0
 
@@ -84,15 +88,17 @@ class GatewayConnection(FrameLink):
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop: nobody gets this gateway's responses, so its requests that wait do not run."""
         super().connection_lost(exc)
-        self._core.clients.discard(self)
         self._port.open.discard(self)
-        self._core.drop(self)
+        if self.tenant is not None:
+            self._core.clients.discard(self)
+            self._core.drop(self)
 
     def data_received(self, data: bytes) -> None:
         """Called by the loop. Requests that came together may share a batch: it begins after the last of them."""
         FrameLink.data_received(self, data)
-        self._core.start()
-        self._core.publish_if_changed()
+        if self.is_known:
+            self._core.start()
+            self._core.publish_if_changed()
 
     def answered(self, job: Job, reply: InferReply) -> None:
         """Send the model's response."""
@@ -155,8 +161,11 @@ class GatewayConnection(FrameLink):
 
     def on_greeting(self, frame: Frame) -> bool:
         """Take the gateway's Hello; the state follows with what answers it."""
-        hello, welcome = self._handshake.welcome(frame)
-        self._port.on_token(hello.token_digest)
+        hello, welcome, key = self._handshake.welcome(frame, self._port.tenants)
+        self.tenant = self._port.tenants[key]
+        self._core, self._unexpected = self.tenant.core, self.tenant.core.unexpected
+        self._mirror.max_batch = self._core.max_batch
+        self.tenant.access.set_digest(hello.token_digest)
         self.write(encode(welcome))
         self._core.clients.add(self)
         return True

@@ -6,6 +6,7 @@ terminates. One batch runs at a time; the requests that have come meanwhile are 
 fit. A health check of the backend runs beside it: a batch that hangs, or FAILURES_IN_A_ROW failed ones, set
 `broken`. Where the model has variants, `agent/variants.py` says how many of those that wait take part in a batch
 and who answers it; `measured` are the times of the fastest variant then, which admission and gateways count on.
+Where several models share the instance, `agent/device.py` says whose batch is next, and admission asks it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from mark.protocols.exchange import valid_reply
 from mark.protocols.frames import State
 from mark.protocols.oip.bodies import error_reply
 from mark.serving.agent.batch_trace import AgentTracing, BatchTrace
+from mark.serving.agent.device import Device
 from mark.serving.agent.variants import AgentVariants, Waiting
 from mark.serving.passed_on_trace import passed_on
 from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
@@ -83,7 +85,8 @@ class AgentCore:
     answered, so that nothing is queued for nobody. cv: coefficient of variation of a batch's time, until it was
     measured. hung_after_s: no batch counts as hung before. beyond_s: seconds of requests larger than a batch
     (`dispatch/measured.py`). variants: the model's, in place of `profile_s`; the backend is a VariantBackend then.
-    tracing: records spans of sampled requests; None for none.
+    tracing: records spans of sampled requests; None for none. device: shared with other queues; None for one of its
+    own. sheds_late: nobody is made late for a request that is late itself.
     `largest`: items of the largest request.
     """
 
@@ -100,8 +103,11 @@ class AgentCore:
         beyond_s: Sequence[float] = (),
         variants: AgentVariants | None = None,
         tracing: AgentTracing | None = None,
+        device: Device | None = None,
+        sheds_late: bool = False,
     ) -> None:
         self.variants = variants
+        self._device, self._sheds_late = device, sheds_late
         if variants is None:
             self.measured = MeasuredTimes(profile_s, cv, beyond_s)
             self.max_batch, self.largest = len(profile_s), self.measured.largest
@@ -132,6 +138,11 @@ class AgentCore:
         self._task: asyncio.Task[Sequence[InferReply]] | None = None
         self._tracing = tracing
         self._trace: BatchTrace | None = None
+
+    @property
+    def is_abandoned(self) -> bool:
+        """True once its model hangs: nothing more of it runs."""
+        return self._abandoned
 
     @property
     def is_empty(self) -> bool:
@@ -180,7 +191,9 @@ class AgentCore:
         late_at = late_finish_at(
             now, finish_at, in_service, waiting, self.max_batch, full_s, measured.cv, self._sigmas
         )
-        if not self._admits(job, finish_at, late_at):
+        if self._device is not None:
+            finish_at, late_at = self._device.finish_at(self, now, job.deadline_at, self._sigmas)
+        if not self._admits(job, finish_at, late_at, now):
             return finish_at
         self.waiting.append(job)
         if self.variants is not None:
@@ -188,7 +201,7 @@ class AgentCore:
         self.places = self.places + 1 if size == 1 else places_after(self.places, size, self.max_batch)
         return None
 
-    def _admits(self, job: Job, finish_at: float, late_at: float) -> bool:
+    def _admits(self, job: Job, finish_at: float, late_at: float, now: float) -> bool:
         """True where the Bouncer admits a job with this expected finish and the late one."""
         deadline_at, factor = job.deadline_at, self._factor
         if job.forced:
@@ -196,6 +209,8 @@ class AgentCore:
         admitted = self.accepting and stays(
             finish_at, late_at, self.terminates_at, job.arrived_at, deadline_at, factor
         )
+        if admitted and self._device is not None and (self._sheds_late if job.forced else factor < math.inf):
+            admitted = self._device.harms_nobody(self, now, job.deadline_at, self._sigmas)
         self.bounced += not admitted
         return admitted
 
@@ -222,14 +237,21 @@ class AgentCore:
             self.places = places_after(self.places, job.request.size, self.max_batch)
 
     def start(self) -> None:
-        """Begin a batch if none runs and the queue is not empty."""
+        """Begin a batch if none runs on the device and a queue is not empty."""
+        if self._device is not None:
+            self._device.start()
+            return
         while self.waiting and not self.in_service and not self._abandoned:
-            try:
-                self._begin()
-            except Exception as error:  # noqa: BLE001 - the driver of batches: what waits behind is tried too
-                job = self.waiting.popleft()
-                self._keep(list(self.waiting))
-                self.fail_unexpected(job, error)
+            self.begin_batch()
+
+    def begin_batch(self) -> None:
+        """Begin a batch of what waits; where that raises, the first of it is answered with 500 instead."""
+        try:
+            self._begin()
+        except Exception as error:  # noqa: BLE001 - the driver of batches: what waits behind is tried too
+            job = self.waiting.popleft()
+            self._keep(list(self.waiting))
+            self.fail_unexpected(job, error)
 
     def _begin(self) -> None:
         now = time.monotonic()
@@ -329,6 +351,7 @@ class AgentCore:
         self.places = 0
         self.publish_if_changed()
         self.broken.set()
+        self.start()  # the device's other queues
 
     def trace_of(self, field: bytes, now: float) -> Trace | None:
         """The trace of a request that came with this in its frame; recorded here where spans are."""

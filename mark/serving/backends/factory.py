@@ -40,18 +40,20 @@ def python_backend(
     name: str,
     version: str = MODEL_VERSION,
     streams: bool = False,
+    isolated: bool = False,
     log_level: int = logging.INFO,
 ) -> PythonBackend | ReplicatedBackend:
     """A Python model with these replicas and threads, or as many as this machine has processors for.
 
-    make: can be pickled where there are several replicas. Streams have one. log_level: of the replicas' processes.
+    make: can be pickled where there are several replicas. Streams have one. isolated: in a process of its own, also
+    where it has one replica. log_level: of the replicas' processes.
     """
     parallelism = wanted.within(processors())
     if parallelism.replicas != wanted.replicas:
         log.warning("%s has a profile of %s replicas x threads; here run %s", name, wanted, parallelism)
     if streams:
         return PythonStreamBackend(make, name=name, version=version, threads=parallelism.threads)
-    if parallelism.replicas == 1:
+    if parallelism.replicas == 1 and not isolated:
         return PythonBackend(make, name=name, version=version, threads=parallelism.threads)
     return ReplicatedBackend(make, parallelism, name=name, version=version, log_level=log_level)
 
@@ -73,8 +75,11 @@ def make_backend(
     speed: Callable[[], float] = real_time,
     rng: np.random.Generator,
     credits_left: float | None = None,
+    isolated: bool = False,
 ) -> Backend:
     """A backend that has not started. Errors: Misconfigured where its target cannot be one.
+
+    isolated: a Python model gets a process of its own.
 
     load: what a Python model's name stands for, its modules looked for in a folder first. now, speed: service time
     and how fast it moves, for CPU credits. rng: for the noise of an emulated model's times.
@@ -99,7 +104,9 @@ def make_backend(
             # Loading imports the model's module: that is the starting backend's work, on its own thread.
             make = functools.partial(loaded, load, spec.target, Path(spec.folder) if spec.folder else None)
             parallelism = offering.profile.parallelism
-            return python_backend(make, parallelism, name=served.name, version=version, streams=spec.streams)
+            return python_backend(
+                make, parallelism, name=served.name, version=version, streams=spec.streams, isolated=isolated
+            )
         case "oip":
             return OipBackend(spec.target, name=served.name, connections=connections, version=version)
         case "tf-serving":

@@ -33,7 +33,9 @@ class Setup(NamedTuple):
     make_model: Callable[[], PythonModel]
     name: str
     version: str
-    threads: int
+    #: None where nobody chose.
+    threads: int | None
+    #: Which it is pinned to; none for all.
     processors: tuple[int, ...]
     log_level: int
 
@@ -69,7 +71,8 @@ async def receive(reader: asyncio.StreamReader) -> Any:
 
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     setup: Setup = await receive(reader)
-    log_json(f"{setup.name} on {','.join(map(str, setup.processors))}", setup.log_level)
+    where = f" on {','.join(map(str, setup.processors))}" if setup.processors else ""
+    log_json(setup.name + where, setup.log_level)
     backend = PythonBackend(setup.make_model, name=setup.name, version=setup.version, threads=setup.threads)
     try:
         await backend.start()

@@ -63,14 +63,16 @@ class ReplicatedBackend:
         version: str = MODEL_VERSION,
         log_level: int = logging.INFO,
     ) -> None:
-        """make_model: can be pickled. parallelism: with its threads, for the processors that are here."""
-        assert parallelism.threads is not None, "within() says how many"
+        """make_model: can be pickled. parallelism: for the processors that are here.
+
+        A replica without a number of threads is not pinned, and its libraries take as many as they like.
+        """
         self._name = name
         here, threads = sorted(os.sched_getaffinity(0)), parallelism.threads
         self._changed = asyncio.Event()
         self._replicas = [
             _Replica(
-                Setup(make_model, name, version, threads, tuple(here[i * threads : (i + 1) * threads]), log_level),
+                Setup(make_model, name, version, threads, _part_of(here, i, threads), log_level),
                 self._changed.set,
             )
             for i in range(parallelism.replicas)
@@ -213,7 +215,7 @@ class _Replica:
                 *(sys.executable, "-P", "-c", RUN, str(theirs.fileno()), *map(str, setup.processors)),
                 stdin=DEVNULL,
                 stdout=_stdout(),
-                env={**os.environ, **thread_variables(setup.threads), "PYTHONPATH": _search_path()},
+                env={**os.environ, **_variables(setup.threads), "PYTHONPATH": _search_path()},
                 pass_fds=(theirs.fileno(),),
             )
         try:
@@ -239,6 +241,15 @@ class _Replica:
             self._kill()
             await self._process.wait()
             self._writer.close()
+
+
+def _part_of(processors: Sequence[int], place: int, threads: int | None) -> tuple[int, ...]:
+    """The processors of the replica at this place; none where it is not pinned."""
+    return () if threads is None else tuple(processors[place * threads : (place + 1) * threads])
+
+
+def _variables(threads: int | None) -> dict[str, str]:
+    return {} if threads is None else thread_variables(threads)
 
 
 def _stdout() -> int:

@@ -78,6 +78,7 @@ class AgentConnection(FrameLink):
         self._handshake = GatewayHandshake(member.wire_key, new_nonce(), token)
         self._certificate = member.certificate
         self.view = AgentView(member.instance, router.profile_s(member.offering))
+        self.view.is_shared = member.share_rps is not None
         self.offering = member.offering
         self.router = router
         self.version = member.version
@@ -160,6 +161,7 @@ class AgentConnection(FrameLink):
             b"" if client is None or has_details else client.details,
         )
         self._sent = id_
+        request.is_forced = forced
         self.in_flight[id_] = request
         request.sent_to, request.sent_as = self, id_
         if request.stream is not None:
@@ -291,6 +293,8 @@ class AgentConnection(FrameLink):
         view.answered(now, view.full_batch_s, size)
         if request is not None:
             del self.in_flight[frame.id]
+            if view.share_rps and now <= request.deadline_at:
+                self.router.tally.shared += 1
             self.router.answer(request, frame, "standby" if view.standby else "instance", now)
             return
         if (shadow := self.shadows.pop(frame.id, None)) is not None:
@@ -357,7 +361,10 @@ class AgentConnection(FrameLink):
                 if request is not None:
                     if request.trace is not None:
                         request.trace.returned("bounced", now)
-                    self.router.bounced(request, now)
+                    if self.view.is_shared:
+                        self.router.bounced_by_neighbours(request, now)
+                    else:
+                        self.router.bounced(request, now)
                 elif (shadow := self.shadows.pop(id_, None)) is not None:
                     shadow.shadows.dropped(shadow)
             case Goodbye():
@@ -378,6 +385,7 @@ class AgentConnections:
         self._versions = {name: VersionRouters(router) for name, router in routers.items()}
         self._tls = _any_certificate()
         self._members: dict[str, Member] = {}
+        self._gateways = 1
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.open: dict[str, AgentConnection] = {}
 
@@ -391,11 +399,23 @@ class AgentConnections:
         ready = [member for member in members.values() if member.state is MemberState.READY]
         for name, router in self._routers.items():
             router.set_members({member.instance: member for member in ready if member.model == name})
-        for instance, member in members.items():
-            if instance not in self._tasks and member.model in self._routers:
-                task = asyncio.get_running_loop().create_task(self._keep_connected(instance))
-                self._tasks[instance] = task
-                task.add_done_callback(functools.partial(self._ended, instance))
+        for name, member in members.items():
+            if name not in self._tasks and member.model in self._routers:
+                task = asyncio.get_running_loop().create_task(self._keep_connected(name))
+                self._tasks[name] = task
+                task.add_done_callback(functools.partial(self._ended, name))
+        self._give_shares()
+
+    def set_gateways(self, count: int) -> None:
+        """Divide the shares of tenants among so many gateways."""
+        self._gateways = count
+        self._give_shares()
+
+    def _give_shares(self) -> None:
+        for name, connection in self.open.items():
+            member = self._members.get(name)
+            if member is not None and member.share_rps is not None:
+                connection.view.give_share(member.share_rps / self._gateways)
 
     def set_versions(self, versions: ModelVersions) -> None:
         """Route a model's requests by these versions, and move each of its agents to the router of its own."""
@@ -440,26 +460,27 @@ class AgentConnections:
         for connection in connected:
             await connection.closed.wait()
 
-    async def _keep_connected(self, instance: str) -> None:
+    async def _keep_connected(self, name: str) -> None:
         failures = 0
-        while (member := self._members.get(instance)) is not None:
+        while (member := self._members.get(name)) is not None:
             try:
                 if await self._connected(member):
                     failures = 0
             except Exception as error:  # noqa: BLE001 - the driver of one connection: it tries again
-                self._routers[member.model].unexpected.note(error, instance=instance)
+                self._routers[member.model].unexpected.note(error, instance=member.instance)
             await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
             failures += 1
 
-    def _ended(self, instance: str, _: asyncio.Task[None]) -> None:
-        del self._tasks[instance]
+    def _ended(self, name: str, _: asyncio.Task[None]) -> None:
+        del self._tasks[name]
 
     async def _connected(self, member: Member) -> bool:
         """Connect and wait until the connection ends; False where no agent was there, or it was refused."""
         router = self._versions[member.model].of(member.version)
         connection = AgentConnection(member, router, self._token, lambda: self._list_accepting(connection.router))
         loop = asyncio.get_running_loop()
-        self.open[member.instance] = connection
+        self.open[member.name] = connection
+        self._give_shares()
         try:
             # the kernel connects for an agent whose model lets no thread run meanwhile; TLS waits for its loop
             async with asyncio.timeout(CONNECT_S + HANDSHAKE_S if member.certificate else CONNECT_S):
@@ -470,7 +491,7 @@ class AgentConnections:
         except (OSError, TimeoutError):
             return False
         finally:
-            del self.open[member.instance]
+            del self.open[member.name]
         return connection.is_known
 
     def _list_accepting(self, router: ModelRouter) -> None:

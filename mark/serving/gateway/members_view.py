@@ -20,7 +20,8 @@ from mark.serving.queue_estimate import QueueEstimate
 class AgentView(QueueEstimate):
     """One agent as the gateway sees it; times are the loop's. `current` is the weighted rule's running credit.
 
-    profile_s: what its offering's profile says of 0, 1, 2, ... items, the first of which is not used.
+    profile_s: what its offering's profile says of 0, 1, 2, ... items, the first of which is not used. `is_shared`: it
+    is one of several on its instance, and `share_rps` its share at this gateway (`dispatch/device.py`).
     """
 
     __slots__ = (
@@ -28,7 +29,11 @@ class AgentView(QueueEstimate):
         "current",
         "full_batch_s",
         "instance",
+        "is_shared",
         "profile_s",
+        "share_at",
+        "share_left",
+        "share_rps",
         "single_s",
         "standby",
         "terminates_at",
@@ -41,6 +46,14 @@ class AgentView(QueueEstimate):
         self.accepting = self.standby = False
         self.single_s = self.full_batch_s = self.weight = self.current = 0.0
         self.terminates_at = math.inf
+        self.is_shared = False
+        self.share_rps, self.share_left, self.share_at = 0.0, math.inf, 0.0
+
+    def give_share(self, share_rps: float) -> None:
+        """Let it take so many requests/s of this gateway's before the model's own instances are asked."""
+        self.is_shared, self.share_rps = True, share_rps
+        if share_rps == 0.0:
+            self.share_left = 0.0
 
     def on_state(self, state: State, unseen: int, now: float) -> None:
         """Take the published state; `unseen` requests were on their way to the agent."""
@@ -79,9 +92,14 @@ class ModelView:
         self.agents: list[AgentView] = []
         self.profiles_s: list[Sequence[float]] = []
         self.rows: Sequence[int] = ()
+        #: Of these, agents on instances of the model's own, and on shared ones.
+        self.own: Sequence[int] = ()
+        self.shared: Sequence[int] = ()
 
     def set_agents(self, agents: Iterable[AgentView]) -> None:
         """Replace the agents that accept requests."""
         self.agents = sorted(agents, key=lambda agent: agent.instance)
         self.profiles_s = [agent.profile_s for agent in self.agents]
         self.rows = range(len(self.agents))
+        self.own = [row for row in self.rows if not self.agents[row].is_shared]
+        self.shared = [row for row in self.rows if self.agents[row].is_shared]

@@ -20,6 +20,7 @@ from typing import Concatenate, ParamSpec
 
 from mark.dispatch.backlog import idle_room
 from mark.dispatch.client_limits import may_wait
+from mark.dispatch.device import has_share
 from mark.dispatch.overflow import TO_INSTANCE, TO_LAMBDA, after_bounce, warm_for_all
 from mark.dispatch.policy import Bounced, Late, Routing
 from mark.dispatch.redispatch import AfterLoss, after_loss, at_work
@@ -232,7 +233,7 @@ class ModelRouter:
             if only is not None and only.view.terminates_at == math.inf:  # all rules agree on one that stays
                 only.send(request, now, forced=False)
                 return
-            agent = self._route(now, request.size)
+            agent = self._choose(now, request.size)
             if agent is None:
                 self.bounced(request, now)
             else:
@@ -289,6 +290,20 @@ class ModelRouter:
             self._shed(request)
         else:
             agent.send(request, now, forced=True)
+
+    @_fails_its_request
+    def bounced_by_neighbours(self, request: InferenceRequest, now: float) -> None:
+        """Route a request that a shared instance did not admit: to the model's own, else as any other.
+
+        What would make others late there, though it is late itself, is forced on no shared instance again.
+        """
+        agent = None if request.is_forced else self._route(now, request.size, self.view.own)
+        if agent is not None:
+            agent.send(request, now, forced=False)
+        elif not request.is_forced:
+            self.bounced(request, now)
+        elif self._stays(request, now, math.inf):
+            self._shed(request)
 
     def _stays(
         self, request: InferenceRequest, now: float, instance_at: float, *, lambda_refused: bool = False
@@ -530,16 +545,27 @@ class ModelRouter:
         self.tally.says_failed(f"internal error: {type(error).__name__}: {error}")
         self.fail(request, status, text)
 
-    def _route(self, now: float, size: int) -> Agent | None:
+    def _choose(self, now: float, size: int) -> Agent | None:
+        """The agent that a new request is sent to: on a shared instance within its share, else one of its own."""
         view = self.view
-        if not self._agents:
+        if not view.shared:
+            return self._route(now, size, view.rows)
+        shared = self._route(now, size, view.shared)
+        if shared is not None and has_share(now, shared.view):
+            shared.view.share_left -= 1.0
+            return shared
+        return self._route(now, size, view.own) or shared
+
+    def _route(self, now: float, size: int, rows: Sequence[int]) -> Agent | None:
+        view = self.view
+        if not rows:
             return None
         if self._policy.routing is Routing.LEAST_FINISH:
-            row = self._least_finish(now, size)
+            row = self._least_finish(now, size, rows)
         elif self._policy.routing is Routing.WEIGHTED:
-            row = weighted(view.rows, view.agents)
+            row = weighted(rows, view.agents)
         else:
-            row = least_outstanding(view.rows, view.agents)
+            row = least_outstanding(rows, view.agents)
         if row == NONE:
             return None
         agent = self._agents[row]
@@ -548,16 +574,16 @@ class ModelRouter:
     def _first_to_finish(self, now: float, size: int) -> tuple[Agent | None, float]:
         if not self._agents:
             return None, math.inf
-        row = self._least_finish(now, size)
+        row = self._least_finish(now, size, self.view.rows)
         if row == NONE:
             return None, math.inf
         return self._agents[row], self._agents[row].view.finish_at(now, size)
 
-    def _least_finish(self, now: float, size: int) -> int:
+    def _least_finish(self, now: float, size: int, rows: Sequence[int]) -> int:
         view = self.view
         if size == 1:
-            return least_finish(now, view.rows, view.agents)
-        return least_finish_of_size(now, size, view.rows, view.agents, view.profiles_s)
+            return least_finish(now, rows, view.agents)
+        return least_finish_of_size(now, size, rows, view.agents, view.profiles_s)
 
     def _lambda_open(self, body_bytes: int, beside: int = 0) -> bool:
         if self.overflow is None or self._policy.bounced is Bounced.NOWHERE:

@@ -80,7 +80,7 @@ class InferenceRequest(HttpExchange):
 
     __slots__ = (
         "accept", "accuracy_floor", "arrived_at", "client", "content_type", "deadline_at", "failed_by",
-        "header_length", "idempotency", "losses", "path", "request_id", "sent_as", "sent_to", "shape", "size",
+        "header_length", "idempotency", "is_forced", "losses", "path", "request_id", "sent_as", "sent_to", "shape", "size",
         "trace", "traceparent", "variant", "version",
     )  # fmt: skip
 
@@ -114,6 +114,8 @@ class InferenceRequest(HttpExchange):
     #: the connection to the agent that it was sent to last, and its number there; None before
     sent_to: Withdraws | None
     sent_as: int
+    #: it was sent there although it will be late
+    is_forced: bool
     #: servers that were lost with it
     losses: tuple[Loss, ...]
     #: version whose answer was an error that its client did not get
@@ -138,6 +140,7 @@ class InferenceRequest(HttpExchange):
         self.idempotency = self.client = self.trace = None
         self.losses = ()
         self.sent_to, self.sent_as = None, 0
+        self.is_forced = False
 
     @property
     def is_unasked(self) -> bool:

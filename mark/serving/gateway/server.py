@@ -141,6 +141,7 @@ class Gateway:
 
     def _share_agents(self, gateways: list[str]) -> None:
         self.clients.set_gateways(len(gateways), time.monotonic())
+        self.agents.set_gateways(len(gateways))
         for router in self.routers.values():
             router.set_gateways(self.peers.name, gateways)
 

@@ -240,5 +240,5 @@ class _MembersFollower:
             return
         members = await self._link.members()
         self._version = version
-        here = {m.instance: m for m in members if m.state in (MemberState.READY, MemberState.DRAINING)}
+        here = {m.name: m for m in members if m.state in (MemberState.READY, MemberState.DRAINING)}
         self._agents.set_members(here)

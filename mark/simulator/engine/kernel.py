@@ -23,7 +23,7 @@ import numpy as np
 from mark.dispatch.batcher import batch_size, fits, places_after, places_ahead, places_left
 from mark.dispatch.bouncer import late_finish_at, predicted_finish_at, stays
 from mark.dispatch.credits import earned, slowed_s
-from mark.dispatch.device import TENANT_FIELDS
+from mark.dispatch.device import SHARE_FIELDS, TENANT_FIELDS
 from mark.dispatch.overflow import (
     SHED,
     TO_LAMBDA,
@@ -99,9 +99,7 @@ SERVER = np.dtype(
         ("model", "i8"),  # whose requests it answers
         ("device_number", "i8"),  # where it runs
         ("shared", "i8"),  # the instance is the service's
-        ("share_rps", "f8"),  # requests/s that it may take before the model's own instances are asked
-        ("share_left", "f8"),  # requests that it may take at once at share_at
-        ("share_at", "f8"),
+        *SHARE_FIELDS.items(),
     ]
 )
 RULES = np.dtype(

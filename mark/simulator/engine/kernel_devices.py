@@ -14,6 +14,7 @@ import numpy as np
 
 from mark.dispatch.bouncer import deviating_finish_at, stays
 from mark.dispatch.device import (
+    has_share,
     is_idle,
     keeps_promises,
     likely_finish_at,
@@ -53,8 +54,6 @@ from mark.simulator.engine.kernel_tally import (
     window_closed,
 )
 
-SHARE_S = 10.0
-"""A tenant may take the requests of so long at once, beside one batch."""
 MARKS = np.dtype([("due_at", "f8"), ("missed", "i8"), ("concurrency", "i8")])
 """due_at: nothing ends before; missed: the model whose monitor stopped the run; concurrency: calls of Lambda that
 the account allows at once."""
@@ -213,7 +212,7 @@ def _offer(
     in_share: only where the tenant has not taken what was planned for it.
     """
     row = _route(now, deadline_at, rows, rules, fleet, devices)
-    if row == NONE or (in_share and not _has_share(now, fleet.servers[row])):
+    if row == NONE or (in_share and not has_share(now, fleet.servers[row])):
         return BOUNCED
     servers, tenants = fleet.servers, _tenants(row, fleet, devices)
     server = servers[row]
@@ -231,14 +230,6 @@ def _offer(
     if in_share:
         server.share_left -= 1.0
     return _enqueue_or_shed(row, now, arrived_at, finish_at, True, fleet, devices, models)
-
-
-def _has_share(now: float, server: Record) -> bool:
-    """True where the tenant may take one more of the requests that were planned for it."""
-    most = SHARE_S * server.share_rps + server.max_batch
-    server.share_left = min(most, server.share_left + server.share_rps * (now - server.share_at))
-    server.share_at = now
-    return bool(server.share_left >= 1.0)
 
 
 def _route(now: float, deadline_at: float, rows: Ints, rules: Record, fleet: Fleet, devices: Devices) -> int:

@@ -18,7 +18,8 @@ import pytest
 from mark.domain.fleet import Role
 from mark.ports import InferReply, InferRequest
 from mark.protocols.oip.bodies import compose_infer, parse_infer_reply
-from mark.serving.agent.process import AgentConfig, serve_agent
+from mark.serving.agent.process import serve_agent
+from mark.serving.agent.tenant import AgentConfig
 from mark.serving.backends.oip_server import OipBackend
 from models.digits import Digits
 from scripts.bench.peers import MLSERVER, NoPeers, peers_python, start_peer

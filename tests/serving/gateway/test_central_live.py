@@ -17,7 +17,8 @@ from mark.domain.models.latency_table import LatencyTable
 from mark.domain.objective import Slo
 from mark.domain.offering import Offering
 from mark.service_spec import ServedModel, ServiceSpec
-from mark.serving.agent.process import AgentConfig, serve_agent
+from mark.serving.agent.process import serve_agent
+from mark.serving.agent.tenant import AgentConfig
 from mark.serving.backends.emulated import EmulatedBackend
 from mark.serving.gateway.config import GatewayConfig
 from mark.serving.gateway.server import serve_gateway

@@ -58,7 +58,7 @@ class CountingAgent(asyncio.Protocol):
         self._parser = FrameParser()
         self.transports.add(transport)
         self._saying: asyncio.TimerHandle | None = None
-        self._handshake = AgentHandshake(KEY, new_nonce())
+        self._handshake = AgentHandshake(new_nonce())
         self._transport.write(encode(self._handshake.challenge()))
 
     def connection_lost(self, _: Exception | None) -> None:
@@ -76,7 +76,7 @@ class CountingAgent(asyncio.Protocol):
                 self.seen.append(frame.request_id)
                 self._transport.write(encode_response(frame.id, 200, b"application/json", 0, ANSWER))
             elif isinstance(frame, Hello):
-                self._transport.write(encode(self._handshake.welcome(frame)[1]))
+                self._transport.write(encode(self._handshake.welcome(frame, [KEY])[1]))
                 self._say()
 
 

@@ -13,11 +13,12 @@ from mark.domain.fleet import Role
 from mark.domain.objective import Slo
 from mark.ports import InferReply
 from mark.protocols.stream_window import WINDOW_BYTES
-from mark.serving.agent.process import EXIT_BROKEN, Agent, AgentConfig
+from mark.serving.agent.process import EXIT_BROKEN
 from mark.serving.agent.queue import FAILURES_IN_A_ROW
+from mark.serving.agent.tenant import AgentConfig, Tenant
 from mark.serving.backends.answering import ModelFailed
 from mark.serving.http.limits import HttpLimits
-from tests.serving.fakes import EchoBackend, FakeStore
+from tests.serving.fakes import EchoBackend
 from tests.serving.harness import Client, Live, live, run, until
 from tests.serving.streams.backends import (
     STREAM,
@@ -401,4 +402,4 @@ def test_a_backend_that_cannot_stream_is_refused_at_the_start() -> None:
     model = streaming()
     config = AgentConfig(instance="i-0", role=Role.SERVING, host="127.0.0.1")
     with pytest.raises(Misconfigured, match=r"leave backend\.streams out"):
-        Agent(config, served=model, offering=model.offerings[0], link=FakeStore(), backend=EchoBackend())
+        Tenant(config, served=model, offering=model.offerings[0], backend=EchoBackend())

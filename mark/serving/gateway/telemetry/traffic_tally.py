@@ -93,7 +93,7 @@ class Tally:
     """Counts of one model. `window_count` are the arrivals of the window of service time that runs.
 
     `_opened`: when the last windows began, by the loop's clock, and their numbers. `variants`: answers by variant.
-    `recent`: sum of accuracies and answers with one in the last whole window. `sizes`: arrivals by size since the
+    `shared`: requests that shared instances answered in time. `recent`: sum of accuracies and answers with one in the last whole window. `sizes`: arrivals by size since the
     last report.
     """
 
@@ -101,13 +101,14 @@ class Tally:
         "_opened", "_since", "_window_began", "accuracy_known", "accuracy_sum", "arrivals", "billed", "by", "cold",
         "cut_short", "deduplicated", "failed", "failures", "first_byte_sum_s", "first_bytes", "forwarded", "gib_s",
         "invocations", "late", "latencies", "latency_sum_s", "left", "model_errors", "recent", "redispatched",
-        "rejected", "shed", "sizes", "variants", "versions", "window_count",
+        "rejected", "shared", "shed", "sizes", "variants", "versions", "window_count",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.arrivals: Counter[int] = Counter()
         self.by: dict[Server, int] = dict.fromkeys(SERVERS, 0)
         self.late = self.shed = self.failed = self.rejected = self.redispatched = self.deduplicated = 0
+        self.shared = 0
         self.model_errors = 0
         self.failures = FailureTally()
         self.invocations = self.cold = self.forwarded = 0
@@ -223,6 +224,7 @@ class Tally:
             failed=self.failed,
             model_errors=self.model_errors,
             rejected=self.rejected,
+            shared=self.shared,
             redispatched=self.redispatched,
             latency_counts=tuple(sorted(self.latencies.items())),
             latency_sum_s=self.latency_sum_s,
@@ -260,6 +262,7 @@ def _difference(
         failed=now.failed - old.failed,
         model_errors=now.model_errors - old.model_errors,
         rejected=now.rejected - old.rejected,
+        shared=now.shared - old.shared,
         redispatched=now.redispatched - old.redispatched,
         latency_counts=_grown(now.latency_counts, old.latency_counts),
         latency_sum_s=now.latency_sum_s - old.latency_sum_s,

@@ -1,0 +1,27 @@
+"""Placement: the models that a shared instance is to hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class PlacedModel:
+    """A model that an instance is to hold."""
+
+    model: str
+    #: The version of it; empty where versions are not told apart.
+    version: str = ""
+    #: The instance as the model's offerings name it.
+    offering: str
+    #: Its longest batch there, in items: neighbours wait for it.
+    max_batch: int
+    #: Requests/s that it takes there before the model's own instances are asked; 0 while it is handed over to them.
+    share_rps: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """All models that one shared instance is to hold."""
+
+    models: tuple[PlacedModel, ...] = ()

@@ -1,0 +1,171 @@
+"""Models of a shared instance as the store places them: loaded, kept running, drained and unloaded.
+
+Each model is a matter of its own: one that does not load, hangs or fails again and again is announced as broken and
+started anew, later each time, while its neighbours serve on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from mark.domain.errors import MarkError
+from mark.domain.member import MemberState
+from mark.domain.placement import PlacedModel, Placement
+from mark.serving.agent.device import Device
+from mark.serving.agent.host import Host
+from mark.serving.agent.tenant import Tenant
+
+log = logging.getLogger("mark.agent")
+
+AGAIN_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+"""Waits before a model that broke is started again; the last one counts for all further ones."""
+STEADY_S = 60.0
+"""A model that served for so long begins anew with the shortest wait."""
+
+MakeTenant = Callable[[PlacedModel, Device], Awaitable[Tenant]]
+"""Makes a placed model, which is not loaded. Errors: MarkError."""
+
+
+class Tenancies:
+    """The models that an instance is told to hold."""
+
+    def __init__(self, host: Host, make: MakeTenant) -> None:
+        self._host, self._make = host, make
+        self._device = Device()
+        self._held: dict[tuple[str, str], _Tenancy] = {}
+
+    async def follow(self) -> None:
+        """Read what is placed here, load what is new and begin to drain what is not wanted any more."""
+        placement = await self._host.link.placement(self._host.config.instance)
+        self.place(placement or Placement())
+
+    def place(self, placement: Placement) -> None:
+        """Hold these models. One that is to be another version of itself is there again once it has left."""
+        wanted = {(one.model, one.version): one for one in placement.models}
+        self._held = {key: held for key, held in self._held.items() if not held.task.done()}
+        for key, held in self._held.items():
+            if not held.takes(wanted.get(key)):
+                held.leaving.set()
+        for key, placed in wanted.items():
+            if key not in self._held:
+                self._held[key] = _Tenancy(self._host, self._make, self._device, placed)
+
+    async def drain(self, stop: asyncio.Event) -> bool:
+        """Let all models answer their queues and leave; False where that was stopped."""
+        self.place(Placement())
+        stopped = asyncio.ensure_future(stop.wait())
+        try:
+            left = {held.task for held in self._held.values()}
+            while left and not stopped.done():
+                _, pending = await asyncio.wait({*left, stopped}, return_when=asyncio.FIRST_COMPLETED)
+                left &= pending
+            return not left
+        finally:
+            stopped.cancel()
+
+    async def close(self) -> None:
+        """End all models at once. Batches that run are not answered."""
+        tasks = [held.task for held in self._held.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class _Tenancy:
+    """One model's time here. `leaving`: it is not wanted any more."""
+
+    def __init__(self, host: Host, make: MakeTenant, device: Device, placed: PlacedModel) -> None:
+        self._host, self._make, self._device, self._placed = host, make, device, placed
+        self._tenant: Tenant | None = None
+        self._never = asyncio.Event()
+        self.leaving = asyncio.Event()
+        self.task = asyncio.ensure_future(self._run())
+
+    def takes(self, placed: PlacedModel | None) -> bool:
+        """True where this is what is wanted, but for the share, which it takes over."""
+        if placed is None or (placed.offering, placed.max_batch) != (
+            self._placed.offering,
+            self._placed.max_batch,
+        ):
+            return False
+        self._placed = placed
+        if self._tenant is not None:
+            self._tenant.share_rps = placed.share_rps
+        return True
+
+    async def _run(self) -> None:
+        failures = 0
+        while not self.leaving.is_set():
+            began_at = asyncio.get_running_loop().time()
+            await self._serve()
+            is_steady = asyncio.get_running_loop().time() - began_at > STEADY_S
+            failures = 1 if is_steady else failures + 1
+            await self._until_leaving(AGAIN_S[min(failures, len(AGAIN_S)) - 1])
+
+    async def _serve(self) -> None:
+        """Load the model and serve with it until it is to leave, or breaks."""
+        try:
+            tenant = self._tenant = await self._make(self._placed, self._device)
+        except MarkError as error:
+            log.error("%s cannot be placed here: %s", self._placed.model, error)  # noqa: TRY400 - no fault of ours
+            return
+        tenant.share_rps = self._placed.share_rps
+        self._host.add(tenant)
+        try:
+            if await self._load(tenant) and await self._lasts(tenant):
+                await self._host.drain(tenant, self._never)
+                log.info("%s unloaded", tenant.name)
+        finally:
+            self._host.remove(tenant)
+            self._tenant = None
+            await tenant.close()
+
+    async def _load(self, tenant: Tenant) -> bool:
+        loading = asyncio.ensure_future(tenant.backend.start())
+        try:
+            await self._first_of(loading)
+            if not loading.done():
+                return False
+            loading.result()
+        except MarkError as error:
+            log.error("%s", error)  # noqa: TRY400 - the model's error, not ours
+            await self._tell(tenant, MemberState.BROKEN)
+            return False
+        finally:
+            loading.cancel()
+            await asyncio.gather(loading, return_exceptions=True)
+        tenant.accept()
+        await self._host.call_dependency(self._host.announce)
+        log.info("%s loaded", tenant.name)
+        return True
+
+    async def _lasts(self, tenant: Tenant) -> bool:
+        """Wait for the end: False where the model broke before it was to leave."""
+        broken = asyncio.ensure_future(tenant.core.broken.wait())
+        await self._first_of(broken)
+        is_broken = broken.done()
+        broken.cancel()
+        if is_broken:
+            log.error("%s is broken and is started again", tenant.name)
+            await self._tell(tenant, MemberState.BROKEN)
+        return not is_broken
+
+    async def _tell(self, tenant: Tenant, state: MemberState) -> None:
+        tenant.refuse(state)
+        await self._host.call_dependency(self._host.announce)
+
+    async def _first_of(self, other: asyncio.Future[object] | asyncio.Future[None]) -> None:
+        """Until `other` is done, or the model is to leave."""
+        leaving = asyncio.ensure_future(self.leaving.wait())
+        try:
+            await asyncio.wait({leaving, other}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            leaving.cancel()
+
+    async def _until_leaving(self, seconds: float) -> None:
+        if not self.leaving.is_set():
+            leaving = asyncio.ensure_future(self.leaving.wait())
+            await asyncio.wait({leaving}, timeout=seconds)
+            leaving.cancel()

@@ -1,0 +1,209 @@
+"""An instance that several models share: one batch at a time, each model a matter of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from mark.domain.errors import Misconfigured
+from mark.domain.fleet import Role
+from mark.domain.member import MemberState
+from mark.domain.placement import PlacedModel, Placement
+from mark.ports import InferReply, InferRequest
+from mark.service_spec import ServiceSpec
+from mark.serving.agent.device import Device
+from mark.serving.agent.process import EXIT_DRAINED, serve_host
+from mark.serving.agent.tenant import AgentConfig, Tenant
+from mark.serving.gateway.config import GatewayConfig
+from mark.serving.gateway.server import serve_gateway
+from tests.serving.fakes import EchoBackend, FakeLambda, FakeStore
+from tests.serving.harness import BODY, Client, offering, run, served, truth, until
+
+MODELS = ("one", "two")
+
+
+class Watched(EchoBackend):
+    """A backend that notes how many batches run at the same time on the instance."""
+
+    running = most = 0
+
+    async def infer(self, batch: Sequence[InferRequest]) -> Sequence[InferReply]:
+        Watched.running += 1
+        Watched.most = max(Watched.most, Watched.running)
+        try:
+            return await super().infer(batch)
+        finally:
+            Watched.running -= 1
+
+
+class NotThere(EchoBackend):
+    """A model that cannot be loaded."""
+
+    async def start(self) -> None:
+        raise Misconfigured("no such file")
+
+
+class Failing(EchoBackend):
+    """A model that fails on every batch."""
+
+    async def infer(self, batch: Sequence[InferRequest]) -> Sequence[InferReply]:
+        raise RuntimeError(f"cannot answer {len(batch)} requests")
+
+
+@dataclass
+class Service:
+    store: FakeStore
+    port: int
+    task: asyncio.Task[int]
+    backends: dict[str, list[EchoBackend]] = field(default_factory=dict)
+
+    def place(self, *models: str, share_rps: float = 5.0) -> None:
+        self.store.placements["i-0"] = Placement(
+            models=tuple(
+                PlacedModel(model=name, offering=offering().name, max_batch=2, share_rps=share_rps)
+                for name in models
+            )
+        )
+
+    def state(self, model: str) -> MemberState | None:
+        member = self.store.listed.get(f"i-0/{model}")
+        return None if member is None else member.state
+
+    async def until_serving(self, *models: str) -> None:
+        async def serve() -> bool:
+            return all([(await self.ask(model)) == 200 for model in models])
+
+        await until(serve)
+
+    async def ask(self, model: str) -> int:
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.port))
+        reply = await client.ask(f"/v2/models/{model}/infer", BODY)
+        await client.close()
+        return reply.status
+
+
+@asynccontextmanager
+async def shared(
+    kinds: dict[str, type[EchoBackend]] | None = None, *, takes_s: float = 0.0
+) -> AsyncIterator[Service]:
+    """A gateway and an instance that holds what is placed there."""
+    models = {name: served(name=name) for name in MODELS}
+    config = AgentConfig(instance="i-0", role=Role.SERVING, host="127.0.0.1", frame_port=0, http_port=0)
+    store, stop, gateway_stop = FakeStore(), asyncio.Event(), asyncio.Event()
+    bound: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def make(placed: PlacedModel, device: Device) -> Tenant:
+        backend = (kinds or {}).get(placed.model, Watched)(takes_s)
+        service.backends.setdefault(placed.model, []).append(backend)
+        model = models[placed.model]
+        return Tenant(
+            config,
+            served=model,
+            offering=offering(batch_s=(0.002, 0.003)),
+            backend=backend,
+            share_rps=0.0,
+            device=device,
+        )
+
+    async def no_notice() -> float | None:
+        return None
+
+    async def booted() -> None:
+        return None
+
+    host = asyncio.ensure_future(
+        serve_host(
+            config,
+            offering="c5.large",
+            make_tenant=make,
+            booted=booted,
+            link=store,
+            interruption=no_notice,
+            stop=stop,
+        )
+    )
+    gateway = asyncio.ensure_future(
+        serve_gateway(
+            GatewayConfig(name="g1"),
+            spec=ServiceSpec(name="test", models=tuple(models.values())),
+            link=store,
+            overflow=FakeLambda(),
+            stop=gateway_stop,
+            on_bound=bound.set_result,
+        )
+    )
+    service = Service(store, await bound, host)
+    try:
+        yield service
+    finally:
+        stop.set()
+        gateway_stop.set()
+        await asyncio.gather(host, gateway)
+
+
+def test_models_are_placed_served_and_evicted() -> None:
+    async def test() -> None:
+        async with shared() as service:
+            await until(lambda: truth(service.store.listed.get("i-0") is not None))
+            assert await service.ask("one") == 503
+            service.place("one")
+            await service.until_serving("one")
+            service.place("one", "two")
+            await service.until_serving("one", "two")
+            assert {name: member.model for name, member in service.store.listed.items()} == {
+                "i-0": "",
+                "i-0/one": "one",
+                "i-0/two": "two",
+            }
+            assert service.store.listed["i-0/two"].max_batch == 2
+            service.place("two", share_rps=0.0)
+            await until(lambda: truth(service.state("one") is None))
+            assert await service.ask("one") == 503
+            await until(lambda: truth(service.store.listed["i-0/two"].share_rps == 0.0))
+            assert len(service.backends["two"]) == 1, "a new share loads nothing"
+            service.place("one", "two")
+            await service.until_serving("one", "two")
+            service.store.drained.add("i-0")
+            assert await service.task == EXIT_DRAINED
+            assert not service.store.listed
+
+    run(test())
+
+
+def test_one_batch_runs_at_a_time_and_nothing_is_lost() -> None:
+    async def test() -> None:
+        Watched.most = 0
+        async with shared(takes_s=0.002) as service:
+            service.place(*MODELS)
+            await service.until_serving(*MODELS)
+            asked = [service.ask(MODELS[n % 2]) for n in range(60)]
+            assert set(await asyncio.gather(*asked)) == {200}
+            assert Watched.most == 1
+
+    run(test())
+
+
+def test_a_model_that_does_not_load_or_breaks_is_its_own_matter() -> None:
+    async def test() -> None:
+        async with shared({"two": NotThere}) as service:
+            service.place(*MODELS)
+            await service.until_serving("one")
+            await until(lambda: truth(service.state("two") is MemberState.BROKEN))
+            assert await service.ask("two") == 503
+            assert await service.ask("one") == 200
+        async with shared({"two": Failing}) as service:
+            service.place(*MODELS)
+            await service.until_serving("one")
+            await until(lambda: truth(service.state("two") is MemberState.READY))
+
+            async def broke() -> bool:
+                assert await service.ask("two") in (500, 503)
+                return len(service.backends["two"]) > 1
+
+            await until(broke)
+            assert await service.ask("one") == 200
+            assert len(service.backends["one"]) == 1
+
+    run(test())
