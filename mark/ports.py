@@ -14,13 +14,13 @@ from mark.domain.clients import ClientDirectory
 from mark.domain.clock import ClockAnchor
 from mark.domain.demand import Demand, DemandUnit, Forecast
 from mark.domain.fleet import FleetView
+from mark.domain.host_spec import HostSpec
 from mark.domain.lease import Lease, LeaseTimes
 from mark.domain.load.traffic import GatewayReport, Warmed
 from mark.domain.member import Member, Peer
 from mark.domain.models.versions import ModelVersions
 from mark.domain.objective import SloWindow
 from mark.domain.orders import Fact, Order
-from mark.domain.placement import Placement
 from mark.domain.supernet import Actuation, ElasticSpace, TrainedSupernet
 from mark.domain.tensor import TensorSpec
 
@@ -269,7 +269,7 @@ class AgentLink(Protocol):
         """Say that this member is there no more."""
         ...
 
-    async def placement(self, instance: str) -> Placement | None:
+    async def host(self, instance: str) -> HostSpec | None:
         """The models that a shared instance is to hold; None before anybody has said."""
         ...
 

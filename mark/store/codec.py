@@ -13,10 +13,10 @@ from mark.domain.clients import ClientDirectory
 from mark.domain.clock import ClockAnchor
 from mark.domain.documents import plain
 from mark.domain.errors import Misconfigured
+from mark.domain.host_spec import HostSpec
 from mark.domain.load.traffic import Warmed
 from mark.domain.member import Member, Peer
 from mark.domain.models.versions import ModelVersions
-from mark.domain.placement import Placement
 from mark.service_spec import AgentSpec, ServiceSpec
 
 Value = TypeVar("Value")
@@ -56,7 +56,7 @@ CLIENTS = Codec(ClientDirectory)
 CLOCK = Codec(ClockAnchor)
 MEMBER = Codec(Member)
 PEER = Codec(Peer)
-PLACEMENT = Codec(Placement)
+HOST_SPEC = Codec(HostSpec)
 TRANSITION = Codec(Transition)
 VERSIONS = Codec(ModelVersions)
 WARMED = Codec(Warmed)

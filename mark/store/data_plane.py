@@ -9,13 +9,13 @@ from mark.domain.billing.spending import SpendingLimit
 from mark.domain.clients import ClientDirectory
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import Misconfigured
+from mark.domain.host_spec import HostSpec
 from mark.domain.load.traffic import GatewayReport, Warmed
 from mark.domain.member import Member, Peer
 from mark.domain.models.versions import ModelVersions
-from mark.domain.placement import Placement
 from mark.service_spec import AgentSpec, ServiceSpec
 from mark.store.clients import clients_of
-from mark.store.codec import AGENT_SPEC, MEMBER, PEER, PLACEMENT, VERSIONS, WARMED
+from mark.store.codec import AGENT_SPEC, HOST_SPEC, MEMBER, PEER, VERSIONS, WARMED
 from mark.store.connect import AsyncLink
 from mark.store.documents import MEMBER_TTL_S, clock_of, members_of, spec_of, ttl_ms
 from mark.store.hosts import share_wall_async
@@ -118,10 +118,10 @@ class AgentStore:
         """Say that this member is there no more; a request to drain is heeded and forgotten."""
         await self._link.run(LEAVE, self._keys.announced, (self._ttl_ms, name))
 
-    async def placement(self, instance: str) -> Placement | None:
+    async def host(self, instance: str) -> HostSpec | None:
         """The models that a shared instance is to hold; None before anybody has said."""
-        data = await self._link.call("GET", self._keys.of("placement", instance))
-        return None if data is None else PLACEMENT.decode(data)
+        data = await self._link.call("GET", self._keys.of("host", instance))
+        return None if data is None else HOST_SPEC.decode(data)
 
     async def clock(self) -> ClockAnchor:
         """The service's clock; the wall's own where none is set."""

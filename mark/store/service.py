@@ -13,15 +13,15 @@ from mark.domain.billing.costs import LedgerRecord, Transition
 from mark.domain.clock import ClockAnchor
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured, RetryLater
+from mark.domain.host_spec import HostSpec
 from mark.domain.lease import Lease, LeaseLost
 from mark.domain.load.traffic import GatewayReport, ModelTraffic, Warmed
 from mark.domain.member import Member, Peer
 from mark.domain.models.versions import ModelVersions, outdated_versions
-from mark.domain.placement import Placement
 from mark.ports import JournalTail, LeaseKeeper
 from mark.service_spec import AgentSpec, ServedModel, ServiceSpec
 from mark.store.clients import TRIES, StoredClients
-from mark.store.codec import AGENT_SPEC, CLOCK, PEER, PLACEMENT, SPEC, VERSIONS, WARMED
+from mark.store.codec import AGENT_SPEC, CLOCK, HOST_SPEC, PEER, SPEC, VERSIONS, WARMED
 from mark.store.connect import Link
 from mark.store.documents import MEMBER_TTL_S, clock_of, members_of, spec_of, ttl_ms
 from mark.store.hosts import forget_wall, share_wall
@@ -49,8 +49,8 @@ RETIRED_S = 40 * 86400.0
 """For how long a model is remembered that is served no more, in wall seconds: as far as reports look back."""
 KEEP_DRAINS_S = 86400.0
 """Wall seconds that a request to drain is kept which no agent follows."""
-KEEP_PLACEMENTS_S = 86400.0
-"""Wall seconds that a placement is kept; it is written anew at every decision."""
+KEEP_HOSTS_S = 86400.0
+"""Wall seconds that what a shared instance holds is kept; it is written anew at every decision."""
 
 
 def _agent_spec(served: ServedModel, spec: ServiceSpec) -> bytes:
@@ -236,10 +236,10 @@ class ServiceStore:
         for member in self.members():
             self._link.run(LEAVE, self._keys.announced, (ttl_ms(self._member_ttl_s), member.name))
 
-    def place(self, instance: str, placement: Placement) -> None:
+    def put_host(self, instance: str, spec: HostSpec) -> None:
         """Say which models a shared instance is to hold, until it is said anew or long after it is gone."""
-        key = self._keys.of("placement", instance)
-        self._link.call("SET", key, PLACEMENT.encode(placement), "EX", round(KEEP_PLACEMENTS_S))
+        key = self._keys.of("host", instance)
+        self._link.call("SET", key, HOST_SPEC.encode(spec), "EX", round(KEEP_HOSTS_S))
 
     def gateways(self) -> tuple[Peer, ...]:
         """Gateways that announced themselves lately, by name."""

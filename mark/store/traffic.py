@@ -21,8 +21,8 @@ from mark.domain.models.versions import VERSION_COUNTS, VersionCounts
 from mark.store.keys import Keys
 
 WHOLE = (
-    "instance", "standby", "lambda_", "late", "shed", "failed", "model_errors", "rejected", "shared", "redispatched",
-    "invocations", "cold", "accuracy_known",
+    "instance", "standby", "lambda_", "late", "shed", "failed", "model_errors", "rejected", "shared",
+    "redispatched", "invocations", "cold", "accuracy_known",
 )  # fmt: skip
 REAL = ("latency_sum_s", "first_byte_sum_s", "billed", "gib_s", "accuracy_sum")
 ARRIVED = "arrived"

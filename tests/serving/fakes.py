@@ -9,10 +9,10 @@ from mark.domain.billing.spending import SpendingLimit
 from mark.domain.clients import ClientDirectory
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
+from mark.domain.host_spec import HostSpec
 from mark.domain.load.traffic import GatewayReport, ModelTraffic, Warmed
 from mark.domain.member import Member, Peer
 from mark.domain.models.versions import ModelVersions
-from mark.domain.placement import Placement
 from mark.ports import InferReply, InferRequest, OverflowReply
 from mark.protocols.oip import bodies as oip
 from mark.protocols.oip.replies import compose_infer_reply
@@ -26,7 +26,7 @@ class FakeStore:
         self.listed: dict[str, Member] = {}
         self.peers: dict[str, Peer] = {}
         self.drained: set[str] = set()
-        self.placements: dict[str, Placement] = {}
+        self.hosts: dict[str, HostSpec] = {}
         self.anchor = ClockAnchor()
         self.directory = ClientDirectory()
         self.versioned: tuple[ModelVersions, ...] = ()
@@ -98,9 +98,9 @@ class FakeStore:
         self.listed.pop(name, None)
         self._version += 1
 
-    async def placement(self, instance: str) -> Placement | None:
+    async def host(self, instance: str) -> HostSpec | None:
         self._ask()
-        return self.placements.get(instance)
+        return self.hosts.get(instance)
 
     def total(self, field: str) -> float:
         """Of all reports, each sequence number once."""

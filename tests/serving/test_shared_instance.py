@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet import Role
+from mark.domain.host_spec import HostSpec, TenantSpec
 from mark.domain.member import MemberState
-from mark.domain.placement import PlacedModel, Placement
 from mark.ports import InferReply, InferRequest
 from mark.service_spec import ServiceSpec
 from mark.serving.agent.device import Device
@@ -60,9 +60,9 @@ class Service:
     backends: dict[str, list[EchoBackend]] = field(default_factory=dict)
 
     def place(self, *models: str, share_rps: float = 5.0) -> None:
-        self.store.placements["i-0"] = Placement(
-            models=tuple(
-                PlacedModel(model=name, offering=offering().name, max_batch=2, share_rps=share_rps)
+        self.store.hosts["i-0"] = HostSpec(
+            tenants=tuple(
+                TenantSpec(model=name, offering=offering().name, max_batch=2, share_rps=share_rps)
                 for name in models
             )
         )
@@ -94,7 +94,7 @@ async def shared(
     store, stop, gateway_stop = FakeStore(), asyncio.Event(), asyncio.Event()
     bound: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
-    async def make(placed: PlacedModel, device: Device) -> Tenant:
+    async def make(placed: TenantSpec, device: Device) -> Tenant:
         backend = (kinds or {}).get(placed.model, Watched)(takes_s)
         service.backends.setdefault(placed.model, []).append(backend)
         model = models[placed.model]

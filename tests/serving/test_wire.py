@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 
 from mark.dispatch.policy import DispatchPolicy
+from mark.domain.fleet import Role
 from mark.protocols.frames import Bounced as BouncedFrame
 from mark.protocols.frames import Challenge, FrameParser, Hello, Request, Response, Welcome, encode
 from mark.protocols.handshake import AgentHandshake, GatewayHandshake, new_nonce
-from mark.domain.fleet import Role
 from mark.serving.agent.access import AgentAccess
 from mark.serving.agent.certificate import make_certificate
 from mark.serving.agent.gateway_link import FramePort, GatewayConnection

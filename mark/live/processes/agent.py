@@ -23,8 +23,8 @@ from mark.aws.ec2.tags import MODEL, MODEL_VERSION, OFFERING, PROFILE_OF, ROLE, 
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater, failure_words
 from mark.domain.fleet import Role
+from mark.domain.host_spec import TenantSpec
 from mark.domain.offering import Offering, of_type, with_longest_batch
-from mark.domain.placement import PlacedModel
 from mark.live.cloud_process import exit_after
 from mark.live.local.ports import is_loopback
 from mark.live.standalone_agent import StandaloneLink, is_standalone, standalone_model, standalone_offering
@@ -159,7 +159,7 @@ async def _share(
     """Serve the models that the store places here: each in a process of its own, on its own code."""
     config = _config(identity)
 
-    async def make(placed: PlacedModel, device: Device) -> Tenant:
+    async def make(placed: TenantSpec, device: Device) -> Tenant:
         spec = await store.spec(placed.model, placed.version)
         offering = with_longest_batch(spec.served.offering(placed.offering), placed.max_batch)
         rng = stream(spec.seed, f"service times {identity.instance} {placed.model}")

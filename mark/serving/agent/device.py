@@ -72,7 +72,7 @@ class Device:
 
 
 class _Row:
-    """A queue as the rules read it (`dispatch/device.py`): its ring has deadlines, so the objective adds nothing."""
+    """A queue as the rules read it. Its ring has deadlines and no arrivals, so the objective adds nothing."""
 
     __slots__ = ("_core",)
     head = 0

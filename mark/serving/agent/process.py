@@ -1,9 +1,9 @@
 """The agent: the process on each instance that takes requests, batches them, and hands them to the backends.
 
-Lifecycle: it loads its model, or those that it is told to hold (`agent/tenancies.py`), announces itself in the store
-(the heartbeat by which its liveness is judged), and serves. When a drain is requested it admits nothing new, answers
-its queues, deregisters, and exits with 0, on which the machine powers off. A spot notice sets `terminates_at`; until
-then it admits what finishes before. Any other exit is a crash, after which it is restarted.
+Lifecycle: it loads its model, or those that it is told to hold (`agent/tenancies.py`), announces itself in the
+store (the heartbeat by which its liveness is judged), and serves. When a drain is requested it admits nothing new,
+answers its queues, deregisters, and exits with 0, on which the machine powers off. A spot notice sets
+`terminates_at`; until then it admits what finishes before. Any other exit is a crash, after which it is restarted.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ async def serve_agent(  # noqa: PLR0913 it is given every port
     on_bound: Callable[[int, int], None] | None = None,
     telemetry: TelemetrySender | None = None,
 ) -> int:
-    """Serve one model until drained, broken or stopped: the exit code. on_bound: gets the ports for frames and HTTP.
+    """Serve one model until drained, broken or stopped: the exit code.
 
-    telemetry: where spans and metrics go; the caller closes it.
+    on_bound: gets the ports for frames and HTTP. telemetry: where spans and metrics go; the caller closes it.
     """
     tenant = Tenant(config, served=served, offering=offering, backend=backend, telemetry=telemetry)
     host = Host(config, link=link, offering=offering.name, telemetry=telemetry, tenant=tenant)
@@ -72,7 +72,7 @@ async def serve_agent(  # noqa: PLR0913 it is given every port
         await tenant.close()
 
 
-async def serve_host(
+async def serve_host(  # noqa: PLR0913 likewise
     config: AgentConfig,
     *,
     offering: str,
@@ -197,7 +197,7 @@ async def _share(
     loop = asyncio.get_running_loop()
     booting = loop.create_task(booted())
     ends = [loop.create_task(event.wait()) for event in (stop, host.draining)]
-    stopped, drained = ends
+    stopped, _ = ends
     following: list[asyncio.Task[None]] = []
     try:
         await asyncio.wait([booting, *ends, *tasks], return_when=asyncio.FIRST_COMPLETED)

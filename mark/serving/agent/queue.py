@@ -85,9 +85,9 @@ class AgentCore:
     answered, so that nothing is queued for nobody. cv: coefficient of variation of a batch's time, until it was
     measured. hung_after_s: no batch counts as hung before. beyond_s: seconds of requests larger than a batch
     (`dispatch/measured.py`). variants: the model's, in place of `profile_s`; the backend is a VariantBackend then.
-    tracing: records spans of sampled requests; None for none. device: shared with other queues; None for one of its
-    own. sheds_late: nobody is made late for a request that is late itself.
-    `largest`: items of the largest request.
+    tracing: records spans of sampled requests; None for none. device: shared with other queues; None for one of
+    its own. sheds_late: nobody is made late for a request that is late itself. `largest`: items of the largest
+    request.
     """
 
     def __init__(  # noqa: PLR0913 it is given every figure of its queue

@@ -1,7 +1,7 @@
 """Models of a shared instance as the store places them: loaded, kept running, drained and unloaded.
 
-Each model is a matter of its own: one that does not load, hangs or fails again and again is announced as broken and
-started anew, later each time, while its neighbours serve on.
+Each model is a matter of its own: one that does not load, hangs or fails again and again is announced as broken
+and started anew, later each time, while its neighbours serve on.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from mark.domain.errors import MarkError
+from mark.domain.host_spec import HostSpec, TenantSpec
 from mark.domain.member import MemberState
-from mark.domain.placement import PlacedModel, Placement
 from mark.serving.agent.device import Device
 from mark.serving.agent.host import Host
 from mark.serving.agent.tenant import Tenant
@@ -24,7 +24,7 @@ AGAIN_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 STEADY_S = 60.0
 """A model that served for so long begins anew with the shortest wait."""
 
-MakeTenant = Callable[[PlacedModel, Device], Awaitable[Tenant]]
+MakeTenant = Callable[[TenantSpec, Device], Awaitable[Tenant]]
 """Makes a placed model, which is not loaded. Errors: MarkError."""
 
 
@@ -37,13 +37,13 @@ class Tenancies:
         self._held: dict[tuple[str, str], _Tenancy] = {}
 
     async def follow(self) -> None:
-        """Read what is placed here, load what is new and begin to drain what is not wanted any more."""
-        placement = await self._host.link.placement(self._host.config.instance)
-        self.place(placement or Placement())
+        """Read what is to be here, load what is new and begin to drain what is not wanted any more."""
+        spec = await self._host.link.host(self._host.config.instance)
+        self.hold(spec or HostSpec())
 
-    def place(self, placement: Placement) -> None:
+    def hold(self, spec: HostSpec) -> None:
         """Hold these models. One that is to be another version of itself is there again once it has left."""
-        wanted = {(one.model, one.version): one for one in placement.models}
+        wanted = {(one.model, one.version): one for one in spec.tenants}
         self._held = {key: held for key, held in self._held.items() if not held.task.done()}
         for key, held in self._held.items():
             if not held.takes(wanted.get(key)):
@@ -54,7 +54,7 @@ class Tenancies:
 
     async def drain(self, stop: asyncio.Event) -> bool:
         """Let all models answer their queues and leave; False where that was stopped."""
-        self.place(Placement())
+        self.hold(HostSpec())
         stopped = asyncio.ensure_future(stop.wait())
         try:
             left = {held.task for held in self._held.values()}
@@ -76,14 +76,14 @@ class Tenancies:
 class _Tenancy:
     """One model's time here. `leaving`: it is not wanted any more."""
 
-    def __init__(self, host: Host, make: MakeTenant, device: Device, placed: PlacedModel) -> None:
+    def __init__(self, host: Host, make: MakeTenant, device: Device, placed: TenantSpec) -> None:
         self._host, self._make, self._device, self._placed = host, make, device, placed
         self._tenant: Tenant | None = None
         self._never = asyncio.Event()
         self.leaving = asyncio.Event()
         self.task = asyncio.ensure_future(self._run())
 
-    def takes(self, placed: PlacedModel | None) -> bool:
+    def takes(self, placed: TenantSpec | None) -> bool:
         """True where this is what is wanted, but for the share, which it takes over."""
         if placed is None or (placed.offering, placed.max_batch) != (
             self._placed.offering,

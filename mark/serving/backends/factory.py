@@ -45,8 +45,8 @@ def python_backend(
 ) -> PythonBackend | ReplicatedBackend:
     """A Python model with these replicas and threads, or as many as this machine has processors for.
 
-    make: can be pickled where there are several replicas. Streams have one. isolated: in a process of its own, also
-    where it has one replica. log_level: of the replicas' processes.
+    make: can be pickled where there are several replicas. Streams have one. isolated: a single replica has a
+    process of its own, too. log_level: of the replicas' processes.
     """
     parallelism = wanted.within(processors())
     if parallelism.replicas != wanted.replicas:
@@ -65,7 +65,7 @@ def loaded(
     return load(target, folder)()
 
 
-def make_backend(
+def make_backend(  # noqa: PLR0913 it is given whatever a kind needs
     spec: BackendSpec,
     served: ServedModel,
     offering: Offering,

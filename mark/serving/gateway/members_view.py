@@ -20,8 +20,8 @@ from mark.serving.queue_estimate import QueueEstimate
 class AgentView(QueueEstimate):
     """One agent as the gateway sees it; times are the loop's. `current` is the weighted rule's running credit.
 
-    profile_s: what its offering's profile says of 0, 1, 2, ... items, the first of which is not used. `is_shared`: it
-    is one of several on its instance, and `share_rps` its share at this gateway (`dispatch/device.py`).
+    profile_s: what its offering's profile says of 0, 1, 2, ... items, the first of which is not used. `is_shared`:
+    it is one of several on its instance, and `share_rps` its share at this gateway (`dispatch/device.py`).
     """
 
     __slots__ = (

@@ -80,8 +80,8 @@ class InferenceRequest(HttpExchange):
 
     __slots__ = (
         "accept", "accuracy_floor", "arrived_at", "client", "content_type", "deadline_at", "failed_by",
-        "header_length", "idempotency", "is_forced", "losses", "path", "request_id", "sent_as", "sent_to", "shape", "size",
-        "trace", "traceparent", "variant", "version",
+        "header_length", "idempotency", "is_forced", "losses", "path", "request_id", "sent_as", "sent_to", "shape",
+        "size", "trace", "traceparent", "variant", "version",
     )  # fmt: skip
 
     arrived_at: float

@@ -93,8 +93,8 @@ class Tally:
     """Counts of one model. `window_count` are the arrivals of the window of service time that runs.
 
     `_opened`: when the last windows began, by the loop's clock, and their numbers. `variants`: answers by variant.
-    `shared`: requests that shared instances answered in time. `recent`: sum of accuracies and answers with one in the last whole window. `sizes`: arrivals by size since the
-    last report.
+    `shared`: requests that shared instances answered in time. `recent`: sum of accuracies and answers with one in
+    the last whole window. `sizes`: arrivals by size since the last report.
     """
 
     __slots__ = (

@@ -1,4 +1,4 @@
-"""Placement: the models that a shared instance is to hold."""
+"""What a shared instance is told to hold: its tenants, each as its agent needs to know it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class PlacedModel:
+class TenantSpec:
     """A model that an instance is to hold."""
 
     model: str
@@ -16,12 +16,12 @@ class PlacedModel:
     offering: str
     #: Its longest batch there, in items: neighbours wait for it.
     max_batch: int
-    #: Requests/s that it takes there before the model's own instances are asked; 0 while it is handed over to them.
+    #: Requests/s that it takes there before the model's own instances are asked; 0 while these take over.
     share_rps: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
+class HostSpec:
     """All models that one shared instance is to hold."""
 
-    models: tuple[PlacedModel, ...] = ()
+    tenants: tuple[TenantSpec, ...] = ()
