@@ -14,7 +14,8 @@ import numpy as np
 from mark.controller.sharing import Sharer, expected_by, memory_gib, shared_offerings
 from mark.domain.demand import Demand
 from mark.domain.offering import Offering
-from mark.planner.packing import Host, Packing
+from mark.domain.placement import Host
+from mark.planner.packing import Packing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

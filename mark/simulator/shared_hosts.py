@@ -30,7 +30,7 @@ from mark.domain.demand import Demand
 from mark.domain.fleet import Instance
 from mark.domain.offering import Offering
 from mark.domain.orders import Drain, Launch, LaunchRefused
-from mark.planner.packing import Host, Tenant
+from mark.domain.placement import Host, Tenant
 from mark.planner.packing_kernels import NOTHING
 from mark.simulator.cloud import SimulatedCloud
 from mark.simulator.engine.host_plane import HostPlane

@@ -11,7 +11,8 @@ from mark.controller.sharing import LOAD_S, PACK_EVERY_S, Sharer
 from mark.domain.demand import Demand
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import Market
-from mark.planner.packing import Host, Packing, Tenant
+from mark.domain.placement import Host, Tenant
+from mark.planner.packing import Packing
 from mark.simulator import shared_hosts
 from mark.simulator.engine.compiled import DeviceKernel, plain_kernel
 from mark.simulator.engine.shared_plane import SharedPlane
