@@ -146,38 +146,51 @@ def read_journal(lines: Iterable[bytes], *, skip: Skip | None = None) -> tuple[H
     With `skip` such a line is passed to it and left out, if it is not the header: what comes after it is read, but
     fleets are then what the lines that were read say of them, and folding them gives other decisions.
     """
+    header, numbered = opened(_HEADER, lines, VERSION)
+    return header, _ticks(header, parsed_lines(_ENTRY, numbered, skip))
+
+
+def opened(
+    adapter: TypeAdapter[Line], lines: Iterable[bytes], reads: int
+) -> tuple[Line, Iterator[tuple[int, bytes]]]:
+    """The header of a journal of that version, and the numbered lines after it. Errors: Misconfigured."""
     numbered = enumerate(lines, start=1)
     first = next(numbered, None)
     if first is None:
         raise Misconfigured("the journal is empty; run the simulation again with --out")
-    version = _version_of(first[1])
-    if version != VERSION:
+    version = _version_of(first[1], reads)
+    if version != reads:
         raise Misconfigured(
-            f"the journal has version {version}, this program reads {VERSION}; run the simulation again with --out"
+            f"the journal has version {version}, this program reads {reads}; run the simulation again with --out"
         )
-    header = _parsed(_HEADER, first)
-    return header, _ticks(header, numbered, skip)
+    return _parsed(adapter, first), numbered
 
 
-def _version_of(line: bytes) -> object:
-    """The version in a header; the current one where the line is none, whose parser then says what is wrong."""
-    try:
-        return from_json(line)["version"]
-    except (ValueError, KeyError, TypeError):
-        return VERSION
-
-
-def _ticks(header: Header, numbered: Iterator[tuple[int, bytes]], skip: Skip | None) -> Iterator[Tick]:
-    before = header.checkpoint.fleet if header.checkpoint else FleetView()
-    fleet = {instance.id: instance for instance in before}
-    for number, text in numbered:
+def parsed_lines(
+    adapter: TypeAdapter[Line], numbered: Iterable[tuple[int, bytes]], skip: Skip | None
+) -> Iterator[Line]:
+    """The lines after a header. One that cannot be read is passed to `skip`, or raises where there is none."""
+    for line in numbered:
         try:
-            entry = _parsed(_ENTRY, (number, text))
+            yield _parsed(adapter, line)
         except _Unreadable as error:
             if skip is None:
                 raise
             skip(error.line)
-            continue
+
+
+def _version_of(line: bytes, reads: int) -> object:
+    """The version in a header; the current one where the line is none, whose parser then says what is wrong."""
+    try:
+        return from_json(line)["version"]
+    except (ValueError, KeyError, TypeError):
+        return reads
+
+
+def _ticks(header: Header, entries: Iterable[Entry]) -> Iterator[Tick]:
+    before = header.checkpoint.fleet if header.checkpoint else FleetView()
+    fleet = {instance.id: instance for instance in before}
+    for entry in entries:
         for instance in entry.changed:
             fleet[instance.id] = instance
         for name in entry.gone:

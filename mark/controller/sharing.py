@@ -23,7 +23,8 @@ import numpy as np
 from mark.domain.demand import Demand
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import InstanceType, LambdaOffering, Market, Offering, with_longest_batch
-from mark.planner.packing import Fit, Host, HostType, Need, Packing, Tenant, pack
+from mark.domain.placement import Host, Tenant
+from mark.planner.packing import Fit, HostType, Need, Packing, pack
 
 PACK_EVERY_S = 3600.0
 """Sharing is decided anew so often, and when a shared instance is lost."""

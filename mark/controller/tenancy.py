@@ -11,10 +11,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mark.controller.sharing import Sharer, expected_by, memory_gib, shared_offerings
+from mark.controller.sharing import (
+    BLOCK_UNITS,
+    Sharer,
+    expected_by,
+    memory_gib,
+    shared_offerings,
+    usd_per_hour_alone,
+)
 from mark.domain.demand import Demand
 from mark.domain.offering import Offering
-from mark.planner.packing import Host, Packing
+from mark.domain.placement import Host, Tenant
+from mark.planner.packing import Packing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +34,8 @@ class TenantUse:
     capacity_rps: float
     #: Share of the device's time that its load takes, in the mean over the hours that the decision is for.
     busy: float
+    #: The same in its own busiest minutes (BLOCK_UNITS).
+    busy_peak: float
     #: What it pays of the rent, by that share, USD an hour.
     usd_per_hour: float
     memory_gib: float
@@ -54,9 +64,52 @@ class HostUse:
         return sum(tenant.busy for tenant in self.tenants)
 
     @property
+    def busy_if_together(self) -> float:
+        """Busy share if all tenants had their busiest minutes at once."""
+        return sum(tenant.busy_peak for tenant in self.tenants)
+
+    @property
     def memory_used_gib(self) -> float:
         """Memory of all tenants."""
         return sum(tenant.memory_gib for tenant in self.tenants)
+
+    @property
+    def placed(self) -> tuple[Tenant, ...]:
+        """Its tenants as they are placed."""
+        return tuple(Tenant(model=one.model, capacity_rps=one.capacity_rps) for one in self.tenants)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedLoad:
+    """One model's load as the decision expects it."""
+
+    model: str
+    mean_rps: float
+    #: In its busiest minutes (BLOCK_UNITS), and when those begin, epoch seconds.
+    peak_rps: float
+    peak_at: float
+    #: What it costs where it shares nothing, by Lambda or a fleet of its own, whichever is less.
+    usd_per_hour_alone: float
+
+
+def expected_loads(
+    sharers: Sequence[Sharer], histories: Sequence[Demand], *, now: float
+) -> tuple[ExpectedLoad, ...]:
+    """The loads that a decision of now expects, in the models' order."""
+    found = []
+    for sharer, history in zip(sharers, histories, strict=True):
+        rates = expected_by(sharer, history)[1]
+        busiest = int(np.argmax(rates)) if rates.size else 0
+        found.append(
+            ExpectedLoad(
+                model=sharer.model.name,
+                mean_rps=float(rates.mean()) if rates.size else 0.0,
+                peak_rps=float(rates.max(initial=0.0)),
+                peak_at=now + busiest * BLOCK_UNITS * history.unit_s,
+                usd_per_hour_alone=usd_per_hour_alone(sharer, rates) if rates.any() else 0.0,
+            )
+        )
+    return tuple(found)
 
 
 def host_uses(packing: Packing, sharers: Sequence[Sharer], histories: Sequence[Demand]) -> tuple[HostUse, ...]:
@@ -93,6 +146,7 @@ def _host_use(
             model=tenant.model,
             capacity_rps=tenant.capacity_rps,
             busy=means[n],
+            busy_peak=float(busy[n].max(initial=0.0)),
             usd_per_hour=rent * (means[n] / total if total > 0.0 else 1.0 / len(means)),
             memory_gib=sharers[n].model.memory_gib,
             batch_s=batches[n],

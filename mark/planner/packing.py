@@ -34,6 +34,7 @@ import numpy as np
 from mark.domain.errors import Misconfigured
 from mark.domain.figures import figure
 from mark.domain.objective import Slo
+from mark.domain.placement import Host, Tenant
 from mark.planner.packing_kernels import NOTHING, Floats, Hosts, Ints, Models, fill, may_join, savings_with, serve
 
 POINTS = 17
@@ -97,31 +98,15 @@ class HostType:
     memory_gib: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Tenant:
-    """One model on an instance."""
-
-    model: str
-    #: Requests/s that it is planned to carry there.
-    capacity_rps: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Host:
-    """An instance with its tenants, by name."""
-
-    offering: str
-    tenants: tuple[Tenant, ...]
-    #: Names the instance that is there; empty for one to launch.
-    name: str = ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packing:
-    """Instances by offering. `worth_usd_per_hour`: savings less rents, launches and loading."""
+    """Instances by offering."""
 
     hosts: tuple[Host, ...]
+    #: Savings less rents, launches and loading.
     worth_usd_per_hour: float
+    #: The same of what is there as it stands.
+    unchanged_usd_per_hour: float = 0.0
 
 
 class _Placed(NamedTuple):
@@ -201,11 +186,13 @@ def pack(
     """
     names, case = _case_of(needs, types, there, most_busy, hours)
     fleet = _planned(replace(case, there=()))
-    if there:
-        fleet = _served(case, _recognised(case, fleet.hosts))
-        kept = _moved(case, _served(case, _allowed(case)))
-        fleet = fleet if _gains(case, fleet, kept) else kept
-    return _packing(case, fleet, names)
+    if not there:
+        return _packing(case, fleet, names)
+    fleet = _served(case, _recognised(case, fleet.hosts))
+    unchanged = _served(case, _allowed(case))
+    kept = _moved(case, unchanged)
+    packing = _packing(case, fleet if _gains(case, fleet, kept) else kept, names)
+    return replace(packing, unchanged_usd_per_hour=_packing(case, unchanged, names).worth_usd_per_hour)
 
 
 def _case_of(

@@ -8,11 +8,14 @@ in time is first loaded where it moves to; where it moves to no shared instance,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
 
 from mark.catalog.billing import bill_instances, bill_running
 from mark.cloudmodel.world import World
+from mark.controller.placement_journal import PlacementDecision, PlacementJournal
+from mark.controller.placement_orders import eviction_orders, launch_reason, tenant_orders
 from mark.controller.sharing import (
     HISTORY_UNITS,
     LOAD_S,
@@ -24,13 +27,14 @@ from mark.controller.sharing import (
     shared_offering,
     taken_rps,
 )
+from mark.controller.tenancy import HostUse, expected_loads, host_uses
 from mark.domain.billing.costs import BillLine, FleetUsage
 from mark.domain.billing.footprint import Footprint
 from mark.domain.demand import Demand
 from mark.domain.fleet import Instance
 from mark.domain.offering import Offering
 from mark.domain.orders import Drain, Launch, LaunchRefused
-from mark.planner.packing import Host, Tenant
+from mark.domain.placement import Host, Placement, PlacementOrder, placed, remaining
 from mark.planner.packing_kernels import NOTHING
 from mark.simulator.cloud import SimulatedCloud
 from mark.simulator.engine.host_plane import HostPlane
@@ -54,6 +58,8 @@ class SharedFleet:
     instances: float
     #: Whether what runs beside an instance (disk, address) is billed; no where its price contains that.
     overhead: bool = True
+    #: Who shared them; none where the instances are nodes with pods.
+    decisions: tuple[PlacementDecision, ...] = ()
 
     @classmethod
     def of(
@@ -75,7 +81,7 @@ class SharedHosts:
     """The shared instances of a service's replay.
 
     sharers: its models, in the order of the plane's engines; none where they share nothing. history: the load of
-    each until an instant.
+    each until an instant. journal: where decisions are written, None for nowhere.
     """
 
     def __init__(
@@ -88,6 +94,7 @@ class SharedHosts:
         faults: FaultScript,
         seed: int,
         end_s: float,
+        journal: PlacementJournal | None = None,
     ) -> None:
         self._sharers = sharers
         self._numbers = {sharer.model.name: number for number, sharer in enumerate(sharers)}
@@ -104,15 +111,18 @@ class SharedHosts:
             start_at=plane.now,
             redispatch=True,
         )
-        #: What each instance is to hold, by its id.
-        self._wanted: dict[str, tuple[Tenant, ...]] = {}
+        self._journal = journal
+        self._wanted: Placement = {}
+        #: Orders of the decision that is made now, and the tokens of its next ones.
+        self._ordered: list[PlacementOrder] = []
+        self._tokens: Iterator[str] = iter(())
         #: When a model that is being loaded is there, by instance and number.
         self._loaded_at: dict[tuple[str, int], float] = {}
         #: When a model is taken away that gets a fleet of its own, by instance and number.
         self._leaves_at: dict[tuple[str, int], float] = {}
         self._refused_until: dict[str, float] = {}
         self._next_pack = plane.now + PACK_EVERY_S if sharers else end_s
-        self._orders = 0
+        self._decisions: list[PlacementDecision] = []
 
     def begin(self) -> None:
         """The instances of the first decision are there when the run starts."""
@@ -140,7 +150,8 @@ class SharedHosts:
     def end(self) -> SharedFleet:
         """Bill what still runs to the end."""
         self._cloud.close(self._end_s)
-        return SharedFleet.of(self._cloud, self._offerings, duration_s=self._end_s - self._start_s)
+        fleet = SharedFleet.of(self._cloud, self._offerings, duration_s=self._end_s - self._start_s)
+        return replace(fleet, decisions=tuple(self._decisions))
 
     def tenants(self) -> dict[str, tuple[str, ...]]:
         """Models that take requests on each instance that serves, by its id."""
@@ -174,36 +185,70 @@ class SharedHosts:
     def _decide(self) -> None:
         """Order what the decision of now lacks, and drain what it no longer holds once nothing boots."""
         now = self._plane.now
+        self._ordered, number = [], len(self._decisions) + 1
+        self._tokens = (f"s{number}-{place}" for place in count(1))
         for fact in self._cloud.drain_facts():
             if isinstance(fact, LaunchRefused):
                 self._refused_until[fact.offering] = now + SOON_S
-        staying = {item.id: item for item in self._cloud.observe() if item.stays}
-        self._wanted = {name: held for name, held in self._wanted.items() if name in staying}
+        fleet = self._cloud.observe()
+        staying = {item.id: item for item in fleet if item.stays}
+        self._wanted = remaining(self._wanted, staying)
+        refused = tuple(sorted(name for name, until in self._refused_until.items() if until > now))
+        histories = [self._history(number, now, HISTORY_UNITS) for number in range(len(self._sharers))]
         packing = share_instances(
             self._sharers,
-            [self._history(number, now, HISTORY_UNITS) for number in range(len(self._sharers))],
+            histories,
             there=[
                 Host(offering=item.offering, tenants=self._wanted.get(item.id, ()), name=item.id)
                 for item in staying.values()
             ],
-            refused=[name for name, until in self._refused_until.items() if until > now],
+            refused=refused,
         )
-        kept = {host.name: host.tenants for host in packing.hosts if host.name}
-        self._wanted |= kept
-        for host in packing.hosts:
-            if not host.name:
-                self._launch(host)
+        loads = expected_loads(self._sharers, histories, now=now)
+        hosts = tuple(map(self._launched, host_uses(packing, self._sharers, histories)))
+        there = [host for host in hosts if host.name]
+        for order in tenant_orders(self._wanted, there, loads, tokens=self._tokens):
+            self._send(order)
         self._place()
         is_booting = any(name not in self._cloud.slots() for name in self._wanted)
+        kept = {host.name for host in there}
         surplus = tuple(name for name in staying if name not in kept)
-        if surplus and not is_booting:
-            surplus = self._give_up(surplus)
-        soon = is_booting or surplus or any(until > now for until in self._refused_until.values())
+        left = self._give_up(surplus) if surplus and not is_booting else surplus
+        soon = is_booting or left or any(until > now for until in self._refused_until.values())
         self._next_pack = now + (min(SOON_S, PACK_EVERY_S) if soon else PACK_EVERY_S)
+        decision = PlacementDecision(
+            at=now,
+            fleet=fleet.instances,
+            refused=refused,
+            loads=loads,
+            hosts=hosts,
+            orders=tuple(self._ordered),
+            worth_usd_per_hour=packing.worth_usd_per_hour,
+            unchanged_usd_per_hour=packing.unchanged_usd_per_hour,
+        )
+        self._decisions.append(decision)
+        if self._journal is not None:
+            self._journal.append(decision)
+
+    def _send(self, order: PlacementOrder) -> None:
+        """Want what the order says, from now on."""
+        self._wanted = placed(self._wanted, order)
+        self._ordered.append(order)
+        if isinstance(order, Launch | Drain):
+            self._cloud.submit(order)
+
+    def _launched(self, host: HostUse) -> HostUse:
+        """The same host; one that is not there yet is ordered, and keeps no name where that is refused."""
+        if host.name:
+            return host
+        token = next(self._tokens)
+        self._send(Launch(token=token, reason=launch_reason(host), offering=host.offering, count=1))
+        return replace(host, name=next((item.id for item in self._cloud.observe() if item.token == token), ""))
 
     def _give_up(self, names: Sequence[str]) -> tuple[str, ...]:
         """Drain these instances but those, which it returns, where a model is still needed that has no backup."""
-        self._wanted |= dict.fromkeys(names, ())
+        for order in eviction_orders(self._wanted, names, tokens=self._tokens):
+            self._send(order)
         self._place()
         slots = {name: slot for name, slot in self._cloud.slots().items() if name in names}
         needed = tuple(
@@ -213,10 +258,7 @@ class SharedHosts:
         )
         empty = tuple(name for name in names if name not in needed)
         if empty:
-            self._orders += 1
-            self._cloud.submit(Drain(token=f"s{self._orders}", reason="no longer shared", instances=empty))
-        for name in empty:
-            del self._wanted[name]
+            self._send(Drain(token=next(self._tokens), reason="it takes no more requests", instances=empty))
         return needed
 
     @property
@@ -234,14 +276,6 @@ class SharedHosts:
     def _numbers_on(self, name: str) -> list[int]:
         """Models that are wanted on an instance."""
         return sorted(self._numbers[tenant.model] for tenant in self._wanted.get(name, ()))
-
-    def _launch(self, host: Host) -> None:
-        self._orders += 1
-        token = f"s{self._orders}"
-        self._cloud.submit(Launch(token=token, reason="shared", offering=host.offering, count=1))
-        for item in self._cloud.observe():
-            if item.token == token:
-                self._wanted[item.id] = host.tenants
 
     def _place(self) -> None:
         """Load what is wanted where it is not, and take away what is not wanted any more."""

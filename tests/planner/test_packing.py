@@ -15,7 +15,8 @@ from scipy.optimize import linprog
 
 from mark.domain.errors import Misconfigured
 from mark.domain.objective import Slo
-from mark.planner.packing import Fit, Host, HostType, Need, Packing, Tenant, pack
+from mark.domain.placement import Host, Tenant
+from mark.planner.packing import Fit, HostType, Need, Packing, pack
 from mark.planner.packing_milp import most_worth
 from scripts.bench.services import HOURS, MOST_BUSY, some_needs, some_types
 

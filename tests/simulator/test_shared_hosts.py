@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from mark.controller.placement_journal import placement_mismatches
 from mark.controller.sharing import LOAD_S, PACK_EVERY_S, Sharer
 from mark.domain.demand import Demand
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import Market
-from mark.planner.packing import Host, Packing, Tenant
+from mark.domain.placement import Host, Tenant
+from mark.planner.packing import Packing
 from mark.simulator import shared_hosts
 from mark.simulator.engine.compiled import DeviceKernel, plain_kernel
 from mark.simulator.engine.shared_plane import SharedPlane
@@ -123,6 +125,9 @@ def test_whom_lambda_does_not_answer_is_never_nowhere_and_memory_is_never_over_c
         assert all(plane.engines[number].accepting for number in serving & wanted)
         serving = {number for number, engine in enumerate(plane.engines) if engine.accepting}
     assert len(placements) > 1, "something moved"
+    decisions = hosts.end().decisions
+    assert not list(placement_mismatches(decisions))
+    assert {host.name: tuple(one.model for one in host.tenants) for host in decisions[-1].hosts} == held
 
 
 def script(monkeypatch: pytest.MonkeyPatch, before: Sequence[int], after: Sequence[int]) -> None:

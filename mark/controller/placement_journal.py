@@ -1,0 +1,117 @@
+"""The journal of placements: its lines. What a model's own fleet does stands in that model's journal.
+
+It opens with a PlacementHeader and goes on with a PlacementDecision each time it is decided who shares instances.
+A line names what its decision knew and all hosts that it wants, so it can be read without those before, and a
+journal that is followed by another needs no checkpoint. Where lines go is a sink's affair (`telemetry`).
+
+`placement_mismatches` is the check: the orders of all lines, folded, give the hosts that each line names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from pydantic import TypeAdapter
+
+from mark.controller.journal import Skip, opened, parsed_lines
+from mark.controller.tenancy import ExpectedLoad, HostUse
+from mark.domain.documents import plain
+from mark.domain.fleet import Instance
+from mark.domain.placement import Placement, PlacementOrder, Tenant, placed, remaining
+
+VERSION = 1
+"""The only one that is read. A change that older journals do not bear raises it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementHeader:
+    """The first line: whose placements these are."""
+
+    policy: str
+    #: All that the service serves, whether they share or not.
+    models: tuple[str, ...]
+    market: str
+    catalogue: str
+    seed: int
+    #: When the run began, epoch seconds.
+    start_at: float
+    version: int = VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementDecision:
+    """One decision about shared instances: what it knew, what it wants, and what it ordered."""
+
+    at: float
+    #: The shared instances that were there.
+    fleet: tuple[Instance, ...]
+    #: Offerings that were refused lately.
+    refused: tuple[str, ...]
+    #: Of all models.
+    loads: tuple[ExpectedLoad, ...]
+    #: What it wants. One without a name was to be launched and was refused.
+    hosts: tuple[HostUse, ...]
+    orders: tuple[PlacementOrder, ...]
+    #: What this saves, less rents, launches and loading; the same where all stays as it is.
+    worth_usd_per_hour: float
+    unchanged_usd_per_hour: float
+
+    @property
+    def gain_usd_per_hour(self) -> float:
+        """What the changes save."""
+        return self.worth_usd_per_hour - self.unchanged_usd_per_hour
+
+
+class PlacementJournal(Protocol):
+    """Where decisions are written."""
+
+    def append(self, decision: PlacementDecision) -> None:
+        """Write one decision."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementMismatch:
+    """A host of a decision whose tenants its orders do not give."""
+
+    at: float
+    instance: str
+    recorded: tuple[Tenant, ...]
+    folded: tuple[Tenant, ...]
+
+
+_HEADER = TypeAdapter(PlacementHeader)
+_DECISION = TypeAdapter(PlacementDecision)
+
+
+def placement_header_line(header: PlacementHeader) -> bytes:
+    """The first line of a journal of placements."""
+    return _HEADER.dump_json(header, fallback=plain)
+
+
+def decision_line(decision: PlacementDecision) -> bytes:
+    """The line of a decision."""
+    return _DECISION.dump_json(decision, fallback=plain)
+
+
+def read_placements(
+    lines: Iterable[bytes], *, skip: Skip | None = None
+) -> tuple[PlacementHeader, Iterator[PlacementDecision]]:
+    """The header and the decisions. Misconfigured names a line that cannot be read; with `skip` it is left out."""
+    header, rest = opened(_HEADER, lines, VERSION)
+    return header, parsed_lines(_DECISION, rest, skip)
+
+
+def placement_mismatches(decisions: Iterable[PlacementDecision]) -> Iterator[PlacementMismatch]:
+    """Fold the orders, and say where they do not give what a decision wants."""
+    placement: Placement = {}
+    for decision in decisions:
+        placement = remaining(placement, {item.id for item in decision.fleet if item.stays})
+        for order in decision.orders:
+            placement = placed(placement, order)
+        for host in decision.hosts:
+            folded = placement.get(host.name, ())
+            if host.name and folded != host.placed:
+                yield PlacementMismatch(at=decision.at, instance=host.name, recorded=host.placed, folded=folded)
