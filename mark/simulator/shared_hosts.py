@@ -1,50 +1,29 @@
 """Instances that several models of a service share, in virtual time: rented, loaded, drained and billed.
 
-They are instances of a simulated cloud like any other. What they hold is decided by `controller/sharing.py`, each
-hour and when one is lost. A model is loaded where its tenancy begins, once there is memory for it, and takes
-requests when it is loaded. It is taken away when its last request there is answered. One that Lambda cannot answer
-in time is first loaded where it moves to; where it moves to no shared instance, its own fleet gets time to boot.
+They are instances of a simulated cloud like any other. What they hold is decided by
+`controller/host_controller.py`. A model takes requests once it is loaded, and is gone when its last request there
+is answered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 
 from mark.catalog.billing import bill_instances, bill_running
 from mark.cloudmodel.world import World
+from mark.controller.host_controller import HostController
 from mark.controller.placement_journal import PlacementDecision, PlacementJournal
-from mark.controller.placement_orders import eviction_orders, launch_reason, tenant_orders
-from mark.controller.sharing import (
-    HISTORY_UNITS,
-    LOAD_S,
-    PACK_EVERY_S,
-    Sharer,
-    memory_gib,
-    share_instances,
-    share_rps,
-    shared_offering,
-    taken_rps,
-)
-from mark.controller.tenancy import HostUse, expected_loads, host_uses
+from mark.controller.sharing import LOAD_S, Sharer
 from mark.domain.billing.costs import BillLine, FleetUsage
 from mark.domain.billing.footprint import Footprint
 from mark.domain.demand import Demand
-from mark.domain.fleet import Instance
-from mark.domain.offering import Offering
-from mark.domain.orders import Drain, Launch, LaunchRefused
-from mark.domain.placement import Host, Placement, PlacementOrder, placed, remaining
-from mark.planner.packing_kernels import NOTHING
+from mark.domain.host_spec import TenantSpec
+from mark.domain.offering import Offering, with_longest_batch
 from mark.simulator.cloud import SimulatedCloud
 from mark.simulator.engine.host_plane import HostPlane
 from mark.simulator.engine.shared_plane import SharedPlane
 from mark.simulator.faults import FaultScript
-
-SOON_S = 60.0
-"""While instances boot, and after a refused launch, it is decided anew after so long."""
-HAND_OVER_S = 120.0
-"""Beside the time to boot, for the plan of a model's own fleet: a tick, and some minutes of load to plan by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,9 +75,6 @@ class SharedHosts:
         end_s: float,
         journal: PlacementJournal | None = None,
     ) -> None:
-        self._sharers = sharers
-        self._numbers = {sharer.model.name: number for number, sharer in enumerate(sharers)}
-        self._history = history
         self._start_s, self._end_s = plane.now, end_s
         self._plane = HostPlane(plane, [sharer.model.redispatch for sharer in sharers])
         self._offerings = {item.name: item for sharer in sharers for item in sharer.offerings}
@@ -111,41 +87,37 @@ class SharedHosts:
             start_at=plane.now,
             redispatch=True,
         )
-        self._journal = journal
-        self._wanted: Placement = {}
-        #: Orders of the decision that is made now, and the tokens of its next ones.
-        self._ordered: list[PlacementOrder] = []
-        self._tokens: Iterator[str] = iter(())
-        #: When a model that is being loaded is there, by instance and number.
-        self._loaded_at: dict[tuple[str, int], float] = {}
-        #: When a model is taken away that gets a fleet of its own, by instance and number.
-        self._leaves_at: dict[tuple[str, int], float] = {}
-        self._refused_until: dict[str, float] = {}
-        self._next_pack = plane.now + PACK_EVERY_S if sharers else end_s
-        self._decisions: list[PlacementDecision] = []
+        self._decisions = _Kept(journal)
+        self._held = _Held(self._plane, self._cloud, sharers)
+        self._models = [sharer.model.name for sharer in sharers]
+        self._controller = HostController(
+            sharers,
+            cloud=self._cloud,
+            hosts=self._held,
+            history=history,
+            start_at=plane.now,
+            journal=self._decisions,
+        )
 
     def begin(self) -> None:
         """The instances of the first decision are there when the run starts."""
-        if not self._sharers:
+        if not self._models:
             return
         self._cloud.prewarmed = True
-        self._decide()
+        self._controller.decide(self._plane.now)
         self._cloud.prewarmed = False
 
     def next_at(self) -> float:
         """When something happens next."""
-        return min(self._next_pack, self._cloud.next_at(), *self._due, self._end_s)
-
-    @property
-    def _due(self) -> Iterable[float]:
-        return (*self._loaded_at.values(), *self._leaves_at.values())
+        if not self._models:
+            return self._end_s
+        return min(self._controller.next_at, self._cloud.next_at(), self._held.next_at(), self._end_s)
 
     def reach(self, now: float) -> None:
         """Let happen what is due by now."""
         was_lost = self._cloud.fire(now)
-        if (was_lost or now >= self._next_pack) and now < self._end_s:
-            self._decide()
-        self._place()
+        if now < self._end_s and self._models:
+            self._controller.tick(now, was_lost=was_lost)
 
     def end(self) -> SharedFleet:
         """Bill what still runs to the end."""
@@ -156,192 +128,91 @@ class SharedHosts:
     def tenants(self) -> dict[str, tuple[str, ...]]:
         """Models that take requests on each instance that serves, by its id."""
         return {
-            name: tuple(self._sharers[number].model.name for number in sorted(self._plane.tenants(slot)))
+            name: tuple(self._models[number] for number in sorted(self._plane.tenants(slot)))
             for name, slot in self._cloud.slots().items()
         }
 
     def planned_rps(self, number: int) -> float:
         """Requests/s of a model that shared instances take when all tenants fill them as planned."""
-        if not self._sharers:
-            return 0.0
-        return sum(self._share_rps(name, number) for name in self._wanted)
+        return self._controller.planned_rps(self._models[number]) if self._models else 0.0
 
     def shared_rps(self, number: int) -> float | None:
-        """Requests/s that shared instances took of a model in the last minute; None where none is to hold it.
+        """Requests/s that shared instances took of a model in the last minute; None where none is to hold it."""
+        return self._controller.shared_rps(self._models[number], self._plane.now) if self._models else None
 
-        When the run starts, it is what they would have taken of the load before.
-        """
-        planned_rps = self.planned_rps(number)
-        if not planned_rps:
-            return None
-        if self._plane.now == self._start_s:
-            return taken_rps(self._history(number, self._start_s, 1), planned_rps)
-        return self._plane.shared_rps(number)
 
-    def _share_rps(self, name: str, number: int) -> float:
-        model = self._sharers[number].model.name
-        return sum(share_rps(one) for one in self._wanted.get(name, ()) if one.model == model)
+class _Kept(list[PlacementDecision]):
+    """Decisions so far, each written down where there is a journal."""
 
-    def _decide(self) -> None:
-        """Order what the decision of now lacks, and drain what it no longer holds once nothing boots."""
-        now = self._plane.now
-        self._ordered, number = [], len(self._decisions) + 1
-        self._tokens = (f"s{number}-{place}" for place in count(1))
-        for fact in self._cloud.drain_facts():
-            if isinstance(fact, LaunchRefused):
-                self._refused_until[fact.offering] = now + SOON_S
-        fleet = self._cloud.observe()
-        staying = {item.id: item for item in fleet if item.stays}
-        self._wanted = remaining(self._wanted, staying)
-        refused = tuple(sorted(name for name, until in self._refused_until.items() if until > now))
-        histories = [self._history(number, now, HISTORY_UNITS) for number in range(len(self._sharers))]
-        packing = share_instances(
-            self._sharers,
-            histories,
-            there=[
-                Host(offering=item.offering, tenants=self._wanted.get(item.id, ()), name=item.id)
-                for item in staying.values()
-            ],
-            refused=refused,
-        )
-        loads = expected_loads(self._sharers, histories, now=now)
-        hosts = tuple(map(self._launched, host_uses(packing, self._sharers, histories)))
-        there = [host for host in hosts if host.name]
-        for order in tenant_orders(self._wanted, there, loads, tokens=self._tokens):
-            self._send(order)
-        self._place()
-        is_booting = any(name not in self._cloud.slots() for name in self._wanted)
-        kept = {host.name for host in there}
-        surplus = tuple(name for name in staying if name not in kept)
-        left = self._give_up(surplus) if surplus and not is_booting else surplus
-        soon = is_booting or left or any(until > now for until in self._refused_until.values())
-        self._next_pack = now + (min(SOON_S, PACK_EVERY_S) if soon else PACK_EVERY_S)
-        decision = PlacementDecision(
-            at=now,
-            fleet=fleet.instances,
-            refused=refused,
-            loads=loads,
-            hosts=hosts,
-            orders=tuple(self._ordered),
-            worth_usd_per_hour=packing.worth_usd_per_hour,
-            unchanged_usd_per_hour=packing.unchanged_usd_per_hour,
-        )
-        self._decisions.append(decision)
+    def __init__(self, journal: PlacementJournal | None) -> None:
+        super().__init__()
+        self._journal = journal
+
+    def append(self, decision: PlacementDecision) -> None:
+        """Take in the next one."""
+        super().append(decision)
         if self._journal is not None:
             self._journal.append(decision)
 
-    def _send(self, order: PlacementOrder) -> None:
-        """Want what the order says, from now on."""
-        self._wanted = placed(self._wanted, order)
-        self._ordered.append(order)
-        if isinstance(order, Launch | Drain):
-            self._cloud.submit(order)
 
-    def _launched(self, host: HostUse) -> HostUse:
-        """The same host; one that is not there yet is ordered, and keeps no name where that is refused."""
-        if host.name:
-            return host
-        token = next(self._tokens)
-        self._send(Launch(token=token, reason=launch_reason(host), offering=host.offering, count=1))
-        return replace(host, name=next((item.id for item in self._cloud.observe() if item.token == token), ""))
+class _Held:
+    """What instances hold: the Hosts port over the plane. Loading takes LOAD_S, but while an instance boots."""
 
-    def _give_up(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Drain these instances but those, which it returns, where a model is still needed that has no backup."""
-        for order in eviction_orders(self._wanted, names, tokens=self._tokens):
-            self._send(order)
-        self._place()
-        slots = {name: slot for name, slot in self._cloud.slots().items() if name in names}
-        needed = tuple(
-            name
-            for name, slot in slots.items()
-            if any(self._plane.accepts(slot, number) for number in self._plane.tenants(slot))
-        )
-        empty = tuple(name for name in names if name not in needed)
-        if empty:
-            self._send(Drain(token=next(self._tokens), reason="it takes no more requests", instances=empty))
-        return needed
+    def __init__(self, plane: HostPlane, cloud: SimulatedCloud, sharers: Sequence[Sharer]) -> None:
+        self._plane, self._cloud = plane, cloud
+        self._models = [sharer.model.name for sharer in sharers]
+        self._numbers = {name: number for number, name in enumerate(self._models)}
+        self._offerings = [{item.name: item for item in sharer.offerings} for sharer in sharers]
+        #: When a model that is being loaded is there, by instance and model.
+        self._loaded_at: dict[tuple[str, str], float] = {}
 
-    @property
-    def _is_moving(self) -> bool:
-        """Something boots, or a model is not yet where it is wanted, or still where it is not."""
-        return bool(self._leaves_at) or any(
-            self._is_awaited(name, number) for name in self._wanted for number in self._numbers_on(name)
+    def next_at(self) -> float:
+        """When the next model is loaded; none is where the instance is to go."""
+        if self._loaded_at:
+            staying = {item.id for item in self._cloud.observe() if item.stays}
+            self._loaded_at = {key: at for key, at in self._loaded_at.items() if key[0] in staying}
+        return min(self._loaded_at.values(), default=float("inf"))
+
+    def loaded(self, instance: str) -> frozenset[str]:
+        """Models that are loaded there."""
+        slot = self._cloud.slots().get(instance)
+        return (
+            frozenset(self._models[number] for number in self._plane.tenants(slot))
+            if slot is not None
+            else frozenset()
         )
 
-    def _is_awaited(self, name: str, number: int) -> bool:
-        """True where a model is not yet on an instance where it is wanted."""
-        slot = self._cloud.slots().get(name)
-        return slot is None or number not in self._plane.tenants(slot)
+    def loading(self, instance: str) -> frozenset[str]:
+        """Models that are on their way there."""
+        return frozenset(model for name, model in self._loaded_at if name == instance)
 
-    def _numbers_on(self, name: str) -> list[int]:
-        """Models that are wanted on an instance."""
-        return sorted(self._numbers[tenant.model] for tenant in self._wanted.get(name, ()))
+    def accepts(self, instance: str, model: str) -> bool:
+        """True where it takes new requests there."""
+        return self._plane.accepts(self._cloud.slots()[instance], self._numbers[model])
 
-    def _place(self) -> None:
-        """Load what is wanted where it is not, and take away what is not wanted any more."""
-        slots = self._cloud.slots()
-        staying = {item.id: item for item in self._cloud.observe() if item.stays and item.id in slots}
+    def shared_rps(self, model: str) -> float:
+        """Requests/s that shared instances took in the last minute."""
+        return self._plane.shared_rps(self._numbers[model])
+
+    def hold(self, instance: str, tenants: Sequence[TenantSpec]) -> None:
+        """Have it hold these models."""
+        device, here, now = self._cloud.slots()[instance], self.loaded(instance), self._plane.now
+        is_booting = not here and not self.loading(instance)
+        wanted = {tenant.model for tenant in tenants}
         self._loaded_at = {
-            (name, number): at
-            for (name, number), at in self._loaded_at.items()
-            if name in staying and number in self._numbers_on(name)
+            (name, model): at
+            for (name, model), at in self._loaded_at.items()
+            if name != instance or model in wanted
         }
-        self._leaves_at = {
-            (name, number): at
-            for (name, number), at in self._leaves_at.items()
-            if name in staying and number not in self._numbers_on(name)
-        }
-        for name, item in staying.items():
-            self._load(item, slots[name])
-        for name in staying:
-            self._take_away(name, slots[name])
-
-    def _load(self, item: Instance, device: int) -> None:
-        now, there = self._plane.now, self._plane.tenants(device)
-        wanted = self._numbers_on(item.id)
-        loading = {number for name, number in self._loaded_at if name == item.id}
-        first = not there and not loading
-        for number in wanted:
-            if number in there:
-                self._plane.keep(device, number, self._share_rps(item.id, number))
+        for tenant in tenants:
+            number = self._numbers[tenant.model]
+            if tenant.model in here:
+                self._plane.keep(device, number, tenant.share_rps)
                 continue
-            if number not in loading and not self._has_memory(item, there | loading, number):
-                continue
-            loading.add(number)
-            # what an instance boots with is loaded in that time
-            if self._loaded_at.setdefault((item.id, number), now if first else now + LOAD_S) <= now:
-                del self._loaded_at[item.id, number]
-                sharer = self._sharers[number]
-                found = next(one for one in sharer.offerings if one.name == item.offering)
-                offering = shared_offering(found, sharer.slo)
-                assert offering is not None, "it would not have been placed"
-                self._plane.place(device, number, offering, self._share_rps(item.id, number))
-
-    def _has_memory(self, item: Instance, held: frozenset[int], number: int) -> bool:
-        """True where an instance that holds these models has memory for one more."""
-        gib = sum(self._sharers[one].model.memory_gib for one in {*held, number})
-        return gib <= memory_gib(self._offerings[item.offering].instance_type) + NOTHING
-
-    def _take_away(self, name: str, device: int) -> None:
-        for number in self._plane.tenants(device).difference(self._numbers_on(name)):
-            moves = any(
-                number in self._numbers_on(other) and self._is_awaited(other, number) for other in self._wanted
-            )
-            is_free = self._sharers[number].has_backup or not self._plane.accepts(device, number)
-            if is_free or self._is_stuck or not (moves or self._is_left(name, number)):
-                self._leaves_at.pop((name, number), None)
-                self._plane.evict(device, number)
-
-    def _is_left(self, name: str, number: int) -> bool:
-        """True where a model that no shared instance is to hold still has time for its own fleet to boot."""
-        if any(number in self._numbers_on(other) for other in self._wanted):
-            return False
-        if (name, number) not in self._leaves_at:
-            self._plane.hand_over(self._cloud.slots()[name], number)
-        boot_s = max(item.boot_s for item in self._sharers[number].offerings)
-        return self._plane.now < self._leaves_at.setdefault((name, number), self._plane.now + boot_s + HAND_OVER_S)
-
-    @property
-    def _is_stuck(self) -> bool:
-        """All that boots is there, nothing is being loaded, and yet a model is not where it is wanted."""
-        return not self._due and all(name in self._cloud.slots() for name in self._wanted) and self._is_moving
+            key = instance, tenant.model
+            if self._loaded_at.setdefault(key, now if is_booting else now + LOAD_S) <= now:
+                del self._loaded_at[key]
+                offering = with_longest_batch(self._offerings[number][tenant.offering], tenant.max_batch)
+                self._plane.place(device, number, offering, tenant.share_rps)
+        for model in here - wanted:
+            self._plane.evict(device, self._numbers[model])

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from mark.controller import host_controller
+from mark.controller.host_controller import HAND_OVER_S, SOON_S
 from mark.controller.placement_journal import placement_mismatches
 from mark.controller.sharing import LOAD_S, PACK_EVERY_S, Sharer
 from mark.domain.demand import Demand
@@ -14,12 +16,11 @@ from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import Market
 from mark.domain.placement import Host, Tenant
 from mark.planner.packing import Packing
-from mark.simulator import shared_hosts
 from mark.simulator.engine.compiled import DeviceKernel, plain_kernel
 from mark.simulator.engine.shared_plane import SharedPlane
 from mark.simulator.faults import FaultScript, Interrupt
 from mark.simulator.rng import stream
-from mark.simulator.shared_hosts import HAND_OVER_S, SOON_S, SharedHosts
+from mark.simulator.shared_hosts import SharedHosts
 from tests.planner.builders import offering
 from tests.scenarios.builders import FIXED_WORLD
 from tests.simulator.engines import engine_setup, lambda_offering
@@ -86,7 +87,7 @@ def test_a_model_that_is_wanted_again_before_its_last_answer_stays(
     device_kernel: DeviceKernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Memory is for three of four, and decisions follow each other faster than a request is answered."""
-    monkeypatch.setattr(shared_hosts, "PACK_EVERY_S", 0.03)
+    monkeypatch.setattr(host_controller, "PACK_EVERY_S", 0.03)
     plane, hosts = hosts_of(
         device_kernel,
         lambda number, at: 1.5 if number < 2 or (number == 3) == (0.02 < at < 0.04) else 0.0,
@@ -106,7 +107,7 @@ def test_whom_lambda_does_not_answer_is_never_nowhere_and_memory_is_never_over_c
     device_kernel: DeviceKernel, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """Four models on two instances or three, whose loads change so that they move."""
-    monkeypatch.setattr(shared_hosts, "PACK_EVERY_S", 600.0)
+    monkeypatch.setattr(host_controller, "PACK_EVERY_S", 600.0)
     rates = stream(seed, "moves").uniform(1.0, 6.0, (4, 13))
     plane, hosts = hosts_of(
         device_kernel,
@@ -145,7 +146,7 @@ def script(monkeypatch: pytest.MonkeyPatch, before: Sequence[int], after: Sequen
         host = Host(offering=ON_DEMAND.name, tenants=tenants, name=there[0].name if there else "")
         return Packing(hosts=(host,) if held else (), worth_usd_per_hour=0.0)
 
-    monkeypatch.setattr(shared_hosts, "share_instances", share)
+    monkeypatch.setattr(host_controller, "share_instances", share)
 
 
 def test_whom_lambda_does_not_answer_stays_until_its_own_fleet_has_booted_where_nothing_is_shared_any_more(

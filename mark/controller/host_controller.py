@@ -1,0 +1,306 @@
+"""The controller of the instances that several models of a service share.
+
+What they hold is decided by `controller/sharing.py`, each hour and when one is lost. A model is loaded where its
+tenancy begins, once there is memory for it. It is taken away when its last request there is answered. One that
+Lambda cannot answer in time is first loaded where it moves to; where it moves to no shared instance, its own fleet
+gets time to boot.
+
+It acts through two ports, the cloud and what its instances hold, so a replay and a live service run the same code.
+Whoever takes over goes on from what they say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Protocol
+
+from mark.controller.placement_journal import PlacementDecision, PlacementJournal
+from mark.controller.placement_orders import eviction_orders, launch_reason, tenant_orders
+from mark.controller.sharing import (
+    HISTORY_UNITS,
+    PACK_EVERY_S,
+    Sharer,
+    memory_gib,
+    share_instances,
+    share_rps,
+    shared_offering,
+    taken_rps,
+)
+from mark.controller.tenancy import HostUse, expected_loads, host_uses
+from mark.domain.demand import Demand
+from mark.domain.fleet import Instance, InstanceState
+from mark.domain.host_spec import TenantSpec
+from mark.domain.orders import Drain, Launch, LaunchRefused
+from mark.domain.placement import Host, Placement, PlacementOrder, Tenant, placed, remaining
+from mark.planner.packing_kernels import NOTHING
+from mark.ports import Cloud
+
+SOON_S = 60.0
+"""While instances boot, and after a refused launch, it is decided anew after so long."""
+HAND_OVER_S = 120.0
+"""Beside the time to boot, for the plan of a model's own fleet: a tick, and some minutes of load to plan by."""
+
+
+class Hosts(Protocol):
+    """What shared instances hold: in the simulator, or as their agents announce it. Instances are told by id."""
+
+    def loaded(self, instance: str) -> frozenset[str]:
+        """Models that are loaded there, those that answer their last requests too."""
+        ...
+
+    def loading(self, instance: str) -> frozenset[str]:
+        """Models that are on their way there."""
+        ...
+
+    def accepts(self, instance: str, model: str) -> bool:
+        """True where a model that is loaded takes new requests: not while it answers its last ones."""
+        ...
+
+    def hold(self, instance: str, tenants: Sequence[TenantSpec]) -> None:
+        """Have it hold these models: load what is new, keep the rest with its share, drain all others."""
+        ...
+
+    def shared_rps(self, model: str) -> float:
+        """Requests/s of a model that shared instances took in the last minute."""
+        ...
+
+
+class HostController:
+    """The controller of a service's shared instances. It is called with the time, which never goes back.
+
+    sharers: the models. history: the load of each, by its number, until an instant. term: begins the tokens of its
+    orders, so that those of another term are others. placement: of instances that are there already.
+    """
+
+    def __init__(
+        self,
+        sharers: Sequence[Sharer],
+        *,
+        cloud: Cloud,
+        hosts: Hosts,
+        history: Callable[[int, float, int], Demand],
+        start_at: float,
+        journal: PlacementJournal,
+        term: str = "s",
+        placement: Mapping[str, tuple[Tenant, ...]] | None = None,
+    ) -> None:
+        self._sharers = {sharer.model.name: sharer for sharer in sharers}
+        self._models = tuple(self._sharers)
+        self._history, self._cloud, self._hosts, self._journal = history, cloud, hosts, journal
+        self._instance_types = {item.name: item.instance_type for one in sharers for item in one.offerings}
+        self._start_at = start_at
+        self._term, self._count = term, 0
+        self._wanted: Placement = dict(placement or {})
+        #: As `Hosts` was told last, by instance and model.
+        self._told: dict[str, dict[str, TenantSpec]] = {}
+        #: Orders of the decision that is made now, and the tokens of its next ones.
+        self._ordered: list[PlacementOrder] = []
+        self._tokens: Iterator[str] = iter(())
+        #: When a model is taken away that gets a fleet of its own, by instance and model.
+        self._leaves_at: dict[tuple[str, str], float] = {}
+        self._refused_until: dict[str, float] = {}
+        self._next_decision_at = start_at + PACK_EVERY_S
+        self._ready: dict[str, Instance] = {}
+
+    @property
+    def next_at(self) -> float:
+        """When it is to be called next, unless something happens before."""
+        return min((self._next_decision_at, *self._leaves_at.values()))
+
+    def planned_rps(self, model: str) -> float:
+        """Requests/s of a model that shared instances take when all tenants fill them as planned."""
+        return sum(self._share_rps(name, model) for name in self._wanted)
+
+    def shared_rps(self, model: str, now: float) -> float | None:
+        """Requests/s that shared instances took of a model in the last minute; None where none is to hold it.
+
+        When the run starts, it is what they would have taken of the load before.
+        """
+        planned_rps = self.planned_rps(model)
+        if not planned_rps:
+            return None
+        if now == self._start_at:
+            return taken_rps(self._history(self._models.index(model), now, 1), planned_rps)
+        return self._hosts.shared_rps(model)
+
+    def tick(self, now: float, *, was_lost: bool = False) -> None:
+        """Decide anew where that is due or an instance was lost, and move models on their way."""
+        if was_lost or now >= self._next_decision_at:
+            self.decide(now)
+        self._place(now)
+
+    def decide(self, now: float) -> None:
+        """Order what the decision of now lacks, and drain what it no longer holds once nothing boots."""
+        self._ordered, self._count = [], self._count + 1
+        self._tokens = (f"{self._term}{self._count}-{place}" for place in count(1))
+        for fact in self._cloud.drain_facts():
+            if isinstance(fact, LaunchRefused):
+                self._refused_until[fact.offering] = now + SOON_S
+        fleet = self._cloud.observe()
+        staying = {item.id: item for item in fleet if item.stays}
+        self._wanted = remaining(self._wanted, staying)
+        refused = tuple(sorted(name for name, until in self._refused_until.items() if until > now))
+        sharers = tuple(self._sharers.values())
+        histories = [self._history(number, now, HISTORY_UNITS) for number in range(len(sharers))]
+        packing = share_instances(
+            sharers,
+            histories,
+            there=[
+                Host(offering=item.offering, tenants=self._wanted.get(item.id, ()), name=item.id)
+                for item in staying.values()
+            ],
+            refused=refused,
+        )
+        loads = expected_loads(sharers, histories, now=now)
+        hosts = tuple(map(self._launched, host_uses(packing, sharers, histories)))
+        there = [host for host in hosts if host.name]
+        for order in tenant_orders(self._wanted, there, loads, tokens=self._tokens):
+            self._send(order)
+        self._place(now)
+        is_booting = any(name not in self._ready for name in self._wanted)
+        kept = {host.name for host in there}
+        surplus = tuple(name for name in staying if name not in kept)
+        left = self._give_up(surplus, now) if surplus and not is_booting else surplus
+        soon = is_booting or left or any(until > now for until in self._refused_until.values())
+        self._next_decision_at = now + (min(SOON_S, PACK_EVERY_S) if soon else PACK_EVERY_S)
+        self._journal.append(
+            PlacementDecision(
+                at=now,
+                fleet=fleet.instances,
+                refused=refused,
+                loads=loads,
+                hosts=hosts,
+                orders=tuple(self._ordered),
+                worth_usd_per_hour=packing.worth_usd_per_hour,
+                unchanged_usd_per_hour=packing.unchanged_usd_per_hour,
+            )
+        )
+
+    def _send(self, order: PlacementOrder) -> None:
+        """Want what the order says, from now on."""
+        self._wanted = placed(self._wanted, order)
+        self._ordered.append(order)
+        if isinstance(order, Launch | Drain):
+            self._cloud.submit(order)
+
+    def _launched(self, host: HostUse) -> HostUse:
+        """The same host; one that is not there yet is ordered, and keeps no name where that is refused."""
+        if host.name:
+            return host
+        token = next(self._tokens)
+        self._send(Launch(token=token, reason=launch_reason(host), offering=host.offering, count=1))
+        return replace(host, name=next((item.id for item in self._cloud.observe() if item.token == token), ""))
+
+    def _give_up(self, names: Sequence[str], now: float) -> tuple[str, ...]:
+        """Drain these instances but those, which it returns, where a model is still needed that has no backup."""
+        for order in eviction_orders(self._wanted, names, tokens=self._tokens):
+            self._send(order)
+        self._place(now)
+        needed = tuple(
+            name
+            for name in names
+            if name in self._ready and any(self._hosts.accepts(name, one) for one in self._hosts.loaded(name))
+        )
+        empty = tuple(name for name in names if name not in needed)
+        if empty:
+            self._send(Drain(token=next(self._tokens), reason="it takes no more requests", instances=empty))
+        return needed
+
+    def _place(self, now: float) -> None:
+        """Load what is wanted where it is not, and take away what is not wanted any more."""
+        self._ready = {
+            item.id: item for item in self._cloud.observe() if item.stays and item.state is InstanceState.READY
+        }
+        self._told = {name: told for name, told in self._told.items() if name in self._ready}
+        self._leaves_at = {
+            (name, model): at
+            for (name, model), at in self._leaves_at.items()
+            if name in self._ready and model not in self._models_on(name)
+        }
+        for name, item in self._ready.items():
+            self._hold(name, self._specs(item))
+        for name in self._ready:
+            leaving = [model for model in sorted(self._hosts.loaded(name)) if self._leaves(name, model, now)]
+            if leaving:
+                told = self._told[name]
+                self._hold(name, {model: spec for model, spec in told.items() if model not in leaving})
+
+    def _hold(self, name: str, specs: dict[str, TenantSpec]) -> None:
+        self._told[name] = specs
+        self._hosts.hold(name, [specs[model] for model in sorted(specs)])
+
+    def _specs(self, item: Instance) -> dict[str, TenantSpec]:
+        """What an instance is to hold now: models that it keeps for a while, and what fits of the wanted."""
+        wanted, told = self._models_on(item.id), self._told.get(item.id, {})
+        here = self._hosts.loaded(item.id)
+        specs = {model: spec for model, spec in told.items() if model in here and model not in wanted}
+        held = set(here | self._hosts.loading(item.id))
+        for model in wanted:
+            if model in held or self._has_memory(item, {*held, model}):
+                held.add(model)
+                specs[model] = self._spec(item, model)
+        return specs
+
+    def _spec(self, item: Instance, model: str) -> TenantSpec:
+        sharer = self._sharers[model]
+        found = next(one for one in sharer.offerings if one.name == item.offering)
+        offering = shared_offering(found, sharer.slo)
+        assert offering is not None, "it would not have been placed"
+        return TenantSpec(
+            model=model,
+            offering=offering.name,
+            max_batch=offering.batch.max_batch,
+            share_rps=self._share_rps(item.id, model),
+        )
+
+    def _has_memory(self, item: Instance, models: set[str]) -> bool:
+        gib = sum(self._sharers[model].model.memory_gib for model in models)
+        return gib <= memory_gib(self._instance_types[item.offering]) + NOTHING
+
+    def _leaves(self, name: str, model: str, now: float) -> bool:
+        """True where a loaded model is to take no more requests here."""
+        if model in self._models_on(name):
+            return False
+        moves = any(model in self._models_on(other) and self._is_awaited(other, model) for other in self._wanted)
+        is_free = self._sharers[model].has_backup or not self._hosts.accepts(name, model)
+        if not (is_free or self._is_stuck) and (moves or self._is_left(name, model, now)):
+            return False
+        self._leaves_at.pop((name, model), None)
+        return True
+
+    def _is_left(self, name: str, model: str, now: float) -> bool:
+        """True where a model that no shared instance is to hold still has time for its own fleet to boot."""
+        if any(model in self._models_on(other) for other in self._wanted):
+            return False
+        if (name, model) not in self._leaves_at:
+            told = self._told[name]
+            self._hold(name, {**told, model: replace(told[model], share_rps=0.0)})
+        boot_s = max(item.boot_s for item in self._sharers[model].offerings)
+        return now < self._leaves_at.setdefault((name, model), now + boot_s + HAND_OVER_S)
+
+    @property
+    def _is_stuck(self) -> bool:
+        """All that boots is there, nothing is on its way, and yet a model is not where it is wanted."""
+        is_due = self._leaves_at or any(self._hosts.loading(name) for name in self._ready)
+        return not is_due and all(name in self._ready for name in self._wanted) and self._is_moving
+
+    @property
+    def _is_moving(self) -> bool:
+        """Something boots, or a model is not yet where it is wanted, or still where it is not."""
+        return bool(self._leaves_at) or any(
+            self._is_awaited(name, model) for name in self._wanted for model in self._models_on(name)
+        )
+
+    def _is_awaited(self, name: str, model: str) -> bool:
+        """True where a model is not yet on an instance where it is wanted."""
+        return name not in self._ready or model not in self._hosts.loaded(name)
+
+    def _models_on(self, name: str) -> list[str]:
+        """Models that are wanted on an instance, in the service's order."""
+        wanted = {tenant.model for tenant in self._wanted.get(name, ())}
+        return [model for model in self._models if model in wanted]
+
+    def _share_rps(self, name: str, model: str) -> float:
+        return sum(share_rps(one) for one in self._wanted.get(name, ()) if one.model == model)
