@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from mark.dispatch.central.policy import CentralPolicy
@@ -13,6 +13,7 @@ from mark.dispatch.policy import DispatchPolicy
 from mark.dispatch.variants import VariantServing
 from mark.domain.billing.footprint import Footprint
 from mark.domain.errors import unknown
+from mark.domain.host_spec import SHARED
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import LambdaOffering, Offering
 from mark.domain.telemetry import Telemetry
@@ -97,9 +98,26 @@ class ServiceSpec:
     footprint: Footprint | None = None
     seed: int = 0
     observed: bool = False
+    #: Models share instances.
+    shares: bool = False
     existing_usd_per_hour: float | None = None
     #: what gateways and agents send to a collector; None for nothing
     telemetry: Telemetry | None = None
+
+    @property
+    def shared(self) -> ServedModel | None:
+        """What bills take for the model of shared instances; None where nothing is shared."""
+        if not self.shares:
+            return None
+        offerings = {item.name: item for model in self.models for item in model.offerings}
+        first = self.models[0]
+        return replace(
+            first,
+            model=replace(first.model, name=SHARED),
+            offerings=tuple(offerings[name] for name in sorted(offerings)),
+            overflow=None,
+            function="",
+        )
 
     def served(self, name: str) -> ServedModel:
         """The model of that name; Misconfigured where there is none."""

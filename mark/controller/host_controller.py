@@ -11,15 +11,17 @@ Whoever takes over goes on from what they say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Protocol
 
+from mark.controller.limits.spending_limit import no_spending_limit
 from mark.controller.placement_journal import PlacementDecision, PlacementJournal
 from mark.controller.placement_orders import eviction_orders, launch_reason, tenant_orders
 from mark.controller.sharing import (
     HISTORY_UNITS,
+    MOST_BUSY,
     PACK_EVERY_S,
     Sharer,
     memory_gib,
@@ -29,6 +31,7 @@ from mark.controller.sharing import (
     taken_rps,
 )
 from mark.controller.tenancy import HostUse, expected_loads, host_uses
+from mark.domain.billing.spending import SpendingLimit
 from mark.domain.demand import Demand
 from mark.domain.fleet import Instance, InstanceState
 from mark.domain.host_spec import TenantSpec
@@ -67,11 +70,21 @@ class Hosts(Protocol):
         ...
 
 
+def planned_tenants(specs: Iterable[TenantSpec]) -> tuple[Tenant, ...]:
+    """The tenants as they were planned, of what an instance was told; those that are handed over are none."""
+    return tuple(
+        Tenant(model=one.model, capacity_rps=MOST_BUSY * one.share_rps)
+        for one in sorted(specs)
+        if one.share_rps > 0.0
+    )
+
+
 class HostController:
     """The controller of a service's shared instances. It is called with the time, which never goes back.
 
-    sharers: the models. history: the load of each, by its number, until an instant. term: begins the tokens of its
-    orders, so that those of another term are others. placement: of instances that are there already.
+    sharers: the models. history: the load of each, by its number, until an instant. told: what instances were told
+    to hold that are there already. limit: what may be rented now; under any nothing more is, under a pause nothing
+    is shared.
     """
 
     def __init__(
@@ -83,18 +96,18 @@ class HostController:
         history: Callable[[int, float, int], Demand],
         start_at: float,
         journal: PlacementJournal,
-        term: str = "s",
-        placement: Mapping[str, tuple[Tenant, ...]] | None = None,
+        told: Mapping[str, Sequence[TenantSpec]] | None = None,
+        limit: Callable[[], SpendingLimit] = no_spending_limit,
     ) -> None:
         self._sharers = {sharer.model.name: sharer for sharer in sharers}
         self._models = tuple(self._sharers)
         self._history, self._cloud, self._hosts, self._journal = history, cloud, hosts, journal
         self._instance_types = {item.name: item.instance_type for one in sharers for item in one.offerings}
         self._start_at = start_at
-        self._term, self._count = term, 0
-        self._wanted: Placement = dict(placement or {})
+        self._count, self._limit = 0, limit
         #: As `Hosts` was told last, by instance and model.
-        self._told: dict[str, dict[str, TenantSpec]] = {}
+        self._told = {name: {one.model: one for one in specs} for name, specs in (told or {}).items()}
+        self._wanted: Placement = {name: planned_tenants(specs.values()) for name, specs in self._told.items()}
         #: Orders of the decision that is made now, and the tokens of its next ones.
         self._ordered: list[PlacementOrder] = []
         self._tokens: Iterator[str] = iter(())
@@ -134,15 +147,18 @@ class HostController:
     def decide(self, now: float) -> None:
         """Order what the decision of now lacks, and drain what it no longer holds once nothing boots."""
         self._ordered, self._count = [], self._count + 1
-        self._tokens = (f"{self._term}{self._count}-{place}" for place in count(1))
+        self._tokens = (f"s{self._count}-{place}" for place in count(1))
         for fact in self._cloud.drain_facts():
             if isinstance(fact, LaunchRefused):
                 self._refused_until[fact.offering] = now + SOON_S
         fleet = self._cloud.observe()
         staying = {item.id: item for item in fleet if item.stays}
         self._wanted = remaining(self._wanted, staying)
+        limit = self._limit()
         refused = tuple(sorted(name for name, until in self._refused_until.items() if until > now))
-        sharers = tuple(self._sharers.values())
+        if limit is not SpendingLimit.NONE:
+            refused = tuple(sorted(self._instance_types))
+        sharers = () if limit is SpendingLimit.PAUSE else tuple(self._sharers.values())
         histories = [self._history(number, now, HISTORY_UNITS) for number in range(len(sharers))]
         packing = share_instances(
             sharers,

@@ -132,6 +132,21 @@ def taken_rps(history: Demand, planned_rps: float) -> float:
     return min(planned_rps, history.mean_rps[-1]) if len(history) else 0.0
 
 
+def own_history(history: Demand, planned_rps: float) -> Demand:
+    """The part of a load that is left for the model's own fleet where shared instances are to take so much.
+
+    Where they carry all that is expected now, they are taken to have carried all that came before, at each hour
+    with the capacity that its own decision would have given.
+    """
+    rates = in_blocks(np.array(expected_load(history).mean_rps, np.float64))
+    taken_rps = math.inf if rates.max(initial=0.0) <= planned_rps else planned_rps
+    return replace(
+        history,
+        mean_rps=tuple(max(0.0, rate - taken_rps) for rate in history.mean_rps),
+        max_rps=tuple(max(0.0, rate - taken_rps) for rate in history.max_rps),
+    )
+
+
 def expected_load(history: Demand, *, rising: bool = False) -> Demand:
     """The load of the hours to come: that of a day before, or of the last hours where less than a day is known.
 

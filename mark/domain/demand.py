@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import add
 
 from mark.domain.errors import Misconfigured
 from mark.domain.load.announced_events import Events
@@ -43,6 +44,8 @@ class DemandUnit:
     sizes: SizeCounts = ()
     #: Requests that were finished since the unit before, and their misses; none in journals that do not say.
     outcomes: Outcomes = NO_OUTCOMES
+    #: Requests/s that shared instances took besides: they are no load of the model's own fleet.
+    shared_rps: float = 0.0
 
 
 def unit_of_windows(start_at: float, counts: Sequence[float]) -> DemandUnit:
@@ -60,13 +63,15 @@ def unit_of_windows(start_at: float, counts: Sequence[float]) -> DemandUnit:
 class Demand:
     """Arrivals seen, oldest first, one value per unit of `unit_s`; `end_at` closes the last unit.
 
-    mean_rps, max_rps: length units, requests/s (max_rps over windows of 5 s).
+    mean_rps, max_rps: length units, requests/s (max_rps over windows of 5 s). shared_rps: what shared instances
+    took besides in the last units; empty where they took nothing.
     """
 
     end_at: float
     mean_rps: tuple[float, ...]
     max_rps: tuple[float, ...]
     unit_s: float = UNIT_S
+    shared_rps: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.mean_rps) != len(self.max_rps):
@@ -82,6 +87,7 @@ class Demand:
             mean_rps=self.mean_rps[-units:],
             max_rps=self.max_rps[-units:],
             unit_s=self.unit_s,
+            shared_rps=self.shared_rps[-units:],
         )
 
     def followed_by(self, unit: DemandUnit, keep: int) -> Demand:
@@ -90,6 +96,20 @@ class Demand:
             end_at=unit.start_at + self.unit_s,
             mean_rps=(*self.mean_rps, unit.mean_rps)[-keep:],
             max_rps=(*self.max_rps, unit.max_rps)[-keep:],
+            unit_s=self.unit_s,
+            shared_rps=(*self.shared_rps, unit.shared_rps)[-keep:] if self.shared_rps or unit.shared_rps else (),
+        )
+
+    @property
+    def whole(self) -> Demand:
+        """All that came, with what shared instances took."""
+        if not self.shared_rps:
+            return self
+        shared_rps = (*(0.0,) * (len(self) - len(self.shared_rps)), *self.shared_rps)
+        return Demand(
+            end_at=self.end_at,
+            mean_rps=tuple(map(add, self.mean_rps, shared_rps)),
+            max_rps=tuple(map(add, self.max_rps, shared_rps)),
             unit_s=self.unit_s,
         )
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+SHARED = "@shared"
+"""Name of the shared instances where an instance's model is named: tags, ledger, journal, members."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class TenantSpec:

@@ -30,7 +30,7 @@ class Member:
     """
 
     instance: str
-    #: Empty for a shared instance itself: each of its tenants is a member beside it.
+    #: SHARED (`domain/host_spec.py`) for a shared instance itself: each of its tenants is a member beside it.
     model: str
     offering: str
     role: Role

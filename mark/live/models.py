@@ -20,9 +20,10 @@ from mark.config.policies import (
     usable_cache,
 )
 from mark.config.served import each_model, lacks_torch, model_names
-from mark.config.service import Mode, ServedSettings
+from mark.config.service import Mode, ServedSettings, Sharing
 from mark.config.settings import Settings
 from mark.config.telemetry import telemetry_of
+from mark.controller.sharing import Sharer
 from mark.dispatch.policy import Routing
 from mark.dispatch.qos import QosRule
 from mark.dispatch.slackfit import VariantRule
@@ -64,6 +65,9 @@ class LiveModel:
     notes: tuple[str, ...]
     excuses: tuple[Excuse, ...] = ()
     assumed_rps: float | None = None
+    #: With whom it shares instances: models of the same team, or nobody.
+    team: str = ""
+    alone: bool = False
 
     @property
     def name(self) -> str:
@@ -105,12 +109,40 @@ def make_live_models(settings: Settings) -> tuple[LiveModel, ...]:
     return tuple(models)
 
 
+def sharers_of(settings: Settings, models: Sequence[LiveModel]) -> tuple[Sharer, ...]:
+    """The models that may share instances; none where fewer than two may, or nothing is rented.
+
+    Streams, variants, requests with sizes and central queues have instances of their own.
+    """
+    if settings.service.mode is Mode.OBSERVE:
+        return ()
+    able = [model for model in models if _may_share(model)]
+    return tuple(_sharer(model) for model in able) if len(able) > 1 else ()
+
+
+def _may_share(model: LiveModel) -> bool:
+    served, bundle = model.served, model.bundle
+    is_plain = served.variant_serving is None and served.central is None and not served.backend.streams
+    return is_plain and bundle.shares and not bundle.uses_truth and not model.alone
+
+
+def _sharer(model: LiveModel) -> Sharer:
+    return Sharer(
+        model=model.served.model,
+        slo=model.served.slo,
+        offerings=model.bundle.controller.offerings,
+        overflow=model.served.overflow,
+        team=model.team,
+    )
+
+
 def service_spec(settings: Settings, models: Sequence[LiveModel]) -> ServiceSpec:
     """Specification that gateways, agents and handlers read."""
     return ServiceSpec(
         name=settings.service.name,
         models=tuple(model.served for model in models),
         footprint=footprint_of(settings, models=len(models)),
+        shares=bool(sharers_of(settings, models)),
         seed=settings.seed,
         observed=settings.service.mode is Mode.OBSERVE,
         existing_usd_per_hour=settings.service.existing_usd_per_hour,
@@ -188,6 +220,8 @@ def _make(settings: Settings, entry: ServedSettings, service: str) -> LiveModel:
         notes=(*assembly.supply.warnings, *(f"stand-in profile of {text}" for text in assembly.supply.stand_ins)),
         excuses=assembly.supply.excuses,
         assumed_rps=assumed_rps,
+        team=entry.team if entry.sharing is Sharing.TEAM else "",
+        alone=entry.sharing is Sharing.ALONE,
     )
 
 

@@ -65,8 +65,11 @@ class StandaloneLink(AgentLink):
         """Answer of the link: whether to drain, and then to power off."""
         return time.time() >= self._expires_at
 
-    async def leave(self, instance: str) -> None:
+    async def leave(self, name: str) -> None:
         """Nobody knows of it."""
+
+    async def host(self, instance: str) -> None:
+        """It has one model."""
 
     async def clock(self) -> ClockAnchor:
         """The service's clock."""

@@ -6,15 +6,12 @@ fleet's: its controller sees, and plans for, what is left. A model alone is repl
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import numpy as np
-
-from mark.controller.sharing import Sharer, expected_load, in_blocks
+from mark.controller.sharing import Sharer, own_history
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
 from mark.policies.bundles import PolicyBundle
@@ -190,25 +187,11 @@ class OwnPart(NamedTuple):
 
 
 def own_part(model: Experiment, bundle: PolicyBundle, shared_rps: float, progress: Progress) -> OwnPart:
-    """The part of a model's load that shared instances of that capacity leave, and who forecasts it.
-
-    Where they carry all that is expected now, they are taken to have carried all that came before, at each hour
-    with the capacity that its own decision would have given.
-    """
-    rates = in_blocks(np.array(expected_load(model.history).mean_rps, np.float64))
-    left = load_above(model.history, math.inf if rates.max(initial=0.0) <= shared_rps else shared_rps)
+    """The part of a model's load that shared instances of that capacity leave, and who forecasts it."""
+    left = own_history(model.history, shared_rps)
     if not any(left.max_rps):  # nothing to learn from
         bundle = replace(bundle, forecaster=NOTHING_LEFT)
     return OwnPart(bundle, model.forecasters(bundle, left, progress), left)
-
-
-def load_above(demand: Demand, capacity_rps: float) -> Demand:
-    """The part of a load above that capacity."""
-    return replace(
-        demand,
-        mean_rps=tuple(max(0.0, rate - capacity_rps) for rate in demand.mean_rps),
-        max_rps=tuple(max(0.0, rate - capacity_rps) for rate in demand.max_rps),
-    )
 
 
 def sharers_of(members: Sequence[Member], ready: Sequence[Ready]) -> tuple[Sharer, ...]:

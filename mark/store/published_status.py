@@ -58,6 +58,27 @@ class PublishedInstance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedHost:
+    """A shared instance, and the models on it."""
+
+    #: The cloud's name for it.
+    id: str
+    #: Models that it was told to hold.
+    wanted: tuple[str, ...] = ()
+    #: Models that take requests there.
+    serving: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedHosts:
+    """The shared instances of a service."""
+
+    #: When that was.
+    at: float = 0.0
+    hosts: tuple[PublishedHost, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoadSeries:
     """The last hour unit by unit, no further back than the service began, and the forecast from there on."""
 
@@ -593,6 +614,7 @@ BACKGROUND = StoredStatus(BackgroundStatus, "background-failures")
 PROCESSES = StoredStatus(ProcessesStatus, "processes")
 RESOURCES = StoredStatus(PublishedResources, "resources")
 BUDGET = StoredStatus(BudgetStatus, "budget")
+HOSTS = StoredStatus(PublishedHosts, "hosts")
 COMMITMENTS = StoredStatus(AccountCommitments, "commitments")
 SPEND = StoredStatus(SpendHistory, "spend-by-hour")
 PAUSE = StoredStatus(PauseRequest, "paused")

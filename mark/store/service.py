@@ -49,8 +49,6 @@ RETIRED_S = 40 * 86400.0
 """For how long a model is remembered that is served no more, in wall seconds: as far as reports look back."""
 KEEP_DRAINS_S = 86400.0
 """Wall seconds that a request to drain is kept which no agent follows."""
-KEEP_HOSTS_S = 86400.0
-"""Wall seconds that what a shared instance holds is kept; it is written anew at every decision."""
 
 
 def _agent_spec(served: ServedModel, spec: ServiceSpec) -> bytes:
@@ -237,9 +235,20 @@ class ServiceStore:
             self._link.run(LEAVE, self._keys.announced, (ttl_ms(self._member_ttl_s), member.name))
 
     def put_host(self, instance: str, spec: HostSpec) -> None:
-        """Say which models a shared instance is to hold, until it is said anew or long after it is gone."""
-        key = self._keys.of("host", instance)
-        self._link.call("SET", key, HOST_SPEC.encode(spec), "EX", round(KEEP_HOSTS_S))
+        """Say which models a shared instance is to hold."""
+        self._link.call("SADD", self._keys.of("hosts"), instance)
+        self._link.call("SET", self._keys.of("host", instance), HOST_SPEC.encode(spec))
+
+    def hosts(self) -> dict[str, HostSpec]:
+        """What each shared instance is to hold, by instance."""
+        found = self._link.call("SMEMBERS", self._keys.of("hosts"))
+        specs = {name.decode(): self._link.call("GET", self._keys.of("host", name.decode())) for name in found}
+        return {name: HOST_SPEC.decode(data) for name, data in sorted(specs.items()) if data is not None}
+
+    def forget_host(self, instance: str) -> None:
+        """Forget what a shared instance that is gone was to hold."""
+        self._link.call("DEL", self._keys.of("host", instance))
+        self._link.call("SREM", self._keys.of("hosts"), instance)
 
     def gateways(self) -> tuple[Peer, ...]:
         """Gateways that announced themselves lately, by name."""

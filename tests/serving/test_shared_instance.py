@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet import Role
-from mark.domain.host_spec import HostSpec, TenantSpec
+from mark.domain.host_spec import SHARED, HostSpec, TenantSpec
 from mark.domain.member import MemberState
 from mark.ports import InferReply, InferRequest
 from mark.service_spec import ServiceSpec
@@ -153,7 +153,7 @@ def test_models_are_placed_served_and_evicted() -> None:
             service.place("one", "two")
             await service.until_serving("one", "two")
             assert {name: member.model for name, member in service.store.listed.items()} == {
-                "i-0": "",
+                "i-0": SHARED,
                 "i-0/one": "one",
                 "i-0/two": "two",
             }

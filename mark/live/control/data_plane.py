@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from mark.controller.demand_units import (
     MonitorState,
+    above_shared,
     advance_monitor,
     counted_unit,
     recent_windows,
@@ -48,7 +49,8 @@ class LiveDataPlane:
         before = traffic.outcomes
         self._monitor = MonitorState(opened_at=clock.now(), finished=before.finished, missed=before.missed)
         self._closed: SloWindow | None = None
-        self._clients, self._sizes = traffic.clients, traffic.sizes
+        self._clients, self._sizes, self._shared = traffic.clients, traffic.sizes, traffic.shared
+        self._shared_rps = 0.0
         self._accuracy, self._outcomes = _accuracy_of(traffic), traffic.outcomes
 
     def next_unit(self) -> DemandUnit | None:
@@ -58,8 +60,9 @@ class LiveDataPlane:
         start_at = self._next_unit_at
         counts = self._store.arrivals(self._model, *unit_windows(start_at))
         self._next_unit_at += UNIT_S
-        unit = counted_unit(start_at, counts, window_speeds(self._store.clocks(), *unit_windows(start_at)))
+        speeds = window_speeds(self._store.clocks(), *unit_windows(start_at))
         traffic = self._store.traffic(self._model)
+        unit = self._own_part(counted_unit(start_at, counts, speeds), traffic, sum(speeds) / len(speeds))
         before, self._accuracy = self._accuracy, _accuracy_of(traffic)
         earlier, self._outcomes = self._outcomes, traffic.outcomes
         return replace(
@@ -69,6 +72,12 @@ class LiveDataPlane:
             sizes=self._take_sizes(traffic),
             outcomes=self._outcomes.since(earlier),
         )
+
+    def _own_part(self, unit: DemandUnit, traffic: ModelTraffic, speed: float) -> DemandUnit:
+        """The part of a unit that shared instances did not take since the last call."""
+        taken, self._shared = traffic.shared - self._shared, traffic.shared
+        self._shared_rps = min(unit.mean_rps, taken * speed / UNIT_S)
+        return above_shared(unit, self._shared_rps)
 
     def _take_sizes(self, traffic: ModelTraffic) -> SizeCounts:
         """Take what was counted by size since the last call."""
@@ -103,14 +112,15 @@ class LiveDataPlane:
         return max(self._store.traffic(self._model).lambda_warm, self._warmed())
 
     def recent_rps(self) -> tuple[float, ...]:
-        """Rates of the last whole windows, at most twelve, oldest first."""
+        """Rates of the last whole windows, at most twelve, oldest first, less what shared instances took."""
         windows = recent_windows(self._clock.now(), self._since)
         if not windows:
             return ()
         first, last = windows[0], windows[-1]
-        return window_rates(
+        rates = window_rates(
             self._store.arrivals(self._model, first, last), window_speeds(self._store.clocks(), first, last)
         )
+        return tuple(max(0.0, rate - self._shared_rps) for rate in rates)
 
     def _poll_monitor(self) -> None:
         if self._monitor_policy is None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 
 from mark.aws.ec2.fleet import Ec2Cloud
 from mark.aws.ec2.guard import Guard
@@ -16,17 +18,22 @@ from mark.aws.session import Aws
 from mark.config.service import Mode
 from mark.config.settings import Settings
 from mark.controller.limits.spending_limit import sendable_orders
-from mark.controller.runner import Controller
+from mark.controller.placement_journal import PlacementHeader, placement_header_line
+from mark.controller.runner import Controller, no_shared_rps
 from mark.controller.service_time_ratios import measured_ratios
+from mark.controller.sharing import own_history
 from mark.domain.billing.spending import SpendingLimit
 from mark.domain.commitments.owned import Commitments
+from mark.domain.host_spec import SHARED
 from mark.domain.lease import Lease
 from mark.domain.load.announced_events import Events, events_of
+from mark.domain.offering import Offering
 from mark.domain.quota import Quotas
 from mark.live.aws_resources import LaunchSetup
 from mark.live.clock import ServiceClock
 from mark.live.control.data_plane import LiveDataPlane
 from mark.live.control.driver import ModelDriver
+from mark.live.control.host_driver import HostDriver
 from mark.live.control.journal_opening import OpenedJournal, known_quotas, open_journal
 from mark.live.control.lambda_warmup import Warmer
 from mark.live.control.observe_mode import LiveCloud, ShadowCloud
@@ -34,9 +41,9 @@ from mark.live.control.rollouts import RolloutDriver, VersionedCloud
 from mark.live.control.status_writer import ModelStatusWriter
 from mark.live.forecasting.retraining import FollowedJournal, Retraining
 from mark.live.local.running import Running
-from mark.live.models import LiveModel
-from mark.ports import Forecaster
-from mark.store.published_status import EVENTS
+from mark.live.models import LiveModel, sharers_of
+from mark.ports import Forecaster, ForecasterSetup
+from mark.store.published_status import EVENTS, MODEL
 from mark.store.service import ServiceStore
 
 ModelForecasters = tuple[Retraining, Forecaster]
@@ -54,11 +61,20 @@ class Shared:
     quotas: Callable[[], Quotas | None]
     #: What of the account's commitments is left for a model, by its name.
     commitments: Callable[[str], Commitments | None]
+    #: The instances that several models share; None where none do.
+    hosts: HostDriver | None = None
 
 
 MadeDriver = tuple[ModelDriver, Callable[[threading.Event], None]]
 """A driver, and the call that drives until its event is set."""
 MakeDriver = Callable[[LiveModel, ModelForecasters, Shared, ExitStack], MadeDriver]
+
+
+MakeHosts = Callable[[Sequence[LiveModel], Shared, ExitStack], HostDriver | None]
+
+
+def no_hosts(_models: Sequence[LiveModel], _shared: Shared, _opened: ExitStack) -> None:
+    """The models share nothing."""
 
 
 class DriverFactory:
@@ -79,6 +95,9 @@ class DriverFactory:
         zones = tuple(sorted({zone for zone, _ in shared.launches["subnets"]}))
         controlled = replace(model.bundle.controller, zones=zones)
         model = replace(model, bundle=replace(model.bundle, controller=controlled))
+        hosts = shared.hosts
+        if hosts is not None:
+            model = replace(model, setup=_left(model.setup, hosts.planned_rps(model.name)))
         written = self._open(model, clock.now(), retraining)
         policy = replace(model.bundle.controller, quotas=written.header.policy.quotas)
         retraining.begin(store, written.began_at)
@@ -117,7 +136,10 @@ class DriverFactory:
             quotas=shared.quotas,
             commitments=lambda: shared.commitments(model.name),
             events=lambda: announced_events(store, model.name),
+            shared_rps=no_shared_rps if hosts is None else lambda: hosts.shared_rps(model.name),
         )
+        if hosts is not None:
+            hosts.follow(model.name, lambda: controller.history)
         driver = ModelDriver(
             controller,
             clock=clock,
@@ -139,6 +161,40 @@ class DriverFactory:
         )
         unseen = recovered.unseen if recovered else ()
         return driver, lambda over: driver.run(over, sendable_orders(unseen, shared.spending_limit()))
+
+    def hosts(self, models: Sequence[LiveModel], shared: Shared, opened: ExitStack) -> HostDriver | None:
+        """The driver of shared instances, which has taken inventory; None where no models share."""
+        sharers, store, clock = sharers_of(self._settings, models), self._store, ServiceClock(self._store)
+        if not sharers:
+            return None
+        now = clock.now()
+        is_new = not any(store.journal_segments(model.name) for model in models)
+        before = MODEL.read(store, SHARED)
+        began_at = before.began_at if before is not None and not is_new else now
+        header = PlacementHeader(
+            policy=models[0].bundle.name,
+            models=tuple(model.name for model in models),
+            market=", ".join(sorted({item.market.value for one in sharers for item in one.offerings})),
+            catalogue=f"{models[0].prices.region} {models[0].prices.date}",
+            seed=self._settings.seed,
+            start_at=now,
+        )
+        offerings = {item.name: item for one in sharers for item in one.offerings}
+        cloud = self._rented(SHARED, uuid.uuid4().hex, offerings, clock, shared)
+        opened.callback(cloud.close)
+        driver = HostDriver(
+            sharers,
+            store=store,
+            lease=self._lease,
+            clock=clock,
+            cloud=cloud,
+            journal=store.open_journal(SHARED, placement_header_line(header), self._lease),
+            loads={model.name: partial(model.history, now) for model in models},
+            spending_limit=shared.spending_limit,
+            began_at=now if began_at is None else began_at,
+        )
+        driver.begin(is_new=is_new)
+        return driver
 
     def _open(self, model: LiveModel, now: float, retraining: Retraining) -> OpenedJournal:
         return open_journal(
@@ -181,23 +237,37 @@ class DriverFactory:
             offerings = {offering.name: offering for offering in model.served.offerings}
             prices = ObservedSpotPrices(self._aws, offerings, zones)
             return ShadowCloud(model.served, store=self._store, clock=clock, prices=prices)
+        offerings = {offering.name: offering for offering in model.served.offerings}
+        warm = warmer.warm if model.served.overflow else None
+        return self._rented(model.name, run, offerings, clock, shared, warm)
+
+    def _rented(
+        self,
+        model: str,
+        run: str,
+        offerings: Mapping[str, Offering],
+        clock: ServiceClock,
+        shared: Shared,
+        warm: Callable[[int], object] | None = None,
+    ) -> Ec2Cloud:
         setup = FleetSetup(
-            service=self._running.name,
-            model=model.name,
-            run=run,
-            offerings={offering.name: offering for offering in model.served.offerings},
-            **shared.launches,
+            service=self._running.name, model=model, run=run, offerings=offerings, **shared.launches
         )
         return Ec2Cloud(
             setup,
             aws=self._aws,
             clock=clock,
-            membership=self._store.membership(model.name),
+            membership=self._store.membership(model),
             ledger=self._store,
             inbox=shared.inbox,
             guard=shared.guard,
-            warm=warmer.warm if model.served.overflow else None,
+            warm=warm,
         )
+
+
+def _left(setup: ForecasterSetup, planned_rps: float) -> ForecasterSetup:
+    """The load that came before, less what shared instances will take."""
+    return replace(setup, history=own_history(setup.history, planned_rps))
 
 
 def announced_events(store: ServiceStore, model: str) -> Events:

@@ -18,6 +18,7 @@ from typing import Protocol
 from mark.aws.outside_pause import read_pause
 from mark.config.settings import Settings, process_environment
 from mark.domain.errors import RetryLater
+from mark.domain.host_spec import SHARED
 from mark.domain.lease import Lease, LeaseLost
 from mark.live.aws_clients import aws_of
 from mark.live.background.failures import BackgroundFailures
@@ -182,7 +183,7 @@ class Leader:
                 if self._node is not None:
                     self._store.leases.renew(lease)  # a store whose lease is lost must not lead
                     self._node.lead()
-                self._store.take_over(lease, [model.name for model in self._models])
+                self._store.take_over(lease, [*(model.name for model in self._models), SHARED])
                 if self._publish is not None:
                     self._store.leases.renew(lease)  # what is told has no other fence
                     self._publish()
@@ -197,6 +198,7 @@ class Leader:
                     failures=self._failures,
                     outside=self._outside.latest,
                     make_driver=factory.make,
+                    make_hosts=factory.hosts,
                 )
                 term.run(self._models, self._forecasters, stop, beside=self._beside(lease))
             except LeaseLost as error:

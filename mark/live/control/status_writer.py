@@ -85,7 +85,7 @@ class ModelStatusWriter:
         """Write the document of a tick, and the hourly totals."""
         self._remember(controller, decision)
         MODEL.write(self._store, self._document(controller, decision), self.model)
-        self._hourly_totals.keep(controller.history, self._clock.now(), self._stable())
+        self._hourly_totals.keep(controller.history.whole, self._clock.now(), self._stable())
 
     def _remember(self, controller: Controller, decision: Decision) -> None:
         now = self._clock.now()
@@ -102,7 +102,7 @@ class ModelStatusWriter:
         requested = Counter[str]()
         for item in state.requested:
             requested[item.offering] += item.count
-        came = latest(controller.history, self._began_at)
+        came = latest(controller.history.whole, self._began_at)
         offerings = controller.policy.offerings
         return PublishedModel(
             at=now,

@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 
 from mark.aws.account.commitments import read_commitments
@@ -29,9 +30,11 @@ from mark.live.clock import ServiceClock
 from mark.live.control.budget_watch import BudgetWatch
 from mark.live.control.commitment_watch import CommitmentWatch
 from mark.live.control.driver import ModelDriver
-from mark.live.control.driver_factory import MakeDriver, ModelForecasters, Shared
+from mark.live.control.driver_factory import MakeDriver, MakeHosts, ModelForecasters, Shared, no_hosts
+from mark.live.control.host_driver import HostDriver
 from mark.live.control.quota_watch import QuotaWatch
-from mark.live.models import LiveModel
+from mark.live.models import LiveModel, service_spec
+from mark.service_spec import ServedModel
 from mark.store.published_status import RESOURCES, OutsidePauseStatus
 from mark.store.service import ServiceStore
 
@@ -54,9 +57,11 @@ class Term:
         failures: BackgroundFailures,
         outside: Callable[[], OutsidePauseStatus | None],
         make_driver: MakeDriver,
+        make_hosts: MakeHosts = no_hosts,
     ) -> None:
         """`outside`: the process's last answer about a pause from outside."""
-        self._settings, self._background, self._make_driver = settings, failures, make_driver
+        self._settings, self._background = settings, failures
+        self._make_driver, self._make_hosts = make_driver, make_hosts
         self._store, self._aws, self._lease = store, aws, lease
         self._outside = outside
         self._over = threading.Event()
@@ -108,9 +113,10 @@ class Term:
         if resources is None:
             raise RetryLater("the service's queues are not set up yet")
         drivers: list[ModelDriver] = []
+        waking: list[ModelDriver | HostDriver] = []
 
         def wake() -> None:
-            for driver in drivers:
+            for driver in waking:
                 driver.wake()
 
         offerings = {offering.name: offering for model in models for offering in model.served.offerings}
@@ -125,7 +131,7 @@ class Term:
         )
         watch = BudgetWatch(
             self._settings.budget,
-            [model.served for model in models],
+            [*(model.served for model in models), *_shared(self._settings, models)],
             footprint=footprint,
             commitments=owned.all,
             store=self._store,
@@ -154,12 +160,17 @@ class Term:
             launches=launches_of(resources),
         )
         runs: list[Callable[[], None]] = [partial(part.run, self._over) for part in (watch, quotas, owned)]
+        hosts = self._make_hosts(models, shared, opened)
+        if hosts is not None:
+            shared = replace(shared, hosts=hosts)
+            runs.append(partial(hosts.run, self._over))
         for model in models:
             driver, run = self._make_driver(model, forecasters[model.name], shared, opened)
             drivers.append(driver)
             runs.append(partial(run, self._over))
         for driver in drivers:  # guardrails count the instances of all models before the first launch of any
             driver.observe()
+        waking += [*drivers, hosts] if hosts is not None else drivers
         shared.inbox.start()
         opened.callback(shared.inbox.close)
         return runs
@@ -175,6 +186,12 @@ class Term:
         types = {offering.instance_type.name for model in models for offering in model.served.offerings}
         types.add(footprint.gateways.instance_type)
         return lambda: read_commitments(self._aws, region=region, types=types).in_zones(zones).share(account.share)
+
+
+def _shared(settings: Settings, models: Sequence[LiveModel]) -> tuple[ServedModel, ...]:
+    """What shared instances are billed as, where there are some."""
+    shared = service_spec(settings, models).shared
+    return () if shared is None else (shared,)
 
 
 def _rails(settings: Settings) -> Guardrails:

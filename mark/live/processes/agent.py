@@ -23,7 +23,7 @@ from mark.aws.ec2.tags import MODEL, MODEL_VERSION, OFFERING, PROFILE_OF, ROLE, 
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater, failure_words
 from mark.domain.fleet import Role
-from mark.domain.host_spec import TenantSpec
+from mark.domain.host_spec import SHARED, TenantSpec
 from mark.domain.offering import Offering, of_type, with_longest_batch
 from mark.live.cloud_process import exit_after
 from mark.live.local.ports import is_loopback
@@ -96,7 +96,7 @@ async def _serve(identity: Identity, imds: Imds, booted_at: float, environment: 
     clock = _Clock(store)
     await clock.refresh()
     try:
-        serve = _share if not identity.tags.get(MODEL) and not is_standalone(identity.tags) else _serve_model
+        serve = _share if identity.tags.get(MODEL) == SHARED else _serve_model
         return await serve(identity, imds, store, clock, booted_at, stop, environment)
     finally:
         faulthandler.cancel_dump_traceback_later()

@@ -133,7 +133,9 @@ def read_cost_report(
     spec = store.spec()
     read = [_read(store, spec, served, period) for served in spec.models]
     ledgers = [item.ledger for item in read]
-    shared = _day_lines(shared_days(ledgers, period.since, period.until))
+    rented = _shared_ledgers(store, spec, period)
+    days = (day for ledger in rented for day in model_days(ledger, period.since, period.until))
+    shared = _day_lines((*days, *shared_days(ledgers, period.since, period.until)))
     given = {s.name: replayed_days(store, s.name) for s in spec.models} if replays is None else replays
     models = tuple(_model(item, period, ledgers, given.get(item.served.name, ())) for item in read)
     models = tuple(replace(model, ahead=_load_ahead(store, model.name, period.until)) for model in models)
@@ -151,8 +153,8 @@ def read_cost_report(
         notes=(*(OBSERVED if spec.observed else ()), *_notes(read, models, period, observed=spec.observed)),
         observed=spec.observed,
         existing_usd=_existing_usd(spec, period),
-        month=month_spend(ledgers, period.until),
-        hours=_hours(ledgers, period.until),
+        month=month_spend((*ledgers, *rented), period.until),
+        hours=_hours((*ledgers, *rented), period.until),
     )
 
 
@@ -195,6 +197,16 @@ def _read(store: ArchiveReader, spec: ServiceSpec, served: ServedModel, period: 
         missing=missing,
         sharing=None if served.central is None else sharing_cost(store, served.name),
     )
+
+
+def _shared_ledgers(store: ArchiveReader, spec: ServiceSpec, period: Period) -> tuple[ModelLedger, ...]:
+    """The ledger of the instances that models share; none where they share nothing."""
+    served = spec.shared
+    if served is None:
+        return ()
+    marks = _marks(store, served.name, period.until)
+    record, footprint = store.ledger(served.name), _footprint(store, spec)
+    return (ModelLedger(served=served, record=record, marks=marks, footprint=footprint),)
 
 
 def _marks(store: ArchiveReader, model: str, now: float) -> tuple[HourlyMark, ...]:

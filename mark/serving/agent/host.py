@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import MarkError, RetryLater
 from mark.domain.fleet import Role
+from mark.domain.host_spec import SHARED
 from mark.domain.member import Member, MemberState
 from mark.ports import AgentLink
 from mark.serving.agent.gateway_link import FramePort
@@ -108,7 +109,7 @@ class Host:
         config = self.config
         host = Member(
             instance=config.instance,
-            model="",
+            model=SHARED,
             offering=self._offering,
             role=config.role,
             host=config.host,

@@ -195,7 +195,7 @@ async def _share(
 ) -> int:
     """Be there with whatever is placed here, from the boot's end to the exit code."""
     loop = asyncio.get_running_loop()
-    booting = loop.create_task(booted())
+    booting = asyncio.ensure_future(booted())
     ends = [loop.create_task(event.wait()) for event in (stop, host.draining)]
     stopped, _ = ends
     following: list[asyncio.Task[None]] = []

@@ -131,7 +131,7 @@ class StreamCore(AgentCore):
         late_at = late_finish_at(
             now, finish_at, ahead, self.places, self.max_batch, stream_s, measured.cv, self._sigmas
         )
-        if not self._admits(job, finish_at, late_at):
+        if not self._admits(job, finish_at, late_at, now):
             return finish_at
         self.waiting.append(job)
         self.places += 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from mark.domain.errors import MarkError
 from mark.domain.host_spec import HostSpec, TenantSpec
@@ -156,7 +157,7 @@ class _Tenancy:
         tenant.refuse(state)
         await self._host.call_dependency(self._host.announce)
 
-    async def _first_of(self, other: asyncio.Future[object] | asyncio.Future[None]) -> None:
+    async def _first_of(self, other: asyncio.Future[Any]) -> None:
         """Until `other` is done, or the model is to leave."""
         leaving = asyncio.ensure_future(self.leaving.wait())
         try:

@@ -1,0 +1,257 @@
+"""Instances that models of a service share, live: the driver of `controller/host_controller.py` in real time.
+
+What an instance is to hold is written into the store, where its agent reads it; what it holds, the agent
+announces. Both are there for whoever takes over, with the instances that AWS lists: a term begins with what the one
+before left.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from mark.controller.host_controller import HostController
+from mark.controller.placement_journal import PlacementDecision, decision_line
+from mark.controller.sharing import Sharer
+from mark.domain.billing.spending import SpendingLimit
+from mark.domain.demand import Demand
+from mark.domain.fleet import FleetView, Instance
+from mark.domain.host_spec import SHARED, HostSpec, TenantSpec
+from mark.domain.lease import Lease
+from mark.domain.member import Member, MemberState
+from mark.domain.orders import Fact, Order
+from mark.live.clock import ServiceClock
+from mark.live.control.observe_mode import LiveCloud
+from mark.store.journal import StoreJournal
+from mark.store.published_status import (
+    HOSTS,
+    MODEL,
+    PublishedHost,
+    PublishedHosts,
+    PublishedInstance,
+    PublishedModel,
+)
+from mark.store.service import ServiceStore
+
+log = logging.getLogger(__name__)
+
+TICK_S = 5.0
+"""Service seconds between two looks at the instances and at what they hold."""
+LEAST_S = 0.25
+"""Real seconds at least, under a fast clock."""
+SERVES = (MemberState.READY, MemberState.DRAINING)
+
+
+class LiveHosts:
+    """The Hosts port over the store: what instances are told to hold, and what their agents announce."""
+
+    def __init__(
+        self, store: ServiceStore, versions: Callable[[str], str], shared_rps: Callable[[str], float]
+    ) -> None:
+        """versions: the version of a model that serves. shared_rps: what shared instances took of it lately."""
+        self._store, self._versions, self.shared_rps = store, versions, shared_rps
+        self._told: dict[str, HostSpec] = store.hosts()
+        self._members: dict[str, dict[str, Member]] = {}
+
+    def look(self) -> None:
+        """Read what the agents announce now."""
+        self._members = {}
+        for member in self._store.members():
+            if member.share_rps is not None:
+                self._members.setdefault(member.instance, {})[member.model] = member
+
+    @property
+    def told(self) -> dict[str, tuple[TenantSpec, ...]]:
+        """What instances were told to hold."""
+        return {name: spec.tenants for name, spec in self._told.items()}
+
+    def forget_gone(self, there: Sequence[str]) -> None:
+        """Forget what instances were told that are gone."""
+        for name in self._told.keys() - set(there):
+            self._store.forget_host(name)
+            del self._told[name]
+
+    def loaded(self, instance: str) -> frozenset[str]:
+        """Models that are loaded there."""
+        return frozenset(name for name, one in self._members.get(instance, {}).items() if one.state in SERVES)
+
+    def loading(self, instance: str) -> frozenset[str]:
+        """Models that it was told to hold and that are not there yet; one that broke is waited for no more."""
+        told = {one.model for one in self._told.get(instance, HostSpec()).tenants}
+        members = self._members.get(instance, {})
+        return frozenset(
+            name for name in told if name not in members or members[name].state is MemberState.STARTING
+        )
+
+    def accepts(self, instance: str, model: str) -> bool:
+        """True where it takes new requests there."""
+        member = self._members.get(instance, {}).get(model)
+        return member is not None and member.state is MemberState.READY
+
+    def hold(self, instance: str, tenants: Sequence[TenantSpec]) -> None:
+        """Have it hold these models, each in the version that serves."""
+        spec = HostSpec(tenants=tuple(self._versioned(one) for one in tenants))
+        if self._told.get(instance) != spec:
+            self._store.put_host(instance, spec)
+            self._told[instance] = spec
+
+    def _versioned(self, tenant: TenantSpec) -> TenantSpec:
+        return replace(tenant, version=self._versions(tenant.model))
+
+    def document(self, fleet: FleetView) -> tuple[PublishedHost, ...]:
+        """Who is where, for people."""
+        return tuple(
+            PublishedHost(
+                id=item.id,
+                wanted=tuple(one.model for one in self._told.get(item.id, HostSpec()).tenants),
+                serving=tuple(sorted(name for name in self.loaded(item.id) if self.accepts(item.id, name))),
+            )
+            for item in fleet
+        )
+
+
+class _ListedOnce:
+    """A cloud that is listed once a look, and anew after an order."""
+
+    def __init__(self, cloud: LiveCloud) -> None:
+        self._cloud = cloud
+        self._fleet: FleetView | None = None
+
+    def look(self) -> None:
+        self._fleet = None
+
+    def observe(self) -> FleetView:
+        if self._fleet is None:
+            self._fleet = self._cloud.observe()
+        return self._fleet
+
+    def drain_facts(self) -> Sequence[Fact]:
+        return self._cloud.drain_facts()
+
+    def acknowledge(self) -> None:
+        self._cloud.acknowledge()
+
+    def submit(self, order: Order) -> None:
+        log.info(order.kind, extra={"model": SHARED, "token": order.token, "reason": order.reason})
+        self._cloud.submit(order)
+        self._fleet = None
+
+
+class _Journal:
+    """Decisions, written into the store's journal under the lease."""
+
+    def __init__(self, journal: StoreJournal) -> None:
+        self._journal = journal
+
+    def append(self, decision: PlacementDecision) -> None:
+        self._journal.write(decision_line(decision))
+
+
+class HostDriver:
+    """The driver of a service's shared instances, while this process holds the lease."""
+
+    def __init__(  # noqa: PLR0913 it is given every port
+        self,
+        sharers: Sequence[Sharer],
+        *,
+        store: ServiceStore,
+        lease: Lease,
+        clock: ServiceClock,
+        cloud: LiveCloud,
+        journal: StoreJournal,
+        loads: Mapping[str, Callable[[], Demand]],
+        spending_limit: Callable[[], SpendingLimit],
+        began_at: float,
+    ) -> None:
+        """loads: the load of each model, by name. began_at: when the service did."""
+        self._store, self._lease, self._clock, self._cloud = store, lease, clock, cloud
+        self._began_at, self._limit = began_at, spending_limit
+        self._models = tuple(sharer.model.name for sharer in sharers)
+        self._loads = dict(loads)
+        self._listed = _ListedOnce(cloud)
+        self._hosts = LiveHosts(store, self._version, self._shared_rps)
+        self._wake = threading.Event()
+        self._controller = HostController(
+            sharers,
+            cloud=self._listed,
+            hosts=self._hosts,
+            history=lambda number, _at, units: self._loads[self._models[number]]().whole.last(units),
+            start_at=clock.now(),
+            journal=_Journal(journal),
+            told=self._hosts.told,
+            limit=spending_limit,
+        )
+
+    def begin(self, *, is_new: bool) -> None:
+        """Take inventory; a service that begins decides before its models plan."""
+        self._hosts.look()
+        self._listed.observe()
+        if is_new:
+            self._controller.decide(self._clock.now())
+        self._publish()
+
+    def follow(self, model: str, load: Callable[[], Demand]) -> None:
+        """Read a model's load from its controller from now on."""
+        self._loads[model] = load
+
+    def wake(self) -> None:
+        """Look at once: something happened."""
+        self._wake.set()
+
+    def planned_rps(self, model: str) -> float:
+        """Requests/s of a model that shared instances are planned to take."""
+        return self._controller.planned_rps(model) if model in self._models else 0.0
+
+    def shared_rps(self, model: str) -> float | None:
+        """As `HostController.shared_rps`; None for a model that shares nothing."""
+        return self._controller.shared_rps(model, self._clock.now()) if model in self._models else None
+
+    def run(self, over: threading.Event) -> None:
+        """Look and move until `over` is set. RetryLater, LeaseLost as `ModelDriver.run`."""
+        while not over.is_set():
+            self._wake.wait(max(LEAST_S, min(TICK_S, self._clock.wall_until(self._clock.now() + TICK_S))))
+            self._wake.clear()
+            if not over.is_set():
+                self._look()
+
+    def _look(self) -> None:
+        self._store.leases.renew(self._lease)  # orders of a leader that is none any more must not go out
+        before = self._staying()
+        self._listed.look()
+        self._hosts.look()
+        self._cloud.poll_events()
+        was_lost = bool(before - self._staying()) or self._cloud.has_pending_facts
+        self._controller.tick(self._clock.now(), was_lost=was_lost)
+        self._listed.acknowledge()
+        self._hosts.forget_gone([item.id for item in self._listed.observe()])
+        self._publish()
+
+    def _staying(self) -> set[str]:
+        return {item.id for item in self._listed.observe() if item.stays}
+
+    def _version(self, model: str) -> str:
+        versions = self._store.versions(model)
+        return "" if versions is None else versions.stable
+
+    def _shared_rps(self, model: str) -> float:
+        took = self._loads[model]().shared_rps
+        return took[-1] if took else 0.0
+
+    def _publish(self) -> None:
+        fleet, now = self._listed.observe(), self._clock.now()
+        HOSTS.write(self._store, PublishedHosts(at=now, hosts=self._hosts.document(fleet)))
+        told = PublishedModel(at=now, began_at=self._began_at, observed=tuple(map(self._observed, fleet)))
+        MODEL.write(self._store, told, SHARED)
+
+    def _observed(self, item: Instance) -> PublishedInstance:
+        return PublishedInstance(
+            id=item.id,
+            offering=item.offering,
+            zone=item.zone,
+            role=item.role,
+            state=item.state,
+            interrupt_at=item.terminates_at,
+            usd_per_hour=self._cloud.usd_per_hour(item),
+        )
