@@ -122,6 +122,11 @@ class HostController:
         """When it is to be called next, unless something happens before."""
         return min((self._next_decision_at, *self._leaves_at.values()))
 
+    @property
+    def placement(self) -> Placement:
+        """What is wanted: tenants by instance, on those that boot too."""
+        return self._wanted
+
     def planned_rps(self, model: str) -> float:
         """Requests/s of a model that shared instances take when all tenants fill them as planned."""
         return sum(self._share_rps(name, model) for name in self._wanted)
@@ -238,14 +243,15 @@ class HostController:
         for name, item in self._ready.items():
             self._hold(name, self._specs(item))
         for name in self._ready:
-            leaving = [model for model in sorted(self._hosts.loaded(name)) if self._leaves(name, model, now)]
+            here = self._hosts.loaded(name)
+            leaving = [model for model in self._models if model in here and self._leaves(name, model, now)]
             if leaving:
                 told = self._told[name]
                 self._hold(name, {model: spec for model, spec in told.items() if model not in leaving})
 
     def _hold(self, name: str, specs: dict[str, TenantSpec]) -> None:
         self._told[name] = specs
-        self._hosts.hold(name, [specs[model] for model in sorted(specs)])
+        self._hosts.hold(name, [specs[model] for model in self._models if model in specs])
 
     def _specs(self, item: Instance) -> dict[str, TenantSpec]:
         """What an instance is to hold now: models that it keeps for a while, and what fits of the wanted."""

@@ -1,8 +1,8 @@
 """Instances that models of a service share, live: the driver of `controller/host_controller.py` in real time.
 
 What an instance is to hold is written into the store, where its agent reads it; what it holds, the agent
-announces. Both are there for whoever takes over, with the instances that AWS lists: a term begins with what the one
-before left.
+announces. Both are there for whoever takes over, with the instances that AWS lists: a term begins with what the
+one before left.
 """
 
 from __future__ import annotations
@@ -100,16 +100,9 @@ class LiveHosts:
     def _versioned(self, tenant: TenantSpec) -> TenantSpec:
         return replace(tenant, version=self._versions(tenant.model))
 
-    def document(self, fleet: FleetView) -> tuple[PublishedHost, ...]:
-        """Who is where, for people."""
-        return tuple(
-            PublishedHost(
-                id=item.id,
-                wanted=tuple(one.model for one in self._told.get(item.id, HostSpec()).tenants),
-                serving=tuple(sorted(name for name in self.loaded(item.id) if self.accepts(item.id, name))),
-            )
-            for item in fleet
-        )
+    def serving(self, instance: str) -> tuple[str, ...]:
+        """Models that take requests there."""
+        return tuple(sorted(name for name in self.loaded(instance) if self.accepts(instance, name)))
 
 
 class _ListedOnce:
@@ -241,7 +234,16 @@ class HostDriver:
 
     def _publish(self) -> None:
         fleet, now = self._listed.observe(), self._clock.now()
-        HOSTS.write(self._store, PublishedHosts(at=now, hosts=self._hosts.document(fleet)))
+        placement = self._controller.placement
+        hosts = tuple(
+            PublishedHost(
+                id=item.id,
+                wanted=tuple(one.model for one in placement.get(item.id, ())),
+                serving=self._hosts.serving(item.id),
+            )
+            for item in fleet
+        )
+        HOSTS.write(self._store, PublishedHosts(at=now, hosts=hosts))
         told = PublishedModel(at=now, began_at=self._began_at, observed=tuple(map(self._observed, fleet)))
         MODEL.write(self._store, told, SHARED)
 

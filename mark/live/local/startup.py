@@ -19,7 +19,7 @@ from mark.domain.member import MemberState
 from mark.live.local.children import Restarts
 from mark.live.local.emulator_client import EmulatedControls, EmulatedInstance
 from mark.service_spec import ServedModel
-from mark.store.published_status import BUDGET, MODEL, PublishedModel
+from mark.store.published_status import BUDGET, HOSTS, MODEL, PublishedHosts, PublishedModel
 from mark.store.service import ServiceStore
 
 MOST_STARTS = 3
@@ -43,7 +43,8 @@ class ModelStart:
     """One model of a service that starts.
 
     `told`: the controller's status document of this life, if there is one. `overflows`: whether Lambda may answer.
-    `agents`: how many serving agents are in each state. `instances`: the emulated AWS's rows of this model.
+    `agents`: how many serving agents are in each state. `instances`: the emulated AWS's rows of this model, and of
+    the shared instances that are to hold it.
     """
 
     name: str
@@ -132,11 +133,13 @@ def look_at_start(
     if controls is not None:
         with suppress(RetryLater):
             rows = controls.state()["instances"]
-    found = []
+    found, told = [], HOSTS.read(store) or PublishedHosts()
     for name, overflows_too in overflows.items():
         members = store.membership(name).members()
         agents = Counter(member.state.value for member in members if member.role is Role.SERVING)
-        mine = [row for row in rows if row["tags"].get("mark:model") == name and row["state"] != "terminated"]
+        hosts = {host.id for host in told.hosts if name in host.wanted}
+        mine = [row for row in rows if row["tags"].get("mark:model") == name or row["id"] in hosts]
+        mine = [row for row in mine if row["state"] != "terminated"]
         found.append(
             ModelStart(
                 name=name,
@@ -162,16 +165,17 @@ def published_since(store: ServiceStore, model: str, since: float) -> PublishedM
 
 
 def is_ready(store: ServiceStore, model: str, since: float) -> bool:
-    """True once all instances of the first plan from `since` on serve."""
+    """True once all instances of the first plan from `since` on serve, those that it shares with others too."""
     try:
         published = published_since(store, model, since)
         members = store.membership(model).members()
+        hosts = (HOSTS.read(store) or PublishedHosts()).hosts
     except RetryLater:
         return False
     if published is None:
         return False
     ready = sum(1 for m in members if m.state is MemberState.READY and m.role is Role.SERVING)
-    return ready >= sum(published.planned.values())
+    return ready >= sum(published.planned.values()) + sum(model in host.wanted for host in hosts)
 
 
 def is_warm(store: ServiceStore, served: ServedModel, since: float) -> bool:
