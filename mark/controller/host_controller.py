@@ -258,7 +258,7 @@ class HostController:
         wanted, told = self._models_on(item.id), self._told.get(item.id, {})
         here = self._hosts.loaded(item.id)
         specs = {model: spec for model, spec in told.items() if model in here and model not in wanted}
-        held = set(here | self._hosts.loading(item.id))
+        held = {*here, *self._hosts.loading(item.id).intersection(wanted)}
         for model in wanted:
             if model in held or self._has_memory(item, {*held, model}):
                 held.add(model)

@@ -197,13 +197,13 @@ class _Held:
     def hold(self, instance: str, tenants: Sequence[TenantSpec]) -> None:
         """Have it hold these models."""
         device, here, now = self._cloud.slots()[instance], self.loaded(instance), self._plane.now
-        is_booting = not here and not self.loading(instance)
         wanted = {tenant.model for tenant in tenants}
         self._loaded_at = {
             (name, model): at
             for (name, model), at in self._loaded_at.items()
             if name != instance or model in wanted
         }
+        is_booting = not here and not self.loading(instance)
         for tenant in tenants:
             number = self._numbers[tenant.model]
             if tenant.model in here:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 from mark.domain.errors import MarkError
@@ -43,15 +43,20 @@ class Tenancies:
         self.hold(spec or HostSpec())
 
     def hold(self, spec: HostSpec) -> None:
-        """Hold these models. One that is to be another version of itself is there again once it has left."""
+        """Hold these models. A version leaves once the one that follows it serves."""
         wanted = {(one.model, one.version): one for one in spec.tenants}
         self._held = {key: held for key, held in self._held.items() if not held.task.done()}
-        for key, held in self._held.items():
-            if not held.takes(wanted.get(key)):
-                held.leaving.set()
         for key, placed in wanted.items():
             if key not in self._held:
                 self._held[key] = _Tenancy(self._host, self._make, self._device, placed)
+        for key, held in self._held.items():
+            if not held.takes(wanted.get(key)) and not self._is_awaited(key, wanted):
+                held.leaving.set()
+
+    def _is_awaited(self, key: tuple[str, str], wanted: Collection[tuple[str, str]]) -> bool:
+        """True where another version of this one's model is wanted and does not serve yet."""
+        others = [other for other in wanted if other[0] == key[0] and other != key]
+        return any(not self._held[other].is_serving for other in others)
 
     async def drain(self, stop: asyncio.Event) -> bool:
         """Let all models answer their queues and leave; False where that was stopped."""
@@ -83,6 +88,11 @@ class _Tenancy:
         self._never = asyncio.Event()
         self.leaving = asyncio.Event()
         self.task = asyncio.ensure_future(self._run())
+
+    @property
+    def is_serving(self) -> bool:
+        """True while the model takes requests."""
+        return self._tenant is not None and self._tenant.is_ready
 
     def takes(self, placed: TenantSpec | None) -> bool:
         """True where this is what is wanted, but for the share, which it takes over."""

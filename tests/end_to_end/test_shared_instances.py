@@ -1,0 +1,163 @@
+"""Models that share an instance, live: one decision for all, each model a matter of its own, nothing lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mark.domain.host_spec import SHARED
+from mark.store.published_status import HOSTS
+from tests.end_to_end.rig import Rig, eventually, fetch, rig
+
+FACTORS = {"one": 1, "two": 2, "three": 3}
+"""By model, what it multiplies its input with."""
+CODE = """
+import os
+
+import numpy as np
+from mark.domain.tensor import TensorSpec
+
+
+class Model:
+    inputs = (TensorSpec(name="x", datatype="FP32", shape=(-1, 1)),)
+    outputs = (
+        TensorSpec(name="y", datatype="FP32", shape=(-1, 1)),
+        TensorSpec(name="pid", datatype="INT64", shape=(-1, 1)),
+    )
+
+    def predict(self, tensors):
+        x = np.asarray(tensors["x"])
+        return {{"y": x * {factor}, "pid": np.full(x.shape, os.getpid(), dtype=np.int64)}}
+"""
+SERVICE = """
+models: models.json
+profiles: [profiles.json]
+policies: [hedged]
+market: on-demand
+offerings: {{overflow: false, types: [c5.large]}}
+service:
+  name: {name}
+  port: 0
+  status_port: 0
+  serve:
+"""
+SERVED = """\
+    - {{model: {name}, backend: {{kind: python, target: "{name}.py:Model"}}, expected_rps: 20}}
+"""
+
+
+def service_of(folder: Path, name: str) -> str:
+    """Three models without Lambda, 2 ms a request on a c5.large: one alone would keep it busy for 4 %."""
+    models = [
+        {
+            "name": model,
+            "latency_ms": 1000.0,
+            "target_percent": 98.0,
+            "objective_source": "a test",
+            "memory_gib": 0.25,
+            "memory_source": "a test",
+            "payload_mib": 0.001,
+            "payload_source": "a test",
+            "architectures": ["amd64"],
+            "accelerators": [],
+            "cpu": True,
+            "redispatch": True,
+        }
+        for model in FACTORS
+    ]
+    profiles = [
+        {
+            "model": model,
+            "instance_type": "c5.large",
+            "evidence": "assumed",
+            "source": "a test",
+            "formula": "as given",
+            "latency_ms_by_batch": {"1": 2.0, "4": 4.0},
+        }
+        for model in FACTORS
+    ]
+    (folder / "models.json").write_text(json.dumps({"format": "mark-models/1", "models": models}))
+    (folder / "profiles.json").write_text(json.dumps({"format": "mark-profiles/1", "profiles": profiles}))
+    for model, factor in FACTORS.items():
+        (folder / f"{model}.py").write_text(CODE.format(factor=factor))
+    return SERVICE.format(name=name) + "".join(SERVED.format(name=model) for model in FACTORS)
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    """The service, which the last test ends."""
+    with rig(tmp_path_factory.mktemp("shared"), "shared") as made:
+        made.up(service_of(made.home, made.name))
+        yield made
+
+
+def ask(live: Rig, model: str) -> tuple[int, dict[str, Any]]:
+    body = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 1], "data": [5.0]}]}
+    status, answer, _ = fetch(f"{live.running['gateway']}/v2/models/{model}/infer", body)
+    document = json.loads(answer)
+    return status, {one["name"]: one["data"][0] for one in document.get("outputs", ())}
+
+
+def process_of(live: Rig, model: str) -> int:
+    """The process that answers for a model."""
+    return int(ask(live, model)[1]["pid"])
+
+
+def serving(live: Rig) -> dict[str, set[str]]:
+    """Models that take requests on each shared instance, as the controller saw it last."""
+    told = HOSTS.read(live.store)
+    return {} if told is None else {host.id: set(host.serving) for host in told.hosts}
+
+
+def looked_at(live: Rig) -> float:
+    told = HOSTS.read(live.store)
+    return 0.0 if told is None else told.at
+
+
+def assert_answers(live: Rig) -> None:
+    for model, factor in FACTORS.items():
+        status, answer = ask(live, model)
+        assert (status, answer["y"]) == (200, 5.0 * factor)
+
+
+def test_three_models_share_an_instance_each_in_its_own_process(live: Rig) -> None:
+    (row,) = live.instances("running")
+    assert row["tags"]["mark:model"] == SHARED
+    assert_answers(live)
+    processes = {process_of(live, model) for model in FACTORS}
+    assert len(processes) == 3
+    assert row["pid"] not in processes
+    eventually(lambda: serving(live) == {row["id"]: set(FACTORS)})
+
+
+def test_a_model_that_ends_is_started_again_and_harms_no_other(live: Rig) -> None:
+    before = {model: process_of(live, model) for model in FACTORS}
+    os.kill(before["two"], signal.SIGKILL)
+    assert ask(live, "one")[0] == ask(live, "three")[0] == 200
+    eventually(lambda: ask(live, "two")[0] == 200)
+    after = {model: process_of(live, model) for model in FACTORS}
+    assert {model for model in FACTORS if after[model] != before[model]} == {"two"}
+
+
+@pytest.mark.parametrize("victim", ["controller", "agent"])
+def test_a_killed_process_leaves_no_model_unplaced_and_none_placed_twice(live: Rig, victim: str) -> None:
+    (row,) = live.instances("pending", "running")
+    live.ask("chaos", "kill", victim)
+    killed_at = looked_at(live)
+    eventually(lambda: all(ask(live, model)[0] == 200 for model in FACTORS))
+    eventually(lambda: looked_at(live) > killed_at and serving(live) == {row["id"]: set(FACTORS)})
+    assert [one["id"] for one in live.instances("pending", "running")] == [row["id"]]
+
+
+def test_its_rent_is_on_the_bill_once_and_it_is_drained_at_the_end(live: Rig) -> None:
+    report = live.ask("report")
+    rent = [line for line in report["shared"] if "c5.large" in line["item"]]
+    assert len(rent) == 1, report["shared"]
+    assert rent[0]["usd"] > 0
+    live.down()
