@@ -214,5 +214,5 @@ class _Held:
                 del self._loaded_at[key]
                 offering = with_longest_batch(self._offerings[number][tenant.offering], tenant.max_batch)
                 self._plane.place(device, number, offering, tenant.share_rps)
-        for model in here - wanted:
-            self._plane.evict(device, self._numbers[model])
+        for number in sorted(self._numbers[model] for model in here - wanted):
+            self._plane.evict(device, number)
