@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from mark.catalog.billing import SECONDS_PER_HOUR
+from mark.config.settings import Settings
 from mark.controller.plan_request import plan_from_nothing
+from mark.controller.sharing import own_history, share_instances, share_rps
+from mark.controller.tenancy import HostUse, host_uses
 from mark.domain.errors import Misconfigured, PlanInfeasible
 from mark.domain.plan import Plan
-from mark.live.models import LiveModel
+from mark.live.models import LiveModel, sharers_of
 from mark.plugins.load import build_forecaster
 
 HOUR_UNITS = 60
@@ -23,6 +27,8 @@ class FirstPlan:
     model: LiveModel
     plan: Plan | None
     why: str
+    #: Types of the shared instances that hold it.
+    shared: tuple[str, ...] = ()
 
     @property
     def usd_per_hour(self) -> float:
@@ -33,7 +39,7 @@ class FirstPlan:
     def lambda_usd_per_hour(self) -> float:
         """Cost of Lambda's calls where it answers all that is expected; 0 beside instances."""
         overflow, hour = self.model.served.overflow, self.model.setup.history.mean_rps[-HOUR_UNITS:]
-        if overflow is None or self.fleet or not hour:
+        if overflow is None or self.fleet or self.shared or not hour:
             return 0.0
         return sum(hour) / len(hour) * SECONDS_PER_HOUR * overflow.usd_per_warm_request
 
@@ -44,20 +50,32 @@ class FirstPlan:
         return ", ".join(f"{item.count} {item.offering.partition(':')[0]}" for item in counts if item.count)
 
 
-def first_plan(model: LiveModel) -> FirstPlan:
-    """The model's plan for the load that it starts with."""
-    policy, history = model.bundle.controller, model.setup.history
-    forecast = build_forecaster(FORECASTER, model.setup).forecast(history, policy.horizon)
+def first_hosts(settings: Settings, models: Sequence[LiveModel]) -> tuple[HostUse, ...]:
+    """Instances that the service's models share at first."""
+    sharers = sharers_of(settings, models)
+    loads = {model.name: model.setup.history for model in models}
+    histories = [loads[sharer.model.name] for sharer in sharers]
+    return host_uses(share_instances(sharers, histories), sharers, histories) if sharers else ()
+
+
+def first_plan(model: LiveModel, hosts: Sequence[HostUse] = ()) -> FirstPlan:
+    """The model's plan for the load that it starts with, less what shared instances take of it."""
+    tenants = [(host, one) for host in hosts for one in host.placed if one.model == model.name]
+    shared = tuple(host.offering.partition(":")[0] for host, _ in tenants)
+    history = own_history(model.setup.history, sum(share_rps(one) for _, one in tenants))
+    policy = model.bundle.controller
+    forecaster = build_forecaster(FORECASTER, replace(model.setup, history=history))
+    forecast = forecaster.forecast(history, policy.horizon)
     try:
         plan = plan_from_nothing(policy, history, forecast)
     except PlanInfeasible as error:
-        return FirstPlan(model=model, plan=None, why=str(error))
-    return FirstPlan(model=model, plan=plan, why=plan.reason)
+        return FirstPlan(model=model, plan=None, why=str(error), shared=shared)
+    return FirstPlan(model=model, plan=plan, why=plan.reason, shared=shared)
 
 
 def check_served(first: FirstPlan) -> None:
     """Misconfigured where the first plan holds no instance and there is no Lambda: nobody would be served."""
-    if not first.fleet and first.model.served.overflow is None:
+    if not first.fleet and not first.shared and first.model.served.overflow is None:
         raise Misconfigured(
             f"{first.model.name} would not be served: its first plan holds no instance and it has no Lambda "
             f"({first.why}); change offerings.types, the policy or expected_rps, or name a Lambda profile"

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from mark.catalog.billing import HOURS_PER_MONTH
 from mark.config.footprint import footprint_of
 from mark.config.settings import Settings
+from mark.controller.tenancy import HostUse
 from mark.domain.errors import Misconfigured
-from mark.domain.figures import figure
-from mark.live.local.first_plan import FirstPlan, first_plan
+from mark.domain.figures import figure, plural
+from mark.live.local.first_plan import FirstPlan, first_hosts, first_plan
 from mark.live.models import LiveModel, make_live_models
 from mark.report.formatting import rate_words, usd_per_month_words
 from mark.report.overhead import overhead_usd_per_hour
@@ -26,11 +27,13 @@ class FirstPrice:
 
     plans: tuple[FirstPlan, ...]
     overhead_usd_per_hour: float
+    #: Instances that models share.
+    hosts: tuple[HostUse, ...] = ()
 
     @property
     def instances_usd_per_hour(self) -> float:
         """Instances alone."""
-        return sum(one.usd_per_hour for one in self.plans)
+        return sum(one.usd_per_hour for one in (*self.plans, *self.hosts))
 
     @property
     def lambda_usd_per_hour(self) -> float:
@@ -63,8 +66,10 @@ class FirstPrice:
 
 def first_price(settings: Settings, models: Sequence[LiveModel]) -> FirstPrice:
     """The price of the first plans; a model without one rents nothing."""
+    hosts = first_hosts(settings, models)
     return FirstPrice(
-        plans=tuple(first_plan(model) for model in models),
+        plans=tuple(first_plan(model, hosts) for model in models),
+        hosts=hosts,
         overhead_usd_per_hour=overhead_usd_per_hour(footprint_of(settings, models=len(models))),
     )
 
@@ -86,6 +91,9 @@ def _line(first: FirstPlan) -> str:
 
 
 def _rents(first: FirstPlan) -> str:
+    if first.shared:
+        shares = f"shares {plural(len(first.shared), 'instance')} ({', '.join(sorted(set(first.shared)))})"
+        return f"{shares}, and rents {first.fleet}" if first.fleet else shares
     if first.fleet:
         return f"rents {first.fleet}"
     return "rents no instance, Lambda answers" if first.model.served.overflow is not None else "rents nothing"

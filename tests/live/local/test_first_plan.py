@@ -9,6 +9,7 @@ import pytest
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
 from mark.live.local.first_plan import check_served, first_plan
+from mark.live.local.first_price import first_price
 from mark.live.models import LiveModel, make_live_models
 
 
@@ -42,3 +43,23 @@ def test_a_model_on_lambda_may_begin_without_an_instance() -> None:
     first = first_plan(model)
     assert (first.fleet, first.usd_per_hour) == ("", 0.0)
     check_served(first)
+
+
+def test_models_that_share_an_instance_pay_for_it_once() -> None:
+    """Lambda answers nothing, so each has to be somewhere."""
+    served = [{"model": name, "expected_rps": 0.5} for name in ("inception-v3", "opennmt-ende")]
+    settings = Settings.model_validate(
+        {
+            "market": "on-demand",
+            "offerings": {"overflow": False, "types": ["c5.2xlarge"]},
+            "service": {"serve": served},
+        }
+    )
+    models = make_live_models(settings)
+    together = first_price(settings, models)
+    apart = sum(first_plan(model).usd_per_hour for model in models)
+    (host,) = together.hosts
+    assert together.instances_usd_per_hour == host.usd_per_hour < apart
+    assert all(line.endswith("shares 1 instance (c5.2xlarge)") for line in together.lines[:2])
+    for first in together.plans:
+        check_served(first)
