@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from mark.catalog.billing import SECONDS_PER_HOUR
 from mark.config.settings import Settings
 from mark.controller.plan_request import plan_from_nothing
-from mark.controller.sharing import own_history, share_instances, share_rps
+from mark.controller.sharing import own_history, share_instances, share_rps, taken_rps
 from mark.controller.tenancy import HostUse, host_uses
 from mark.domain.errors import Misconfigured, PlanInfeasible
 from mark.domain.plan import Plan
@@ -62,12 +62,14 @@ def first_plan(model: LiveModel, hosts: Sequence[HostUse] = ()) -> FirstPlan:
     """The model's plan for the load that it starts with, less what shared instances take of it."""
     tenants = [(host, one) for host in hosts for one in host.placed if one.model == model.name]
     shared = tuple(host.offering.partition(":")[0] for host, _ in tenants)
-    history = own_history(model.setup.history, sum(share_rps(one) for _, one in tenants))
+    planned_rps, before = sum(share_rps(one) for _, one in tenants), model.setup.history
+    history = own_history(before, planned_rps)
     policy = model.bundle.controller
     forecaster = build_forecaster(FORECASTER, replace(model.setup, history=history))
     forecast = forecaster.forecast(history, policy.horizon)
     try:
-        plan = plan_from_nothing(policy, history, forecast)
+        taken = taken_rps(before, planned_rps) if tenants else None
+        plan = plan_from_nothing(policy, history, forecast, shared_rps=taken)
     except PlanInfeasible as error:
         return FirstPlan(model=model, plan=None, why=str(error), shared=shared)
     return FirstPlan(model=model, plan=plan, why=plan.reason, shared=shared)

@@ -47,11 +47,14 @@ def test_a_model_on_lambda_may_begin_without_an_instance() -> None:
 
 def test_models_that_share_an_instance_pay_for_it_once() -> None:
     """Lambda answers nothing, so each has to be somewhere."""
-    served = [{"model": name, "expected_rps": 0.5} for name in ("inception-v3", "opennmt-ende")]
+    served = [
+        {"model": name, "backend": {"kind": "python", "target": target}, "expected_rps": 5}
+        for name, target in (("digits", "models.digits:Digits"), ("transformer", "models.transformer:Polarity"))
+    ]
     settings = Settings.model_validate(
         {
             "market": "on-demand",
-            "offerings": {"overflow": False, "types": ["c5.2xlarge"]},
+            "offerings": {"overflow": False, "types": ["c5.large"]},
             "service": {"serve": served},
         }
     )
@@ -60,6 +63,6 @@ def test_models_that_share_an_instance_pay_for_it_once() -> None:
     apart = sum(first_plan(model).usd_per_hour for model in models)
     (host,) = together.hosts
     assert together.instances_usd_per_hour == host.usd_per_hour < apart
-    assert all(line.endswith("shares 1 instance (c5.2xlarge)") for line in together.lines[:2])
+    assert all(line.endswith("shares 1 instance (c5.large)") for line in together.lines[:2])
     for first in together.plans:
         check_served(first)
