@@ -279,7 +279,7 @@ def plan_service_document(
         "policy": planned.policy,
         "looked_s": planned.looked_s,
         "models": [_model_object(model) for model in planned.models],
-        "shared": [_host_object(host) for host in planned.hosts],
+        "shared": [host_object(host) for host in planned.hosts],
         "usd_per_hour": planned.usd_per_hour,
         "overhead_usd_per_month": overhead_usd_per_month(footprint),
         "assumed_profiles": {
@@ -307,7 +307,8 @@ def _model_object(model: ModelPlan) -> ModelPlanObject:
     }
 
 
-def _host_object(host: HostUse) -> SharedInstanceObject:
+def host_object(host: HostUse) -> SharedInstanceObject:
+    """One shared instance."""
     return {
         "offering": host.offering,
         "usd_per_hour": host.usd_per_hour,

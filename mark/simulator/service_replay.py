@@ -106,6 +106,7 @@ def _placement_header(members: Sequence[Member], policy: str) -> PlacementHeader
         catalogue=first.catalogue,
         seed=_market_seed(first.scenario),
         start_at=first.scenario.start_s,
+        end_at=first.scenario.start_s + first.scenario.duration_s,
     )
 
 

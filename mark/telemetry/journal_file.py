@@ -86,5 +86,10 @@ def journal_lines(path: Path) -> Iterator[bytes]:
         raise Misconfigured(f"cannot read the journal {path}: {error.strerror}") from error
 
 
+def whole_lines(path: Path) -> Iterator[bytes]:
+    """The same without the last one where a run was killed in the middle of it."""
+    return (line for line in journal_lines(path) if line.endswith(b"\n"))
+
+
 def _unwritable(path: Path, error: OSError) -> Misconfigured:
     return Misconfigured(f"cannot write the journal {path}: {error.strerror}; free the disk or name another --out")

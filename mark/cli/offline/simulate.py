@@ -164,7 +164,8 @@ def simulate(
     (`service.serve[].trace`), with one bill; --model replays one of them, by its own settings.
     Forecasters train on the trace before --start-s. With --journal the model, market, objective and types are
     the service's own unless a flag overrides them. The first policy's journal is OUT/journal.jsonl, that of each
-    other policy OUT/POLICY/journal.jsonl; `mark explain OUT` reads them.
+    other policy OUT/POLICY/journal.jsonl; `mark explain OUT` reads them. Of a service they are placements.jsonl,
+    who shared which instance, and models/MODEL/journal.jsonl, about 5 MB a model and day.
     """
     settings = given.settings_of(locals())
     from mark.offline.service_members import is_service
