@@ -125,6 +125,16 @@ def test_who_shares_with_nobody_shares_nothing(mark: Mark) -> None:
 def test_a_lost_shared_instance_is_replaced(mark: Mark) -> None:
     faults = {"interrupts": [{"at_min": 5, "share": 1.0}]}
     (run,) = simulate(mark, "--policy", "hedged", market="spot", faults=faults)["runs"]
+    lost, found = run["shared"]
+    assert lost["from_s"] == 0.0
+    assert 300.0 <= found["from_s"] < lost["to_s"] <= 480.0, "the notice is of two minutes"
+    assert found["to_s"] == 1800.0
+    assert lost["usd"] + found["usd"] <= run["hosts_usd"]
+    for one in (lost, found):
+        assert [stay["model"] for stay in one["tenants"]] == ["a", "b", "c"]
+        assert {stay["to_s"] for stay in one["tenants"]} == {one["to_s"]}
+        assert 0.0 < one["busy"] <= 0.6
+    assert explained(mark, "--at", "5")["placements"][0]["lost"] == [lost["instance"]]
     assert 0.8 < run["instances_rented"] < 1.3
     assert min(shares(run).values()) > 0.7
     for model in run["models"]:
