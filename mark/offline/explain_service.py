@@ -314,8 +314,9 @@ class ExpectedLoadObject(TypedDict):
 
     model: str
     mean_rps: float
-    #: In its busiest five minutes, and when those begin, seconds after the start.
+    #: In its busiest five minutes.
     peak_rps: float
+    #: When those begin, after the start of the run.
     peak_at_s: float
     #: What it costs where it shares nothing.
     usd_per_hour_alone: float
@@ -336,13 +337,21 @@ class PlacementObject(TypedDict):
     minute: int
     #: What the changes save against leaving all as it is.
     gain_usd_per_hour: float
-    #: Offerings that were refused lately, and instances that were lost or are about to be.
+    #: Offerings that were refused lately.
     refused: list[str]
+    #: Shared instances that were lost, or are about to be.
     lost: list[str]
     shared: list[PlacedInstanceObject]
     loads: list[ExpectedLoadObject]
     #: Without those that only plan another rate.
     orders: list[PlacementOrderObject]
+
+
+class BrokenLineObject(TypedDict):
+    """A line that cannot be read."""
+
+    line: int
+    why: str
 
 
 class ExplainServiceDocument(TypedDict):
@@ -357,6 +366,8 @@ class ExplainServiceDocument(TypedDict):
     decisions: int
     #: Whether the orders, folded, give every placement.
     reproduces: bool
+    #: Lines that cannot be read; what comes after the first is left out.
+    missing: list[BrokenLineObject]
     #: Counts of the whole run, by kind.
     orders: dict[str, int]
     #: The decisions that are shown.
@@ -377,6 +388,7 @@ def placements_document(
         "duration_min": found.minutes,
         "decisions": len(found.steps),
         "reproduces": not found.mismatches,
+        "missing": [{"line": item.number, "why": item.why} for item in found.broken],
         "orders": dict(sorted(orders.items())),
         "placements": [placement_object(found, step) for step in steps],
     }

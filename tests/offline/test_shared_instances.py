@@ -109,6 +109,7 @@ def test_a_run_killed_while_it_wrote_is_explained_up_to_there(mark: Mark) -> Non
     assert explained(mark)["placements"] == []
     file.write_bytes(kept + b"{}\n")
     assert "line 3 of the journal cannot be read" in mark("explain", "run").out
+    assert [line["line"] for line in explained(mark)["missing"]] == [3]
     file.write_bytes(b"{}\n")
     answer = mark("explain", "run")
     assert answer.status == 2

@@ -30,16 +30,7 @@ def simulate(
     tz: given.Tz = None,
     dates: given.Dates = None,
     bursts: given.Bursts = None,
-    model_from: Annotated[
-        str | None,
-        typer.Option(
-            metavar="path|file|KEY[=REGEX]",
-            help="Of a service: --trace holds the requests of all models, and this says where a model's name "
-            "stands: in the path (/v2/models/NAME/infer, /models/NAME:predict, /endpoints/NAME/invocations), in "
-            "the names of a folder's files, in a key of --where, or in the group of an expression.  "
-            "[default: a trace for each model]",
-        ),
-    ] = None,
+    model_from: given.ModelFrom = None,
     journal: Annotated[
         str | None,
         typer.Option(
