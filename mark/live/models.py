@@ -23,7 +23,6 @@ from mark.config.served import each_model, lacks_torch, model_names
 from mark.config.service import Mode, ServedSettings, Sharing
 from mark.config.settings import Settings
 from mark.config.telemetry import telemetry_of
-from mark.controller.sharing import Sharer
 from mark.dispatch.policy import Routing
 from mark.dispatch.qos import QosRule
 from mark.dispatch.slackfit import VariantRule
@@ -109,15 +108,15 @@ def make_live_models(settings: Settings) -> tuple[LiveModel, ...]:
     return tuple(models)
 
 
-def sharers_of(settings: Settings, models: Sequence[LiveModel]) -> tuple[Sharer, ...]:
+def able_to_share(settings: Settings, models: Sequence[LiveModel]) -> tuple[LiveModel, ...]:
     """The models that may share instances; none where fewer than two may, or nothing is rented.
 
     Streams, variants, requests with sizes and central queues have instances of their own.
     """
     if settings.service.mode is Mode.OBSERVE:
         return ()
-    able = [model for model in models if _may_share(model)]
-    return tuple(_sharer(model) for model in able) if len(able) > 1 else ()
+    able = tuple(model for model in models if _may_share(model))
+    return able if len(able) > 1 else ()
 
 
 def _may_share(model: LiveModel) -> bool:
@@ -126,23 +125,13 @@ def _may_share(model: LiveModel) -> bool:
     return is_plain and bundle.shares and not bundle.uses_truth and not model.alone
 
 
-def _sharer(model: LiveModel) -> Sharer:
-    return Sharer(
-        model=model.served.model,
-        slo=model.served.slo,
-        offerings=model.bundle.controller.offerings,
-        overflow=model.served.overflow,
-        team=model.team,
-    )
-
-
 def service_spec(settings: Settings, models: Sequence[LiveModel]) -> ServiceSpec:
     """Specification that gateways, agents and handlers read."""
     return ServiceSpec(
         name=settings.service.name,
         models=tuple(model.served for model in models),
         footprint=footprint_of(settings, models=len(models)),
-        shares=bool(sharers_of(settings, models)),
+        shares=bool(able_to_share(settings, models)),
         seed=settings.seed,
         observed=settings.service.mode is Mode.OBSERVE,
         existing_usd_per_hour=settings.service.existing_usd_per_hour,

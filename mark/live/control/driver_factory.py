@@ -41,7 +41,8 @@ from mark.live.control.rollouts import RolloutDriver, VersionedCloud
 from mark.live.control.status_writer import ModelStatusWriter
 from mark.live.forecasting.retraining import FollowedJournal, Retraining
 from mark.live.local.running import Running
-from mark.live.models import LiveModel, sharers_of
+from mark.live.models import LiveModel
+from mark.live.sharers import sharers_of
 from mark.ports import Forecaster, ForecasterSetup
 from mark.store.published_status import EVENTS, MODEL
 from mark.store.service import ServiceStore

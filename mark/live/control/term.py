@@ -33,7 +33,7 @@ from mark.live.control.driver import ModelDriver
 from mark.live.control.driver_factory import MakeDriver, MakeHosts, ModelForecasters, Shared, no_hosts
 from mark.live.control.host_driver import HostDriver
 from mark.live.control.quota_watch import QuotaWatch
-from mark.live.models import LiveModel, service_spec
+from mark.live.models import LiveModel
 from mark.service_spec import ServedModel
 from mark.store.published_status import RESOURCES, OutsidePauseStatus
 from mark.store.service import ServiceStore
@@ -131,7 +131,7 @@ class Term:
         )
         watch = BudgetWatch(
             self._settings.budget,
-            [*(model.served for model in models), *_shared(self._settings, models)],
+            [*(model.served for model in models), *self._shared()],
             footprint=footprint,
             commitments=owned.all,
             store=self._store,
@@ -175,6 +175,11 @@ class Term:
         opened.callback(shared.inbox.close)
         return runs
 
+    def _shared(self) -> tuple[ServedModel, ...]:
+        """What shared instances are billed as, where there are some."""
+        shared = self._store.spec().shared
+        return () if shared is None else (shared,)
+
     def _read_commitments(
         self, models: Sequence[LiveModel], footprint: Footprint
     ) -> Callable[[], Commitments] | None:
@@ -186,12 +191,6 @@ class Term:
         types = {offering.instance_type.name for model in models for offering in model.served.offerings}
         types.add(footprint.gateways.instance_type)
         return lambda: read_commitments(self._aws, region=region, types=types).in_zones(zones).share(account.share)
-
-
-def _shared(settings: Settings, models: Sequence[LiveModel]) -> tuple[ServedModel, ...]:
-    """What shared instances are billed as, where there are some."""
-    shared = service_spec(settings, models).shared
-    return () if shared is None else (shared,)
 
 
 def _rails(settings: Settings) -> Guardrails:

@@ -12,7 +12,8 @@ from mark.controller.sharing import own_history, share_instances, share_rps, tak
 from mark.controller.tenancy import HostUse, host_uses
 from mark.domain.errors import Misconfigured, PlanInfeasible
 from mark.domain.plan import Plan
-from mark.live.models import LiveModel, sharers_of
+from mark.live.models import LiveModel
+from mark.live.sharers import sharers_of
 from mark.plugins.load import build_forecaster
 
 HOUR_UNITS = 60

@@ -7,33 +7,87 @@ of the instance through a row, and its deadlines through a ring that never turns
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Protocol
 
 from mark.dispatch.bouncer import deviating_finish_at
 from mark.dispatch.device import keeps_promises, next_tenant, shared_deviation_s, shared_finish_at
 from mark.dispatch.routing import NONE
 
-if TYPE_CHECKING:
-    from mark.serving.agent.queue import AgentCore
-
 _ENDLESS = 1 << 62
 """Length of a ring that never turns: the rules take its place modulo a power of two."""
+
+
+class Times(Protocol):
+    """Measured times of one model's batches here (`dispatch/measured.py`), seconds."""
+
+    @property
+    def single_s(self) -> float:
+        """A batch of one."""
+        ...
+
+    @property
+    def full_batch_s(self) -> float:
+        """A full one."""
+        ...
+
+    @property
+    def cv(self) -> float:
+        """Coefficient of variation of a batch's time."""
+        ...
+
+
+class Dated(Protocol):
+    """A request that waits."""
+
+    @property
+    def deadline_at(self) -> float:
+        """When it is due, by the loop's clock."""
+        ...
+
+
+class Turns(Protocol):
+    """A queue that takes turns (`agent/queue.py`)."""
+
+    places: int
+    in_service: int
+    free_at: float
+    max_batch: int
+
+    @property
+    def measured(self) -> Times:
+        """Its batches' times."""
+        ...
+
+    @property
+    def waiting(self) -> Sequence[Dated]:
+        """Its requests, the oldest first."""
+        ...
+
+    @property
+    def is_abandoned(self) -> bool:
+        """True once nothing more of it runs."""
+        ...
+
+    def begin_batch(self) -> None:
+        """Begin a batch of what waits."""
+        ...
 
 
 class Device:
     """Queues that take turns. A queue joins while its model is loaded, and leaves before that is unloaded."""
 
     def __init__(self) -> None:
-        self._cores: list[AgentCore] = []
+        self._cores: list[Turns] = []
         self._rows: list[_Row] = []
         self._rings: list[_Deadlines] = []
 
-    def join(self, core: AgentCore) -> None:
+    def join(self, core: Turns) -> None:
         """Let this queue take turns."""
         self._cores.append(core)
         self._rebuild()
 
-    def leave(self, core: AgentCore) -> None:
+    def leave(self, core: Turns) -> None:
         """It takes none any more; the next one may begin."""
         self._cores.remove(core)
         self._rebuild()
@@ -52,7 +106,7 @@ class Device:
         """True while a batch runs."""
         return any(core.in_service for core in self._cores)
 
-    def finish_at(self, core: AgentCore, now: float, due_at: float, sigmas: float) -> tuple[float, float]:
+    def finish_at(self, core: Turns, now: float, due_at: float, sigmas: float) -> tuple[float, float]:
         """Expected finish of a request that joins this queue now, and its finish so many deviations later."""
         row, rows = self._cores.index(core), range(len(self._rows))
         finish_at = shared_finish_at(now, row, due_at, rows, self._rows, self._rings)
@@ -61,7 +115,7 @@ class Device:
         deviation_s = shared_deviation_s(row, due_at, rows, self._rows, self._rings)
         return finish_at, deviating_finish_at(now, finish_at, deviation_s, sigmas)
 
-    def harms_nobody(self, core: AgentCore, now: float, due_at: float, sigmas: float) -> bool:
+    def harms_nobody(self, core: Turns, now: float, due_at: float, sigmas: float) -> bool:
         """True where a request that joins this queue now pushes nobody past a deadline that would be kept."""
         row, rows = self._cores.index(core), range(len(self._rows))
         return keeps_promises(now, row, due_at, rows, self._rows, self._rings, sigmas)
@@ -78,7 +132,7 @@ class _Row:
     head = 0
     objective_s = 0.0
 
-    def __init__(self, core: AgentCore) -> None:
+    def __init__(self, core: Turns) -> None:
         self._core = core
 
     @property
@@ -115,7 +169,7 @@ class _Deadlines:
 
     __slots__ = ("_core",)
 
-    def __init__(self, core: AgentCore) -> None:
+    def __init__(self, core: Turns) -> None:
         self._core = core
 
     def __len__(self) -> int:

@@ -66,10 +66,7 @@ async def serve_agent(  # noqa: PLR0913 it is given every port
     tenant = Tenant(config, served=served, offering=offering, backend=backend, telemetry=telemetry)
     host = Host(config, link=link, offering=offering.name, telemetry=telemetry, tenant=tenant)
     host.credits, host.surplus_vcpu_s = credits_left, surplus_vcpu_s
-    try:
-        return await _serve(host, partial(_live, host, tenant), interruption, stop, on_bound)
-    finally:
-        await tenant.close()
+    return await _serve(host, partial(_live, host, tenant), tenant.close, interruption, stop, on_bound)
 
 
 async def serve_host(  # noqa: PLR0913 likewise
@@ -91,10 +88,8 @@ async def serve_host(  # noqa: PLR0913 likewise
     """
     host = Host(config, link=link, offering=offering, telemetry=telemetry)
     tenancies = Tenancies(host, make_tenant)
-    try:
-        return await _serve(host, partial(_share, host, tenancies, booted), interruption, stop, on_bound)
-    finally:
-        await tenancies.close()
+    live = partial(_share, host, tenancies, booted)
+    return await _serve(host, live, tenancies.close, interruption, stop, on_bound)
 
 
 _Live = Callable[[list[asyncio.Task[None]], asyncio.Event], Awaitable[int]]
@@ -103,11 +98,12 @@ _Live = Callable[[list[asyncio.Task[None]], asyncio.Event], Awaitable[int]]
 async def _serve(
     host: Host,
     live: _Live,
+    close: Callable[[], Awaitable[None]],
     interruption: Interruption,
     stop: asyncio.Event,
     on_bound: Callable[[int, int], None] | None,
 ) -> int:
-    """Open the ports, keep what is periodic going, and be there as `live` says."""
+    """Open the ports, keep what is periodic going, and be there as `live` says. close: ends the models."""
     config, port = host.config, host.port
     loop = asyncio.get_running_loop()
     http = HttpServer(host.http.handle, make=AgentExchange, admits=host.http.admits, unexpected=port.unexpected)
@@ -139,6 +135,7 @@ async def _serve(
         return await live(tasks, stop)
     finally:
         await _end(tasks)
+        await close()  # before the connections: whoever loses one is answered elsewhere at once
         for server in (frames, web):
             server.close()
         await http.close()

@@ -23,6 +23,9 @@ class Acts:
         self.leases = self
         self.times = STORE_LEASE
 
+    def spec(self) -> Any:
+        return SimpleNamespace(shared=None)
+
     def status(self, _name: str) -> dict[str, Any]:
         return {"events_url": "https://queue"}
 

@@ -25,8 +25,10 @@ class Store:
         self.found += [SimpleNamespace(state=MemberState.READY, role=Role.STANDBY)] * 3
 
     def status(self, name: str) -> dict[str, Any] | None:
-        assert name == "model:m"
-        return None if self.at is None else {"at": self.at, "planned": {"small": 1, "large": 1}}
+        assert name in ("model:m", "hosts")
+        if self.at is None or name == "hosts":
+            return None
+        return {"at": self.at, "planned": {"small": 1, "large": 1}}
 
     def membership(self, _model: str) -> Any:
         return self
