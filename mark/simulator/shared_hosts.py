@@ -258,7 +258,7 @@ class SharedHosts:
         )
         empty = tuple(name for name in names if name not in needed)
         if empty:
-            self._send(Drain(token=next(self._tokens), reason="it takes no more requests", instances=empty))
+            self._send(Drain(token=next(self._tokens), reason="no model is wanted there", instances=empty))
         return needed
 
     @property
