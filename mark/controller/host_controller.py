@@ -226,7 +226,7 @@ class HostController:
         )
         empty = tuple(name for name in names if name not in needed)
         if empty:
-            self._send(Drain(token=next(self._tokens), reason="it takes no more requests", instances=empty))
+            self._send(Drain(token=next(self._tokens), reason="no model is wanted there", instances=empty))
         return needed
 
     def _place(self, now: float) -> None:

@@ -46,7 +46,7 @@ def _evict_reason(model: str, before: Placement, wanted: Placement, alone: Mappi
     if moved_to := _left(model, wanted, before):
         return f"moves to {', '.join(sorted(moved_to))}"
     if kept := _places(model, wanted):
-        return f"{', '.join(sorted(kept))} carries what it is to share"
+        return f"stays on {', '.join(sorted(kept))} only"
     return f"shares no longer; {_apart(model, alone)}"
 
 

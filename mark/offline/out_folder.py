@@ -7,7 +7,7 @@ failure to write is kept and ends the writing, not the runs: they may have taken
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Generic, Self, TypeVar
@@ -34,23 +34,28 @@ MODELS_NAME = "models"
 class JournalFolder:
     """The folder with the journals of one run, made where it is missing.
 
-    `failure` is the first error, None while all is well.
+    writes: the journal that the run writes in it first. `failure` is the first error, None while all is well.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, writes: str = PLACEMENTS_NAME) -> None:
         self.path = path
         self.failure: MarkError | None = None
         self._first: str | None = None
         make_folder(path)
         try:
-            for name in (DOCUMENT_NAME, REPORT_NAME):
-                (path / name).unlink(missing_ok=True)
-            for folder in (path, *(path / name for name in policy_names())):
-                models = (folder / MODELS_NAME).glob(f"*/{JOURNAL_NAME}")
-                for old in (folder / JOURNAL_NAME, folder / PLACEMENTS_NAME, *models):
-                    old.unlink(missing_ok=True)  # what an earlier run left would explain another run
+            (path / writes).touch()
+            for old in self._files():  # what an earlier run left would explain another run
+                if old != path / writes:
+                    old.unlink(missing_ok=True)
         except OSError as error:
             raise Misconfigured(f"cannot write to --out {path}: {error.strerror}; name another folder") from error
+
+    def _files(self) -> Iterator[Path]:
+        """Where a run, of one model or a service, leaves something."""
+        yield from (self.path / name for name in (DOCUMENT_NAME, REPORT_NAME))
+        for folder in (self.path, *(self.path / name for name in policy_names())):
+            yield from (folder / name for name in (JOURNAL_NAME, PLACEMENTS_NAME))
+            yield from (folder / MODELS_NAME).glob(f"*/{JOURNAL_NAME}")
 
     def policy_folder(self, policy: str) -> Path:
         """Folder of a policy's journals; the first call is for the first policy."""
@@ -79,13 +84,9 @@ class OutFolder(JournalFolder):
     """The folder of one model's run."""
 
     def __init__(self, path: Path, *, title: str, command: str, now: Present = SAGEMAKER) -> None:
-        super().__init__(path)
+        super().__init__(path, JOURNAL_NAME)
         self._title, self._now = title, now
         self._command = command
-        try:
-            (path / JOURNAL_NAME).touch()
-        except OSError as error:
-            raise Misconfigured(f"cannot write to --out {path}: {error.strerror}; name another folder") from error
 
     def open_journal(self, header: Header) -> OutJournal:
         """The journal of a run that begins; it does not raise."""

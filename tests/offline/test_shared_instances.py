@@ -116,6 +116,28 @@ def test_a_run_killed_while_it_wrote_is_explained_up_to_there(mark: Mark) -> Non
     assert "line 1 of the journal cannot be read" in answer.err
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_ends_the_placements_and_not_the_runs(mark: Mark) -> None:
+    Path("run").mkdir()
+    Path("run/placements.jsonl").symlink_to("/dev/full")
+    arguments = ("--policy", "hedged", "--forecaster", "last-value", "--duration-s", "600", "--out", "run")
+    answer = mark("simulate", "--config", "zoo/service.yaml", *arguments, "--json")
+    assert answer.status == 2
+    assert "cannot write the journal run/placements.jsonl" in answer.err
+    assert len(json.loads(answer.out)["runs"]) == 1
+
+
+def test_a_run_of_one_model_explains_no_service_that_ran_there_before(mark: Mark) -> None:
+    simulate(mark, "--policy", "hedged")
+    arguments = ("--model", "inception-v3", "--trace", "load.csv.gz", "--policy", "lambda-only", "--out", "run")
+    assert mark("simulate", *arguments).status == 0
+    assert explained(mark)["model"] == "inception-v3"
+    assert not [*Path("run").glob("models/*/journal.jsonl")]
+    answer = mark("explain", "run", "--model", "a")
+    assert (answer.status, answer.err.count("\n")) == (2, 1)
+    assert "unknown model in run 'a'" in answer.err
+
+
 def test_who_shares_with_nobody_shares_nothing(mark: Mark) -> None:
     (run,) = simulate(mark, "--policy", "hedged", a={"sharing": "alone"})["runs"]
     assert shares(run)["a"] == 0.0
