@@ -34,7 +34,15 @@ def explain(
             autocompletion=complete.policies,
         ),
     ] = None,
-    model: given.ServedModel = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Model to explain.  [default: the running service's first; of a replay of several models, who "
+            "shared which instance]",
+            autocompletion=complete.models,
+        ),
+    ] = None,
     name: given.Name = None,
     json: given.Json = False,
     config: given.Config = None,
@@ -43,6 +51,10 @@ def explain(
 
     It replays the journal and reports whether today's controller would give the same orders from the same
     observations. --at shows that minute and its neighbours.
+
+    Of a replay of several models it shows who sat on which shared instance, what moved and why, by what the
+    decision knew: the expected load, each model's part of the rent and its cost without sharing. --model explains
+    one model's own fleet, and where it sat.
     """
     service = given.settings_of(locals(), "name").service.name
     if run_dir is None:
@@ -52,4 +64,4 @@ def explain(
         return
     from mark.offline.explain import explain_run
 
-    explain_run(run_dir, minute=at, policy=policy, as_json=json)
+    explain_run(run_dir, minute=at, policy=policy, model=model, as_json=json)

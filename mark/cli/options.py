@@ -49,6 +49,16 @@ ServedModel = Annotated[
         autocompletion=complete.models,
     ),
 ]
+ModelFrom = Annotated[
+    str | None,
+    typer.Option(
+        metavar="path|file|KEY[=REGEX]",
+        help="Of a service: --trace holds the requests of all models, and this says where a model's name "
+        "stands: in the path (/v2/models/NAME/infer, /models/NAME:predict, /endpoints/NAME/invocations), in "
+        "the names of a folder's files, in a key of --where, or in the group of an expression.  "
+        "[default: a trace for each model]",
+    ),
+]
 Market = Annotated[
     str | None,
     choice("on-demand|spot", "Market in which instances are rented.  [default: on-demand]"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 from typing import Protocol
 
 from pydantic import TypeAdapter
@@ -19,7 +20,7 @@ from mark.controller.journal import Skip, opened, parsed_lines
 from mark.controller.tenancy import ExpectedLoad, HostUse
 from mark.domain.documents import plain
 from mark.domain.fleet import Instance
-from mark.domain.placement import Placement, PlacementOrder, Tenant, placed, remaining
+from mark.domain.placement import Place, Placement, PlacementOrder, Tenant, placed, remaining
 
 VERSION = 1
 """The only one that is read. A change that older journals do not bear raises it."""
@@ -35,8 +36,9 @@ class PlacementHeader:
     market: str
     catalogue: str
     seed: int
-    #: When the run began, epoch seconds.
+    #: When the run began and ends, epoch seconds; None where that is open.
     start_at: float
+    end_at: float | None = None
     version: int = VERSION
 
 
@@ -82,6 +84,27 @@ class PlacementMismatch:
     folded: tuple[Tenant, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementStep:
+    """A decision with the placements before and after it."""
+
+    decision: PlacementDecision
+    before: Placement
+    after: Placement
+    #: Instances that the placement lost since the decision before, gone or with a notice, and their models.
+    lost: tuple[tuple[str, tuple[str, ...]], ...]
+
+    @property
+    def moves(self) -> tuple[PlacementOrder, ...]:
+        """Its orders but those that only plan another rate for a model that stays where it is."""
+        return tuple(order for order in self.decision.orders if not self._is_rate(order))
+
+    def _is_rate(self, order: PlacementOrder) -> bool:
+        return isinstance(order, Place) and any(
+            tenant.model == order.tenant.model for tenant in self.before.get(order.instance, ())
+        )
+
+
 _HEADER = TypeAdapter(PlacementHeader)
 _DECISION = TypeAdapter(PlacementDecision)
 
@@ -104,14 +127,24 @@ def read_placements(
     return header, parsed_lines(_DECISION, rest, skip)
 
 
+def placement_steps(decisions: Iterable[PlacementDecision]) -> Iterator[PlacementStep]:
+    """Each decision between the placements before and after it, by its orders."""
+    after: Placement = {}
+    for decision in decisions:
+        before = remaining(after, {item.id for item in decision.fleet if item.stays})
+        lost = tuple(
+            (name, tuple(one.model for one in held)) for name, held in after.items() if name not in before
+        )
+        after = reduce(placed, decision.orders, before)
+        yield PlacementStep(decision=decision, before=before, after=after, lost=lost)
+
+
 def placement_mismatches(decisions: Iterable[PlacementDecision]) -> Iterator[PlacementMismatch]:
     """Fold the orders, and say where they do not give what a decision wants."""
-    placement: Placement = {}
-    for decision in decisions:
-        placement = remaining(placement, {item.id for item in decision.fleet if item.stays})
-        for order in decision.orders:
-            placement = placed(placement, order)
-        for host in decision.hosts:
-            folded = placement.get(host.name, ())
+    for step in placement_steps(decisions):
+        for host in step.decision.hosts:
+            folded = step.after.get(host.name, ())
             if host.name and folded != host.placed:
-                yield PlacementMismatch(at=decision.at, instance=host.name, recorded=host.placed, folded=folded)
+                yield PlacementMismatch(
+                    at=step.decision.at, instance=host.name, recorded=host.placed, folded=folded
+                )

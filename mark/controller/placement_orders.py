@@ -26,8 +26,7 @@ def tenant_orders(
     for host in hosts:
         there = {tenant.model: tenant for tenant in before.get(host.name, ())}
         for model in sorted(there.keys() - {tenant.model for tenant in host.tenants}):
-            to = _left(model, wanted, before)
-            reason = f"moves to {', '.join(sorted(to))}" if to else f"no longer here: {_apart(model, alone)}"
+            reason = _evict_reason(model, before, wanted, alone)
             yield Evict(token=next(tokens), reason=reason, instance=host.name, model=model)
         for tenant, use in zip(host.placed, host.tenants, strict=True):
             if there.get(tenant.model) == tenant:
@@ -43,6 +42,14 @@ def eviction_orders(before: Placement, instances: Collection[str], *, tokens: It
             yield Evict(token=next(tokens), reason="the instance is given up", instance=name, model=tenant.model)
 
 
+def _evict_reason(model: str, before: Placement, wanted: Placement, alone: Mapping[str, float]) -> str:
+    if moved_to := _left(model, wanted, before):
+        return f"moves to {', '.join(sorted(moved_to))}"
+    if kept := _places(model, wanted):
+        return f"{', '.join(sorted(kept))} carries what it is to share"
+    return f"shares no longer; {_apart(model, alone)}"
+
+
 def _place_reason(use: TenantUse, before: Tenant | None, left: Collection[str], alone: Mapping[str, float]) -> str:
     planned = f"{figure(use.capacity_rps, digits=3)} requests/s"
     if before is not None:
@@ -53,7 +60,7 @@ def _place_reason(use: TenantUse, before: Tenant | None, left: Collection[str], 
 
 
 def _apart(model: str, alone: Mapping[str, float]) -> str:
-    return f"{figure(alone.get(model, 0.0), digits=3)} USD/h without sharing"
+    return f"all of it takes {figure(alone.get(model, 0.0), digits=3)} USD/h without sharing"
 
 
 def _places(model: str, placement: Placement) -> set[str]:

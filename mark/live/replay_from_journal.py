@@ -41,7 +41,7 @@ from mark.simulator.workload import Workload
 from mark.store.connect import connect
 from mark.store.published_status import COMMITMENTS
 from mark.store.service import ServiceStore
-from mark.telemetry.journal_file import journal_lines
+from mark.telemetry.journal_file import whole_lines
 
 Ints = NDArray[np.int64]
 WINDOWS = round(UNIT_S / WINDOW_S)
@@ -214,7 +214,7 @@ def _of_service(given: Settings, service: str) -> tuple[Settings, Journalled]:
 
 def _of_folder(given: Settings, folder: Path) -> tuple[Settings, Journalled]:
     path = find_journal(folder, None)
-    lines = (line for line in journal_lines(path) if line.endswith(b"\n"))
+    lines = whole_lines(path)
     header, ticks = read_journal(lines, skip=lambda line: note(f"{path}: {line.words}"))
     segments: Iterator[Segment] = iter([(header, ticks)])
     counted = CountedEvents()

@@ -7,7 +7,7 @@ from typing import TypedDict
 
 from mark.config.settings import Settings
 from mark.offline.bound import TargetObject, format_cost
-from mark.offline.service_members import check_same_span, service_members
+from mark.offline.service_members import LoadOf, check_same_span, recorded_load, service_members
 from mark.report.formatting import format_count, format_duration, percent
 from mark.report.tables import figures, make_table, texts
 from mark.report.terminal import note, progress, show, show_json, show_prose
@@ -15,9 +15,9 @@ from mark.simulator.experiment import Experiment
 from mark.simulator.service_bound import ModelBound, ServiceBound, service_bound
 
 
-def bound_service(settings: Settings, *, as_json: bool) -> None:
-    """Compute and print the bound."""
-    members = service_members(settings)
+def bound_service(settings: Settings, *, as_json: bool, load_of: LoadOf = recorded_load) -> None:
+    """Compute and print the bound. load_of: the load of each model."""
+    members = service_members(settings, load_of)
     check_same_span(members)
     with progress() as report:
         bound = service_bound(members, report)

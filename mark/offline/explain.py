@@ -27,10 +27,17 @@ from mark.domain.orders import (
     WarmLambda,
 )
 from mark.domain.plan import Plan
+from mark.offline.explain_service import (
+    SharedSeats,
+    explain_placements,
+    find_placements,
+    model_journal,
+    read_folder,
+)
 from mark.offline.out_folder import JOURNAL_NAME
 from mark.report.runs.explanation import ExplainedTick, explain_document, explain_text
 from mark.report.terminal import progress, show, show_json
-from mark.telemetry.journal_file import journal_lines
+from mark.telemetry.journal_file import whole_lines
 
 BUSIEST = 5
 """Ticks that are shown where no minute was asked for."""
@@ -56,14 +63,38 @@ class Reading:
     told: dict[NoteKind, list[tuple[float, str]]] = field(default_factory=lambda: {kind: [] for kind in TOLD})
 
 
-def explain_run(run_dir: Path, *, minute: float | None, policy: str | None, as_json: bool) -> None:
-    """Print the ticks around a minute of a finished run, or the run in short."""
-    path = find_journal(run_dir, policy)
-    explain_journal(lambda: _whole_lines(path), minute=minute, as_json=as_json)
+def explain_run(
+    run_dir: Path, *, minute: float | None, policy: str | None, model: str | None, as_json: bool
+) -> None:
+    """Print the ticks around a minute of a finished run, or the run in short; of a service, its placements."""
+    folder = find_placements(run_dir, policy)
+    if folder is None:
+        path = find_journal(run_dir, policy)
+        replayed = read_journal(whole_lines(path))[0].model
+        if model not in (None, replayed):
+            raise unknown(f"model in {run_dir}", model, (replayed,))
+        explain_journal(lambda: whole_lines(path), minute=minute, as_json=as_json)
+        return
+    found = read_folder(folder)
+    if model is None:
+        explain_placements(found, minute=minute, as_json=as_json)
+        return
+    own = model_journal(folder, model, found.header.models)
+    shared = SharedSeats(found, model, minute) if found.steps else None
+    explain_journal(lambda: whole_lines(own), minute=minute, as_json=as_json, shared=shared)
 
 
-def explain_journal(lines: Callable[[], Iterable[bytes]], *, minute: float | None, as_json: bool) -> None:
-    """Print the ticks around a minute of the journal that `lines` gives from its start each time it is called."""
+def explain_journal(
+    lines: Callable[[], Iterable[bytes]],
+    *,
+    minute: float | None,
+    as_json: bool,
+    shared: SharedSeats | None = None,
+) -> None:
+    """Print the ticks around a minute of the journal that `lines` gives from its start each time it is called.
+
+    shared: where the model sits on shared instances, of a service.
+    """
     broken: list[BrokenLine] = []
     header, ticks = read_journal(lines(), skip=broken.append)
     with progress() as report:
@@ -73,7 +104,8 @@ def explain_journal(lines: Callable[[], Iterable[bytes]], *, minute: float | Non
         report("replaying the journal", 0.0)
         found = list(mismatches(*_whole_beginning(lines())))
     if as_json:
-        show_json(_document(header, reading, found, broken))
+        placements = {} if shared is None else {"placements": shared.document}
+        show_json({**_document(header, reading, found, broken), **placements})
         return
     show(
         f"{header.policy.name} on {header.trace}, {header.model}, {header.market}; "
@@ -86,6 +118,8 @@ def explain_journal(lines: Callable[[], Iterable[bytes]], *, minute: float | Non
     if minute is None:
         show(*_summary(reading), "")
     show(explain_text(reading.shown))
+    if shared is not None:
+        show(shared.text)
 
 
 def _whole_beginning(lines: Iterable[bytes]) -> tuple[Header, Iterator[Tick]]:
@@ -113,16 +147,11 @@ def find_journal(run_dir: Path, policy: str | None) -> Path:
         raise Misconfigured(f"{run_dir} holds no {JOURNAL_NAME}; give a folder that `mark simulate --out` wrote")
     if policy is None:
         return first
-    header, _ = read_journal(_whole_lines(first))
+    header, _ = read_journal(whole_lines(first))
     known = {header.policy.name: first, **others}
     if policy not in known:
         raise unknown(f"policy in {run_dir}", policy, known)
     return known[policy]
-
-
-def _whole_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a journal, without the last one where a run was killed in the middle of it."""
-    return (line for line in journal_lines(path) if line.endswith(b"\n"))
 
 
 def _read(ticks: Iterator[Tick], header: Header, minute: float | None) -> Reading:

@@ -1,11 +1,11 @@
-"""The loads of a service's models out of one log or one folder: `mark simulate --model-from`."""
+"""The loads of a service's models out of one log or one folder: `--model-from`."""
 
 from __future__ import annotations
 
 from mark.config.service import ServedSettings
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
-from mark.offline.service_members import LoadOf
+from mark.offline.service_members import LoadOf, recorded_load
 from mark.offline.trace_source import TraceReading, open_objects
 from mark.offline.workloads import workload_on
 from mark.report.terminal import note, progress
@@ -16,6 +16,11 @@ from mark.simulator.workload import Workload
 MOST_NAMED = 10
 
 
+def chosen_loads(settings: Settings, model_from: str | None) -> LoadOf:
+    """The load of each model: its own trace, or its part of one log where `model_from` is given."""
+    return recorded_load if model_from is None else loads_from(settings, model_from)
+
+
 def loads_from(settings: Settings, model_from: str) -> LoadOf:
     """The load of each model that the settings serve; a note names the others of the log, and those without any.
 
@@ -24,7 +29,7 @@ def loads_from(settings: Settings, model_from: str) -> LoadOf:
     place, served = settings.trace.file, [one.model for one in settings.service.serve]
     if settings.model is not None:
         raise Misconfigured(
-            f"--model-from replays all models of a service: leave --model out, or take one's requests with "
+            f"--model-from is of all models of a service: leave --model out, or take one's requests with "
             f"--where 'path=*/models/{settings.model}/*'"
         )
     wanted = parse_model_from(model_from)

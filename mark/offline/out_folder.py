@@ -1,16 +1,19 @@
 """The folder that `--out` names: the report, its figures, and a journal per policy.
 
-The first policy's journal lies in the folder itself, that of each other policy in a folder of its name. The first
+The first policy's journal lies in the folder itself, that of each other policy in a folder of its name. Of a
+service it is the journal of placements, and beside it each model has a folder in `models` with its own. The first
 failure to write is kept and ends the writing, not the runs: they may have taken hours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Generic, Self, TypeVar
 
 from mark.controller.journal import Header
+from mark.controller.placement_journal import PlacementDecision
 from mark.controller.state import Decision, Observation
 from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.fleet import FleetView
@@ -19,39 +22,75 @@ from mark.policies.present import SAGEMAKER, Present
 from mark.report.files import make_folder
 from mark.report.page import DOCUMENT_NAME, REPORT_NAME, write_report, write_runs
 from mark.report.runs.comparison import ComparedRun
-from mark.telemetry.journal_file import JournalFile
+from mark.simulator.service_replay import ServiceJournals
+from mark.telemetry.journal_file import JournalFile, LineFile, PlacementFile
 
 JOURNAL_NAME = "journal.jsonl"
+PLACEMENTS_NAME = "placements.jsonl"
+MODELS_NAME = "models"
+"""Beside a service's placements: a folder for each model."""
 
 
-class OutFolder:
-    """One run's folder, made where it is missing. `failure` is the first error, None while all is well."""
+class JournalFolder:
+    """The folder with the journals of one run, made where it is missing.
 
-    def __init__(self, path: Path, *, title: str, command: str, now: Present = SAGEMAKER) -> None:
+    `failure` is the first error, None while all is well.
+    """
+
+    def __init__(self, path: Path) -> None:
         self.path = path
         self.failure: MarkError | None = None
         self._first: str | None = None
-        self._title, self._now = title, now
-        self._command = command
         make_folder(path)
         try:
-            (path / JOURNAL_NAME).touch()
             for name in (DOCUMENT_NAME, REPORT_NAME):
                 (path / name).unlink(missing_ok=True)
-            for name in policy_names():  # what an earlier run left would explain another run
-                (path / name / JOURNAL_NAME).unlink(missing_ok=True)
+            for folder in (path, *(path / name for name in policy_names())):
+                models = (folder / MODELS_NAME).glob(f"*/{JOURNAL_NAME}")
+                for old in (folder / JOURNAL_NAME, folder / PLACEMENTS_NAME, *models):
+                    old.unlink(missing_ok=True)  # what an earlier run left would explain another run
         except OSError as error:
             raise Misconfigured(f"cannot write to --out {path}: {error.strerror}; name another folder") from error
 
-    def journal_path(self, policy: str) -> Path:
-        """File of a policy's journal; the first call is for the first policy."""
+    def policy_folder(self, policy: str) -> Path:
+        """Folder of a policy's journals; the first call is for the first policy."""
         if self._first is None:
             self._first = policy
-        return self.path / JOURNAL_NAME if policy == self._first else self.path / policy / JOURNAL_NAME
+        return self.path if policy == self._first else self.path / policy
+
+    def service_journals(self, policy: str) -> ServiceJournals:
+        """The journals of a service's run under a policy that begins; opening and writing them does not raise."""
+        folder = self.policy_folder(policy)
+        return ServiceJournals(
+            open_model=lambda header: OutJournal(
+                self, folder / MODELS_NAME / header.model / JOURNAL_NAME, lambda path: JournalFile(path, header)
+            ),
+            open_placements=lambda header: OutPlacements(
+                self, folder / PLACEMENTS_NAME, lambda path: PlacementFile(path, header)
+            ),
+        )
+
+    def fail(self, error: MarkError) -> None:
+        """Keep the first failure."""
+        self.failure = self.failure or error
+
+
+class OutFolder(JournalFolder):
+    """The folder of one model's run."""
+
+    def __init__(self, path: Path, *, title: str, command: str, now: Present = SAGEMAKER) -> None:
+        super().__init__(path)
+        self._title, self._now = title, now
+        self._command = command
+        try:
+            (path / JOURNAL_NAME).touch()
+        except OSError as error:
+            raise Misconfigured(f"cannot write to --out {path}: {error.strerror}; name another folder") from error
 
     def open_journal(self, header: Header) -> OutJournal:
         """The journal of a run that begins; it does not raise."""
-        return OutJournal(self, header)
+        path = self.policy_folder(header.policy.name) / JOURNAL_NAME
+        return OutJournal(self, path, lambda path: JournalFile(path, header))
 
     def keep(self, runs: Sequence[ComparedRun]) -> None:
         """Write the figures of what has finished."""
@@ -79,36 +118,34 @@ class OutFolder:
             self.failure = error
             return None
 
-    def fail(self, error: MarkError) -> None:
-        """Keep the first failure."""
-        self.failure = self.failure or error
+
+File = TypeVar("File", bound=LineFile)
 
 
-class OutJournal:
-    """A journal file that stops being written when it cannot be, and tells its folder."""
+class OutFile(Generic[File]):
+    """A file that stops being written when it cannot be, and tells its folder."""
 
-    def __init__(self, folder: OutFolder, header: Header) -> None:
+    def __init__(self, folder: JournalFolder, path: Path, open_file: Callable[[Path], File]) -> None:
         self._folder = folder
-        self._file: JournalFile | None = None
-        path = folder.journal_path(header.policy.name)
+        self._file: File | None = None
         try:
-            path.parent.mkdir(exist_ok=True)
-            self._file = JournalFile(path, header)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = open_file(path)
         except OSError as error:
             folder.fail(Misconfigured(f"cannot write {path}: {error.strerror}; name another --out"))
         except Misconfigured as error:
             folder.fail(error)
 
-    def append(self, before: FleetView, seen: Observation, decision: Decision) -> None:
-        """Write one tick."""
+    def write(self, write: Callable[[File], None]) -> None:
+        """Write to it, unless something failed before."""
         if self._file is None or self._folder.failure is not None:
             return
         try:
-            self._file.append(before, seen, decision)
+            write(self._file)
         except Misconfigured as error:
             self._folder.fail(error)
 
-    def __enter__(self) -> OutJournal:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -120,3 +157,19 @@ class OutJournal:
             self._file.__exit__(kind, error, trace)
         except Misconfigured as failed:
             self._folder.fail(failed)
+
+
+class OutJournal(OutFile[JournalFile]):
+    """The journal of one model."""
+
+    def append(self, before: FleetView, seen: Observation, decision: Decision) -> None:
+        """Write one tick."""
+        self.write(lambda file: file.append(before, seen, decision))
+
+
+class OutPlacements(OutFile[PlacementFile]):
+    """The journal of a service's placements."""
+
+    def append(self, decision: PlacementDecision) -> None:
+        """Write one decision."""
+        self.write(lambda file: file.append(decision))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypedDict
 
 import numpy as np
@@ -27,7 +28,7 @@ from mark.domain.demand import UNIT_S, Demand
 from mark.domain.errors import Misconfigured, PlanInfeasible
 from mark.domain.figures import figure
 from mark.domain.plan import PlannedCount
-from mark.offline.service_members import recorded_load, service_members
+from mark.offline.service_members import LoadOf, recorded_load, service_members
 from mark.policies.bundles import PolicyBundle
 from mark.report.formatting import MISSING, format_duration, format_rps, milliseconds, percent, usd
 from mark.report.overhead import overhead_line, overhead_usd_per_month
@@ -89,16 +90,25 @@ class ServicePlan:
 
 
 def plan_service(
-    settings: Settings, *, rate_rps: float | None, forecast: str | None, running: Sequence[str], as_json: bool
+    settings: Settings,
+    *,
+    rate_rps: float | None,
+    forecast: str | None,
+    running: Sequence[str],
+    as_json: bool,
+    load_of: LoadOf = recorded_load,
 ) -> None:
-    """Plan all models of the service and print it. Misconfigured for flags that speak of one model."""
+    """Plan all models of the service and print it. Misconfigured for flags that speak of one model.
+
+    load_of: the load of each model that has a trace.
+    """
     for flag, value in (("--rate", rate_rps), ("--forecast", forecast), ("--running", running or None)):
         if value is not None:
             names = ", ".join(one.model for one in settings.service.serve)
             raise Misconfigured(f"{flag} is of one model: add --model, one of {names}, or leave {flag} out")
     policy = next((name for name in settings.policies if name != ALL), "hedged")
     with progress() as report:
-        members = service_members(settings, _load_before)
+        members = service_members(settings, partial(_load_before, load_of=load_of))
         planned = plan_members(settings, members, policy, report)
     models = [member.experiment for member in members]
     footprint = footprint_of(settings, models=len(members))
@@ -127,13 +137,13 @@ def plan_members(settings: Settings, members: Sequence[Member], policy: str, rep
     return ServicePlan(policy=policy, models=tuple(plans), hosts=hosts, looked_s=looked_s)
 
 
-def _load_before(settings: Settings, entry: ServedSettings) -> Workload:
+def _load_before(settings: Settings, entry: ServedSettings, load_of: LoadOf) -> Workload:
     """The model's load, to be planned for at its start: where the trace starts, or in its last minute.
 
     Without a trace it has had the load that it is expected to begin with for a day.
     """
     if settings.trace.file is not None:
-        load = recorded_load(settings, entry)
+        load = load_of(settings, entry)
     elif entry.expected_rps is not None:
         load = Workload(trace=constant(entry.expected_rps, duration_s=DAY_S + UNIT_S), seed=settings.seed)
     else:
@@ -279,7 +289,7 @@ def plan_service_document(
         "policy": planned.policy,
         "looked_s": planned.looked_s,
         "models": [_model_object(model) for model in planned.models],
-        "shared": [_host_object(host) for host in planned.hosts],
+        "shared": [host_object(host) for host in planned.hosts],
         "usd_per_hour": planned.usd_per_hour,
         "overhead_usd_per_month": overhead_usd_per_month(footprint),
         "assumed_profiles": {
@@ -307,7 +317,8 @@ def _model_object(model: ModelPlan) -> ModelPlanObject:
     }
 
 
-def _host_object(host: HostUse) -> SharedInstanceObject:
+def host_object(host: HostUse) -> SharedInstanceObject:
+    """One shared instance."""
     return {
         "offering": host.offering,
         "usd_per_hour": host.usd_per_hour,

@@ -11,11 +11,11 @@ from mark.config.footprint import footprint_of
 from mark.config.policies import chosen_overrides, usable_cache
 from mark.config.settings import Settings
 from mark.offline.experiments import line_up, told_present, verdict_rivals, warm_engine
+from mark.offline.out_folder import JournalFolder
 from mark.offline.replay_outcome import ReplayOutcome, finish_replays, tell_runs
 from mark.offline.service_members import LoadOf, check_same_span, recorded_load, service_members
 from mark.policies.bundles import FLEET_PER_MODEL
 from mark.policies.present import Present, parse_present
-from mark.report.files import make_folder
 from mark.report.service.service_document import service_document
 from mark.report.service.service_page import write_service_report
 from mark.report.service.service_tables import models_table, policies_table
@@ -23,7 +23,7 @@ from mark.report.service.service_verdict import lead_run, service_replay_verdict
 from mark.report.terminal import Report, note
 from mark.simulator.engine.compiled import compiled_device_kernel, compiled_kernel
 from mark.simulator.experiment import Experiment
-from mark.simulator.service_replay import Member, replay_service
+from mark.simulator.service_replay import NOWHERE, Member, ServiceJournals, replay_service
 from mark.simulator.service_run import ServiceRun, join_runs
 
 
@@ -40,21 +40,23 @@ def simulate_service(settings: Settings, *, as_json: bool, compare: bool, load_o
     for text in _left_out(settings):
         note(text)
     policies = _policies(settings, models, now, compare=compare)
-    if settings.out is not None:
-        make_folder(settings.out)
+    folder = JournalFolder(settings.out) if settings.out is not None else None
     outcome: ReplayOutcome[ServiceRun] = ReplayOutcome()
 
     def replay(report: Report) -> None:
         warm_engine(models[0], report)
         for place, policy in enumerate(policies):
             label = f"{policy} ({place + 1} of {len(policies)})"
-            outcome.runs.append(_run(settings, members, policy, label, report))
+            journals = NOWHERE if folder is None else folder.service_journals(policy)
+            outcome.runs.append(_run(settings, members, policy, label, report, journals))
 
     def draw() -> Path | None:
-        if settings.out is None:
+        if folder is None:
             return None
+        if folder.failure is not None:
+            raise folder.failure
         command = shlex.join(["mark", *sys.argv[1:]])
-        return write_service_report(settings.out, outcome.runs, command=command, now=now)
+        return write_service_report(folder.path, outcome.runs, command=command, now=now)
 
     def tell(page: Path | None) -> None:
         tell_runs(
@@ -90,7 +92,14 @@ def _policies(settings: Settings, models: Sequence[Experiment], now: Present, *,
     return tuple(name for name in (*named, *rivals) if all(name in able for able in every))
 
 
-def _run(settings: Settings, members: Sequence[Member], policy: str, label: str, report: Report) -> ServiceRun:
+def _run(
+    settings: Settings,
+    members: Sequence[Member],
+    policy: str,
+    label: str,
+    report: Report,
+    journals: ServiceJournals,
+) -> ServiceRun:
     """All models under one policy."""
     cache = usable_cache()
     replayed = replay_service(
@@ -98,6 +107,7 @@ def _run(settings: Settings, members: Sequence[Member], policy: str, label: str,
         policy,
         kernels=(compiled_kernel(cache), compiled_device_kernel(cache)),
         overrides=chosen_overrides(settings),
+        journals=journals,
         progress=lambda doing, share: report(f"{label}: {doing}", share),
     )
     return join_runs(replayed, footprint_of(settings, models=len(members)))

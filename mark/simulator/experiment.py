@@ -194,11 +194,16 @@ class Experiment:
         asked = asked_ahead(self._build(bundle.forecaster, told), self._planned_load, bundle.controller.period_s)
         return Forecasters(asked, self._build("last-value", setup))
 
+    @property
+    def catalogue(self) -> str:
+        """Region and date of the prices."""
+        return f"{self.prices.region} {self.prices.date}"
+
     def header(self, bundle: PolicyBundle, history: Demand) -> Header:
         """Head of the journal of a run."""
         return Header(
             policy=bundle.controller,
-            catalogue=f"{self.prices.region} {self.prices.date}",
+            catalogue=self.catalogue,
             seed=self.spec.workload.seed,
             history=history.last(bundle.controller.history_units),
             dispatch=bundle.dispatch,

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from mark.controller.journal import Header
+from mark.controller.placement_journal import PlacementHeader, PlacementJournal
+from mark.controller.runner import Journal
 from mark.controller.sharing import Sharer, own_history
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
@@ -18,9 +22,9 @@ from mark.policies.bundles import PolicyBundle
 from mark.policies.spec import Overrides
 from mark.simulator.engine.compiled import DeviceKernel, Kernel
 from mark.simulator.engine.shared_plane import SharedPlane
-from mark.simulator.experiment import Experiment, Progress, Ready, Unwritten
+from mark.simulator.experiment import Experiment, OpenJournal, Progress, Ready, Unwritten
 from mark.simulator.limits import LimitWatch
-from mark.simulator.replay import Forecasters, ModelReplay, engine_setup, nodes_of
+from mark.simulator.replay import Forecasters, ModelReplay, Scenario, engine_setup, nodes_of
 from mark.simulator.results import RunResult
 from mark.simulator.shared_hosts import SharedFleet, SharedHosts
 
@@ -52,12 +56,26 @@ class ServiceReplay:
     pods: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceJournals:
+    """Where a run of a service is written: the ticks of each model, and the placements of all."""
+
+    open_model: OpenJournal = lambda _: nullcontext(Unwritten())
+    open_placements: Callable[[PlacementHeader], AbstractContextManager[PlacementJournal | None]] = lambda _: (
+        nullcontext(None)
+    )
+
+
+NOWHERE = ServiceJournals()
+
+
 def replay_service(
     members: Sequence[Member],
     policy: str,
     *,
     kernels: tuple[Kernel, DeviceKernel],
     overrides: Overrides | None = None,
+    journals: ServiceJournals = NOWHERE,
     progress: Progress = lambda _label, _share: None,
 ) -> ServiceReplay:
     """Replay all models under one policy. `progress` is told the model that it is about, and the share of all."""
@@ -68,8 +86,29 @@ def replay_service(
     if not all(_is_plain(member.experiment, one) for member, one in zip(members, ready, strict=True)):
         if any(one.bundle.pods is not None for one in ready):
             raise Misconfigured(f"{policy} does not pack models whose requests have sizes: leave it out, or them")
-        return ServiceReplay(results=tuple(_one_by_one(members, policy, overrides, progress)))
-    return _Together(members, ready, kernels).run(progress)
+        with journals.open_placements(_placement_header(members, policy)):
+            results = _one_by_one(members, policy, overrides, journals, progress)
+        return ServiceReplay(results=tuple(results))
+    with journals.open_placements(_placement_header(members, policy)) as placements:
+        together = _Together(members, ready, kernels, placements)
+        return together.run(journals.open_model, progress)
+
+
+def _placement_header(members: Sequence[Member], policy: str) -> PlacementHeader:
+    first = members[0].experiment
+    return PlacementHeader(
+        policy=policy,
+        models=tuple(member.experiment.spec.model.name for member in members),
+        market=first.spec.market.value,
+        catalogue=first.catalogue,
+        seed=_market_seed(first.scenario),
+        start_at=first.scenario.start_s,
+        end_at=first.scenario.start_s + first.scenario.duration_s,
+    )
+
+
+def _market_seed(scenario: Scenario) -> int:
+    return scenario.workload.seed if scenario.market_seed is None else scenario.market_seed
 
 
 def _is_plain(experiment: Experiment, ready: Ready) -> bool:
@@ -79,12 +118,17 @@ def _is_plain(experiment: Experiment, ready: Ready) -> bool:
 
 
 def _one_by_one(
-    members: Sequence[Member], policy: str, overrides: Overrides | None, progress: Progress
+    members: Sequence[Member],
+    policy: str,
+    overrides: Overrides | None,
+    journals: ServiceJournals,
+    progress: Progress,
 ) -> list[RunResult]:
     results = []
     for place, member in enumerate(members):
         told = _part_of(progress, member.experiment.spec.model.name, place, len(members))
-        results.append(member.experiment.run(policy, overrides=overrides, progress=told))
+        run = member.experiment.run
+        results.append(run(policy, overrides=overrides, open_journal=journals.open_model, progress=told))
     return results
 
 
@@ -97,7 +141,11 @@ class _Together:
     """Models whose clocks move together."""
 
     def __init__(
-        self, members: Sequence[Member], ready: Sequence[Ready], kernels: tuple[Kernel, DeviceKernel]
+        self,
+        members: Sequence[Member],
+        ready: Sequence[Ready],
+        kernels: tuple[Kernel, DeviceKernel],
+        placements: PlacementJournal | None,
     ) -> None:
         self._models = [member.experiment for member in members]
         self._ready = ready
@@ -114,17 +162,25 @@ class _Together:
             history=lambda number, at, units: self._models[number].spec.workload.history(at, units),
             world=scenarios[0].world,
             faults=scenarios[0].faults,
-            seed=scenarios[0].workload.seed if scenarios[0].market_seed is None else scenarios[0].market_seed,
+            seed=_market_seed(scenarios[0]),
             end_s=self._end_s,
+            journal=placements,
         )
         self._nodes = nodes_of(self._plane, scenarios, [one.bundle for one in ready])
 
-    def run(self, progress: Progress) -> ServiceReplay:
+    def run(self, open_journal: OpenJournal, progress: Progress) -> ServiceReplay:
         """From the first fleet to the end."""
+        with ExitStack() as journals:
+            return self._run(lambda header: journals.enter_context(open_journal(header)), progress)
+
+    def _run(self, journal_of: Callable[[Header], Journal], progress: Progress) -> ServiceReplay:
         began = time.perf_counter()
         self._hosts.begin()
-        watches = [LimitWatch(Unwritten()) for _ in self._models]
-        parts = [self._part(number, watch, progress) for number, watch in enumerate(watches)]
+        parts, watches = [], []
+        for number, (model, one) in enumerate(zip(self._models, self._ready, strict=True)):
+            own = own_part(model, one.bundle, self._hosts.planned_rps(number), progress)
+            watches.append(LimitWatch(journal_of(model.header(own.bundle, own.history))))
+            parts.append(self._part(number, own, watches[-1]))
         for part in parts:
             part.begin()
         if self._nodes is not None:
@@ -145,12 +201,10 @@ class _Together:
             results=tuple(results), shared=shared, on_shared=tuple(on_shared), pods=self._nodes is not None
         )
 
-    def _part(self, number: int, watch: LimitWatch, progress: Progress) -> ModelReplay:
+    def _part(self, number: int, part: OwnPart, watch: LimitWatch) -> ModelReplay:
         """One model's controller and fleet, for the load that shared instances leave."""
-        model = self._models[number]
-        part = own_part(model, self._ready[number].bundle, self._hosts.planned_rps(number), progress)
         return ModelReplay(
-            model.scenario,
+            self._models[number].scenario,
             part.bundle,
             self._plane.engines[number],
             part.forecasters,

@@ -18,6 +18,7 @@ from mark.domain.objective import Slo
 from mark.domain.offering import LambdaGuess
 from mark.simulator.results import Ints, RunResult, ServedCounts
 from mark.simulator.service_replay import ServiceReplay
+from mark.simulator.shared_instances import SharedInstance, shared_instances
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +87,8 @@ class ServiceRun:
     #: Shared instances rented, in the mean over time.
     hosts: float
     duration_s: float
+    #: Those that models shared by decisions.
+    shared: tuple[SharedInstance, ...] = ()
 
     @property
     def keeps_objectives(self) -> bool:
@@ -117,6 +120,7 @@ def join_runs(replayed: ServiceReplay, footprint: Footprint) -> ServiceRun:
         hosts_usd=sum(line.usd for line in hosts),
         hosts=replayed.shared.instances if replayed.shared else 0.0,
         duration_s=duration_s,
+        shared=shared_instances(replayed.shared) if replayed.shared else (),
     )
 
 

@@ -127,7 +127,9 @@ def test_a_move_names_both_instances_and_what_the_model_costs_alone() -> None:
     evict, place = moved.orders
     assert evict.reason == "moves to i-2"
     assert isinstance(place, Place)
-    assert place.reason == ("moves from i-1; 1.5 requests/s, 0.02 USD/h of the rent; 0.1 USD/h without sharing")
+    assert place.reason == (
+        "moves from i-1; 1.5 requests/s, 0.02 USD/h of the rent; all of it takes 0.1 USD/h without sharing"
+    )
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,25 @@ def test_a_model_without_a_request_is_named_and_replayed(mark: Mark) -> None:
     assert "has no request for digits" in said
 
 
+def test_a_plan_and_the_floor_take_their_loads_from_the_log(mark: Mark) -> None:
+    """The plan looks at the minutes before the log's last."""
+    given = ("--trace", "access.log", "--model-from", "path", "--config", "service.yaml", "--json")
+    answer = mark("bound", *given)
+    assert answer.status == 0, answer.err
+    assert {model["model"]: model["requests"] for model in json.loads(answer.out)["models"]} == {
+        "inception-v3": 2 * MINUTES,
+        "digits": MINUTES,
+    }
+    answer = mark("plan", *given)
+    assert answer.status == 0, answer.err
+    rates = {model["model"]: model["mean_rps"] for model in json.loads(answer.out)["models"]}
+    assert rates["inception-v3"] == pytest.approx(2 * rates["digits"])
+    assert rates["digits"] > 0.0
+    answer = mark("plan", "--trace", "load.csv.gz", "--model", "inception-v3", "--rate", "3")
+    assert (answer.status, answer.err.count("\n")) == (2, 1)
+    assert "--trace is of a service" in answer.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

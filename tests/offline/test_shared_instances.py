@@ -63,6 +63,59 @@ def test_small_models_share_an_instance_and_pay_for_one(mark: Mark) -> None:
     assert "Not in these rows: 1.0 shared instances, " in said["out"]
 
 
+def explained(mark: Mark, *arguments: str) -> dict[str, Any]:
+    answer = mark("explain", "run", *arguments, "--json")
+    assert answer.status == 0, answer.err
+    found: dict[str, Any] = json.loads(answer.out)
+    return found
+
+
+def test_who_sits_where_and_why_is_explained(mark: Mark) -> None:
+    """The placements of the service, and each model's own fleet beside where it sits."""
+    simulate(mark, "--policy", "hedged,fleet-per-model")
+    whole = explained(mark)
+    assert whole["reproduces"]
+    assert whole["orders"] == {"launch": 1, "place": 3}
+    (placement,) = whole["placements"]
+    (shared,) = placement["shared"]
+    assert [tenant["model"] for tenant in shared["tenants"]] == ["a", "b", "c"]
+    assert shared["busy_peak"] <= shared["busy_if_together"]
+    alone = {load["model"]: load["usd_per_hour_alone"] for load in placement["loads"]}
+    assert all(tenant["usd_per_hour"] < alone[tenant["model"]] for tenant in shared["tenants"])
+    assert explained(mark, "--at", "20")["placements"] == [placement]
+    of_one = explained(mark, "--model", "b")
+    assert (of_one["model"], of_one["reproduces"]) == ("b", True)
+    assert of_one["placements"] == [placement]
+    assert "placements" not in explained(mark, "--policy", "fleet-per-model", "--model", "b")
+    said = mark("explain", "run").out
+    assert f"place a on {shared['instance']}: " in said
+    assert f"placed on {shared['instance']}" in mark("explain", "run", "--model", "a").out
+    assert "shares no instance" in mark("explain", "run", "--policy", "fleet-per-model").out
+    for arguments, words in (
+        (("--model", "x"), "unknown model in run 'x'"),
+        (("--at", "31"), "--at 31 is outside"),
+        (("--policy", "mark"), "unknown policy in run 'mark'"),
+    ):
+        answer = mark("explain", "run", *arguments)
+        assert (answer.status, answer.err.count("\n")) == (2, 1)
+        assert words in answer.err
+
+
+def test_a_run_killed_while_it_wrote_is_explained_up_to_there(mark: Mark) -> None:
+    simulate(mark, "--policy", "hedged")
+    file = Path("run/placements.jsonl")
+    kept = file.read_bytes()
+    file.write_bytes(kept[: len(kept) // 2])
+    assert explained(mark)["placements"] == []
+    file.write_bytes(kept + b"{}\n")
+    assert "line 3 of the journal cannot be read" in mark("explain", "run").out
+    assert [line["line"] for line in explained(mark)["missing"]] == [3]
+    file.write_bytes(b"{}\n")
+    answer = mark("explain", "run")
+    assert answer.status == 2
+    assert "line 1 of the journal cannot be read" in answer.err
+
+
 def test_who_shares_with_nobody_shares_nothing(mark: Mark) -> None:
     (run,) = simulate(mark, "--policy", "hedged", a={"sharing": "alone"})["runs"]
     assert shares(run)["a"] == 0.0
@@ -73,6 +126,16 @@ def test_who_shares_with_nobody_shares_nothing(mark: Mark) -> None:
 def test_a_lost_shared_instance_is_replaced(mark: Mark) -> None:
     faults = {"interrupts": [{"at_min": 5, "share": 1.0}]}
     (run,) = simulate(mark, "--policy", "hedged", market="spot", faults=faults)["runs"]
+    lost, found = run["shared"]
+    assert lost["from_s"] == 0.0
+    assert 300.0 <= found["from_s"] < lost["to_s"] <= 480.0, "the notice is of two minutes"
+    assert found["to_s"] == 1800.0
+    assert lost["usd"] + found["usd"] <= run["hosts_usd"]
+    for one in (lost, found):
+        assert [stay["model"] for stay in one["tenants"]] == ["a", "b", "c"]
+        assert {stay["to_s"] for stay in one["tenants"]} == {one["to_s"]}
+        assert 0.0 < one["busy"] <= 0.6
+    assert explained(mark, "--at", "5")["placements"][0]["lost"] == [lost["instance"]]
     assert 0.8 < run["instances_rented"] < 1.3
     assert min(shares(run).values()) > 0.7
     for model in run["models"]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from mark.domain.billing.costs import CostUsd
 from mark.domain.objective import Slo
-from mark.report.service.service_page import render_service_report
+from mark.report.service.placement_plot import MOST_LANES, pictured
+from mark.report.service.service_page import MOST_INSTANCES, render_service_report
 from mark.report.service.service_tables import around_sentence
 from mark.simulator.results import ServedCounts
 from mark.simulator.service_run import ModelRun, ServiceRun
+from mark.simulator.shared_instances import SharedInstance, Stay
 from tests.report.browser import look_at, needs_browser, seen_by_readers
 
 DURATION_S = 7200.0
@@ -37,6 +40,20 @@ def model(name: str) -> ModelRun:
     )
 
 
+def shared(number: int, *, from_s: float, to_s: float) -> SharedInstance:
+    """Two models from its start to its end, and one in between."""
+    stays = ((0, from_s, to_s), (1, from_s, to_s), (2, from_s + 60.0, to_s - 60.0))
+    return SharedInstance(
+        name=f"i-{number:06}",
+        offering="c5.large:on-demand",
+        from_s=from_s,
+        to_s=to_s,
+        usd=0.085,
+        busy=0.57,
+        stays=tuple(Stay(model=f"ranker-{model}", from_s=begin, to_s=end) for model, begin, end in stays),
+    )
+
+
 def run(policy: str, *, hosts: float, hosts_usd: float, around_usd: float) -> ServiceRun:
     return ServiceRun(
         policy=policy,
@@ -47,6 +64,7 @@ def run(policy: str, *, hosts: float, hosts_usd: float, around_usd: float) -> Se
         hosts_usd=hosts_usd * USD_A_MONTH,
         hosts=hosts,
         duration_s=DURATION_S,
+        shared=tuple(shared(number, from_s=600.0 * number, to_s=DURATION_S) for number in range(3) if hosts),
     )
 
 
@@ -60,6 +78,14 @@ def test_the_part_of_the_total_that_is_in_no_row_is_named() -> None:
     )
 
 
+def test_the_picture_keeps_the_instances_that_ran_longest() -> None:
+    many = [shared(number, from_s=30.0 * number, to_s=DURATION_S) for number in range(MOST_LANES)]
+    assert pictured(many) == tuple(many[: MOST_LANES // 3])
+    page = render_service_report([replace(HEDGED, shared=tuple(many))], command="mark simulate")
+    assert f"{MOST_LANES - MOST_LANES // 3} more, those that ran for the shortest time" in page
+    assert f"{MOST_LANES - MOST_INSTANCES} more</th>" in page
+
+
 @needs_browser
 @seen_by_readers
 def test_everything_on_the_page_can_be_read(tmp_path: Path, width: int, dark: bool) -> None:
@@ -70,4 +96,4 @@ def test_everything_on_the_page_can_be_read(tmp_path: Path, width: int, dark: bo
     look = look_at(tmp_path, page, width=width, dark=dark)
     look.check(dark=dark)
     in_their_boxes = {name.split(" by ")[0] for name in look.scrolled}
-    assert in_their_boxes == ({"The models"} if width == 400 else set())
+    assert in_their_boxes == ({"The models", "The shared instances"} if width == 400 else set())

@@ -21,6 +21,7 @@ def bound(
     tz: given.Tz = None,
     dates: given.Dates = None,
     bursts: given.Bursts = None,
+    model_from: given.ModelFrom = None,
     model: given.Model = None,
     market: given.Market = None,
     slo_ms: given.SloMs = None,
@@ -51,10 +52,11 @@ def bound(
     settings = given.settings_of(locals())
     from mark.offline.service_members import is_service
 
-    if is_service(settings):
+    if model_from is not None or is_service(settings):
         from mark.offline.bound_service import bound_service
+        from mark.offline.model_loads import chosen_loads
 
-        bound_service(settings, as_json=json)
+        bound_service(settings, as_json=json, load_of=chosen_loads(settings, model_from))
         return
     from mark.config.served import settings_alone
     from mark.offline.bound import bound_settings

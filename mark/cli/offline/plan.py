@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from mark.cli import options as given
+from mark.domain.errors import Misconfigured
 
 EXAMPLES = (
     "mark plan --model inception-v3 --rate 120",
@@ -18,6 +19,15 @@ EXAMPLES = (
 def plan(
     *,
     model: given.Model = None,
+    trace: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Of a service: the traffic before the plan, with --model-from of all models (docs/traces.md).  "
+            "[default: service.serve[].trace]",
+        ),
+    ] = None,
+    model_from: given.ModelFrom = None,
     rate: Annotated[
         float | None,
         typer.Option(metavar="RPS", help="Expected requests/s of the next hour.  [default: give --forecast]"),
@@ -69,8 +79,8 @@ def plan(
     settings = given.settings_of(locals())
     from mark.offline.service_members import is_service
 
-    if is_service(settings):
-        from mark.domain.errors import Misconfigured
+    if model_from is not None or is_service(settings):
+        from mark.offline.model_loads import chosen_loads
         from mark.offline.plan_service import plan_service
 
         if start_s == 0:  # in the settings it stands for none, and the plan is of the traces' end
@@ -78,8 +88,19 @@ def plan(
                 "--start-s 0: a plan looks at the load before it; leave it out for the traces' end"
             )
         names = given.split_list(running)
-        plan_service(settings, rate_rps=rate, forecast=forecast, running=names, as_json=json)
+        plan_service(
+            settings,
+            rate_rps=rate,
+            forecast=forecast,
+            running=names,
+            as_json=json,
+            load_of=chosen_loads(settings, model_from),
+        )
         return
+    if trace is not None:
+        raise Misconfigured(
+            "--trace is of a service: a plan of one model takes its rates from --forecast or --rate"
+        )
     from mark.config.served import settings_alone
     from mark.offline.plan import plan_settings
 

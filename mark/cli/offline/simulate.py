@@ -30,16 +30,7 @@ def simulate(
     tz: given.Tz = None,
     dates: given.Dates = None,
     bursts: given.Bursts = None,
-    model_from: Annotated[
-        str | None,
-        typer.Option(
-            metavar="path|file|KEY[=REGEX]",
-            help="Of a service: --trace holds the requests of all models, and this says where a model's name "
-            "stands: in the path (/v2/models/NAME/infer, /models/NAME:predict, /endpoints/NAME/invocations), in "
-            "the names of a folder's files, in a key of --where, or in the group of an expression.  "
-            "[default: a trace for each model]",
-        ),
-    ] = None,
+    model_from: given.ModelFrom = None,
     journal: Annotated[
         str | None,
         typer.Option(
@@ -164,7 +155,8 @@ def simulate(
     (`service.serve[].trace`), with one bill; --model replays one of them, by its own settings.
     Forecasters train on the trace before --start-s. With --journal the model, market, objective and types are
     the service's own unless a flag overrides them. The first policy's journal is OUT/journal.jsonl, that of each
-    other policy OUT/POLICY/journal.jsonl; `mark explain OUT` reads them.
+    other policy OUT/POLICY/journal.jsonl; `mark explain OUT` reads them. Of a service they are placements.jsonl,
+    who shared which instance, and models/MODEL/journal.jsonl, about 5 MB a model and day.
     """
     settings = given.settings_of(locals())
     from mark.offline.service_members import is_service

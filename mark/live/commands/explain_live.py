@@ -47,7 +47,7 @@ def explain_live(service: str, *, model: str | None, minute: float | None, as_js
             f"the service {service} is not up; this is its last life"
             + (f", which failed: {reason}" if reason else "")
         )
-        explain_run(folder.path / name, minute=minute, policy=None, as_json=as_json)
+        explain_run(folder.path / name, minute=minute, policy=None, model=None, as_json=as_json)
         return
     running = find_known(service)
     if not running.store or not running.models:

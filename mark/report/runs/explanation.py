@@ -59,7 +59,7 @@ def _tick_text(tick: ExplainedTick) -> RenderableType:
         grid.add_row("ordered" if index == 0 else "", Text(order))
     for index, note in enumerate(tick.notes):
         grid.add_row("noted" if index == 0 else "", Text(note))
-    heading = Text(f"minute {tick.minute} ({_clock(tick.at_s)} after the start)", style="bold underline")
+    heading = Text(f"minute {tick.minute} ({clock(tick.at_s)} after the start)", style="bold underline")
     return Group(heading, grid, Text(""))
 
 
@@ -75,7 +75,7 @@ def _parts_object(parts: CostParts | None) -> dict[str, float] | None:
     return None if parts is None else asdict(parts)
 
 
-def _clock(at_s: float) -> str:
+def clock(at_s: float) -> str:
     """`06:52:00`; days in front where there are any."""
     days, rest = divmod(int(at_s), 86_400)
     clock = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"

@@ -11,6 +11,7 @@ from mark.report.runs.run_documents import AttainmentObject, served_document
 from mark.report.service.service_verdict import service_replay_verdict, usd_per_month
 from mark.report.verdict import VerdictObject, verdict_document
 from mark.simulator.service_run import ModelRun, ServiceRun
+from mark.simulator.shared_instances import SharedInstance
 
 
 class ServiceModelObject(TypedDict):
@@ -30,6 +31,30 @@ class ServiceModelObject(TypedDict):
     notes: list[str]
 
 
+class StayObject(TypedDict):
+    """One model on a shared instance."""
+
+    model: str
+    #: After the start of the run.
+    from_s: float | None
+    to_s: float | None
+
+
+class SharedInstanceObject(TypedDict):
+    """One shared instance while it was billed."""
+
+    instance: str
+    offering: str
+    #: After the start of the run.
+    from_s: float | None
+    to_s: float | None
+    #: Rent.
+    usd: float | None
+    #: Share of its time that its tenants were expected to take, in the mean.
+    busy: float | None
+    tenants: list[StayObject]
+
+
 class ServiceRunObject(TypedDict):
     """A service under a policy."""
 
@@ -43,6 +68,8 @@ class ServiceRunObject(TypedDict):
     #: Rented and ready for all models together, in the mean over time.
     instances_rented: float | None
     models: list[ServiceModelObject]
+    #: Instances that several models share, and who was on them when.
+    shared: list[SharedInstanceObject]
 
 
 class ServiceSimulateDocument(TypedDict):
@@ -72,6 +99,21 @@ def _run(run: ServiceRun) -> ServiceRunObject:
         "around_usd": finite(run.around_usd),
         "instances_rented": finite(run.instances_rented),
         "models": [_model(model) for model in run.models],
+        "shared": [_shared(one) for one in run.shared],
+    }
+
+
+def _shared(one: SharedInstance) -> SharedInstanceObject:
+    return {
+        "instance": one.name,
+        "offering": one.offering,
+        "from_s": finite(one.from_s),
+        "to_s": finite(one.to_s),
+        "usd": finite(one.usd),
+        "busy": finite(one.busy),
+        "tenants": [
+            {"model": stay.model, "from_s": finite(stay.from_s), "to_s": finite(stay.to_s)} for stay in one.stays
+        ],
     }
 
 

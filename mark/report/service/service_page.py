@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from mark.policies.present import SAGEMAKER, Present
 from mark.report.files import write_json, write_whole
-from mark.report.formatting import compared_words, monthly_usd, unbroken
-from mark.report.html import make_environment
+from mark.report.formatting import compared_words, monthly_usd, unbroken, usd
+from mark.report.html import make_environment, trusted
 from mark.report.page import DOCUMENT_NAME, REPORT_NAME
 from mark.report.service.service_document import service_document
-from mark.report.service.service_tables import around_sentence, by_money, model_cells
+from mark.report.service.service_tables import around_sentence, by_money, instance_cells, model_cells
 from mark.report.service.service_verdict import lead_run, service_replay_verdict, usd_per_month
 from mark.simulator.service_run import ServiceRun
 
 TITLE = "Replay of a service"
+MOST_INSTANCES = 30
+"""Rows of shared instances, the dearest; one more has the rest."""
 
 
 def render_service_report(runs: Sequence[ServiceRun], *, command: str, now: Present = SAGEMAKER) -> str:
     """The page as text; there is one run at least."""
+    # matplotlib takes a second to import and only a page needs it
+    from mark.report.figures import wide_and_narrow  # noqa: PLC0415
+    from mark.report.service import placement_plot  # noqa: PLC0415
+
     lead = lead_run(runs)
     verdict = service_replay_verdict(runs, now)
+    dearest = sorted(lead.shared, key=lambda one: (-one.usd, one.name))
     best = None if verdict.best is None else verdict.best.policy
     return (
         make_environment(unbroken=unbroken)
@@ -35,6 +43,17 @@ def render_service_report(runs: Sequence[ServiceRun], *, command: str, now: Pres
             policies=[_policy(run, lead, is_best=run.policy == best) for run in runs],
             models=[(model_cells(lead, model), model.keeps_objective) for model in by_money(lead)],
             around=around_sentence(lead),
+            placements=trusted(
+                wide_and_narrow(
+                    partial(placement_plot.placement_figure, lead.shared, lead.duration_s), "placements"
+                )
+            )
+            if lead.shared
+            else "",
+            unpictured=len(lead.shared) - len(placement_plot.pictured(lead.shared)),
+            shared=[instance_cells(one) for one in dearest[:MOST_INSTANCES]],
+            further=len(dearest[MOST_INSTANCES:]),
+            further_usd=usd(sum(one.usd for one in dearest[MOST_INSTANCES:])),
             notes=tuple(dict.fromkeys(f"{one.model}: {text}" for one in lead.models for text in one.notes)),
             command=command,
         )

@@ -16,13 +16,17 @@ from mark.report.formatting import (
     monthly_usd,
     percent,
     served_percent,
+    usd,
     usd_per_month_words,
 )
 from mark.report.runs.rivals import a_month
 from mark.report.service.service_verdict import lead_run, usd_per_month
 from mark.report.tables import figures, make_table, texts
 from mark.simulator.service_run import ModelRun, ServiceRun
+from mark.simulator.shared_instances import SharedInstance
 
+MOST_NAMED = 3
+"""Models of a shared instance that its row names, where it has two more than that."""
 LEAST_SHOWN = 0.05
 """Fewer instances are 0.0 in a table."""
 
@@ -78,6 +82,21 @@ def model_cells(run: ServiceRun, model: ModelRun) -> tuple[str, ...]:
         MISSING if model.p99_s is None else milliseconds(model.p99_s),
         "/".join(f"{share:.0f}" for share in served_percent(model.served)),
         _instances(model),
+    )
+
+
+def instance_cells(instance: SharedInstance) -> tuple[str, ...]:
+    """The cells of a shared instance's row."""
+    models = sorted({stay.model for stay in instance.stays})
+    more = f" and {len(models) - MOST_NAMED} more" if len(models) > MOST_NAMED + 1 else ""
+    named = models[:MOST_NAMED] if more else models
+    return (
+        instance.name,
+        instance.offering,
+        f"{instance.hours:.1f}",
+        usd(instance.usd),
+        percent(instance.busy, digits=0),
+        f"{', '.join(named)}{more}" or MISSING,
     )
 
 
