@@ -38,8 +38,8 @@ def explain(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Model to explain.  [default: the running service's first; where models share instances, who sits "
-            "on which]",
+            help="Model to explain.  [default: the running service's first; where models share instances, who "
+            "sits on which]",
             autocompletion=complete.models,
         ),
     ] = None,

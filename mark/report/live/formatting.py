@@ -409,7 +409,7 @@ def format_controller(status: ServiceStatus) -> str:
 
 def format_expected_load(model: ModelStatus) -> str:
     """The load that the plan of its own fleet is for, and whether that is to carry it: `planned for 41.2`."""
-    if model.plan is None:
+    if model.plan is None or (model.shared and not model.plan.required_rps):
         return ""
     required = f"{format_rps(model.plan.required_rps)}{' more' if model.shared else ''}"
     if any(model.fleet.planned.values()):
@@ -457,7 +457,7 @@ def banners(status: ServiceStatus) -> tuple[Banner, ...]:
         found.append(Banner(text=text, bad=False))
     fleets = [(model.name, model.fleet.observed) for model in status.models]
     if status.shared is not None:
-        fleets.append(("shared instances", status.shared.instances))
+        fleets.append(("Shared instances", status.shared.instances))
     for name, observed in fleets:
         leaving = [row.gone_in_s for row in observed if row.gone_in_s is not None]
         if leaving:
