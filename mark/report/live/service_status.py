@@ -183,7 +183,7 @@ class SeatStatus:
     instance: str
     #: The instance as the model's offerings name it.
     offering: str
-    #: As `TenantStatus.state`.
+    #: `pending` until the model is loaded there, then `ready`, `draining` or `broken`.
     state: str
     #: Requests/s that the model takes there before its own instances are asked.
     share_rps: float = 0.0
