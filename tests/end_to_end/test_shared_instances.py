@@ -19,6 +19,7 @@ FACTORS = {"one": 1, "two": 2, "three": 3}
 """By model, what it multiplies its input with."""
 CODE = """
 import os
+import sys
 
 import numpy as np
 from mark.domain.tensor import TensorSpec
@@ -32,7 +33,7 @@ class Model:
     )
 
     def __init__(self):
-        print("multiplies with {factor}")
+        print("multiplies with {factor}", file=sys.stderr)
 
     def predict(self, tensors):
         x = np.asarray(tensors["x"])

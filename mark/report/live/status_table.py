@@ -33,8 +33,8 @@ def status_table(status: ServiceStatus, *, model: str | None = None) -> list[Ren
     parts += [_banner(banner) for banner in (*formatting.banners(status), *process_banners(status))]
     if status.overview.rows:
         parts += [Text(""), _models(status), Text(formatting.format_overhead(status), style="dim")]
-    if status.shared is not None and status.shared.instances:
-        parts += [Text(""), _shared(status.shared)]
+    if status.shared is not None and (status.shared.instances or status.shared.cost_usd.total):
+        parts += [Text(""), _shared(status.shared)] if status.shared.instances else []
         parts += [Text(f"Shared instances: {formatting.format_shared_cost(status.shared)}", style="dim")]
         parts += [Text(f"note: {note}", style="dim") for note in status.shared.notes]
     opened = next((one for one in status.models if one.name == (model or status.overview.opened)), None)
