@@ -8,11 +8,15 @@ import logging
 import sys
 import threading
 from datetime import UTC, datetime
-from typing import BinaryIO, TextIO
+from typing import Any, TextIO
 
 from mark.domain.documents import plain_number
 
 _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+LONGEST_LINE = 64 * 1024
+"""Characters that wait for their line's end."""
 
 
 class JsonFormatter(logging.Formatter):
@@ -66,10 +70,9 @@ class PrintedLog(io.TextIOBase):
         self._stream, self._handler = stream, handler
         self._line, self._lock = "", threading.Lock()
 
-    @property
-    def buffer(self) -> BinaryIO:
-        """That of the stream."""
-        return self._stream.buffer
+    def __getattr__(self, name: str) -> Any:
+        """All else is the stream's: `buffer`, `reconfigure`."""
+        return getattr(self._stream, name)
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
@@ -87,7 +90,9 @@ class PrintedLog(io.TextIOBase):
     def write(self, text: str) -> int:
         """Log the lines that are whole now."""
         with self._lock:
-            *whole, self._line = (self._line + text).split("\n")
+            *whole, self._line = (self._line + text).replace("\r", "\n").split("\n")
+            if len(self._line) > LONGEST_LINE:
+                whole, self._line = [*whole, self._line], ""
         for line in filter(None, whole):
             self._handler.handle(logging.LogRecord("printed", logging.INFO, "", 0, line, None, None))
         return len(text)

@@ -56,11 +56,13 @@ def explain_live(service: str, *, model: str | None, minute: float | None, as_js
         )
         file = folder.path / PLACEMENTS_NAME
         shared = placements_of(whole_lines(file)) if file.is_file() else None
-        if model is None and shared is not None and shared.has_hosts:
-            explain_placements(shared, minute=minute, as_json=as_json)
-            return
         name = _chosen_of(service, model, kept)
         journal = folder.path / name / JOURNAL_NAME
+        if model is None and shared is not None and shared.has_hosts:
+            span = _span(whole_lines(journal))
+            found = shared if span is None else shared.until(span[1])
+            explain_placements(found, minute=minute, as_json=as_json)
+            return
         _explain(name, lambda: whole_lines(journal), shared, minute=minute, as_json=as_json)
         return
     running = find_known(service)
@@ -101,14 +103,16 @@ def _explain(
 ) -> None:
     """One model's own fleet, and where it sits on shared instances. Minutes are those of its journal."""
     seats = None
-    if shared is not None and (began_at := _first_tick_at(lines())) is not None:
-        seats = SharedSeats(shared.since(began_at), model, minute)
+    if shared is not None and (span := _span(lines())) is not None:
+        seats = SharedSeats(shared.since(span[0]).until(span[1]), model, minute)
     explain_journal(lines, minute=minute, as_json=as_json, shared=seats)
 
 
-def _first_tick_at(lines: Iterable[bytes]) -> float | None:
+def _span(lines: Iterable[bytes]) -> tuple[float, float] | None:
+    """When the first and the last tick of a journal were; None where it has none."""
     broken: list[BrokenLine] = []
-    return next((tick.seen.now for tick in read_journal(lines, skip=broken.append)[1]), None)
+    ticks = [tick.seen.now for tick in read_journal(lines, skip=broken.append)[1]]
+    return (ticks[0], ticks[-1]) if ticks else None
 
 
 def _kept_journals(folder: RunFolder) -> list[str]:

@@ -96,7 +96,7 @@ def _document(line: bytes) -> dict[str, Any]:
         told = json.loads(line)
     except ValueError:
         told = None
-    if isinstance(told, dict) and "message" in told:
+    if isinstance(told, dict) and {"at", "process", "message"} <= told.keys() and isinstance(told["at"], str):
         return told
     return {"message": line.decode("utf-8", "replace")}
 
