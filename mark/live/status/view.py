@@ -61,12 +61,12 @@ from mark.report.live.service_status import (
     OfferingCapacity,
     OverheadStatus,
     ReplaysStatus,
-    SeatStatus,
     ServiceStatus,
     SharedInstanceStatus,
     SharedStatus,
     SpentStatus,
     StoreStatus,
+    TenancyStatus,
     TenantStatus,
 )
 from mark.service_spec import ServedModel, ServiceSpec
@@ -142,7 +142,7 @@ class LiveView:
                 failing,
                 self._spec.footprint,
                 members={one.instance: one for one in members if one.model == served.name and not one.is_tenant},
-                shared=_seats(served.name, members, shared),
+                shared=_tenancies(served.name, members, shared),
                 is_limited=is_limited,
             )
             for served, known in zip(self._spec.models, published, strict=True)
@@ -204,7 +204,7 @@ class LiveView:
         footprint: Footprint | None,
         *,
         members: Mapping[str, Member],
-        shared: tuple[SeatStatus, ...],
+        shared: tuple[TenancyStatus, ...],
         is_limited: bool,
     ) -> ModelStatus:
         """members: of its own instances. shared: its places on shared ones."""
@@ -417,11 +417,11 @@ def _tenants(instance: str, members: Sequence[Member], wanted: Sequence[str]) ->
     return tuple(sorted(found, key=lambda one: (one.model, one.version)))
 
 
-def _seats(model: str, members: Sequence[Member], shared: SharedStatus | None) -> tuple[SeatStatus, ...]:
+def _tenancies(model: str, members: Sequence[Member], shared: SharedStatus | None) -> tuple[TenancyStatus, ...]:
     """A model's places on shared instances."""
     offerings = {member.instance: member.offering for member in members if member.model == model}
     return tuple(
-        SeatStatus(
+        TenancyStatus(
             instance=host.id,
             offering=offerings.get(host.id, host.offering),
             state=one.state,
@@ -494,7 +494,7 @@ def _latency_ms(counted: Sequence[tuple[int, int]], sum_s: float) -> LatencyStat
 
 
 def _capacity(
-    served: ServedModel, observed: Sequence[ObservedInstance], shared: Sequence[SeatStatus]
+    served: ServedModel, observed: Sequence[ObservedInstance], shared: Sequence[TenancyStatus]
 ) -> tuple[OfferingCapacity, ...]:
     """The offerings that are there, as the model's own instances or as shared ones."""
     rows = []

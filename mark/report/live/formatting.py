@@ -17,11 +17,11 @@ from mark.report.live.service_status import (
     LatencyStatus,
     ModelStatus,
     ObjectiveStatus,
-    SeatStatus,
     ServiceStatus,
     SharedInstanceStatus,
     SharedStatus,
     SpentStatus,
+    TenancyStatus,
     TenantStatus,
 )
 from mark.report.mail.formatting import format_stretch
@@ -308,12 +308,12 @@ def format_host(host: SharedInstanceStatus) -> str:
     return ", ".join(filter(None, (host.offering, host.zone, host.state, gone, price)))
 
 
-def format_seats(model: ModelStatus) -> str:
+def format_tenancies(model: ModelStatus) -> str:
     """`i-12 with text, vision: 24.1 requests/s`, for each shared instance; empty where it shares none."""
-    return "; ".join(map(_format_seat, model.shared))
+    return "; ".join(map(_format_tenancy, model.shared))
 
 
-def _format_seat(seat: SeatStatus) -> str:
+def _format_tenancy(seat: TenancyStatus) -> str:
     beside = f" with {', '.join(seat.beside)}" if seat.beside else ""
     takes = f"{format_rps(seat.share_rps)} requests/s" if seat.state == "ready" else seat.state
     return f"{seat.instance}{beside}: {takes}"

@@ -176,7 +176,7 @@ class SharedInstanceStatus(ObservedInstance):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeatStatus:
+class TenancyStatus:
     """A model's place on a shared instance."""
 
     #: The instance's id.
@@ -336,7 +336,7 @@ class ModelStatus:
     #: Its fleet, planned, requested and observed.
     fleet: FleetStatus = field(default_factory=FleetStatus)
     #: Its places on shared instances.
-    shared: tuple[SeatStatus, ...] = ()
+    shared: tuple[TenancyStatus, ...] = ()
     #: Its instances by offering.
     capacity: tuple[OfferingCapacity, ...] = ()
     #: What it has cost.

@@ -115,7 +115,7 @@ def live_environment() -> Environment:
         usd_per_hour=formatting.format_usd_per_hour,
         pool=formatting.format_pool_status,
         gateways=formatting.format_gateway_shares,
-        seats=formatting.format_seats,
+        tenancies=formatting.format_tenancies,
         host=formatting.format_host,
         shared_cost=formatting.format_shared_cost,
         tenant=formatting.format_tenant,

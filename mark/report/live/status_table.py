@@ -150,7 +150,7 @@ def _figures(model: ModelStatus) -> Table:
         grid.add_row("first byte", _quantiles(model.first_byte_ms))
     grid.add_row("served", Text(answered))
     hourly = formatting.format_hourly(model)
-    if seats := formatting.format_seats(model):
+    if seats := formatting.format_tenancies(model):
         grid.add_row("shared", Text(seats))
     if pool := formatting.format_pool_status(model):
         grid.add_row("pool", Text(pool))

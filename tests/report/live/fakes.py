@@ -24,11 +24,11 @@ from mark.report.live.service_status import (
     ObservedInstance,
     OfferingCapacity,
     OverheadStatus,
-    SeatStatus,
     ServiceStatus,
     SharedInstanceStatus,
     SharedStatus,
     SpentStatus,
+    TenancyStatus,
     TenantStatus,
 )
 from mark.store.published_status import LoadSeries, OrderStatus, PlanStatus, PoolStatus
@@ -177,13 +177,13 @@ def status(*models: ModelStatus, **changed: Any) -> ServiceStatus:
     return replace(told, overview=make_overview(models, told.overhead, told.shared))
 
 
-def seated_model(name: str = "digits") -> ModelStatus:
+def sharing_model(name: str = "digits") -> ModelStatus:
     """A model without instances of its own, on a shared one."""
     return replace(
         empty_model(name),
         plan=PlanStatus(at=NOW, made_at=NOW, required_rps=0.0),
         shared=(
-            SeatStatus(
+            TenancyStatus(
                 instance=SHARED.instances[0].id,
                 offering="c5.large:on-demand",
                 state="ready",

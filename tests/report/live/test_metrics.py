@@ -13,7 +13,7 @@ from mark.report.live.service_status import (
     StoreStatus,
 )
 from mark.report.live.status_metrics import MOST_OFFERINGS, service_metrics
-from tests.report.live.fakes import SHARED, busy_model, empty_model, instance, seated_model, status
+from tests.report.live.fakes import SHARED, busy_model, empty_model, instance, sharing_model, status
 
 
 def samples(shown: ServiceStatus) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -70,7 +70,7 @@ def test_service_itself() -> None:
 
 
 def test_shared_instances_are_counted_and_never_named() -> None:
-    found = samples(status(busy_model(), seated_model(), shared=SHARED))
+    found = samples(status(busy_model(), sharing_model(), shared=SHARED))
     model = frozenset({("model", "digits")})
     large = ("offering", "c5.large:on-demand")
     assert found["mark_shared_instances", frozenset({large, ("state", "ready")})] == 2

@@ -17,7 +17,7 @@ from tests.report.live.fakes import (
     empty_model,
     interrupted_model,
     pooled_model,
-    seated_model,
+    sharing_model,
     status,
 )
 
@@ -89,7 +89,7 @@ def test_fleet_has_its_three_views() -> None:
 
 
 def test_shared_instances_are_shown_with_their_models_and_their_rent_in_the_sum() -> None:
-    shown = status(busy_model(), replace(seated_model(), usd_per_hour=0.0), shared=SHARED)
+    shown = status(busy_model(), replace(sharing_model(), usd_per_hour=0.0), shared=SHARED)
     lines = printed(shown, "digits").splitlines()
     assert max(map(len, lines)) <= 100
     text = " ".join(" ".join(lines).split())
